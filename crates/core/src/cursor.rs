@@ -1,0 +1,361 @@
+//! A checkpoint: what was delivered, never what was only prefetched.
+//!
+//! Two forms: [`Cursor::to_bytes`], of a fixed size and with a checksum, and serde, which is readable as JSON. Either is
+//! held against the plan by [`Cursor::fit`] before a run goes on from it, in constant time.
+
+use crate::proof::hex;
+use crate::random::splitmix64;
+use crate::{Error, ErrorKind, OrderHash, Plan, Proof, Reached, Result, Stage};
+
+const VERSION: u32 = 2;
+const MAGIC: u32 = u32::from_le_bytes(*b"flcu");
+/// 64-bit little-endian words of the byte form; the last is the checksum of those before.
+const WORDS: usize = 16;
+
+/// How far one rank has come.
+///
+/// Every rank has its own: epoch and position are the same on all between two steps, proof and order hash are of
+/// what this rank delivered.
+///
+/// ```
+/// use feedline_core::{Cursor, Order, Plan, PlanOptions, Tail, World};
+/// let options = PlanOptions { len: 100, order: Order::Shuffle, seed: 7, batch: 8, tail: Tail::Keep, world: World::single() };
+/// let (plan, fingerprint, mut ids) = (Plan::new(options)?, 0xDA7A, Vec::new());
+///
+/// let mut cursor = Cursor::new(&plan, fingerprint);
+/// for step in 0..3 {
+///     let due = plan.batch(0, 0, step, &mut ids);
+///     cursor.deliver(&plan, &ids[..due]);
+/// }
+/// let saved = cursor.to_bytes();
+///
+/// let cursor = Cursor::from_bytes(&saved)?.fit(&plan, fingerprint)?;
+/// assert_eq!((cursor.epoch(), cursor.position()), (0, 24));
+/// plan.batch(cursor.epoch(), cursor.position(), 0, &mut ids); // step 3
+/// # Ok::<(), feedline_core::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Cursor {
+    // First, so that a newer version is refused as such, and not for fields it has or lacks.
+    #[serde(deserialize_with = "known_version")]
+    version: u32,
+    #[serde(with = "hex")]
+    fingerprint: u64,
+    #[serde(with = "hex")]
+    order: u64,
+    seed: u64,
+    epoch: u64,
+    position: u64,
+    /// Of a source: where in the shard at `position` the next record begins.
+    offset: u64,
+    /// Where in the epoch this world, with this batch, began; and what of the way from there was skipped.
+    start: u64,
+    skipped: u64,
+    batch: u64,
+    rank: u32,
+    world: u32,
+    proof: Proof,
+    order_hash: OrderHash,
+}
+
+impl Cursor {
+    /// Bytes of [`to_bytes`](Self::to_bytes), whatever the data set.
+    pub const BYTES: usize = 8 * WORDS;
+
+    /// The cursor of a run that begins: epoch 0, nothing delivered. `fingerprint` is that of the
+    /// [data set](crate::Dataset::fingerprint).
+    pub fn new(plan: &Plan, fingerprint: u64) -> Self {
+        let options = plan.options();
+        Self {
+            version: VERSION,
+            fingerprint,
+            order: plan.digest(),
+            seed: options.seed,
+            epoch: 0,
+            position: 0,
+            offset: 0,
+            start: 0,
+            skipped: 0,
+            batch: options.batch as u64,
+            rank: options.world.rank(),
+            world: options.world.size(),
+            proof: Proof::new(),
+            order_hash: OrderHash::new(),
+        }
+    }
+
+    /// Moves to the beginning of `epoch`; what was delivered before stays in the proof.
+    pub fn begin(&mut self, epoch: u64) {
+        (self.epoch, self.position, self.offset, self.start, self.skipped) = (epoch, 0, 0, 0, 0);
+    }
+
+    /// Moves over one step that was delivered; `ids` are those of it that were due on this rank, substitutes in their places.
+    pub fn deliver(&mut self, plan: &Plan, ids: &[u64]) {
+        let after = plan.position_after(self.epoch, self.position, 0);
+        self.skipped += plan.skipped(self.epoch, self.position..after);
+        self.position = after;
+        self.add(ids);
+    }
+
+    /// Moves over a batch of a source, up to where the rank's shards were read for it; `ids` are its samples.
+    pub fn reach(&mut self, reached: Reached, ids: &[u64]) {
+        (self.position, self.offset) = (reached.position, reached.offset);
+        self.add(ids);
+    }
+
+    fn add(&mut self, ids: &[u64]) {
+        self.proof.add_all(self.epoch, ids);
+        self.order_hash.add(ids);
+    }
+
+    /// The epoch.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The global position that comes next; the `start` to ask the plan with. Of a source, a position in its line of
+    /// shards.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Where in the shard at [`position`](Self::position) a source goes on; 0 for a data set.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// Whether `plan` has no step left in this epoch.
+    pub fn is_at_end(&self, plan: &Plan) -> bool {
+        plan.steps(self.epoch, self.position) == 0
+    }
+
+    /// What this rank delivered, as a set.
+    pub fn proof(&self) -> &Proof {
+        &self.proof
+    }
+
+    /// What this rank delivered, in order.
+    pub fn order_hash(&self) -> OrderHash {
+        self.order_hash
+    }
+
+    /// The cursor to go on with under `plan`, which may have another batch, tail or world.
+    ///
+    /// Proof and order hash stay with their rank: on another rank than the one that wrote the cursor they begin anew. For
+    /// the proof of a whole run whose world shrank, [merge](Proof::merge) those of the ranks that are gone.
+    ///
+    /// # Errors
+    /// `Cursor` for another data set, seed or order, for a position beyond the epoch, and for one in the midst of a
+    /// step of the world that wrote it: there some ranks have delivered their part and others have not.
+    pub fn fit(self, plan: &Plan, fingerprint: u64) -> Result<Self> {
+        if self.fingerprint != fingerprint {
+            return Err(refuse(format!(
+                "the cursor is of another data set (fingerprint {:#x}, this one has {fingerprint:#x}): open the data it \
+                 was written with",
+                self.fingerprint
+            )));
+        }
+        let options = plan.options();
+        if self.seed != options.seed {
+            return Err(refuse(format!(
+                "the cursor is of seed {}, this run has seed {}: take the cursor's",
+                self.seed, options.seed
+            )));
+        }
+        if self.order != plan.digest() {
+            return Err(refuse(
+                "the cursor is of another order of the samples: take the kind, weights or ids of the run that wrote it",
+            ));
+        }
+        self.check_position(plan.positions())?;
+        let now = Self::new(plan, fingerprint);
+        let mut next = self;
+        if (self.batch, self.world) != (now.batch, now.world) {
+            (next.start, next.skipped, next.batch, next.world) = (self.position, 0, now.batch, now.world);
+        }
+        if self.rank != now.rank {
+            (next.rank, next.proof, next.order_hash) = (now.rank, now.proof, now.order_hash);
+        }
+        Ok(next)
+    }
+
+    /// As [`fit`](Self::fit), for a source whose plan is `shards`.
+    ///
+    /// # Errors
+    /// As [`fit`](Self::fit); and for another rank or world than that of the run that saved the cursor, unless it stands at
+    /// the beginning or the end of an epoch: each rank is at a place of its own, and others do not know it.
+    pub fn fit_source(self, shards: &Plan, fingerprint: u64) -> Result<Self> {
+        let next = self.fit(shards, fingerprint)?;
+        let world = shards.options().world;
+        let between = self.is_at_end(shards) || (self.position, self.offset) == (0, 0);
+        if (self.rank, self.world) != (world.rank(), world.size()) && !between {
+            return Err(refuse(format!(
+                "the cursor is of rank {} of {}, in the midst of an epoch, this is rank {} of {}: the ranks of a source are \
+                 at places of their own, so take each rank's own cursor, and change the world between epochs",
+                self.rank,
+                self.world,
+                world.rank(),
+                world.size()
+            )));
+        }
+        Ok(next)
+    }
+
+    fn check_position(&self, positions: u64) -> Result<()> {
+        let Self { position, start, skipped, batch, rank, world, .. } = *self;
+        if position > positions {
+            return Err(refuse(format!(
+                "the cursor is at position {position}, beyond the {positions} of an epoch: it does not belong here"
+            )));
+        }
+        let global = batch.checked_mul(u64::from(world)).filter(|&global| global > 0 && rank < world);
+        let moved = position.checked_sub(start).and_then(|way| way.checked_sub(skipped));
+        let (Some(global), Some(moved)) = (global, moved) else {
+            return Err(refuse(format!(
+                "the cursor contradicts itself (position {position}, start {start}, skipped {skipped}, batch {batch}, \
+                 rank {rank} of {world}): it was changed by hand"
+            )));
+        };
+        // The last step of an epoch may be short.
+        if moved % global != 0 && position != positions {
+            return Err(refuse(format!(
+                "the cursor is in the midst of a step: position {position} is {} samples into a step of {batch} on {world} \
+                 ranks; the world can change between steps only, so take a cursor saved after one",
+                moved % global
+            )));
+        }
+        Ok(())
+    }
+
+    /// The cursor as little-endian bytes with a checksum.
+    pub fn to_bytes(&self) -> [u8; Self::BYTES] {
+        let sum = self.proof.sum();
+        let mut words = [
+            pair(MAGIC, self.version),
+            self.fingerprint,
+            self.order,
+            self.seed,
+            self.epoch,
+            self.position,
+            self.offset,
+            self.start,
+            self.skipped,
+            self.batch,
+            pair(self.rank, self.world),
+            sum as u64,
+            (sum >> 64) as u64,
+            self.proof.count(),
+            self.order_hash.value(),
+            0,
+        ];
+        words[WORDS - 1] = checksum(&words);
+        let mut bytes = [0; Self::BYTES];
+        for (part, word) in bytes.chunks_exact_mut(8).zip(words) {
+            part.copy_from_slice(&word.to_le_bytes());
+        }
+        bytes
+    }
+
+    /// The cursor from [`to_bytes`](Self::to_bytes).
+    ///
+    /// # Errors
+    /// `Cursor` for bytes that are no cursor, of a newer version, cut short, too long, or changed.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        let (whole, rest) = bytes.as_chunks::<8>();
+        let Some(&first) = whole.first() else {
+            return Err(cut_short(bytes.len()));
+        };
+        let (magic, version) = unpair(u64::from_le_bytes(first));
+        if magic != MAGIC {
+            return Err(refuse("these bytes are not a cursor"));
+        }
+        check_version(version).map_err(refuse)?;
+        if bytes.len() < Self::BYTES {
+            return Err(cut_short(bytes.len()));
+        }
+        let words: Option<&[[u8; 8]; WORDS]> = whole.try_into().ok().filter(|_| rest.is_empty());
+        let Some(words) = words else {
+            return Err(refuse(format!("the cursor has {} bytes, not {}", bytes.len(), Self::BYTES)));
+        };
+        let words = words.map(u64::from_le_bytes);
+        if words[WORDS - 1] != checksum(&words) {
+            return Err(refuse("the cursor is damaged: its checksum does not match"));
+        }
+        let [
+            _,
+            fingerprint,
+            order,
+            seed,
+            epoch,
+            position,
+            offset,
+            start,
+            skipped,
+            batch,
+            ranks,
+            low,
+            high,
+            count,
+            hash,
+            _,
+        ] = words;
+        let (rank, world) = unpair(ranks);
+        let proof = Proof::from_parts(count, u128::from(high) << 64 | u128::from(low));
+        let order_hash = OrderHash::resume(hash);
+        Ok(Self {
+            version,
+            fingerprint,
+            order,
+            seed,
+            epoch,
+            position,
+            offset,
+            start,
+            skipped,
+            batch,
+            rank,
+            world,
+            proof,
+            order_hash,
+        })
+    }
+}
+
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(high) << 32 | u64::from(low)
+}
+
+fn unpair(word: u64) -> (u32, u32) {
+    (word as u32, (word >> 32) as u32)
+}
+
+/// Of all words but the last. Every step is a bijection, so one changed word always changes it.
+fn checksum(words: &[u64; WORDS]) -> u64 {
+    words[..WORDS - 1].iter().fold(0, |state, &word| splitmix64(state ^ word))
+}
+
+fn check_version(version: u32) -> Result<(), String> {
+    match version {
+        VERSION => Ok(()),
+        older if older < VERSION => Err(format!(
+            "the cursor has version {older}, this feedline reads version {VERSION} only: begin anew"
+        )),
+        newer => Err(format!(
+            "the cursor has version {newer}, this feedline knows up to {VERSION}: take a newer one"
+        )),
+    }
+}
+
+fn known_version<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
+    let version = serde::Deserialize::deserialize(from)?;
+    check_version(version).map_err(serde::de::Error::custom)?;
+    Ok(version)
+}
+
+fn cut_short(len: usize) -> Error {
+    refuse(format!("the cursor is cut short: {len} of {} bytes", Cursor::BYTES))
+}
+
+fn refuse(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Cursor, message).at_stage(Stage::Order)
+}

@@ -1,0 +1,144 @@
+//! What a user implements to feed data of their own.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::random::key;
+use crate::{Random, Row, Rows, Spec};
+
+/// Why a sample could not be read: any error.
+pub type ReadError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Samples with random access, each known by an id from 0 to `len() - 1`.
+///
+/// `read` is called from many threads at once, in any order; what it writes must depend on `id` and on the
+/// random numbers of `context` alone, never on the thread or on what was read before.
+///
+/// ```
+/// use feedline_core::{Context, DType, Dataset, ReadError, Row, Spec};
+///
+/// struct Squares { spec: Spec }
+///
+/// impl Dataset for Squares {
+///     fn len(&self) -> u64 { 1000 }
+///     fn spec(&self) -> &Spec { &self.spec }
+///     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+///         row.field_mut::<i64>(0)?[0] = (id * id) as i64;
+///         Ok(())
+///     }
+/// }
+/// let squares = Squares { spec: Spec::new().field("square", DType::I64, [])? };
+/// assert_eq!(squares.len(), 1000);
+/// # Ok::<(), feedline_core::Error>(())
+/// ```
+pub trait Dataset: Send + Sync + 'static {
+    /// Number of samples.
+    fn len(&self) -> u64;
+
+    /// Whether there are no samples.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What a sample is; the same at every call.
+    fn spec(&self) -> &Spec;
+
+    /// Writes sample `id` into `row`, all of it: a recycled row holds an older sample's bytes.
+    ///
+    /// # Errors
+    /// Any error; it reaches the training loop with the stage, batch and sample named.
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError>;
+
+    /// Writes several samples at once, `ids[i]` into row `i`; returns the number read and the error that ended it.
+    ///
+    /// The default calls [`read`](Self::read) once a sample. Override it where a bulk copy is cheaper.
+    ///
+    /// # Errors
+    /// The position in `ids` of the sample that failed, and why.
+    fn read_many(
+        &self,
+        ids: &[u64],
+        rows: &mut Rows<'_>,
+        context: &mut Context,
+    ) -> Result<(), (usize, ReadError)> {
+        for (index, &id) in ids.iter().enumerate() {
+            context.begin(index, id);
+            self.read(id, &mut rows.row(index), context).map_err(|error| (index, error))?;
+        }
+        Ok(())
+    }
+
+    /// The file sample `id` comes from, for error messages.
+    fn path(&self, _id: u64) -> Option<&Path> {
+        None
+    }
+
+    /// A number that tells this data from other data; a cursor is refused when it differs.
+    ///
+    /// The default covers length and spec. Override it to cover file sizes or a version.
+    fn fingerprint(&self) -> u64 {
+        spec_key(key(&[self.len()]), self.spec())
+    }
+}
+
+/// Mixes a spec into a fingerprint.
+pub(crate) fn spec_key(mut state: u64, spec: &Spec) -> u64 {
+    for field in spec.fields() {
+        for byte in field.name().bytes().chain(field.dtype().name().bytes()) {
+            state = key(&[state, u64::from(byte)]);
+        }
+        for &n in field.shape() {
+            state = key(&[state, n as u64]);
+        }
+    }
+    state
+}
+
+/// What [`Dataset::read`] may use beside the id: random numbers that belong to the sample.
+#[derive(Debug)]
+pub struct Context {
+    seed: u64,
+    epoch: u64,
+    current: Option<(usize, u64)>,
+    random: Random,
+    watch: Option<Arc<AtomicU64>>,
+}
+
+impl Context {
+    /// A context for samples of `epoch` under `seed`.
+    pub fn new(seed: u64, epoch: u64) -> Self {
+        Self { seed, epoch, current: None, random: Random::from_key(0), watch: None }
+    }
+
+    /// Tells `watch` the id of every sample begun, so that a read that never returns can be named.
+    pub fn watched(self, watch: Arc<AtomicU64>) -> Self {
+        Self { watch: Some(watch), ..self }
+    }
+
+    /// Moves on to sample `id`, at `index` of the ids being read: restarts the random stream.
+    ///
+    /// An own [`Dataset::read_many`] calls this before each sample that uses random numbers.
+    pub fn begin(&mut self, index: usize, id: u64) {
+        self.current = Some((index, id));
+        self.random = Random::for_sample(self.seed, self.epoch, id);
+        if let Some(watch) = &self.watch {
+            watch.store(id, Ordering::Relaxed);
+        }
+    }
+
+    /// The epoch being read.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Random numbers keyed by (seed, epoch, sample id): the same for any number of workers.
+    pub fn random(&mut self) -> &mut Random {
+        &mut self.random
+    }
+
+    /// The sample being read: its index in the ids and its id; names the culprit when a read panics.
+    pub fn current(&self) -> Option<(usize, u64)> {
+        self.current
+    }
+}

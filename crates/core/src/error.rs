@@ -1,0 +1,262 @@
+//! One error type: what went wrong, where (stage, batch, sample, path, offset), and what to do.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// `Result` with feedline's error.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// The part of the pipeline an error comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Stage {
+    /// The order of samples and the cursor.
+    Order,
+    /// The CPU worker pool.
+    Decode,
+    /// The copy stream.
+    Transfer,
+    /// The hand-off to the streams that read a batch.
+    Compute,
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Order => "order",
+            Self::Decode => "decode",
+            Self::Transfer => "transfer",
+            Self::Compute => "compute",
+        })
+    }
+}
+
+/// What kind of thing went wrong; match on this, print the [`Error`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ErrorKind {
+    /// An option or argument that cannot work.
+    Config,
+    /// A byte budget that the pipeline would exceed.
+    Budget,
+    /// A file that is missing, cut short or not what it says.
+    Data,
+    /// A sample that its data set could not read.
+    Sample,
+    /// A panic in the user's code, caught.
+    Panic,
+    /// A device call that failed.
+    Device,
+    /// A device that is gone: every later call fails too.
+    DeviceLost,
+    /// A device that this machine does not have.
+    Unavailable,
+    /// Two accesses that nothing orders (simulator only).
+    Race,
+    /// Every device slot is held by batches the caller still holds.
+    SlotsHeld,
+    /// A wait that took longer than its limit.
+    Timeout,
+    /// The pipeline was stopped.
+    Stopped,
+    /// A cursor that does not fit.
+    Cursor,
+}
+
+#[derive(Debug)]
+struct Inner {
+    kind: ErrorKind,
+    message: String,
+    stage: Option<Stage>,
+    batch: Option<u64>,
+    sample: Option<u64>,
+    path: Option<PathBuf>,
+    offset: Option<u64>,
+    source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+/// A failure, as a value that can be cloned: the first cause of a pipeline's end is given to every caller.
+///
+/// Printed on one line: message, source, then the place.
+///
+/// ```
+/// use feedline_core::{Error, ErrorKind, Stage};
+/// let error = Error::new(ErrorKind::Sample, "not a JPEG").at_stage(Stage::Decode).at_batch(3).at_sample(417);
+/// assert_eq!(error.to_string(), "not a JPEG (stage decode, batch 3, sample 417)");
+/// ```
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
+
+impl Error {
+    /// An error of `kind`; `message` says what is wrong and what to do, without a full stop.
+    pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self(Arc::new(Inner {
+            kind,
+            message: message.into(),
+            stage: None,
+            batch: None,
+            sample: None,
+            path: None,
+            offset: None,
+            source: None,
+        }))
+    }
+
+    fn with(self, change: impl FnOnce(&mut Inner)) -> Self {
+        let mut inner = match Arc::try_unwrap(self.0) {
+            Ok(inner) => inner,
+            // Shared already: keep its text as the source's place in a new value.
+            Err(shared) => Inner {
+                kind: shared.kind,
+                message: shared.message.clone(),
+                stage: shared.stage,
+                batch: shared.batch,
+                sample: shared.sample,
+                path: shared.path.clone(),
+                offset: shared.offset,
+                source: shared.source.as_ref().map(|s| s.to_string().into()),
+            },
+        };
+        change(&mut inner);
+        Self(Arc::new(inner))
+    }
+
+    /// Names the stage.
+    pub fn at_stage(self, stage: Stage) -> Self {
+        self.with(|e| e.stage = Some(stage))
+    }
+
+    /// Names the batch: its step within the epoch.
+    pub fn at_batch(self, batch: u64) -> Self {
+        self.with(|e| e.batch = Some(batch))
+    }
+
+    /// Names the sample by its id.
+    pub fn at_sample(self, sample: u64) -> Self {
+        self.with(|e| e.sample = Some(sample))
+    }
+
+    /// Names the file.
+    pub fn at_path(self, path: impl AsRef<Path>) -> Self {
+        self.with(|e| e.path = Some(path.as_ref().to_path_buf()))
+    }
+
+    /// Names the byte in the file.
+    pub fn at_offset(self, offset: u64) -> Self {
+        self.with(|e| e.offset = Some(offset))
+    }
+
+    /// Adds the cause.
+    pub fn caused_by(self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.with(|e| e.source = Some(source.into()))
+    }
+
+    /// What kind of thing went wrong.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// The message alone, without source and place.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// The stage it happened in.
+    pub fn stage(&self) -> Option<Stage> {
+        self.0.stage
+    }
+
+    /// The batch it happened in: its step within the epoch.
+    pub fn batch(&self) -> Option<u64> {
+        self.0.batch
+    }
+
+    /// The sample it happened in.
+    pub fn sample(&self) -> Option<u64> {
+        self.0.sample
+    }
+
+    /// The file it happened in.
+    pub fn path(&self) -> Option<&Path> {
+        self.0.path.as_deref()
+    }
+
+    /// Whether no later call on the device can succeed.
+    pub fn is_device_lost(&self) -> bool {
+        self.0.kind == ErrorKind::DeviceLost
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let inner = &*self.0;
+        f.write_str(&inner.message)?;
+        if let Some(source) = &inner.source {
+            write!(f, ": {source}")?;
+        }
+        let mut separator = " (";
+        let mut place = |f: &mut fmt::Formatter<'_>, what: &str, value: &dyn fmt::Display| {
+            let result = write!(f, "{separator}{what} {value}");
+            separator = ", ";
+            result
+        };
+        if let Some(path) = &inner.path {
+            place(f, "file", &path.display())?;
+        }
+        if let Some(offset) = inner.offset {
+            place(f, "byte", &offset)?;
+        }
+        if let Some(stage) = inner.stage {
+            place(f, "stage", &stage)?;
+        }
+        if let Some(batch) = inner.batch {
+            place(f, "batch", &batch)?;
+        }
+        if let Some(sample) = inner.sample {
+            place(f, "sample", &sample)?;
+        }
+        if separator == ", " {
+            f.write_str(")")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {self}", self.0.kind)
+    }
+}
+
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_ref().map(|s| &**s as &(dyn StdError + 'static))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_line_says_what_and_where() {
+        let io = std::io::Error::other("short read");
+        let error = Error::new(ErrorKind::Data, "cannot read the labels")
+            .caused_by(io)
+            .at_path("/d/labels")
+            .at_offset(8)
+            .at_stage(Stage::Decode);
+        assert_eq!(
+            error.to_string(),
+            "cannot read the labels: short read (file /d/labels, byte 8, stage decode)"
+        );
+    }
+
+    #[test]
+    fn a_shared_error_can_still_be_placed() {
+        let error = Error::new(ErrorKind::Panic, "boom");
+        let placed = error.clone().at_batch(1);
+        assert_eq!((error.batch(), placed.batch()), (None, Some(1)));
+    }
+}

@@ -1,0 +1,127 @@
+//! Where each field of a batch lies: one slab, every field at an aligned offset.
+//!
+//! One slab means one copy a batch; 256 bytes is what every GPU load width, and cuBLAS at its best, asks for.
+
+use crate::{Error, ErrorKind, Result, Spec};
+
+/// Every field starts at a multiple of this many bytes.
+pub const ALIGN: usize = 256;
+
+/// The places of a batch's fields in a slab of [`bytes`](Self::bytes) bytes.
+///
+/// ```
+/// use feedline_core::{DType, Layout, Spec};
+/// let spec = Spec::new().field("image", DType::U8, [28, 28])?.field("label", DType::U8, [])?;
+/// let layout = Layout::new(&spec, 128)?;
+/// assert_eq!((layout.offset(0), layout.offset(1), layout.bytes()), (0, 100_352, 100_608));
+/// # Ok::<(), feedline_core::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    spec: Spec,
+    capacity: usize,
+    offsets: Vec<usize>,
+    bytes: usize,
+}
+
+impl Layout {
+    /// The layout of batches of up to `capacity` samples of `spec`.
+    ///
+    /// # Errors
+    /// `Config` for a spec without fields, a capacity of zero, or a batch larger than the address space.
+    pub fn new(spec: &Spec, capacity: usize) -> Result<Self> {
+        if spec.fields().is_empty() {
+            return Err(Error::new(ErrorKind::Config, "the spec has no fields: add at least one"));
+        }
+        if capacity == 0 {
+            return Err(Error::new(ErrorKind::Config, "batch size is 0: it must be at least 1"));
+        }
+        let mut offsets = Vec::with_capacity(spec.fields().len());
+        let mut end = 0usize;
+        for field in spec.fields() {
+            offsets.push(end);
+            end = field
+                .row_bytes()
+                .checked_mul(capacity)
+                .and_then(|bytes| bytes.checked_add(end))
+                .and_then(|end| end.checked_next_multiple_of(ALIGN))
+                .filter(|&end| end <= isize::MAX as usize)
+                .ok_or_else(|| {
+                    Error::new(
+                        ErrorKind::Config,
+                        format!(
+                            "a batch of {capacity} samples is larger than the address space at field \"{}\" \
+                             ({} bytes a sample): take a smaller batch",
+                            field.name(),
+                            field.row_bytes()
+                        ),
+                    )
+                })?;
+        }
+        Ok(Self { spec: spec.clone(), capacity, offsets, bytes: end })
+    }
+
+    /// The fields.
+    pub fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// Samples that fit.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// Bytes of the slab, a multiple of [`ALIGN`].
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Byte offset of field `index` in the slab.
+    pub fn offset(&self, index: usize) -> usize {
+        self.offsets[index]
+    }
+
+    /// Bytes from the slab's start that a batch of `rows` samples uses; what has to be copied.
+    pub fn used_bytes(&self, rows: usize) -> usize {
+        debug_assert!(rows <= self.capacity);
+        let last = self.offsets.len() - 1;
+        self.offsets[last] + self.spec.fields()[last].row_bytes() * rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DType;
+
+    #[test]
+    fn every_field_is_aligned_and_none_overlap() {
+        let spec = Spec::new()
+            .field("a", DType::U8, [3])
+            .unwrap()
+            .field("b", DType::F64, [7])
+            .unwrap()
+            .field("c", DType::BF16, [])
+            .unwrap();
+        for capacity in [1, 2, 85, 86, 1000] {
+            let layout = Layout::new(&spec, capacity).unwrap();
+            let mut end = 0;
+            for (index, field) in spec.fields().iter().enumerate() {
+                assert_eq!(layout.offset(index) % ALIGN, 0);
+                assert!(layout.offset(index) >= end);
+                end = layout.offset(index) + field.row_bytes() * capacity;
+            }
+            assert!(layout.bytes() >= end && layout.used_bytes(capacity) == end);
+        }
+    }
+
+    #[test]
+    fn impossible_batches_are_refused() {
+        let spec = Spec::new().field("a", DType::F64, [1 << 40]).unwrap();
+        for (capacity, part) in [(0, "batch size is 0"), (1 << 30, "take a smaller batch")] {
+            let error = Layout::new(&spec, capacity).unwrap_err();
+            assert!(error.to_string().contains(part), "{error}");
+        }
+        assert!(Layout::new(&Spec::new(), 1).is_err());
+    }
+}

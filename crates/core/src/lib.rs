@@ -1,0 +1,54 @@
+//! Words and pure logic of feedline: no threads, no unsafe code, no device.
+//!
+//! | term | meaning | module |
+//! | --- | --- | --- |
+//! | sample | one item of a data set, known by its id | [`dataset`] |
+//! | field | a named, typed, shaped part of every sample | [`spec`] |
+//! | spec | the fields of a sample | [`spec`] |
+//! | layout | where each field of a batch lies in one slab | [`layout`] |
+//! | source | data without a length: shards of records | [`source`] |
+//! | row | the place of one sample in a slab, being written | [`row`] |
+//! | order | which sample stands at which position of an epoch | [`order`] |
+//! | world | which rank of how many this process is | [`world`] |
+//! | plan | which samples make up which batch | [`plan`] |
+//! | cursor | what was delivered: a checkpoint | [`cursor`] |
+//! | proof | that every sample was delivered exactly once | [`proof`] |
+//! | quarantine | the samples that could not be read | [`quarantine`] |
+//! | ticket | which batch a slot holds | [`ticket`] |
+//! | stop | the first cause that ended a pipeline | [`stop`] |
+//! | error | a value that says what, where and what to do | [`error`] |
+#![forbid(unsafe_code)]
+
+pub mod cursor;
+pub mod dataset;
+pub mod dtype;
+pub mod error;
+pub mod layout;
+pub mod order;
+pub mod plan;
+pub mod proof;
+pub mod quarantine;
+pub mod random;
+pub mod row;
+pub mod source;
+pub mod spec;
+pub mod stop;
+pub mod ticket;
+pub mod world;
+
+pub use cursor::Cursor;
+pub use dataset::{Context, Dataset, ReadError};
+pub use dtype::{DType, Element};
+pub use error::{Error, ErrorKind, Result, Stage};
+pub use layout::Layout;
+pub use order::Order;
+pub use plan::{Plan, PlanOptions, Tail};
+pub use proof::{OrderHash, Proof};
+pub use quarantine::{BadSamples, Budget, Quarantine};
+pub use random::Random;
+pub use row::{Row, Rows};
+pub use source::{Next, Reached, Shard, Source};
+pub use spec::{Field, Spec};
+pub use stop::Stop;
+pub use ticket::{Failure, Replaced, Ticket};
+pub use world::World;

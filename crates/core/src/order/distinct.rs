@@ -1,0 +1,168 @@
+//! Weighted draws without replacement: as if drawn one by one, each in proportion to the weights still there.
+//!
+//! Every sample gets an exponential variate divided by its weight, and the smallest come first: Efraimidis and
+//! Spirakis 2006, "Weighted random sampling with a reservoir", in its exponential form. The variates are made by
+//! comparisons alone (von Neumann 1951, "Various techniques used in connection with random digits"), because a
+//! logarithm may differ in its last bit from machine to machine.
+//!
+//! Such an order has no random access, so an epoch is drawn as a whole when its first position is asked for: O(n log n)
+//! time, 16 bytes a sample while drawing, then 8 bytes a draw. The two latest epochs are kept, so that the
+//! end of one and the beginning of the next can be asked for in turn. Clones share what is kept.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::weighted::{check, digest_of};
+use super::{config, tag};
+use crate::Result;
+use crate::random::{Random, key, splitmix64};
+
+/// Epochs kept.
+const KEPT: usize = 2;
+
+/// The order behind [`Order::distinct`](super::Order::distinct).
+#[derive(Clone)]
+pub struct Distinct {
+    weights: Arc<[f64]>,
+    draws: u64,
+    digest: u64,
+    recent: Arc<Mutex<Vec<Drawn>>>,
+}
+
+#[derive(Clone)]
+struct Drawn {
+    seed: u64,
+    epoch: u64,
+    ids: Arc<[u64]>,
+}
+
+impl Distinct {
+    pub(super) fn new(weights: &[f64]) -> Result<Self> {
+        check(weights)?;
+        let drawable = weights.iter().filter(|&&weight| weight > 0.0).count() as u64;
+        Ok(Self {
+            weights: weights.into(),
+            draws: drawable,
+            digest: digest_of(weights),
+            recent: Arc::default(),
+        })
+    }
+
+    pub(super) fn draws(self, draws: u64) -> Result<Self> {
+        let drawable = self.weights.iter().filter(|&&weight| weight > 0.0).count() as u64;
+        if draws > drawable {
+            return Err(config(format!(
+                "{draws} draws without replacement from {drawable} samples of weight above zero: draw fewer"
+            )));
+        }
+        // What is kept is of another length.
+        Ok(Self { draws, recent: Arc::default(), ..self })
+    }
+
+    pub(super) fn samples(&self) -> u64 {
+        self.weights.len() as u64
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.draws
+    }
+
+    pub(super) fn digest(&self) -> u64 {
+        key(&[self.digest, self.draws])
+    }
+
+    pub(super) fn fill(&self, seed: u64, epoch: u64, start: u64, out: &mut [u64]) {
+        let ids = self.epoch(seed, epoch);
+        out.copy_from_slice(&ids[start as usize..][..out.len()]);
+    }
+
+    fn epoch(&self, seed: u64, epoch: u64) -> Arc<[u64]> {
+        // A panic while drawing leaves the list as it was: it may be used on.
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(drawn) = recent.iter().find(|drawn| (drawn.seed, drawn.epoch) == (seed, epoch)) {
+            return drawn.ids.clone();
+        }
+        if recent.len() == KEPT {
+            recent.remove(0);
+        }
+        let ids = self.draw(seed, epoch);
+        recent.push(Drawn { seed, epoch, ids: ids.clone() });
+        ids
+    }
+
+    fn draw(&self, seed: u64, epoch: u64) -> Arc<[u64]> {
+        let base = key(&[seed, epoch, tag(b"distinct")]);
+        let arrivals = self.weights.iter().zip(0u64..).filter(|(weight, _)| **weight > 0.0);
+        let mut arrivals: Vec<(f64, u64)> = arrivals
+            .map(|(weight, id)| (exponential(&mut Random::from_key(splitmix64(base ^ id))) / weight, id))
+            .collect();
+        let draws = self.draws as usize;
+        let earlier = |a: &(f64, u64), b: &(f64, u64)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+        if draws < arrivals.len() {
+            arrivals.select_nth_unstable_by(draws, earlier);
+            arrivals.truncate(draws);
+        }
+        arrivals.sort_unstable_by(earlier);
+        arrivals.iter().map(|&(_, id)| id).collect()
+    }
+}
+
+impl fmt::Debug for Distinct {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} weights, {} draws", self.weights.len(), self.draws)
+    }
+}
+
+/// An exponential variate of mean 1.
+fn exponential(random: &mut Random) -> f64 {
+    let mut whole = 0.0;
+    loop {
+        // The run of falling numbers that begins with `first` has an odd length with probability exp(-first).
+        let first = random.uniform();
+        let (mut last, mut odd) = (first, true);
+        loop {
+            let next = random.uniform();
+            if next >= last {
+                break;
+            }
+            (last, odd) = (next, !odd);
+        }
+        if odd {
+            return whole + first;
+        }
+        whole += 1.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variates_are_exponential() {
+        let mut random = Random::from_key(1);
+        let n = 200_000;
+        let mut below = [0u32; 4];
+        for _ in 0..n {
+            let x = exponential(&mut random);
+            for (count, bound) in below.iter_mut().zip([0.1, 0.5, 1.0, 3.0]) {
+                *count += u32::from(x < bound);
+            }
+        }
+        for (count, bound) in below.into_iter().zip([0.1f64, 0.5, 1.0, 3.0]) {
+            let (have, want) = (f64::from(count) / f64::from(n), 1.0 - (-bound).exp());
+            assert!((have - want).abs() < 0.005, "P(x < {bound}) is {have}, not {want}");
+        }
+    }
+
+    #[test]
+    fn two_epochs_in_turn_are_drawn_once_each() {
+        let order = Distinct::new(&[1.0; 100]).unwrap();
+        let (a, b) = (order.epoch(7, 0), order.epoch(7, 1));
+        assert!(Arc::ptr_eq(&a, &order.epoch(7, 0)) && Arc::ptr_eq(&b, &order.epoch(7, 1)));
+        order.epoch(7, 2);
+        let again = order.epoch(7, 0);
+        assert!(!Arc::ptr_eq(&a, &again), "the oldest went");
+        assert_eq!(a, again);
+    }
+}

@@ -1,0 +1,63 @@
+//! Another order over some of the samples.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{Order, config, digest};
+use crate::Result;
+use crate::random::key;
+
+/// The order behind [`Order::subset`](super::Order::subset). A sample listed twice is shown twice.
+#[derive(Clone)]
+pub struct Subset {
+    ids: Arc<[u64]>,
+    inner: Box<Order>,
+    digest: u64,
+}
+
+impl Subset {
+    pub(super) fn new(ids: Vec<u64>, inner: Order) -> Result<Self> {
+        if ids.is_empty() {
+            return Err(config("the subset lists no ids: list at least one"));
+        }
+        let digest = digest(ids.iter().copied());
+        Ok(Self { ids: ids.into(), inner: Box::new(inner), digest })
+    }
+
+    pub(super) fn check(&self, len: u64) -> Result<()> {
+        if let Some((index, id)) = self.ids.iter().enumerate().find(|(_, id)| **id >= len) {
+            return Err(config(format!(
+                "id {index} of the subset is {id}: the data set has ids 0 to {}",
+                len - 1
+            )));
+        }
+        self.inner.check(self.ids.len() as u64)
+    }
+
+    pub(super) fn len(&self) -> u64 {
+        self.inner.len(self.ids.len() as u64)
+    }
+
+    pub(super) fn repeats(&self) -> bool {
+        let mut ids = self.ids.to_vec();
+        ids.sort_unstable();
+        self.inner.repeats() || ids.windows(2).any(|pair| pair[0] == pair[1])
+    }
+
+    pub(super) fn digest(&self) -> u64 {
+        key(&[self.digest, self.inner.digest(self.ids.len() as u64)])
+    }
+
+    pub(super) fn fill(&self, seed: u64, epoch: u64, start: u64, out: &mut [u64]) {
+        self.inner.fill(self.ids.len() as u64, seed, epoch, start, out);
+        for id in out {
+            *id = self.ids[*id as usize];
+        }
+    }
+}
+
+impl fmt::Debug for Subset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ids, {:?}", self.ids.len(), self.inner)
+    }
+}

@@ -1,0 +1,221 @@
+//! Proof that every sample was delivered exactly once: sums that can be merged over ranks and restarts.
+
+use std::ops::Range;
+
+use crate::random::splitmix64;
+use crate::{Error, ErrorKind, Plan, Result, Stage};
+
+const LOW: u64 = u64::from_le_bytes(*b"proof lo");
+const HIGH: u64 = u64::from_le_bytes(*b"proof hi");
+/// Ids hashed at a time.
+const CHUNK: usize = 512;
+
+/// A 128-bit sum over the (epoch, sample id) delivered, whatever their order, and how many there were.
+///
+/// Each pair adds 128 mixed bits, modulo 2^128: a multiset hash by addition (Clarke et al. 2003, "Incremental multiset
+/// hash functions"), with SplitMix64 as the mixer, so it finds errors, not forgery. One sample lost, or one too many,
+/// changes the count. One delivered in place of another of the same epoch always changes the sum too, because the
+/// mixer is a bijection of the id. Any other difference goes unseen with a probability near 2^-128.
+///
+/// ```
+/// use feedline_core::Proof;
+/// let (mut a, mut b, mut all) = (Proof::new(), Proof::new(), Proof::new());
+/// a.add_all(0, &[3, 1]);
+/// b.add_all(0, &[2, 0]);
+/// all.add_all(0, &[0, 1, 2, 3]);
+/// a.merge(&b);
+/// assert!(a.check(&all).is_ok());
+/// a.remove(0, 3);
+/// a.add(0, 2);
+/// assert!(a.check(&all).is_err());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Proof {
+    count: u64,
+    #[serde(with = "hex")]
+    sum: u128,
+}
+
+impl Proof {
+    /// The proof of nothing delivered.
+    pub const fn new() -> Self {
+        Self { count: 0, sum: 0 }
+    }
+
+    pub(crate) const fn from_parts(count: u64, sum: u128) -> Self {
+        Self { count, sum }
+    }
+
+    /// The proof that delivering `epochs` of `plan`, on all its ranks together, must come to.
+    ///
+    /// What the plan drops or skips is not in it, and neither are the repeats that pad the last step: pass to
+    /// [`add_all`](Self::add_all) only the ids that [`Plan::batch`] counts. Takes time in proportion to
+    /// the samples, a few nanoseconds each, and constant memory.
+    pub fn expected(plan: &Plan, epochs: Range<u64>) -> Self {
+        let mut proof = Self::new();
+        for epoch in epochs {
+            proof.merge(&Self::expected_part(plan, epoch, 0..plan.end(epoch, 0)));
+        }
+        proof
+    }
+
+    /// The proof of the global `positions` of one epoch: for an epoch that was left early, or that drops its tail and
+    /// was resumed by a world of another size.
+    pub fn expected_part(plan: &Plan, epoch: u64, positions: Range<u64>) -> Self {
+        let mut proof = Self::new();
+        let (len, order) = (plan.options().len, &plan.options().order);
+        if order.is_permutation() && positions == (0..len) && plan.skipped(epoch, 0..len) == 0 {
+            // Every sample once: known without asking the order, so that a flaw in it would show.
+            for first in (0..len).step_by(CHUNK) {
+                let ids: [u64; CHUNK] = std::array::from_fn(|index| first + index as u64);
+                proof.add_all(epoch, &ids[..CHUNK.min((len - first) as usize)]);
+            }
+        } else {
+            plan.for_ids(epoch, positions, |ids| proof.add_all(epoch, ids));
+        }
+        proof
+    }
+
+    /// Adds one sample.
+    pub fn add(&mut self, epoch: u64, id: u64) {
+        self.add_all(epoch, &[id]);
+    }
+
+    /// Adds samples of one epoch; 1 to 3 nanoseconds each.
+    pub fn add_all(&mut self, epoch: u64, ids: &[u64]) {
+        let mixer = Mixer::new(epoch);
+        self.count = self.count.wrapping_add(ids.len() as u64);
+        self.sum = ids.iter().fold(self.sum, |sum, &id| sum.wrapping_add(mixer.mix(id)));
+    }
+
+    /// Takes one sample out again.
+    pub fn remove(&mut self, epoch: u64, id: u64) {
+        let mut one = Self::new();
+        one.add(epoch, id);
+        self.unmerge(&one);
+    }
+
+    /// Adds what another rank, or the run before a restart, delivered.
+    pub fn merge(&mut self, other: &Self) {
+        self.count = self.count.wrapping_add(other.count);
+        self.sum = self.sum.wrapping_add(other.sum);
+    }
+
+    pub(crate) fn unmerge(&mut self, other: &Self) {
+        self.count = self.count.wrapping_sub(other.count);
+        self.sum = self.sum.wrapping_sub(other.sum);
+    }
+
+    /// Samples delivered.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The sum.
+    pub fn sum(&self) -> u128 {
+        self.sum
+    }
+
+    /// Whether this is what was `expected`.
+    ///
+    /// # Errors
+    /// `Data` when not, with how many samples are too few or too many.
+    pub fn check(&self, expected: &Self) -> Result<()> {
+        let message = match (self.count, expected.count) {
+            _ if self == expected => return Ok(()),
+            (have, want) if have < want => format!("{} of {want} samples were not delivered", want - have),
+            (have, want) if have > want => {
+                format!("{} samples were delivered beyond the {want} due", have - want)
+            }
+            (have, _) => format!(
+                "{have} samples were delivered, as many as due, but not the same ones: at least one came in \
+                 place of another"
+            ),
+        };
+        Err(Error::new(ErrorKind::Data, message).at_stage(Stage::Order))
+    }
+}
+
+/// The mixed bits of the samples of one epoch.
+struct Mixer {
+    low: u64,
+    high: u64,
+}
+
+impl Mixer {
+    fn new(epoch: u64) -> Self {
+        Self { low: splitmix64(epoch ^ LOW), high: splitmix64(epoch ^ HIGH) }
+    }
+
+    fn mix(&self, id: u64) -> u128 {
+        u128::from(splitmix64(id ^ self.high)) << 64 | u128::from(splitmix64(id ^ self.low))
+    }
+}
+
+/// A 64-bit hash over delivered ids in their order; it can go on from where an earlier run stopped.
+///
+/// How the ids are cut into batches does not matter.
+///
+/// ```
+/// use feedline_core::OrderHash;
+/// let (mut one, mut two) = (OrderHash::new(), OrderHash::new());
+/// one.add(&[5, 3, 8]);
+/// two.add(&[5]);
+/// two = OrderHash::resume(two.value());
+/// two.add(&[3, 8]);
+/// assert_eq!(one, two);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(transparent)]
+pub struct OrderHash(#[serde(with = "hex")] u64);
+
+impl OrderHash {
+    /// The hash of no ids.
+    pub const fn new() -> Self {
+        Self(u64::from_le_bytes(*b"in order"))
+    }
+
+    /// The hash of the ids that came to `value`.
+    pub const fn resume(value: u64) -> Self {
+        Self(value)
+    }
+
+    /// Adds ids, in the order they were delivered.
+    pub fn add(&mut self, ids: &[u64]) {
+        // Every step is a bijection of the state, and of the id: a single changed id always changes the result.
+        self.0 = ids.iter().fold(self.0, |state, &id| {
+            (state.rotate_left(23) ^ splitmix64(id)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        });
+    }
+
+    /// The hash.
+    pub const fn value(self) -> u64 {
+        self.0
+    }
+}
+
+impl Default for OrderHash {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Hashes as `"0x..."`: JSON readers that know numbers as f64 only would change them.
+pub(crate) mod hex {
+    use serde::de::Error;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(crate) fn serialize<T: std::fmt::LowerHex, S: Serializer>(
+        value: &T,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.collect_str(&format_args!("{value:#x}"))
+    }
+
+    pub(crate) fn deserialize<'de, T: TryFrom<u128>, D: Deserializer<'de>>(from: D) -> Result<T, D::Error> {
+        let text = std::borrow::Cow::<str>::deserialize(from)?;
+        let digits = text.strip_prefix("0x").and_then(|digits| u128::from_str_radix(digits, 16).ok());
+        let value = digits.and_then(|digits| T::try_from(digits).ok());
+        value.ok_or_else(|| D::Error::custom(format!("{text:?} is not a hash: it looks like \"0x1f\"")))
+    }
+}

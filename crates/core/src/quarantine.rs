@@ -1,0 +1,294 @@
+//! Samples that could not be read: what is read in their place, how many are borne, and the list of them.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use crate::random::{Random, key};
+use crate::{Error, ErrorKind, Proof, Result, Stage};
+
+const TAG: u64 = u64::from_le_bytes(*b"instead ");
+
+/// How many substitutes are tried at one position before the run fails.
+pub const ATTEMPTS: u32 = 16;
+
+/// How many samples the error of a spent budget names.
+const NAMED: usize = 5;
+
+/// The position whose sample is read in place of the one at `position`: at random among the `len` positions of the
+/// epoch, by (seed, epoch, position, attempt) alone, so that every rank and every replay takes the same.
+///
+/// `attempt` counts from 0; go on to the next when the substitute cannot be read either, up to [`ATTEMPTS`].
+/// [`Plan::substitute`](crate::Plan::substitute) gives the sample at that position.
+///
+/// ```
+/// use feedline_core::quarantine::substitute;
+/// assert_eq!(substitute(7, 0, 41, 0, 1000), substitute(7, 0, 41, 0, 1000));
+/// assert_ne!(substitute(7, 0, 41, 0, 1000), substitute(7, 0, 41, 1, 1000));
+/// ```
+///
+/// # Panics
+/// When `len` is 0.
+pub fn substitute(seed: u64, epoch: u64, position: u64, attempt: u32, len: u64) -> u64 {
+    Random::from_key(key(&[seed, epoch, TAG, position, u64::from(attempt)])).below(len)
+}
+
+/// What happens at a sample that cannot be read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BadSamples {
+    /// The run ends with its error.
+    #[default]
+    Fail,
+    /// Another sample is read in its place, so that the batch keeps its size and the ranks stay in step.
+    Substitute {
+        /// How many are borne.
+        budget: Budget,
+    },
+}
+
+/// How many bad samples are borne, on each rank.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Budget {
+    /// This many different samples, over the whole run.
+    Count(u64),
+    /// This part of the rows delivered, a sample counted each time it fails.
+    Rate {
+        /// The part: 0 to 1.
+        fraction: f64,
+        /// Rows delivered before the rate is looked at, because one failure in the first ten is no rate yet.
+        after: u64,
+    },
+}
+
+impl BadSamples {
+    /// Whether the policy can work.
+    ///
+    /// # Errors
+    /// `Config` for a fraction that is not from 0 to 1.
+    pub fn check(self) -> Result<()> {
+        match self {
+            Self::Substitute { budget: Budget::Rate { fraction, .. } }
+                if !(0.0..=1.0).contains(&fraction) =>
+            {
+                let message = format!("a bad-sample rate of {fraction}: it is a part of the rows, 0 to 1");
+                Err(Error::new(ErrorKind::Config, message))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// One sample that could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Bad {
+    /// Its id.
+    pub sample: u64,
+    /// The file it comes from, where known.
+    pub path: Option<PathBuf>,
+    /// Why it could not be read, the first time.
+    pub cause: String,
+    /// How often it failed.
+    pub times: u64,
+}
+
+/// The bad samples of a run, and the rows delivered.
+///
+/// Fed in the order of delivery, so that it is the same for any number of workers and can be kept beside the cursor.
+///
+/// ```
+/// use feedline_core::{BadSamples, Budget, Quarantine};
+/// let policy = BadSamples::Substitute { budget: Budget::Count(1) };
+/// let mut quarantine = Quarantine::new();
+/// quarantine.replaced(0, 3, 8, Some("d/3.jpg".into()), "not a JPEG");
+/// quarantine.delivered(512);
+/// assert!(quarantine.check(policy).is_ok());
+/// quarantine.replaced(0, 5, 9, Some("d/5.jpg".into()), "cut short");
+/// let error = quarantine.check(policy).unwrap_err();
+/// assert!(error.to_string().contains("d/3.jpg (not a JPEG), d/5.jpg (cut short)"));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Quarantine {
+    /// Sorted by sample.
+    samples: Vec<Bad>,
+    failures: u64,
+    delivered: u64,
+    due: Proof,
+    given: Proof,
+}
+
+impl Quarantine {
+    /// An empty list.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Counts rows delivered, the substitutes among them.
+    pub fn delivered(&mut self, rows: u64) {
+        self.delivered += rows;
+    }
+
+    /// Records that `sample` was due in `epoch` and could not be read, and that `given` was delivered in its place.
+    pub fn replaced(&mut self, epoch: u64, sample: u64, given: u64, path: Option<PathBuf>, cause: &str) {
+        self.due.add(epoch, sample);
+        self.given.add(epoch, given);
+        self.failed(sample, path, cause);
+    }
+
+    /// Records that `sample` could not be read when it was tried as a substitute.
+    pub fn failed(&mut self, sample: u64, path: Option<PathBuf>, cause: &str) {
+        self.failures += 1;
+        match self.samples.binary_search_by_key(&sample, |bad| bad.sample) {
+            Ok(known) => self.samples[known].times += 1,
+            Err(at) => self.samples.insert(at, Bad { sample, path, cause: cause.to_owned(), times: 1 }),
+        }
+    }
+
+    /// The bad samples, sorted by id.
+    pub fn samples(&self) -> &[Bad] {
+        &self.samples
+    }
+
+    /// Failed reads, a sample counted each time.
+    pub fn failures(&self) -> u64 {
+        self.failures
+    }
+
+    /// `Ok` while `policy` bears what is here.
+    ///
+    /// # Errors
+    /// `Sample` when not; it says how many there are and names the first files.
+    pub fn check(&self, policy: BadSamples) -> Result<()> {
+        let (over, budget) = match policy {
+            BadSamples::Fail => (!self.samples.is_empty(), "none are borne".to_owned()),
+            BadSamples::Substitute { budget: Budget::Count(most) } => {
+                (self.samples.len() as u64 > most, format!("the budget is {most}"))
+            }
+            BadSamples::Substitute { budget: Budget::Rate { fraction, after } } => {
+                let rate = self.failures as f64 / self.delivered as f64;
+                let over = self.delivered >= after && self.failures > 0 && rate > fraction;
+                (
+                    over,
+                    format!(
+                        "{} failed reads in {} rows are above the rate of {fraction}",
+                        self.failures, self.delivered
+                    ),
+                )
+            }
+        };
+        if !over {
+            return Ok(());
+        }
+        let count = self.samples.len();
+        let mut message = format!("{count} bad samples, {budget}: ");
+        for (index, bad) in self.samples.iter().take(NAMED).enumerate() {
+            let comma = if index > 0 { ", " } else { "" };
+            // Writing to a string cannot fail.
+            let _ = match &bad.path {
+                Some(path) => write!(message, "{comma}{} ({})", path.display(), bad.cause),
+                None => write!(message, "{comma}sample {} ({})", bad.sample, bad.cause),
+            };
+        }
+        if count > NAMED {
+            let _ = write!(message, " and {} more", count - NAMED);
+        }
+        message.push_str("; repair them, leave them out, or bear more");
+        Err(Error::new(ErrorKind::Sample, message).at_stage(Stage::Order))
+    }
+
+    /// Puts the substitutes in the place of the samples that were due: turns the proof expected of the plan into the
+    /// one expected of this run.
+    pub fn adjust(&self, expected: &mut Proof) {
+        expected.merge(&self.given);
+        expected.unmerge(&self.due);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bad(samples: u64) -> Quarantine {
+        let mut quarantine = Quarantine::new();
+        for sample in (0..samples).rev() {
+            quarantine.replaced(0, sample, 1000, Some(format!("d/{sample}").into()), "torn");
+        }
+        quarantine
+    }
+
+    fn count(most: u64) -> BadSamples {
+        BadSamples::Substitute { budget: Budget::Count(most) }
+    }
+
+    fn rate(fraction: f64, after: u64) -> BadSamples {
+        BadSamples::Substitute { budget: Budget::Rate { fraction, after } }
+    }
+
+    #[test]
+    fn a_spent_count_is_one_error_that_names_the_files() {
+        let error = bad(7).check(count(6)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Sample);
+        assert_eq!(
+            error.message(),
+            "7 bad samples, the budget is 6: d/0 (torn), d/1 (torn), d/2 (torn), d/3 (torn), d/4 (torn) and 2 more; \
+             repair them, leave them out, or bear more"
+        );
+        assert!(bad(7).check(count(7)).is_ok());
+        assert!(bad(1).check(BadSamples::Fail).is_err());
+        assert!(bad(0).check(BadSamples::Fail).is_ok());
+    }
+
+    #[test]
+    fn a_count_is_of_different_samples() {
+        let mut quarantine = bad(2);
+        for epoch in 1..5 {
+            quarantine.replaced(epoch, 1, 7, None, "torn again");
+        }
+        assert_eq!((quarantine.failures(), quarantine.samples()[1].times), (6, 5));
+        assert_eq!(quarantine.samples()[1].cause, "torn");
+        assert!(quarantine.check(count(2)).is_ok());
+    }
+
+    #[test]
+    fn a_rate_waits_for_its_probation_and_counts_every_failure() {
+        let mut quarantine = bad(3);
+        quarantine.delivered(99);
+        assert!(quarantine.check(rate(0.02, 100)).is_ok(), "still on probation");
+        quarantine.delivered(1);
+        let error = quarantine.check(rate(0.02, 100)).unwrap_err();
+        assert!(error.message().contains("3 failed reads in 100 rows are above the rate of 0.02"), "{error}");
+        quarantine.delivered(50);
+        assert!(quarantine.check(rate(0.02, 100)).is_ok(), "3 of 150 is the rate itself");
+        assert!(quarantine.check(rate(0.0, 0)).is_err());
+        assert!(Quarantine::new().check(rate(0.0, 0)).is_ok());
+    }
+
+    #[test]
+    fn a_rate_that_is_no_part_is_refused() {
+        for fraction in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
+            assert_eq!(rate(fraction, 0).check().unwrap_err().kind(), ErrorKind::Config);
+        }
+        assert!(rate(1.0, 0).check().is_ok() && count(0).check().is_ok() && BadSamples::Fail.check().is_ok());
+    }
+
+    #[test]
+    fn the_expected_proof_follows_the_substitutes() {
+        let (mut expected, mut delivered) = (Proof::new(), Proof::new());
+        expected.add_all(3, &[0, 1, 2, 3]);
+        delivered.add_all(3, &[0, 9, 2, 3]);
+        let mut quarantine = Quarantine::new();
+        quarantine.replaced(3, 1, 9, None, "torn");
+        quarantine.failed(5, None, "torn too");
+        assert!(delivered.check(&expected).is_err());
+        quarantine.adjust(&mut expected);
+        assert!(delivered.check(&expected).is_ok());
+    }
+
+    #[test]
+    fn the_list_survives_json() {
+        let mut quarantine = bad(3);
+        quarantine.delivered(10);
+        let text = serde_json::to_string(&quarantine).unwrap();
+        assert_eq!(serde_json::from_str::<Quarantine>(&text).unwrap(), quarantine);
+    }
+}

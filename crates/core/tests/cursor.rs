@@ -1,0 +1,249 @@
+//! Restored at every step, a run goes on as if never stopped; and what does not fit is refused.
+
+use feedline_core::{Cursor, ErrorKind, Order, Plan, PlanOptions, Proof, Tail, World};
+use proptest::prelude::*;
+
+const DATA: u64 = 0xDA7A;
+
+fn plan(rank: u32, world: u32) -> Plan {
+    plan_of(Order::Shuffle, Tail::Keep, rank, world)
+}
+
+fn plan_of(order: Order, tail: Tail, rank: u32, world: u32) -> Plan {
+    let world = World::new(rank, world).unwrap();
+    Plan::new(PlanOptions { len: 50, order, seed: 7, batch: 4, tail, world }).unwrap()
+}
+
+/// Delivers steps until the end of epoch `until`, and returns all ids; `each` sees the cursor before every step.
+fn run(plan: &Plan, cursor: &mut Cursor, until: u64, mut each: impl FnMut(&Cursor, usize)) -> Vec<u64> {
+    let (mut all, mut ids) = (Vec::new(), Vec::new());
+    loop {
+        each(cursor, all.len());
+        assert!(all.len() < 1000, "this run has no end: {cursor:?}");
+        if cursor.is_at_end(plan) {
+            if cursor.epoch() == until {
+                return all;
+            }
+            cursor.begin(cursor.epoch() + 1);
+        }
+        let due = plan.batch(cursor.epoch(), cursor.position(), 0, &mut ids);
+        cursor.deliver(plan, &ids[..due]);
+        all.extend_from_slice(&ids[..due]);
+    }
+}
+
+fn through_bytes(cursor: &Cursor) -> Cursor {
+    Cursor::from_bytes(&cursor.to_bytes()).unwrap()
+}
+
+fn through_json(cursor: &Cursor) -> Cursor {
+    serde_json::from_str(&serde_json::to_string_pretty(cursor).unwrap()).unwrap()
+}
+
+#[test]
+fn restored_at_every_step_the_tail_is_the_same() {
+    let orders = [
+        Order::Sequential,
+        Order::Shuffle,
+        Order::block(4, 9).unwrap(),
+        Order::weighted(&[1.0; 50]).unwrap(),
+        Order::distinct(&[1.0; 50]).unwrap(),
+        Order::balanced(&[0; 50], 1).unwrap(),
+        Order::subset((0..30).collect(), Order::Shuffle).unwrap(),
+    ];
+    for order in orders {
+        for tail in [Tail::Keep, Tail::Drop, Tail::Pad] {
+            for (rank, world) in [(0, 1), (1, 2), (2, 3)] {
+                let mut plan = plan_of(order.clone(), tail, rank, world);
+                plan.skip_positions(1, 5..17).unwrap();
+                let mut saved = Vec::new();
+                let mut cursor = Cursor::new(&plan, DATA);
+                let all = run(&plan, &mut cursor, 2, |cursor, done| saved.push((*cursor, done)));
+                assert!(saved.len() > 5);
+                for (at, done) in saved {
+                    let mut restored = through_bytes(&at).fit(&plan, DATA).unwrap();
+                    // A restore of a restore, at every step.
+                    let tail = run(&plan, &mut restored, 2, |cursor, _| {
+                        assert_eq!(&through_json(cursor).fit(&plan, DATA).unwrap(), cursor);
+                    });
+                    assert_eq!(tail, all[done..], "{order:?}");
+                    assert_eq!(restored, cursor, "the same order hash, proof and place");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn another_world_takes_up_where_the_old_one_stopped() {
+    for (old, new) in [(4, 2), (4, 8), (2, 4), (1, 3)] {
+        for stop in 1..=50u64.div_ceil(4 * u64::from(old)) {
+            // Every rank of the old world delivers `stop` steps and saves.
+            let saved: Vec<Cursor> = (0..old)
+                .map(|rank| {
+                    let (plan, mut ids) = (plan(rank, old), Vec::new());
+                    let mut cursor = Cursor::new(&plan, DATA);
+                    for _ in 0..stop {
+                        let due = plan.batch(0, cursor.position(), 0, &mut ids);
+                        cursor.deliver(&plan, &ids[..due]);
+                    }
+                    through_bytes(&cursor)
+                })
+                .collect();
+            // Every rank of the new one takes the file of its rank, or the first.
+            let (mut total, mut seen) = (Proof::new(), Vec::new());
+            for rank in 0..new {
+                let plan = plan(rank, new);
+                let mut cursor = saved.get(rank as usize).unwrap_or(&saved[0]).fit(&plan, DATA).unwrap();
+                assert_eq!(cursor.position(), saved[0].position());
+                seen.extend(run(&plan, &mut cursor, 1, |_, _| {}));
+                total.merge(cursor.proof());
+            }
+            // Ranks that are gone keep their part of the proof.
+            for gone in saved.iter().skip(new as usize) {
+                total.merge(gone.proof());
+            }
+            assert!(total.check(&Proof::expected(&plan(0, 1), 0..2)).is_ok(), "{old} -> {new} after {stop}");
+            assert_eq!(seen.len() as u64, 100 - saved[0].position());
+        }
+    }
+}
+
+#[test]
+fn the_order_hash_tells_orders_apart() {
+    let hash = |order| {
+        let plan = plan_of(order, Tail::Keep, 0, 1);
+        let mut cursor = Cursor::new(&plan, DATA);
+        run(&plan, &mut cursor, 0, |_, _| {});
+        assert!(cursor.proof().check(&Proof::expected(&plan, 0..1)).is_ok());
+        cursor.order_hash()
+    };
+    assert_eq!(hash(Order::Shuffle), hash(Order::Shuffle));
+    assert_ne!(hash(Order::Shuffle), hash(Order::Sequential));
+}
+
+fn advanced(plan: &Plan, steps: usize) -> Cursor {
+    let (mut cursor, mut ids) = (Cursor::new(plan, DATA), Vec::new());
+    for _ in 0..steps {
+        let due = plan.batch(0, cursor.position(), 0, &mut ids);
+        cursor.deliver(plan, &ids[..due]);
+    }
+    cursor
+}
+
+#[test]
+fn any_changed_byte_and_any_truncation_is_refused() {
+    const { assert!(Cursor::BYTES <= 128) };
+    let bytes = advanced(&plan(1, 2), 3).to_bytes();
+    assert!(Cursor::from_bytes(&bytes).is_ok());
+    for at in 0..bytes.len() {
+        for change in 1..=255 {
+            let mut torn = bytes;
+            torn[at] ^= change;
+            let error = Cursor::from_bytes(&torn).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Cursor);
+        }
+        let error = Cursor::from_bytes(&bytes[..at]).unwrap_err();
+        assert_eq!(error.message(), format!("the cursor is cut short: {at} of 128 bytes"));
+    }
+    let long = [&bytes[..], &[0]].concat();
+    assert_eq!(Cursor::from_bytes(&long).unwrap_err().message(), "the cursor has 129 bytes, not 128");
+    let longer = [bytes, bytes].concat();
+    assert_eq!(Cursor::from_bytes(&longer).unwrap_err().message(), "the cursor has 256 bytes, not 128");
+}
+
+#[test]
+fn bytes_of_something_else_and_of_a_newer_version_are_named() {
+    let mut bytes = advanced(&plan(0, 1), 3).to_bytes();
+    assert_eq!(
+        Cursor::from_bytes(b"PK\x03\x04 some archive").unwrap_err().message(),
+        "these bytes are not a cursor"
+    );
+    bytes[4] = 1;
+    let older = "the cursor has version 1, this feedline reads version 2 only: begin anew";
+    assert_eq!(Cursor::from_bytes(&bytes).unwrap_err().message(), older);
+    bytes[4] = 3;
+    let newer = "the cursor has version 3, this feedline knows up to 2: take a newer one";
+    assert_eq!(Cursor::from_bytes(&bytes).unwrap_err().message(), newer);
+    // Whatever else a newer version has or lacks.
+    let error = serde_json::from_str::<Cursor>(r#"{"version": 3, "shards": [1, 2]}"#).unwrap_err();
+    assert!(error.to_string().starts_with(newer), "{error}");
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_what_to_do() {
+    let home = plan(0, 2);
+    let cursor = advanced(&home, 3);
+    let refused = |cursor: Cursor, plan: &Plan, data: u64, part: &str| {
+        let error = cursor.fit(plan, data).expect_err(part);
+        assert_eq!(error.kind(), ErrorKind::Cursor);
+        assert!(error.message().contains(part), "{error}\nlacks: {part}");
+    };
+    assert!(cursor.fit(&home, DATA).is_ok());
+    refused(cursor, &home, DATA + 1, "another data set");
+    refused(cursor, &plan_of(Order::Sequential, Tail::Keep, 0, 2), DATA, "another order");
+    let seeded = Plan::new(PlanOptions { seed: 8, ..home.options().clone() }).unwrap();
+    refused(cursor, &seeded, DATA, "the cursor is of seed 7, this run has seed 8");
+    let longer = Plan::new(PlanOptions { len: 51, ..home.options().clone() }).unwrap();
+    refused(cursor, &longer, DATA, "another order");
+
+    let edited = |from: &str, to: &str| {
+        let text = serde_json::to_string(&cursor).unwrap();
+        assert!(text.contains(from), "{text}");
+        serde_json::from_str::<Cursor>(&text.replace(from, to)).unwrap()
+    };
+    let (place, world) = (r#""position":24"#, r#""world":2"#);
+    refused(edited(place, r#""position":51"#), &home, DATA, "at position 51, beyond the 50");
+    refused(
+        edited(place, r#""position":20"#),
+        &home,
+        DATA,
+        "position 20 is 4 samples into a step of 4 on 2 ranks",
+    );
+    refused(edited(world, r#""world":4"#), &home, DATA, "in the midst of a step");
+    refused(edited(world, r#""world":0"#), &home, DATA, "contradicts itself");
+    refused(edited(r#""rank":0"#, r#""rank":2"#), &home, DATA, "contradicts itself");
+    refused(edited(r#""start":0"#, r#""start":32"#), &home, DATA, "contradicts itself");
+    refused(edited(r#""batch":4"#, r#""batch":0"#), &home, DATA, "contradicts itself");
+    assert!(edited(place, r#""position":50"#).fit(&home, DATA).is_ok(), "the end of the epoch is a boundary");
+}
+
+#[test]
+fn another_batch_and_another_tail_may_take_up() {
+    let cursor = advanced(&plan(0, 1), 3);
+    let options = PlanOptions { batch: 7, tail: Tail::Pad, ..plan(0, 1).options().clone() };
+    let other = Plan::new(options).unwrap();
+    let mut next = cursor.fit(&other, DATA).unwrap();
+    let mut ids = Vec::new();
+    let due = other.batch(0, next.position(), 0, &mut ids);
+    next.deliver(&other, &ids[..due]);
+    assert_eq!(next.position(), 12 + 7);
+    assert!(through_bytes(&next).fit(&other, DATA).is_ok(), "19 is 7 from where this batch began");
+    assert!(next.proof().check(&Proof::expected_part(&other, 0, 0..19)).is_ok());
+}
+
+#[test]
+fn json_is_readable() {
+    let text = serde_json::to_string_pretty(&advanced(&plan(0, 2), 1)).unwrap();
+    for line in [
+        "\"version\": 2,",
+        "\"fingerprint\": \"0xda7a\",",
+        "\"epoch\": 0,",
+        "\"position\": 8,",
+        "\"world\": 2,",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        let _ = Cursor::from_bytes(&bytes);
+        let mut named = b"flcu\x02\0\0\0".to_vec();
+        named.extend(&bytes);
+        prop_assert!(Cursor::from_bytes(&named).is_err());
+    }
+}

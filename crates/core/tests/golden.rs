@@ -1,0 +1,124 @@
+//! The first ids of every order, written down.
+//!
+//! The rule for changing them: an order is a promise to every cursor that was saved. A list here changes only together
+//! with `VERSION` in `src/order/mod.rs`, so that cursors of the old order are refused, and with a line in
+//! the changelog. A list that differs on one machine only is a bug there, never a reason to change it.
+
+use feedline_core::random::key;
+use feedline_core::{Order, quarantine::substitute};
+
+fn check(order: &Order, len: u64, golden: [u64; 12], hash: u64) {
+    order.check(len).unwrap();
+    let mut ids = vec![0; order.len(len) as usize];
+    order.fill(len, 2026, 3, 0, &mut ids);
+    assert_eq!(ids[..12], golden, "the first of {order:?}");
+    assert_eq!(key(&ids), hash, "the epoch of {order:?}");
+}
+
+#[test]
+fn sequential() {
+    check(&Order::Sequential, 100, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], 0xABA9_45E1_C503_589F);
+}
+
+#[test]
+fn shuffle_of_a_table() {
+    check(&Order::Shuffle, 20, [11, 3, 9, 7, 12, 15, 18, 1, 0, 4, 5, 19], 0xCCC5_BB6D_E927_4696);
+}
+
+#[test]
+fn shuffle_of_8_pairs() {
+    check(&Order::Shuffle, 100, [92, 5, 33, 55, 63, 90, 0, 34, 25, 52, 57, 95], 0xA099_8892_B794_7B5F);
+}
+
+#[test]
+fn shuffle_of_5_pairs() {
+    check(
+        &Order::Shuffle,
+        1000,
+        [630, 927, 683, 824, 267, 891, 319, 238, 38, 280, 936, 608],
+        0xF02A_DE54_9E9E_08CD,
+    );
+}
+
+#[test]
+fn shuffle_of_3_pairs() {
+    check(
+        &Order::Shuffle,
+        60_000,
+        [46395, 6350, 46572, 56028, 46357, 52459, 56216, 32448, 11202, 14682, 28625, 37604],
+        0xB7DC_83D8_D8B2_2640,
+    );
+}
+
+#[test]
+fn shuffle_far_out() {
+    let mut ids = [0; 6];
+    Order::Shuffle.fill(10_000_000_000, 2026, 3, 5_000_000_000, &mut ids);
+    assert_eq!(ids, [3111957233, 3152413650, 6495635059, 3200014333, 1039655931, 6569304219]);
+}
+
+#[test]
+fn block() {
+    check(
+        &Order::block(16, 40).unwrap(),
+        1000,
+        [995, 997, 650, 649, 554, 552, 644, 555, 550, 992, 548, 993],
+        0xE3AA_FA68_5BEC_3049,
+    );
+}
+
+#[test]
+fn weighted() {
+    let weights: Vec<f64> = (0..100).map(|id| f64::from(id % 10) / 3.0).collect();
+    check(
+        &Order::weighted(&weights).unwrap(),
+        100,
+        [17, 99, 25, 15, 95, 6, 59, 8, 14, 29, 86, 18],
+        0xB5F5_3CC5_967E_9B1A,
+    );
+}
+
+#[test]
+fn distinct() {
+    let weights: Vec<f64> = (0..100).map(|id| f64::from(id % 10) / 3.0).collect();
+    check(
+        &Order::distinct(&weights).unwrap(),
+        100,
+        [77, 91, 82, 68, 44, 46, 45, 97, 48, 35, 86, 29],
+        0xC9EA_2901_2399_6C4C,
+    );
+}
+
+#[test]
+fn balanced() {
+    let labels: Vec<u32> = (0..100).map(|id| if id < 70 { 0 } else { 1 + id % 3 }).collect();
+    check(
+        &Order::balanced(&labels, 4).unwrap(),
+        100,
+        [82, 93, 95, 55, 64, 99, 92, 91, 4, 79, 86, 75],
+        0x1D28_4776_DE39_1650,
+    );
+}
+
+#[test]
+fn subset() {
+    check(
+        &Order::subset((50..90).collect(), Order::Shuffle).unwrap(),
+        100,
+        [61, 59, 67, 72, 79, 76, 75, 66, 52, 55, 71, 74],
+        0xDE66_EE68_54BB_8812,
+    );
+}
+
+#[test]
+fn substitutes() {
+    let ids: Vec<u64> = (0..6).map(|attempt| substitute(2026, 3, 41, attempt, 1000)).collect();
+    assert_eq!(ids, [965, 715, 781, 650, 711, 196]);
+}
+
+#[test]
+fn digests() {
+    let digests =
+        [Order::Sequential, Order::Shuffle, Order::block(16, 40).unwrap()].map(|order| order.digest(1000));
+    assert_eq!(digests, [0x796B_8A0B_EE87_54A6, 0xD9E8_9CA3_1F04_2A42, 0x46C9_D76F_2870_78ED]);
+}

@@ -1,0 +1,48 @@
+//! A set of 10^10 samples takes no more memory than one of 10. Alone in its process: it measures the process.
+
+use feedline_core::{Cursor, Order, Plan, PlanOptions, Tail, World};
+
+/// The most memory this process had at once, in KiB, where the system says.
+fn peak() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+#[test]
+fn ten_billion_samples_are_iterated_from_the_middle_in_constant_memory() {
+    let len = 10_000_000_000;
+    let before = peak();
+    for order in [Order::Sequential, Order::Shuffle, Order::block(1 << 20, 1 << 24).unwrap()] {
+        let options = PlanOptions {
+            len,
+            order,
+            seed: 7,
+            batch: 512,
+            tail: Tail::Keep,
+            world: World::new(3, 8).unwrap(),
+        };
+        let plan = Plan::new(options).unwrap();
+        let mut cursor = Cursor::new(&plan, 1);
+        let mut ids = Vec::with_capacity(512);
+        let room = ids.as_ptr();
+        let middle = len / 4096 / 2;
+        assert_eq!(plan.steps(0, 0), len.div_ceil(4096));
+        let mut seen = std::collections::HashSet::new();
+        for step in middle..middle + 200 {
+            assert_eq!(plan.batch(0, 0, step, &mut ids), 512);
+            assert_eq!(ids.as_ptr(), room, "the room for ids was enough");
+            assert!(ids.iter().all(|&id| id < len && seen.insert(id)));
+            cursor.deliver(&plan, &ids);
+        }
+        assert_eq!(cursor.to_bytes().len(), Cursor::BYTES);
+    }
+    match (before, peak()) {
+        (Some(before), Some(after)) => {
+            let grown = after - before;
+            // The set of ids seen takes about 4 MiB.
+            assert!(grown < 16 << 10, "{grown} KiB more for 10^10 samples");
+        }
+        _ => eprintln!("memory not measured: /proc/self/status is not there"),
+    }
+}

@@ -1,0 +1,161 @@
+//! One duplicate, one loss, one exchange: the proof must see it.
+
+use feedline_core::{ErrorKind, Order, OrderHash, Plan, PlanOptions, Proof, Tail, World};
+use proptest::prelude::*;
+
+fn plan(order: Order, len: u64, batch: usize, tail: Tail, rank: u32, world: u32) -> Plan {
+    let world = World::new(rank, world).unwrap();
+    Plan::new(PlanOptions { len, order, seed: 9, batch, tail, world }).unwrap()
+}
+
+fn orders(len: u64) -> Vec<Order> {
+    let weights: Vec<f64> = (0..len).map(|id| (id % 3) as f64).collect();
+    let labels: Vec<u32> = (0..len as u32).map(|id| id % 4).collect();
+    vec![
+        Order::Sequential,
+        Order::Shuffle,
+        Order::block(7, 20).unwrap(),
+        Order::weighted(&weights).unwrap(),
+        Order::distinct(&weights).unwrap(),
+        Order::balanced(&labels, 4).unwrap(),
+        Order::subset((0..len / 2).collect(), Order::Shuffle).unwrap(),
+    ]
+}
+
+#[test]
+fn what_the_ranks_deliver_is_what_is_expected() {
+    for order in orders(101) {
+        for tail in [Tail::Keep, Tail::Drop, Tail::Pad] {
+            for world in [1, 2, 4, 8] {
+                let mut all = Proof::new();
+                let first = plan(order.clone(), 101, 4, tail, 0, world);
+                for rank in 0..world {
+                    let plan = plan(order.clone(), 101, 4, tail, rank, world);
+                    let (mut proof, mut ids) = (Proof::new(), Vec::new());
+                    for epoch in 2..5 {
+                        for step in 0..plan.steps(epoch, 0) {
+                            let due = plan.batch(epoch, 0, step, &mut ids);
+                            proof.add_all(epoch, &ids[..due]);
+                        }
+                    }
+                    all.merge(&proof);
+                }
+                let expected = Proof::expected(&first, 2..5);
+                assert!(all.check(&expected).is_ok(), "{order:?} {tail:?} {world}");
+                assert!(all.check(&Proof::expected(&first, 3..6)).is_err(), "other epochs are another sum");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_skipped_is_not_expected() {
+    let mut plan = plan(Order::Shuffle, 100, 5, Tail::Keep, 0, 1);
+    plan.skip(0, 3..7).unwrap();
+    let (mut proof, mut ids) = (Proof::new(), Vec::new());
+    for step in 0..plan.steps(0, 0) {
+        let due = plan.batch(0, 0, step, &mut ids);
+        proof.add_all(0, &ids[..due]);
+    }
+    assert_eq!(proof.count(), 80);
+    assert!(proof.check(&Proof::expected(&plan, 0..1)).is_ok());
+}
+
+#[test]
+fn the_closed_form_is_the_sum_over_the_set() {
+    for len in [1, 511, 512, 513, 5000] {
+        let plan = plan(Order::Shuffle, len, 4, Tail::Keep, 0, 1);
+        let mut one_by_one = Proof::new();
+        (0..len).for_each(|id| one_by_one.add(6, id));
+        assert_eq!(Proof::expected(&plan, 6..7), one_by_one);
+        let mut by_parts = Proof::expected_part(&plan, 6, 0..len / 3);
+        by_parts.merge(&Proof::expected_part(&plan, 6, len / 3..len));
+        assert_eq!(by_parts, one_by_one);
+    }
+}
+
+#[test]
+fn a_drop_run_resumed_by_another_world_is_expected_in_parts() {
+    let (four, two) =
+        (plan(Order::Shuffle, 103, 5, Tail::Drop, 0, 4), plan(Order::Shuffle, 103, 5, Tail::Drop, 0, 2));
+    let turn = four.position_after(0, 0, 1);
+    let mut expected = Proof::expected_part(&four, 0, 0..turn);
+    expected.merge(&Proof::expected_part(&two, 0, turn..two.end(0, turn)));
+    assert_eq!((turn, two.end(0, turn), expected.count()), (40, 100, 100));
+    assert_eq!(expected, Proof::expected_part(&four, 0, 0..100));
+}
+
+#[test]
+fn the_error_says_how_many() {
+    let mut expected = Proof::new();
+    expected.add_all(0, &[1, 2, 3]);
+    let message = |ids: &[u64]| {
+        let mut proof = Proof::new();
+        proof.add_all(0, ids);
+        let error = proof.check(&expected).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Data);
+        error.message().to_owned()
+    };
+    assert_eq!(message(&[1, 3]), "1 of 3 samples were not delivered");
+    assert_eq!(message(&[1, 3, 2, 2]), "1 samples were delivered beyond the 3 due");
+    assert!(
+        message(&[1, 3, 3]).starts_with("3 samples were delivered, as many as due, but not the same ones")
+    );
+}
+
+#[test]
+fn an_exchange_between_epochs_is_seen() {
+    let (mut right, mut wrong) = (Proof::new(), Proof::new());
+    right.add_all(0, &[1, 2, 3]);
+    right.add_all(1, &[4, 5, 6]);
+    wrong.add_all(0, &[1, 2, 6]);
+    wrong.add_all(1, &[4, 5, 3]);
+    assert!(wrong.check(&right).is_err());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn one_duplicate_one_loss_one_replacement_is_seen(
+        ids in prop::collection::hash_set(any::<u64>(), 2..200), epoch: u64, at: prop::sample::Index, by: prop::sample::Index,
+    ) {
+        let ids: Vec<u64> = ids.into_iter().collect();
+        let (at, by) = (at.index(ids.len()), by.index(ids.len()));
+        let proof_of = |ids: &[u64]| { let mut proof = Proof::new(); proof.add_all(epoch, ids); proof };
+        let right = proof_of(&ids);
+
+        let mut more = ids.clone();
+        more.push(ids[at]);
+        prop_assert!(proof_of(&more).check(&right).is_err());
+        let mut fewer = ids.clone();
+        fewer.swap_remove(at);
+        prop_assert!(proof_of(&fewer).check(&right).is_err());
+        let mut twice = ids.clone();
+        twice[at] = ids[by];
+        prop_assert_eq!(proof_of(&twice).check(&right).is_err(), at != by);
+
+        let mut shuffled = ids.clone();
+        shuffled.swap(at, by);
+        prop_assert!(proof_of(&shuffled).check(&right).is_ok());
+        let (mut ordered, mut other) = (OrderHash::new(), OrderHash::new());
+        ordered.add(&ids);
+        other.add(&shuffled);
+        prop_assert_eq!(ordered == other, at == by);
+    }
+}
+
+#[test]
+fn proofs_survive_json() {
+    let mut proof = Proof::new();
+    proof.add_all(u64::MAX, &[u64::MAX, 0, 1]);
+    let text = serde_json::to_string(&proof).unwrap();
+    assert_eq!(serde_json::from_str::<Proof>(&text).unwrap(), proof);
+    assert_eq!(serde_json::to_string(&Proof::new()).unwrap(), r#"{"count":0,"sum":"0x0"}"#);
+    for torn in [r#"{"count":0,"sum":"12"}"#, r#"{"count":0,"sum":"0xzz"}"#, r#"{"count":0,"sum":0}"#] {
+        assert!(serde_json::from_str::<Proof>(torn).is_err(), "{torn}");
+    }
+    let text = serde_json::to_string(&OrderHash::new()).unwrap();
+    assert_eq!(serde_json::from_str::<OrderHash>(&text).unwrap(), OrderHash::new());
+    assert!(serde_json::from_str::<OrderHash>(r#""0x1ffffffffffffffff""#).is_err(), "more than 64 bits");
+}

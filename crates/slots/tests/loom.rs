@@ -1,0 +1,311 @@
+//! Every interleaving of small models of the ring, by loom (Norris, Demsky: CDSChecker, 2013). Run by `ci/loom.sh`.
+//!
+//! The bytes of a slot stand in a loom cell of the model's memory, the note in another: an access that nothing orders
+//! after the one before it is reported as a race, a thread that is never woken as a deadlock.
+#![cfg(loom)]
+
+use std::mem::ManuallyDrop;
+
+use feedline_core::{ErrorKind, Result};
+use feedline_slots::{Counts, FillLease, HeapMemory, HostMemory, ReadyLease, Ring};
+use loom::cell::UnsafeCell;
+use loom::sync::{Arc, Condvar, Mutex};
+use loom::thread::{self, JoinHandle};
+
+/// A number that a race on it gives away.
+#[derive(Default)]
+struct Cell(UnsafeCell<u32>);
+
+// SAFETY: every access goes through the loom cell, which reports two that nothing orders.
+unsafe impl Sync for Cell {}
+
+impl Cell {
+    fn add(&self) -> u32 {
+        self.0.with_mut(|number| {
+            // SAFETY: loom has just checked that this access is alone.
+            let number = unsafe { &mut *number };
+            *number += 1;
+            *number
+        })
+    }
+
+    fn read(&self) -> u32 {
+        // SAFETY: loom has just checked that no write runs beside this read.
+        self.0.with(|number| unsafe { *number })
+    }
+}
+
+/// What the memory shares with the thread that copies out of it.
+struct Device {
+    bytes: Cell,
+    running: Mutex<bool>,
+    ended: Condvar,
+}
+
+impl Device {
+    /// Starts a copy: a thread that reads the bytes and then says so.
+    fn start_copy(device: Arc<Self>) -> JoinHandle<u32> {
+        *device.running.lock().unwrap() = true;
+        thread::spawn(move || {
+            let read = device.bytes.read();
+            *device.running.lock().unwrap() = false;
+            device.ended.notify_all();
+            read
+        })
+    }
+
+    fn wait(&self) {
+        let mut running = self.running.lock().unwrap();
+        while *running {
+            running = self.ended.wait(running).unwrap();
+        }
+    }
+}
+
+struct Memory {
+    block: HeapMemory,
+    device: Arc<Device>,
+}
+
+impl Drop for Memory {
+    /// Freeing is a write of every byte.
+    fn drop(&mut self) {
+        self.device.bytes.add();
+    }
+}
+
+// SAFETY: the block is of the heap and nobody reads it; both waits last until the copy has ended.
+unsafe impl HostMemory for Memory {
+    fn as_ptr(&self) -> *mut u8 {
+        self.block.as_ptr()
+    }
+
+    fn len(&self) -> usize {
+        self.block.len()
+    }
+
+    fn landed(&self) -> Result<bool> {
+        Ok(!*self.device.running.lock().unwrap())
+    }
+
+    fn wait_landed(&self) -> Result<()> {
+        self.device.wait();
+        Ok(())
+    }
+
+    fn wait_drained(&self) -> Result<()> {
+        self.device.wait();
+        Ok(())
+    }
+}
+
+type Slots = Ring<Memory, Cell>;
+type Fill = FillLease<Memory, Cell>;
+type Ready = ReadyLease<Memory, Cell>;
+
+fn device() -> Arc<Device> {
+    Arc::new(Device { bytes: Cell::default(), running: Mutex::new(false), ended: Condvar::new() })
+}
+
+fn ring<const SLOTS: usize>() -> (Slots, [Arc<Device>; SLOTS]) {
+    let devices = [(); SLOTS].map(|()| device());
+    let memory = devices.each_ref().map(|device| {
+        let block = HeapMemory::new(1).expect("one byte");
+        Memory { block, device: device.clone() }
+    });
+    (Ring::new(memory.into()), devices)
+}
+
+/// Writes the slot, bytes and note; returns the turn of this write.
+fn write(lease: &mut Fill) -> u32 {
+    let turn = lease.note_mut().add();
+    assert_eq!(lease.memory().device.bytes.add(), turn, "bytes and note are of one turn");
+    turn
+}
+
+/// Submits a copy that a thread runs.
+fn submit(ready: Ready) -> JoinHandle<u32> {
+    ready.submit(|memory, _| Ok(Device::start_copy(memory.device.clone()))).expect("a copy that starts")
+}
+
+fn free(slots: usize) -> Counts {
+    Counts { free: slots, ..Counts::default() }
+}
+
+#[test]
+fn two_acquirers_share_one_slot() {
+    loom::model(|| {
+        let (ring, [device]) = ring();
+        let take_two = |ring: &Slots| {
+            let turns = [(); 2].map(|()| write(&mut ring.acquire().expect("open and whole")));
+            turns[0] + turns[1]
+        };
+        let other = thread::spawn({
+            let ring = ring.clone();
+            move || take_two(&ring)
+        });
+        let turns = take_two(&ring) + other.join().unwrap();
+        assert_eq!(turns, 1 + 2 + 3 + 4, "one after the other");
+        assert_eq!(ring.counts(), free(1));
+        drop(ring);
+        assert_eq!(device.bytes.read(), 5, "written four times, freed once");
+    });
+}
+
+#[test]
+fn close_wakes_an_acquirer() {
+    loom::model(|| {
+        let (ring, _) = ring::<1>();
+        // Should the model fail, the lease is not to come home while it unwinds.
+        let held = ManuallyDrop::new(ring.acquire().expect("a free slot"));
+        let waiter = thread::spawn({
+            let ring = ring.clone();
+            move || ring.acquire().map(drop)
+        });
+        ring.close();
+        assert_eq!(waiter.join().unwrap().expect_err("closed").kind(), ErrorKind::Stopped);
+        drop(ManuallyDrop::into_inner(held));
+        assert_eq!(ring.counts(), free(1));
+    });
+}
+
+/// The host gate: without the wait of `Ring::acquire` the second write races with the copy.
+#[test]
+fn a_slot_is_refilled_after_its_copy() {
+    loom::model(|| {
+        let (ring, _) = ring::<1>();
+        let mut lease = ring.acquire().expect("a free slot");
+        let refill = thread::spawn({
+            let ring = ring.clone();
+            move || write(&mut ring.acquire().expect("open and whole"))
+        });
+        assert_eq!(write(&mut lease), 1);
+        let copy = submit(lease.ready());
+        assert_eq!(refill.join().unwrap(), 2);
+        assert_eq!(copy.join().unwrap(), 1, "the copy read the first writing");
+        assert_eq!(ring.counts(), free(1));
+    });
+}
+
+/// The same gate in `Ring::try_acquire`, which asks and does not wait.
+#[test]
+fn try_acquire_takes_no_slot_that_a_copy_reads() {
+    loom::model(|| {
+        let (ring, _) = ring::<1>();
+        let mut lease = ring.acquire().expect("a free slot");
+        write(&mut lease);
+        let copy = submit(lease.ready());
+        let early = ring.try_acquire().expect("open").map(|mut lease| write(&mut lease));
+        assert_eq!(copy.join().unwrap(), 1, "the copy read the first writing");
+        let late = write(&mut ring.try_acquire().expect("open").expect("landed"));
+        assert_eq!((early.unwrap_or(1), late), (late - 1, 2 + u32::from(early.is_some())));
+    });
+}
+
+#[test]
+fn a_dropped_lease_wakes_an_acquirer_who_sees_its_writes() {
+    loom::model(|| {
+        let (ring, _) = ring::<1>();
+        let mut lease = ring.acquire().expect("a free slot");
+        let acquirers = [(); 2].map(|()| {
+            let ring = ring.clone();
+            thread::spawn(move || write(&mut ring.acquire().expect("open and whole")))
+        });
+        assert_eq!(write(&mut lease), 1);
+        drop(lease.ready());
+        let turns = acquirers.map(|acquirer| acquirer.join().unwrap());
+        assert_eq!(turns[0] + turns[1], 2 + 3, "one after the other");
+        assert_eq!(ring.counts(), free(1));
+    });
+}
+
+/// One lease comes home while two wait for it and a third thread closes: one waiter at most gets it, and both return.
+#[test]
+fn shutdown_meets_two_acquirers_and_a_lease_that_comes_home() {
+    loom::model(|| {
+        let (ring, [device]) = ring();
+        let mut lease = ring.acquire().expect("a free slot");
+        let acquirers = [(); 2].map(|()| {
+            let ring = ring.clone();
+            thread::spawn(move || ring.acquire())
+        });
+        let closer = thread::spawn({
+            let ring = ring.clone();
+            move || ring.close()
+        });
+        write(&mut lease);
+        drop(lease);
+        let mut taken = 0;
+        let mut kept = acquirers.map(|acquirer| acquirer.join().unwrap());
+        for lease in &mut kept {
+            match lease {
+                Ok(lease) => taken += write(lease) - 1,
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Stopped),
+            }
+        }
+        closer.join().unwrap();
+        assert!(taken <= 1, "two holders of one slot");
+        drop(kept);
+        assert_eq!(ring.counts(), free(1));
+        assert_eq!(ring.try_acquire().expect_err("closed").kind(), ErrorKind::Stopped);
+        drop(ring);
+        assert_eq!(device.bytes.read(), 2 + taken, "written, and freed once");
+    });
+}
+
+/// One slot in flight, one that comes home meanwhile, two who want them.
+#[test]
+fn two_acquirers_share_a_slot_in_flight_and_one_that_comes_home() {
+    loom::model(|| {
+        let (ring, devices) = ring::<2>();
+        let leases = [(); 2].map(|()| ring.acquire().expect("a free slot"));
+        let acquirers = [(); 2].map(|()| {
+            let ring = ring.clone();
+            thread::spawn(move || ring.acquire().map(|mut lease| (write(&mut lease), lease)))
+        });
+        let [mut first, mut second] = leases;
+        write(&mut first);
+        let copy = submit(first.ready());
+        write(&mut second);
+        drop(second);
+        let taken = acquirers.map(|acquirer| acquirer.join().unwrap().expect("open and whole"));
+        assert_eq!(taken.each_ref().map(|(turn, _)| *turn), [2, 2], "each slot once more");
+        assert_ne!(taken[0].1.index(), taken[1].1.index());
+        assert_eq!(copy.join().unwrap(), 1, "the copy read the first writing");
+        drop(taken);
+        assert_eq!(ring.counts(), free(2));
+        drop(ring);
+        assert_eq!(devices.map(|device| device.bytes.read()), [3, 3], "each freed once");
+    });
+}
+
+#[test]
+fn the_loss_of_the_last_slot_wakes_an_acquirer() {
+    loom::model(|| {
+        let (ring, _) = ring::<1>();
+        let ready = ring.acquire().expect("a free slot").ready();
+        let waiter = thread::spawn({
+            let ring = ring.clone();
+            move || ring.acquire().map(drop)
+        });
+        let error = feedline_core::Error::new(ErrorKind::Device, "planned failure");
+        ready.submit(|_, _| Err::<(), _>(error)).expect_err("planned");
+        assert_eq!(waiter.join().unwrap().expect_err("no slot is left").kind(), ErrorKind::Device);
+        assert_eq!(ring.counts(), Counts { lost: 1, ..Counts::default() });
+    });
+}
+
+/// Whoever holds the ring last frees its memory, and not under the copy.
+#[test]
+fn the_last_owner_waits_for_the_copy() {
+    loom::model(|| {
+        let (ring, [device]) = ring();
+        let mut lease = ring.acquire().expect("a free slot");
+        let other = thread::spawn(move || drop(ring));
+        write(&mut lease);
+        let copy = submit(lease.ready());
+        other.join().unwrap();
+        assert_eq!(copy.join().unwrap(), 1, "the copy read the writing");
+        assert_eq!(device.bytes.read(), 2, "written once, freed once");
+    });
+}

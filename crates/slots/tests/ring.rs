@@ -1,0 +1,348 @@
+//! The ring: never more than its slots are out, first home first out, and no wait without an end.
+#![cfg(not(loom))]
+
+mod common;
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::{PAUSE, WATCHDOG, put_in_flight, sized, within};
+use feedline_core::ErrorKind;
+use feedline_slots::{Counts, HeapMemory, Ring};
+
+fn heap_ring(slots: usize) -> Ring<HeapMemory, usize> {
+    Ring::new((0..slots).map(|_| HeapMemory::new(64).expect("64 bytes")).collect())
+}
+
+fn total(counts: Counts) -> usize {
+    counts.free + counts.filling + counts.ready + counts.in_flight + counts.lost
+}
+
+#[test]
+fn capacity_is_the_number_of_blocks() {
+    for slots in [1, 2, 3, 64] {
+        let ring = heap_ring(slots);
+        assert_eq!((ring.len(), ring.is_empty()), (slots, false));
+        let out: Vec<_> = std::iter::from_fn(|| ring.try_acquire().expect("open")).collect();
+        assert_eq!(out.len(), slots);
+        let indices: HashSet<_> = out.iter().map(|lease| lease.index()).collect();
+        assert_eq!(indices.len(), slots, "each slot once");
+        assert_eq!(ring.counts(), Counts { filling: slots, ..Counts::default() });
+        drop(out);
+        assert_eq!(ring.counts(), Counts { free: slots, ..Counts::default() });
+    }
+}
+
+#[test]
+fn a_ring_without_slots_refuses_at_once() {
+    let ring = heap_ring(0);
+    assert!(ring.is_empty());
+    let kinds = within(WATCHDOG, move || {
+        let limit = Duration::MAX;
+        [ring.acquire().err(), ring.try_acquire().err(), ring.acquire_timeout(limit).err()]
+            .map(|error| error.expect("refused").kind())
+    });
+    assert_eq!(kinds, [ErrorKind::Device; 3]);
+}
+
+#[test]
+fn slots_leave_in_the_order_they_came_home() {
+    let ring = heap_ring(4);
+    let mut out: Vec<_> = (0..4).map(|_| ring.acquire().expect("a free slot")).collect();
+    assert_eq!(out.iter().map(|lease| lease.index()).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    drop(out.remove(2));
+    drop(out.remove(0).ready());
+    out.remove(1).ready().submit(|_, _| Ok(())).expect("a copy that starts");
+    drop(out);
+    let again: Vec<_> = (0..4).map(|_| ring.acquire().expect("a free slot")).collect();
+    assert_eq!(again.iter().map(|lease| lease.index()).collect::<Vec<_>>(), [2, 0, 3, 1]);
+}
+
+#[test]
+fn never_more_slots_out_than_there_are() {
+    const THREADS: usize = 16;
+    const SLOTS: usize = 64;
+    let tries = sized(10_000, 100);
+    within(WATCHDOG, move || {
+        let ring = heap_ring(SLOTS);
+        let kept = Mutex::new(Vec::new());
+        let start = Barrier::new(THREADS);
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    start.wait();
+                    for _ in 0..tries {
+                        if let Some(lease) = ring.try_acquire().expect("open") {
+                            kept.lock().expect("no panic").push(lease);
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(kept.lock().expect("no panic").len(), SLOTS);
+        assert_eq!(ring.counts().filling, SLOTS);
+    });
+}
+
+#[test]
+fn no_slot_is_held_twice_while_leases_come_and_go() {
+    const THREADS: usize = 16;
+    const SLOTS: usize = 5;
+    let tries = sized(10_000, 50);
+    within(WATCHDOG, move || {
+        let ring = heap_ring(SLOTS);
+        let holders: [AtomicUsize; SLOTS] = Default::default();
+        let start = Barrier::new(THREADS);
+        thread::scope(|scope| {
+            for _ in 0..THREADS {
+                scope.spawn(|| {
+                    start.wait();
+                    for turn in 0..tries {
+                        let lease = if turn % 2 == 0 {
+                            ring.acquire().expect("open")
+                        } else {
+                            let Some(lease) = ring.try_acquire().expect("open") else { continue };
+                            lease
+                        };
+                        let holder = &holders[lease.index()];
+                        assert_eq!(holder.fetch_add(1, Ordering::SeqCst), 0, "two holders of one slot");
+                        assert_eq!(total(ring.counts()), SLOTS);
+                        holder.fetch_sub(1, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        assert_eq!(ring.counts().free, SLOTS);
+    });
+}
+
+#[test]
+fn counts_follow_every_move_and_add_up() {
+    let (ring, gates) = common::ring::<()>(3);
+    let expect = |free, filling, ready, in_flight, lost| {
+        let counts = ring.counts();
+        assert_eq!(counts, Counts { free, filling, ready, in_flight, lost });
+        assert_eq!(total(counts), ring.len());
+    };
+    expect(3, 0, 0, 0, 0);
+    let first = ring.acquire().expect("a slot");
+    expect(2, 1, 0, 0, 0);
+    let first = first.ready();
+    expect(2, 0, 1, 0, 0);
+    let second = ring.acquire().expect("a slot");
+    expect(1, 1, 1, 0, 0);
+    let submitted = first.submit(|memory, ()| {
+        memory.0.start();
+        expect(1, 1, 0, 1, 0);
+        Ok(())
+    });
+    submitted.expect("a copy that starts");
+    expect(1, 1, 0, 1, 0);
+    drop(second);
+    expect(2, 0, 0, 1, 0);
+    let error = ring.acquire().expect("a slot").ready().submit(|_, ()| Err::<(), _>(common::gone()));
+    assert_eq!(error.expect_err("the copy's error").message(), "planned failure");
+    expect(1, 0, 0, 1, 1);
+    gates[0].land();
+    expect(1, 0, 0, 1, 1); // landed, but not yet seen to have
+    assert_eq!(ring.try_acquire().expect("open").expect("landed").index(), 0);
+    expect(2, 0, 0, 0, 1);
+}
+
+#[test]
+fn try_acquire_never_waits_for_a_copy() {
+    let (ring, gates) = common::ring::<()>(2);
+    assert_eq!(put_in_flight(&ring), 0);
+    let other = ring.try_acquire().expect("open").expect("the second slot is free");
+    assert!(ring.try_acquire().expect("open").is_none(), "the copy still runs");
+    drop(other);
+    assert!(ring.try_acquire().expect("open").is_none(), "first home first out: the copy still runs");
+    gates[0].land();
+    assert_eq!(ring.try_acquire().expect("open").map(|lease| lease.index()), Some(0));
+}
+
+#[test]
+fn acquire_sleeps_until_a_lease_comes_home() {
+    within(WATCHDOG, || {
+        let ring = heap_ring(1);
+        let held = ring.acquire().expect("a free slot");
+        let waiter = thread::spawn({
+            let ring = ring.clone();
+            move || ring.acquire().map(|lease| lease.index())
+        });
+        thread::sleep(PAUSE);
+        assert!(!waiter.is_finished(), "two holders of one slot");
+        drop(held);
+        assert_eq!(waiter.join().expect("no panic").expect("open"), 0);
+    });
+}
+
+/// Blocks a thread by `wait` ten times, closes, and returns the middle one of the times to its end.
+fn close_to_end(wait: fn(Ring<HeapMemory, usize>) -> ErrorKind) -> Duration {
+    let mut times: Vec<_> = (0..10)
+        .map(|_| {
+            within(Duration::from_secs(10), move || {
+                let ring = heap_ring(1);
+                let _held = ring.acquire().expect("a free slot");
+                let waiter = thread::spawn({
+                    let ring = ring.clone();
+                    move || wait(ring)
+                });
+                thread::sleep(PAUSE);
+                let closed = Instant::now();
+                ring.close();
+                assert_eq!(waiter.join().expect("no panic"), ErrorKind::Stopped);
+                closed.elapsed()
+            })
+        })
+        .collect();
+    times.sort();
+    times[times.len() / 2]
+}
+
+#[test]
+fn close_wakes_a_blocked_acquirer_within_100_ms() {
+    let time = close_to_end(|ring| ring.acquire().expect_err("closed").kind());
+    assert!(time < Duration::from_millis(100), "woken after {time:?}");
+    let time = close_to_end(|ring| ring.acquire_timeout(Duration::MAX).expect_err("closed").kind());
+    assert!(time < Duration::from_millis(100), "woken after {time:?}");
+}
+
+#[test]
+fn close_wakes_every_waiter() {
+    within(WATCHDOG, || {
+        let ring = heap_ring(1);
+        let _held = ring.acquire().expect("a free slot");
+        let waiters: Vec<_> = (0..8)
+            .map(|_| {
+                let ring = ring.clone();
+                thread::spawn(move || ring.acquire().expect_err("closed").kind())
+            })
+            .collect();
+        thread::sleep(PAUSE);
+        ring.close();
+        for waiter in waiters {
+            assert_eq!(waiter.join().expect("no panic"), ErrorKind::Stopped);
+        }
+    });
+}
+
+#[test]
+fn close_can_be_repeated_and_leaves_leases_valid() {
+    let ring = heap_ring(2);
+    let mut lease = ring.acquire().expect("a free slot");
+    for _ in 0..3 {
+        ring.close();
+        let errors = [
+            ring.acquire().err(),
+            ring.try_acquire().err(),
+            ring.acquire_timeout(Duration::ZERO).err(),
+            ring.clone().acquire().err(),
+        ];
+        assert_eq!(errors.map(|error| error.expect("closed").kind()), [ErrorKind::Stopped; 4]);
+    }
+    lease.bytes_mut().fill(9);
+    let ready = lease.ready();
+    assert!(ready.bytes().iter().all(|&byte| byte == 9));
+    ready.submit(|_, _| Ok(())).expect("a closed ring still takes its slots home");
+    assert_eq!((ring.counts().free, ring.counts().in_flight), (1, 1));
+}
+
+#[test]
+fn acquire_timeout_returns_in_bound() {
+    const LIMIT: Duration = Duration::from_millis(50);
+    const LATE: Duration = Duration::from_secs(2);
+    within(WATCHDOG, || {
+        let timed = |ring: &Ring<_, _>| {
+            let start = Instant::now();
+            assert!(ring.acquire_timeout(LIMIT).expect("open").is_none());
+            start.elapsed()
+        };
+        let (ring, gates) = common::ring::<()>(1);
+        let held = ring.acquire().expect("a free slot");
+        let took = timed(&ring);
+        assert!((LIMIT..LATE).contains(&took), "nothing home: {took:?}");
+        drop(held);
+        put_in_flight(&ring);
+        let took = timed(&ring);
+        assert!((LIMIT..LATE).contains(&took), "a copy runs: {took:?}");
+        assert!(ring.acquire_timeout(Duration::ZERO).expect("open").is_none());
+        gates[0].land();
+        assert!(ring.acquire_timeout(Duration::ZERO).expect("open").is_some(), "landed: nothing to wait for");
+    });
+}
+
+#[test]
+fn acquire_timeout_takes_any_limit() {
+    within(WATCHDOG, || {
+        let (ring, gates) = common::ring::<()>(1);
+        put_in_flight(&ring);
+        let waiter = thread::spawn({
+            let ring = ring.clone();
+            move || ring.acquire_timeout(Duration::MAX).map(|lease| lease.is_some())
+        });
+        thread::sleep(PAUSE);
+        assert!(!waiter.is_finished(), "the copy still runs");
+        gates[0].land();
+        assert!(waiter.join().expect("no panic").expect("open"));
+    });
+}
+
+/// A slot in flight comes home while one waits with a limit and one without: the first gives up, the second must
+/// not sleep on. Red when a home-coming wakes one waiter only.
+#[test]
+fn a_waiter_that_gives_up_does_not_take_the_wake_up_with_it() {
+    within(WATCHDOG, || {
+        let (ring, gates) = common::ring::<()>(1);
+        let ready = ring.acquire().expect("a free slot").ready();
+        let timed = thread::spawn({
+            let ring = ring.clone();
+            move || ring.acquire_timeout(5 * PAUSE).map(|lease| lease.is_some())
+        });
+        thread::sleep(PAUSE); // the one with the limit is first in the queue of sleepers
+        let patient = thread::spawn({
+            let ring = ring.clone();
+            move || ring.acquire().map(|lease| lease.index())
+        });
+        thread::sleep(PAUSE);
+        let submitted = ready.submit(|memory, ()| {
+            memory.0.start();
+            Ok(())
+        });
+        submitted.expect("a copy that starts");
+        assert!(!timed.join().expect("no panic").expect("open"), "the copy still runs");
+        gates[0].land();
+        assert_eq!(patient.join().expect("no panic").expect("open"), 0);
+    });
+}
+
+#[test]
+fn losing_the_last_slot_ends_every_wait() {
+    within(WATCHDOG, || {
+        let ring = Arc::new(heap_ring(2));
+        let [first, last] = [ring.acquire(), ring.acquire()].map(|lease| lease.expect("a free slot").ready());
+        let waiters: Vec<_> = (0..4)
+            .map(|turn| {
+                let ring = ring.clone();
+                thread::spawn(move || match turn % 2 {
+                    0 => ring.acquire().expect_err("no slot is left"),
+                    _ => ring.acquire_timeout(Duration::MAX).expect_err("no slot is left"),
+                })
+            })
+            .collect();
+        thread::sleep(PAUSE);
+        first.submit(|_, _| Err::<(), _>(common::gone())).expect_err("planned");
+        assert!(ring.try_acquire().expect("one slot may still come").is_none());
+        assert!(waiters.iter().all(|waiter| !waiter.is_finished()), "one slot may still come");
+        last.submit(|_, _| Err::<(), _>(common::gone())).expect_err("planned");
+        for waiter in waiters {
+            let error = waiter.join().expect("no panic");
+            assert_eq!(error.kind(), ErrorKind::Device);
+            assert_eq!(error.message(), "no slot is left: 2 of 2 were lost to device failures");
+        }
+        assert_eq!(ring.try_acquire().expect_err("no slot is left").kind(), ErrorKind::Device);
+    });
+}

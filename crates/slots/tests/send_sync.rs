@@ -1,0 +1,78 @@
+//! What may cross a thread, held at compile time: this file tests by compiling.
+//!
+//! `Send` and `Sync` follow from the fields, so a new field can take them away, or give them, without a word.
+#![cfg(not(loom))]
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::MutexGuard;
+
+use feedline_slots::{Counts, FillLease, HeapMemory, ReadyLease, Ring};
+
+type Memory = HeapMemory;
+
+const fn is_send<T: Send>() {}
+const fn is_sync<T: Sync>() {}
+
+/// Does not compile when `$type` implements `$trait`: then `marker` means two things.
+/// The trick is that of the crate static_assertions.
+macro_rules! is_not {
+    ($trait:ident: $($type:ty),+ $(,)?) => {$(
+        const _: () = {
+            trait Ambiguous<Marker> {
+                fn marker() {}
+            }
+            struct Always;
+            struct IfImplemented;
+            impl<T: ?Sized> Ambiguous<Always> for T {}
+            impl<T: ?Sized + $trait> Ambiguous<IfImplemented> for T {}
+            let _ = <$type as Ambiguous<_>>::marker;
+        };
+    )+};
+}
+
+// A note that is Send and Sync: everything may move and be shared.
+const _: () = {
+    is_send::<HeapMemory>();
+    is_sync::<HeapMemory>();
+    is_send::<Counts>();
+    is_sync::<Counts>();
+    is_send::<Ring<Memory, Vec<u64>>>();
+    is_sync::<Ring<Memory, Vec<u64>>>();
+    is_send::<FillLease<Memory, Vec<u64>>>();
+    is_sync::<FillLease<Memory, Vec<u64>>>();
+    is_send::<ReadyLease<Memory, Vec<u64>>>();
+    is_sync::<ReadyLease<Memory, Vec<u64>>>();
+};
+
+// A note that is Send only: one thread at a time has it, so the ring is shared all the same, but not a lease that
+// gives out `&T`. A fill lease gives out `&mut T` only, for which `&FillLease` is not enough.
+const _: () = {
+    is_send::<Ring<Memory, Cell<u8>>>();
+    is_sync::<Ring<Memory, Cell<u8>>>();
+    is_send::<FillLease<Memory, Cell<u8>>>();
+    is_sync::<FillLease<Memory, Cell<u8>>>();
+    is_send::<ReadyLease<Memory, Cell<u8>>>();
+};
+is_not!(Sync: ReadyLease<Memory, Cell<u8>>);
+
+// A note that is bound to its thread: nothing moves, nothing is shared.
+is_not!(Send: Ring<Memory, Rc<u8>>, FillLease<Memory, Rc<u8>>, ReadyLease<Memory, Rc<u8>>);
+is_not!(Sync: Ring<Memory, Rc<u8>>, FillLease<Memory, Rc<u8>>, ReadyLease<Memory, Rc<u8>>);
+
+// A note that is Sync only.
+is_not!(Send: Ring<Memory, MutexGuard<'static, u8>>, ReadyLease<Memory, MutexGuard<'static, u8>>);
+
+/// The pins above, seen at work: a lease is filled on one thread and read on another.
+#[test]
+fn a_lease_moves_between_threads() {
+    let ring: Ring<Memory, Cell<u8>> = Ring::new(vec![HeapMemory::new(16).expect("16 bytes")]);
+    let mut lease = ring.acquire().expect("a free slot");
+    let ready = std::thread::spawn(move || {
+        lease.bytes_mut().fill(3);
+        lease.note_mut().set(4);
+        lease.ready()
+    });
+    let ready = ready.join().expect("no panic");
+    assert_eq!((ready.bytes(), ready.note().get()), (&[3; 16][..], 4));
+}

@@ -1,0 +1,172 @@
+//! Heap allocations, by the name of the thread that makes them: a steady state makes none.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Names that can be told apart; the threads of further names share the last row.
+const ROWS: usize = 128;
+
+/// The system's allocator, counting.
+///
+/// A thread is known by the name it has at the call, as the kernel keeps it: 15 bytes. A new thread goes by its
+/// parent's name until the standard library has named it, and the main thread by the name of the executable.
+///
+/// ```
+/// use feedline_testkit::alloc::CountingAllocator;
+///
+/// #[global_allocator]
+/// static HEAP: CountingAllocator = CountingAllocator::new();
+///
+/// let worker = std::thread::Builder::new().name("fl-decode-0".into()).spawn(|| {
+///     let before = HEAP.of_threads("fl-decode");
+///     let boxed = Box::new([0u8; 64]);
+///     let made = HEAP.of_threads("fl-decode") - before;
+///     assert_eq!((made.calls, made.bytes), (1, 64));
+///     boxed
+/// })?;
+/// assert!(worker.join().is_ok());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct CountingAllocator {
+    rows: [Row; ROWS],
+}
+
+/// The counters of one name, written once (`first`, `second`) and then only added to.
+#[derive(Debug)]
+struct Row {
+    /// A name's first eight bytes; 0 while the row is free. No thread that allocates has an empty name.
+    first: AtomicU64,
+    /// The bytes after them, with `NAMED` set.
+    second: AtomicU64,
+    calls: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// In the last byte of a name, which is always zero: a row with it is complete.
+const NAMED: u64 = 1 << 63;
+
+/// How many blocks were asked for, and how large. A block that is resized counts as one more, with its new size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Allocations {
+    /// Blocks.
+    pub calls: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+impl std::ops::Sub for Allocations {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self { calls: self.calls - earlier.calls, bytes: self.bytes - earlier.bytes }
+    }
+}
+
+impl CountingAllocator {
+    /// An allocator that has counted nothing, for a `#[global_allocator]` static.
+    #[allow(clippy::new_without_default, reason = "a static needs a const function, which Default has not")]
+    pub const fn new() -> Self {
+        Self { rows: [const { Row::free() }; ROWS] }
+    }
+
+    /// The allocations so far of threads whose name begins with `prefix` (at most 15 bytes of it count).
+    pub fn of_threads(&self, prefix: &str) -> Allocations {
+        let prefix = &prefix.as_bytes()[..prefix.len().min(15)];
+        let mut sum = Allocations::default();
+        // The last row has no name: it counts where no name is asked for.
+        let named = |row: &&Row| row.name().map_or(prefix.is_empty(), |name| name.starts_with(prefix));
+        for row in self.rows.iter().filter(named) {
+            sum.calls += row.calls.load(Ordering::Relaxed);
+            sum.bytes += row.bytes.load(Ordering::Relaxed);
+        }
+        sum
+    }
+
+    fn count(&self, bytes: usize) {
+        let row = self.row(thread_name());
+        row.calls.fetch_add(1, Ordering::Relaxed);
+        row.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// The row of a name; the last row when there is none left. Neither locks nor allocates.
+    fn row(&self, name: [u64; 2]) -> &Row {
+        let [first, second] = [name[0], name[1] | NAMED];
+        for row in &self.rows[..ROWS - 1] {
+            let taken = row.first.compare_exchange(0, first, Ordering::AcqRel, Ordering::Acquire);
+            if taken.is_ok() {
+                row.second.store(second, Ordering::Release);
+                return row;
+            }
+            if taken == Err(first) {
+                // Another thread is between its two writes for a few instructions at most.
+                while row.second.load(Ordering::Acquire) == 0 {
+                    std::hint::spin_loop();
+                }
+                if row.second.load(Ordering::Relaxed) == second {
+                    return row;
+                }
+            }
+        }
+        &self.rows[ROWS - 1]
+    }
+}
+
+impl Row {
+    const fn free() -> Self {
+        Self {
+            first: AtomicU64::new(0),
+            second: AtomicU64::new(0),
+            calls: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        }
+    }
+
+    fn name(&self) -> Option<[u8; 16]> {
+        let second = self.second.load(Ordering::Acquire);
+        let words = [self.first.load(Ordering::Acquire), second & !NAMED];
+        (second != 0).then(|| {
+            let mut name = [0; 16];
+            name[..8].copy_from_slice(&words[0].to_le_bytes());
+            name[8..].copy_from_slice(&words[1].to_le_bytes());
+            name
+        })
+    }
+}
+
+/// The calling thread's name, as the kernel keeps it. The standard library's own cannot be asked here: it may allocate,
+/// and a thread allocates before it has one.
+fn thread_name() -> [u64; 2] {
+    let mut name = [0u8; 16];
+    // SAFETY: PR_GET_NAME writes at most 16 bytes to the given address, terminating zero included (prctl(2)).
+    unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+    let word = |at: usize| name[at..at + 8].iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
+    // An empty name would look like a free row.
+    [word(0).max(1), word(8)]
+}
+
+// SAFETY: every call is passed on to the system's allocator unchanged; counting neither allocates nor unwinds.
+unsafe impl GlobalAlloc for CountingAllocator {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        self.count(layout.size());
+        // SAFETY: the caller's promise; so in all calls below.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        self.count(layout.size());
+        // SAFETY: see `alloc`.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
+        self.count(bytes);
+        // SAFETY: see `alloc`.
+        unsafe { System.realloc(ptr, layout, bytes) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: see `alloc`.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}

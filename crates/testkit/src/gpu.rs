@@ -1,0 +1,22 @@
+//! The GPU of a test: opened where there is one, and counted either way.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+
+use feedline_device::Device;
+
+use crate::not_run;
+
+/// The first GPU, for the test called `test`; without one it says that this part was not run.
+///
+/// Appends `ran: cuda: test` to the file named by `FEEDLINE_RAN`: a script holds the number of lines against the one that
+/// is checked in, so that a GPU test which silently does nothing is found.
+pub fn gpu(test: &str) -> Option<Device> {
+    let what = format!("cuda: {test}");
+    let device = Device::cuda(0).inspect_err(|error| not_run(&what, error)).ok()?;
+    if let Some(path) = std::env::var_os("FEEDLINE_RAN") {
+        let file = OpenOptions::new().create(true).append(true).open(path);
+        let _ = file.and_then(|mut file| file.write_all(format!("ran: {what}\n").as_bytes()));
+    }
+    Some(device)
+}

@@ -1,0 +1,33 @@
+//! What feedline's tests share: data sets that misbehave, bytes that know where they belong, and a watch over what a
+//! test leaves behind. Not published.
+//!
+//! | part | file |
+//! | --- | --- |
+//! | data sets, good and bad | [`zoo`] |
+//! | self-describing bytes | [`pattern`] |
+//! | bytes that nobody may touch | [`canary`] |
+//! | the end of a test that hangs | [`watchdog`] |
+//! | threads, files and memory before and after | [`leaks`] |
+//! | heap allocations, by thread | [`alloc`] |
+//! | the GPU of a test, counted | [`gpu`](mod@gpu) |
+//! | tests that did not run, said aloud | [`not_run`](mod@not_run) |
+//! | the loop over the n-th failing call | [`nth`] |
+//! | a pipeline restored at every step | [`restore`] |
+//!
+//! `/proc` and thread names are read as Linux has them.
+
+pub mod alloc;
+pub mod canary;
+pub mod gpu;
+pub mod leaks;
+pub mod not_run;
+pub mod nth;
+pub mod pattern;
+pub mod restore;
+pub mod watchdog;
+pub mod zoo;
+
+pub use gpu::gpu;
+pub use leaks::Census;
+pub use not_run::not_run;
+pub use watchdog::{Watchdog, with_watchdog};

@@ -1,0 +1,104 @@
+//! Self-describing bytes: a byte that is torn, stale, swapped or repeated is found, and named.
+//!
+//! The same bytes as `feedline_kernels::host::pattern` and the kernel `pattern_check`, so that what a data set of the
+//! [`zoo`](crate::zoo) wrote can be checked on the device: the bytes of a row are the output of SplitMix64 (Steele, Lea,
+//! Flood 2014) seeded with `splitmix64(key ^ id)`, as little-endian words.
+
+use std::fmt;
+
+use feedline_core::random::{key, splitmix64};
+
+const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
+
+/// The key of the rows that `part` (a batch, or a field) has in `epoch` under `seed`.
+pub fn part_key(seed: u64, epoch: u64, part: u64) -> u64 {
+    key(&[seed, epoch, part])
+}
+
+/// The bytes of the row `id` under `key`, without end.
+///
+/// ```
+/// use feedline_testkit::pattern;
+/// let mut row = [0; 13];
+/// pattern::fill(&mut row, 42, 7);
+/// assert!(pattern::bytes(42, 7).zip(row).all(|(want, got)| want == got));
+/// ```
+pub fn bytes(key: u64, id: u64) -> impl Iterator<Item = u8> {
+    let row_key = splitmix64(key ^ id);
+    (0u64..).flat_map(move |j| splitmix64(row_key.wrapping_add(j.wrapping_mul(STEP))).to_le_bytes())
+}
+
+/// Writes the row `id`.
+pub fn fill(row: &mut [u8], key: u64, id: u64) {
+    row.iter_mut().zip(bytes(key, id)).for_each(|(byte, want)| *byte = want);
+}
+
+/// Compares `row` with what [`fill`] writes.
+///
+/// # Errors
+/// The first byte that is wrong.
+pub fn check(row: &[u8], key: u64, id: u64) -> Result<(), Wrong> {
+    let pairs = row.iter().copied().zip(bytes(key, id)).enumerate();
+    let mut wrong = pairs.filter(|(_, (got, want))| got != want);
+    let Some((byte, (got, want))) = wrong.next() else { return Ok(()) };
+    Err(Wrong { id, byte, got, want, count: 1 + wrong.count() })
+}
+
+/// A row that is not what it should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// The row's id.
+    pub id: u64,
+    /// The position of the first wrong byte in the row.
+    pub byte: usize,
+    /// What it is.
+    pub got: u8,
+    /// What it should be.
+    pub want: u8,
+    /// How many bytes of the row are wrong.
+    pub count: usize,
+}
+
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, byte, got, want, count } = self;
+        write!(f, "row {id}: byte {byte} is {got:#04x}, not {want:#04x}; {count} bytes of the row are wrong")
+    }
+}
+
+impl std::error::Error for Wrong {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Pins the definition: the kernels check the same bytes, and must not drift away from these.
+    #[test]
+    fn the_bytes_are_those_of_the_kernels() {
+        let got: Vec<u8> = bytes(part_key(1, 2, 3), 4).take(9).collect();
+        let row_key = splitmix64(key(&[1, 2, 3]) ^ 4);
+        let words = [splitmix64(row_key), splitmix64(row_key.wrapping_add(STEP))];
+        assert_eq!(got[..8], words[0].to_le_bytes());
+        assert_eq!(got[8], words[1] as u8);
+    }
+
+    #[test]
+    fn the_first_wrong_byte_is_named() {
+        let mut row = [0; 20];
+        fill(&mut row, 7, 9);
+        assert_eq!(check(&row, 7, 9), Ok(()));
+        let want = row[13];
+        row[13] ^= 1;
+        row[15] ^= 0x80;
+        assert_eq!(check(&row, 7, 9), Err(Wrong { id: 9, byte: 13, got: want ^ 1, want, count: 2 }));
+    }
+
+    #[test]
+    fn rows_parts_epochs_and_seeds_differ() {
+        let row = |seed, epoch, part, id| bytes(part_key(seed, epoch, part), id).take(8).collect::<Vec<_>>();
+        let one = row(0, 0, 0, 0);
+        for other in [row(1, 0, 0, 0), row(0, 1, 0, 0), row(0, 0, 1, 0), row(0, 0, 0, 1)] {
+            assert_ne!(one, other);
+        }
+    }
+}

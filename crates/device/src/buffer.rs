@@ -1,0 +1,161 @@
+//! Device memory that belongs to one stream: weights, activations, whatever is not a batch.
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use feedline_core::{Element, Error, ErrorKind, Result};
+use feedline_slots::HostMemory;
+
+use crate::Stream;
+use crate::driver::{Access, Address};
+use crate::pinned::Pinned;
+use crate::place::{Compute, Lane};
+use crate::view::{View, ViewMut};
+
+/// `len` elements of device memory, for use on one stream of lane `L`.
+///
+/// Dropping it waits for the stream: keep buffers, do not make them in a loop.
+pub struct Buffer<T: Element, L: Lane = Compute> {
+    stream: Stream<L>,
+    address: Address,
+    len: usize,
+    /// Work on another stream may still use the memory: it is never freed.
+    leaked: bool,
+    element: PhantomData<T>,
+}
+
+impl<T: Element, L: Lane> Buffer<T, L> {
+    pub(crate) fn zeroed(stream: &Stream<L>, len: usize) -> Result<Self> {
+        let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| bytes > 0).ok_or_else(|| {
+            Error::new(ErrorKind::Config, format!("a buffer of {len} x {} cannot be", T::DTYPE))
+        })?;
+        let core = stream.core();
+        let address = core.device.driver.alloc_device(bytes)?;
+        core.device.ledger.device_bytes.add(bytes as u64);
+        let buffer = Self { stream: stream.clone(), address, len, leaked: false, element: PhantomData };
+        // SAFETY: the memory was just allocated with this size, and lives until the stream is drained in `drop`.
+        unsafe { core.device.driver.fill(core.id(), address, 0, bytes) }?;
+        Ok(buffer)
+    }
+
+    /// Elements.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no elements; never true.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The stream the buffer is used on.
+    pub fn stream(&self) -> &Stream<L> {
+        &self.stream
+    }
+
+    /// All elements, to read.
+    pub fn view(&self) -> View<'_, T, L> {
+        View::new(self.address, self.len, self.stream.core())
+    }
+
+    /// All elements, to write.
+    pub fn view_mut(&mut self) -> ViewMut<'_, T, L> {
+        ViewMut::new(self.address, self.len, self.stream.core())
+    }
+
+    /// The elements of `range`, to read.
+    ///
+    /// # Errors
+    /// `Config` for a range outside the buffer.
+    pub fn slice(&self, range: Range<usize>) -> Result<View<'_, T, L>> {
+        self.view().slice(range)
+    }
+
+    /// The elements of `range`, to write.
+    ///
+    /// # Errors
+    /// `Config` for a range outside the buffer.
+    pub fn slice_mut(&mut self, range: Range<usize>) -> Result<ViewMut<'_, T, L>> {
+        self.view_mut().slice(range)
+    }
+
+    /// Drops everything but the memory, for the reason `why`.
+    pub(crate) fn leak(mut self, why: Error) {
+        self.leaked = true;
+        self.stream.core().device.ledger.report(why);
+    }
+
+    /// Copies `values` to the device; blocks until it is done. For set-up, not for loops.
+    ///
+    /// # Errors
+    /// `Config` when the lengths differ; a device failure.
+    pub fn write(&mut self, values: &[T]) -> Result<()> {
+        if values.len() != self.len {
+            let why = format!("{} values for a buffer of {}", values.len(), self.len);
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        let core = self.stream.core();
+        let bytes: &[u8] = bytemuck::cast_slice(values);
+        let staging = Pinned::new(&core.device, bytes.len())?;
+        staging.host_access(0, bytes.len(), Access::Write)?;
+        // SAFETY: the block is as long as `bytes`, fresh, and no copy reads it yet.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), staging.as_ptr(), bytes.len()) };
+        // SAFETY: nothing writes the block again, and the copy is waited for before it is freed.
+        let copied = unsafe { staging.copy_to(core, self.address, bytes.len()) };
+        drain(copied, &self.stream, staging).map(drop)
+    }
+
+    /// Copies all elements to the host; blocks until it is done. For tests and checkpoints, not for loops.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn read(&self) -> Result<Vec<T>> {
+        let core = self.stream.core();
+        let bytes = self.len * size_of::<T>();
+        let staging = Pinned::new(&core.device, bytes)?;
+        // SAFETY: both ranges are `bytes` long and live until the stream is drained, next.
+        let copied =
+            unsafe { core.device.driver.copy_to_host(core.id(), self.address, staging.as_ptr(), bytes) };
+        let staging = drain(copied, &self.stream, staging)?;
+        staging.host_access(0, bytes, Access::Read)?;
+        // SAFETY: the block is initialised, 4096-byte aligned, as long as asked, and the copy into it has ended.
+        Ok(unsafe { std::slice::from_raw_parts(staging.as_ptr().cast::<T>(), self.len) }.to_vec())
+    }
+}
+
+/// Waits for a copy between `staging` and the device; leaks the block when nobody knows whether the copy has ended.
+fn drain<L: Lane>(copied: Result<()>, stream: &Stream<L>, staging: Pinned) -> Result<Pinned> {
+    match stream.synchronize() {
+        Ok(()) => copied.map(|()| staging),
+        Err(error) => {
+            staging.leak(error.clone());
+            Err(copied.err().unwrap_or(error))
+        }
+    }
+}
+
+impl<T: Element, L: Lane> Drop for Buffer<T, L> {
+    fn drop(&mut self) {
+        let core = self.stream.core();
+        let bytes = self.len * size_of::<T>();
+        if self.leaked {
+            core.device.ledger.device_bytes.subtract(bytes as u64);
+            return;
+        }
+        // Work on the stream may still use the memory: without its end the memory is leaked, not freed.
+        let freed = self.stream.synchronize().and_then(|()| {
+            // SAFETY: from `alloc_device` with this size, freed once; the stream it is used on has just been drained.
+            unsafe { core.device.driver.free_device(self.address, bytes) }
+        });
+        if let Err(error) = freed {
+            core.device.ledger.report(error);
+        }
+        core.device.ledger.device_bytes.subtract(bytes as u64);
+    }
+}
+
+impl<T: Element, L: Lane> std::fmt::Debug for Buffer<T, L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Buffer<{}>({})", T::DTYPE, self.len)
+    }
+}

@@ -1,0 +1,399 @@
+//! The products of a linear layer by cuBLASLt, with bias, ReLU and bias gradients fused in.
+//!
+//! Descriptors and algorithms are made once for each shape and kept. cuBLASLt counts columns first: a row-major matrix
+//! is its transpose there, so `y = x Wᵀ` becomes `yᵀ = W xᵀ`, and so on.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ffi::c_void;
+use std::sync::{Mutex, PoisonError};
+
+use cudarc::cublaslt::{result, sys};
+use feedline_core::{Error, ErrorKind, Result};
+
+use crate::place::{Compute, Lane};
+use crate::view::{Input, Output};
+use crate::{Buffer, Stream};
+
+/// Scratch memory an algorithm may use; what cuBLAS itself takes on Hopper.
+const WORKSPACE: usize = 32 << 20;
+
+/// Libraries that carry the symbols, the newest first.
+const LIBRARIES: [&str; 3] = ["libcublasLt.so", "libcublasLt.so.13", "libcublasLt.so.12"];
+
+/// Which product of a linear layer; `x` is `[rows, inputs]`, `W` `[outputs, inputs]`, `y` `[rows, outputs]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Product {
+    /// `y = x Wᵀ + bias`, and `max(y, 0)` with `relu`, which also writes the mask of what it kept.
+    Forward {
+        /// Whether a ReLU follows.
+        relu: bool,
+    },
+    /// `dW = dyᵀ x`, and the bias gradient: the sums of the columns of `dy`.
+    WeightGradient,
+    /// `dx = dy W`.
+    InputGradient,
+    /// `dx = dy W` where the mask of the ReLU before kept, zero elsewhere, and the sums of the columns of `dx`.
+    MaskedInputGradient,
+}
+
+/// The sizes of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Sizes {
+    /// Rows of the batch.
+    pub rows: usize,
+    /// Elements that come in.
+    pub inputs: usize,
+    /// Elements that go out.
+    pub outputs: usize,
+}
+
+/// A vector or mask that goes along with a product.
+pub enum Extra<'a, L: Lane> {
+    /// The bias of [`Product::Forward`], with the mask that a ReLU writes.
+    Bias(Input<'a, L>, Option<Output<'a, L>>),
+    /// The bias gradient of [`Product::WeightGradient`].
+    Sums(Output<'a, L>),
+    /// The mask and the bias gradient of [`Product::MaskedInputGradient`].
+    Masked(Input<'a, L>, Output<'a, L>),
+    /// Nothing.
+    None,
+}
+
+/// What tells two plans apart: whether a vector and a mask go along counts too.
+type Key = (Product, Sizes, bool, bool);
+
+/// cuBLASLt for one stream.
+pub struct Blas<L: Lane = Compute> {
+    handle: Handle,
+    tf32: bool,
+    workspace: Buffer<u8, L>,
+    /// `None` where cuBLASLt has no algorithm.
+    plans: Mutex<HashMap<Key, Option<Plan>>>,
+}
+
+impl<L: Lane> Blas<L> {
+    /// cuBLASLt for `stream`; with `tf32` the products may round their operands to TF32. `None` where the library is
+    /// missing.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn new(stream: &Stream<L>, tf32: bool) -> Result<Option<Self>> {
+        // SAFETY: loading the vendor's library runs its initialisers, which every program that uses it does.
+        let present = LIBRARIES.iter().any(|name| unsafe { libloading::Library::new(*name) }.is_ok());
+        if !present {
+            return Ok(None);
+        }
+        stream.core().device.driver.bind()?;
+        let handle = Handle(result::create_handle().map_err(|error| failed("create a handle", &error))?);
+        let workspace = stream.buffer(WORKSPACE)?;
+        Ok(Some(Self { handle, tf32, workspace, plans: Mutex::default() }))
+    }
+
+    /// Bytes of the mask that a ReLU over `[rows, outputs]` writes.
+    pub fn mask_bytes(sizes: Sizes) -> usize {
+        mask_ld(sizes.outputs) / 8 * sizes.rows
+    }
+
+    /// Queues a product on the stream: `out = left right` as [`Product`] says, `left` and `right` in the order it names
+    /// them. Returns whether cuBLASLt has this product with its extra; when not, nothing was queued.
+    ///
+    /// # Errors
+    /// `Config` for lengths that do not fit, or arguments of another stream; a device failure.
+    pub fn product(
+        &self,
+        product: Product,
+        sizes: Sizes,
+        left: Input<'_, L>,
+        right: Input<'_, L>,
+        extra: Extra<'_, L>,
+        out: Output<'_, L>,
+    ) -> Result<bool> {
+        let stream = self.workspace.stream();
+        for argument in [left.stream, right.stream, out.stream] {
+            stream.accepts(argument, "a matrix product")?;
+        }
+        check(product, sizes, &left, &right, &out)?;
+        let pointers = Pointers::of(stream, product, sizes, &extra)?;
+        stream.core().device.driver.bind()?;
+        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        let plan = match plans.entry((product, sizes, pointers.vector != 0, pointers.mask != 0)) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                entry.insert(Plan::new(&self.handle, product, sizes, self.tf32, &pointers)?)
+            }
+        };
+        let Some(plan) = plan else { return Ok(false) };
+        plan.point(&pointers)?;
+        // Columns first, the operands change places: see the module's head.
+        let (a, b) = (right, left);
+        let (one, zero) = (1.0f32, 0.0f32);
+        // SAFETY: the descriptors are of this shape, the lengths were checked against it, and the memory belongs to
+        // buffers and slots used on this very stream, which outlive its work. The workspace is used on this stream only.
+        unsafe {
+            result::matmul(
+                self.handle.0,
+                plan.desc.0,
+                std::ptr::from_ref(&one).cast(),
+                std::ptr::from_ref(&zero).cast(),
+                a.span.address.0 as *const c_void,
+                plan.a.0,
+                b.span.address.0 as *const c_void,
+                plan.b.0,
+                out.span.address.0 as *const c_void,
+                plan.d.0,
+                out.span.address.0 as *mut c_void,
+                plan.d.0,
+                &plan.algo,
+                self.workspace.view().address().0 as *mut c_void,
+                WORKSPACE,
+                stream.core().id().0 as sys::cudaStream_t,
+            )
+        }
+        .map_err(|error| failed("run a matrix product", &error))?;
+        Ok(true)
+    }
+}
+
+/// The leading dimension of a mask, in bits: a multiple of 128, as cuBLASLt asks.
+fn mask_ld(outputs: usize) -> usize {
+    outputs.next_multiple_of(128)
+}
+
+fn check<L: Lane>(
+    product: Product,
+    sizes: Sizes,
+    left: &Input<'_, L>,
+    right: &Input<'_, L>,
+    out: &Output<'_, L>,
+) -> Result<()> {
+    let Sizes { rows, inputs, outputs } = sizes;
+    let (x, w, y) = (rows * inputs * 4, outputs * inputs * 4, rows * outputs * 4);
+    let wanted = match product {
+        Product::Forward { .. } => (x, w, y),
+        Product::WeightGradient => (y, x, w),
+        Product::InputGradient | Product::MaskedInputGradient => (y, w, x),
+    };
+    if wanted == (left.span.bytes, right.span.bytes, out.span.bytes) && x > 0 && w > 0 {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Config, format!("{product:?}: lengths do not fit {sizes:?}")))
+}
+
+/// The addresses that go into a descriptor.
+#[derive(Default)]
+struct Pointers {
+    vector: u64,
+    mask: u64,
+}
+
+impl Pointers {
+    fn of<L: Lane>(stream: &Stream<L>, product: Product, sizes: Sizes, extra: &Extra<'_, L>) -> Result<Self> {
+        let Sizes { rows, inputs, outputs } = sizes;
+        let refuse =
+            || Error::new(ErrorKind::Config, format!("{product:?}: its extra does not fit {sizes:?}"));
+        let mask_bytes = |width: usize| mask_ld(width) / 8 * rows;
+        match (product, extra) {
+            (Product::Forward { relu }, Extra::Bias(bias, mask)) if bias.span.bytes == outputs * 4 => {
+                stream.accepts(bias.stream, "a matrix product")?;
+                let mask = mask.as_ref().filter(|_| relu);
+                if mask.is_some_and(|mask| mask.span.bytes < mask_bytes(outputs)) {
+                    return Err(refuse());
+                }
+                mask.map_or(Ok(()), |mask| stream.accepts(mask.stream, "a matrix product"))?;
+                Ok(Self { vector: bias.span.address.0, mask: mask.map_or(0, |mask| mask.span.address.0) })
+            }
+            (Product::WeightGradient, Extra::Sums(sums)) if sums.span.bytes == outputs * 4 => {
+                stream.accepts(sums.stream, "a matrix product")?;
+                Ok(Self { vector: sums.span.address.0, mask: 0 })
+            }
+            (Product::MaskedInputGradient, Extra::Masked(mask, sums))
+                if sums.span.bytes == inputs * 4 && mask.span.bytes >= mask_bytes(inputs) =>
+            {
+                stream.accepts(sums.stream, "a matrix product")?;
+                stream.accepts(mask.stream, "a matrix product")?;
+                Ok(Self { vector: sums.span.address.0, mask: mask.span.address.0 })
+            }
+            (Product::WeightGradient | Product::InputGradient, Extra::None) => Ok(Self::default()),
+            _ => Err(refuse()),
+        }
+    }
+}
+
+/// What cuBLASLt needs to know of one shape.
+struct Plan {
+    desc: Desc,
+    a: Matrix,
+    b: Matrix,
+    d: Matrix,
+    algo: sys::cublasLtMatmulAlgo_t,
+    points: bool,
+    masks: bool,
+}
+
+// SAFETY: the handles inside are host objects of cuBLASLt, used under the lock of `Blas::plans` only.
+unsafe impl Send for Plan {}
+
+impl Plan {
+    /// `None` when cuBLASLt has no algorithm for the product with its epilogue.
+    fn new(
+        handle: &Handle,
+        product: Product,
+        sizes: Sizes,
+        tf32: bool,
+        pointers: &Pointers,
+    ) -> Result<Option<Self>> {
+        use sys::cublasLtEpilogue_t as Epilogue;
+        use sys::cublasLtMatmulDescAttributes_t as Attribute;
+        let Sizes { rows, inputs, outputs } = sizes;
+        // (transpose a, transpose b), then each operand as it lies, columns first: rows, columns.
+        let (transposed, a, b, d) = match product {
+            Product::Forward { .. } => ((true, false), (inputs, outputs), (inputs, rows), (outputs, rows)),
+            Product::WeightGradient => ((false, true), (inputs, rows), (outputs, rows), (inputs, outputs)),
+            Product::InputGradient | Product::MaskedInputGradient => {
+                ((false, false), (inputs, outputs), (outputs, rows), (inputs, rows))
+            }
+        };
+        let epilogue = match product {
+            Product::Forward { relu: false } => Epilogue::CUBLASLT_EPILOGUE_BIAS,
+            Product::Forward { relu: true } if pointers.mask == 0 => Epilogue::CUBLASLT_EPILOGUE_RELU_BIAS,
+            Product::Forward { relu: true } => Epilogue::CUBLASLT_EPILOGUE_RELU_AUX_BIAS,
+            Product::WeightGradient if pointers.vector != 0 => Epilogue::CUBLASLT_EPILOGUE_BGRADB,
+            Product::MaskedInputGradient => Epilogue::CUBLASLT_EPILOGUE_DRELU_BGRAD,
+            Product::WeightGradient | Product::InputGradient => Epilogue::CUBLASLT_EPILOGUE_DEFAULT,
+        };
+        let compute = if tf32 {
+            sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32
+        } else {
+            sys::cublasComputeType_t::CUBLAS_COMPUTE_32F
+        };
+        let desc = result::create_matmul_desc(compute, sys::cudaDataType::CUDA_R_32F);
+        let desc = Desc(desc.map_err(|error| failed("describe a product", &error))?);
+        desc.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, &i32::from(transposed.0))?;
+        desc.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, &i32::from(transposed.1))?;
+        desc.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &(epilogue as u32))?;
+        let masks = pointers.mask != 0;
+        if masks {
+            let width = if product == Product::MaskedInputGradient { inputs } else { outputs };
+            desc.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &(mask_ld(width) as i64))?;
+        }
+        let (a, b, d) = (Matrix::new(a)?, Matrix::new(b)?, Matrix::new(d)?);
+        let points = pointers.vector != 0;
+        let plan = Self { desc, a, b, d, algo: sys::cublasLtMatmulAlgo_t { data: [0; 8] }, points, masks };
+        // The pointers' alignment counts in the choice of the algorithm.
+        plan.point(pointers)?;
+        let preference = Preference::new()?;
+        // SAFETY: all descriptors are alive.
+        let found = unsafe {
+            result::get_matmul_algo_heuristic(
+                handle.0,
+                plan.desc.0,
+                plan.a.0,
+                plan.b.0,
+                plan.d.0,
+                plan.d.0,
+                preference.0,
+            )
+        };
+        Ok(found.ok().map(|found| Self { algo: found.algo, ..plan }))
+    }
+
+    fn point(&self, pointers: &Pointers) -> Result<()> {
+        use sys::cublasLtMatmulDescAttributes_t as Attribute;
+        if self.points {
+            self.desc.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &pointers.vector)?;
+        }
+        if self.masks {
+            self.desc.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &pointers.mask)?;
+        }
+        Ok(())
+    }
+}
+
+struct Handle(sys::cublasLtHandle_t);
+
+// SAFETY: cuBLASLt's handle may be used from any thread (cuBLAS library documentation, "Thread Safety").
+unsafe impl Send for Handle {}
+// SAFETY: as above.
+unsafe impl Sync for Handle {}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        // SAFETY: created once, destroyed once; the stream's work was drained by the workspace's drop or holds on.
+        let _ = unsafe { result::destroy_handle(self.0) };
+    }
+}
+
+struct Desc(sys::cublasLtMatmulDesc_t);
+
+impl Desc {
+    fn set<T>(&self, attribute: sys::cublasLtMatmulDescAttributes_t, value: &T) -> Result<()> {
+        // SAFETY: the descriptor is alive, and cuBLASLt copies `size_of::<T>()` bytes out of the value.
+        unsafe {
+            result::set_matmul_desc_attribute(
+                self.0,
+                attribute,
+                std::ptr::from_ref(value).cast(),
+                size_of::<T>(),
+            )
+        }
+        .map_err(|error| failed("describe a product", &error))
+    }
+}
+
+impl Drop for Desc {
+    fn drop(&mut self) {
+        // SAFETY: created once, destroyed once.
+        let _ = unsafe { result::destroy_matmul_desc(self.0) };
+    }
+}
+
+struct Matrix(sys::cublasLtMatrixLayout_t);
+
+impl Matrix {
+    /// A dense matrix of (rows, columns), columns first.
+    fn new((rows, columns): (usize, usize)) -> Result<Self> {
+        result::create_matrix_layout(sys::cudaDataType::CUDA_R_32F, rows as u64, columns as u64, rows as i64)
+            .map(Self)
+            .map_err(|error| failed("describe a matrix", &error))
+    }
+}
+
+impl Drop for Matrix {
+    fn drop(&mut self) {
+        // SAFETY: created once, destroyed once.
+        let _ = unsafe { result::destroy_matrix_layout(self.0) };
+    }
+}
+
+struct Preference(sys::cublasLtMatmulPreference_t);
+
+impl Preference {
+    fn new() -> Result<Self> {
+        let preference = result::create_matmul_pref().map(Self);
+        let preference = preference.map_err(|error| failed("describe a preference", &error))?;
+        let attribute = sys::cublasLtMatmulPreferenceAttributes_t::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
+        // SAFETY: the preference is alive, and cuBLASLt copies the number out.
+        unsafe {
+            result::set_matmul_pref_attribute(
+                preference.0,
+                attribute,
+                std::ptr::from_ref(&WORKSPACE).cast(),
+                size_of::<usize>(),
+            )
+        }
+        .map_err(|error| failed("describe a preference", &error))?;
+        Ok(preference)
+    }
+}
+
+impl Drop for Preference {
+    fn drop(&mut self) {
+        // SAFETY: created once, destroyed once.
+        let _ = unsafe { result::destroy_matmul_pref(self.0) };
+    }
+}
+
+fn failed(call: &str, error: &result::CublasError) -> Error {
+    Error::new(ErrorKind::Device, format!("cuBLASLt could not {call}: {error}"))
+}

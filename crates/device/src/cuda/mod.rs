@@ -1,0 +1,296 @@
+//! CUDA, on the thin layers of cudarc: own events, own page-locked memory, the shared primary context.
+//!
+//! | part | file |
+//! | --- | --- |
+//! | is there a driver | `probe.rs` |
+//! | the driver's calls | `mod.rs` |
+//! | modules, functions, launches | `module.rs` |
+//! | matrix products | `blas.rs` |
+//! | what a status means | `status.rs` |
+//! | cudarc's own types, in and out | `interop.rs` |
+
+mod blas;
+mod interop;
+mod module;
+mod probe;
+mod status;
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock, RwLock};
+
+use cudarc::driver::{CudaContext, CudaStream, result, sys};
+use feedline_core::{Error, ErrorKind, Result};
+
+use crate::driver::{Address, Driver, EventId, Kind, Priority, StreamId};
+
+pub use blas::{Blas, Extra, Product, Sizes};
+pub use module::{Arg, Function, Grid, Launch, Module};
+
+/// The driver of one GPU, on its primary context.
+pub struct Cuda {
+    context: Arc<CudaContext>,
+    streams: RwLock<HashMap<u64, Arc<CudaStream>>>,
+    lost: OnceLock<Error>,
+}
+
+impl Cuda {
+    /// GPU number `ordinal`.
+    ///
+    /// # Errors
+    /// `Unavailable` when there is no driver or no such GPU.
+    pub fn new(ordinal: usize) -> Result<Self> {
+        let count = probe::device_count()?;
+        if ordinal >= count {
+            let why = format!("there is no GPU {ordinal}: this machine has {count}, numbered from 0");
+            return Err(Error::new(ErrorKind::Unavailable, why));
+        }
+        let context = CudaContext::new(ordinal).map_err(|error| status::error(error, "open the GPU"))?;
+        Ok(Self::on(context))
+    }
+
+    /// The GPU of a context that the program has already.
+    pub fn on(context: Arc<CudaContext>) -> Self {
+        Self { context, streams: RwLock::default(), lost: OnceLock::new() }
+    }
+
+    /// The cudarc context.
+    pub fn context(&self) -> &Arc<CudaContext> {
+        &self.context
+    }
+
+    /// Compute capability, as in `(9, 0)`.
+    ///
+    /// # Errors
+    /// A driver failure.
+    pub fn compute_capability(&self) -> Result<(i32, i32)> {
+        self.context.compute_capability().map_err(|error| status::error(error, "read the compute capability"))
+    }
+
+    /// Number of multiprocessors.
+    ///
+    /// # Errors
+    /// A driver failure.
+    pub fn multiprocessors(&self) -> Result<i32> {
+        let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT;
+        self.context
+            .attribute(attribute)
+            .map_err(|error| status::error(error, "read the multiprocessor count"))
+    }
+
+    pub(crate) fn stream(&self, stream: StreamId) -> Option<Arc<CudaStream>> {
+        self.streams.read().unwrap_or_else(|poisoned| poisoned.into_inner()).get(&stream.0).cloned()
+    }
+
+    /// Turns a status into a result, and keeps the first that means the device is gone.
+    fn check(&self, status: sys::CUresult, call: &str) -> Result<()> {
+        status.result().map_err(|error| {
+            let error = status::error(error, call);
+            if error.is_device_lost() {
+                let _ = self.lost.set(error.clone());
+            }
+            error
+        })
+    }
+
+    /// Binds the context and makes a call.
+    fn call(&self, name: &str, call: impl FnOnce() -> sys::CUresult) -> Result<()> {
+        self.bind()?;
+        self.check(call(), name)
+    }
+}
+
+// A handle made by `create_stream`, `create_event` or cudarc.
+fn raw(stream: StreamId) -> sys::CUstream {
+    stream.0 as sys::CUstream
+}
+
+fn raw_event(event: EventId) -> sys::CUevent {
+    event.0 as sys::CUevent
+}
+
+// SAFETY: `alloc_host` zeroes; streams, events and waits are the driver's own.
+unsafe impl Driver for Cuda {
+    fn kind(&self) -> Kind {
+        Kind::Cuda
+    }
+
+    fn name(&self) -> String {
+        let name = self.context.name().unwrap_or_else(|_| "NVIDIA GPU".to_owned());
+        format!("cuda:{} ({name})", self.context.ordinal())
+    }
+
+    fn bind(&self) -> Result<()> {
+        let mut current = std::ptr::null_mut();
+        // SAFETY: the driver is there (`probe`), and the target is a live local.
+        self.check(unsafe { sys::cuCtxGetCurrent(&mut current) }, "cuCtxGetCurrent")?;
+        if current == self.context.cu_ctx() {
+            return Ok(());
+        }
+        // SAFETY: the context is retained by `self.context`.
+        self.check(unsafe { sys::cuCtxSetCurrent(self.context.cu_ctx()) }, "cuCtxSetCurrent")
+    }
+
+    fn create_stream(&self, _: &str, priority: Priority) -> Result<StreamId> {
+        self.bind()?;
+        let created = match priority {
+            Priority::Normal => self.context.new_stream(),
+            // The range is [least, greatest], and greatest is the lowest number.
+            Priority::High => result::stream::get_priority_range()
+                .and_then(|(_, greatest)| self.context.new_stream_with_priority(greatest)),
+        };
+        let stream = created.map_err(|error| status::error(error, "create a stream"))?;
+        let id = StreamId(stream.cu_stream() as u64);
+        self.streams.write().unwrap_or_else(|poisoned| poisoned.into_inner()).insert(id.0, stream);
+        Ok(id)
+    }
+
+    unsafe fn destroy_stream(&self, stream: StreamId) -> Result<()> {
+        self.bind()?;
+        // cudarc destroys the stream with its last handle; who cloned one through `cuda_stream` keeps it alive.
+        self.streams.write().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(&stream.0);
+        Ok(())
+    }
+
+    unsafe fn synchronize_stream(&self, stream: StreamId) -> Result<()> {
+        // SAFETY: the stream is alive, the caller's promise; so in all calls below.
+        self.call("cuStreamSynchronize", || unsafe { sys::cuStreamSynchronize(raw(stream)) })
+    }
+
+    fn create_event(&self, timing: bool) -> Result<EventId> {
+        // Blocking: a thread that waits for an event sleeps, it does not spin.
+        let mut flags = sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32;
+        if !timing {
+            flags |= sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
+        }
+        let mut event = std::ptr::null_mut();
+        // SAFETY: the target is a live local.
+        self.call("cuEventCreate", || unsafe { sys::cuEventCreate(&mut event, flags) })?;
+        Ok(EventId(event as u64))
+    }
+
+    unsafe fn destroy_event(&self, event: EventId) -> Result<()> {
+        // SAFETY: the caller's promise.
+        self.call("cuEventDestroy", || unsafe { sys::cuEventDestroy_v2(raw_event(event)) })
+    }
+
+    unsafe fn record(&self, event: EventId, stream: StreamId) -> Result<()> {
+        // SAFETY: the caller's promise.
+        self.call("cuEventRecord", || unsafe { sys::cuEventRecord(raw_event(event), raw(stream)) })
+    }
+
+    unsafe fn wait(&self, stream: StreamId, event: EventId) -> Result<()> {
+        // SAFETY: the caller's promise.
+        self.call("cuStreamWaitEvent", || unsafe { sys::cuStreamWaitEvent(raw(stream), raw_event(event), 0) })
+    }
+
+    unsafe fn query(&self, event: EventId) -> Result<bool> {
+        self.bind()?;
+        // SAFETY: the caller's promise.
+        match unsafe { sys::cuEventQuery(raw_event(event)) } {
+            sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            status => self.check(status, "cuEventQuery").map(|()| true),
+        }
+    }
+
+    unsafe fn synchronize(&self, event: EventId) -> Result<()> {
+        // SAFETY: the caller's promise.
+        self.call("cuEventSynchronize", || unsafe { sys::cuEventSynchronize(raw_event(event)) })
+    }
+
+    unsafe fn elapsed_ms(&self, start: EventId, end: EventId) -> Result<f32> {
+        self.bind()?;
+        // SAFETY: the caller's promise.
+        unsafe { result::event::elapsed(raw_event(start), raw_event(end)) }
+            .map_err(|error| status::error(error, "cuEventElapsedTime"))
+    }
+
+    fn alloc_host(&self, bytes: usize) -> Result<*mut u8> {
+        // Cached memory, not write-combined: decoders read back. Mapped, so that kernels can gather from it.
+        let flags = sys::CU_MEMHOSTALLOC_PORTABLE | sys::CU_MEMHOSTALLOC_DEVICEMAP;
+        let mut ptr = std::ptr::null_mut();
+        // SAFETY: the target is a live local.
+        self.call("cuMemHostAlloc", || unsafe { sys::cuMemHostAlloc(&mut ptr, bytes, flags) }).map_err(
+            |error| {
+                Error::new(error.kind(), format!("cannot page-lock {bytes} bytes of host memory"))
+                    .caused_by(error)
+            },
+        )?;
+        let ptr = ptr.cast::<u8>();
+        // SAFETY: the block was just allocated with this size.
+        unsafe { ptr.write_bytes(0, bytes) };
+        Ok(ptr)
+    }
+
+    unsafe fn free_host(&self, ptr: *mut u8, _: usize) -> Result<()> {
+        // SAFETY: the caller's promise.
+        self.call("cuMemFreeHost", || unsafe { sys::cuMemFreeHost(ptr.cast()) })
+    }
+
+    fn alloc_device(&self, bytes: usize) -> Result<Address> {
+        let mut address = 0;
+        // SAFETY: the target is a live local.
+        self.call("cuMemAlloc", || unsafe { sys::cuMemAlloc_v2(&mut address, bytes) }).map_err(|error| {
+            Error::new(error.kind(), format!("cannot allocate {bytes} bytes on {}", self.name()))
+                .caused_by(error)
+        })?;
+        Ok(Address(address))
+    }
+
+    unsafe fn free_device(&self, address: Address, _: usize) -> Result<()> {
+        // SAFETY: the caller's promise.
+        self.call("cuMemFree", || unsafe { sys::cuMemFree_v2(address.0) })
+    }
+
+    unsafe fn copy_to_device(
+        &self,
+        stream: StreamId,
+        from: *const u8,
+        to: Address,
+        bytes: usize,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        self.call("cuMemcpyHtoDAsync", || unsafe {
+            sys::cuMemcpyHtoDAsync_v2(to.0, from.cast(), bytes, raw(stream))
+        })
+    }
+
+    unsafe fn copy_to_host(&self, stream: StreamId, from: Address, to: *mut u8, bytes: usize) -> Result<()> {
+        // SAFETY: the caller's promise.
+        self.call("cuMemcpyDtoHAsync", || unsafe {
+            sys::cuMemcpyDtoHAsync_v2(to.cast(), from.0, bytes, raw(stream))
+        })
+    }
+
+    unsafe fn fill(&self, stream: StreamId, to: Address, value: u8, bytes: usize) -> Result<()> {
+        // SAFETY: the caller's promise.
+        self.call("cuMemsetD8Async", || unsafe { sys::cuMemsetD8Async(to.0, value, bytes, raw(stream)) })
+    }
+
+    unsafe fn launch(&self, stream: StreamId, launch: &mut Launch<'_>) -> Result<()> {
+        let Grid { blocks, threads, shared_bytes } = launch.grid;
+        self.bind()?;
+        // SAFETY: the caller's promise; the parameters live for the call, and the driver copies them.
+        let launched = unsafe {
+            result::launch_kernel(
+                launch.function.raw(),
+                blocks,
+                threads,
+                shared_bytes,
+                raw(stream),
+                launch.parameters,
+            )
+        };
+        self.check(
+            launched.err().map_or(sys::CUresult::CUDA_SUCCESS, |error| error.0),
+            launch.function.name(),
+        )
+    }
+
+    fn lost(&self) -> Option<Error> {
+        self.lost.get().cloned()
+    }
+
+    fn cuda(&self) -> Option<&Cuda> {
+        Some(self)
+    }
+}

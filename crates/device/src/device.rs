@@ -1,0 +1,202 @@
+//! A device: where streams, events and memory come from.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use feedline_core::{Element, Error, ErrorKind, Result};
+
+use crate::driver::{Driver, Kind, Priority};
+use crate::ledger::Ledger;
+use crate::place::{Lane, Main, Place};
+use crate::{Buffer, Event, Pinned, Stream};
+
+pub(crate) struct Core {
+    pub(crate) driver: Box<dyn Driver>,
+    pub(crate) ledger: Ledger,
+}
+
+impl Core {
+    /// Refuses things of another device.
+    pub(crate) fn same(self: &Arc<Self>, other: &Arc<Self>, what: &str) -> Result<()> {
+        if Arc::ptr_eq(self, other) {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Config,
+            format!(
+                "{what} belongs to {}, not to {}: build both on one device",
+                other.driver.name(),
+                self.driver.name()
+            ),
+        ))
+    }
+}
+
+/// A device: an NVIDIA GPU, or the host standing in for one. Clones are the same device.
+///
+/// ```
+/// use feedline_device::Device;
+/// let device = Device::best()?; // CUDA when there is a usable GPU, the host otherwise
+/// let stream = device.stream()?;
+/// let mut numbers = stream.buffer::<f32>(3)?;
+/// numbers.write(&[1.0, 2.0, 3.0])?;
+/// assert_eq!(numbers.read()?, [1.0, 2.0, 3.0]);
+/// # Ok::<(), feedline_core::Error>(())
+/// ```
+pub struct Device<P: Place = Main> {
+    core: Arc<Core>,
+    place: PhantomData<fn() -> P>,
+}
+
+impl Device {
+    /// The machine's own cores: streams are threads, events are counters, the semantics are a GPU's.
+    pub fn host() -> Self {
+        Self::with_driver(crate::host::Host::new())
+    }
+
+    /// The NVIDIA GPU number `ordinal`, on its primary context.
+    ///
+    /// # Errors
+    /// `Unavailable` when this machine has no driver or no such GPU, or this build has no CUDA.
+    pub fn cuda(ordinal: usize) -> Result<Self> {
+        #[cfg(feature = "cuda")]
+        return Ok(Self::with_driver(crate::cuda::Cuda::new(ordinal)?));
+        #[cfg(not(feature = "cuda"))]
+        return Err(Error::new(
+            ErrorKind::Unavailable,
+            format!("cannot use GPU {ordinal}: feedline was built without its feature cuda-13 or cuda-12"),
+        ));
+    }
+
+    /// The first usable GPU, the host when there is none.
+    ///
+    /// # Errors
+    /// A GPU that is there but fails, other than by being unavailable.
+    pub fn best() -> Result<Self> {
+        match Self::cuda(0) {
+            Err(error) if error.kind() == ErrorKind::Unavailable => Ok(Self::host()),
+            other => other,
+        }
+    }
+
+    /// A device on any [`Driver`].
+    pub fn with_driver(driver: impl Driver) -> Self {
+        Self {
+            core: Arc::new(Core { driver: Box::new(driver), ledger: Ledger::default() }),
+            place: PhantomData,
+        }
+    }
+}
+
+impl<P: Place> Device<P> {
+    /// The same device under another type, so that things of two devices do not mix; see [`place!`](crate::place).
+    pub fn in_place<Q: Place>(self) -> Device<Q> {
+        Device { core: self.core, place: PhantomData }
+    }
+
+    /// Which implementation this is.
+    pub fn kind(&self) -> Kind {
+        self.core.driver.kind()
+    }
+
+    /// What the device calls itself.
+    pub fn name(&self) -> String {
+        self.core.driver.name()
+    }
+
+    /// A stream that runs beside all others.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn stream(&self) -> Result<Stream<P::Stream>> {
+        self.stream_in::<P::Stream>()
+    }
+
+    /// A stream of a lane of its own; see [`lane!`](crate::lane).
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn stream_in<L: Lane<Place = P>>(&self) -> Result<Stream<L>> {
+        Stream::create(&self.core, "compute", Priority::Normal)
+    }
+
+    /// A stream called `name` in traces and thread names.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn named_stream<L: Lane<Place = P>>(&self, name: &str, priority: Priority) -> Result<Stream<L>> {
+        Stream::create(&self.core, name, priority)
+    }
+
+    /// An event; only one with `timing` can be asked for times.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn event(&self, timing: bool) -> Result<Event> {
+        Event::new(&self.core, timing)
+    }
+
+    /// Page-locked host memory.
+    ///
+    /// # Errors
+    /// A device failure, or memory that the machine does not have.
+    pub fn pinned(&self, bytes: usize) -> Result<Pinned> {
+        Pinned::new(&self.core, bytes)
+    }
+
+    /// What is held of this device now, and was at most.
+    pub fn ledger(&self) -> &Ledger {
+        &self.core.ledger
+    }
+
+    /// Why no call can succeed any more, once the device is lost.
+    pub fn lost(&self) -> Option<Error> {
+        self.core.driver.lost()
+    }
+
+    /// Makes the calling thread ready for device calls; every call does so itself, this only moves the cost.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn bind(&self) -> Result<()> {
+        self.core.driver.bind()
+    }
+
+    /// The driver below.
+    pub fn driver(&self) -> &dyn Driver {
+        &*self.core.driver
+    }
+
+    pub(crate) fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+}
+
+impl<P: Place> Device<P> {
+    /// Whether `other` is the same device.
+    pub fn is(&self, other: &Device<P>) -> bool {
+        Arc::ptr_eq(&self.core, &other.core)
+    }
+}
+
+impl<P: Place> Clone for Device<P> {
+    fn clone(&self) -> Self {
+        Self { core: self.core.clone(), place: PhantomData }
+    }
+}
+
+impl<P: Place> std::fmt::Debug for Device<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Device({})", self.name())
+    }
+}
+
+impl<L: Lane> Stream<L> {
+    /// Zeroed device memory for `len` elements, for use on this stream.
+    ///
+    /// # Errors
+    /// A device failure, or memory that the device does not have.
+    pub fn buffer<T: Element>(&self, len: usize) -> Result<Buffer<T, L>> {
+        Buffer::zeroed(self, len)
+    }
+}

@@ -1,0 +1,105 @@
+//! A mark in a stream's work, created once and recorded again and again.
+
+use std::sync::Arc;
+
+use feedline_core::Result;
+
+use crate::device::Core;
+use crate::driver::EventId;
+use crate::stream::StreamCore;
+
+/// A mark in the work of a stream.
+///
+/// An event that was never recorded counts as done. Recording again replaces the mark; waits that were issued before
+/// keep the old one.
+pub struct Event {
+    device: Arc<Core>,
+    id: EventId,
+}
+
+impl Event {
+    pub(crate) fn new(device: &Arc<Core>, timing: bool) -> Result<Self> {
+        let id = device.driver.create_event(timing)?;
+        device.ledger.events.add(1);
+        Ok(Self { device: device.clone(), id })
+    }
+
+    pub(crate) fn device(&self) -> &Arc<Core> {
+        &self.device
+    }
+
+    pub(crate) fn id(&self) -> EventId {
+        self.id
+    }
+
+    pub(crate) fn record(&self, stream: &StreamCore) -> Result<()> {
+        self.device.same(&stream.device, "the stream")?;
+        // SAFETY: both are alive, and of one driver.
+        unsafe { self.device.driver.record(self.id, stream.id()) }
+    }
+
+    /// Whether the marked work has ended; never blocks.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn query(&self) -> Result<bool> {
+        // SAFETY: the event is alive and of this driver.
+        unsafe { self.device.driver.query(self.id) }
+    }
+
+    /// Blocks the calling thread until the marked work has ended.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn synchronize(&self) -> Result<()> {
+        // SAFETY: the event is alive and of this driver.
+        unsafe { self.device.driver.synchronize(self.id) }
+    }
+
+    /// Like [`synchronize`](Self::synchronize), for at most `limit`; whether the work has ended.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn synchronize_timeout(&self, limit: std::time::Duration) -> Result<bool> {
+        let start = std::time::Instant::now();
+        let mut pause = std::time::Duration::from_micros(5);
+        loop {
+            if self.query()? {
+                return Ok(true);
+            }
+            let left = limit.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            // No device offers a bounded wait, so this asks again, less and less often.
+            std::thread::sleep(pause.min(left));
+            pause = (pause * 2).min(std::time::Duration::from_millis(1));
+        }
+    }
+
+    /// Milliseconds from the work marked by `start` to the work marked by this event; both made with timing, both done.
+    ///
+    /// # Errors
+    /// A device failure, also for an event without timing.
+    pub fn elapsed_ms_since(&self, start: &Event) -> Result<f32> {
+        self.device.same(&start.device, "the first event")?;
+        // SAFETY: both events are alive, and of one driver.
+        unsafe { self.device.driver.elapsed_ms(start.id, self.id) }
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: dropped once, and used by nobody after.
+        if let Err(error) = unsafe { self.device.driver.destroy_event(self.id) } {
+            self.device.ledger.report(error);
+        }
+        self.device.ledger.events.subtract(1);
+    }
+}
+
+impl std::fmt::Debug for Event {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Event({})", self.id.0)
+    }
+}

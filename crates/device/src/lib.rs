@@ -1,0 +1,48 @@
+//! Device, stream and event over CUDA, the host and a simulator.
+//!
+//! | CUDA's word | here | file |
+//! | --- | --- | --- |
+//! | context | [`Device`] | `device.rs` |
+//! | stream | [`Stream`] | `stream.rs` |
+//! | event | [`Event`] | `event.rs` |
+//! | page-locked memory | [`Pinned`] | `pinned.rs` |
+//! | device memory | [`Buffer`], [`View`], [`ViewMut`] | `buffer.rs`, `view.rs` |
+//! | a slot of the device ring and its leases | [`slot`] | `slot/` |
+//! | results on their way back | [`Readback`] | `readback.rs` |
+//! | none: a device in virtual time that finds missing waits | [`sim`] | `sim/` |
+//! | the driver's calls | [`Driver`] | `driver.rs`; `cuda/`, `host/`, `sim/` implement it |
+//! | faults, chaos and counts around a driver | [`wrap`] | `wrap/` |
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod buffer;
+mod device;
+mod driver;
+mod event;
+mod ledger;
+mod pinned;
+mod place;
+mod readback;
+mod stream;
+mod task;
+mod view;
+
+#[cfg(feature = "cuda")]
+pub mod cuda;
+#[doc(hidden)]
+pub mod floor;
+pub mod host;
+pub mod sim;
+pub mod slot;
+pub mod wrap;
+
+pub use buffer::Buffer;
+pub use device::Device;
+pub use driver::{Access, Address, Driver, EventId, Kind, Priority, StreamId};
+pub use event::Event;
+pub use ledger::{Gauge, Ledger};
+pub use pinned::Pinned;
+pub use place::{Compute, Lane, Main, Place};
+pub use readback::Readback;
+pub use stream::Stream;
+pub use task::{MAX_SPANS, Memory, Span, Task};
+pub use view::{Input, Output, View, ViewMut};

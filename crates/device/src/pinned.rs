@@ -1,0 +1,122 @@
+//! Page-locked host memory, with the event that tells when the last copy out of it has ended.
+
+use std::sync::{Arc, OnceLock};
+
+use feedline_core::{Error, ErrorKind, Result};
+use feedline_slots::HostMemory;
+
+use crate::Event;
+use crate::device::Core;
+use crate::driver::{Access, Address};
+use crate::stream::StreamCore;
+
+/// A block of page-locked host memory.
+pub struct Pinned {
+    device: Arc<Core>,
+    ptr: *mut u8,
+    bytes: usize,
+    /// Recorded on the copy stream behind each copy out of this block.
+    copied: Event,
+    /// The one stream that copies out of this block, once there was a copy.
+    copier: OnceLock<Arc<StreamCore>>,
+    /// A copy may still use the block: it is never freed.
+    leaked: bool,
+}
+
+impl Pinned {
+    pub(crate) fn new(device: &Arc<Core>, bytes: usize) -> Result<Self> {
+        if bytes == 0 {
+            return Err(Error::new(ErrorKind::Config, "a page-locked block needs at least one byte"));
+        }
+        let copied = Event::new(device, false)?;
+        let ptr = device.driver.alloc_host(bytes)?;
+        device.ledger.pinned_bytes.add(bytes as u64);
+        Ok(Self { device: device.clone(), ptr, bytes, copied, copier: OnceLock::new(), leaked: false })
+    }
+
+    /// Gives `stream` a copy of the first `bytes` bytes to `to`, and marks its end in `copied`.
+    ///
+    /// # Safety
+    /// The block is not written until `copied` is done; `to` is valid device memory that nothing unordered uses.
+    pub(crate) unsafe fn copy_to(&self, stream: &Arc<StreamCore>, to: Address, bytes: usize) -> Result<()> {
+        self.accepts(stream)?;
+        debug_assert!(bytes <= self.bytes);
+        // SAFETY: the caller's promise; the source is this block.
+        unsafe { self.device.driver.copy_to_device(stream.id(), self.ptr, to, bytes) }?;
+        self.copied.record(stream)
+    }
+
+    /// Refuses a stream of another device, and a second copy stream.
+    pub(crate) fn accepts(&self, stream: &Arc<StreamCore>) -> Result<()> {
+        self.device.same(&stream.device, "the copy stream")?;
+        if Arc::ptr_eq(self.copier.get_or_init(|| stream.clone()), stream) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Config, "a page-locked slot is copied by one stream only"))
+    }
+
+    /// Tells a race checker that the host is about to touch `bytes` bytes from `offset`.
+    pub(crate) fn host_access(&self, offset: usize, bytes: usize, access: Access) -> Result<()> {
+        debug_assert!(offset + bytes <= self.bytes);
+        // SAFETY: the range lies in this block. Owners ask for a write right before they write it all, with the sole right
+        // to it: a slot that was just acquired, or a block that was just made.
+        unsafe { self.device.driver.host_access(self.ptr.wrapping_add(offset), bytes, access) }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        if !self.leaked {
+            // SAFETY: from `alloc_host` with this size, freed once; owners wait for the last copy before they drop this.
+            if let Err(error) = unsafe { self.device.driver.free_host(self.ptr, self.bytes) } {
+                self.device.ledger.report(error);
+            }
+        }
+        self.device.ledger.pinned_bytes.subtract(self.bytes as u64);
+    }
+}
+
+// SAFETY: the block is owned by this value alone; access to its bytes goes through leases (`HostMemory`).
+unsafe impl Send for Pinned {}
+// SAFETY: shared references give out the address, the size and the event, which is Sync.
+unsafe impl Sync for Pinned {}
+
+// SAFETY: the driver gave out zeroed memory that stays where it is. `copied` is recorded behind every copy that
+// `copy_to` starts, so a query or a wait for it covers them all. A submission that failed may have left a copy behind
+// that no event covers; `wait_drained` covers it too, for it drains the one stream that ever copies out of this block.
+unsafe impl HostMemory for Pinned {
+    fn as_ptr(&self) -> *mut u8 {
+        self.ptr
+    }
+
+    fn len(&self) -> usize {
+        self.bytes
+    }
+
+    fn landed(&self) -> Result<bool> {
+        self.copied.query()
+    }
+
+    fn wait_landed(&self) -> Result<()> {
+        self.copied.synchronize()
+    }
+
+    fn wait_drained(&self) -> Result<()> {
+        self.copier.get().map_or(Ok(()), |stream| stream.synchronize())
+    }
+
+    fn leak(mut self, why: Error) {
+        self.leaked = true;
+        self.device.ledger.report(why);
+    }
+
+    fn on_acquire(&self) -> Result<()> {
+        self.host_access(0, self.bytes, Access::Write)
+    }
+}
+
+impl std::fmt::Debug for Pinned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Pinned({} bytes)", self.bytes)
+    }
+}

@@ -1,0 +1,164 @@
+//! Results on their way back: device to page-locked memory, on a stream of their own, read when they are there.
+
+use std::mem::ManuallyDrop;
+
+use feedline_core::{Element, Error, ErrorKind, Result};
+use feedline_slots::HostMemory;
+
+use crate::driver::{Access, Address, Priority};
+use crate::place::{Compute, Lane};
+use crate::view::ViewMut;
+use crate::{Buffer, Event, Pinned, Stream};
+
+/// A ring of result cells of `width` elements each: a step writes one on its stream, and the host reads it later.
+///
+/// Nothing here blocks the host but [`wait`](Self::wait).
+///
+/// ```
+/// use feedline_device::{Device, Output, Readback};
+/// let device = Device::host();
+/// let stream = device.stream()?;
+/// let mut losses = Readback::<f32>::new(&stream, 1, 4)?;
+/// let cell = losses.begin()?;
+/// stream.run("loss", [], [cell.into()], |memory| memory.output::<f32>(0)[0] = 0.5)?;
+/// losses.send()?;
+/// assert_eq!(losses.wait()?, Some(&[0.5][..]));
+/// # Ok::<(), feedline_core::Error>(())
+/// ```
+pub struct Readback<T: Element, L: Lane = Compute> {
+    // Freed only after the results stream is drained, leaked when that fails.
+    cells: ManuallyDrop<Buffer<T, L>>,
+    host: ManuallyDrop<Pinned>,
+    results: Stream<L>,
+    written: Event,
+    arrived: Vec<Event>,
+    width: usize,
+    sent: usize,
+    read: usize,
+}
+
+impl<T: Element, L: Lane> Readback<T, L> {
+    /// A ring of `depth` cells of `width` elements, written on `stream`.
+    ///
+    /// # Errors
+    /// `Config` for a width or depth of zero; a device failure.
+    pub fn new(stream: &Stream<L>, width: usize, depth: usize) -> Result<Self> {
+        if depth == 0 {
+            return Err(Error::new(ErrorKind::Config, "a readback needs at least one cell"));
+        }
+        let device = &stream.core().device;
+        let arrived = (0..depth).map(|_| Event::new(device, false)).collect::<Result<_>>()?;
+        let written = Event::new(device, false)?;
+        let results = Stream::create(device, "results", Priority::Normal)?;
+        let cells = stream.buffer(width * depth)?;
+        let host = Pinned::new(device, width * depth * size_of::<T>())?;
+        // Only now: an error above drops what there is.
+        let (cells, host) = (ManuallyDrop::new(cells), ManuallyDrop::new(host));
+        Ok(Self { cells, host, results, written, arrived, width, sent: 0, read: 0 })
+    }
+
+    fn depth(&self) -> usize {
+        self.arrived.len()
+    }
+
+    /// Whether every cell is on its way: the next [`begin`](Self::begin) would fail.
+    pub fn is_full(&self) -> bool {
+        self.sent - self.read == self.depth()
+    }
+
+    /// Results sent and not read yet.
+    pub fn pending(&self) -> usize {
+        self.sent - self.read
+    }
+
+    /// The next cell, to be written on the ring's stream, and then sent.
+    ///
+    /// # Errors
+    /// `Config` when every cell is on its way: read one first.
+    pub fn begin(&mut self) -> Result<ViewMut<'_, T, L>> {
+        if self.is_full() {
+            let why =
+                format!("all {} result cells are on their way: read one before the next step", self.depth());
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        let start = self.sent % self.depth() * self.width;
+        self.cells.slice_mut(start..start + self.width)
+    }
+
+    /// Starts the current cell's way back, behind the work given to the stream so far.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn send(&mut self) -> Result<()> {
+        let cell = self.sent % self.depth();
+        self.cells.stream().record(&self.written)?;
+        self.results.wait(&self.written)?;
+        let bytes = self.width * size_of::<T>();
+        let from = Address(self.cells.view().address().0 + (cell * bytes) as u64);
+        // SAFETY: the cell lies in the page-locked block, which has `depth` of them.
+        let to = unsafe { self.host.as_ptr().add(cell * bytes) };
+        let core = self.results.core();
+        // SAFETY: both ranges live until the drop below has drained the stream. The cell is neither written on the device
+        // nor read by the host before `arrived` is done: `begin` refuses it, `read` follows `arrived`.
+        unsafe { core.device.driver.copy_to_host(core.id(), from, to, bytes) }?;
+        self.results.record(&self.arrived[cell])?;
+        self.sent += 1;
+        Ok(())
+    }
+
+    /// The oldest result, when it is there; never blocks.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn try_next(&mut self) -> Result<Option<&[T]>> {
+        if self.pending() == 0 || !self.arrived[self.read % self.depth()].query()? {
+            return Ok(None);
+        }
+        self.take().map(Some)
+    }
+
+    /// The oldest result, waiting for it; `None` when none is on its way.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn wait(&mut self) -> Result<Option<&[T]>> {
+        if self.pending() == 0 {
+            return Ok(None);
+        }
+        self.arrived[self.read % self.depth()].synchronize()?;
+        self.take().map(Some)
+    }
+
+    fn take(&mut self) -> Result<&[T]> {
+        let cell = self.read % self.depth();
+        self.read += 1;
+        let bytes = self.width * size_of::<T>();
+        self.host.host_access(cell * bytes, bytes, Access::Read)?;
+        // SAFETY: the cell lies in the block.
+        let first = unsafe { self.host.as_ptr().add(cell * bytes) }.cast::<T>();
+        // SAFETY: the block is initialised and 4096-byte aligned; the copy into this cell has ended, and the next one into it
+        // cannot start while this borrow of the ring lives.
+        Ok(unsafe { std::slice::from_raw_parts(first, self.width) })
+    }
+}
+
+impl<T: Element, L: Lane> Drop for Readback<T, L> {
+    fn drop(&mut self) {
+        let drained = self.results.synchronize();
+        // SAFETY: taken once, here, and not used after.
+        let cells = unsafe { ManuallyDrop::take(&mut self.cells) };
+        // SAFETY: as above.
+        let host = unsafe { ManuallyDrop::take(&mut self.host) };
+        if let Err(error) = drained {
+            // A copy between the two may still run.
+            cells.leak(error.clone());
+            host.leak(error);
+        }
+    }
+}
+
+impl<T: Element, L: Lane> std::fmt::Debug for Readback<T, L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Readback({} cells of {} {})", self.depth(), self.width, T::DTYPE)
+    }
+}

@@ -1,0 +1,229 @@
+//! The simulator's memory: real blocks, known by address, kept for a while after they are freed.
+
+use std::alloc::{Layout, alloc, dealloc};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::ops::Range;
+
+use feedline_core::{Error, ErrorKind, Result};
+
+use super::shadow::Shadow;
+
+/// Freed bytes that stay unused, so that a use after the free meets a known block and not a new one.
+const KEPT_FREED: usize = 32 << 20;
+/// What freed memory is filled with.
+const FREED: u8 = 0xDE;
+
+/// The two kinds of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Space {
+    /// Page-locked host memory.
+    Host,
+    /// Device memory.
+    Device,
+}
+
+impl fmt::Display for Space {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Host => "page-locked block",
+            Self::Device => "device block",
+        })
+    }
+}
+
+/// Bytes to be touched, by address; `space` when only one will do.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) address: u64,
+    pub(super) bytes: usize,
+    pub(super) space: Option<Space>,
+}
+
+/// Real memory, given back when dropped.
+struct Block {
+    ptr: u64,
+    layout: Layout,
+}
+
+impl Block {
+    fn new(bytes: usize, align: usize, value: u8) -> Result<Self> {
+        let refuse =
+            || Error::new(ErrorKind::Budget, format!("cannot allocate {bytes} bytes of host memory"));
+        let layout = Layout::from_size_align(bytes, align).map_err(|_| refuse())?;
+        if bytes == 0 {
+            return Err(refuse());
+        }
+        // SAFETY: the size is not zero.
+        let ptr = unsafe { alloc(layout) };
+        if ptr.is_null() {
+            return Err(refuse());
+        }
+        // SAFETY: the block was just allocated with this size.
+        unsafe { ptr.write_bytes(value, bytes) };
+        Ok(Self { ptr: ptr as u64, layout })
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: `new` allocated it with this layout, and it is given back once, here.
+        unsafe { dealloc(self.ptr as *mut u8, self.layout) }
+    }
+}
+
+/// One allocation, alive or freed.
+pub(super) struct Allocation {
+    block: Block,
+    pub(super) space: Space,
+    /// Its number among the allocations.
+    pub(super) number: u64,
+    /// The call that made it, and the one that freed it.
+    pub(super) made: u64,
+    freed: Option<u64>,
+    pub(super) shadow: Shadow,
+}
+
+impl Allocation {
+    pub(super) fn bytes(&self) -> usize {
+        self.block.layout.size()
+    }
+
+    pub(super) fn address(&self) -> u64 {
+        self.block.ptr
+    }
+}
+
+impl fmt::Display for Allocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ({} bytes at {:#x})", self.space, self.number, self.bytes(), self.address())
+    }
+}
+
+/// All allocations, by their first address.
+#[derive(Default)]
+pub(super) struct Memory {
+    all: BTreeMap<u64, Allocation>,
+    made: u64,
+    /// Freed allocations that may be given back, oldest first, and their bytes.
+    kept: VecDeque<u64>,
+    kept_bytes: usize,
+}
+
+impl Memory {
+    /// Allocates `bytes` bytes of `value`.
+    pub(super) fn alloc(&mut self, bytes: usize, space: Space, value: u8, call: u64) -> Result<u64> {
+        let align = if space == Space::Host { 4096 } else { 256 };
+        let block = Block::new(bytes, align, value)?;
+        let address = block.ptr;
+        self.made += 1;
+        let allocation = Allocation {
+            block,
+            space,
+            number: self.made,
+            made: call,
+            freed: None,
+            shadow: Shadow::default(),
+        };
+        self.all.insert(address, allocation);
+        Ok(address)
+    }
+
+    /// The live allocation that `place` lies in, and its bytes there.
+    pub(super) fn find(&self, place: &Place) -> Result<(&Allocation, Range<usize>)> {
+        let unknown = || {
+            let what = place.space.map_or("memory".to_owned(), |space| space.to_string());
+            misuse(format!("{:#x} lies in no {what} of this device", place.address))
+        };
+        let (&start, allocation) = self.all.range(..=place.address).next_back().ok_or_else(unknown)?;
+        let offset = (place.address - start) as usize;
+        if offset >= allocation.bytes() {
+            return Err(unknown());
+        }
+        if let Some(call) = allocation.freed {
+            return Err(misuse(format!("{allocation} is used after it was freed by call {call}")));
+        }
+        if place.space.is_some_and(|space| space != allocation.space) {
+            return Err(unknown());
+        }
+        match offset.checked_add(place.bytes) {
+            Some(end) if end <= allocation.bytes() => Ok((allocation, offset..end)),
+            _ => {
+                Err(misuse(format!("{} bytes from byte {offset} on do not lie in {allocation}", place.bytes)))
+            }
+        }
+    }
+
+    /// The accesses of the live allocation at `address`.
+    pub(super) fn shadow(&mut self, address: u64) -> Option<&mut Shadow> {
+        self.all.get_mut(&address).map(|allocation| &mut allocation.shadow)
+    }
+
+    /// Frees the allocation at `address`; one that is `in_use` is not given back, nor written, before the end.
+    pub(super) fn free(&mut self, address: u64, call: u64, in_use: bool) {
+        let Some(allocation) = self.all.get_mut(&address) else { return };
+        allocation.freed = Some(call);
+        allocation.shadow = Shadow::default();
+        if in_use {
+            return;
+        }
+        let bytes = allocation.bytes();
+        // SAFETY: the block is alive, and everything that touched it is over, or the caller would have said so.
+        unsafe { (address as *mut u8).write_bytes(FREED, bytes) };
+        self.kept.push_back(address);
+        self.kept_bytes += bytes;
+        while self.kept_bytes > KEPT_FREED {
+            let Some(oldest) = self.kept.pop_front().and_then(|address| self.all.remove(&address)) else {
+                break;
+            };
+            self.kept_bytes -= oldest.bytes();
+        }
+    }
+
+    /// The allocations that were not freed.
+    pub(super) fn alive(&self) -> impl Iterator<Item = &Allocation> {
+        self.all.values().filter(|allocation| allocation.freed.is_none())
+    }
+}
+
+/// A call that no device could obey.
+pub(super) fn misuse(why: String) -> Error {
+    Error::new(ErrorKind::Device, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(address: u64, bytes: usize, space: Space) -> Place {
+        Place { address, bytes, space: Some(space) }
+    }
+
+    #[test]
+    fn a_place_is_found_inside_its_block_only() {
+        let mut memory = Memory::default();
+        let a = memory.alloc(100, Space::Host, 0, 1).expect("memory");
+        let found = |memory: &Memory, at, bytes, space| {
+            memory.find(&place(at, bytes, space)).map(|(_, range)| range).map_err(|e| e.message().to_owned())
+        };
+        assert_eq!(found(&memory, a + 10, 90, Space::Host), Ok(10..100));
+        assert!(found(&memory, a + 10, 91, Space::Host).unwrap_err().contains("do not lie in"));
+        assert!(
+            found(&memory, a + 100, 1, Space::Host).unwrap_err().contains("lies in no page-locked block")
+        );
+        assert!(found(&memory, a, 1, Space::Device).unwrap_err().contains("lies in no device block"));
+        memory.free(a, 7, false);
+        assert!(found(&memory, a, 1, Space::Host).unwrap_err().contains("freed by call 7"));
+        assert_eq!(memory.alive().count(), 0);
+    }
+
+    #[test]
+    fn freed_memory_is_kept_up_to_a_bound() {
+        let mut memory = Memory::default();
+        for call in 0..100 {
+            let address = memory.alloc(1 << 20, Space::Device, 1, call).expect("memory");
+            memory.free(address, call, false);
+        }
+        assert!(memory.kept_bytes <= KEPT_FREED && memory.all.len() == KEPT_FREED >> 20);
+    }
+}

@@ -1,0 +1,246 @@
+//! The leases of a device slot: write, loaded, reader.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use feedline_core::{Element, Error, ErrorKind, Result};
+use feedline_slots::ReadyLease;
+
+use crate::driver::Address;
+use crate::place::{Compute, Lane, Main, Place};
+use crate::slot::ring::{MAX_READERS, Shared, Slot};
+use crate::view::View;
+use crate::{Pinned, Stream};
+
+/// The right to overwrite a device slot. Dropped, it sends the slot home.
+pub struct WriteLease<P: Place = Main> {
+    held: Held,
+    place: PhantomData<fn() -> P>,
+}
+
+/// A slot with a batch on its way: the copy is queued, not necessarily done. Dropped unread, it sends the slot home.
+pub struct Loaded<P: Place = Main> {
+    held: Held,
+    place: PhantomData<fn() -> P>,
+}
+
+/// The right to read a slot on one stream, until dropped: then `consumed` is recorded on that stream.
+pub struct Reader<L: Lane = Compute> {
+    shared: Arc<Shared>,
+    index: usize,
+    /// Which of the slot's `consumed` events is this reader's.
+    number: usize,
+    stream: Stream<L>,
+}
+
+impl<P: Place> WriteLease<P> {
+    pub(crate) fn new(shared: Arc<Shared>, index: usize) -> Self {
+        Self { held: Held { shared, index, delivered: false, armed: true }, place: PhantomData }
+    }
+
+    /// Copies the first `bytes` bytes of a ready host slot into this slot, on `stream`, in one copy.
+    ///
+    /// The copy stream first waits for every reader of the slot's last batch. The host slot goes home at once; the host
+    /// waits for its copy when it is filled next.
+    ///
+    /// # Errors
+    /// `Config` for another device's stream or sizes that do not fit; a device failure. A slot whose copy failed is
+    /// out of use.
+    pub fn upload<T, L: Lane<Place = P>>(
+        self,
+        stream: &Stream<L>,
+        from: ReadyLease<Pinned, T>,
+        bytes: usize,
+    ) -> Result<Loaded<P>> {
+        let Held { shared, index, .. } = &self.held;
+        let slot = &shared.slots[*index];
+        let copier = stream.core();
+        shared.device.same(&copier.device, "the copy stream")?;
+        if bytes > shared.bytes || bytes > from.bytes().len() {
+            let why = format!("{bytes} bytes do not fit a device slot of {}", shared.bytes);
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        if !Arc::ptr_eq(shared.copier.get_or_init(|| copier.clone()), copier) {
+            return Err(Error::new(ErrorKind::Config, "a ring of device slots is filled by one stream only"));
+        }
+        // Before the submission: after it an error costs both slots.
+        from.memory().accepts(copier)?;
+        let joined = slot.joined.load(Ordering::Acquire) as usize;
+        #[cfg(not(planted = "consumed_wait"))]
+        for consumed in &slot.consumed[..joined] {
+            copier.wait(consumed)?;
+        }
+        let copied = from.submit(|pinned, _| {
+            // SAFETY: `submit` keeps the block away from the host until `copied` is done. The slot is this lease's; every
+            // reader has recorded its end, and the stream waits for those marks before it writes.
+            unsafe { pinned.copy_to(copier, slot.address, bytes) }?;
+            slot.copied.record(copier)
+        });
+        if let Err(error) = copied {
+            shared.lose(*index, &error);
+            self.held.abandon();
+            return Err(error);
+        }
+        // Only now: the marks of the last readers counted until the copy was ordered behind them.
+        slot.joined.store(0, Ordering::Release);
+        Ok(Loaded { held: self.held, place: PhantomData })
+    }
+}
+
+impl<P: Place> Loaded<P> {
+    /// Counts the slot as being in the consumer's hands.
+    pub fn deliver(&mut self) {
+        if !std::mem::replace(&mut self.held.delivered, true) {
+            self.held.shared.delivered.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// The slot's number in its ring.
+    pub fn index(&self) -> usize {
+        self.held.index
+    }
+
+    /// Whether the copy into the slot has ended; never blocks.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn arrived(&self) -> Result<bool> {
+        self.held.slot().copied.query()
+    }
+
+    /// Makes `stream` wait for the copy, on the device, and opens the slot to it; the host does not block.
+    ///
+    /// # Errors
+    /// `Config` for another device's stream; a device failure.
+    pub fn wait_on<L: Lane<Place = P>>(mut self, stream: &Stream<L>) -> Result<Reader<L>> {
+        let reader = join(&self.held.shared, self.held.index, stream)?;
+        // A reader counts as delivered; `Reader::drop` takes it back.
+        self.deliver();
+        self.held.abandon();
+        Ok(reader)
+    }
+}
+
+impl<L: Lane> Reader<L> {
+    /// Opens the slot to one more stream: the slot is overwritten only after all its readers.
+    ///
+    /// # Errors
+    /// `Config` for another device's stream or more than [`MAX_READERS`] readers; a device failure.
+    pub fn also_on<M: Lane<Place = L::Place>>(&self, stream: &Stream<M>) -> Result<Reader<M>> {
+        join(&self.shared, self.index, stream)
+    }
+
+    /// `len` elements at byte `offset` of the slot, readable on this reader's stream.
+    ///
+    /// # Errors
+    /// `Config` when they lie outside the slot or are not aligned.
+    pub fn view<T: Element>(&self, offset: usize, len: usize) -> Result<View<'_, T, L>> {
+        let end = len.checked_mul(size_of::<T>()).and_then(|bytes| bytes.checked_add(offset));
+        if end.is_none_or(|end| end > self.shared.bytes) || !offset.is_multiple_of(size_of::<T>()) {
+            let why =
+                format!("{len} x {} at byte {offset} is not in a slot of {}", T::DTYPE, self.shared.bytes);
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        let address = Address(self.slot().address.0 + offset as u64);
+        Ok(View::new(address, len, self.stream.core()))
+    }
+
+    /// The stream this reader reads on.
+    pub fn stream(&self) -> &Stream<L> {
+        &self.stream
+    }
+
+    /// The slot's number in its ring; its address is fixed.
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    fn slot(&self) -> &Slot {
+        &self.shared.slots[self.index]
+    }
+}
+
+/// Adds `stream` to the readers of a slot that is loaded or has a reader already.
+fn join<L: Lane>(shared: &Arc<Shared>, index: usize, stream: &Stream<L>) -> Result<Reader<L>> {
+    shared.device.same(&stream.core().device, "the stream")?;
+    let slot = &shared.slots[index];
+    let claim = slot.joined.fetch_update(Ordering::AcqRel, Ordering::Acquire, |joined| {
+        (joined < MAX_READERS as u32).then_some(joined + 1)
+    });
+    let Ok(number) = claim else {
+        let why =
+            format!("a batch can be opened to {MAX_READERS} streams in all: share the readers there are");
+        return Err(Error::new(ErrorKind::Config, why));
+    };
+    // A claimed number whose wait fails stays claimed: its event is an older mark, and waiting for it is harmless.
+    #[cfg(not(planted = "copied_wait"))]
+    stream.core().wait(&slot.copied)?;
+    slot.live.fetch_add(1, Ordering::AcqRel);
+    Ok(Reader { shared: shared.clone(), index, number: number as usize, stream: stream.clone() })
+}
+
+impl<L: Lane> Drop for Reader<L> {
+    fn drop(&mut self) {
+        let slot = self.slot();
+        if let Err(error) = slot.consumed[self.number].record(self.stream.core()) {
+            // Nobody can know when this reader's work ends: the slot must never be written again.
+            self.shared.lose(self.index, &error);
+            self.shared.device.ledger.report(error);
+        }
+        // A lost slot counts as delivered for good: who holds all others waits for none that could come.
+        if slot.live.fetch_sub(1, Ordering::AcqRel) == 1 && !slot.lost.load(Ordering::Acquire) {
+            self.shared.delivered.fetch_sub(1, Ordering::AcqRel);
+            self.shared.come_home(self.index);
+        }
+    }
+}
+
+/// One lease's hold on a slot.
+struct Held {
+    shared: Arc<Shared>,
+    index: usize,
+    delivered: bool,
+    /// Whether dropping this sends the slot home.
+    armed: bool,
+}
+
+impl Held {
+    fn slot(&self) -> &Slot {
+        &self.shared.slots[self.index]
+    }
+
+    /// Drops the hold without sending the slot home.
+    fn abandon(mut self) {
+        self.armed = false;
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if self.armed {
+            if self.delivered {
+                self.shared.delivered.fetch_sub(1, Ordering::AcqRel);
+            }
+            self.shared.come_home(self.index);
+        }
+    }
+}
+
+impl<P: Place> std::fmt::Debug for WriteLease<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "WriteLease(slot {})", self.held.index)
+    }
+}
+
+impl<P: Place> std::fmt::Debug for Loaded<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Loaded(slot {})", self.held.index)
+    }
+}
+
+impl<L: Lane> std::fmt::Debug for Reader<L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Reader(slot {} on {:?})", self.index, self.stream)
+    }
+}

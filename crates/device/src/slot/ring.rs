@@ -1,0 +1,237 @@
+//! The ring of device slots: addresses and events made once, handed out again and again.
+
+use std::marker::PhantomData;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use feedline_core::{Error, ErrorKind, Result};
+
+use crate::device::Core;
+use crate::driver::Address;
+use crate::place::{Main, Place};
+use crate::slot::lease::WriteLease;
+use crate::slot::line::{Closed, Line};
+use crate::stream::StreamCore;
+use crate::{Device, Event};
+
+/// The most streams that can read one batch at a time.
+pub const MAX_READERS: usize = 8;
+
+pub(crate) struct Slot {
+    pub(crate) address: Address,
+    /// Recorded on the copy stream behind the copy into this slot.
+    pub(crate) copied: Event,
+    /// Reader `i` records its end in `consumed[i]`.
+    pub(crate) consumed: [Event; MAX_READERS],
+    /// Readers that have joined since the last upload: how many of `consumed` count.
+    pub(crate) joined: AtomicU32,
+    /// Readers that have not recorded their end yet.
+    pub(crate) live: AtomicU32,
+    /// The slot's memory may be in use by work that no event covers: it is never freed nor handed out again.
+    pub(crate) lost: AtomicBool,
+}
+
+pub(crate) struct Shared {
+    pub(crate) device: Arc<Core>,
+    pub(crate) slots: Box<[Slot]>,
+    pub(crate) bytes: usize,
+    free: Line,
+    /// Slots in the hands of the consumer, or lost there.
+    pub(crate) delivered: AtomicUsize,
+    /// Slots that never come home again.
+    lost: AtomicUsize,
+    /// Why the first of them does not.
+    first_loss: OnceLock<Error>,
+    /// The one stream that copies into these slots, once there was a copy.
+    pub(crate) copier: OnceLock<Arc<StreamCore>>,
+}
+
+/// A fixed set of device slots of equal size. Clones share the slots.
+pub struct SlotRing<P: Place = Main> {
+    pub(crate) shared: Arc<Shared>,
+    place: PhantomData<fn() -> P>,
+}
+
+impl<P: Place> SlotRing<P> {
+    /// Allocates `count` slots of `bytes` bytes, and their events, on `device`.
+    ///
+    /// # Errors
+    /// A device failure, or memory that the device does not have.
+    pub fn new(device: &Device<P>, count: usize, bytes: usize) -> Result<Self> {
+        let core = device.core();
+        // Built slot by slot into the ring itself, so that an error half-way frees what there is.
+        let mut slots = Vec::with_capacity(count);
+        let built = (0..count).try_for_each(|_| Slot::new(core, bytes).map(|slot| slots.push(slot)));
+        let shared = Arc::new(Shared {
+            device: core.clone(),
+            slots: slots.into(),
+            bytes,
+            free: Line::new(count),
+            delivered: AtomicUsize::new(0),
+            lost: AtomicUsize::new(0),
+            first_loss: OnceLock::new(),
+            copier: OnceLock::new(),
+        });
+        built?;
+        (0..count).for_each(|index| shared.come_home(index));
+        Ok(Self { shared, place: PhantomData })
+    }
+
+    /// Takes a slot to write, waiting for one; woken by a reader's drop and by [`close`](Self::close).
+    ///
+    /// # Errors
+    /// `Stopped` once the ring is closed; a device failure once every slot is lost to one.
+    pub fn acquire(&self) -> Result<WriteLease<P>> {
+        loop {
+            if let Some(lease) = self.take(None)? {
+                return Ok(lease);
+            }
+        }
+    }
+
+    /// Takes a slot to write when one is home; never blocks.
+    ///
+    /// # Errors
+    /// `Stopped` once the ring is closed; a device failure once every slot is lost to one.
+    pub fn try_acquire(&self) -> Result<Option<WriteLease<P>>> {
+        self.acquire_timeout(Duration::ZERO)
+    }
+
+    /// Like [`acquire`](Self::acquire), for at most `limit`; `None` when it passed.
+    ///
+    /// # Errors
+    /// `Stopped` once the ring is closed; a device failure once every slot is lost to one.
+    pub fn acquire_timeout(&self, limit: Duration) -> Result<Option<WriteLease<P>>> {
+        self.take(Some(limit))
+    }
+
+    fn take(&self, limit: Option<Duration>) -> Result<Option<WriteLease<P>>> {
+        let index = self.shared.free.pop(limit).map_err(|Closed| self.shared.closed())?;
+        Ok(index.map(|index| WriteLease::new(self.shared.clone(), index)))
+    }
+
+    /// Ends every wait for a slot, now and later; leases already out stay valid. Calling it again does nothing.
+    pub fn close(&self) {
+        self.shared.free.close();
+    }
+
+    /// Number of slots.
+    pub fn len(&self) -> usize {
+        self.shared.slots.len()
+    }
+
+    /// Whether there are no slots.
+    pub fn is_empty(&self) -> bool {
+        self.shared.slots.is_empty()
+    }
+
+    /// Slots that are home now.
+    pub fn free(&self) -> usize {
+        self.shared.free.len()
+    }
+
+    /// Slots in the hands of the consumer now: delivered and not dropped, or lost because a reader could not record its
+    /// end.
+    pub fn delivered(&self) -> usize {
+        self.shared.delivered.load(Ordering::Acquire)
+    }
+
+    /// The addresses of the slots, fixed for the life of the ring: a step captured once for each can be replayed.
+    pub fn addresses(&self) -> impl Iterator<Item = Address> + '_ {
+        self.shared.slots.iter().map(|slot| slot.address)
+    }
+}
+
+impl Slot {
+    fn new(device: &Arc<Core>, bytes: usize) -> Result<Self> {
+        let copied = Event::new(device, false)?;
+        let mut consumed = arrayvec::ArrayVec::<Event, MAX_READERS>::new();
+        for _ in 0..MAX_READERS {
+            consumed.push(Event::new(device, false)?);
+        }
+        let consumed = consumed
+            .into_inner()
+            .map_err(|_| Error::new(ErrorKind::Device, "a slot did not get all its events"))?;
+        let address = device.driver.alloc_device(bytes)?;
+        device.ledger.device_bytes.add(bytes as u64);
+        Ok(Self {
+            address,
+            copied,
+            consumed,
+            joined: AtomicU32::new(0),
+            live: AtomicU32::new(0),
+            lost: AtomicBool::new(false),
+        })
+    }
+
+    /// Blocks until no work given so far touches the slot.
+    fn drain(&self) -> Result<()> {
+        self.copied.synchronize()?;
+        let joined = self.joined.load(Ordering::Acquire) as usize;
+        self.consumed[..joined].iter().try_for_each(Event::synchronize)
+    }
+}
+
+impl Shared {
+    /// Puts a slot back among the free ones.
+    pub(crate) fn come_home(&self, index: usize) {
+        self.free.push(index);
+    }
+
+    /// Takes a slot out of use, for good, because of `why`; the loss of the last one ends every wait for a slot.
+    pub(crate) fn lose(&self, index: usize, why: &Error) {
+        self.first_loss.get_or_init(|| why.clone());
+        let was_lost = self.slots[index].lost.swap(true, Ordering::AcqRel);
+        if !was_lost && self.lost.fetch_add(1, Ordering::AcqRel) + 1 == self.slots.len() {
+            self.free.close();
+        }
+    }
+
+    /// Why the ring hands out no slot.
+    fn closed(&self) -> Error {
+        let (lost, total) = (self.lost.load(Ordering::Acquire), self.slots.len());
+        if total > 0 && lost == total {
+            let what = format!("no device slot is left: {lost} of {total} were lost to device failures");
+            return match self.first_loss.get() {
+                Some(first) => Error::new(first.kind(), what).caused_by(first.clone()),
+                None => Error::new(ErrorKind::Device, what),
+            };
+        }
+        Error::new(ErrorKind::Stopped, "the device slots were closed")
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let drained = self.copier.get().map_or(Ok(()), |stream| stream.synchronize());
+        for slot in &self.slots {
+            let unknown = slot.lost.load(Ordering::Acquire) || slot.live.load(Ordering::Acquire) > 0;
+            let freed = match (unknown, drained.clone().and_then(|()| slot.drain())) {
+                // SAFETY: from `alloc_device` with this size, freed once; every copy and every reader has ended.
+                (false, Ok(())) => unsafe { self.device.driver.free_device(slot.address, self.bytes) },
+                (true, _) => Err(Error::new(
+                    ErrorKind::Device,
+                    "a device slot was leaked: its reader was forgotten, or could not record its end",
+                )),
+                (false, Err(error)) => Err(error),
+            };
+            if let Err(error) = freed {
+                self.device.ledger.report(error);
+            }
+            self.device.ledger.device_bytes.subtract(self.bytes as u64);
+        }
+    }
+}
+
+impl<P: Place> Clone for SlotRing<P> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone(), place: PhantomData }
+    }
+}
+
+impl<P: Place> std::fmt::Debug for SlotRing<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SlotRing({} of {} free, {} bytes each)", self.free(), self.len(), self.shared.bytes)
+    }
+}

@@ -1,0 +1,192 @@
+//! A stream: work that runs in order, beside the work of other streams.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use feedline_core::{Error, ErrorKind, Result};
+
+use crate::Event;
+use crate::device::Core;
+use crate::driver::{Priority, StreamId};
+use crate::place::{Compute, Lane};
+use crate::task::{Memory, Task};
+use crate::view::{Input, Output};
+
+pub(crate) struct StreamCore {
+    pub(crate) device: Arc<Core>,
+    id: StreamId,
+    /// Borrowed streams are not destroyed here.
+    owned: bool,
+    #[cfg(feature = "cuda")]
+    pub(crate) cuda: Option<Arc<cudarc::driver::CudaStream>>,
+}
+
+impl StreamCore {
+    pub(crate) fn id(&self) -> StreamId {
+        self.id
+    }
+
+    pub(crate) fn wait(&self, event: &Event) -> Result<()> {
+        self.device.same(event.device(), "the event")?;
+        // SAFETY: both are alive, and of one driver.
+        unsafe { self.device.driver.wait(self.id, event.id()) }
+    }
+
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        // SAFETY: the stream is alive.
+        unsafe { self.device.driver.synchronize_stream(self.id) }
+    }
+}
+
+impl Drop for StreamCore {
+    fn drop(&mut self) {
+        if !self.owned {
+            return;
+        }
+        // SAFETY: dropped once, and used by nobody after.
+        if let Err(error) = unsafe { self.device.driver.destroy_stream(self.id) } {
+            self.device.ledger.report(error);
+        }
+        self.device.ledger.streams.subtract(1);
+    }
+}
+
+/// A stream of lane `L`. Clones are the same stream.
+///
+/// Work is given to it and runs later, in order; no call here blocks the host except
+/// [`synchronize`](Self::synchronize).
+pub struct Stream<L: Lane = Compute> {
+    core: Arc<StreamCore>,
+    lane: PhantomData<fn() -> L>,
+}
+
+impl<L: Lane> Stream<L> {
+    pub(crate) fn create(device: &Arc<Core>, name: &str, priority: Priority) -> Result<Self> {
+        let id = device.driver.create_stream(name, priority)?;
+        device.ledger.streams.add(1);
+        let core = StreamCore {
+            #[cfg(feature = "cuda")]
+            cuda: device.driver.cuda().and_then(|cuda| cuda.stream(id)),
+            device: device.clone(),
+            id,
+            owned: true,
+        };
+        Ok(Self { core: Arc::new(core), lane: PhantomData })
+    }
+
+    #[cfg(feature = "cuda")]
+    pub(crate) fn borrow(device: &Arc<Core>, stream: Arc<cudarc::driver::CudaStream>) -> Self {
+        let id = StreamId(stream.cu_stream() as u64);
+        let core = StreamCore { cuda: Some(stream), device: device.clone(), id, owned: false };
+        Self { core: Arc::new(core), lane: PhantomData }
+    }
+
+    pub(crate) fn core(&self) -> &Arc<StreamCore> {
+        &self.core
+    }
+
+    /// Marks in `event` the work given to this stream so far.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn record(&self, event: &Event) -> Result<()> {
+        event.record(&self.core)
+    }
+
+    /// Makes this stream wait for the mark `event` has now; the host does not block.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn wait(&self, event: &Event) -> Result<()> {
+        self.core.wait(event)
+    }
+
+    /// Blocks the calling thread until all work given so far has ended. Never needed in a training loop.
+    ///
+    /// # Errors
+    /// A device failure, also one of the work itself.
+    pub fn synchronize(&self) -> Result<()> {
+        self.core.synchronize()
+    }
+
+    /// Runs host code on this stream; for devices whose memory is host memory (host, sim).
+    ///
+    /// `body` sees the inputs and outputs as slices, in the order given.
+    ///
+    /// # Errors
+    /// `Config` for arguments of another stream, or outputs that overlap another argument; a device failure, also when
+    /// the device runs kernels, not host code.
+    pub fn run<const I: usize, const O: usize>(
+        &self,
+        name: &'static str,
+        inputs: [Input<'_, L>; I],
+        outputs: [Output<'_, L>; O],
+        body: impl FnOnce(&mut Memory<'_>) + Send + 'static,
+    ) -> Result<()> {
+        for stream in inputs.iter().map(|i| i.stream).chain(outputs.iter().map(|o| o.stream)) {
+            self.accepts(stream, name)?;
+        }
+        let task = Task::new(name, inputs.iter().map(|i| i.span), outputs.iter().map(|o| o.span), body)?;
+        // SAFETY: the spans belong to buffers and slots that outlive the stream's work (both drain it before they free),
+        // and were given on this very stream, which orders it after and before all other use on it.
+        unsafe { self.core.device.driver.run(self.core.id, task) }
+    }
+
+    /// Refuses an argument that was made for, or waited on by, another stream.
+    pub(crate) fn accepts(&self, stream: &Arc<StreamCore>, name: &str) -> Result<()> {
+        if Arc::ptr_eq(stream, &self.core) {
+            return Ok(());
+        }
+        self.core.device.same(&stream.device, &format!("an argument of \"{name}\""))?;
+        Err(Error::new(
+            ErrorKind::Config,
+            format!(
+                "an argument of \"{name}\" belongs to stream {:#x}, not to stream {:#x}: use also_on(&stream) for a \
+                 batch, one stream for a buffer",
+                stream.id.0, self.core.id.0
+            ),
+        ))
+    }
+
+    /// Whether `other` is the same stream.
+    pub fn is<M: Lane>(&self, other: &Stream<M>) -> bool {
+        Arc::ptr_eq(&self.core, &other.core)
+    }
+
+    /// Which implementation the stream's device is.
+    pub fn kind(&self) -> crate::Kind {
+        self.core.device.driver.kind()
+    }
+
+    /// Creates an event on the stream's device.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn event(&self, timing: bool) -> Result<Event> {
+        Event::new(&self.core.device, timing)
+    }
+
+    /// The cudarc stream, on CUDA; for kernels and libraries of one's own.
+    #[cfg(feature = "cuda")]
+    pub fn cuda_stream(&self) -> Option<&Arc<cudarc::driver::CudaStream>> {
+        self.core.cuda.as_ref()
+    }
+
+    /// The CUDA side of the stream's device, on CUDA.
+    #[cfg(feature = "cuda")]
+    pub fn cuda(&self) -> Option<&crate::cuda::Cuda> {
+        self.core.device.driver.cuda()
+    }
+}
+
+impl<L: Lane> Clone for Stream<L> {
+    fn clone(&self) -> Self {
+        Self { core: self.core.clone(), lane: PhantomData }
+    }
+}
+
+impl<L: Lane> std::fmt::Debug for Stream<L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Stream({:#x})", self.core.id.0)
+    }
+}

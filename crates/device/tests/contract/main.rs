@@ -1,0 +1,7 @@
+//! What every device must do, asked of each: the host, the simulator under several seeds, and CUDA where there is one.
+
+mod lost;
+mod memory;
+mod order;
+mod rig;
+mod slots;

@@ -1,0 +1,53 @@
+//! Buffers and results: what was written comes back.
+
+use std::time::Instant;
+
+use feedline_core::{ErrorKind, Result};
+use feedline_device::Readback;
+
+use crate::rig::{Ending, LIMIT, everywhere};
+
+#[test]
+fn a_buffer_gives_back_what_was_written() {
+    everywhere("a_buffer_gives_back_what_was_written", Ending::Clean, |rig| {
+        let stream = rig.stream("a")?;
+        let mut buffer = stream.buffer::<u32>(1000)?;
+        assert_eq!(buffer.read()?, [0; 1000], "a new buffer is zeroed");
+        let values: Vec<u32> = (0..1000).map(|i: u32| i.wrapping_mul(0x9E37_79B9)).collect();
+        buffer.write(&values)?;
+        assert_eq!(buffer.read()?, values);
+        let error = buffer.write(&values[1..]).expect_err("one too few");
+        assert_eq!(error.kind(), ErrorKind::Config);
+        Ok(())
+    });
+}
+
+#[test]
+fn results_come_back_in_order_and_a_full_ring_refuses() {
+    everywhere("results_come_back_in_order_and_a_full_ring_refuses", Ending::Clean, |rig| {
+        let stream = rig.stream("a")?;
+        let mut results = Readback::<u8>::new(&stream, 16, 3)?;
+        let send = |results: &mut Readback<u8>, value| -> Result<()> {
+            let cell = results.begin()?.address();
+            rig.fill_at(&stream, cell, value, 16)?;
+            results.send()
+        };
+        assert_eq!(results.wait()?, None, "nothing is on its way");
+        for round in 0..4 {
+            (1..=3).try_for_each(|i| send(&mut results, 10 * round + i))?;
+            assert!(results.is_full());
+            assert_eq!(results.begin().err().map(|error| error.kind()), Some(ErrorKind::Config));
+            assert_eq!(results.wait()?, Some(&[10 * round + 1; 16][..]));
+            let late = Instant::now() + LIMIT / 2;
+            while results.pending() == 2 {
+                if let Some(values) = results.try_next()? {
+                    assert_eq!(values, [10 * round + 2; 16]);
+                }
+                assert!(Instant::now() < late, "the result never comes");
+            }
+            assert_eq!(results.wait()?, Some(&[10 * round + 3; 16][..]));
+            assert_eq!((results.pending(), results.try_next()?), (0, None));
+        }
+        send(&mut results, 1) // dropped while a result is on its way
+    });
+}

@@ -1,0 +1,149 @@
+//! The devices under test, and what the cases do on them.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use feedline_core::Result;
+use feedline_device::sim::SimHandle;
+use feedline_device::{Access, Address, Buffer, Compute, Device, Event, Pinned, Priority, Stream, StreamId};
+use feedline_slots::HostMemory;
+
+/// No case takes that long, unless it hangs.
+pub(crate) const LIMIT: Duration = Duration::from_secs(120);
+
+/// A device under test.
+pub(crate) struct Rig {
+    pub(crate) device: Device,
+    pub(crate) sim: Option<SimHandle>,
+}
+
+/// How a case leaves its device.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Nothing held, nothing reported.
+    Clean,
+    /// Lost, or with something leaked on purpose.
+    Dirty,
+}
+
+/// Runs `case` on every device.
+pub(crate) fn everywhere(name: &'static str, ending: Ending, case: fn(&Rig) -> Result<()>) {
+    with_host_memory(name, ending, case);
+    if let Some(device) = feedline_testkit::gpu(name) {
+        run(name, ending, Rig { device, sim: None }, case);
+    }
+}
+
+/// Runs `case` on the devices whose memory is host memory.
+pub(crate) fn with_host_memory(name: &'static str, ending: Ending, case: fn(&Rig) -> Result<()>) {
+    run(name, ending, Rig { device: Device::host(), sim: None }, case);
+    for seed in 0..25 {
+        let (device, sim) = Device::sim(seed).expect("a device");
+        run(name, ending, Rig { device, sim: Some(sim) }, case);
+    }
+}
+
+fn run(name: &'static str, ending: Ending, rig: Rig, case: fn(&Rig) -> Result<()>) {
+    let device = rig.device.name();
+    let (done, ended) = mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        case(&rig).unwrap_or_else(|error| panic!("{name} on {}: {error}", rig.device.name()));
+        if ending == Ending::Clean {
+            clean(&rig.device);
+        }
+        if let Some(sim) = &rig.sim {
+            let finish = sim.finish();
+            assert_eq!(
+                finish.is_ok(),
+                ending == Ending::Clean,
+                "{name} on {}: {finish:?}",
+                rig.device.name()
+            );
+        }
+        let _ = done.send(());
+    });
+    if ended.recv_timeout(LIMIT) == Err(mpsc::RecvTimeoutError::Timeout) {
+        panic!("{name} hangs on {device}");
+    }
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+}
+
+/// Everything was given back, and no drop failed.
+fn clean(device: &Device) {
+    let ledger = device.ledger();
+    let held = [&ledger.pinned_bytes, &ledger.device_bytes, &ledger.streams, &ledger.events].map(|g| g.now());
+    assert_eq!(held, [0; 4], "page-locked bytes, device bytes, streams, events of {}", device.name());
+    let errors = ledger.take_errors();
+    assert!(errors.is_empty(), "{}: {errors:?}", device.name());
+}
+
+impl Rig {
+    pub(crate) fn stream(&self, name: &str) -> Result<Stream> {
+        self.device.named_stream::<Compute>(name, Priority::Normal)
+    }
+
+    /// Fills the buffer on `stream`, which need not be its own.
+    pub(crate) fn fill(&self, stream: &Stream, buffer: &mut Buffer<u8>, value: u8) -> Result<()> {
+        self.fill_at(stream, buffer.view_mut().address(), value, buffer.len())
+    }
+
+    pub(crate) fn fill_at(&self, stream: &Stream, to: Address, value: u8, bytes: usize) -> Result<()> {
+        // SAFETY: the cases keep what they fill until the stream is drained, and order what they do.
+        unsafe { self.device.driver().fill(StreamId::from(stream), to, value, bytes) }
+    }
+
+    /// Copies to `to` on `stream`.
+    pub(crate) fn fetch(&self, stream: StreamId, from: Address, to: &Pinned) -> Result<()> {
+        // SAFETY: as for fills.
+        unsafe { self.device.driver().copy_to_host(stream, from, to.as_ptr(), to.len()) }
+    }
+
+    /// The bytes of `pinned`; all copies into it have ended.
+    pub(crate) fn bytes(&self, pinned: &Pinned) -> Result<Vec<u8>> {
+        // SAFETY: the range is the block.
+        unsafe { self.device.driver().host_access(pinned.as_ptr(), pinned.len(), Access::Read) }?;
+        // SAFETY: the block is initialised and this long; no copy into it runs, or the check above failed.
+        Ok(unsafe { std::slice::from_raw_parts(pinned.as_ptr(), pinned.len()) }.to_vec())
+    }
+
+    /// Makes `stream` stand still until the gate is dropped.
+    pub(crate) fn gate(&self, stream: &Stream) -> Result<Gate> {
+        if let Some(sim) = &self.sim {
+            sim.hold(stream)?;
+            return Ok(Gate::Sim(sim.clone(), stream.clone()));
+        }
+        if stream.kind() == feedline_device::Kind::Host {
+            let (open, opened) = mpsc::channel::<()>();
+            stream.run("gate", [], [], move |_| {
+                let _ = opened.recv();
+            })?;
+            return Ok(Gate::Host(open));
+        }
+        // No gate on a GPU, only work for some 100 ms.
+        let scratch = stream.buffer::<u8>(1 << 30)?;
+        (0..500).try_for_each(|_| self.fill_at(stream, scratch.view().address(), 1, scratch.len()))?;
+        Ok(Gate::Cuda(scratch))
+    }
+}
+
+/// A stream that stands still.
+#[expect(dead_code, reason = "the fields are there to be dropped")]
+pub(crate) enum Gate {
+    Host(mpsc::Sender<()>),
+    Sim(SimHandle, Stream),
+    Cuda(Buffer<u8>),
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        if let Self::Sim(sim, stream) = self {
+            sim.release(stream).expect("a stream of this device");
+        }
+    }
+}
+
+/// Waits by asking, as a caller with a time limit does.
+pub(crate) fn ask(event: &Event) -> Result<()> {
+    assert!(event.synchronize_timeout(LIMIT / 2)?, "the work behind {event:?} does not end");
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! The slots of a host ring and a device ring: batches arrive whole, and no slot is overwritten under a reader.
+
+use feedline_core::{ErrorKind, Result};
+use feedline_device::slot::{Loaded, MAX_READERS, Reader, SlotRing};
+use feedline_device::{Lane, Pinned, Stream, lane};
+use feedline_slots::Ring;
+
+use crate::rig::{Ending, Rig, everywhere};
+
+lane!(Branch);
+
+const BYTES: usize = 4096;
+
+/// A host ring, a device ring and a copy stream, as a pipeline has them.
+pub(crate) struct Pipe<'a> {
+    rig: &'a Rig,
+    pub(crate) host: Ring<Pinned>,
+    pub(crate) slots: SlotRing,
+    pub(crate) copies: Stream,
+    /// Where batches are fetched to.
+    seen: Pinned,
+}
+
+impl<'a> Pipe<'a> {
+    pub(crate) fn new(rig: &'a Rig, slots: usize) -> Result<Self> {
+        let memory = (0..2).map(|_| rig.device.pinned(BYTES)).collect::<Result<_>>()?;
+        let slots = SlotRing::new(&rig.device, slots, BYTES)?;
+        Ok(Self {
+            rig,
+            host: Ring::new(memory),
+            slots,
+            copies: rig.stream("copies")?,
+            seen: rig.device.pinned(BYTES)?,
+        })
+    }
+
+    pub(crate) fn load(&self, value: u8) -> Result<Loaded> {
+        let mut lease = self.host.acquire()?;
+        lease.bytes_mut().fill(value);
+        self.slots.acquire()?.upload(&self.copies, lease.ready(), BYTES)
+    }
+
+    /// Reads a batch on the reader's stream, and waits for the bytes.
+    pub(crate) fn see<L: Lane>(&self, reader: &Reader<L>) -> Result<Vec<u8>> {
+        let from = reader.view::<u8>(0, BYTES)?.address();
+        self.rig.fetch(reader.stream().into(), from, &self.seen)?;
+        reader.stream().synchronize()?;
+        self.rig.bytes(&self.seen)
+    }
+}
+
+#[test]
+fn batches_arrive_whole_on_one_stream_and_on_two() {
+    everywhere("batches_arrive_whole_on_one_stream_and_on_two", Ending::Clean, |rig| {
+        let pipe = Pipe::new(rig, 2)?;
+        let (compute, branch) = (rig.device.stream()?, rig.device.stream_in::<Branch>()?);
+        for batch in 1..=20 {
+            let reader = pipe.load(batch)?.wait_on(&compute)?;
+            let second = (batch % 2 == 0).then(|| reader.also_on(&branch)).transpose()?;
+            assert_eq!(pipe.see(&reader)?, [batch; BYTES]);
+            drop(reader);
+            assert_eq!(pipe.slots.delivered(), second.iter().count(), "the last reader sends the slot home");
+            if let Some(second) = second {
+                assert_eq!(pipe.see(&second)?, [batch; BYTES]);
+            }
+            assert_eq!(pipe.slots.free(), 2);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_slot_is_overwritten_after_all_its_readers() {
+    everywhere("a_slot_is_overwritten_after_all_its_readers", Ending::Clean, |rig| {
+        let pipe = Pipe::new(rig, 1)?;
+        let (slow, fast) = (rig.stream("slow")?, rig.stream("fast")?);
+        let (kept, arrived) = (rig.device.pinned(BYTES)?, rig.device.pinned(BYTES)?);
+        let reader = pipe.load(1)?.wait_on(&slow)?;
+        let second = reader.also_on(&fast)?;
+        // The first reader is late, and the second is done before it.
+        let gate = rig.gate(&slow)?;
+        rig.fetch((&slow).into(), reader.view::<u8>(0, BYTES)?.address(), &kept)?;
+        drop(reader);
+        drop(second);
+        fast.synchronize()?;
+        let next = pipe.load(2)?;
+        assert!((0..100).all(|_| next.arrived().is_ok_and(|done| !done)), "the slot has a reader still");
+        drop(gate);
+        let reader = next.wait_on(&fast)?;
+        rig.fetch((&fast).into(), reader.view::<u8>(0, BYTES)?.address(), &arrived)?;
+        fast.synchronize()?;
+        slow.synchronize()?;
+        assert_eq!((rig.bytes(&kept)?, rig.bytes(&arrived)?), (vec![1; BYTES], vec![2; BYTES]));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_batch_has_so_many_readers_and_no_more() {
+    everywhere("a_batch_has_so_many_readers_and_no_more", Ending::Clean, |rig| {
+        let pipe = Pipe::new(rig, 1)?;
+        let streams: Vec<Stream> = (0..=MAX_READERS).map(|_| rig.stream("reader")).collect::<Result<_>>()?;
+        for batch in 1..=3 {
+            let mut readers = vec![pipe.load(batch)?.wait_on(&streams[0])?];
+            for stream in &streams[1..MAX_READERS] {
+                let next = readers[0].also_on(stream)?;
+                readers.push(next);
+            }
+            let refused = readers[0].also_on(&streams[MAX_READERS]).err().map(|error| error.kind());
+            assert_eq!(refused, Some(ErrorKind::Config));
+            for reader in &readers {
+                assert_eq!(pipe.see(reader)?, [batch; BYTES]);
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_forgotten_reader_costs_its_slot_and_no_more() {
+    everywhere("a_forgotten_reader_costs_its_slot_and_no_more", Ending::Dirty, |rig| {
+        let pipe = Pipe::new(rig, 2)?;
+        let compute = rig.device.stream()?;
+        let reader = pipe.load(1)?.wait_on(&compute)?;
+        let lost = reader.index();
+        std::mem::forget(reader);
+        for batch in 2..=6 {
+            let reader = pipe.load(batch)?.wait_on(&compute)?;
+            assert_ne!(reader.index(), lost, "the slot of the forgotten reader is never handed out again");
+            assert_eq!(pipe.see(&reader)?, [batch; BYTES]);
+        }
+        assert_eq!((pipe.slots.free(), pipe.slots.delivered()), (1, 1));
+        Ok(())
+    });
+}
+
+#[test]
+fn leases_dropped_on_the_way_come_home() {
+    everywhere("leases_dropped_on_the_way_come_home", Ending::Clean, |rig| {
+        let pipe = Pipe::new(rig, 2)?;
+        drop(pipe.slots.acquire()?);
+        drop(pipe.load(1)?);
+        let [kept, other] = [pipe.load(2)?, pipe.load(3)?];
+        assert!(pipe.slots.try_acquire()?.is_none(), "both are out");
+        drop(other);
+        let compute = rig.device.stream()?;
+        assert_eq!(pipe.see(&kept.wait_on(&compute)?)?, [2; BYTES]);
+        assert_eq!(pipe.slots.free(), 2);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_closed_ring_hands_out_nothing() {
+    everywhere("a_closed_ring_hands_out_nothing", Ending::Clean, |rig| {
+        let pipe = Pipe::new(rig, 2)?;
+        pipe.slots.close();
+        for _ in 0..100 {
+            assert_eq!(pipe.slots.acquire().err().map(|error| error.kind()), Some(ErrorKind::Stopped));
+            assert_eq!(pipe.slots.try_acquire().err().map(|error| error.kind()), Some(ErrorKind::Stopped));
+        }
+        Ok(())
+    });
+}

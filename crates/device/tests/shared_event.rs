@@ -1,0 +1,49 @@
+//! Each slot has events of its own: the end of one slot's reader says nothing about that of another's.
+
+use feedline_core::Result;
+use feedline_device::slot::{Loaded, SlotRing};
+use feedline_device::{Compute, Device, Pinned, Priority, Stream, lane};
+use feedline_slots::Ring;
+
+lane!(Other);
+
+const BYTES: usize = 256;
+
+struct Pipe {
+    host: Ring<Pinned>,
+    slots: SlotRing,
+    copies: Stream<Compute>,
+}
+
+impl Pipe {
+    fn load(&self) -> Result<Loaded> {
+        let mut lease = self.host.acquire()?;
+        lease.bytes_mut().fill(1);
+        self.slots.acquire()?.upload(&self.copies, lease.ready(), BYTES)
+    }
+}
+
+/// Two batches, read on a stream each; the first reader ends first, and its slot is filled first.
+fn two_batches_on_two_streams(device: &Device) -> Result<()> {
+    let copies = device.named_stream::<Compute>("copies", Priority::High)?;
+    let host = Ring::new((0..3).map(|_| device.pinned(BYTES)).collect::<Result<_>>()?);
+    let pipe = Pipe { host, slots: SlotRing::new(device, 2, BYTES)?, copies };
+    let (one, two) = (device.stream()?, device.stream_in::<Other>()?);
+    for _ in 0..3 {
+        let (first, second) = (pipe.load()?.wait_on(&one)?, pipe.load()?.wait_on(&two)?);
+        one.run("first", [first.view::<u8>(0, BYTES)?.into()], [], |_| {})?;
+        two.run("second", [second.view::<u8>(0, BYTES)?.into()], [], |_| {})?;
+        drop(first);
+        drop(second);
+    }
+    Ok(())
+}
+
+#[test]
+fn readers_of_two_slots_on_two_streams_do_not_hide_each_other() {
+    for seed in 0..20 {
+        let (device, sim) = Device::sim(seed).expect("a device");
+        two_batches_on_two_streams(&device).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        sim.finish().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    }
+}

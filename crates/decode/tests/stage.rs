@@ -1,0 +1,264 @@
+//! The decode stage by itself: what enters by its channels, what leaves, and every way its loop ends.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
+use feedline_core::{
+    BadSamples, Context, Dataset, ErrorKind, Layout, Order, Plan, PlanOptions, ReadError, Result, Row, Spec,
+    Tail, Ticket, World,
+};
+use feedline_decode::{Activity, Input, Run, Stage, Workers};
+use feedline_device::{Device, Pinned};
+use feedline_slots::{HostMemory, ReadyLease, Ring};
+use feedline_testkit::zoo::{self, Fine};
+use feedline_testkit::{watchdog::LIMIT, with_watchdog};
+
+type Filled = ReadyLease<Pinned, Option<Arc<Ticket>>>;
+
+const LEN: u64 = 20;
+const BATCH: usize = 4;
+const STEPS: u64 = 5;
+const SLOTS: usize = 2;
+
+/// A stage that runs, and the other ends of its channels.
+struct Rig {
+    ring: Ring<Pinned, Option<Arc<Ticket>>>,
+    layout: Arc<Layout>,
+    runs: Sender<Run>,
+    filled: Receiver<Filled>,
+    tickets: Sender<Arc<Ticket>>,
+    ended: mpsc::Receiver<Result<()>>,
+    activity: Arc<Activity>,
+}
+
+impl Rig {
+    fn start(dataset: impl Dataset) -> Self {
+        let device = Device::host();
+        let layout = Arc::new(Layout::new(dataset.spec(), BATCH).unwrap());
+        let options = PlanOptions {
+            len: dataset.len(),
+            order: Order::Sequential,
+            seed: 0,
+            batch: BATCH,
+            tail: Tail::Keep,
+            world: World::single(),
+        };
+        let ring = Ring::new((0..SLOTS).map(|_| device.pinned(layout.bytes()).unwrap()).collect());
+        let ((runs, to_stage), (from_stage, filled)) = (unbounded(), bounded(SLOTS));
+        let ((tickets, home), (tell, ended)) = (bounded(16), mpsc::channel());
+        let stage = Stage {
+            input: Input::Dataset(Arc::new(dataset)),
+            plan: Arc::new(Plan::new(options).unwrap()),
+            tail: Tail::Keep,
+            bad_samples: BadSamples::Fail,
+            layout: layout.clone(),
+            ring: ring.clone(),
+            runs: to_stage,
+            filled: from_stage,
+            tickets: home,
+        };
+        let activity = stage.start(Workers::Count(2), move |result, _stage| tell.send(result).unwrap());
+        Self { ring, layout, runs, filled, tickets, ended, activity: activity.unwrap() }
+    }
+
+    fn ask(&self, number: u64, epoch: u64, end: u64) {
+        self.runs.send(Run { number, epoch, start: 0, offset: 0, end }).unwrap();
+    }
+
+    fn take(&self) -> Filled {
+        self.filled.recv_timeout(LIMIT).expect("a filled slot")
+    }
+
+    /// How it ended.
+    fn end(&self) -> Result<()> {
+        self.ended.recv_timeout(LIMIT).expect("the stage ends")
+    }
+}
+
+fn fine() -> Fine {
+    Fine::new(LEN, 100).unwrap()
+}
+
+/// Checks a filled slot to the last byte, and returns its run, epoch and step.
+#[track_caller]
+fn check(rig: &Rig, filled: &Filled) -> (u64, u64, u64) {
+    let ticket = filled.note().as_ref().expect("a ticket");
+    let ids = fine().check(ticket.epoch, &rig.layout, ticket.ids.len(), filled.bytes()).expect("whole rows");
+    assert_eq!(ids, ticket.ids);
+    (ticket.run, ticket.epoch, ticket.step)
+}
+
+#[test]
+fn a_run_fills_slots_in_order_and_in_place() {
+    with_watchdog(LIMIT, || {
+        let rig = Rig::start(fine());
+        rig.ask(7, 3, 5);
+        let mut places = BTreeSet::new();
+        for epoch in 3..5 {
+            for step in 0..STEPS {
+                let filled = rig.take();
+                assert_eq!(check(&rig, &filled), (7, epoch, step));
+                places.insert(filled.memory().as_ptr() as usize);
+            }
+        }
+        assert_eq!(places.len(), SLOTS, "slots are used again");
+        // Epoch 5 was not asked for.
+        assert!(rig.filled.recv_timeout(Duration::from_millis(20)).is_err());
+        let Rig { runs, ended, .. } = rig;
+        drop(runs);
+        assert!(ended.recv_timeout(LIMIT).expect("no more can be asked for").is_ok());
+    });
+}
+
+#[test]
+fn a_new_run_comes_before_the_rest_of_the_old_one() {
+    with_watchdog(LIMIT, || {
+        let rig = Rig::start(fine());
+        rig.ask(1, 0, 1);
+        // Both slots are full of run 1, and the loop waits for one.
+        let (one, two) = (rig.take(), rig.take());
+        rig.ask(2, 9, 10);
+        assert_eq!((check(&rig, &one), check(&rig, &two)), ((1, 0, 0), (1, 0, 1)));
+        drop((one, two));
+        for step in 0..STEPS {
+            assert_eq!(check(&rig, &rig.take()), (2, 9, step));
+        }
+    });
+}
+
+#[test]
+fn a_ticket_that_came_home_is_used_again() {
+    with_watchdog(LIMIT, || {
+        let rig = Rig::start(fine());
+        let ticket = Arc::new(Ticket { ids: Vec::with_capacity(BATCH), ..Ticket::default() });
+        let known = Arc::as_ptr(&ticket);
+        rig.tickets.send(ticket).unwrap();
+        rig.ask(1, 0, 3);
+        for _ in 0..2 * STEPS {
+            let mut filled = rig.take();
+            let ticket = filled.note_mut().take().unwrap();
+            if Arc::as_ptr(&ticket) == known {
+                rig.tickets.send(ticket).unwrap();
+            }
+        }
+        // It goes round: one of the next slots has it.
+        let again =
+            (0..STEPS).any(|_| rig.take().note().as_ref().is_some_and(|ticket| Arc::as_ptr(ticket) == known));
+        assert!(again);
+    });
+}
+
+#[test]
+fn the_loop_ends_when_nobody_takes_what_it_fills() {
+    with_watchdog(LIMIT, || {
+        let (data, gate) = zoo::blocking(fine(), [6]);
+        let rig = Rig::start(data);
+        rig.ask(1, 0, u64::MAX);
+        assert!(gate.wait_until_waiting(1, LIMIT));
+        let Rig { filled, ended, runs, .. } = rig;
+        drop(filled);
+        gate.open();
+        assert!(ended.recv_timeout(LIMIT).expect("the stage ends").is_ok());
+        drop(runs);
+    });
+}
+
+#[test]
+fn the_loop_ends_when_its_slots_are_closed() {
+    with_watchdog(LIMIT, || {
+        let rig = Rig::start(fine());
+        rig.ask(1, 0, 1);
+        let held = (rig.take(), rig.take());
+        rig.ring.close();
+        assert_eq!(rig.end().unwrap_err().kind(), ErrorKind::Stopped);
+        drop(held);
+    });
+}
+
+#[test]
+fn the_loop_ends_with_the_first_bad_sample() {
+    with_watchdog(LIMIT, || {
+        let rig = Rig::start(zoo::failing(fine(), [9]));
+        rig.ask(1, 0, 1);
+        for step in 0..2 {
+            assert_eq!(check(&rig, &rig.take()), (1, 0, step));
+        }
+        let error = rig.end().unwrap_err();
+        assert_eq!((error.kind(), error.batch(), error.sample()), (ErrorKind::Sample, Some(2), Some(9)));
+        assert_eq!(
+            error.to_string(),
+            "cannot read a sample: planned failure of sample 9 (stage decode, batch 2, sample 9)"
+        );
+    });
+}
+
+/// Fails, and panics when it is asked for the file.
+struct NoPath(Fine);
+
+impl Dataset for NoPath {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn spec(&self) -> &Spec {
+        self.0.spec()
+    }
+
+    fn read(&self, _: u64, _: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+        Err("planned failure".into())
+    }
+
+    fn path(&self, _: u64) -> Option<&Path> {
+        panic!("planned panic")
+    }
+}
+
+#[test]
+fn a_panic_outside_of_a_read_ends_the_loop_with_an_error() {
+    with_watchdog(LIMIT, || {
+        let rig = Rig::start(NoPath(fine()));
+        rig.ask(1, 0, 1);
+        assert_eq!(rig.end().unwrap_err().kind(), ErrorKind::Panic);
+    });
+}
+
+#[test]
+fn who_reads_what_since_when_is_told() {
+    with_watchdog(LIMIT, || {
+        let (data, gate) = zoo::blocking(fine(), [6]);
+        let rig = Rig::start(data);
+        assert_eq!(rig.activity.readings(), []);
+        rig.ask(1, 0, 1);
+        assert!(gate.wait_until_waiting(1, LIMIT));
+        let readings = rig.activity.readings();
+        let [reading] = readings[..] else { panic!("one read goes on: {readings:?}") };
+        assert_eq!((reading.step, reading.sample), (1, 6));
+        assert!(reading.worker < 2);
+        let text = reading.to_string();
+        assert!(
+            text.starts_with(&format!("worker fl-decode-{} reads sample 6 of batch 1 since", reading.worker)),
+            "{text}"
+        );
+        assert!(rig.activity.readings()[0].time >= reading.time);
+        gate.open();
+        for _ in 0..STEPS {
+            drop(rig.take());
+        }
+        drop(rig.runs);
+        rig.ended.recv_timeout(LIMIT).expect("the stage ends").unwrap();
+        assert_eq!(rig.activity.readings(), []);
+    });
+}
+
+#[test]
+fn no_workers_are_refused_and_auto_is_at_least_one() {
+    assert_eq!(Workers::Count(0).count().unwrap_err().kind(), ErrorKind::Config);
+    assert_eq!(Workers::Count(3).count().unwrap(), 3);
+    let (auto, cores) =
+        (Workers::Auto.count().unwrap(), std::thread::available_parallelism().map_or(1, usize::from));
+    assert!(auto >= 1 && auto <= cores);
+}

@@ -1,0 +1,16 @@
+//! Stage 3: the hand-off of a batch to the streams that read it.
+//!
+//! | part | file |
+//! | --- | --- |
+//! | a batch on its way: only `wait_on` leads to its data | `batch.rs` |
+//! | a batch open to one stream: typed views of its fields | `ready.rs` |
+//! | how long the stream waited for data | `meter.rs` |
+#![forbid(unsafe_code)]
+
+mod batch;
+mod meter;
+mod ready;
+
+pub use batch::Batch;
+pub use meter::WaitMeter;
+pub use ready::Ready;

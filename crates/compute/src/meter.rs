@@ -1,0 +1,153 @@
+//! How long a compute stream waited for data, by event times, on a sample of the steps.
+
+use std::time::{Duration, Instant};
+
+use feedline_core::Result;
+use feedline_device::{Compute, Event, Lane, Stream};
+
+use crate::{Batch, Ready};
+
+/// Samples that can be open at a time; a sample that finds none free is left out.
+const OPEN: usize = 8;
+
+/// Measures the share of a training loop's time in which its stream had nothing to do but wait for data.
+///
+/// A step waits for data when the host is blocked in `next` while the stream is idle, or when the stream itself waits
+/// for the copy. Host work between steps, kernels and launch gaps do not count. One step in `period` is measured, by
+/// four events with timing; the others cost nothing.
+///
+/// Call [`begin`](Self::begin) before the next batch is asked for, [`wait_on`](Self::wait_on) in place of
+/// [`Batch::wait_on`], and [`end`](Self::end) when the step's work has been given to the stream.
+pub struct WaitMeter<L: Lane = Compute> {
+    stream: Stream<L>,
+    period: u64,
+    step: u64,
+    samples: Vec<Sample>,
+    /// The sample that the current step fills.
+    current: Option<usize>,
+    asked: Instant,
+    waited_ms: f64,
+    total_ms: f64,
+    measured: u64,
+}
+
+struct Sample {
+    /// The end of the step before.
+    start: Event,
+    /// On either side of the wait for the copy.
+    before: Event,
+    after: Event,
+    /// The end of the step.
+    end: Event,
+    host_ms: f64,
+    open: bool,
+}
+
+impl<L: Lane> WaitMeter<L> {
+    /// A meter of `stream` that measures one step in `period`.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn new(stream: &Stream<L>, period: u64) -> Result<Self> {
+        let sample = |_| {
+            Ok(Sample {
+                start: stream.event(true)?,
+                before: stream.event(true)?,
+                after: stream.event(true)?,
+                end: stream.event(true)?,
+                host_ms: 0.0,
+                open: false,
+            })
+        };
+        Ok(Self {
+            stream: stream.clone(),
+            period: period.max(1),
+            step: 0,
+            samples: (0..OPEN).map(sample).collect::<Result<_>>()?,
+            current: None,
+            asked: Instant::now(),
+            waited_ms: 0.0,
+            total_ms: 0.0,
+            measured: 0,
+        })
+    }
+
+    /// The next batch is about to be asked for.
+    pub fn begin(&mut self) {
+        self.asked = Instant::now();
+    }
+
+    /// [`Batch::wait_on`] this meter's stream, measured.
+    ///
+    /// # Errors
+    /// As [`Batch::wait_on`].
+    pub fn wait_on(&mut self, batch: Batch<L::Place>) -> Result<Ready<L>> {
+        let Some(index) = self.current else { return batch.wait_on(&self.stream) };
+        let sample = &mut self.samples[index];
+        sample.host_ms = ms(self.asked.elapsed());
+        self.stream.record(&sample.before)?;
+        let ready = batch.wait_on(&self.stream)?;
+        self.stream.record(&sample.after)?;
+        Ok(ready)
+    }
+
+    /// The step's work has been given to the stream.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn end(&mut self) -> Result<()> {
+        if let Some(index) = self.current.take() {
+            self.stream.record(&self.samples[index].end)?;
+        }
+        self.step += 1;
+        if !self.step.is_multiple_of(self.period) {
+            return Ok(());
+        }
+        self.collect()?;
+        if let Some(index) = self.samples.iter().position(|sample| !sample.open) {
+            self.stream.record(&self.samples[index].start)?;
+            self.samples[index].open = true;
+            self.current = Some(index);
+        }
+        Ok(())
+    }
+
+    /// The share of time spent waiting for data, from 0 to 1, over the measured steps that have ended.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn share(&mut self) -> Result<f64> {
+        self.collect()?;
+        Ok(if self.total_ms > 0.0 { (self.waited_ms / self.total_ms).clamp(0.0, 1.0) } else { 0.0 })
+    }
+
+    /// Steps measured so far.
+    pub fn measured(&self) -> u64 {
+        self.measured
+    }
+
+    fn collect(&mut self) -> Result<()> {
+        for (index, sample) in self.samples.iter_mut().enumerate() {
+            if !sample.open || self.current == Some(index) || !sample.end.query()? {
+                continue;
+            }
+            let idle_ms = f64::from(sample.before.elapsed_ms_since(&sample.start)?);
+            let copy_ms = f64::from(sample.after.elapsed_ms_since(&sample.before)?);
+            self.waited_ms += idle_ms.min(sample.host_ms).max(0.0) + copy_ms.max(0.0);
+            self.total_ms += f64::from(sample.end.elapsed_ms_since(&sample.start)?);
+            self.measured += 1;
+            sample.open = false;
+        }
+        Ok(())
+    }
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+impl<L: Lane> std::fmt::Debug for WaitMeter<L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "WaitMeter({} of {} steps)", self.measured, self.step)
+    }
+}

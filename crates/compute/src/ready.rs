@@ -1,0 +1,101 @@
+//! A batch open to one stream: typed views of its fields, until it is dropped.
+
+use feedline_core::{Element, Error, ErrorKind, Result};
+use feedline_device::slot::Reader;
+use feedline_device::{Compute, Lane, Stream, View};
+
+use crate::batch::Hold;
+
+/// A batch that a stream waits for: its fields can be read on that stream.
+///
+/// Dropped, it records `consumed` on the stream: work given to the stream before the drop may read the batch, later
+/// work may not, and the borrow of the views sees to it. The slot is overwritten after all readers of the batch.
+///
+/// `mem::forget` costs the slot, for good; nothing is ever aliased.
+#[must_use = "dropping it at once says that nothing reads the batch"]
+pub struct Ready<L: Lane = Compute> {
+    // Before the hold: the slot comes home first, the ticket after it.
+    reader: Reader<L>,
+    hold: Hold,
+}
+
+impl<L: Lane> Ready<L> {
+    pub(crate) fn new(reader: Reader<L>, hold: Hold) -> Self {
+        Self { reader, hold }
+    }
+
+    /// The field called `name` of all rows: `[rows, shape...]`, row-major.
+    ///
+    /// # Errors
+    /// `Config` for a name the spec does not have, or a field of another type.
+    pub fn field<T: Element>(&self, name: &str) -> Result<View<'_, T, L>> {
+        let index = self.hold.layout.spec().index_of(name)?;
+        self.field_at(index)
+    }
+
+    /// The field number `index` of all rows, in the order of the spec; what a hot loop uses.
+    ///
+    /// # Errors
+    /// `Config` for an index the spec does not have, or a field of another type.
+    pub fn field_at<T: Element>(&self, index: usize) -> Result<View<'_, T, L>> {
+        let layout = &self.hold.layout;
+        let Some(field) = layout.spec().fields().get(index) else {
+            let why = format!("no field {index}: the spec has {}", layout.spec().fields().len());
+            return Err(Error::new(ErrorKind::Config, why));
+        };
+        if field.dtype() != T::DTYPE {
+            let why = format!("field \"{}\" is {}, not {}", field.name(), field.dtype(), T::DTYPE);
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        self.reader.view(layout.offset(index), field.elements() * self.len())
+    }
+
+    /// Opens the batch to one more stream; the slot is overwritten only after all its readers.
+    ///
+    /// # Errors
+    /// `Config` for another device's stream, or too many readers; a device failure.
+    pub fn also_on<M: Lane<Place = L::Place>>(&self, stream: &Stream<M>) -> Result<Ready<M>> {
+        Ok(Ready { reader: self.reader.also_on(stream)?, hold: self.hold.clone() })
+    }
+
+    /// The stream that reads.
+    pub fn stream(&self) -> &Stream<L> {
+        self.reader.stream()
+    }
+
+    /// The sample ids, row by row.
+    pub fn ids(&self) -> &[u64] {
+        &self.hold.ticket().ids
+    }
+
+    /// Rows: the batch size, or less in a short last batch.
+    pub fn len(&self) -> usize {
+        self.ids().len()
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.ids().is_empty()
+    }
+
+    /// The epoch.
+    pub fn epoch(&self) -> u64 {
+        self.hold.ticket().epoch
+    }
+
+    /// The step within the epoch.
+    pub fn step(&self) -> u64 {
+        self.hold.ticket().step
+    }
+
+    /// Which of the fixed device slots the batch is in.
+    pub fn slot(&self) -> usize {
+        self.reader.index()
+    }
+}
+
+impl<L: Lane> std::fmt::Debug for Ready<L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Ready(epoch {}, step {}, {} rows)", self.epoch(), self.step(), self.len())
+    }
+}

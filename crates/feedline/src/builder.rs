@@ -1,0 +1,243 @@
+//! The options of a loader, and the one place where they are checked.
+
+use std::ops::Range;
+
+use feedline_core::{
+    BadSamples, Error, ErrorKind, Layout, Order, Plan, PlanOptions, Result, Tail, World, source,
+};
+use feedline_decode::{Input, Workers};
+use feedline_device::{Device, Place};
+
+use crate::Loader;
+
+/// Page-locked memory a loader may take unless told otherwise.
+const PINNED_BUDGET: usize = 2 << 30;
+
+/// A loader to be; made by [`Loader::builder`] and [`Loader::from_source`].
+///
+/// ```
+/// use feedline::{Device, Loader};
+/// # use feedline::{Context, DType, Dataset, ReadError, Row, Spec};
+/// # struct Ones(Spec);
+/// # impl Dataset for Ones {
+/// #     fn len(&self) -> u64 { 10 }
+/// #     fn spec(&self) -> &Spec { &self.0 }
+/// #     fn read(&self, _: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+/// #         row.bytes_mut(0).fill(1);
+/// #         Ok(())
+/// #     }
+/// # }
+/// # let data = Ones(Spec::new().field("x", DType::U8, [])?);
+/// let error = Loader::builder(data).batch_size(11).drop_last(true).build(&Device::host()).unwrap_err();
+/// assert!(error.to_string().contains("11"), "{error}");
+/// # Ok::<(), feedline::Error>(())
+/// ```
+pub struct LoaderBuilder {
+    pub(crate) input: Input,
+    batch_size: usize,
+    order: Order,
+    seed: u64,
+    pub(crate) tail: Tail,
+    world: World,
+    pub(crate) workers: Workers,
+    pub(crate) depth: usize,
+    pinned_budget: usize,
+    pub(crate) epochs: u64,
+    pub(crate) bad_samples: BadSamples,
+    skips: Vec<(u64, Range<u64>)>,
+}
+
+impl LoaderBuilder {
+    pub(crate) fn new(input: Input) -> Self {
+        Self {
+            input,
+            batch_size: 1,
+            order: Order::Sequential,
+            seed: 0,
+            tail: Tail::Keep,
+            world: World::single(),
+            workers: Workers::Auto,
+            depth: 3,
+            pinned_budget: PINNED_BUDGET,
+            epochs: u64::MAX,
+            bad_samples: BadSamples::Fail,
+            skips: Vec::new(),
+        }
+    }
+
+    /// Samples a batch; 1 unless told otherwise.
+    pub fn batch_size(self, batch_size: usize) -> Self {
+        Self { batch_size, ..self }
+    }
+
+    /// Another order every epoch, over the whole set: a function of `seed` and the epoch alone.
+    pub fn shuffle(self, seed: u64) -> Self {
+        Self { order: Order::Shuffle, seed, ..self }
+    }
+
+    /// Any order; of a source, an order of its shards.
+    pub fn order(self, order: Order) -> Self {
+        Self { order, ..self }
+    }
+
+    /// The seed of the order and of the random numbers that `Dataset::read` gets.
+    pub fn seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// Whether a last batch that is not full is dropped; it is delivered short unless told otherwise.
+    pub fn drop_last(self, drop: bool) -> Self {
+        Self { tail: if drop { Tail::Drop } else { Tail::Keep }, ..self }
+    }
+
+    /// What becomes of the samples that do not fill a last batch. A source can keep or drop them.
+    pub fn tail(self, tail: Tail) -> Self {
+        Self { tail, ..self }
+    }
+
+    /// Which part of every global batch this process loads; all of it unless told otherwise.
+    ///
+    /// A global batch is `batch_size` samples for each rank, and every rank has the same number of steps. Nothing is read
+    /// from the environment unasked: pass [`World::from_env`] for what torchrun, Open MPI or Slurm have set.
+    ///
+    /// ```
+    /// # use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec, World};
+    /// # struct Ones(Spec);
+    /// # impl Dataset for Ones {
+    /// #     fn len(&self) -> u64 { 10 }
+    /// #     fn spec(&self) -> &Spec { &self.0 }
+    /// #     fn read(&self, _: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+    /// #         row.bytes_mut(0).fill(1);
+    /// #         Ok(())
+    /// #     }
+    /// # }
+    /// # let data = Ones(Spec::new().field("x", DType::U8, [])?);
+    /// let mut loader = Loader::builder(data).batch_size(2).world(World::from_env()?).build(&Device::host())?;
+    /// assert_eq!(loader.epoch(0)?.count() as u64, loader.plan().steps(0, 0));
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn world(self, world: World) -> Self {
+        Self { world, ..self }
+    }
+
+    /// Threads that decode.
+    pub fn workers(self, workers: Workers) -> Self {
+        Self { workers, ..self }
+    }
+
+    /// Batches on the device at a time: being copied, waiting, or being read; 3 unless told otherwise.
+    pub fn depth(self, depth: usize) -> Self {
+        Self { depth, ..self }
+    }
+
+    /// The most page-locked memory, in bytes; 2 GiB unless told otherwise.
+    pub fn pinned_budget(self, bytes: usize) -> Self {
+        Self { pinned_budget: bytes, ..self }
+    }
+
+    /// Epochs 0 to `epochs - 1` are all there will be: nothing is read ahead beyond them.
+    pub fn epochs(self, epochs: u64) -> Self {
+        Self { epochs, ..self }
+    }
+
+    /// What happens at a sample that cannot be read; the run fails unless told otherwise.
+    pub fn bad_samples(self, bad_samples: BadSamples) -> Self {
+        Self { bad_samples, ..self }
+    }
+
+    /// Leaves out the steps `steps` of `epoch`, counted from its beginning, without decoding them; what a run does that
+    /// met a loss spike there. Not for a source.
+    pub fn skip(mut self, epoch: u64, steps: Range<u64>) -> Self {
+        self.skips.push((epoch, steps));
+        self
+    }
+
+    /// Allocates the slots and starts the threads; nothing is read before the first [`Loader::epoch`].
+    ///
+    /// # Errors
+    /// `Config` for options that cannot work, `Budget` for slots beyond the budget, a device failure.
+    pub fn build<P: Place>(self, device: &Device<P>) -> Result<Loader<P>> {
+        if self.depth == 0 {
+            return Err(Error::new(
+                ErrorKind::Config,
+                "depth is 0: at least one batch must fit on the device",
+            ));
+        }
+        self.workers.count()?;
+        let layout = Layout::new(self.input.spec(), self.batch_size)?;
+        self.bad_samples.check()?;
+        let plan = match &self.input {
+            Input::Dataset(dataset) => self.plan(dataset.len())?,
+            Input::Source(source) => self.shard_plan(source.shards())?,
+        };
+        self.check_budget(&layout)?;
+        Loader::start(self, plan, layout, device)
+    }
+
+    fn plan(&self, len: u64) -> Result<Plan> {
+        let mut plan = Plan::new(self.plan_options(len, self.batch_size, self.tail))?;
+        for (epoch, steps) in &self.skips {
+            plan.skip(*epoch, steps.clone())?;
+        }
+        Ok(plan)
+    }
+
+    /// The plan of a source: one shard a step.
+    fn shard_plan(&self, shards: u64) -> Result<Plan> {
+        let refuse = |why: &str| Err(Error::new(ErrorKind::Config, why));
+        if shards == 0 {
+            return refuse("the source has no shards: there is nothing to read");
+        }
+        if self.batch_size == 0 {
+            return refuse("batch size is 0: it must be at least 1");
+        }
+        if self.tail == Tail::Pad {
+            return refuse(
+                "the last batch of a source cannot be padded: its samples are not kept; keep or drop it",
+            );
+        }
+        if !self.skips.is_empty() {
+            return refuse(
+                "steps of a source cannot be skipped: where they begin is known only once they were read",
+            );
+        }
+        let plan = Plan::new(self.plan_options(shards, 1, Tail::Keep))?;
+        source::check(&plan)?;
+        Ok(plan)
+    }
+
+    fn plan_options(&self, len: u64, batch: usize, tail: Tail) -> PlanOptions {
+        PlanOptions { len, order: self.order.clone(), seed: self.seed, batch, tail, world: self.world }
+    }
+
+    /// Host slots: one more than on the device, so that decoding goes on while every device slot is taken.
+    pub(crate) fn host_slots(&self) -> usize {
+        self.depth.saturating_add(1)
+    }
+
+    fn check_budget(&self, layout: &Layout) -> Result<()> {
+        let (slots, budget) = (self.host_slots(), self.pinned_budget);
+        let asked = layout.bytes().saturating_mul(slots);
+        if asked <= budget {
+            return Ok(());
+        }
+        Err(Error::new(
+            ErrorKind::Budget,
+            format!(
+                "{slots} host slots of {} bytes need {asked} page-locked bytes, the budget is {budget}: take a smaller \
+                 batch or depth, or raise the budget",
+                layout.bytes()
+            ),
+        ))
+    }
+}
+
+impl std::fmt::Debug for LoaderBuilder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LoaderBuilder")
+            .field("batch_size", &self.batch_size)
+            .field("workers", &self.workers)
+            .field("depth", &self.depth)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,105 @@
+//! One epoch's batches, as an iterator.
+
+use std::time::Duration;
+
+use feedline_compute::Batch;
+use feedline_core::{Cursor, Quarantine, Result};
+use feedline_device::{Main, Place};
+
+use crate::Loader;
+
+/// The batches of one epoch, in order; made by [`Loader::epoch`].
+///
+/// `next` blocks until a batch is on its way to the device. After an error it gives `None`: an error ends the epoch, and
+/// a short epoch always has one.
+pub struct Epoch<'a, P: Place = Main> {
+    loader: &'a mut Loader<P>,
+    epoch: u64,
+    steps: Option<u64>,
+    delivered: u64,
+    failed: bool,
+}
+
+impl<'a, P: Place> Epoch<'a, P> {
+    pub(crate) fn new(loader: &'a mut Loader<P>, epoch: u64, steps: Option<u64>) -> Self {
+        Self { loader, epoch, steps, delivered: 0, failed: false }
+    }
+
+    /// The epoch.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Batches from where this iterator began to the end of the epoch; `None` for a source, whose end is learned.
+    pub fn steps(&self) -> Option<u64> {
+        self.steps
+    }
+
+    /// The next batch when it is on its way already; never blocks. `None` when it is not, or the epoch is over: ask
+    /// [`is_over`](Self::is_over).
+    ///
+    /// # Errors
+    /// As the iterator's items.
+    pub fn try_next(&mut self) -> Result<Option<Batch<P>>> {
+        self.next_timeout(Duration::ZERO)
+    }
+
+    /// Like `next`, for at most `limit`; `None` when it passed, or the epoch is over.
+    ///
+    /// # Errors
+    /// As the iterator's items.
+    pub fn next_timeout(&mut self, limit: Duration) -> Result<Option<Batch<P>>> {
+        self.advance(Some(limit))
+    }
+
+    /// What was delivered so far; see [`Loader::cursor`].
+    pub fn cursor(&self) -> Cursor {
+        self.loader.cursor()
+    }
+
+    /// The samples that could not be read so far; see [`Loader::quarantine`].
+    pub fn quarantine(&self) -> &Quarantine {
+        self.loader.quarantine()
+    }
+
+    /// Whether every batch was delivered, or an error has ended the epoch.
+    pub fn is_over(&self) -> bool {
+        self.failed || self.loader.is_at_end()
+    }
+
+    fn advance(&mut self, limit: Option<Duration>) -> Result<Option<Batch<P>>> {
+        if self.is_over() {
+            return Ok(None);
+        }
+        let received = self.loader.receive(limit);
+        match &received {
+            Ok(Some(_)) => self.delivered += 1,
+            Ok(None) => {}
+            Err(_) => self.failed = true,
+        }
+        received
+    }
+}
+
+impl<P: Place> Iterator for Epoch<'_, P> {
+    type Item = Result<Batch<P>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.advance(None).transpose()
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        // An error may end it early.
+        let left = if self.is_over() { Some(0) } else { self.steps.map(|steps| steps - self.delivered) };
+        (0, left.and_then(|left| usize::try_from(left).ok()))
+    }
+}
+
+impl<P: Place> std::fmt::Debug for Epoch<'_, P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.steps {
+            Some(steps) => write!(f, "Epoch({}, {} of {steps} batches)", self.epoch, self.delivered),
+            None => write!(f, "Epoch({}, {} batches so far)", self.epoch, self.delivered),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Keeps a GPU fed.
+//!
+//! A CPU worker pool decodes batches into recycled page-locked slots, a transfer stage copies them on a stream of its
+//! own, and your stream gets them through an event: a step costs the longest of decode, transfer and compute, not their
+//! sum.
+//!
+//! ```
+//! use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec, Workers};
+//!
+//! // A data set says how many samples there are, what a sample is, and how to write one.
+//! struct Squares { spec: Spec }
+//!
+//! impl Dataset for Squares {
+//!     fn len(&self) -> u64 { 1000 }
+//!     fn spec(&self) -> &Spec { &self.spec }
+//!     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+//!         row.field_mut::<i64>(0)?[0] = (id * id) as i64;
+//!         Ok(())
+//!     }
+//! }
+//!
+//! let data = Squares { spec: Spec::new().field("square", DType::I64, [])? };
+//! let device = Device::best()?;
+//! let compute = device.stream()?;
+//! let mut loader = Loader::builder(data).batch_size(64).shuffle(7).workers(Workers::Auto).depth(3).build(&device)?;
+//! let mut rows = 0;
+//! for epoch in 0..2 {
+//!     for batch in loader.epoch(epoch)? {
+//!         let batch = batch?.wait_on(&compute)?; // the only way to the data; the host does not block
+//!         let squares = batch.field::<i64>("square")?; // a view for kernels on `compute`
+//!         rows += squares.len();
+//!     } // dropped: the slot goes home when the work given to `compute` so far is done
+//! }
+//! assert_eq!(rows, 2000);
+//! # Ok::<(), feedline::Error>(())
+//! ```
+#![forbid(unsafe_code)]
+
+mod builder;
+mod epoch;
+mod loader;
+mod shutdown;
+
+pub use builder::LoaderBuilder;
+pub use epoch::Epoch;
+pub use feedline_compute::{Batch, Ready, WaitMeter};
+pub use feedline_core::{
+    BadSamples, Budget, Context, Cursor, DType, Dataset, Element, Error, ErrorKind, Field, Layout, Order,
+    OrderHash, Plan, Proof, Quarantine, Random, ReadError, Result, Row, Rows, Shard, Source, Spec, Stage,
+    Tail, World, source,
+};
+pub use feedline_decode::{Reading, Workers};
+pub use feedline_device::{
+    Address, Buffer, Compute, Device, Event, Input, Kind, Lane, Ledger, Main, Memory, Output, Place,
+    Priority, Readback, Stream, View, ViewMut, lane, place,
+};
+pub use loader::{Held, Loader};

@@ -1,0 +1,413 @@
+//! The loader: the three stages, running, and the batches they deliver.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use feedline_compute::Batch;
+use feedline_core::{
+    BadSamples, Cursor, Dataset, Error, ErrorKind, Layout, Plan, Quarantine, Reached, Result, Source, Stop,
+    Ticket,
+};
+use feedline_decode::{Input, Run};
+use feedline_device::slot::{Loaded, SlotRing};
+use feedline_device::{Device, Main, Place, Priority};
+use feedline_slots::Ring;
+
+use crate::builder::LoaderBuilder;
+use crate::epoch::Epoch;
+use crate::shutdown::{Closers, Running};
+
+/// How long `next` waits while the caller itself holds every device slot, before it says so.
+const HELD_LIMIT: Duration = Duration::from_secs(5);
+
+/// Batches of a data set or a source, decoded, copied and handed over while the caller computes.
+///
+/// Dropping it stops the stages, waits for them up to a deadline, and frees the slots; see [`Loader::stop`].
+pub struct Loader<P: Place = Main> {
+    pub(crate) plan: Arc<Plan>,
+    layout: Arc<Layout>,
+    device: Device<P>,
+    slots: SlotRing<P>,
+    loaded: Receiver<(Arc<Ticket>, Loaded<P>)>,
+    tickets: Sender<Arc<Ticket>>,
+    runs: Sender<Run>,
+    /// The run that is going on, and the next batch it will deliver; `None` before the first epoch.
+    current: Option<Position>,
+    epochs: u64,
+    cursor: Cursor,
+    fingerprint: u64,
+    /// Whether the plan is of shards, and the end of an epoch is learned.
+    is_source: bool,
+    bad_samples: BadSamples,
+    quarantine: Quarantine,
+    running: Running,
+}
+
+/// Bytes that a loader's slots hold; all of them from the start, none more later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Page-locked host memory.
+    pub pinned_bytes: u64,
+    /// Device memory.
+    pub device_bytes: u64,
+}
+
+/// Where a run is: the next batch to come out of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Position {
+    /// What was asked for; in later epochs, what stands for them.
+    run: Run,
+    step: u64,
+}
+
+impl Loader {
+    /// A loader of `dataset`, to be configured and built.
+    pub fn builder(dataset: impl Dataset) -> LoaderBuilder {
+        LoaderBuilder::new(Input::Dataset(Arc::new(dataset)))
+    }
+
+    /// A loader of `source`, data without a length or random access.
+    ///
+    /// What is other than for a data set:
+    ///
+    /// - The order is one of the shards, and each rank reads its own shards; see [`source`](crate::source).
+    /// - The end of an epoch is learned: [`Epoch::steps`] is `None`, and ranks may have different numbers of steps.
+    /// - One worker reads records in sequence, all of them decode.
+    /// - A bad sample is replaced by another of its batch. A shard that cannot be read ends the run.
+    /// - The last batch cannot be padded, and no steps be skipped.
+    /// - The cursor holds shard and offset; it is of one rank, and the world can change between epochs only.
+    ///
+    /// ```
+    /// use feedline::source::{Next, Shard, Source};
+    /// use feedline::{Context, DType, Device, Loader, ReadError, Row, Spec};
+    ///
+    /// struct Numbers { spec: Spec }
+    /// struct From { at: u64, end: u64 }
+    ///
+    /// impl Source for Numbers {
+    ///     fn shards(&self) -> u64 { 3 }
+    ///     fn spec(&self) -> &Spec { &self.spec }
+    ///     fn open(&self, _epoch: u64, shard: u64, offset: u64) -> Result<Box<dyn Shard>, ReadError> {
+    ///         Ok(Box::new(From { at: offset, end: 10 * shard }))
+    ///     }
+    ///     fn decode(&self, record: &[u8], row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+    ///         row.bytes_mut(0).copy_from_slice(record);
+    ///         Ok(())
+    ///     }
+    /// }
+    /// impl Shard for From {
+    ///     fn offset(&self) -> u64 { self.at }
+    ///     fn read(&mut self, record: &mut Vec<u8>) -> Result<Next, ReadError> {
+    ///         if self.at == self.end { return Ok(Next::End) }
+    ///         record.extend(self.at.to_le_bytes());
+    ///         self.at += 1;
+    ///         Ok(Next::Record)
+    ///     }
+    /// }
+    /// let numbers = Numbers { spec: Spec::new().field("number", DType::I64, [])? };
+    /// let mut loader = Loader::from_source(numbers).batch_size(8).shuffle(7).build(&Device::host())?;
+    /// let rows = loader.epoch(0)?.map(|batch| Ok(batch?.len())).sum::<feedline::Result<usize>>()?;
+    /// assert_eq!(rows, 30);
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn from_source(source: impl Source) -> LoaderBuilder {
+        LoaderBuilder::new(Input::Source(Arc::new(source)))
+    }
+}
+
+impl<P: Place> Loader<P> {
+    pub(crate) fn start(
+        builder: LoaderBuilder,
+        plan: Plan,
+        layout: Layout,
+        device: &Device<P>,
+    ) -> Result<Self> {
+        let (plan, layout) = (Arc::new(plan), Arc::new(layout));
+        let host_slots = builder.host_slots();
+        let pinned = (0..host_slots).map(|_| device.pinned(layout.bytes())).collect::<Result<Vec<_>>>()?;
+        let ring = Ring::new(pinned);
+        let slots = SlotRing::new(device, builder.depth, layout.bytes())?;
+        let (filled, to_transfer) = bounded(host_slots);
+        let (loaded, to_consumer) = bounded(builder.depth);
+        let (tickets, tickets_home) = all_tickets(host_slots + builder.depth + 1, layout.capacity());
+        let (runs, to_decode) = unbounded();
+
+        let stop = Arc::new(Stop::new());
+        let closers = Closers::new(stop.clone(), ring.clone(), slots.clone());
+        let mut running = Running::new(closers, device.clone());
+        let transfer = feedline_transfer::Stage {
+            layout: layout.clone(),
+            filled: to_transfer,
+            ring: slots.clone(),
+            stream: device.named_stream::<P::Stream>("copy", Priority::High)?,
+            loaded,
+        };
+        transfer.start(running.stage("transfer"))?;
+        let decode = feedline_decode::Stage {
+            input: builder.input.clone(),
+            plan: plan.clone(),
+            tail: builder.tail,
+            bad_samples: builder.bad_samples,
+            layout: layout.clone(),
+            ring,
+            runs: to_decode,
+            filled,
+            tickets: tickets_home,
+        };
+        let activity = decode.start(builder.workers, running.stage("decode"))?;
+        running.watch(activity);
+        let fingerprint = builder.input.fingerprint();
+        Ok(Self {
+            cursor: Cursor::new(&plan, fingerprint),
+            fingerprint,
+            is_source: matches!(builder.input, Input::Source(_)),
+            bad_samples: builder.bad_samples,
+            quarantine: Quarantine::new(),
+            plan,
+            layout,
+            device: device.clone(),
+            slots,
+            loaded: to_consumer,
+            tickets,
+            runs,
+            current: None,
+            epochs: builder.epochs,
+            running,
+        })
+    }
+
+    /// The batches of `epoch`, in order.
+    ///
+    /// Epoch after epoch in sequence flows without a gap: the next one's first batches are read while this one drains.
+    /// Any other epoch, or a new start after an early `break`, begins anew; batches read ahead are dropped.
+    ///
+    /// # Errors
+    /// The first cause, once the pipeline has ended.
+    pub fn epoch(&mut self, epoch: u64) -> Result<Epoch<'_, P>> {
+        self.cursor.begin(epoch);
+        self.go_on()
+    }
+
+    /// The rest of the epoch in which `cursor` was saved; epochs after it follow by [`epoch`](Self::epoch).
+    ///
+    /// Takes the same time wherever the cursor stands. Workers, depth and device may differ from the run that saved it,
+    /// and so may batch size, tail and world: the global order goes on unchanged. The world of a source may not, but
+    /// between epochs.
+    ///
+    /// # Errors
+    /// `Cursor` when it does not fit the data set, the order or the seed, or stands in the midst of a step; the first
+    /// cause, once the pipeline has ended.
+    pub fn resume(&mut self, cursor: Cursor) -> Result<Epoch<'_, P>> {
+        let fit = if self.is_source { Cursor::fit_source } else { Cursor::fit };
+        self.cursor = fit(cursor, &self.plan, self.fingerprint)?;
+        self.go_on()
+    }
+
+    /// The batches from the cursor to the end of its epoch.
+    fn go_on(&mut self) -> Result<Epoch<'_, P>> {
+        let (epoch, start, offset) = (self.cursor.epoch(), self.cursor.position(), self.cursor.offset());
+        let steps = self.plan.steps(epoch, start);
+        let goes_on = |Position { run, step }: Position| {
+            (run.epoch, run.start, run.offset, step) == (epoch, start, offset, 0) && run.epoch < run.end
+        };
+        // In a run that goes on, an error comes after the batches read before it.
+        if !self.current.is_some_and(goes_on) {
+            self.running.check()?;
+            if steps > 0 {
+                self.begin_run(epoch, start, offset)?;
+            }
+        }
+        let steps = (!self.is_source).then_some(steps);
+        Ok(Epoch::new(self, epoch, steps))
+    }
+
+    /// Asks for batches from `start` in `epoch` on; those of older runs are dropped as they come.
+    fn begin_run(&mut self, epoch: u64, start: u64, offset: u64) -> Result<()> {
+        let number = self.current.map_or(1, |at| at.run.number + 1);
+        let end = self.epochs.max(epoch.saturating_add(1));
+        let run = Run { number, epoch, start, offset, end };
+        self.runs.send(run).map_err(|_| self.running.cause())?;
+        self.current = Some(Position { run, step: 0 });
+        Ok(())
+    }
+
+    /// What was delivered so far: save it with the model, and [`resume`](Self::resume) from it.
+    pub fn cursor(&self) -> Cursor {
+        self.cursor
+    }
+
+    /// The samples that could not be read so far, and what was delivered instead.
+    pub fn quarantine(&self) -> &Quarantine {
+        &self.quarantine
+    }
+
+    /// Goes on with the quarantine of the run that saved the cursor: its samples count in the budget.
+    pub fn set_quarantine(&mut self, quarantine: Quarantine) {
+        self.quarantine = quarantine;
+    }
+
+    /// Whether the epoch has nothing more to deliver.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.cursor.is_at_end(&self.plan)
+    }
+
+    /// The next batch of the current run; blocks for at most `limit`, `None` when it passed, and at the end of a source.
+    pub(crate) fn receive(&mut self, limit: Option<Duration>) -> Result<Option<Batch<P>>> {
+        let deadline = limit.map(|limit| Instant::now() + limit);
+        loop {
+            let Some((ticket, loaded)) = self.receive_any(deadline)? else { return Ok(None) };
+            let (run, reached) = (ticket.run, ticket.reached);
+            let batch = Batch::new(ticket, loaded, self.layout.clone(), self.tickets.clone());
+            let Some(at) = &mut self.current else { continue };
+            if run != at.run.number {
+                continue; // of a run that was given up; dropped, its slot goes home
+            }
+            debug_assert_eq!((batch.epoch(), batch.step()), (at.run.epoch, at.step), "a batch out of order");
+            at.step += 1;
+            let is_last = match reached {
+                Some(reached) => self.plan.steps(at.run.epoch, reached.position) == 0,
+                None => at.step == self.plan.steps(at.run.epoch, at.run.start),
+            };
+            if is_last {
+                let epoch = at.run.epoch.saturating_add(1);
+                *at = Position { run: Run { epoch, start: 0, offset: 0, ..at.run }, step: 0 };
+            }
+            self.count(&batch, reached)?;
+            // Only a source's end is a batch without rows that reached something; it goes home unseen.
+            let is_end = reached.is_some() && batch.is_empty();
+            return Ok((!is_end).then_some(batch));
+        }
+    }
+
+    /// Moves the cursor over a batch that is about to be delivered, and holds its bad samples against the budget.
+    fn count(&mut self, batch: &Batch<P>, reached: Option<Reached>) -> Result<()> {
+        self.quarantine.delivered(batch.len() as u64);
+        for replaced in batch.replaced() {
+            for (number, failure) in replaced.failures.iter().enumerate() {
+                let path = failure.path.clone();
+                if number == 0 {
+                    let (due, given) = (failure.sample, replaced.given);
+                    self.quarantine.replaced(batch.epoch(), due, given, path, &failure.cause);
+                } else {
+                    self.quarantine.failed(failure.sample, path, &failure.cause);
+                }
+            }
+        }
+        // Only once there are some: the check takes heap blocks.
+        if !self.quarantine.samples().is_empty() {
+            self.quarantine.check(self.bad_samples).map_err(|error| error.at_batch(batch.step()))?;
+        }
+        match reached {
+            Some(reached) => self.cursor.reach(reached, batch.ids()),
+            None => self.cursor.deliver(&self.plan, &batch.ids()[..batch.due()]),
+        }
+        Ok(())
+    }
+
+    fn receive_any(&self, deadline: Option<Instant>) -> Result<Option<(Arc<Ticket>, Loaded<P>)>> {
+        let mut held_since = None;
+        loop {
+            // While the caller holds every slot nothing can arrive: then the wait is cut short, to say so.
+            let all_held = self.slots.delivered() == self.slots.len();
+            let held_deadline = all_held.then(|| *held_since.get_or_insert_with(Instant::now) + HELD_LIMIT);
+            if !all_held {
+                held_since = None;
+            }
+            let until = match (deadline, held_deadline) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            };
+            let received = match until {
+                None => self.loaded.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(until) => self.loaded.recv_deadline(until),
+            };
+            match received {
+                Ok(item) => return Ok(Some(item)),
+                Err(RecvTimeoutError::Disconnected) => return Err(self.running.cause()),
+                Err(RecvTimeoutError::Timeout) if deadline.is_some_and(|at| Instant::now() >= at) => {
+                    return Ok(None);
+                }
+                Err(RecvTimeoutError::Timeout) if self.slots.delivered() == self.slots.len() => {
+                    let why = format!(
+                        "all {} device slots are held by batches that were not dropped: drop one before the next, or \
+                         raise the depth",
+                        self.slots.len()
+                    );
+                    return Err(Error::new(ErrorKind::SlotsHeld, why));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// Which samples make up which batch; of a source, which shard is this rank's at which step.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Where the fields of a batch lie.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// What the loader's slots hold, from its start to its end.
+    pub fn held(&self) -> Held {
+        let bytes = self.layout.bytes() as u64;
+        Held {
+            pinned_bytes: bytes * (self.slots.len() as u64 + 1),
+            device_bytes: bytes * self.slots.len() as u64,
+        }
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device<P> {
+        &self.device
+    }
+
+    /// The addresses of the device slots, fixed for the life of the loader.
+    pub fn slot_addresses(&self) -> Vec<feedline_device::Address> {
+        self.slots.addresses().collect()
+    }
+
+    /// Stops the stages and waits for them, for at most `limit`. Calling it again does nothing.
+    ///
+    /// Batches still in hand stay valid.
+    ///
+    /// # Errors
+    /// `Timeout` naming what still runs (a read that never returns keeps its thread and its slot until it does);
+    /// device failures that had no other way out.
+    pub fn stop(&mut self, limit: Duration) -> Result<()> {
+        // Nobody receives any more: the stages' sends fail instead of waiting.
+        self.loaded = crossbeam_channel::never();
+        self.runs = bounded(0).0;
+        self.current = None;
+        self.running.stop(limit)
+    }
+}
+
+/// Every ticket there can be at a time, home and at its full size, so that none is made on the way: one a slot, and one
+/// that the consumer is giving back.
+fn all_tickets(count: usize, rows: usize) -> (Sender<Arc<Ticket>>, Receiver<Arc<Ticket>>) {
+    let (tickets, home) = bounded(count);
+    for _ in 0..count {
+        let _ = tickets.try_send(Arc::new(Ticket { ids: Vec::with_capacity(rows), ..Ticket::default() }));
+    }
+    (tickets, home)
+}
+
+impl<P: Place> Drop for Loader<P> {
+    fn drop(&mut self) {
+        const LIMIT: Duration = Duration::from_secs(5);
+        if let Err(error) = self.stop(LIMIT) {
+            self.device.ledger().report(error);
+        }
+    }
+}
+
+impl<P: Place> std::fmt::Debug for Loader<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let what = if self.is_source { "shards" } else { "samples" };
+        write!(f, "Loader({} {what} on {:?})", self.plan.options().len, self.device)
+    }
+}

@@ -1,0 +1,412 @@
+//! Files that cannot be read: the same substitutes on every rank, in every replay and for any number of workers; no
+//! other row changes; and over the budget one error that names the files.
+
+mod common;
+mod restoring;
+
+use std::path::{Path, PathBuf};
+
+use common::alone;
+use feedline::{
+    BadSamples, Budget, Context, DType, Dataset, Device, Error, ErrorKind, Loader, LoaderBuilder, Order,
+    Proof, Quarantine, ReadError, Row, Spec, Tail, World,
+};
+use feedline_core::random::splitmix64;
+use feedline_testkit::restore::{self, From, MIXES, Mix, Pipeline, Step};
+use feedline_testkit::zoo::Random;
+use restoring::Restored;
+
+const LEN: u64 = 60;
+const BATCH: usize = 7;
+const SEED: u64 = 19;
+/// The files that are spoilt, each in another way; see [`spoil`].
+const BAD: [u64; 5] = [3, 17, 18, 40, 59];
+const WIDTH: usize = 24;
+const DRAWS: usize = 2;
+
+/// One file a sample: [`WIDTH`] bytes and their checksum. A row is the bytes and [`DRAWS`] random numbers.
+struct Files {
+    paths: Vec<PathBuf>,
+    spec: Spec,
+}
+
+/// The file of a sample.
+fn name(id: u64) -> String {
+    format!("{id:02}.bin")
+}
+
+/// The bytes of a sample.
+fn content(id: u64) -> Vec<u8> {
+    (0..WIDTH as u64).map(|byte| splitmix64(id << 8 | byte) as u8).collect()
+}
+
+impl Files {
+    /// The files in `dir`, whether they are there or not.
+    fn open(dir: &Path) -> Self {
+        let spec = Spec::new().field("bytes", DType::U8, [WIDTH]).unwrap();
+        let spec = spec.field("draws", DType::F64, [DRAWS]).unwrap();
+        Self { paths: (0..LEN).map(|id| dir.join(name(id))).collect(), spec }
+    }
+
+    fn create(dir: &Path) -> Self {
+        let files = Self::open(dir);
+        for (path, id) in files.paths.iter().zip(0..) {
+            let bytes = content(id);
+            std::fs::write(path, [&bytes[..], &checksum(&bytes).to_le_bytes()].concat()).unwrap();
+        }
+        files
+    }
+
+    /// The same files, those of [`BAD`] spoilt.
+    fn spoilt(dir: &Path) -> Self {
+        let files = Self::create(dir);
+        for (index, id) in BAD.into_iter().enumerate() {
+            spoil(&files.paths[id as usize], index);
+        }
+        files
+    }
+}
+
+fn checksum(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |state, &byte| splitmix64(state ^ u64::from(byte)))
+}
+
+fn spoil(path: &Path, how: usize) {
+    let mut bytes = std::fs::read(path).unwrap();
+    match how % 4 {
+        0 => bytes[5] ^= 0x10,
+        1 => bytes.truncate(WIDTH - 1),
+        2 => bytes.clear(),
+        _ => return std::fs::remove_file(path).unwrap(),
+    }
+    std::fs::write(path, bytes).unwrap();
+}
+
+impl Dataset for Files {
+    fn len(&self) -> u64 {
+        LEN
+    }
+
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    /// Writes the row before it finds out that the file is bad: what is torn must not be delivered.
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        row.field_mut::<f64>(1)?.fill_with(|| context.random().uniform());
+        let bytes = std::fs::read(&self.paths[id as usize])?;
+        for (to, from) in row.bytes_mut(0).iter_mut().zip(&bytes) {
+            *to = *from;
+        }
+        let (bytes, sum) = bytes.split_at_checked(WIDTH).ok_or("cut short")?;
+        if checksum(bytes).to_le_bytes() != sum { Err("the checksum does not match".into()) } else { Ok(()) }
+    }
+
+    fn path(&self, id: u64) -> Option<&Path> {
+        Some(&self.paths[id as usize])
+    }
+}
+
+fn bear(budget: Budget) -> BadSamples {
+    BadSamples::Substitute { budget }
+}
+
+fn builder(files: Files, budget: Budget) -> LoaderBuilder {
+    Loader::builder(files).batch_size(BATCH).shuffle(SEED).bad_samples(bear(budget)).epochs(2)
+}
+
+/// The order of an epoch, from the definition of the shuffle.
+fn whole(epoch: u64) -> Vec<u64> {
+    let mut ids = vec![0; LEN as usize];
+    Order::Shuffle.fill(LEN, SEED, epoch, 0, &mut ids);
+    ids
+}
+
+/// The bytes of samples `ids` as a batch has them: field after field.
+fn batch_of(epoch: u64, ids: &[u64]) -> Vec<u8> {
+    let draws = |&id: &u64| Random::expected(SEED, epoch, id, DRAWS).into_iter().flat_map(f64::to_le_bytes);
+    ids.iter().flat_map(|&id| content(id)).chain(ids.iter().flat_map(draws)).collect()
+}
+
+fn two_epochs(loader: &mut Restored) -> Vec<Step> {
+    [0, 1].into_iter().flat_map(|epoch| loader.run(From::Epoch(epoch), usize::MAX)).collect()
+}
+
+/// A spoilt set in its folder, and its whole run in one mix.
+fn spoilt_run(mix: Mix) -> (Vec<Step>, Quarantine) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut loader = Restored::new(builder(Files::spoilt(dir.path()), Budget::Count(5)), mix);
+    let steps = two_epochs(&mut loader);
+    (steps, without_folder(loader.loader.quarantine(), dir.path()))
+}
+
+/// The list with the files as they are called in their folder.
+fn without_folder(quarantine: &Quarantine, dir: &Path) -> Quarantine {
+    let folder = format!("{}/", dir.display());
+    let text = serde_json::to_string(quarantine).unwrap();
+    assert!(text.contains(&folder), "{text}");
+    serde_json::from_str(&text.replace(&folder, "")).unwrap()
+}
+
+#[test]
+fn a_bad_sample_changes_its_own_row_only_and_the_same_way_for_any_workers_and_depth() {
+    alone(|| {
+        let (first, list) = spoilt_run(MIXES[0]);
+        let mut replaced = Vec::new();
+        for (number, step) in first.iter().enumerate() {
+            let due = whole(step.epoch);
+            let due = due.chunks(BATCH).nth(number % due.len().div_ceil(BATCH)).unwrap();
+            assert_eq!(step.ids.len(), due.len(), "batches of the same size");
+            for (&id, &due) in step.ids.iter().zip(due) {
+                assert!(!BAD.contains(&id) && (id == due || BAD.contains(&due)), "{id} in place of {due}");
+                replaced.extend((id != due).then_some(due));
+            }
+            assert!(
+                step.bytes == batch_of(step.epoch, &step.ids),
+                "a row is not its sample's, step {number}"
+            );
+        }
+        replaced.sort_unstable();
+        assert_eq!(replaced, BAD.map(|id| [id; 2]).concat(), "each once an epoch");
+
+        let told: Vec<_> = list.samples().iter().map(|bad| (bad.sample, bad.path.clone().unwrap())).collect();
+        assert_eq!(told, BAD.map(|id| (id, PathBuf::from(name(id)))));
+        let causes: Vec<_> = list.samples().iter().map(|bad| bad.cause.as_str()).collect();
+        assert_eq!(causes[..3], ["the checksum does not match", "cut short", "cut short"]);
+        assert!(causes[3].contains("No such file"), "{}", causes[3]);
+
+        for mix in MIXES {
+            let (steps, again) = spoilt_run(mix);
+            assert!(steps == first, "{mix:?} gives other substitutes, or other rows");
+            assert_eq!(again, list, "{mix:?}");
+        }
+    });
+}
+
+#[test]
+fn all_ranks_stay_in_step_and_take_the_substitutes_that_one_would() {
+    alone(|| {
+        let (one, _) = spoilt_run(MIXES[4]);
+        let dir = tempfile::tempdir().unwrap();
+        for tail in [Tail::Keep, Tail::Drop, Tail::Pad] {
+            let ranks: Vec<Vec<Step>> = (0..4)
+                .map(|rank| {
+                    let builder = builder(Files::spoilt(dir.path()), Budget::Count(5)).tail(tail);
+                    two_epochs(&mut Restored::new(builder.world(World::new(rank, 4).unwrap()), MIXES[4]))
+                })
+                .collect();
+            let steps = ranks[0].len();
+            assert_eq!(steps as u64, 2 * if tail == Tail::Drop { LEN / 28 } else { LEN.div_ceil(28) });
+            assert!(ranks.iter().all(|rank| rank.len() == steps), "ranks out of step");
+            let in_order = |epoch: u64| {
+                let step = |number: usize| ranks.iter().map(move |rank| &rank[number]);
+                let of_epoch = (0..steps).flat_map(step).filter(|step| step.epoch == epoch);
+                of_epoch.flat_map(|step| step.ids[..step.due].to_vec()).collect::<Vec<u64>>()
+            };
+            for epoch in [0, 1] {
+                let alone: Vec<u64> =
+                    one.iter().filter(|step| step.epoch == epoch).flat_map(|step| step.ids.clone()).collect();
+                let together = in_order(epoch);
+                assert_eq!(together, alone[..together.len()], "{tail:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_run_with_bad_samples_goes_on_from_every_step_with_the_same_substitutes() {
+    alone(|| {
+        let dir = tempfile::tempdir().unwrap();
+        Files::spoilt(dir.path());
+        let files = || builder(Files::open(dir.path()), Budget::Count(5));
+        let done = restore::everywhere(|mix| Restored::new(files(), mix));
+        assert!(done.steps > 10, "{done:?}");
+    });
+}
+
+#[test]
+fn the_quarantine_is_saved_beside_the_cursor_and_goes_on() {
+    alone(|| {
+        let dir = tempfile::tempdir().unwrap();
+        Files::spoilt(dir.path());
+        let loader = |mix| Restored::new(builder(Files::open(dir.path()), Budget::Count(5)), mix);
+        let mut whole = loader(MIXES[0]);
+        let steps = two_epochs(&mut whole);
+        let in_first = steps.iter().filter(|step| step.epoch == 0).count();
+        for taken in 0..=in_first {
+            let mut first = loader(MIXES[taken % 9]);
+            first.run(From::Epoch(0), taken);
+            let saved = serde_json::to_string(&(first.cursor(), first.loader.quarantine())).unwrap();
+            drop(first);
+            let (cursor, quarantine) = serde_json::from_str(&saved).unwrap();
+            let mut second = loader(MIXES[(taken + 4) % 9]);
+            second.loader.set_quarantine(quarantine);
+            second.run(From::Cursor(cursor), usize::MAX);
+            second.run(From::Epoch(1), usize::MAX);
+            assert_eq!(second.loader.quarantine(), whole.loader.quarantine(), "saved after {taken} steps");
+            assert_exactly_once(&second.loader);
+        }
+        assert!(whole.loader.quarantine().failures() >= 2 * BAD.len() as u64);
+    });
+}
+
+/// The proof is that of the plan, substitutes in the places of those that were due.
+#[track_caller]
+fn assert_exactly_once(loader: &Loader) {
+    let mut expected = Proof::expected(loader.plan(), 0..2);
+    assert!(loader.cursor().proof().check(&expected).is_err(), "a substitute is not the sample that was due");
+    loader.quarantine().adjust(&mut expected);
+    loader.cursor().proof().check(&expected).unwrap();
+}
+
+/// Runs epochs until an error; returns the batches before it and the error.
+fn until_error(loader: &mut Loader, epochs: u64) -> (u64, Option<Error>) {
+    let mut delivered = 0;
+    for epoch in 0..epochs {
+        let mut batches = loader.epoch(epoch).unwrap();
+        for batch in batches.by_ref() {
+            match batch {
+                Ok(_) => delivered += 1,
+                Err(error) => {
+                    assert!(batches.next().is_none(), "an error ends the epoch");
+                    return (delivered, Some(error));
+                }
+            }
+        }
+    }
+    (delivered, None)
+}
+
+#[test]
+fn over_the_count_is_one_error_with_the_files_after_the_batches_before_it() {
+    alone(|| {
+        let dir = tempfile::tempdir().unwrap();
+        Files::spoilt(dir.path());
+        // The step in which the n-th bad sample is due, from the definition of the shuffle.
+        let order = whole(0);
+        let positions: Vec<usize> =
+            (0..order.len()).filter(|&position| BAD.contains(&order[position])).collect();
+        for (most, position) in positions.into_iter().enumerate() {
+            for mix in MIXES {
+                let builder = builder(Files::open(dir.path()), Budget::Count(most as u64));
+                let mut loader = Restored::new(builder, mix).loader;
+                let (delivered, error) = until_error(&mut loader, 2);
+                let error = error.expect("over the budget");
+                assert_eq!(delivered, (position / BATCH) as u64, "batches before the failing one, {mix:?}");
+                assert_eq!((error.kind(), error.batch()), (ErrorKind::Sample, Some(delivered)));
+                let text = error.to_string();
+                assert!(text.contains(&format!("the budget is {most}: ")) && !text.contains('\n'), "{text}");
+                let listed = loader.quarantine().samples();
+                assert!(listed.len() > most);
+                for bad in listed {
+                    let named = format!("{} ({})", bad.path.as_ref().unwrap().display(), bad.cause);
+                    assert!(text.contains(&named), "{text}\nlacks {named}");
+                }
+                assert_eq!(
+                    loader.cursor().position(),
+                    delivered * BATCH as u64,
+                    "what failed is not counted"
+                );
+            }
+        }
+        let enough = builder(Files::open(dir.path()), Budget::Count(BAD.len() as u64));
+        assert!(until_error(&mut Restored::new(enough, MIXES[4]).loader, 2).1.is_none());
+    });
+}
+
+#[test]
+fn bad_samples_from_before_a_restart_count_in_the_budget() {
+    alone(|| {
+        let dir = tempfile::tempdir().unwrap();
+        Files::spoilt(dir.path());
+        let loader = || Restored::new(builder(Files::open(dir.path()), Budget::Count(4)), MIXES[4]);
+        let (in_one_go, error) = until_error(&mut loader().loader, 1);
+        let error = error.expect("over the budget");
+        for taken in 0..=in_one_go {
+            let mut first = loader();
+            first.run(From::Epoch(0), taken as usize);
+            let (cursor, quarantine) = (first.cursor(), first.loader.quarantine().clone());
+            let mut second = loader().loader;
+            second.set_quarantine(quarantine);
+            let mut batches = second.resume(cursor).unwrap();
+            let delivered = batches.by_ref().take_while(|batch| batch.is_ok()).count() as u64;
+            assert_eq!(taken + delivered, in_one_go, "stopped after {taken} batches");
+            assert_eq!(batches.quarantine().samples().len(), BAD.len());
+            assert_eq!(error.kind(), ErrorKind::Sample);
+        }
+    });
+}
+
+#[test]
+fn over_the_rate_is_an_error_once_the_probation_is_over() {
+    alone(|| {
+        let dir = tempfile::tempdir().unwrap();
+        Files::spoilt(dir.path());
+        let run = |fraction, after| {
+            let files = builder(Files::open(dir.path()), Budget::Rate { fraction, after });
+            until_error(&mut Restored::new(files, MIXES[4]).loader, 2)
+        };
+        // 5 of 60 are bad, and one of them is also tried as a substitute: a rate of 1 in 10.
+        let (steps, borne) = run(0.25, 30);
+        assert!(borne.is_none(), "{borne:?}");
+        assert_eq!(steps, 2 * LEN.div_ceil(BATCH as u64));
+        let (delivered, error) = run(0.05, LEN);
+        let error = error.expect("over the rate");
+        assert_eq!(
+            delivered,
+            LEN / BATCH as u64,
+            "looked at after {LEN} rows, with the batch that completes them"
+        );
+        assert!(error.message().contains("6 failed reads in 60 rows are above the rate of 0.05"), "{error}");
+        assert!(error.message().contains(&name(3)), "{error}");
+    });
+}
+
+#[test]
+fn unless_told_otherwise_the_first_bad_file_in_order_ends_the_run() {
+    alone(|| {
+        let dir = tempfile::tempdir().unwrap();
+        Files::spoilt(dir.path());
+        let order = whole(0);
+        let first = order.iter().position(|id| BAD.contains(id)).unwrap();
+        for mix in MIXES {
+            let files = Loader::builder(Files::open(dir.path())).batch_size(BATCH).shuffle(SEED);
+            let mut loader = Restored::new(files, mix).loader;
+            let (delivered, error) = until_error(&mut loader, 1);
+            let error = error.expect("a bad file");
+            assert_eq!((delivered, error.kind()), ((first / BATCH) as u64, ErrorKind::Sample));
+            assert_eq!((error.sample(), error.batch()), (Some(order[first]), Some(delivered)), "{mix:?}");
+            assert_eq!(error.path(), Some(dir.path().join(name(order[first])).as_path()));
+            assert!(loader.quarantine().samples().is_empty());
+        }
+    });
+}
+
+#[test]
+fn a_set_without_a_good_sample_is_an_error_and_no_endless_search() {
+    alone(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let files = Files::create(dir.path());
+        for (index, path) in files.paths.iter().enumerate() {
+            spoil(path, index);
+        }
+        let mut loader = Restored::new(builder(files, Budget::Count(u64::MAX)), MIXES[4]).loader;
+        let (delivered, error) = until_error(&mut loader, 1);
+        let error = error.expect("nothing can be read");
+        assert_eq!((delivered, error.kind(), error.sample()), (0, ErrorKind::Sample, Some(whole(0)[0])));
+        assert!(error.message().starts_with("cannot read a sample, nor 16 in its place"), "{error}");
+    });
+}
+
+#[test]
+fn a_rate_that_is_no_part_is_refused_before_anything_is_read() {
+    alone(|| {
+        let dir = tempfile::tempdir().unwrap();
+        for fraction in [-0.5, 1.5, f64::NAN] {
+            let files = builder(Files::create(dir.path()), Budget::Rate { fraction, after: 1 });
+            let error = files.build(&Device::host()).map(|_| ()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config);
+            assert!(error.message().contains("it is a part of the rows, 0 to 1"), "{error}");
+        }
+    });
+}

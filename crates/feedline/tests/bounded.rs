@@ -1,0 +1,246 @@
+//! Everything is allocated once: in the steady state no heap block, no page-locked or device byte, no stream and no event
+//! is made any more, and a batch costs a handful of driver calls.
+
+mod common;
+
+use common::{LONG, assert_empty, one_at_a_time, wait_until};
+use feedline::{Batch, Device, Epoch, Loader, Stream, Workers};
+use feedline_device::host::Host;
+use feedline_device::wrap::{Count, Op};
+use feedline_testkit::Census;
+use feedline_testkit::alloc::{Allocations, CountingAllocator};
+use feedline_testkit::zoo::{self, Fine};
+
+#[global_allocator]
+static HEAP: CountingAllocator = CountingAllocator::new();
+
+/// The threads of the pipeline, then the one that takes the batches and that of its stream; by the names that the kernel
+/// keeps: 15 bytes.
+type Threads<const N: usize> = [&'static str; N];
+const THREADS: Threads<5> = ["fl-decode", "fl-transfer", "fl-stream-copy", "consumer", "fl-stream-compu"];
+
+const BATCH: usize = 16;
+const STEPS: u64 = 64;
+
+/// What each of `threads` has allocated while `work` ran.
+fn allocations<const N: usize>(threads: Threads<N>, work: impl FnOnce()) -> [(&'static str, Allocations); N] {
+    // Arrays: this thread's own blocks count too.
+    let before = threads.map(|name| HEAP.of_threads(name));
+    work();
+    std::array::from_fn(|i| (threads[i], HEAP.of_threads(threads[i]) - before[i]))
+}
+
+/// Asserts that in one of the first few rounds of `work` no thread allocates: one that waits at a place for the first time may
+/// take a block for that, and no warm-up brings every thread to every place. What comes back every so many batches, fewer
+/// than a round has, is in every round.
+#[track_caller]
+fn assert_a_round_without(mut work: impl FnMut()) {
+    let mut rounds = Vec::new();
+    for _ in 0..6 {
+        rounds.push(allocations(THREADS, &mut work));
+        if rounds.last().is_some_and(|round| round.iter().all(|(_, made)| made.calls == 0)) {
+            return;
+        }
+    }
+    panic!("{rounds:#?}");
+}
+
+/// Takes `count` batches by any way, epoch after epoch, each opened and dropped.
+fn take(
+    loader: &mut Loader,
+    compute: &Stream,
+    epoch: &mut u64,
+    count: u64,
+    mut next: impl FnMut(&mut Epoch<'_>) -> Option<Batch>,
+) {
+    let mut taken = 0;
+    while taken < count {
+        let mut batches = loader.epoch(*epoch).unwrap();
+        while let Some(batch) = next(&mut batches) {
+            drop(batch.wait_on(compute).unwrap());
+            taken += 1;
+        }
+        assert!(batches.is_over());
+        *epoch += 1;
+    }
+}
+
+/// Waits for the next batch.
+fn blocking(batches: &mut Epoch<'_>) -> Option<Batch> {
+    batches.next().transpose().unwrap()
+}
+
+/// Asks for the next batch until it is there.
+fn polling(batches: &mut Epoch<'_>) -> Option<Batch> {
+    while !batches.is_over() {
+        if let Some(batch) = batches.try_next().unwrap() {
+            return Some(batch);
+        }
+        std::thread::yield_now();
+    }
+    None
+}
+
+/// Runs `work` on a thread called `consumer`.
+fn as_consumer(work: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        let consumer = std::thread::Builder::new().name("consumer".into()).spawn_scoped(scope, work).unwrap();
+        if let Err(panic) = consumer.join() {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+fn loader(device: &Device, workers: usize, depth: usize) -> Loader {
+    let data = Fine::new(BATCH as u64 * STEPS, 64).unwrap();
+    let builder = Loader::builder(data).batch_size(BATCH).shuffle(1);
+    builder.workers(Workers::Count(workers)).depth(depth).build(device).unwrap()
+}
+
+#[test]
+fn a_steady_pipeline_allocates_nothing_on_the_heap() {
+    let _one = one_at_a_time();
+    for (workers, depth) in [(1, 1), (2, 3), (4, 2)] {
+        let device = Device::host();
+        as_consumer(|| {
+            let compute = device.stream().unwrap();
+            let mut loader = loader(&device, workers, depth);
+            let mut epoch = 0;
+            for next in [blocking as fn(&mut Epoch<'_>) -> Option<Batch>, polling] {
+                take(&mut loader, &compute, &mut epoch, 4 * STEPS, next);
+                assert_a_round_without(|| take(&mut loader, &compute, &mut epoch, 20 * STEPS, next));
+            }
+        });
+        assert_empty(&device);
+    }
+}
+
+/// The tickets that travel with the batches are all there from the start: however late every slot is full for the first
+/// time, none is made then.
+#[test]
+fn the_first_time_that_every_slot_is_full_allocates_nothing() {
+    const DEPTH: usize = 4;
+    let _one = one_at_a_time();
+    let device = Device::host();
+    as_consumer(|| {
+        let compute = device.stream().unwrap();
+        // The reading stops at the second batch until the first has come and gone.
+        let (data, gate) = zoo::blocking(Fine::new(BATCH as u64 * STEPS, 64).unwrap(), [BATCH as u64]);
+        let (data, reads) = zoo::counting(data);
+        let builder = Loader::builder(data).batch_size(BATCH).workers(Workers::Count(1)).depth(DEPTH);
+        let mut loader = builder.build(&device).unwrap();
+        let mut batches = loader.epoch(0).unwrap();
+        drop(batches.next().unwrap().unwrap().wait_on(&compute).unwrap());
+        assert!(gate.wait_until_waiting(1, LONG));
+        let fill = || {
+            gate.open();
+            let full = ((1 + 2 * DEPTH + 1) * BATCH) as u64;
+            wait_until("every slot is full", || reads.total() == full);
+        };
+        let [(name, made)] = allocations(["fl-decode"], fill);
+        assert_eq!(made, Allocations::default(), "{name}");
+        // Nor do four batches in hand at once.
+        let mut all: [Option<Batch>; DEPTH] = Default::default();
+        let hold = || all.iter_mut().for_each(|place| *place = Some(batches.next().unwrap().unwrap()));
+        let [(name, made)] = allocations(["fl-decode"], hold);
+        assert_eq!(made, Allocations::default(), "{name}");
+    });
+    assert_empty(&device);
+}
+
+#[test]
+fn memory_is_flat_over_ten_thousand_batches() {
+    let _one = one_at_a_time();
+    let device = Device::host();
+    as_consumer(|| {
+        let compute = device.stream().unwrap();
+        let mut loader = loader(&device, 2, 3);
+        let held = || {
+            let ledger = device.ledger();
+            [&ledger.pinned_bytes, &ledger.device_bytes, &ledger.streams, &ledger.events]
+                .map(|g| (g.now(), g.peak()))
+        };
+        let at_build = held();
+        assert_eq!(at_build[0].0, loader.held().pinned_bytes);
+        assert_eq!(at_build[1].0, loader.held().device_bytes);
+        let mut epoch = 0;
+        take(&mut loader, &compute, &mut epoch, 1000, blocking);
+        // A thread that has not run yet goes by its parent's name.
+        let threads = || Census::of_threads("fl-").unwrap();
+        wait_until("two workers, a transfer thread and two streams run", || threads().threads.len() == 5);
+        let (before, threads) = (Census::take().unwrap(), threads());
+        for _ in 0..10 {
+            take(&mut loader, &compute, &mut epoch, 1000, blocking);
+            assert_eq!(held(), at_build, "pinned bytes, device bytes, streams, events: now and at most");
+        }
+        threads.assert_same();
+        let after = Census::take().unwrap();
+        assert_eq!(after.locked_kib, before.locked_kib);
+        // Pages of the stacks and of the allocator's caches; a leak of 64 bytes a batch would be 625 KiB.
+        let grown = after.resident_kib.saturating_sub(before.resident_kib);
+        assert!(grown < 512, "{grown} KiB more of memory after 10,000 batches");
+    });
+    assert_empty(&device);
+}
+
+#[test]
+fn a_batch_costs_at_most_eight_driver_calls_and_creates_nothing() {
+    let _one = one_at_a_time();
+    for depth in [1, 3] {
+        let driver = Count::by_thread(Host::new());
+        let count = driver.handle();
+        let device = Device::with_driver(driver);
+        as_consumer(|| {
+            let compute = device.stream().unwrap();
+            let mut loader = loader(&device, 2, depth);
+            let mut epoch = 0;
+            take(&mut loader, &compute, &mut epoch, 2 * STEPS, blocking);
+            let (before, by_consumer) = (count.snapshot(), count.of_threads("consumer"));
+            let batches = 50 * STEPS;
+            take(&mut loader, &compute, &mut epoch, batches, blocking);
+            let (made, by_consumer) = (count.snapshot() - before, count.of_threads("consumer") - by_consumer);
+
+            // The slots that are read ahead or copied at the moment may be on one side of a snapshot or the other.
+            let ahead = 8 * (2 * depth as u64 + 2);
+            assert!(made.total() <= 8 * batches + ahead, "{made:?} in {batches} batches");
+            assert_eq!((made.created(), made.released()), (0, 0), "{made:?}");
+            let copies = made.of(Op::CopyToDevice);
+            assert!(copies.abs_diff(batches) <= ahead, "{copies} copies of {batches} batches");
+            // The consumer makes its stream wait and marks its end, and never waits for the device itself.
+            assert_eq!(by_consumer.blocking(), 0, "{by_consumer:?}");
+            assert_eq!(by_consumer.total(), 2 * batches, "{by_consumer:?}");
+        });
+        assert_empty(&device);
+    }
+}
+
+/// What the slots hold is what was announced, and the budget is checked against it before anything is allocated.
+#[test]
+fn a_budget_that_is_too_small_is_refused_before_anything_is_allocated() {
+    let _one = one_at_a_time();
+    let device = Device::host();
+    let builder = || Loader::builder(Fine::new(100, 1000).unwrap()).batch_size(10).depth(3);
+    let needed = builder().build(&device).unwrap().held().pinned_bytes;
+    wait_until("the first loader has ended", || device.ledger().pinned_bytes.now() == 0);
+    drop(builder().pinned_budget(needed as usize).build(&device).unwrap());
+    assert_eq!(device.ledger().pinned_bytes.peak(), needed);
+
+    let device = Device::host();
+    let error = builder().pinned_budget(needed as usize - 1).build(&device).unwrap_err();
+    assert_eq!(error.kind(), feedline::ErrorKind::Budget);
+    for part in [needed.to_string(), (needed - 1).to_string(), "take a smaller batch or depth".into()] {
+        assert!(error.to_string().contains(&part), "no {part:?} in: {error}");
+    }
+    assert_eq!(device.ledger().pinned_bytes.peak(), 0);
+    // No size wraps around into a small one.
+    for builder in
+        [builder().depth(usize::MAX), builder().batch_size(1 << 50), builder().batch_size(usize::MAX)]
+    {
+        let error = builder.build(&device).unwrap_err();
+        assert!(
+            [feedline::ErrorKind::Budget, feedline::ErrorKind::Config].contains(&error.kind()),
+            "{error}"
+        );
+    }
+    assert_empty(&device);
+}

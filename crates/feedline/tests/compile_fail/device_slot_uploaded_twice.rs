@@ -1,0 +1,14 @@
+//! A device slot is filled once a lease.
+
+use feedline_core::Result;
+use feedline_device::slot::WriteLease;
+use feedline_device::{Pinned, Stream};
+use feedline_slots::ReadyLease;
+
+fn copy(stream: &Stream, slot: WriteLease, one: ReadyLease<Pinned>, two: ReadyLease<Pinned>) -> Result<()> {
+    let _loaded = slot.upload(stream, one, 16)?;
+    let _again = slot.upload(stream, two, 16)?;
+    Ok(())
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+//! Nor can its bytes be kept for later.
+
+use feedline_slots::{FillLease, HeapMemory};
+
+fn fill(mut lease: FillLease<HeapMemory>) {
+    let bytes = lease.bytes_mut();
+    let _ready = lease.ready();
+    bytes[0] = 1;
+}
+
+fn main() {}

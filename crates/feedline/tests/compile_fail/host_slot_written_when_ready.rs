@@ -1,0 +1,10 @@
+//! A host slot cannot be written once it is ready: the lease to write is gone.
+
+use feedline_slots::{FillLease, HeapMemory};
+
+fn fill(mut lease: FillLease<HeapMemory>) {
+    let _ready = lease.ready();
+    lease.bytes_mut()[0] = 1;
+}
+
+fn main() {}

@@ -1,0 +1,11 @@
+//! A filled slot is submitted once: submitting takes the lease.
+
+use feedline_core::Result;
+use feedline_slots::{HeapMemory, ReadyLease};
+
+fn copy(lease: ReadyLease<HeapMemory>) -> Result<()> {
+    lease.submit(|_, _| Ok(()))?;
+    lease.submit(|_, _| Ok(()))
+}
+
+fn main() {}

@@ -1,0 +1,14 @@
+//! The slots of two loaders cannot be mixed: a loader gives out neither its leases nor the slot under a batch.
+
+use feedline::{Batch, Loader};
+use feedline_device::slot::{Loaded, WriteLease};
+
+fn take_the_slot(batch: Batch) -> Loaded {
+    batch.loaded
+}
+
+fn take_a_lease(loader: &Loader) -> WriteLease {
+    loader.slots.acquire().unwrap()
+}
+
+fn main() {}

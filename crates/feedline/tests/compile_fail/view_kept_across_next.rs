@@ -1,0 +1,16 @@
+//! A view of one batch cannot be kept while the next one is taken.
+
+use feedline::{Loader, Result, Stream};
+
+fn train(stream: &Stream, loader: &mut Loader) -> Result<()> {
+    let mut last = None;
+    for batch in loader.epoch(0)? {
+        let batch = batch?.wait_on(stream)?;
+        if let Some(pixels) = last.replace(batch.field::<u8>("image")?) {
+            stream.run("two batches", [pixels.into()], [], |_| {})?;
+        }
+    }
+    Ok(())
+}
+
+fn main() {}

@@ -1,0 +1,298 @@
+//! Whatever fails, the caller is told: the batches before it, then one error that names its place, then nothing. No hang,
+//! and no epoch that is short without an error.
+
+mod common;
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use common::small::{BATCH, STEPS, builder, fine, on_a_device, take_epoch};
+use common::{LONG, alone, assert_whole, hush_planned_panics, wait_until, wait_until_gone};
+use feedline::{
+    Context, Dataset, Device, Error, ErrorKind, Loader, ReadError, Row, Spec, Stage, Stream, Workers,
+};
+use feedline_device::Driver;
+use feedline_device::host::Host;
+use feedline_device::wrap::{Around, Call, Op, Wrap};
+use feedline_testkit::zoo::{self, Fine};
+
+/// Takes epoch 0, whose sample `id` is bad: the batches before it, then its error, then nothing.
+#[track_caller]
+fn assert_ends_at(loader: &mut Loader, compute: &Stream, id: u64, kind: ErrorKind, word: &str) -> Error {
+    let bad_batch = id / BATCH as u64;
+    let mut batches = loader.epoch(0).unwrap();
+    for step in 0..bad_batch {
+        let batch = batches.next().unwrap().unwrap().wait_on(compute).unwrap();
+        assert_eq!(batch.step(), step);
+        assert_whole(&fine(), &batch);
+    }
+    let error = batches.next().expect("an error, not a short epoch").unwrap_err();
+    assert_eq!(error.kind(), kind, "{error}");
+    assert_eq!(
+        (error.stage(), error.batch(), error.sample()),
+        (Some(Stage::Decode), Some(bad_batch), Some(id))
+    );
+    assert!(error.to_string().contains(&format!("planned {word} of sample {id}")), "{error}");
+    assert!(batches.is_over() && batches.next().is_none() && batches.try_next().unwrap().is_none());
+    error
+}
+
+#[test]
+fn a_bad_sample_ends_the_epoch_with_its_name_after_the_batches_before_it() {
+    hush_planned_panics();
+    alone(|| {
+        for bad_batch in [0, STEPS / 2, STEPS - 1] {
+            for row in [0, BATCH as u64 / 2, BATCH as u64 - 1] {
+                let id = bad_batch * BATCH as u64 + row;
+                for workers in [1, 3] {
+                    on_a_device(|device, compute| {
+                        let builder = builder(zoo::failing(fine(), [id])).workers(Workers::Count(workers));
+                        let mut loader = builder.build(device).unwrap();
+                        let first = assert_ends_at(&mut loader, compute, id, ErrorKind::Sample, "failure");
+                        // Asked again it says the same, and does not hang.
+                        let again = loader.epoch(1).map(|mut epoch| epoch.next().unwrap().unwrap_err());
+                        assert_eq!(again.unwrap_or_else(|error| error).to_string(), first.to_string());
+                    });
+                    on_a_device(|device, compute| {
+                        let builder = builder(zoo::panicking(fine(), [id])).workers(Workers::Count(workers));
+                        let mut loader = builder.build(device).unwrap();
+                        assert_ends_at(&mut loader, compute, id, ErrorKind::Panic, "panic");
+                    });
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn the_first_cause_is_told_however_the_threads_race() {
+    hush_planned_panics();
+    alone(|| {
+        for round in 0..400 {
+            on_a_device(|device, compute| {
+                let id = round % BATCH as u64;
+                let mut loader =
+                    builder(zoo::failing(fine(), [id])).workers(Workers::Count(1)).build(device).unwrap();
+                assert_ends_at(&mut loader, compute, id, ErrorKind::Sample, "failure");
+            });
+        }
+    });
+}
+
+#[test]
+fn of_several_bad_samples_the_first_in_order_is_named() {
+    alone(|| {
+        for round in 0..50 {
+            on_a_device(|device, compute| {
+                // The last row fails at once, while the way to the first that fails takes its time.
+                let delay = Duration::from_micros(200 * (round % 5));
+                let slow = zoo::slow(zoo::failing(fine(), [2, 5, 7]), [0, 1], delay);
+                let mut loader = builder(slow).workers(Workers::Count(3)).build(device).unwrap();
+                assert_ends_at(&mut loader, compute, 2, ErrorKind::Sample, "failure");
+            });
+        }
+    });
+}
+
+/// Cannot read `id` in epoch 1.
+struct FailsLater(Fine, u64);
+
+impl Dataset for FailsLater {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn spec(&self) -> &Spec {
+        self.0.spec()
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        if (context.epoch(), id) == (1, self.1) {
+            return Err("planned failure later".into());
+        }
+        self.0.read(id, row, context)
+    }
+}
+
+#[test]
+fn an_error_met_while_reading_ahead_comes_in_its_place() {
+    alone(|| {
+        on_a_device(|device, compute| {
+            let mut loader = builder(FailsLater(fine(), BATCH as u64)).depth(8).build(device).unwrap();
+            let mut batches = loader.epoch(0).unwrap();
+            let first = batches.next().unwrap().unwrap();
+            // The whole epoch and the first batch of the next fit in the slots; the stage ends at the second.
+            wait_until_gone("fl-decode");
+            assert_whole(&fine(), &first.wait_on(compute).unwrap());
+            for batch in batches {
+                assert_whole(&fine(), &batch.unwrap().wait_on(compute).unwrap());
+            }
+            let mut batches = loader.epoch(1).unwrap();
+            assert_whole(&fine(), &batches.next().unwrap().unwrap().wait_on(compute).unwrap());
+            let error = batches.next().unwrap().unwrap_err();
+            assert_eq!((error.kind(), error.batch()), (ErrorKind::Sample, Some(1)));
+            assert!(batches.next().is_none());
+        });
+    });
+}
+
+#[test]
+fn a_read_that_never_returns_is_named_and_keeps_its_memory() {
+    alone(|| {
+        on_a_device(|device, compute| {
+            let (data, gate) = zoo::blocking(fine(), [19]);
+            let mut loader = builder(data).build(device).unwrap();
+            let held = loader.held();
+            let mut batches = loader.epoch(0).unwrap();
+            for _ in 0..2 {
+                assert_whole(&fine(), &batches.next().unwrap().unwrap().wait_on(compute).unwrap());
+            }
+            assert!(gate.wait_until_waiting(1, LONG));
+            assert!(batches.next_timeout(Duration::from_millis(20)).unwrap().is_none());
+            assert!(!batches.is_over());
+
+            let error = loader.stop(Duration::from_millis(50)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Timeout);
+            for part in ["fl-decode-", "sample 19", "batch 2"] {
+                assert!(error.to_string().contains(part), "no {part:?} in: {error}");
+            }
+            // Dropping it waits a bounded time, and frees nothing that the read may still write.
+            let start = Instant::now();
+            drop(loader);
+            assert!(start.elapsed() < LONG);
+            assert_eq!(device.ledger().pinned_bytes.now(), held.pinned_bytes);
+            let told = device.ledger().take_errors();
+            assert!(told.iter().any(|error| error.kind() == ErrorKind::Timeout), "{told:?}");
+
+            gate.open();
+            wait_until("the memory is freed", || device.ledger().pinned_bytes.now() == 0);
+            wait_until_gone("fl-decode");
+            wait_until("the copy stream is gone", || device.ledger().streams.now() == 1);
+            wait_until("the device memory is freed", || device.ledger().device_bytes.now() == 0);
+            wait_until("the events are gone", || device.ledger().events.now() == 0);
+        });
+    });
+}
+
+#[test]
+fn a_caller_that_holds_every_slot_is_told_so() {
+    alone(|| {
+        on_a_device(|device, compute| {
+            let mut loader = builder(fine()).build(device).unwrap();
+            let mut batches = loader.epoch(0).unwrap();
+            // One open, one unread: both hold their slot.
+            let one = batches.next().unwrap().unwrap().wait_on(compute).unwrap();
+            let two = batches.next().unwrap().unwrap();
+            assert!(batches.try_next().unwrap().is_none());
+            assert!(batches.next_timeout(Duration::from_millis(5)).unwrap().is_none());
+            let error = batches.next().unwrap().unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::SlotsHeld);
+            assert!(error.to_string().contains("all 2 device slots"), "{error}");
+            assert!(batches.next().is_none());
+            drop((one, two));
+            take_epoch(&mut loader, 0, compute);
+            take_epoch(&mut loader, 1, compute);
+        });
+    });
+}
+
+/// Fails the consumer's `record` calls from the `nth` on: the end of its reading is lost.
+#[derive(Debug)]
+struct FailsToRecord(AtomicU64);
+
+impl Around for FailsToRecord {
+    fn around<R>(
+        &self,
+        _: &dyn Driver,
+        call: Call,
+        make: impl FnOnce() -> feedline::Result<R>,
+    ) -> feedline::Result<R> {
+        let by_stage = std::thread::current().name().is_some_and(|name| name.starts_with("fl-"));
+        if call.op == Op::Record && !by_stage && self.0.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.store(1, Ordering::Relaxed);
+            return Err(Error::new(ErrorKind::Device, "planned failure to record"));
+        }
+        make()
+    }
+}
+
+#[test]
+fn a_pipeline_whose_slots_are_all_lost_ends_with_an_error() {
+    alone(|| {
+        let device = Device::with_driver(Wrap::around(Host::new(), FailsToRecord(AtomicU64::new(2))));
+        {
+            let compute = device.stream().unwrap();
+            let mut loader = builder(fine()).depth(2).build(&device).unwrap();
+            let mut batches = loader.epoch(0).unwrap();
+            for _ in 0..3 {
+                assert_whole(&fine(), &batches.next().unwrap().unwrap().wait_on(&compute).unwrap());
+            }
+            let error = batches.next_timeout(LONG).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Device, "{error}");
+            assert!(error.to_string().contains("planned failure to record"), "{error}");
+            assert!(batches.next().is_none());
+        }
+        assert_eq!(device.ledger().pinned_bytes.now(), 0);
+    });
+}
+
+/// Panics where nobody expects it: when an error asks for the file of a sample.
+struct NoPath(Fine);
+
+impl Dataset for NoPath {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn spec(&self) -> &Spec {
+        self.0.spec()
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        if id == BATCH as u64 {
+            return Err("planned failure".into());
+        }
+        self.0.read(id, row, context)
+    }
+
+    fn path(&self, _: u64) -> Option<&Path> {
+        panic!("planned panic for want of a path")
+    }
+}
+
+#[test]
+fn a_panic_outside_of_read_is_an_error_too() {
+    hush_planned_panics();
+    alone(|| {
+        for workers in [1, 3] {
+            on_a_device(|device, compute| {
+                let mut loader =
+                    builder(NoPath(fine())).workers(Workers::Count(workers)).build(device).unwrap();
+                let mut batches = loader.epoch(0).unwrap();
+                assert_whole(&fine(), &batches.next().unwrap().unwrap().wait_on(compute).unwrap());
+                let error = batches.next().expect("an error, not a short epoch").unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Panic, "{error}");
+                assert!(batches.next().is_none());
+            });
+        }
+    });
+}
+
+#[test]
+fn a_loader_that_cannot_be_built_leaves_nothing() {
+    alone(|| {
+        let refused = |build: &dyn Fn(&Device) -> feedline::Result<Loader>, kind| {
+            on_a_device(|device, _| {
+                let error = build(device).map(drop).unwrap_err();
+                assert_eq!(error.kind(), kind, "{error}");
+                assert!(!error.to_string().contains('\n'), "{error}");
+            });
+        };
+        refused(&|device| builder(fine()).depth(0).build(device), ErrorKind::Config);
+        refused(&|device| builder(fine()).batch_size(0).build(device), ErrorKind::Config);
+        refused(&|device| builder(fine()).workers(Workers::Count(0)).build(device), ErrorKind::Config);
+        refused(&|device| builder(fine()).batch_size(41).drop_last(true).build(device), ErrorKind::Config);
+        refused(&|device| builder(fine()).pinned_budget(1000).build(device), ErrorKind::Budget);
+    });
+}

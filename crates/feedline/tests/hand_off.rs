@@ -1,0 +1,330 @@
+//! The hand-off: a batch has as many readers as it likes, on streams of any lane, and its slot is overwritten after all of
+//! them; what the compiler cannot tell apart is refused at the call.
+
+mod common;
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use common::small::{builder, fine, on_a_device, take_epoch};
+use common::{LONG, alone, assert_empty, assert_whole, wait_until};
+use feedline::{Device, ErrorKind, Lane, Loader, Ready, Stream, lane};
+use feedline_testkit::zoo::Fine;
+
+lane!(Branch);
+lane!(Third);
+
+/// How long a copy that nothing holds back is given to show: some hundred times what it takes.
+const WINDOW: Duration = Duration::from_millis(100);
+
+/// Work that reads a batch again and again until it is let go, and then tells whether the bytes stayed the same.
+struct SlowReader {
+    go: Sender<()>,
+    same: Receiver<bool>,
+}
+
+impl SlowReader {
+    fn start<L: Lane>(batch: &Ready<L>) -> Self {
+        let ((go, wait), (tell, same)) = (channel::<()>(), channel());
+        let read = move |memory: &mut feedline::Memory<'_>| {
+            let first = memory.input::<u8>(0).to_vec();
+            let _ = wait.recv_timeout(LONG);
+            let _ = tell.send(memory.input::<u8>(0) == first);
+        };
+        batch.stream().run("slow reader", [batch.field::<u8>("bytes").unwrap().into()], [], read).unwrap();
+        Self { go, same }
+    }
+
+    fn finish(self) {
+        self.go.send(()).expect("the reader waits");
+        assert!(self.same.recv_timeout(LONG).expect("the reader ends"), "the batch changed under its reader");
+    }
+}
+
+/// Asserts that the next batch, which is queued for the only slot, does not arrive while somebody reads the last one.
+#[track_caller]
+fn assert_held_back(next: &feedline::Batch) {
+    let start = Instant::now();
+    while start.elapsed() < WINDOW {
+        assert!(!next.arrived().unwrap(), "the slot was overwritten under a reader");
+        std::thread::yield_now();
+    }
+}
+
+/// A loader with one device slot, so that every batch comes into the place of the last.
+fn one_slot(device: &Device) -> Loader {
+    builder(fine()).depth(1).build(device).unwrap()
+}
+
+/// Reads the first batch on two streams, lets go of it in the order given, and holds one reader up at a time.
+fn two_readers(first_is_slow: bool, first_goes_first: bool) {
+    on_a_device(|device, compute| {
+        let branch = device.stream_in::<Branch>().unwrap();
+        let mut loader = one_slot(device);
+        let mut batches = loader.epoch(0).unwrap();
+        let on_compute = batches.next().unwrap().unwrap().wait_on(compute).unwrap();
+        let on_branch = on_compute.also_on(&branch).unwrap();
+        let slow = if first_is_slow { SlowReader::start(&on_compute) } else { SlowReader::start(&on_branch) };
+        let whole = |batch: &Ready<_>| assert_whole(&fine(), batch);
+        if first_is_slow {
+            assert_whole(&fine(), &on_branch);
+        } else {
+            whole(&on_compute);
+        }
+        if first_goes_first {
+            drop(on_compute);
+            drop(on_branch);
+        } else {
+            drop(on_branch);
+            drop(on_compute);
+        }
+        let next = batches.next().unwrap().unwrap();
+        assert_held_back(&next);
+        slow.finish();
+        wait_until("the next batch arrives", || next.arrived().unwrap());
+        assert_whole(&fine(), &next.wait_on(&branch).unwrap());
+    });
+}
+
+#[test]
+fn a_slot_is_overwritten_only_after_both_readers() {
+    alone(|| {
+        for first_is_slow in [false, true] {
+            for first_goes_first in [false, true] {
+                two_readers(first_is_slow, first_goes_first);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_slot_is_not_even_queued_for_while_a_reader_is_in_hand() {
+    alone(|| {
+        on_a_device(|device, compute| {
+            let branch = device.stream_in::<Branch>().unwrap();
+            let mut loader = one_slot(device);
+            let mut batches = loader.epoch(0).unwrap();
+            let on_compute = batches.next().unwrap().unwrap().wait_on(compute).unwrap();
+            let on_branch = on_compute.also_on(&branch).unwrap();
+            drop(on_compute);
+            assert!(
+                batches.next_timeout(WINDOW).unwrap().is_none(),
+                "the slot went home with a reader in hand"
+            );
+            assert_whole(&fine(), &on_branch);
+            drop(on_branch);
+            assert_whole(&fine(), &batches.next_timeout(LONG).unwrap().unwrap().wait_on(compute).unwrap());
+        });
+    });
+}
+
+#[test]
+fn readers_of_three_lanes_come_and_go_all_epoch() {
+    alone(|| {
+        on_a_device(|device, compute| {
+            let branch = device.stream_in::<Branch>().unwrap();
+            let third = device.stream_in::<Third>().unwrap();
+            let mut loader = builder(fine()).depth(2).build(device).unwrap();
+            for epoch in 0..20 {
+                let mut last = None;
+                for batch in loader.epoch(epoch).unwrap() {
+                    let on_compute = batch.unwrap().wait_on(compute).unwrap();
+                    let on_branch = on_compute.also_on(&branch).unwrap();
+                    // A reader joins by any other, and may outlive it; the same stream may join twice.
+                    let on_third = on_branch.also_on(&third).unwrap();
+                    let again = on_third.also_on(&branch).unwrap();
+                    drop(on_branch);
+                    assert_whole(&fine(), &on_third);
+                    assert_whole(&fine(), &again);
+                    assert_whole(&fine(), &on_compute);
+                    // The last one is let go one batch later.
+                    last = Some(on_third);
+                }
+                drop(last);
+            }
+        });
+    });
+}
+
+#[test]
+fn a_batch_takes_eight_readers_and_refuses_a_ninth() {
+    alone(|| {
+        on_a_device(|device, compute| {
+            let mut loader = one_slot(device);
+            let mut batches = loader.epoch(0).unwrap();
+            let first = batches.next().unwrap().unwrap().wait_on(compute).unwrap();
+            let more: Vec<_> = (1..8).map(|_| first.also_on(compute).unwrap()).collect();
+            let error = first.also_on(compute).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config);
+            assert!(error.to_string().contains("8 streams"), "{error}");
+            drop(first);
+            more.iter().for_each(|reader| assert_whole(&fine(), reader));
+            drop(more);
+            // The next batch of the slot begins with none.
+            let next = batches.next().unwrap().unwrap().wait_on(compute).unwrap();
+            let all: Vec<_> = (1..8).map(|_| next.also_on(compute).unwrap()).collect();
+            all.iter().for_each(|reader| assert_whole(&fine(), reader));
+        });
+    });
+}
+
+#[test]
+fn a_stream_that_did_not_wait_is_refused() {
+    alone(|| {
+        on_a_device(|device, compute| {
+            // Of the same lane: the compiler sees no difference, the call does.
+            let other = device.stream().unwrap();
+            let mut loader = one_slot(device);
+            let mut batches = loader.epoch(0).unwrap();
+            let batch = batches.next().unwrap().unwrap().wait_on(compute).unwrap();
+            let view = batch.field::<u8>("bytes").unwrap();
+            let error = other.run("wrong stream", [view.into()], [], |_| {}).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config);
+            assert!(error.to_string().contains("also_on"), "{error}");
+            assert_whole(&fine(), &batch.also_on(&other).unwrap());
+        });
+    });
+}
+
+#[test]
+fn a_stream_of_another_device_is_refused() {
+    alone(|| {
+        let elsewhere = Device::host();
+        {
+            let foreign = elsewhere.stream().unwrap();
+            on_a_device(|device, compute| {
+                let mut loader = one_slot(device);
+                let mut batches = loader.epoch(0).unwrap();
+                let batch = batches.next().unwrap().unwrap();
+                let error = batch.wait_on(&foreign).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+                // The batch is gone, its slot is not: the epoch goes on.
+                let batch =
+                    batches.next_timeout(LONG).unwrap().expect("the slot is home").wait_on(compute).unwrap();
+                assert_eq!(batch.also_on(&foreign).unwrap_err().kind(), ErrorKind::Config);
+                assert_whole(&fine(), &batch);
+            });
+        }
+        assert_empty(&elsewhere);
+    });
+}
+
+#[test]
+fn a_field_is_asked_for_by_its_name_and_type() {
+    alone(|| {
+        on_a_device(|device, compute| {
+            let mut loader = one_slot(device);
+            let batch = loader.epoch(0).unwrap().next().unwrap().unwrap().wait_on(compute).unwrap();
+            for (error, part) in [
+                (
+                    batch.field::<u8>("pixels").unwrap_err(),
+                    "no field \"pixels\"; the fields are [\"id\", \"bytes\"]",
+                ),
+                (batch.field::<f32>("bytes").unwrap_err(), "field \"bytes\" is u8, not f32"),
+                (batch.field_at::<u8>(2).unwrap_err(), "no field 2: the spec has 2"),
+            ] {
+                assert_eq!(error.kind(), ErrorKind::Config);
+                assert!(error.to_string().contains(part), "no {part:?} in: {error}");
+            }
+        });
+    });
+}
+
+/// One batch after the other through the same slot, under chaos by hand: the copy is always queued while a kernel of the
+/// last batch still runs.
+#[test]
+fn every_copy_waits_for_the_kernels_of_the_batch_before() {
+    alone(|| {
+        on_a_device(|device, compute| {
+            let mut loader = one_slot(device);
+            for epoch in 0..4 {
+                let mut slow: Option<SlowReader> = None;
+                for batch in loader.epoch(epoch).unwrap() {
+                    let batch = batch.unwrap();
+                    if let Some(slow) = slow.take() {
+                        assert!(!batch.arrived().unwrap());
+                        slow.finish();
+                    }
+                    let batch = batch.wait_on(compute).unwrap();
+                    assert_whole(&fine(), &batch);
+                    slow = Some(SlowReader::start(&batch));
+                }
+                slow.unwrap().finish();
+            }
+            take_epoch(&mut loader, 4, compute);
+        });
+    });
+}
+
+/// The same on a GPU: kernels that spin before they check every byte, on two streams, in slots that are overwritten all
+/// the time.
+#[test]
+fn on_a_gpu_every_byte_is_whole_for_two_slow_readers() {
+    use feedline_kernels::ops::Kernels;
+    const ROWS: u64 = 4;
+    const STEPS: u64 = 12;
+    let Some(device) = feedline_testkit::gpu("a batch with two slow readers") else { return };
+    alone(|| {
+        for width in [1 << 10, 64 << 10, 256 << 10] {
+            let fine = Fine::new(ROWS * STEPS, width).unwrap();
+            let compute = device.stream().unwrap();
+            let branch = device.stream_in::<Branch>().unwrap();
+            let kernels = (Kernels::new(&compute).unwrap(), Kernels::new(&branch).unwrap());
+            let mut reports = (compute.buffer::<i64>(3).unwrap(), branch.buffer::<i64>(3).unwrap());
+            reports.0.write(&[0, -1, 0]).unwrap();
+            reports.1.write(&[0, -1, 0]).unwrap();
+            let mut loader =
+                Loader::builder(fine.clone()).batch_size(ROWS as usize).depth(1).build(&device).unwrap();
+            for epoch in 0..2 {
+                for batch in loader.epoch(epoch).unwrap() {
+                    let one = batch.unwrap().wait_on(&compute).unwrap();
+                    let two = one.also_on(&branch).unwrap();
+                    let (key, first) = (fine.key(epoch), one.ids()[0]);
+                    // Each in turn is the slower one.
+                    let (a, b) =
+                        if first % 2 == 0 { (10_000_000, 1_000_000) } else { (1_000_000, 10_000_000) };
+                    kernels.0.spin(a).unwrap();
+                    kernels.1.spin(b).unwrap();
+                    let view = one.field::<u8>("bytes").unwrap();
+                    kernels.0.pattern_check(view, width, key, first, reports.0.view_mut()).unwrap();
+                    let view = two.field::<u8>("bytes").unwrap();
+                    kernels.1.pattern_check(view, width, key, first, reports.1.view_mut()).unwrap();
+                }
+            }
+            let bytes = (2 * ROWS * STEPS) as i64 * width as i64;
+            assert_eq!(reports.0.read().unwrap(), [0, -1, bytes], "wrong bytes, the first, bytes seen");
+            assert_eq!(reports.1.read().unwrap(), [0, -1, bytes], "wrong bytes, the first, bytes seen");
+        }
+        assert_empty(&device);
+    });
+}
+
+/// Every access of an epoch with two readers is ordered, in a hundred schedules of the simulated device.
+#[test]
+fn no_access_of_two_readers_is_unordered_on_the_simulator() {
+    alone(|| {
+        for seed in 0..100 {
+            let (device, sim) = Device::sim(seed).unwrap();
+            {
+                let compute = device.stream().unwrap();
+                let branch = device.stream_in::<Branch>().unwrap();
+                let mut loader = builder(fine()).depth(1 + seed as usize % 3).build(&device).unwrap();
+                for epoch in 0..2 {
+                    for batch in loader.epoch(epoch).unwrap() {
+                        let one = batch.unwrap().wait_on(&compute).unwrap();
+                        let two = one.also_on(&branch).unwrap();
+                        look(&compute, &one);
+                        drop(one);
+                        look(&branch, &two);
+                    }
+                }
+            }
+            sim.finish().unwrap();
+        }
+    });
+}
+
+/// Queues work that reads a batch.
+fn look<L: Lane>(stream: &Stream<L>, batch: &Ready<L>) {
+    stream.run("look", [batch.field::<u8>("bytes").unwrap().into()], [], |_| {}).unwrap();
+}

@@ -1,0 +1,337 @@
+//! Sources: data without a length or random access, with the same batches for any workers and depth, restored at every
+//! step by shard and offset.
+
+mod common;
+mod restoring;
+
+use std::collections::{BTreeSet, HashSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::{LONG, alone, wait_until};
+use feedline::{Device, Loader, LoaderBuilder, Order, Plan, Tail, Workers, World, source};
+use feedline_core::PlanOptions;
+use feedline_testkit::restore::{self, From, MIXES, Pipeline, Step};
+use feedline_testkit::zoo::streams::{
+    Archive, Generator, Hooked, MOST, Server, Socket, append, finish, record, row,
+};
+use restoring::{Restored, implementors};
+
+/// Records of each shard; one shard has none.
+const LENS: [u64; 6] = [5, 13, 0, 1, 9, 7];
+const BATCH: usize = 8;
+const SEED: u64 = 31;
+
+/// A file for each shard of [`LENS`].
+fn archive(dir: &Path) -> Archive {
+    let paths: Vec<PathBuf> = (0..LENS.len()).map(|shard| dir.join(format!("{shard}.records"))).collect();
+    for ((shard, path), len) in (0..).zip(&paths).zip(LENS) {
+        std::fs::write(path, []).unwrap();
+        (0..len).for_each(|number| append(path, &record(shard, number)).unwrap());
+    }
+    Archive::new(paths).unwrap()
+}
+
+/// The same files, marked as ended.
+fn grown(dir: &Path) -> Archive {
+    let archive = archive(dir);
+    (0..LENS.len()).for_each(|shard| finish(&dir.join(format!("{shard}.records"))).unwrap());
+    archive.growing()
+}
+
+fn options(builder: LoaderBuilder) -> LoaderBuilder {
+    builder.batch_size(BATCH).shuffle(SEED)
+}
+
+fn generator() -> LoaderBuilder {
+    options(Loader::from_source(Generator::new(LENS).unwrap()))
+}
+
+#[track_caller]
+fn everywhere(builder: impl Fn() -> LoaderBuilder) {
+    let done = restore::everywhere(|mix| Restored::new(builder(), mix));
+    assert!(done.steps >= 4 && done.restored >= 12 * done.steps, "{done:?}");
+}
+
+/// The shards of an epoch, in line, as the ranks of a world take them.
+fn line(order: Order, epoch: u64, rank: u32, size: u32) -> Vec<u64> {
+    let world = World::new(rank, size).unwrap();
+    let options =
+        PlanOptions { len: LENS.len() as u64, order, seed: SEED, batch: 1, tail: Tail::Keep, world };
+    let (plan, mut ids, mut line) = (Plan::new(options).unwrap(), Vec::new(), Vec::new());
+    for step in 0..plan.steps(epoch, 0) {
+        plan.batch(epoch, 0, step, &mut ids);
+        line.extend(&ids);
+    }
+    line
+}
+
+/// The records of shards, one shard after the other: shard and number.
+fn records(line: &[u64]) -> Vec<(u64, u64)> {
+    line.iter().flat_map(|&shard| (0..LENS[shard as usize]).map(move |number| (shard, number))).collect()
+}
+
+/// Shard and number of every row, after a look at every byte of it.
+fn rows(step: &Step) -> Vec<(u64, u64)> {
+    let rows = step.ids.len();
+    let widths = [8, 4, MOST, 8];
+    let field = |index: usize, row: usize| {
+        let start: usize = widths[..index].iter().map(|width| width * rows).sum();
+        &step.bytes[start + row * widths[index]..][..widths[index]]
+    };
+    let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
+    (0..rows)
+        .map(|index| {
+            let place = field(0, index);
+            let (shard, record_number) = (number(&place[..4]), number(&place[4..]));
+            let id = step.ids[index];
+            assert_eq!(source::place(id).0, shard, "the id says the shard");
+            let whole = [0, 1, 2, 3].map(|field_index| field(field_index, index)).concat();
+            let want = row(SEED, step.epoch, id, &record(shard, record_number));
+            assert!(whole == want, "a row of shard {shard}, record {record_number} is another");
+            (shard, record_number)
+        })
+        .collect()
+}
+
+fn epoch(builder: LoaderBuilder, epoch: u64) -> Vec<Step> {
+    Restored::new(builder, MIXES[4]).run(From::Epoch(epoch), usize::MAX)
+}
+
+#[test]
+fn every_source_goes_on_from_every_step() {
+    alone(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let (archive, grown_dir) = (archive(dir.path()), tempfile::tempdir().unwrap());
+        let grown = grown(grown_dir.path());
+        let server = Server::start(LENS, false).unwrap();
+        everywhere(generator);
+        everywhere(|| options(Loader::from_source(Hooked::new(Generator::new(LENS).unwrap()))));
+        everywhere(|| options(Loader::from_source(archive.clone())));
+        everywhere(|| options(Loader::from_source(grown.clone())));
+        everywhere(|| options(Loader::from_source(Socket::new(&server).unwrap())));
+    });
+}
+
+/// Fails when a source is added that is not restored above.
+#[test]
+fn no_source_is_left_out() {
+    alone(|| {
+        let tested = ["Generator", "Archive", "Socket", "Hooked"].map(str::to_owned);
+        assert_eq!(implementors("Source"), BTreeSet::from(tested));
+    });
+}
+
+#[test]
+fn every_order_of_shards_tail_and_rank_goes_on() {
+    alone(|| {
+        let weights = [1.0, 2.0, 0.5, 1.0, 1.0, 3.0];
+        let orders = [
+            Order::Sequential,
+            Order::Shuffle,
+            Order::block(2, 3).unwrap(),
+            Order::distinct(&weights).unwrap(),
+            Order::subset(vec![5, 1, 4, 2], Order::Shuffle).unwrap(),
+        ];
+        for order in orders {
+            for tail in [Tail::Keep, Tail::Drop] {
+                everywhere(|| generator().order(order.clone()).tail(tail));
+            }
+        }
+        for rank in 0..2 {
+            everywhere(|| generator().batch_size(5).world(World::new(rank, 2).unwrap()));
+        }
+    });
+}
+
+#[test]
+fn a_source_that_has_nothing_now_is_asked_again() {
+    alone(|| {
+        let wanted = epoch(generator(), 0);
+        for mix in MIXES {
+            let hesitant = Loader::from_source(Generator::new(LENS).unwrap().hesitant());
+            assert_eq!(Restored::new(options(hesitant), mix).run(From::Epoch(0), usize::MAX), wanted);
+        }
+    });
+}
+
+#[test]
+fn an_epoch_is_all_records_shard_after_shard_in_the_order_of_the_seed() {
+    alone(|| {
+        for number in 0..3 {
+            let steps = epoch(generator(), number);
+            let delivered: Vec<_> = steps.iter().flat_map(rows).collect();
+            assert_eq!(delivered, records(&line(Order::Shuffle, number, 0, 1)));
+            let sizes: Vec<usize> = steps.iter().map(|step| step.ids.len()).collect();
+            assert_eq!(sizes, [8, 8, 8, 8, 3], "35 records in batches across the ends of shards");
+        }
+        assert_ne!(line(Order::Shuffle, 0, 0, 1), line(Order::Shuffle, 1, 0, 1));
+        let dropped = epoch(generator().drop_last(true), 0);
+        assert_eq!(dropped.iter().flat_map(rows).count(), 32);
+    });
+}
+
+#[test]
+fn every_kind_of_source_gives_the_same_rows_and_a_stalling_one_too() {
+    alone(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let (quick, stalling) = (Server::start(LENS, false).unwrap(), Server::start(LENS, true).unwrap());
+        let places = |builder| epoch(options(builder), 1).iter().map(rows).collect::<Vec<_>>();
+        let wanted = places(Loader::from_source(Generator::new(LENS).unwrap()));
+        assert_eq!(places(Loader::from_source(archive(dir.path()))), wanted);
+        assert_eq!(places(Loader::from_source(Socket::new(&quick).unwrap())), wanted);
+        assert_eq!(places(Loader::from_source(Socket::new(&stalling).unwrap())), wanted);
+    });
+}
+
+#[test]
+fn ranks_share_the_shards_and_read_every_record_once() {
+    alone(|| {
+        for world in [1, 2, 4, 8] {
+            let mut all = Vec::new();
+            for rank in 0..world {
+                let steps = epoch(generator().world(World::new(rank, world).unwrap()), 2);
+                let read: Vec<_> = steps.iter().flat_map(rows).collect();
+                assert_eq!(read, records(&line(Order::Shuffle, 2, rank, world)), "rank {rank} of {world}");
+                all.extend(read);
+            }
+            all.sort_unstable();
+            assert_eq!(all, records(&[0, 1, 2, 3, 4, 5]), "{world} ranks");
+        }
+    });
+}
+
+#[test]
+fn the_end_of_an_epoch_is_learned_and_the_next_follows() {
+    alone(|| {
+        // 16 records: the end comes after a full batch.
+        for (lens, sizes) in
+            [([3, 13], [8, 8].as_slice()), ([3, 14], &[8, 8, 1]), ([0, 0], &[]), ([0, 1], &[1])]
+        {
+            let source = Generator::new(lens).unwrap();
+            let builder = Loader::from_source(source).batch_size(BATCH).epochs(3).workers(Workers::Count(2));
+            let mut loader = builder.build(&Device::host()).unwrap();
+            for epoch in 0..3 {
+                let mut batches = loader.epoch(epoch).unwrap();
+                assert_eq!((batches.steps(), batches.is_over()), (None, false));
+                assert_eq!(batches.size_hint(), (0, None));
+                let read: Vec<usize> = batches.by_ref().map(|batch| batch.unwrap().len()).collect();
+                assert_eq!(read, sizes, "{lens:?}");
+                assert!(batches.is_over() && batches.next().is_none());
+                assert!(
+                    batches.try_next().unwrap().is_none() && batches.next_timeout(LONG).unwrap().is_none()
+                );
+            }
+        }
+    });
+}
+
+/// Two shards in files, of which the log grows in the test.
+fn log_in(dir: &Path) -> (PathBuf, Archive) {
+    let path = dir.join("log");
+    std::fs::write(&path, []).unwrap();
+    (path.clone(), Archive::new([path]).unwrap().growing())
+}
+
+#[test]
+fn a_batch_of_a_growing_log_comes_when_it_is_full_and_the_rest_at_the_end() {
+    alone(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, log) = log_in(dir.path());
+        let builder = Loader::from_source(log).batch_size(4).epochs(1);
+        let mut loader = builder.workers(Workers::Count(2)).build(&Device::host()).unwrap();
+        let mut batches = loader.epoch(0).unwrap();
+        let mut number = 0;
+        let mut grow = |records: u64| {
+            (0..records).for_each(|more| append(&path, &record(0, number + more)).unwrap());
+            number += records;
+        };
+        grow(3);
+        // Nothing to wait for: three records are no batch, however long they stand there.
+        assert!(batches.next_timeout(Duration::from_millis(30)).unwrap().is_none() && !batches.is_over());
+        grow(1);
+        assert_eq!(batches.next_timeout(LONG).unwrap().expect("a batch").len(), 4);
+        grow(6);
+        assert_eq!(batches.next_timeout(LONG).unwrap().expect("a batch").len(), 4);
+        finish(&path).unwrap();
+        assert_eq!(batches.next_timeout(LONG).unwrap().expect("a batch").len(), 2);
+        assert!(batches.next().is_none() && batches.is_over());
+    });
+}
+
+#[test]
+fn a_growing_log_is_taken_up_by_its_byte_and_follows_what_was_written_meanwhile() {
+    alone(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, log) = log_in(dir.path());
+        let loader = || {
+            let builder = Loader::from_source(log.clone()).batch_size(4).seed(SEED).epochs(1);
+            Restored::new(builder, MIXES[4])
+        };
+        (0..10).for_each(|number| append(&path, &record(0, number)).unwrap());
+        let mut first = loader();
+        let read = first.run(From::Epoch(0), 2);
+        let cursor = first.cursor();
+        drop(first);
+        let bytes: u64 = (0..8).map(|number| 4 + record(0, number).len() as u64).sum();
+        assert_eq!((cursor.position(), cursor.offset()), (0, bytes), "the cursor holds shard and byte");
+        (10..13).for_each(|number| append(&path, &record(0, number)).unwrap());
+        finish(&path).unwrap();
+        let rest = loader().run(From::Cursor(cursor), usize::MAX);
+        let delivered: Vec<_> = read.iter().chain(&rest).flat_map(rows).map(|(_, number)| number).collect();
+        assert!(delivered.into_iter().eq(0..13));
+    });
+}
+
+#[test]
+fn a_pipeline_that_waits_for_a_log_stops_at_once_and_takes_another_epoch() {
+    alone(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, log) = log_in(dir.path());
+        (0..5).for_each(|number| append(&path, &record(0, number)).unwrap());
+        let mut loader = Loader::from_source(log).batch_size(4).build(&Device::host()).unwrap();
+        for epoch in 0..3 {
+            let mut batches = loader.epoch(epoch).unwrap();
+            let batch = batches.next_timeout(LONG).unwrap().expect("a batch");
+            assert_eq!((batch.epoch(), batch.len()), (epoch, 4), "epoch {epoch}, while the one before waits");
+        }
+        loader.stop(LONG).unwrap();
+    });
+}
+
+#[test]
+fn the_next_epoch_is_read_while_the_last_batch_of_this_one_is_in_hand() {
+    alone(|| {
+        let opened = Arc::new(Mutex::new(Vec::new()));
+        let told = opened.clone();
+        let source = Hooked::new(Generator::new(LENS).unwrap()).before_open(move |place| {
+            told.lock().unwrap().push(place.epoch);
+            Ok(())
+        });
+        let builder = options(Loader::from_source(source)).workers(Workers::Count(2)).depth(3);
+        let mut loader = builder.build(&Device::host()).unwrap();
+        let held = loader.epoch(0).unwrap().map(|batch| batch.unwrap()).last();
+        wait_until("epoch 1 is opened", || opened.lock().unwrap().contains(&1));
+        assert_eq!(held.map(|batch| batch.epoch()), Some(0));
+        assert_eq!(loader.epoch(1).unwrap().map(|batch| batch.unwrap().len()).sum::<usize>(), 35);
+    });
+}
+
+#[test]
+fn the_records_of_one_batch_are_decoded_by_several_workers() {
+    alone(|| {
+        let threads = Arc::new(Mutex::new(HashSet::new()));
+        let seen = threads.clone();
+        // A decoder waits until another worker decodes too.
+        let together = Hooked::new(Generator::new([64]).unwrap()).before_decode(move |_| {
+            seen.lock().unwrap().insert(std::thread::current().id());
+            wait_until("two workers decode one batch", || seen.lock().unwrap().len() > 1);
+            Ok(())
+        });
+        let builder = Loader::from_source(together).batch_size(64).epochs(1).workers(Workers::Count(2));
+        let mut loader = builder.build(&Device::host()).unwrap();
+        assert_eq!(loader.epoch(0).unwrap().next().expect("a batch").unwrap().len(), 64);
+        assert_eq!(threads.lock().unwrap().len(), 2);
+    });
+}

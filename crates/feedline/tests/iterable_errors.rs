@@ -1,0 +1,295 @@
+//! What goes wrong with a source is one clear error after the batches before it, and a cursor that does not fit is
+//! refused.
+
+mod common;
+mod restoring;
+
+use std::path::Path;
+
+use common::{alone, hush_planned_panics};
+use feedline::{
+    BadSamples, Budget, Cursor, Device, Error, ErrorKind, Loader, LoaderBuilder, Order, Result, Source, Tail,
+    World, source,
+};
+use feedline_testkit::restore::{self, From, MIXES, Pipeline};
+use feedline_testkit::zoo::Fine;
+use feedline_testkit::zoo::streams::{Archive, Generator, Hooked, append, record};
+use restoring::Restored;
+
+const LENS: [u64; 3] = [9, 0, 10];
+const BATCH: usize = 4;
+
+fn generator() -> Generator {
+    Generator::new(LENS).unwrap()
+}
+
+fn builder(source: impl Source) -> LoaderBuilder {
+    Loader::from_source(source).batch_size(BATCH).seed(3).epochs(2)
+}
+
+/// Runs one epoch; returns the rows delivered and the error that ended it.
+#[track_caller]
+fn until_error(builder: LoaderBuilder) -> (usize, Error) {
+    let mut loader = Restored::new(builder, MIXES[4]).loader;
+    let mut batches = loader.epoch(0).unwrap();
+    let mut rows = 0;
+    while let Some(batch) = batches.next() {
+        match batch {
+            Ok(batch) => rows += batch.len(),
+            Err(error) => {
+                assert!(batches.next().is_none() && batches.is_over());
+                return (rows, error);
+            }
+        }
+    }
+    panic!("no error after {rows} rows");
+}
+
+#[test]
+fn options_that_cannot_be_are_refused_at_once() {
+    alone(|| {
+        let refused = |builder: LoaderBuilder| {
+            let error = builder.build(&Device::host()).map(|_| ()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config);
+            error.to_string()
+        };
+        let with = |order: Order| refused(builder(generator()).order(order));
+        for order in [
+            Order::weighted(&[1.0; 3]).unwrap(),
+            Order::balanced(&[0, 0, 1], 2).unwrap(),
+            Order::subset(vec![0, 2, 0], Order::Shuffle).unwrap(),
+            Order::subset(vec![0, 2], Order::weighted(&[1.0; 2]).unwrap()).unwrap(),
+        ] {
+            assert!(with(order.clone()).contains("a shard may come twice"), "{order:?}");
+        }
+        assert!(with(Order::subset(vec![3], Order::Sequential).unwrap()).contains("has ids 0 to 2"));
+        assert!(refused(builder(generator()).tail(Tail::Pad)).contains("keep or drop"));
+        assert!(refused(builder(generator()).skip(0, 0..1)).contains("cannot be skipped"));
+        assert!(refused(builder(generator()).batch_size(0)).contains("batch size is 0"));
+        assert!(refused(builder(Generator::new([]).unwrap())).contains("no shards"));
+        let many = Generator::new(vec![0; source::MAX_SHARDS as usize + 1]).unwrap();
+        assert!(refused(builder(many)).contains("the most is 16777216"));
+    });
+}
+
+/// An archive of one file, of ten records.
+fn archive(dir: &Path) -> Archive {
+    let path = dir.join("records");
+    (0..10).for_each(|number| append(&path, &record(0, number)).unwrap());
+    Archive::new([path]).unwrap()
+}
+
+#[test]
+fn a_file_that_is_cut_short_is_named_with_shard_and_offset() {
+    alone(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let archive = archive(dir.path());
+        let path = dir.path().join("records");
+        let whole = std::fs::read(&path).unwrap();
+        let last = whole.len() - 4 - record(0, 9).len();
+        for len in [last + 1, last + 4, last + 6, whole.len() - 1] {
+            std::fs::write(&path, &whole[..len]).unwrap();
+            let (rows, error) = until_error(builder(archive.clone()));
+            assert_eq!((rows, error.kind(), error.batch()), (8, ErrorKind::Data, Some(2)));
+            assert_eq!(error.path(), Some(path.as_path()));
+            let text = error.to_string();
+            assert!(
+                text.starts_with(&format!(
+                    "cannot read shard 0 from offset {last} on: the file is cut short"
+                )),
+                "{text}"
+            );
+        }
+        std::fs::remove_file(&path).unwrap();
+        let (rows, error) = until_error(builder(archive));
+        assert_eq!((rows, error.path()), (0, Some(path.as_path())), "{error}");
+    });
+}
+
+#[test]
+fn errors_and_panics_in_a_source_are_its_own_after_the_batches_before_them() {
+    alone(|| {
+        hush_planned_panics();
+        // Record 5 of shard 0 is in the second batch.
+        let failing =
+            |(shard, offset)| if (shard, offset) == (0, 5) { Err("planned".into()) } else { Ok(()) };
+        let (rows, error) = until_error(builder(Hooked::new(generator()).before_read(failing)));
+        assert_eq!(
+            (rows, error.to_string().as_str()),
+            (4, "cannot read shard 0 from offset 5 on: planned (stage decode, batch 1)")
+        );
+
+        let panicking = |(shard, offset)| {
+            assert_ne!((shard, offset), (2, 1), "planned panic");
+            Ok(())
+        };
+        let (rows, error) = until_error(builder(Hooked::new(generator()).before_read(panicking)));
+        assert_eq!((rows, error.kind(), error.batch()), (8, ErrorKind::Panic, Some(2)));
+        assert!(error.message().starts_with("the source panicked at shard 2, offset 1: "), "{error}");
+
+        let unopened = Hooked::new(generator())
+            .before_open(|place| if place.shard == 2 { Err("planned".into()) } else { Ok(()) });
+        let (rows, error) = until_error(builder(unopened));
+        assert_eq!(rows, 8);
+        assert!(error.to_string().starts_with("cannot read shard 2 from offset 0 on: planned"), "{error}");
+
+        let torn = source::id(2, 3).unwrap();
+        let undecoded = move |id| if id == torn { Err("planned".into()) } else { Ok(()) };
+        let (rows, error) = until_error(builder(Hooked::new(generator()).before_decode(undecoded)));
+        assert_eq!((rows, error.kind(), error.sample()), (12, ErrorKind::Sample, Some(torn)), "{error}");
+    });
+}
+
+/// A source whose offsets are not what was promised.
+struct Crooked {
+    inner: Generator,
+    /// The offset that is told for each that is true.
+    told: fn(u64) -> u64,
+}
+
+struct CrookedShard(Box<dyn feedline::Shard>, fn(u64) -> u64);
+
+impl Source for Crooked {
+    fn shards(&self) -> u64 {
+        self.inner.shards()
+    }
+
+    fn spec(&self) -> &feedline::Spec {
+        self.inner.spec()
+    }
+
+    fn open(
+        &self,
+        epoch: u64,
+        shard: u64,
+        offset: u64,
+    ) -> Result<Box<dyn feedline::Shard>, feedline::ReadError> {
+        Ok(Box::new(CrookedShard(self.inner.open(epoch, shard, offset)?, self.told)))
+    }
+
+    fn decode(
+        &self,
+        record: &[u8],
+        row: &mut feedline::Row<'_, '_>,
+        context: &mut feedline::Context,
+    ) -> Result<(), feedline::ReadError> {
+        self.inner.decode(record, row, context)
+    }
+}
+
+impl feedline::Shard for CrookedShard {
+    fn offset(&self) -> u64 {
+        (self.1)(self.0.offset())
+    }
+
+    fn read(&mut self, record: &mut Vec<u8>) -> Result<source::Next, feedline::ReadError> {
+        self.0.read(record)
+    }
+}
+
+#[test]
+fn offsets_that_would_repeat_samples_or_lose_the_place_are_refused() {
+    alone(|| {
+        let refused = |told: fn(u64) -> u64| until_error(builder(Crooked { inner: generator(), told }));
+        let (rows, error) = refused(|offset| offset.min(6));
+        assert_eq!(rows, 4);
+        assert!(error.to_string().contains("the offset after the record is 6: it must grow"), "{error}");
+        let (_, error) = refused(|offset| offset + source::MAX_OFFSET);
+        assert!(error.to_string().contains("an offset must be below 1099511627776"), "{error}");
+
+        // Opened where another offset is told than was asked for.
+        let mut first = Restored::new(builder(generator()), MIXES[4]);
+        first.run(From::Epoch(0), 1);
+        let crooked = Crooked { inner: generator(), told: |offset| offset + 1 };
+        let mut second = Restored::new(builder(crooked), MIXES[4]).loader;
+        let error = second.resume(first.cursor()).unwrap().next().expect("an item").unwrap_err();
+        assert!(error.to_string().contains("it was opened at 5 instead"), "{error}");
+    });
+}
+
+#[test]
+fn records_that_cannot_be_decoded_are_replaced_by_others_of_their_batch() {
+    alone(|| {
+        let bad = [source::id(0, 2).unwrap(), source::id(2, 4).unwrap(), source::id(2, 9).unwrap()];
+        let spoilt = || {
+            let decode = move |id| if bad.contains(&id) { Err("planned".into()) } else { Ok(()) };
+            let builder = builder(Hooked::new(generator()).before_decode(decode)).drop_last(true);
+            builder.bad_samples(BadSamples::Substitute { budget: Budget::Count(2) })
+        };
+        let done = restore::everywhere(|mix| Restored::new(spoilt(), mix));
+        assert_eq!(done.steps, 8, "4 full batches an epoch: record 9 of shard 2 is in the dropped one");
+
+        let mut clean = Restored::new(builder(generator()).drop_last(true), MIXES[4]);
+        let mut loader = Restored::new(spoilt(), MIXES[4]);
+        let (clean, steps) = (clean.run(From::Epoch(0), usize::MAX), loader.run(From::Epoch(0), usize::MAX));
+        for (step, clean) in steps.iter().zip(&clean) {
+            for (&id, &due) in step.ids.iter().zip(&clean.ids) {
+                assert!(id == due && !bad.contains(&id) || bad.contains(&due) && step.ids.contains(&id));
+                assert!(clean.ids.contains(&id), "a substitute from another batch");
+            }
+        }
+        let quarantine = loader.loader.quarantine();
+        let listed: Vec<u64> = quarantine.samples().iter().map(|bad| bad.sample).collect();
+        assert_eq!(listed, bad[..2]);
+
+        let mut over = spoilt()
+            .bad_samples(BadSamples::Substitute { budget: Budget::Count(1) })
+            .build(&Device::host())
+            .unwrap();
+        let error = over.epoch(0).unwrap().find_map(Result::err).expect("over the budget");
+        assert_eq!((error.kind(), error.batch()), (ErrorKind::Sample, Some(3)), "{error}");
+    });
+}
+
+/// Three shards with something in each.
+fn three() -> Generator {
+    Generator::new([9, 10, 4]).unwrap()
+}
+
+/// The cursor of `rank` of `size` after one step.
+fn cursor_of(rank: u32, size: u32) -> Cursor {
+    let world = World::new(rank, size).unwrap();
+    let mut loader = Restored::new(builder(three()).world(world), MIXES[4]);
+    assert_eq!(loader.run(From::Epoch(0), 1).len(), 1);
+    loader.cursor()
+}
+
+#[test]
+fn a_cursor_of_another_rank_or_world_is_refused_but_between_epochs() {
+    alone(|| {
+        let world = |rank, size| builder(three()).world(World::new(rank, size).unwrap());
+        let mut loader = Restored::new(world(0, 2), MIXES[4]);
+        for cursor in [cursor_of(1, 2), cursor_of(0, 1), cursor_of(0, 3)] {
+            let error = loader.loader.resume(cursor).map(|_| ()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Cursor);
+            assert!(error.message().contains("the ranks of a source are at places of their own"), "{error}");
+        }
+        assert_eq!(loader.run(From::Cursor(cursor_of(0, 2)), usize::MAX).len(), 3);
+
+        // At the end of an epoch any world takes up.
+        let end = loader.cursor();
+        let mut other = Restored::new(world(2, 3), MIXES[4]);
+        assert!(other.run(From::Cursor(end), usize::MAX).is_empty());
+        assert_eq!(other.run(From::Epoch(1), usize::MAX).len(), 1);
+
+        // Another batch size takes up anywhere: a line of records is one, however it is cut.
+        let mut larger = Restored::new(builder(three()).batch_size(7), MIXES[4]);
+        let rest: usize =
+            larger.run(From::Cursor(cursor_of(0, 1)), usize::MAX).iter().map(|step| step.ids.len()).sum();
+        assert_eq!(rest, 19);
+    });
+}
+
+#[test]
+fn the_cursor_of_other_data_is_refused() {
+    alone(|| {
+        let mut loader = Restored::new(builder(generator()), MIXES[4]).loader;
+        let set = Loader::builder(Fine::new(3, 4).unwrap()).seed(3);
+        let of_a_set = Restored::new(set, MIXES[4]).cursor();
+        let of_another = Restored::new(builder(Generator::new([1; 4]).unwrap()), MIXES[4]).cursor();
+        for cursor in [of_a_set, of_another] {
+            let error = loader.resume(cursor).map(|_| ()).unwrap_err();
+            assert!(error.message().starts_with("the cursor is of another data set"), "{error}");
+        }
+    });
+}

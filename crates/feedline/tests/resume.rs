@@ -1,0 +1,240 @@
+//! A loader restored at every step goes on as if it had never stopped: every order, tail and kind of sample; and what
+//! does not fit is refused, with nothing lost.
+
+mod common;
+mod restoring;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use common::{alone, assert_empty, one_at_a_time};
+use feedline::{
+    Cursor, DType, Device, Error, ErrorKind, Loader, LoaderBuilder, Order, Result, Spec, Tail, Workers, World,
+};
+use feedline_datasets::{Idx, Records};
+use feedline_testkit::restore::{self, From, MIXES, Pipeline};
+use feedline_testkit::zoo::{self, Fine, Random, Wide};
+use restoring::{Restored, implementors};
+
+/// Samples of the data sets here: two full batches of [`BATCH`] and a short one.
+const LEN: u64 = 23;
+const BATCH: usize = 9;
+const TAILS: [Tail; 3] = [Tail::Keep, Tail::Drop, Tail::Pad];
+
+/// Every kind of order, by the name of its variant.
+fn orders() -> Vec<(&'static str, Order)> {
+    let weights: Vec<f64> = (0..LEN).map(|id| [1.0, 3.0, 0.5][id as usize % 3]).collect();
+    let labels: Vec<u32> = (0..LEN).map(|id| u32::from(id > 15)).collect();
+    let listed: Vec<u64> = (0..LEN).filter(|id| id % 5 > 0).collect();
+    vec![
+        ("Sequential", Order::Sequential),
+        ("Shuffle", Order::Shuffle),
+        ("Block", Order::block(4, 6).unwrap()),
+        ("Weighted", Order::weighted(&weights).unwrap()),
+        ("Distinct", Order::distinct(&weights).unwrap()),
+        ("Balanced", Order::balanced(&labels, 2).unwrap().draws(LEN + 4).unwrap()),
+        ("Subset", Order::subset(listed, Order::Shuffle).unwrap()),
+    ]
+}
+
+/// Every data set of this repository, by the name of its type.
+fn data_sets(dir: &Path) -> Vec<(&'static str, LoaderBuilder)> {
+    let fine = Fine::new(LEN, 50).unwrap();
+    vec![
+        ("Fine", Loader::builder(fine.clone())),
+        ("Before", Loader::builder(zoo::counting(fine).0)),
+        ("Random", Loader::builder(Random::new(LEN, 3).unwrap())),
+        ("Wide", Loader::builder(Wide::new(LEN).unwrap())),
+        ("Idx", Loader::builder(idx(dir))),
+        ("Records", Loader::builder(records(dir))),
+    ]
+}
+
+/// Images of 2 x 3 pixels, every pixel another.
+fn idx(dir: &Path) -> Idx {
+    let count = LEN as u8;
+    let (images, labels) = (dir.join("images"), dir.join("labels"));
+    let head = [0, 0, 8, 3, 0, 0, 0, count, 0, 0, 0, 2, 0, 0, 0, 3];
+    std::fs::write(&images, [&head[..], &Vec::from_iter(0..6 * count)].concat()).unwrap();
+    std::fs::write(&labels, [&[0, 0, 8, 1, 0, 0, 0, count][..], &Vec::from_iter(0..count)].concat()).unwrap();
+    Idx::open(&images, &labels).unwrap()
+}
+
+/// Records of three bytes and a label, every byte another.
+fn records(dir: &Path) -> Records {
+    let path = dir.join("records");
+    std::fs::write(&path, Vec::from_iter(0..4 * LEN as u8)).unwrap();
+    let spec = Spec::new().field("pixels", DType::U8, [3]).unwrap().field("label", DType::U8, []).unwrap();
+    Records::open(&path, spec).unwrap()
+}
+
+#[track_caller]
+fn everywhere(builder: impl Fn() -> LoaderBuilder) {
+    let done = restore::everywhere(|mix| Restored::new(builder(), mix));
+    assert!(done.steps >= 4 && done.restored >= 12 * done.steps, "{done:?}");
+}
+
+#[test]
+fn every_order_and_tail_goes_on_with_random_augmentation() {
+    alone(|| {
+        for (_, order) in orders() {
+            for tail in TAILS {
+                let data = || Loader::builder(Random::new(LEN, 3).unwrap());
+                everywhere(|| data().batch_size(BATCH).order(order.clone()).seed(29).tail(tail));
+            }
+        }
+    });
+}
+
+#[test]
+fn every_data_set_goes_on() {
+    alone(|| {
+        let dir = tempfile::tempdir().unwrap();
+        for index in 0..data_sets(dir.path()).len() {
+            everywhere(|| data_sets(dir.path()).swap_remove(index).1.batch_size(BATCH).shuffle(5));
+        }
+    });
+}
+
+#[test]
+fn every_rank_goes_on_and_so_does_a_run_with_skipped_steps() {
+    alone(|| {
+        let data = || Loader::builder(Random::new(61, 2).unwrap()).batch_size(5).shuffle(3);
+        for rank in 0..3 {
+            everywhere(|| data().world(World::new(rank, 3).unwrap()));
+        }
+        everywhere(|| data().skip(0, 1..3).skip(1, 0..1).skip(1, 11..12));
+    });
+}
+
+/// Fails when a kind of order, a tail or a data set is added and not restored above.
+#[test]
+fn nothing_is_left_out() {
+    let _one = one_at_a_time(); // its open files are in the census of the others
+    let source = |path: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    };
+    let orders: BTreeSet<_> = orders().into_iter().map(|(name, _)| name.to_owned()).collect();
+    assert_eq!(variants(&source("crates/core/src/order/mod.rs"), "Order"), orders);
+    let tails: BTreeSet<_> = TAILS.into_iter().map(|tail| format!("{tail:?}")).collect();
+    assert_eq!(variants(&source("crates/core/src/plan.rs"), "Tail"), tails);
+
+    let dir = tempfile::tempdir().unwrap();
+    let tested: BTreeSet<_> = data_sets(dir.path()).into_iter().map(|(name, _)| name.to_owned()).collect();
+    assert_eq!(implementors("Dataset"), tested);
+}
+
+/// The variants of the enum `name` in the source `text`.
+fn variants(text: &str, name: &str) -> BTreeSet<String> {
+    let body = text.split_once(&format!("pub enum {name} {{\n")).expect("the enum").1;
+    let body = body.split_once("\n}").expect("its end").0;
+    let lines = body.lines().map(str::trim).filter(|line| line.starts_with(char::is_uppercase));
+    lines.map(|line| line.split(|c: char| !c.is_alphanumeric()).next().unwrap_or(line).to_owned()).collect()
+}
+
+#[test]
+fn skipped_steps_are_not_read() {
+    alone(|| {
+        let (data, reads) = zoo::counting(Fine::new(40, 8).unwrap());
+        let builder = Loader::builder(data).batch_size(4).skip(0, 2..5).epochs(1);
+        let mut loader = Restored::new(builder, MIXES[4]);
+        let ids: Vec<u64> =
+            loader.run(From::Epoch(0), usize::MAX).into_iter().flat_map(|step| step.ids).collect();
+        assert!(ids.into_iter().eq((0..8).chain(20..40)));
+        let read: Vec<u64> = (0..40).map(|id| reads.of(id)).collect();
+        assert!(
+            read.iter().zip(0..).all(|(&times, id)| times == u64::from(!(8..20).contains(&id))),
+            "{read:?}"
+        );
+    });
+}
+
+#[test]
+fn another_batch_size_and_tail_take_up_at_every_step() {
+    alone(|| {
+        let loader = |batch, tail| {
+            let data = Loader::builder(Random::new(LEN, 2).unwrap());
+            Restored::new(data.batch_size(batch).shuffle(8).tail(tail), MIXES[4])
+        };
+        let rows = |steps: &[restore::Step]| -> Vec<u64> {
+            steps.iter().flat_map(|step| step.ids[..step.due].to_vec()).collect()
+        };
+        let whole = rows(&loader(1, Tail::Keep).run(From::Epoch(0), usize::MAX));
+        for (before, after, tail) in [(4, 7, Tail::Keep), (7, 4, Tail::Pad), (5, 1, Tail::Drop)] {
+            let mut first = loader(before, Tail::Keep);
+            for taken in 0..LEN as usize / before {
+                let mut delivered = rows(&first.run(From::Epoch(0), taken));
+                delivered.extend(rows(&loader(after, tail).run(From::Cursor(first.cursor()), usize::MAX)));
+                assert_eq!(delivered, whole, "{taken} batches of {before}, then {after}");
+            }
+        }
+    });
+}
+
+/// A loader of `len` samples and what its cursor is after two steps.
+fn after_two_steps(len: u64, seed: u64) -> (Loader, Cursor) {
+    let data = Fine::new(len, 4).unwrap();
+    let builder = Loader::builder(data).batch_size(4).shuffle(seed).workers(Workers::Count(2));
+    let mut loader = builder.build(&Device::host()).unwrap();
+    let batches = loader.epoch(0).unwrap();
+    assert_eq!(batches.take(2).filter(Result::is_ok).count(), 2);
+    let cursor = loader.cursor();
+    (loader, cursor)
+}
+
+#[test]
+fn a_cursor_that_does_not_fit_is_refused_and_the_loader_goes_on() {
+    alone(|| {
+        let (mut loader, own) = after_two_steps(40, 1);
+        let edited = |from: &str, to: &str| {
+            let text = serde_json::to_string(&own).unwrap();
+            assert!(text.contains(from), "{text}");
+            serde_json::from_str::<Cursor>(&text.replace(from, to)).unwrap()
+        };
+        let refusals = [
+            (after_two_steps(41, 1).1, "the cursor is of another data set"),
+            (after_two_steps(40, 2).1, "the cursor is of seed 2, this run has seed 1: take the cursor's"),
+            (edited(r#""position":8"#, r#""position":41"#), "at position 41, beyond the 40 of an epoch"),
+            (edited(r#""position":8"#, r#""position":7"#), "in the midst of a step"),
+            (edited(r#""world":1"#, r#""world":3"#), "in the midst of a step: position 8 is 8 samples into"),
+            (edited(r#""rank":0"#, r#""rank":1"#), "contradicts itself"),
+        ];
+        for (cursor, part) in refusals {
+            let error = loader.resume(cursor).map(|_| ()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Cursor);
+            assert!(error.to_string().contains(part) && !error.to_string().contains('\n'), "{error}");
+            assert_eq!(loader.cursor(), own, "a refused cursor changes nothing");
+        }
+        assert_eq!(loader.resume(own).unwrap().filter(Result::is_ok).count(), 8);
+    });
+}
+
+#[test]
+fn another_order_is_refused_by_the_pipeline() {
+    alone(|| {
+        let (_, cursor) = after_two_steps(40, 1);
+        let builder = Loader::builder(Fine::new(40, 4).unwrap()).batch_size(4).seed(1);
+        let mut loader = builder.build(&Device::host()).unwrap();
+        let error: Error = loader.resume(cursor).map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains("another order of the samples"), "{error}");
+    });
+}
+
+#[test]
+fn looking_at_the_cursor_starts_nothing_and_moves_nothing() {
+    alone(|| {
+        let (data, reads) = zoo::counting(Fine::new(12, 4).unwrap());
+        let device = Device::host();
+        let mut loader = Loader::builder(data).batch_size(4).epochs(1).build(&device).unwrap();
+        let fresh = loader.cursor();
+        assert_eq!((loader.cursor(), reads.total()), (fresh, 0));
+        let mut batches = loader.epoch(0).unwrap();
+        assert!(batches.next().is_some_and(|batch| batch.is_ok()));
+        let (one, two) = (batches.cursor(), batches.cursor());
+        assert_eq!((one, one.position(), one.proof().count()), (two, 4, 4));
+        assert_eq!(batches.filter(Result::is_ok).count(), 2);
+        drop(loader);
+        assert_empty(&device);
+    });
+}

@@ -1,0 +1,58 @@
+//! What may cross a thread, held at compile time: this file tests by compiling.
+//!
+//! `Send` and `Sync` follow from the fields, so a new field can take them away, or give them, without a word.
+
+mod common;
+
+use common::small::{STEPS, builder, fine, on_a_device};
+use common::{alone, assert_whole};
+use feedline::{Batch, Cursor, Epoch, Error, Loader, LoaderBuilder, Ready, WaitMeter, lane, place};
+
+lane!(Branch);
+place!(Second, SecondCompute);
+
+const fn is_send<T: Send>() {}
+const fn is_sync<T: Sync>() {}
+
+macro_rules! is_both {
+    ($($type:ty),+ $(,)?) => {
+        const _: () = {$(
+            is_send::<$type>();
+            is_sync::<$type>();
+        )+};
+    };
+}
+
+is_both!(LoaderBuilder, Loader, Loader<Second>, Epoch<'static>, Epoch<'static, Second>);
+is_both!(Batch, Batch<Second>, Ready, Ready<Branch>, Ready<SecondCompute>, WaitMeter, Cursor, Error);
+
+/// The pins above, seen at work: a loader on one thread, its batches opened on another and dropped on a third.
+#[test]
+fn batches_travel_between_threads() {
+    alone(|| {
+        on_a_device(|device, compute| {
+            let mut loader = builder(fine()).build(device).unwrap();
+            let (batches, to_open) = std::sync::mpsc::sync_channel::<Batch>(0);
+            let (opened, to_drop) = std::sync::mpsc::sync_channel::<Ready>(0);
+            std::thread::scope(|scope| {
+                scope.spawn(move || {
+                    for batch in loader.epoch(0).unwrap() {
+                        batches.send(batch.unwrap()).unwrap();
+                    }
+                });
+                scope.spawn(move || {
+                    for batch in to_open {
+                        opened.send(batch.wait_on(compute).unwrap()).unwrap();
+                    }
+                });
+                let mut steps = 0;
+                for batch in to_drop {
+                    assert_eq!(batch.step(), steps);
+                    assert_whole(&fine(), &batch);
+                    steps += 1;
+                }
+                assert_eq!(steps, STEPS);
+            });
+        });
+    });
+}

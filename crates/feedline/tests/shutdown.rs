@@ -1,0 +1,241 @@
+//! However a pipeline is left or stopped, it ends: no hang, no thread, file or byte left behind.
+
+mod common;
+
+use std::time::Duration;
+
+use common::small::{BATCH, STEPS, builder, fine, on_a_device, take_epoch};
+use common::{
+    LONG, alone, assert_empty, assert_whole, hush_planned_panics, one_at_a_time, wait_until, wait_until_gone,
+};
+use feedline::{Device, ErrorKind, Random, Workers};
+use feedline_device::host::Host;
+use feedline_device::wrap::chaos::{Chaos, Options};
+use feedline_testkit::zoo::{self, Fine};
+
+#[test]
+fn an_epoch_left_at_any_step_is_followed_by_a_whole_one() {
+    alone(|| {
+        for (workers, depth) in [(1, 1), (2, 2), (3, 4)] {
+            on_a_device(|device, compute| {
+                let builder = builder(fine()).shuffle(3).workers(Workers::Count(workers)).depth(depth);
+                let mut loader = builder.build(device).unwrap();
+                for left_at in 0..=STEPS as usize {
+                    for next in [0, 1, 7] {
+                        for batch in loader.epoch(0).unwrap().take(left_at) {
+                            assert_whole(&fine(), &batch.unwrap().wait_on(compute).unwrap());
+                        }
+                        take_epoch(&mut loader, next, compute);
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_loader_can_be_dropped_after_any_batch() {
+    alone(|| {
+        on_a_device(|device, _| drop(builder(fine()).build(device).unwrap()));
+        on_a_device(|device, _| {
+            builder(fine()).build(device).unwrap().epoch(0).unwrap();
+        });
+        for taken in 0..=STEPS as usize {
+            on_a_device(|device, compute| {
+                let mut loader = builder(fine()).build(device).unwrap();
+                for batch in loader.epoch(0).unwrap().take(taken) {
+                    assert_whole(&fine(), &batch.unwrap().wait_on(compute).unwrap());
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_loader_can_be_dropped_at_any_moment() {
+    alone(|| {
+        for seed in 0..60 {
+            let mut random = Random::from_key(seed);
+            let options = Options {
+                seed,
+                host_delay: Duration::ZERO..Duration::from_micros(300),
+                device_delay: Duration::ZERO..Duration::from_millis(1),
+                ..Options::default()
+            };
+            let device = Device::with_driver(Chaos::new(Host::new(), options));
+            {
+                let compute = device.stream().unwrap();
+                let depth = 1 + random.below(3) as usize;
+                let mut loader = builder(fine()).shuffle(seed).depth(depth).build(&device).unwrap();
+                let taken = random.below(STEPS + 1) as usize;
+                let mut held = Vec::new();
+                for batch in loader.epoch(seed).unwrap().take(taken) {
+                    let batch = batch.unwrap().wait_on(&compute).unwrap();
+                    assert_whole(&fine(), &batch);
+                    held.push(batch);
+                    // One slot at least must be left for the next.
+                    held.truncate(random.below(depth as u64) as usize);
+                }
+                std::thread::sleep(Duration::from_micros(random.below(2000)));
+                drop(loader);
+                held.iter().for_each(|batch| assert_whole(&fine(), batch));
+            }
+            assert_empty(&device);
+        }
+    });
+}
+
+#[test]
+fn a_loader_can_be_dropped_in_the_midst_of_a_read() {
+    alone(|| {
+        on_a_device(|device, _| {
+            let (data, gate) = zoo::blocking(fine(), [11]);
+            let mut loader = builder(data).build(device).unwrap();
+            loader.epoch(0).unwrap();
+            assert!(gate.wait_until_waiting(1, LONG));
+            std::thread::scope(|scope| {
+                scope.spawn(|| drop(loader));
+                gate.open();
+            });
+        });
+    });
+}
+
+#[test]
+fn batches_in_hand_outlive_the_loader() {
+    alone(|| {
+        on_a_device(|device, compute| {
+            let mut loader = builder(fine()).build(device).unwrap();
+            let mut batches = loader.epoch(0).unwrap();
+            let open = batches.next().unwrap().unwrap().wait_on(compute).unwrap();
+            let unread = batches.next().unwrap().unwrap();
+            loader.stop(LONG).unwrap();
+            assert_whole(&fine(), &open);
+            drop(loader);
+            assert_whole(&fine(), &open);
+            assert_whole(&fine(), &unread.wait_on(compute).unwrap());
+        });
+    });
+}
+
+#[test]
+fn a_consumer_that_stops_reading_stops_the_pipeline_at_its_slots() {
+    alone(|| {
+        on_a_device(|device, compute| {
+            let (data, reads) = zoo::counting(Fine::new(10_000, 300).unwrap());
+            let depth = 3;
+            let mut loader = builder(data).depth(depth).build(device).unwrap();
+            let batch = loader.epoch(0).unwrap().next().unwrap().unwrap().wait_on(compute).unwrap();
+            // Every device slot and every host slot is full, of which there is one more.
+            let full = ((2 * depth + 1) * BATCH) as u64;
+            wait_until("every slot is full", || reads.total() >= full);
+            assert_eq!(reads.total(), full);
+            drop(loader);
+            assert_eq!(reads.total(), full, "read after every slot was full");
+            assert_eq!(batch.ids(), [0, 1, 2, 3, 4, 5, 6, 7]);
+        });
+    });
+}
+
+#[test]
+fn stopping_twice_or_before_the_start_does_nothing_more() {
+    alone(|| {
+        on_a_device(|device, compute| {
+            let mut unused = builder(fine()).build(device).unwrap();
+            unused.stop(LONG).unwrap();
+            unused.stop(LONG).unwrap();
+            assert_eq!(unused.epoch(0).unwrap_err().kind(), ErrorKind::Stopped);
+
+            for taken in 0..=STEPS as usize {
+                let mut loader = builder(fine()).build(device).unwrap();
+                for batch in loader.epoch(0).unwrap().take(taken) {
+                    drop(batch.unwrap().wait_on(compute).unwrap());
+                }
+                loader.stop(LONG).unwrap();
+                loader.stop(LONG).unwrap();
+                // Neither the epoch that would follow, nor this one again.
+                for epoch in [0, 1] {
+                    assert_eq!(loader.epoch(epoch).unwrap_err().kind(), ErrorKind::Stopped);
+                }
+            }
+        });
+    });
+}
+
+#[test]
+fn two_loaders_on_one_device_do_not_mix() {
+    alone(|| {
+        on_a_device(|device, compute| {
+            let (one, two) = (fine().seed(1), fine().seed(2));
+            let mut first = builder(one.clone()).shuffle(1).build(device).unwrap();
+            let mut second = builder(two.clone()).shuffle(2).depth(1).build(device).unwrap();
+            for epoch in 0..20 {
+                for (a, b) in first.epoch(epoch).unwrap().zip(second.epoch(epoch).unwrap()) {
+                    let (a, b) = (a.unwrap().wait_on(compute).unwrap(), b.unwrap().wait_on(compute).unwrap());
+                    assert_whole(&two, &b);
+                    assert_whole(&one, &a);
+                }
+            }
+            // One may end in the midst of an epoch of the other.
+            let mut rest = second.epoch(20).unwrap();
+            assert_whole(&two, &rest.next().unwrap().unwrap().wait_on(compute).unwrap());
+            drop(first);
+            for batch in rest {
+                assert_whole(&two, &batch.unwrap().wait_on(compute).unwrap());
+            }
+        });
+    });
+}
+
+#[test]
+fn a_batch_that_is_forgotten_costs_its_slot_and_no_more() {
+    // What it leaks is counted by a census, so this one runs alone, and takes none.
+    let _one = one_at_a_time();
+    let device = Device::host();
+    {
+        let compute = device.stream().unwrap();
+        let mut loader = builder(fine()).depth(3).build(&device).unwrap();
+        let mut batches = loader.epoch(0).unwrap();
+        let open = batches.next().unwrap().unwrap().wait_on(&compute).unwrap();
+        let (kept, kept_slot) = (open.also_on(&compute).unwrap(), open.slot());
+        std::mem::forget(open);
+        let unread = batches.next().unwrap().unwrap();
+        let unread_slot = unread.slot();
+        std::mem::forget(unread);
+        for batch in batches {
+            let batch = batch.unwrap().wait_on(&compute).unwrap();
+            assert!(![kept_slot, unread_slot].contains(&batch.slot()));
+            assert_whole(&fine(), &batch);
+        }
+        take_epoch(&mut loader, 1, &compute);
+        // What the forgotten one has is still what it was.
+        assert_whole(&fine(), &kept);
+    }
+    assert_eq!(device.ledger().pinned_bytes.now(), 0);
+    wait_until_gone("fl-decode");
+    wait_until_gone("fl-transfer");
+}
+
+#[test]
+fn a_consumer_that_panics_with_a_batch_in_hand_leaves_nothing() {
+    hush_planned_panics();
+    alone(|| {
+        on_a_device(|device, compute| {
+            for taken in 1..=STEPS as usize {
+                let mut loader = builder(fine()).build(device).unwrap();
+                let consumer = std::thread::scope(|scope| {
+                    let consume = move || {
+                        let mut batches = loader.epoch(0).unwrap();
+                        let mut held = None;
+                        for _ in 0..taken {
+                            held = Some(batches.next().unwrap().unwrap().wait_on(compute).unwrap());
+                        }
+                        panic!("planned panic with {:?} in hand", held.unwrap().step());
+                    };
+                    scope.spawn(consume).join()
+                });
+                assert!(consumer.is_err());
+            }
+        });
+    });
+}

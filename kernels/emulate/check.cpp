@@ -1,0 +1,277 @@
+// Runs every kernel but spin on the host and compares it with plain loops in f64. Build and run: ci/kernels.sh.
+//
+// Every buffer is a heap block of exactly its size, so that the address sanitizer sees a read or write one element outside.
+#include "cuda.h"
+
+#include "../cu/adamw.cu"
+#include "../cu/argmax.cu"
+#include "../cu/bias_relu.cu"
+#include "../cu/fill.cu"
+#include "../cu/gather.cu"
+#include "../cu/gemm.cu"
+#include "../cu/pattern.cu"
+#include "../cu/sgd.cu"
+#include "../cu/softmax_xent.cu"
+#include "../cu/widen.cu"
+
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <random>
+
+using emulate::launch;
+
+static std::mt19937_64 source(7);
+static int failures = 0;
+
+static double uniform() { return std::uniform_real_distribution<double>(-1, 1)(source); }
+
+// n elements on the heap, the first at `shift` elements past 16-byte alignment.
+template <typename T>
+struct Block {
+    std::unique_ptr<char[]> bytes;
+    T* data;
+    size_t n;
+    explicit Block(size_t n, size_t shift = 0) : bytes(new char[(n + shift) * sizeof(T)]()), data((T*)bytes.get() + shift), n(n) {}
+    T& operator[](size_t i) { return data[i]; }
+};
+
+static Block<float> random_floats(size_t n) {
+    Block<float> block(n);
+    for (size_t i = 0; i < n; ++i) block[i] = (float)uniform();
+    return block;
+}
+
+static void expect(bool holds, const char* what, double got, double want, size_t at) {
+    if (holds) return;
+    if (++failures < 20) printf("WRONG %s at %zu: got %.9g, want %.9g\n", what, at, got, want);
+}
+
+static void near(const char* what, float* got, const std::vector<double>& want, double tolerance) {
+    for (size_t i = 0; i < want.size(); ++i) {
+        const bool holds = std::isnan(want[i]) ? std::isnan(got[i]) : std::fabs(got[i] - want[i]) <= tolerance * (1 + std::fabs(want[i]));
+        expect(holds, what, got[i], want[i], i);
+    }
+}
+
+static void elementwise() {
+    for (size_t n : {1, 3, 5, 1000, 4099, 70001}) {
+        for (size_t shift : {0, 1, 3, 4}) {
+            Block<u8> bytes(n, shift);
+            Block<float> wide(n, shift);
+            std::vector<double> want(n);
+            for (size_t i = 0; i < n; ++i) want[i] = (bytes[i] = (u8)source()) / 255.0;
+            launch({2, 1, 1}, {256, 1, 1}, [&] { widen_u8(bytes.data, wide.data, n, 1 / 255.0f); });
+            near("widen_u8", wide.data, want, 1e-6);
+        }
+        Block<float> filled(n);
+        launch({2, 1, 1}, {256, 1, 1}, [&] { fill_f32(filled.data, n, 2.5f); });
+        near("fill_f32", filled.data, std::vector<double>(n, 2.5), 0);
+    }
+}
+
+static void updates() {
+    for (size_t n : {1, 6, 1031, 5000}) {
+        auto w = random_floats(n), v = random_floats(n), g = random_floats(n), m = random_floats(n), s = random_floats(n);
+        std::vector<double> want_w(n), want_v(n), want_m(n), want_s(n);
+        for (size_t i = 0; i < n; ++i) {
+            want_v[i] = 0.9 * v[i] + g[i];
+            want_w[i] = w[i] - 0.05 * want_v[i];
+        }
+        launch({3, 1, 1}, {256, 1, 1}, [&] { sgd(w.data, v.data, g.data, n, 0.05f, 0.9f); });
+        near("sgd w", w.data, want_w, 1e-6);
+        near("sgd v", v.data, want_v, 1e-6);
+        u32 counter = 6;
+        for (size_t i = 0; i < n; ++i) {
+            s[i] = std::fabs(s[i]);
+            want_m[i] = 0.9 * m[i] + 0.1 * g[i];
+            want_s[i] = 0.999 * s[i] + 0.001 * g[i] * g[i];
+            const double mean = want_m[i] / (1 - std::pow(0.9, 7)), square = want_s[i] / (1 - std::pow(0.999, 7));
+            want_w[i] = w[i] - 0.01 * (mean / (std::sqrt(square) + 1e-8) + 0.1 * w[i]);
+        }
+        launch({3, 1, 1}, {256, 1, 1}, [&] {
+            adamw(w.data, m.data, s.data, g.data, n, 0.01f, 0.9f, 0.1f, (float)std::log(0.9), 0.999f, 0.001f, (float)std::log(0.999),
+                  1e-8f, 0.1f, 1, &counter);
+        });
+        near("adamw w", w.data, want_w, 1e-4);
+        near("adamw m", m.data, want_m, 1e-6);
+        near("adamw s", s.data, want_s, 1e-6);
+        launch({1, 1, 1}, {32, 1, 1}, [&] { adamw_tick(&counter); });
+        expect(counter == 7, "adamw_tick", counter, 7, 0);
+    }
+}
+
+static void bias_and_relu() {
+    for (auto [rows, cols] : {std::pair<size_t, size_t>{1, 1}, {7, 10}, {33, 65}, {128, 100}}) {
+        for (int relu = 0; relu < 2; ++relu) {
+            auto z = random_floats(rows * cols), bias = random_floats(cols);
+            std::vector<double> want(rows * cols);
+            for (size_t i = 0; i < want.size(); ++i) want[i] = relu ? std::max(0.0, (double)z[i] + bias[i % cols]) : z[i] + bias[i % cols];
+            launch({3, 1, 1}, {256, 1, 1}, [&] { (relu ? bias_relu : bias_add)(z.data, bias.data, rows, cols); });
+            near("bias", z.data, want, 1e-6);
+        }
+        for (unsigned chunks : {1, 4}) {
+            for (int masked = 0; masked < 2; ++masked) {
+                auto dy = random_floats(rows * cols), activation = random_floats(rows * cols);
+                const unsigned strips = (unsigned)(cols + 31) / 32;
+                Block<float> sums(cols), partial(chunks * cols);
+                Block<u32> tickets(strips);
+                std::vector<double> want(rows * cols), want_sums(cols);
+                for (size_t i = 0; i < want.size(); ++i) want_sums[i % cols] += want[i] = masked && activation[i] <= 0 ? 0 : dy[i];
+                launch({strips, chunks, 1}, {32, 8, 1}, [&] {
+                    relu_bias_backward(dy.data, masked ? activation.data : nullptr, sums.data, partial.data, tickets.data, rows, cols);
+                });
+                near("relu_bias_backward dy", dy.data, want, 0);
+                near("relu_bias_backward dbias", sums.data, want_sums, 1e-5);
+                for (unsigned t = 0; t < strips; ++t) expect(tickets[t] == 0, "tickets", tickets[t], 0, t);
+            }
+        }
+    }
+}
+
+template <typename Label, typename Loss, typename Hits>
+static void classify(Loss loss_kernel, Hits hits_kernel, size_t rows, size_t cols, bool in_place, bool bad_label) {
+    auto z = random_floats(rows * cols);
+    for (size_t i = 0; i < rows * cols; ++i) z[i] = std::floor(z[i] * 8) / 2;  // equal maxima happen
+    Block<Label> labels(rows);
+    Block<float> dz(rows * cols), row_loss(rows), loss(1);
+    Block<u32> hits(1), scratch(2);
+    std::vector<double> want_dz(rows * cols), want_loss(rows);
+    double mean = 0;
+    unsigned want_hits = 0;
+    for (size_t r = 0; r < rows; ++r) {
+        labels[r] = (Label)(source() % cols);
+        double sum = 0;
+        size_t best = 0;
+        for (size_t c = 0; c < cols; ++c) {
+            sum += std::exp((double)z[r * cols + c]);
+            if (z[r * cols + c] > z[r * cols + best]) best = c;
+        }
+        if (bad_label && r == rows / 2) labels[r] = (Label)-1;
+        const bool known = (u64)labels[r] < cols;
+        want_loss[r] = known ? std::log(sum) - z[r * cols + labels[r]] : NAN;
+        mean += want_loss[r] / rows;
+        want_hits += known && best == (size_t)labels[r];
+        for (size_t c = 0; c < cols; ++c)
+            want_dz[r * cols + c] = known ? (std::exp((double)z[r * cols + c]) / sum - (c == (size_t)labels[r])) / rows : NAN;
+    }
+    u32 counted = 5;
+    launch({2, 1, 1}, {256, 1, 1}, [&] { hits_kernel(z.data, labels.data, &counted, rows, cols); });
+    expect(counted == 5 + want_hits, "argmax_hits", counted, 5 + want_hits, 0);
+    float* to = in_place ? z.data : dz.data;
+    launch({2, 1, 1}, {256, 1, 1}, [&] {
+        loss_kernel(z.data, labels.data, to, row_loss.data, loss.data, hits.data, scratch.data, rows, cols);
+    });
+    near("softmax_xent row_loss", row_loss.data, want_loss, 1e-5);
+    near("softmax_xent loss", loss.data, {mean}, 1e-5);
+    near("softmax_xent dlogits", to, want_dz, 1e-6);
+    expect(hits[0] == want_hits, "softmax_xent hits", hits[0], want_hits, 0);
+    expect(scratch[0] == 0 && scratch[1] == 0, "softmax_xent scratch", scratch[0], 0, 0);
+}
+
+static void losses() {
+    for (auto [rows, cols] : {std::pair<size_t, size_t>{1, 2}, {17, 10}, {40, 33}, {9, 1000}}) {
+        for (bool bad : {false, true}) {
+            classify<u8>(softmax_xent_u8, argmax_hits_u8, rows, std::min<size_t>(cols, 200), bad, bad);
+            classify<long long>(softmax_xent_i64, argmax_hits_i64, rows, cols, !bad, bad);
+        }
+    }
+}
+
+struct Tile {
+    unsigned side, threads;
+    decltype(&gemm_nt_32) nt;
+    decltype(&gemm_nn_32) nn;
+    decltype(&gemm_tn_32) tn;
+};
+
+static void products() {
+    const Tile tiles[] = {{32, 128, gemm_nt_32, gemm_nn_32, gemm_tn_32},
+                          {64, 256, gemm_nt_64, gemm_nn_64, gemm_tn_64},
+                          {128, 256, gemm_nt_128, gemm_nn_128, gemm_tn_128}};
+    for (auto [m, n, k] : {std::tuple<size_t, size_t, size_t>{1, 1, 1}, {5, 10, 3}, {33, 70, 41}, {64, 64, 64}, {130, 129, 50}}) {
+        for (const Tile& tile : tiles) {
+            const uint3 grid = {(unsigned)((n + tile.side - 1) / tile.side), (unsigned)((m + tile.side - 1) / tile.side), 1};
+            for (int layout = 0; layout < 3; ++layout) {
+                auto a = random_floats(m * k), b = random_floats(k * n), bias = random_floats(n), mask = random_floats(m * n);
+                Block<float> c(m * n), sums(m);
+                std::vector<double> want(m * n), want_sums(m);
+                const bool extra = (m + k) % 2 == 0;
+                for (size_t i = 0; i < m; ++i) {
+                    for (size_t p = 0; p < k; ++p) want_sums[i] += layout == 2 ? a[p * m + i] : a[i * k + p];
+                    for (size_t j = 0; j < n; ++j) {
+                        double& x = want[i * n + j];
+                        for (size_t p = 0; p < k; ++p)
+                            x += (double)(layout == 2 ? a[p * m + i] : a[i * k + p]) * (layout == 0 ? b[j * k + p] : b[p * n + j]);
+                        if (layout == 0 && extra) x = std::max(0.0, x + bias[j]);
+                        if (layout == 1 && extra && mask[i * n + j] <= 0) x = 0;
+                    }
+                }
+                launch(grid, {tile.threads, 1, 1}, [&] {
+                    if (layout == 0) tile.nt(a.data, b.data, c.data, m, n, k, extra ? bias.data : nullptr, extra);
+                    if (layout == 1) tile.nn(a.data, b.data, c.data, m, n, k, extra ? mask.data : nullptr);
+                    if (layout == 2) tile.tn(a.data, b.data, c.data, m, n, k, extra ? sums.data : nullptr);
+                });
+                near(layout == 0 ? "gemm_nt" : layout == 1 ? "gemm_nn" : "gemm_tn", c.data, want, 1e-4);
+                if (layout == 2 && extra) near("gemm_tn dbias", sums.data, want_sums, 1e-4);
+            }
+        }
+    }
+}
+
+// The byte that pattern.cu promises, written down a second time.
+static u8 pattern_byte(u64 key, u64 id, u64 k) {
+    auto mix = [](u64 x) {
+        x += 0x9E3779B97F4A7C15ull;
+        x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9ull;
+        x = (x ^ x >> 27) * 0x94D049BB133111EBull;
+        return x ^ x >> 31;
+    };
+    return (u8)(mix(mix(key ^ id) + k / 8 * 0x9E3779B97F4A7C15ull) >> k % 8 * 8);
+}
+
+static void rows_of_bytes() {
+    for (size_t row_bytes : {1, 3, 8, 13, 31, 784, 3073}) {
+        for (size_t shift : {0, 1, 6}) {
+            for (size_t shift_to : {0, 2}) {
+                const size_t count = 19, rows = 23;
+                Block<u8> from(count * row_bytes, shift), to(rows * row_bytes, shift_to);
+                Block<u64> ids(rows);
+                u32 bad = 0;
+                for (size_t i = 0; i < from.n; ++i) from[i] = (u8)source();
+                for (size_t r = 0; r < rows; ++r) ids[r] = source() % count;
+                ids[5] = count;
+                launch({2, 1, 1}, {64, 1, 1}, [&] { gather_rows(from.data, ids.data, to.data, rows, row_bytes, count, &bad); });
+                for (size_t i = 0; i < to.n; ++i) {
+                    const size_t r = i / row_bytes;
+                    const u8 want = r == 5 ? 0 : from[ids[r] * row_bytes + i % row_bytes];
+                    expect(to[i] == want, "gather_rows", to[i], want, i);
+                }
+                expect(bad == 1, "gather_rows bad", bad, 1, 0);
+
+                u64 report[3] = {0, ~0ull, 0};
+                launch({2, 1, 1}, {64, 1, 1}, [&] { pattern_fill(to.data, rows, row_bytes, 99, shift ? ids.data : nullptr, 3); });
+                for (size_t i = 0; i < to.n; ++i) {
+                    const u8 want = pattern_byte(99, shift ? ids[i / row_bytes] : 3 + i / row_bytes, i % row_bytes);
+                    expect(to[i] == want, "pattern_fill", to[i], want, i);
+                }
+                to[7 % to.n] ^= 1;
+                to[to.n - 1] ^= 128;
+                launch({2, 1, 1}, {64, 1, 1}, [&] { pattern_check(to.data, rows, row_bytes, 99, shift ? ids.data : nullptr, 3, report); });
+                expect(report[0] == 2 && report[1] == 7 % to.n && report[2] == to.n, "pattern_check", (double)report[0], 2, report[1]);
+            }
+        }
+    }
+}
+
+int main() {
+    elementwise();
+    updates();
+    bias_and_relu();
+    losses();
+    products();
+    rows_of_bytes();
+    printf("kernels on the host: %s (%d wrong values)\n", failures == 0 ? "ok" : "FAILED", failures);
+    return failures == 0 ? 0 : 1;
+}

@@ -1,0 +1,144 @@
+//! CUDA C++ to PTX, by the NVRTC library: found at run time, never linked.
+
+use std::fmt;
+use std::str::FromStr;
+
+use cudarc::nvrtc::{self, CompileOptions};
+use feedline_core::{Error, ErrorKind, Result};
+
+use crate::launch;
+
+/// A virtual GPU architecture, as `compute_90`.
+///
+/// ```
+/// use feedline_kernels::compile::Arch;
+/// assert_eq!(Arch::new(9, 0).to_string(), "compute_90");
+/// assert_eq!("compute_80".parse::<Arch>()?, Arch::new(8, 0));
+/// # Ok::<(), feedline_core::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Arch(u32);
+
+impl Arch {
+    /// The architecture of a GPU of compute capability `major.minor`.
+    pub fn new(major: u32, minor: u32) -> Self {
+        Self(major * 10 + minor)
+    }
+}
+
+impl fmt::Display for Arch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "compute_{}", self.0)
+    }
+}
+
+impl FromStr for Arch {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let number = text.strip_prefix("compute_").and_then(|number| number.parse().ok()).map(Self);
+        number.ok_or_else(|| {
+            Error::new(ErrorKind::Config, format!("\"{text}\" is no architecture like compute_90"))
+        })
+    }
+}
+
+/// NVRTC's version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// Major and minor, as of CUDA.
+    pub major: i32,
+    /// See `major`.
+    pub minor: i32,
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.major, self.minor)
+    }
+}
+
+/// Why a source did not compile: NVRTC's own words.
+#[derive(Clone, Debug)]
+pub struct Log(pub String);
+
+impl fmt::Display for Log {
+    /// The first line that names an error; the whole log stands in the field.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut lines = self.0.lines().filter(|line| !line.trim().is_empty());
+        let first = lines.clone().find(|line| line.contains("error")).or_else(|| lines.next());
+        f.write_str(first.unwrap_or("no log").trim())
+    }
+}
+
+impl std::error::Error for Log {}
+
+/// The NVRTC library of this machine.
+///
+/// Finding it loads it, which takes some milliseconds; it stays loaded.
+#[derive(Clone, Debug)]
+pub struct Compiler {
+    version: Version,
+    archs: Vec<Arch>,
+}
+
+/// What every kernel is compiled with, beside the architecture. No fast-math: a NaN must stay a NaN.
+pub const OPTIONS: [&str; 2] = ["--std=c++17", "--fmad=true"];
+
+impl Compiler {
+    /// Looks for the library.
+    ///
+    /// # Errors
+    /// `Unavailable` when there is none, or one that does not answer.
+    pub fn find() -> Result<Self> {
+        let (major, minor) = launch::nvrtc_version()?;
+        let archs = launch::nvrtc_archs()?
+            .into_iter()
+            .filter_map(|arch| u32::try_from(arch).ok())
+            .map(Arch)
+            .collect();
+        Ok(Self { version: Version { major, minor }, archs })
+    }
+
+    /// The library's version.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The newest architecture that this library knows and a GPU of `arch` can run: PTX runs on newer GPUs, not on older.
+    ///
+    /// # Errors
+    /// `Unavailable` when the library knows none.
+    pub fn best_for(&self, arch: Arch) -> Result<Arch> {
+        self.archs.iter().copied().filter(|known| *known <= arch).max().ok_or_else(|| {
+            Error::new(
+                ErrorKind::Unavailable,
+                format!("NVRTC {} compiles for no GPU as old as {arch}", self.version),
+            )
+        })
+    }
+
+    /// Compiles `text`, which messages call `name`, to PTX.
+    ///
+    /// # Errors
+    /// `Device` when it does not compile; the source of the error is the [`Log`].
+    pub fn compile(&self, name: &str, text: &str, arch: Arch) -> Result<String> {
+        let mut options: Vec<String> = OPTIONS.iter().map(ToString::to_string).collect();
+        options.push(format!("--gpu-architecture={arch}"));
+        let options = CompileOptions { options, name: Some(name.to_owned()), ..CompileOptions::default() };
+        let failed = |log: String| {
+            let why = format!("{name} does not compile for {arch} with NVRTC {}", self.version);
+            Error::new(ErrorKind::Device, why).caused_by(Log(log))
+        };
+        if text.contains('\0') || name.contains('\0') {
+            return Err(failed("a zero byte in the text".to_owned()));
+        }
+        match nvrtc::compile_ptx_with_opts(text, options) {
+            Ok(ptx) => Ok(ptx.to_src()),
+            Err(nvrtc::CompileError::CompileError { log, .. }) => {
+                Err(failed(log.to_string_lossy().into_owned()))
+            }
+            Err(other) => Err(failed(other.to_string())),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Adam with decoupled weight decay (Loshchilov and Hutter 2019, "Decoupled weight decay regularization", Algorithm 2).
+
+use rayon::prelude::*;
+
+use super::parallel::CHUNK;
+
+/// The numbers of AdamW.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct AdamW {
+    /// Step size.
+    pub lr: f32,
+    /// Decay of the mean gradient.
+    pub beta1: f64,
+    /// Decay of the mean square.
+    pub beta2: f64,
+    /// Added to the root of the mean square.
+    pub eps: f32,
+    /// Weight decay, scaled by `lr`.
+    pub decay: f32,
+}
+
+impl Default for AdamW {
+    /// The paper's betas, eps 1e-8 and decay 0.01.
+    fn default() -> Self {
+        Self { lr: 1e-3, beta1: 0.9, beta2: 0.999, eps: 1e-8, decay: 0.01 }
+    }
+}
+
+/// Step number `step`, counted from 1:
+///
+/// ```text
+/// mean   = beta1 mean   + (1 - beta1) gradient
+/// square = beta2 square + (1 - beta2) gradient²
+/// weights = weights - lr ((mean / (1 - beta1^step)) / (sqrt(square / (1 - beta2^step)) + eps) + decay weights)
+/// ```
+///
+/// # Panics
+/// When the lengths differ or `step` is 0.
+pub fn adamw(
+    weights: &mut [f32],
+    mean: &mut [f32],
+    square: &mut [f32],
+    gradient: &[f32],
+    rule: AdamW,
+    step: u32,
+) {
+    let len = weights.len();
+    assert!(
+        mean.len() == len && square.len() == len && gradient.len() == len,
+        "adamw: one gradient a weight"
+    );
+    assert!(step > 0, "adamw: steps are counted from 1");
+    let (beta1, beta2) = (rule.beta1 as f32, rule.beta2 as f32);
+    let (rest1, rest2) = ((1.0 - rule.beta1) as f32, (1.0 - rule.beta2) as f32);
+    let scale = |beta: f64| (1.0 / (1.0 - beta.powf(f64::from(step)))) as f32;
+    let (scale1, scale2) = (scale(rule.beta1), scale(rule.beta2));
+    let chunks = weights
+        .par_chunks_mut(CHUNK)
+        .zip(mean.par_chunks_mut(CHUNK))
+        .zip(square.par_chunks_mut(CHUNK))
+        .zip(gradient.par_chunks(CHUNK));
+    chunks.for_each(|(((weights, mean), square), gradient)| {
+        for (((w, m), s), g) in weights.iter_mut().zip(mean).zip(square).zip(gradient) {
+            *m = beta1 * *m + rest1 * g;
+            *s = beta2 * *s + rest2 * g * g;
+            *w -= rule.lr * (*m * scale1 / ((*s * scale2).sqrt() + rule.eps) + rule.decay * *w);
+        }
+    });
+}

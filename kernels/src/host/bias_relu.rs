@@ -1,0 +1,54 @@
+//! The epilogue of a linear layer, forward and backward.
+
+/// `z[r, c] = z[r, c] + bias[c]`, in place; the columns are `bias.len()`.
+///
+/// # Panics
+/// When `z` is not whole rows.
+pub fn bias_add(z: &mut [f32], bias: &[f32]) {
+    for row in rows(z, bias.len()) {
+        for (value, bias) in row.iter_mut().zip(bias) {
+            *value += bias;
+        }
+    }
+}
+
+/// `z[r, c] = max(z[r, c] + bias[c], 0)`, in place; a NaN stays one.
+///
+/// # Panics
+/// When `z` is not whole rows.
+pub fn bias_relu(z: &mut [f32], bias: &[f32]) {
+    for row in rows(z, bias.len()) {
+        for (value, bias) in row.iter_mut().zip(bias) {
+            let sum = *value + bias;
+            *value = if sum < 0.0 { 0.0 } else { sum };
+        }
+    }
+}
+
+/// Where `activation` is not positive, `dy` becomes 0; then `dbias[c]` is the sum of column `c` of `dy`.
+///
+/// `activation` is the layer's output, the result of [`bias_relu`]; without it `dy` is only summed, as the last layer
+/// needs.
+///
+/// # Panics
+/// When `dy` is not whole rows of `dbias.len()`, or `activation` has another length.
+pub fn relu_bias_backward(dy: &mut [f32], activation: Option<&[f32]>, dbias: &mut [f32]) {
+    if let Some(activation) = activation {
+        assert_eq!(dy.len(), activation.len(), "relu_bias_backward: one activation a gradient");
+        for (dy, activation) in dy.iter_mut().zip(activation) {
+            // Selected, not multiplied: a gradient under a closed ReLU is zero whatever it was.
+            *dy = if *activation > 0.0 { *dy } else { 0.0 };
+        }
+    }
+    dbias.fill(0.0);
+    for row in rows(dy, dbias.len()) {
+        for (sum, dy) in dbias.iter_mut().zip(row) {
+            *sum += *dy;
+        }
+    }
+}
+
+fn rows(matrix: &mut [f32], cols: usize) -> std::slice::ChunksExactMut<'_, f32> {
+    assert!(cols > 0 && matrix.len().is_multiple_of(cols), "a matrix of rows of {cols}");
+    matrix.chunks_exact_mut(cols)
+}

@@ -1,0 +1,65 @@
+//! A linear layer `y = x Wᵀ` and its gradients, on the `matrixmultiply` crate.
+
+use rayon::prelude::*;
+
+use super::bias_relu::{bias_add, bias_relu};
+use crate::launch::{self, Operand};
+
+/// `y = x Wᵀ + bias`, then `max(y, 0)` when `relu`: `x` is `[rows, inputs]`, `weights` `[outputs, inputs]`, `y`
+/// `[rows, outputs]`, `bias` `[outputs]`.
+///
+/// ```
+/// let (x, weights, bias) = ([1.0, 2.0], [1.0, 0.0, 0.0, -1.0], [0.5, 0.5]);
+/// let mut y = [0.0; 2];
+/// feedline_kernels::host::linear(&x, &weights, &bias, true, &mut y);
+/// assert_eq!(y, [1.5, 0.0]);
+/// ```
+///
+/// # Panics
+/// When the lengths are of no such shapes.
+pub fn linear(x: &[f32], weights: &[f32], bias: &[f32], relu: bool, y: &mut [f32]) {
+    let outputs = bias.len();
+    let (rows, inputs) = (whole(y.len(), outputs), whole(weights.len(), outputs));
+    multiply(y, Operand::new(x, rows, inputs), Operand::new(weights, outputs, inputs).transposed());
+    if relu { bias_relu(y, bias) } else { bias_add(y, bias) }
+}
+
+/// `dx = dy W`: `dy` is `[rows, outputs]`, `weights` `[outputs, inputs]`, `dx` `[rows, inputs]`.
+///
+/// # Panics
+/// When the lengths are of no such shapes.
+pub fn input_gradient(dy: &[f32], weights: &[f32], outputs: usize, dx: &mut [f32]) {
+    let (rows, inputs) = (whole(dy.len(), outputs), whole(weights.len(), outputs));
+    multiply(dx, Operand::new(dy, rows, outputs), Operand::new(weights, outputs, inputs));
+}
+
+/// `dW = dyᵀ x`: `dy` is `[rows, outputs]`, `x` `[rows, inputs]`, `dweights` `[outputs, inputs]`.
+///
+/// # Panics
+/// When the lengths are of no such shapes.
+pub fn weight_gradient(dy: &[f32], x: &[f32], outputs: usize, dweights: &mut [f32]) {
+    let (rows, inputs) = (whole(dy.len(), outputs), whole(dweights.len(), outputs));
+    multiply(dweights, Operand::new(dy, rows, outputs).transposed(), Operand::new(x, rows, inputs));
+}
+
+fn whole(elements: usize, cols: usize) -> usize {
+    assert!(cols > 0 && elements.is_multiple_of(cols), "{elements} elements are no rows of {cols}");
+    elements / cols
+}
+
+/// Multiply-adds that are worth a thread of their own: some 50 microseconds of work.
+const SHARE: usize = 4 << 20;
+
+/// `dst = a b`, the rows spread over rayon's threads.
+fn multiply(dst: &mut [f32], a: Operand<'_>, b: Operand<'_>) {
+    let ((m, k), (_, n)) = (a.shape(), b.shape());
+    let threads = rayon::current_num_threads().min(m * n * k / SHARE).max(1);
+    // Whole blocks of 32 rows: the product's innermost tile is never cut.
+    let rows = m.div_ceil(threads).next_multiple_of(32);
+    if rows >= m {
+        return launch::gemm(dst, a, b);
+    }
+    dst.par_chunks_mut(rows * n).enumerate().for_each(|(i, dst)| {
+        launch::gemm(dst, a.rows(i * rows, dst.len() / n), b);
+    });
+}

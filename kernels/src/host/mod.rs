@@ -1,0 +1,39 @@
+//! The operators as safe functions over slices: what a device without kernels runs, and what the kernels are tested against.
+//!
+//! Matrices are dense and row-major. The number of rows follows from the slices' lengths; lengths that do not agree are a
+//! defect of the caller and panic. Large element-wise work and matrix products spread over rayon's threads.
+//!
+//! | function | kernel |
+//! | --- | --- |
+//! | [`widen`] | `widen.cu` |
+//! | [`fill`] | `fill.cu` |
+//! | [`bias_add`], [`bias_relu`], [`relu_bias_backward`] | `bias_relu.cu` |
+//! | [`linear`], [`input_gradient`], [`weight_gradient`] | `gemm.cu` |
+//! | [`softmax_xent`] | `softmax_xent.cu` |
+//! | [`argmax_hits`] | `argmax.cu` |
+//! | [`sgd`] | `sgd.cu` |
+//! | [`adamw`] | `adamw.cu` |
+//! | [`gather_rows`] | `gather.cu` |
+//! | [`pattern`] | `pattern.cu` |
+
+mod adamw;
+mod argmax;
+mod bias_relu;
+mod fill;
+mod gather;
+mod gemm;
+mod parallel;
+pub mod pattern;
+mod sgd;
+mod softmax_xent;
+mod widen;
+
+pub use adamw::{AdamW, adamw};
+pub use argmax::{Label, argmax_hits};
+pub use bias_relu::{bias_add, bias_relu, relu_bias_backward};
+pub use fill::fill;
+pub use gather::gather_rows;
+pub use gemm::{input_gradient, linear, weight_gradient};
+pub use sgd::{Sgd, sgd};
+pub use softmax_xent::{Outcome, softmax_xent};
+pub use widen::widen;

@@ -1,0 +1,64 @@
+//! Softmax cross-entropy: losses, gradient and hits in one pass.
+
+use super::argmax::{Label, argmax};
+
+/// What a batch came to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Outcome {
+    /// Mean loss of the rows, in nats.
+    pub loss: f32,
+    /// Rows whose largest logit, the first of equals, is the label's.
+    pub hits: u32,
+}
+
+/// Replaces `logits` `[rows, classes]` by the gradient of the mean loss, `(softmax - onehot) / rows`, and writes each row's
+/// loss, `log(sum(exp(z))) - z[label]`.
+///
+/// The rows are `labels.len()`. A label that is no class makes its row's loss and gradient NaN.
+///
+/// ```
+/// use feedline_kernels::host::softmax_xent;
+/// let (mut logits, mut losses) = ([0.0, 0.0], [0.0]);
+/// let outcome = softmax_xent(&mut logits, &[0u8], &mut losses);
+/// assert!((outcome.loss - 2f32.ln()).abs() < 1e-6);
+/// assert_eq!(logits, [-0.5, 0.5]);
+/// ```
+///
+/// # Panics
+/// When the lengths are of no such shapes.
+pub fn softmax_xent<T: Label>(logits: &mut [f32], labels: &[T], row_loss: &mut [f32]) -> Outcome {
+    let rows = labels.len();
+    assert!(rows > 0 && logits.len().is_multiple_of(rows), "{} logits for {rows} labels", logits.len());
+    assert_eq!(row_loss.len(), rows, "softmax_xent: one loss a label");
+    let inverse_rows = 1.0 / rows as f32;
+    let mut hits = 0;
+    let mut total = 0.0;
+    for ((row, label), row_loss) in
+        logits.chunks_exact_mut(logits.len() / rows).zip(labels).zip(row_loss.iter_mut())
+    {
+        let class = label.class();
+        hits += u32::from(argmax(row) == Some(class));
+        *row_loss = one_row(row, class, inverse_rows);
+        total += f64::from(*row_loss);
+    }
+    Outcome { loss: (total / rows as f64) as f32, hits }
+}
+
+fn one_row(row: &mut [f32], class: usize, inverse_rows: f32) -> f32 {
+    let Some(chosen) = row.get(class).copied() else {
+        row.fill(f32::NAN);
+        return f32::NAN;
+    };
+    let largest = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    let mut sum = 0.0;
+    for value in row.iter_mut() {
+        *value = (*value - largest).exp();
+        sum += *value;
+    }
+    let scale = inverse_rows / sum;
+    for value in row.iter_mut() {
+        *value *= scale;
+    }
+    row[class] -= inverse_rows;
+    sum.ln() - (chosen - largest)
+}

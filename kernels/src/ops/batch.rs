@@ -1,0 +1,80 @@
+//! From a batch to numbers and back: widening, loss, accuracy.
+
+use feedline_core::Result;
+use feedline_device::{Lane, View, ViewMut};
+
+use super::{Kernels, check, on_gpu};
+use crate::host;
+
+impl<L: Lane> Kernels<L> {
+    /// `dst[i] = scale * src[i]`.
+    ///
+    /// # Errors
+    /// `Config` for lengths that differ; a device failure.
+    pub fn widen(&self, src: View<'_, u8, L>, scale: f32, dst: ViewMut<'_, f32, L>) -> Result<()> {
+        check(src.len() == dst.len(), || format!("widen: {} bytes into {} numbers", src.len(), dst.len()))?;
+        on_gpu!(self, widen(src, scale, dst));
+        self.stream.run("widen", [src.into()], [dst.into()], move |memory| {
+            host::widen(memory.input(0), scale, memory.output(0));
+        })
+    }
+
+    /// Softmax cross-entropy of `logits` `[rows, classes]` against `labels` `[rows]`.
+    ///
+    /// `logits` become their own gradient, of the mean loss. `row_loss` gets the loss of each row; `result[0]` the bits of
+    /// the mean loss (f32), `result[1]` the rows whose largest logit is the label's.
+    ///
+    /// # Errors
+    /// `Config` for lengths that do not fit; a device failure.
+    pub fn softmax_xent(
+        &self,
+        logits: ViewMut<'_, f32, L>,
+        labels: View<'_, u8, L>,
+        row_loss: ViewMut<'_, f32, L>,
+        result: ViewMut<'_, u32, L>,
+        classes: usize,
+    ) -> Result<()> {
+        let rows = labels.len();
+        let fits = rows > 0 && logits.len() == rows * classes && row_loss.len() == rows && result.len() == 2;
+        check(fits, || {
+            format!("softmax_xent: {} logits for {rows} rows of {classes} classes", logits.len())
+        })?;
+        on_gpu!(self, softmax_xent(logits, labels, row_loss, result, classes));
+        let outputs = [logits.into(), row_loss.into(), result.into()];
+        self.stream.run("softmax_xent", [labels.into()], outputs, |memory| {
+            let outcome = host::softmax_xent(memory.output(0), memory.input::<u8>(0), memory.output(1));
+            let result = memory.output::<u32>(2);
+            result[0] = outcome.loss.to_bits();
+            result[1] = outcome.hits;
+        })
+    }
+
+    /// Adds to `hits[0]` the rows of `logits` `[rows, classes]` whose largest is the label's, the first of equals.
+    ///
+    /// # Errors
+    /// `Config` for lengths that do not fit; a device failure.
+    pub fn argmax_hits(
+        &self,
+        logits: View<'_, f32, L>,
+        labels: View<'_, u8, L>,
+        hits: ViewMut<'_, u32, L>,
+        classes: usize,
+    ) -> Result<()> {
+        let rows = labels.len();
+        let fits = rows > 0 && logits.len() == rows * classes && hits.len() == 1;
+        check(fits, || format!("argmax_hits: {} logits for {rows} rows of {classes} classes", logits.len()))?;
+        on_gpu!(self, argmax_hits(logits, labels, hits, classes));
+        self.stream.run("argmax_hits", [logits.into(), labels.into()], [hits.into()], |memory| {
+            memory.output::<u32>(0)[0] += host::argmax_hits(memory.input(0), memory.input::<u8>(1));
+        })
+    }
+
+    /// Sets every element to `value`.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn fill(&self, dst: ViewMut<'_, f32, L>, value: f32) -> Result<()> {
+        on_gpu!(self, fill(dst, value));
+        self.stream.run("fill", [], [dst.into()], move |memory| host::fill(memory.output(0), value))
+    }
+}

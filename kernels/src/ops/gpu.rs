@@ -1,0 +1,401 @@
+//! The operators as kernels and cuBLASLt products; lengths were checked by the callers in this folder.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use feedline_core::{Error, ErrorKind, Result};
+use feedline_device::cuda::{Arg, Blas, Cuda, Extra, Function, Grid, Module, Product, Sizes};
+use feedline_device::{Buffer, Input, Lane, Output, Stream, View, ViewMut};
+
+use super::linear::Linear;
+use super::{AdamW, Options, Sgd};
+use crate::cache::Cache;
+use crate::compile::Arch;
+use crate::launch::kernel;
+use crate::ptx;
+use crate::source::{GEMM, PROBE, Program, STEP};
+
+/// The most blocks of a kernel whose threads walk over the elements; enough to fill any GPU several times.
+const BLOCKS: u32 = 2048;
+
+/// Rows that one block of `relu_bias_backward` sums at least, and the most blocks it spreads a column over.
+const CHUNK_ROWS: usize = 64;
+const CHUNKS: usize = 32;
+
+/// The kernels of one stream on a GPU.
+pub(super) struct Gpu<L: Lane> {
+    stream: Stream<L>,
+    step: Loaded,
+    gemm: OnceLock<Loaded>,
+    probe: OnceLock<Loaded>,
+    blas: Option<Blas<L>>,
+    tf32: bool,
+    multiprocessors: usize,
+    scratch: Mutex<Scratch<L>>,
+}
+
+/// A loaded program and its kernels.
+struct Loaded {
+    functions: Vec<Function>,
+}
+
+/// Device memory that kernels meet in; zero before and after each launch where they ask for it.
+struct Scratch<L: Lane> {
+    partial: Buffer<f32, L>,
+    tickets: Buffer<u32, L>,
+    xent: Buffer<u32, L>,
+}
+
+impl<L: Lane> Gpu<L> {
+    /// The kernels for `stream`; `None` when it is not a CUDA stream.
+    pub(super) fn new(stream: &Stream<L>, options: Options) -> Result<Option<Self>> {
+        let Some(cuda) = stream.cuda() else { return Ok(None) };
+        let blas = if options.own_gemm { None } else { Blas::new(stream, options.tf32)? };
+        let gpu = Self {
+            step: Loaded::new(cuda, &STEP)?,
+            gemm: OnceLock::new(),
+            probe: OnceLock::new(),
+            blas,
+            tf32: options.tf32,
+            multiprocessors: usize::try_from(cuda.multiprocessors()?).unwrap_or(1),
+            scratch: Mutex::new(Scratch {
+                partial: stream.buffer(CHUNKS * 4096)?,
+                tickets: stream.buffer(128)?,
+                xent: stream.buffer(2)?,
+            }),
+            stream: stream.clone(),
+        };
+        if gpu.blas.is_none() {
+            gpu.gemm()?;
+        }
+        Ok(Some(gpu))
+    }
+
+    pub(super) fn describe(&self) -> String {
+        match (&self.blas, self.tf32) {
+            (Some(_), true) => "cuBLASLt, TF32".to_owned(),
+            (Some(_), false) => "cuBLASLt".to_owned(),
+            (None, _) => "own kernels".to_owned(),
+        }
+    }
+
+    fn gemm(&self) -> Result<&Loaded> {
+        self.lazy(&self.gemm, &GEMM)
+    }
+
+    fn lazy<'a>(&'a self, cell: &'a OnceLock<Loaded>, program: &'static Program) -> Result<&'a Loaded> {
+        if let Some(loaded) = cell.get() {
+            return Ok(loaded);
+        }
+        let Some(cuda) = self.stream.cuda() else { return Err(missing(program.name)) };
+        let loaded = Loaded::new(cuda, program)?;
+        Ok(cell.get_or_init(|| loaded))
+    }
+
+    fn run(&self, name: &str, grid: Grid, args: &[Arg<'_, L>]) -> Result<()> {
+        kernel(&self.stream, self.step.function(name)?, grid, args)
+    }
+
+    pub(super) fn widen(&self, src: View<'_, u8, L>, scale: f32, dst: ViewMut<'_, f32, L>) -> Result<()> {
+        let n = src.len();
+        let grid = Grid::linear(n.div_ceil(4), 256, BLOCKS);
+        self.run(
+            "widen_u8",
+            grid,
+            &[Arg::In(src.into()), Arg::Out(dst.into()), Arg::U64(n as u64), Arg::F32(scale)],
+        )
+    }
+
+    pub(super) fn fill(&self, dst: ViewMut<'_, f32, L>, value: f32) -> Result<()> {
+        let n = dst.len();
+        self.run(
+            "fill_f32",
+            Grid::linear(n, 256, BLOCKS),
+            &[Arg::Out(dst.into()), Arg::U64(n as u64), Arg::F32(value)],
+        )
+    }
+
+    pub(super) fn softmax_xent(
+        &self,
+        logits: ViewMut<'_, f32, L>,
+        labels: View<'_, u8, L>,
+        row_loss: ViewMut<'_, f32, L>,
+        result: ViewMut<'_, u32, L>,
+        classes: usize,
+    ) -> Result<()> {
+        let rows = labels.len();
+        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        let (loss, hits) = result.split_at(1)?;
+        // In place: the kernel reads a row's logits before it writes their gradient.
+        let logits: Output<'_, L> = logits.into();
+        let gradient = Arg::U64(logits.span().address.0);
+        self.run(
+            "softmax_xent_u8",
+            Grid::linear(rows.div_ceil(8) * 256, 256, BLOCKS),
+            &[
+                Arg::Out(logits),
+                Arg::In(labels.into()),
+                gradient,
+                Arg::Out(row_loss.into()),
+                Arg::Out(loss.into()),
+                Arg::Out(hits.into()),
+                Arg::Out(scratch.xent.view_mut().into()),
+                Arg::U64(rows as u64),
+                Arg::U32(classes as u32),
+            ],
+        )
+    }
+
+    pub(super) fn argmax_hits(
+        &self,
+        logits: View<'_, f32, L>,
+        labels: View<'_, u8, L>,
+        hits: ViewMut<'_, u32, L>,
+        classes: usize,
+    ) -> Result<()> {
+        let rows = labels.len();
+        self.run(
+            "argmax_hits_u8",
+            Grid::linear(rows.div_ceil(8) * 256, 256, BLOCKS),
+            &[
+                Arg::In(logits.into()),
+                Arg::In(labels.into()),
+                Arg::Out(hits.into()),
+                Arg::U64(rows as u64),
+                Arg::U32(classes as u32),
+            ],
+        )
+    }
+
+    pub(super) fn linear(
+        &self,
+        x: View<'_, f32, L>,
+        weights: View<'_, f32, L>,
+        bias: View<'_, f32, L>,
+        relu: bool,
+        mut y: ViewMut<'_, f32, L>,
+        shape: Linear,
+    ) -> Result<()> {
+        let extra = Extra::Bias(bias.into(), None);
+        let product = Product::Forward { relu };
+        if self.product(product, shape, x.into(), weights.into(), extra, y.reborrow().into())? {
+            return Ok(());
+        }
+        let (m, n, k) = (shape.rows, shape.outputs, shape.inputs);
+        let extra = [Arg::In(bias.into()), Arg::U32(u32::from(relu))];
+        self.own_gemm("nt", (m, n, k), x.into(), weights.into(), y.into(), extra)
+    }
+
+    pub(super) fn weight_gradient(
+        &self,
+        dy: View<'_, f32, L>,
+        x: View<'_, f32, L>,
+        mut dweights: ViewMut<'_, f32, L>,
+        shape: Linear,
+    ) -> Result<()> {
+        let product = Product::WeightGradient;
+        if self.product(product, shape, dy.into(), x.into(), Extra::None, dweights.reborrow().into())? {
+            return Ok(());
+        }
+        let (m, n, k) = (shape.outputs, shape.inputs, shape.rows);
+        self.own_gemm("tn", (m, n, k), dy.into(), x.into(), dweights.into(), [Arg::U64(0)])
+    }
+
+    pub(super) fn input_gradient(
+        &self,
+        dy: View<'_, f32, L>,
+        weights: View<'_, f32, L>,
+        mut dx: ViewMut<'_, f32, L>,
+        shape: Linear,
+    ) -> Result<()> {
+        let product = Product::InputGradient;
+        if self.product(product, shape, dy.into(), weights.into(), Extra::None, dx.reborrow().into())? {
+            return Ok(());
+        }
+        let (m, n, k) = (shape.rows, shape.inputs, shape.outputs);
+        self.own_gemm("nn", (m, n, k), dy.into(), weights.into(), dx.into(), [Arg::U64(0)])
+    }
+
+    fn product(
+        &self,
+        product: Product,
+        shape: Linear,
+        left: Input<'_, L>,
+        right: Input<'_, L>,
+        extra: Extra<'_, L>,
+        out: Output<'_, L>,
+    ) -> Result<bool> {
+        let Some(blas) = &self.blas else { return Ok(false) };
+        let sizes = Sizes { rows: shape.rows, inputs: shape.inputs, outputs: shape.outputs };
+        blas.product(product, sizes, left, right, extra, out)
+    }
+
+    /// `c [m, n]` from `a` and `b`, by the widest tile that still gives every multiprocessor a block.
+    fn own_gemm<const E: usize>(
+        &self,
+        kind: &str,
+        (m, n, k): (usize, usize, usize),
+        a: Input<'_, L>,
+        b: Input<'_, L>,
+        c: Output<'_, L>,
+        extra: [Arg<'_, L>; E],
+    ) -> Result<()> {
+        let blocks = |tile: usize| m.div_ceil(tile) * n.div_ceil(tile);
+        let tile = [128, 64].into_iter().find(|&tile| blocks(tile) >= self.multiprocessors).unwrap_or(32);
+        let grid = Grid {
+            blocks: (n.div_ceil(tile) as u32, m.div_ceil(tile) as u32, 1),
+            threads: (if tile == 32 { 128 } else { 256 }, 1, 1),
+            shared_bytes: 0,
+        };
+        let sizes = [m, n, k].map(|size| Arg::U64(size as u64));
+        let args: Vec<_> =
+            [Arg::In(a), Arg::In(b), Arg::Out(c)].into_iter().chain(sizes).chain(extra).collect();
+        kernel(&self.stream, self.gemm()?.function(&format!("gemm_{kind}_{tile}"))?, grid, &args)
+    }
+
+    pub(super) fn relu_bias_backward(
+        &self,
+        dy: ViewMut<'_, f32, L>,
+        activation: Option<View<'_, f32, L>>,
+        dbias: ViewMut<'_, f32, L>,
+        shape: Linear,
+    ) -> Result<()> {
+        let (rows, cols) = (shape.rows, shape.outputs);
+        let strips = cols.div_ceil(32);
+        let chunks = (rows / CHUNK_ROWS).clamp(1, CHUNKS);
+        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        if scratch.partial.len() < chunks * cols {
+            scratch.partial = self.stream.buffer(CHUNKS * cols)?;
+        }
+        if scratch.tickets.len() < strips {
+            scratch.tickets = self.stream.buffer(strips)?;
+        }
+        let Scratch { partial, tickets, .. } = &mut *scratch;
+        let grid = Grid { blocks: (strips as u32, chunks as u32, 1), threads: (32, 8, 1), shared_bytes: 0 };
+        self.run(
+            "relu_bias_backward",
+            grid,
+            &[
+                Arg::Out(dy.into()),
+                activation.map_or(Arg::U64(0), |activation| Arg::In(activation.into())),
+                Arg::Out(dbias.into()),
+                Arg::Out(partial.view_mut().into()),
+                Arg::Out(tickets.view_mut().into()),
+                Arg::U64(rows as u64),
+                Arg::U64(cols as u64),
+            ],
+        )
+    }
+
+    pub(super) fn sgd(
+        &self,
+        weights: ViewMut<'_, f32, L>,
+        velocity: ViewMut<'_, f32, L>,
+        gradient: View<'_, f32, L>,
+        rule: Sgd,
+    ) -> Result<()> {
+        let n = gradient.len();
+        self.run(
+            "sgd",
+            Grid::linear(n.div_ceil(4), 256, BLOCKS),
+            &[
+                Arg::Out(weights.into()),
+                Arg::Out(velocity.into()),
+                Arg::In(gradient.into()),
+                Arg::U64(n as u64),
+                Arg::F32(rule.lr),
+                Arg::F32(rule.momentum),
+            ],
+        )
+    }
+
+    pub(super) fn adamw(
+        &self,
+        weights: ViewMut<'_, f32, L>,
+        mean: ViewMut<'_, f32, L>,
+        square: ViewMut<'_, f32, L>,
+        gradient: View<'_, f32, L>,
+        rule: AdamW,
+        step: u32,
+    ) -> Result<()> {
+        let n = gradient.len();
+        self.run(
+            "adamw",
+            Grid::linear(n, 256, BLOCKS),
+            &[
+                Arg::Out(weights.into()),
+                Arg::Out(mean.into()),
+                Arg::Out(square.into()),
+                Arg::In(gradient.into()),
+                Arg::U64(n as u64),
+                Arg::F32(rule.lr),
+                Arg::F32(rule.beta1 as f32),
+                Arg::F32((1.0 - rule.beta1) as f32),
+                Arg::F32(rule.beta1.ln() as f32),
+                Arg::F32(rule.beta2 as f32),
+                Arg::F32((1.0 - rule.beta2) as f32),
+                Arg::F32(rule.beta2.ln() as f32),
+                Arg::F32(rule.eps),
+                Arg::F32(rule.decay),
+                Arg::U32(step),
+                Arg::U64(0),
+            ],
+        )
+    }
+
+    pub(super) fn spin(&self, nanoseconds: u64) -> Result<()> {
+        let grid = Grid { blocks: (1, 1, 1), threads: (1, 1, 1), shared_bytes: 0 };
+        let spin = self.lazy(&self.probe, &PROBE)?.function("spin")?;
+        kernel(&self.stream, spin, grid, &[Arg::U64(nanoseconds), Arg::U64(0)])
+    }
+
+    pub(super) fn pattern_check(
+        &self,
+        data: View<'_, u8, L>,
+        row_bytes: usize,
+        key: u64,
+        first_row: u64,
+        report: ViewMut<'_, i64, L>,
+    ) -> Result<()> {
+        let rows = data.len() / row_bytes;
+        let check = self.lazy(&self.probe, &PROBE)?.function("pattern_check")?;
+        kernel(
+            &self.stream,
+            check,
+            Grid::linear(data.len().div_ceil(8), 256, BLOCKS),
+            &[
+                Arg::In(data.into()),
+                Arg::U64(rows as u64),
+                Arg::U64(row_bytes as u64),
+                Arg::U64(key),
+                Arg::U64(0),
+                Arg::U64(first_row),
+                Arg::Out(report.into()),
+            ],
+        )
+    }
+}
+
+/// The kernel called `name` of a program, loaded apart from any stream.
+pub(crate) fn load(cuda: &Cuda, program: &'static Program, name: &str) -> Result<Function> {
+    Loaded::new(cuda, program)?.function(name).cloned()
+}
+
+impl Loaded {
+    fn new(cuda: &Cuda, program: &'static Program) -> Result<Self> {
+        let (major, minor) = cuda.compute_capability()?;
+        let arch = Arch::new(major.unsigned_abs(), minor.unsigned_abs());
+        let module: Arc<Module> =
+            ptx::load(program, arch, Cache::of_user().as_ref(), |ptx| cuda.load_ptx(ptx))?.value;
+        let functions =
+            program.kernels().map(|kernel| cuda.function(&module, kernel.name)).collect::<Result<_>>()?;
+        Ok(Self { functions })
+    }
+
+    fn function(&self, name: &str) -> Result<&Function> {
+        self.functions.iter().find(|function| function.name() == name).ok_or_else(|| missing(name))
+    }
+}
+
+fn missing(name: &str) -> Error {
+    Error::new(ErrorKind::Unavailable, format!("the kernel {name} is not loaded"))
+}

@@ -1,0 +1,120 @@
+//! The three products of a linear layer, with what is cheap to fuse into them.
+
+use feedline_core::Result;
+use feedline_device::{Lane, View, ViewMut};
+
+use super::{Kernels, check, on_gpu};
+use crate::host;
+
+/// The sizes of a linear layer's product: `[rows, inputs]` by `[outputs, inputs]` transposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Linear {
+    /// Rows of the batch.
+    pub rows: usize,
+    /// Elements that come in.
+    pub inputs: usize,
+    /// Elements that go out.
+    pub outputs: usize,
+}
+
+impl Linear {
+    fn fits(&self, x: usize, weights: usize, y: usize) -> bool {
+        let Self { rows, inputs, outputs } = *self;
+        rows > 0
+            && inputs > 0
+            && outputs > 0
+            && (x, weights, y) == (rows * inputs, outputs * inputs, rows * outputs)
+    }
+}
+
+impl<L: Lane> Kernels<L> {
+    /// `y = x Wᵀ + bias`, and `max(y, 0)` with `relu`: `x` `[rows, inputs]`, `weights` `[outputs, inputs]`.
+    ///
+    /// # Errors
+    /// `Config` for lengths that do not fit; a device failure.
+    pub fn linear(
+        &self,
+        x: View<'_, f32, L>,
+        weights: View<'_, f32, L>,
+        bias: View<'_, f32, L>,
+        relu: bool,
+        y: ViewMut<'_, f32, L>,
+        shape: Linear,
+    ) -> Result<()> {
+        let fits = shape.fits(x.len(), weights.len(), y.len()) && bias.len() == shape.outputs;
+        check(fits, || format!("linear: lengths do not fit {shape:?}"))?;
+        on_gpu!(self, linear(x, weights, bias, relu, y, shape));
+        self.stream.run("linear", [x.into(), weights.into(), bias.into()], [y.into()], move |memory| {
+            host::linear(memory.input(0), memory.input(1), memory.input(2), relu, memory.output(0));
+        })
+    }
+
+    /// `dW = dyᵀ x`: `dy` `[rows, outputs]`, `x` `[rows, inputs]`, `dweights` `[outputs, inputs]`.
+    ///
+    /// # Errors
+    /// `Config` for lengths that do not fit; a device failure.
+    pub fn weight_gradient(
+        &self,
+        dy: View<'_, f32, L>,
+        x: View<'_, f32, L>,
+        dweights: ViewMut<'_, f32, L>,
+        shape: Linear,
+    ) -> Result<()> {
+        let fits = shape.fits(x.len(), dweights.len(), dy.len());
+        check(fits, || format!("weight_gradient: lengths do not fit {shape:?}"))?;
+        on_gpu!(self, weight_gradient(dy, x, dweights, shape));
+        self.stream.run("weight_gradient", [dy.into(), x.into()], [dweights.into()], move |memory| {
+            host::weight_gradient(memory.input(0), memory.input(1), shape.outputs, memory.output(0));
+        })
+    }
+
+    /// `dx = dy W`: `dy` `[rows, outputs]`, `weights` `[outputs, inputs]`, `dx` `[rows, inputs]`.
+    ///
+    /// # Errors
+    /// `Config` for lengths that do not fit; a device failure.
+    pub fn input_gradient(
+        &self,
+        dy: View<'_, f32, L>,
+        weights: View<'_, f32, L>,
+        dx: ViewMut<'_, f32, L>,
+        shape: Linear,
+    ) -> Result<()> {
+        let fits = shape.fits(dx.len(), weights.len(), dy.len());
+        check(fits, || format!("input_gradient: lengths do not fit {shape:?}"))?;
+        on_gpu!(self, input_gradient(dy, weights, dx, shape));
+        self.stream.run("input_gradient", [dy.into(), weights.into()], [dx.into()], move |memory| {
+            host::input_gradient(memory.input(0), memory.input(1), shape.outputs, memory.output(0));
+        })
+    }
+
+    /// Undoes a ReLU and a bias: where `activation` is not positive `dy` becomes 0, in place; then `dbias` gets the sums of
+    /// the columns of `dy`. Without an activation `dy` is only summed.
+    ///
+    /// # Errors
+    /// `Config` for lengths that do not fit; a device failure.
+    pub fn relu_bias_backward(
+        &self,
+        dy: ViewMut<'_, f32, L>,
+        activation: Option<View<'_, f32, L>>,
+        dbias: ViewMut<'_, f32, L>,
+        shape: Linear,
+    ) -> Result<()> {
+        let elements = shape.rows * shape.outputs;
+        let fits = dy.len() == elements
+            && dbias.len() == shape.outputs
+            && activation.as_ref().is_none_or(|activation| activation.len() == elements);
+        check(fits, || format!("relu_bias_backward: lengths do not fit {shape:?}"))?;
+        on_gpu!(self, relu_bias_backward(dy, activation, dbias, shape));
+        let outputs = [dy.into(), dbias.into()];
+        match activation {
+            Some(activation) => {
+                self.stream.run("relu_bias_backward", [activation.into()], outputs, |memory| {
+                    host::relu_bias_backward(memory.output(0), Some(memory.input(0)), memory.output(1));
+                })
+            }
+            None => self.stream.run("bias_backward", [], outputs, |memory| {
+                host::relu_bias_backward(memory.output(0), None, memory.output(1));
+            }),
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! The operators, on views of a stream: the same call runs a kernel on a GPU and host code elsewhere.
+//!
+//! No call blocks the host or allocates device memory; all work is queued on the stream the [`Kernels`] are for.
+//!
+//! | operators | file |
+//! | --- | --- |
+//! | products of a linear layer | `linear.rs` |
+//! | widening, loss, accuracy | `batch.rs` |
+//! | optimizers | `update.rs` |
+//! | delays and self-describing bytes, for tests | `probe.rs` |
+//! | all of them on a GPU | `gpu.rs` |
+
+mod batch;
+#[cfg(feature = "cuda")]
+mod gpu;
+mod linear;
+mod probe;
+mod update;
+
+use feedline_core::{Error, ErrorKind, Result};
+use feedline_device::{Compute, Lane, Stream};
+
+pub use crate::host::{AdamW, Sgd};
+#[cfg(feature = "cuda")]
+pub(crate) use gpu::load;
+pub use linear::Linear;
+
+/// The operators of one stream.
+///
+/// ```
+/// use feedline_device::Device;
+/// use feedline_kernels::ops::Kernels;
+/// let stream = Device::host().stream()?;
+/// let kernels = Kernels::new(&stream)?;
+/// let mut pixels = stream.buffer::<u8>(3)?;
+/// pixels.write(&[0, 51, 255])?;
+/// let mut wide = stream.buffer::<f32>(3)?;
+/// kernels.widen(pixels.view(), 0.5, wide.view_mut())?;
+/// assert_eq!(wide.read()?, [0.0, 25.5, 127.5]);
+/// # Ok::<(), feedline_core::Error>(())
+/// ```
+pub struct Kernels<L: Lane = Compute> {
+    stream: Stream<L>,
+    #[cfg(feature = "cuda")]
+    gpu: Option<gpu::Gpu<L>>,
+}
+
+/// How the operators of a GPU compute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Matrix products by this crate's kernels, also where cuBLASLt is there.
+    pub own_gemm: bool,
+    /// Matrix products may round their operands to TF32: 10 bits of mantissa, on tensor cores.
+    pub tf32: bool,
+}
+
+impl<L: Lane> Kernels<L> {
+    /// The operators of `stream`; on a GPU this loads the kernels, which compiles them at the first use on a machine.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn new(stream: &Stream<L>) -> Result<Self> {
+        Self::with(stream, Options::default())
+    }
+
+    /// The operators of `stream`, computing as `options` say; off a GPU they make no difference.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn with(stream: &Stream<L>, options: Options) -> Result<Self> {
+        Ok(Self {
+            #[cfg(feature = "cuda")]
+            gpu: gpu::Gpu::new(stream, options)?,
+            stream: stream.clone(),
+        })
+    }
+
+    /// What computes the matrix products, for people.
+    pub fn describe(&self) -> String {
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu {
+            return gpu.describe();
+        }
+        "matrixmultiply crate".to_owned()
+    }
+
+    /// The stream the operators run on.
+    pub fn stream(&self) -> &Stream<L> {
+        &self.stream
+    }
+}
+
+/// Goes to the GPU's form of an operator, where the stream is a GPU's.
+macro_rules! on_gpu {
+    ($kernels:expr, $name:ident($($argument:expr),*)) => {
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &$kernels.gpu {
+            return gpu.$name($($argument),*);
+        }
+    };
+}
+use on_gpu;
+
+/// Refuses lengths that do not fit, before anything is queued.
+fn check(fits: bool, what: impl FnOnce() -> String) -> Result<()> {
+    if fits { Ok(()) } else { Err(Error::new(ErrorKind::Config, what())) }
+}

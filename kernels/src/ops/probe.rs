@@ -1,0 +1,53 @@
+//! For tests of order and overlap: delays on a stream, and bytes that say where they belong.
+
+use std::time::{Duration, Instant};
+
+use feedline_core::Result;
+use feedline_device::{Lane, View, ViewMut};
+
+use super::{Kernels, check, on_gpu};
+use crate::host::pattern;
+
+impl<L: Lane> Kernels<L> {
+    /// Keeps the stream busy for at least `nanoseconds`.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn spin(&self, nanoseconds: u64) -> Result<()> {
+        on_gpu!(self, spin(nanoseconds));
+        self.stream.run("spin", [], [], move |_| {
+            let start = Instant::now();
+            while start.elapsed() < Duration::from_nanos(nanoseconds) {
+                std::hint::spin_loop();
+            }
+        })
+    }
+
+    /// Compares rows of `row_bytes` with the pattern of `key` (see [`pattern`]), the first being row `first_row`.
+    ///
+    /// Adds to `report[0]` the wrong bytes, lowers `report[1]` to the index of the first, and adds to `report[2]` the
+    /// bytes looked at; set them to 0, `u64::MAX as i64` and 0 before.
+    ///
+    /// # Errors
+    /// `Config` for lengths that do not fit; a device failure.
+    pub fn pattern_check(
+        &self,
+        data: View<'_, u8, L>,
+        row_bytes: usize,
+        key: u64,
+        first_row: u64,
+        report: ViewMut<'_, i64, L>,
+    ) -> Result<()> {
+        let fits = row_bytes > 0 && data.len().is_multiple_of(row_bytes) && report.len() == 3;
+        check(fits, || format!("pattern_check: {} bytes in rows of {row_bytes}", data.len()))?;
+        on_gpu!(self, pattern_check(data, row_bytes, key, first_row, report));
+        self.stream.run("pattern_check", [data.into()], [report.into()], move |memory| {
+            let found = pattern::check(memory.input(0), row_bytes, key, |row| first_row + row);
+            let report = memory.output::<i64>(0);
+            report[0] += found.wrong as i64;
+            let first = found.first.map_or(u64::MAX, |first| first);
+            report[1] = (report[1] as u64).min(first) as i64;
+            report[2] += memory.input::<u8>(0).len() as i64;
+        })
+    }
+}

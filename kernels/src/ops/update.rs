@@ -1,0 +1,54 @@
+//! Optimizers: all parameters of a model, flat, in one call.
+
+use feedline_core::Result;
+use feedline_device::{Lane, View, ViewMut};
+
+use super::{Kernels, check, on_gpu};
+use crate::host::{self, AdamW, Sgd};
+
+impl<L: Lane> Kernels<L> {
+    /// Momentum SGD: `v = momentum * v + g`, then `w -= lr * v`.
+    ///
+    /// # Errors
+    /// `Config` for lengths that differ; a device failure.
+    pub fn sgd(
+        &self,
+        weights: ViewMut<'_, f32, L>,
+        velocity: ViewMut<'_, f32, L>,
+        gradient: View<'_, f32, L>,
+        rule: Sgd,
+    ) -> Result<()> {
+        let len = gradient.len();
+        check(weights.len() == len && velocity.len() == len, || {
+            format!("sgd: one gradient a weight, not {len}")
+        })?;
+        on_gpu!(self, sgd(weights, velocity, gradient, rule));
+        self.stream.run("sgd", [gradient.into()], [weights.into(), velocity.into()], move |memory| {
+            host::sgd(memory.output(0), memory.output(1), memory.input(0), rule);
+        })
+    }
+
+    /// AdamW (Loshchilov and Hutter 2019, "Decoupled weight decay regularization"); `step` counts from 1.
+    ///
+    /// # Errors
+    /// `Config` for lengths that differ or a step of 0; a device failure.
+    pub fn adamw(
+        &self,
+        weights: ViewMut<'_, f32, L>,
+        mean: ViewMut<'_, f32, L>,
+        square: ViewMut<'_, f32, L>,
+        gradient: View<'_, f32, L>,
+        rule: AdamW,
+        step: u32,
+    ) -> Result<()> {
+        let len = gradient.len();
+        let fits = weights.len() == len && mean.len() == len && square.len() == len && step > 0;
+        check(fits, || format!("adamw: one gradient a weight, not {len}, and steps from 1, not {step}"))?;
+        on_gpu!(self, adamw(weights, mean, square, gradient, rule, step));
+        let outputs = [weights.into(), mean.into(), square.into()];
+        self.stream.run("adamw", [gradient.into()], outputs, move |memory| {
+            let (weights, mean, square) = (memory.output(0), memory.output(1), memory.output(2));
+            host::adamw(weights, mean, square, memory.input(0), rule, step);
+        })
+    }
+}

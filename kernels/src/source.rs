@@ -1,0 +1,185 @@
+//! The CUDA sources as this crate carries them: which files are compiled together, which kernels they hold, their hash.
+
+/// One kernel: an `extern "C"` entry of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Kernel {
+    /// Its name.
+    pub name: &'static str,
+    /// Threads of the block it was written for; its launch bound.
+    pub threads: u32,
+}
+
+/// One `.cu` file.
+#[derive(Clone, Copy, Debug)]
+pub struct Source {
+    /// Its name in `cu/`.
+    pub file: &'static str,
+    /// Its text.
+    pub text: &'static str,
+    /// The kernels it defines.
+    pub kernels: &'static [Kernel],
+}
+
+/// Sources that are compiled and loaded together.
+///
+/// ```
+/// use feedline_kernels::source::{PROGRAMS, STEP};
+/// assert!(STEP.kernels().any(|kernel| kernel.name == "softmax_xent_u8"));
+/// assert_eq!(PROGRAMS.len(), 3);
+/// ```
+#[derive(Debug)]
+pub struct Program {
+    /// What it is called in files and messages.
+    pub name: &'static str,
+    /// Its files, in order.
+    pub sources: &'static [Source],
+}
+
+macro_rules! source {
+    ($file:literal, $(($name:literal, $threads:literal)),+ $(,)?) => {
+        Source {
+            file: $file,
+            text: include_str!(concat!("../cu/", $file)),
+            kernels: &[$(Kernel { name: $name, threads: $threads }),+],
+        }
+    };
+}
+
+/// The operators of a training step, the matrix products excepted.
+pub static STEP: Program = Program {
+    name: "step",
+    sources: &[
+        source!("adamw.cu", ("adamw", 256), ("adamw_tick", 32)),
+        source!("argmax.cu", ("argmax_hits_u8", 256), ("argmax_hits_i64", 256)),
+        source!("bias_relu.cu", ("bias_add", 256), ("bias_relu", 256), ("relu_bias_backward", 256)),
+        source!("fill.cu", ("fill_f32", 256)),
+        source!("gather.cu", ("gather_rows", 512)),
+        source!("sgd.cu", ("sgd", 256)),
+        source!("softmax_xent.cu", ("softmax_xent_u8", 256), ("softmax_xent_i64", 256)),
+        source!("widen.cu", ("widen_u8", 256)),
+    ],
+};
+
+/// The matrix products, for machines without cuBLAS; apart, because they take most of the time to compile.
+pub static GEMM: Program = Program {
+    name: "gemm",
+    sources: &[source!(
+        "gemm.cu",
+        ("gemm_nt_32", 128),
+        ("gemm_nn_32", 128),
+        ("gemm_tn_32", 128),
+        ("gemm_nt_64", 256),
+        ("gemm_nn_64", 256),
+        ("gemm_tn_64", 256),
+        ("gemm_nt_128", 256),
+        ("gemm_nn_128", 256),
+        ("gemm_tn_128", 256),
+    )],
+};
+
+/// Kernels for tests and benches: delays and self-describing bytes.
+pub static PROBE: Program = Program {
+    name: "probe",
+    sources: &[
+        source!("pattern.cu", ("pattern_fill", 256), ("pattern_check", 256)),
+        source!("spin.cu", ("spin", 32)),
+    ],
+};
+
+/// All programs.
+pub static PROGRAMS: [&Program; 3] = [&STEP, &GEMM, &PROBE];
+
+impl Program {
+    /// All files as one text; line numbers in a compiler's messages are those of the files.
+    pub fn text(&self) -> String {
+        self.sources.iter().map(|source| format!("#line 1 \"{}\"\n{}\n", source.file, source.text)).collect()
+    }
+
+    /// Every kernel of every file.
+    pub fn kernels(&self) -> impl Iterator<Item = &'static Kernel> {
+        self.sources.iter().flat_map(|source| source.kernels)
+    }
+
+    /// The kernel called `name`.
+    pub fn kernel(&self, name: &str) -> Option<&'static Kernel> {
+        self.kernels().find(|kernel| kernel.name == name)
+    }
+
+    /// A number that changes with the text.
+    pub fn hash(&self) -> u64 {
+        hash(self.text().as_bytes())
+    }
+}
+
+/// 64-bit FNV-1a (Fowler, Noll, Vo 1991): for files that nobody forges.
+pub fn hash(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3))
+}
+
+/// The names of the `.entry` functions of a PTX text, in order.
+pub fn entries(ptx: &str) -> impl Iterator<Item = &str> {
+    ptx.lines().filter_map(|line| {
+        let rest = line.split_once(".entry")?.1.trim_start();
+        rest.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).next().filter(|name| !name.is_empty())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_file_is_in_the_table_and_includes_nothing() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/cu");
+        let mut files: Vec<String> = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        let mut known: Vec<&str> =
+            PROGRAMS.iter().flat_map(|program| program.sources).map(|source| source.file).collect();
+        files.sort();
+        known.sort_unstable();
+        assert_eq!(files, known);
+        for source in PROGRAMS.iter().flat_map(|program| program.sources) {
+            assert!(!source.text.contains("#include"), "{} includes a header", source.file);
+        }
+    }
+
+    #[test]
+    fn the_table_names_the_kernels_of_each_text() {
+        for source in PROGRAMS.iter().flat_map(|program| program.sources) {
+            let mut count = 0;
+            for kernel in source.kernels {
+                // gemm.cu pastes the tile's side to the name.
+                let stem = kernel.name.trim_end_matches(|c: char| c.is_ascii_digit());
+                let stem = if source.file == "gemm.cu" { stem } else { kernel.name };
+                assert!(
+                    source.text.contains(&format!("\n{stem}("))
+                        || source.text.contains(&format!("    {stem}##TILE(")),
+                    "{} has no {}",
+                    source.file,
+                    kernel.name
+                );
+                count += 1;
+            }
+            assert!(count > 0, "{} defines no kernel", source.file);
+        }
+    }
+
+    #[test]
+    fn entries_are_found_in_ptx() {
+        let ptx = ".version 8.7\n.visible .entry one(\n.param .u64 one_0\n)\n.entry two_2(\n";
+        assert_eq!(entries(ptx).collect::<Vec<_>>(), ["one", "two_2"]);
+    }
+
+    #[test]
+    fn the_hash_is_fnv_1a() {
+        // Known values from the authors' test set.
+        assert_eq!(
+            (hash(b""), hash(b"a"), hash(b"foobar")),
+            (0xcbf29ce484222325, 0xaf63dc4c8601ec8c, 0x85944171f73967e8)
+        );
+    }
+}

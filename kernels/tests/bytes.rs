@@ -1,0 +1,85 @@
+//! Operators on bytes: widening, gathering, self-describing rows.
+
+use feedline_core::Random;
+use feedline_kernels::host::{self, pattern};
+
+#[test]
+fn every_byte_is_widened() {
+    for n in [0, 1, 255, 256, 200_003] {
+        let src: Vec<u8> = (0..n).map(|i| (i % 256) as u8).collect();
+        let mut dst = vec![f32::NAN; n];
+        host::widen(&src, 1.0 / 255.0, &mut dst);
+        for (i, value) in dst.iter().enumerate() {
+            assert_eq!(*value, (1.0 / 255.0) * (i % 256) as f32, "element {i}");
+        }
+    }
+    let mut filled = [0.0; 3];
+    host::fill(&mut filled, 2.5);
+    assert_eq!(filled, [2.5; 3]);
+}
+
+#[test]
+fn rows_are_gathered_by_id() {
+    let mut random = Random::from_key(1);
+    for row_bytes in [1, 7, 784] {
+        let src: Vec<u8> = (0..50 * row_bytes).map(|_| random.below(256) as u8).collect();
+        let mut ids: Vec<i64> = (0..80).map(|_| random.below(50) as i64).collect();
+        ids[3] = 50;
+        ids[4] = -1;
+        let mut dst = vec![9; ids.len() * row_bytes];
+        assert_eq!(host::gather_rows(&src, &ids, row_bytes, &mut dst), 2);
+        for (row, id) in dst.chunks(row_bytes).zip(&ids) {
+            match usize::try_from(*id) {
+                Ok(id) if id < 50 => assert_eq!(row, &src[id * row_bytes..][..row_bytes]),
+                _ => assert!(row.iter().all(|byte| *byte == 0)),
+            }
+        }
+    }
+}
+
+#[test]
+fn the_pattern_is_what_its_documentation_says() {
+    // Worked out apart from this code, by the formula: key 42, id 7.
+    let golden: [u8; 12] = [15, 110, 88, 249, 75, 209, 227, 4, 92, 121, 175, 108];
+    let got: Vec<u8> = (0..12).map(|k| pattern::byte(42, 7, k)).collect();
+    assert_eq!(got, golden);
+}
+
+#[test]
+fn every_wrong_byte_is_counted() {
+    for row_bytes in [1, 8, 13, 784] {
+        let rows = 9;
+        let key = pattern::batch_key(1, 2, 3);
+        let mut data = vec![0; rows * row_bytes];
+        let id = |r| 100 - r;
+        pattern::fill(&mut data, row_bytes, key, id);
+        for (i, byte) in data.iter().enumerate() {
+            let (r, k) = ((i / row_bytes) as u64, (i % row_bytes) as u64);
+            assert_eq!(*byte, pattern::byte(key, id(r), k));
+        }
+        let clean = pattern::check(&data, row_bytes, key, id);
+        assert_eq!((clean.wrong, clean.first, clean.seen), (0, None, data.len() as u64));
+        for at in 0..data.len() {
+            data[at] ^= 0x10;
+            let found = pattern::check(&data, row_bytes, key, id);
+            assert_eq!((found.wrong, found.first), (1, Some(at as u64)));
+            data[at] ^= 0x10;
+        }
+    }
+}
+
+#[test]
+fn another_epoch_batch_or_row_has_other_bytes() {
+    let mut row = [0; 4096];
+    pattern::fill(&mut row, 4096, pattern::batch_key(1, 2, 3), |_| 5);
+    for (key, id) in [
+        (pattern::batch_key(0, 2, 3), 5),
+        (pattern::batch_key(1, 1, 3), 5),
+        (pattern::batch_key(1, 2, 4), 5),
+        (pattern::batch_key(1, 2, 3), 4),
+    ] {
+        let wrong = pattern::check(&row, 4096, key, |_| id).wrong;
+        // One byte in 256 agrees by chance: 16 of 4096, give or take.
+        assert!(wrong > 4096 - 50, "{wrong} wrong bytes");
+    }
+}

@@ -1,0 +1,300 @@
+//! The waits of the hand-off, each with the work that must end first held back for a long while: without the wait, wrong
+//! bytes are certain, not luck. On the host always, on a GPU where there is one.
+//!
+//! `FEEDLINE_REPEATS` sets how often each size is tried, `FEEDLINE_BYTES` the one size to try, `FEEDLINE_DELAY_MS` how long
+//! the work is held back.
+
+use feedline_core::{Result, random::key};
+use feedline_device::slot::{Loaded, Reader, SlotRing};
+use feedline_device::{Compute, Device, Kind, Lane, Main, Pinned, Priority, Stream, lane};
+use feedline_kernels::host::pattern;
+use feedline_kernels::ops::Kernels;
+use feedline_slots::{ReadyLease, Ring};
+
+lane!(Copier);
+lane!(Branch);
+
+const SIZES: [usize; 4] = [4 << 10, 256 << 10, 1 << 20, 64 << 20];
+const ROW: usize = 1024;
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// The devices to test on; says so when there is no GPU.
+fn devices(test: &str) -> Vec<Device> {
+    [Device::host()].into_iter().chain(feedline_testkit::gpu(test)).collect()
+}
+
+/// Runs `case` for each size and repeat on each device.
+fn each(test: &str, case: impl Fn(&Rig, u64) -> Result<()>) {
+    for device in devices(test) {
+        // The host's large copies are slow, and its delays are real threads spinning: one size less, fewer repeats.
+        let (sizes, repeats) = match device.kind() {
+            Kind::Cuda => (&SIZES[..], number("FEEDLINE_REPEATS", 20)),
+            _ => (&SIZES[..3], number("FEEDLINE_REPEATS", 2)),
+        };
+        let only = number("FEEDLINE_BYTES", 0) as usize;
+        for &bytes in sizes.iter().filter(|&&bytes| only == 0 || bytes == only) {
+            let rig = Rig::new(&device, bytes).expect("the rig is built");
+            for repeat in 0..repeats {
+                let place = format!("{test} on {device:?}, {bytes} bytes, repeat {repeat}");
+                case(&rig, key(&[bytes as u64, repeat])).unwrap_or_else(|error| panic!("{place}: {error}"));
+            }
+        }
+        assert_eq!(
+            device.ledger().pinned_bytes.now(),
+            0,
+            "{test} on {device:?} left page-locked memory behind"
+        );
+        assert_eq!(device.ledger().device_bytes.now(), 0, "{test} on {device:?} left device memory behind");
+    }
+}
+
+/// Two host slots, one device slot, a copy stream and a compute stream.
+struct Rig {
+    device: Device,
+    bytes: usize,
+    host: Ring<Pinned>,
+    slots: SlotRing,
+    copy: Stream<Copier>,
+    on_copy: Kernels<Copier>,
+    compute: Stream,
+    on_compute: Kernels,
+    delay_ns: u64,
+}
+
+/// What a check on the device found.
+struct Checked<L: Lane = Compute>(feedline_device::Buffer<i64, L>);
+
+impl<L: Lane> Checked<L> {
+    /// Made before the work is held back: allocations may wait for the whole device.
+    fn new(kernels: &Kernels<L>) -> Result<Self> {
+        let mut report = kernels.stream().buffer::<i64>(3)?;
+        report.write(&[0, -1, 0])?;
+        Ok(Self(report))
+    }
+
+    /// Queues the comparison of a slot with the pattern of `key`, behind `delay_ns` of waiting.
+    fn queue(
+        mut self,
+        reader: &Reader<L>,
+        kernels: &Kernels<L>,
+        delay_ns: u64,
+        bytes: usize,
+        key: u64,
+    ) -> Result<Self> {
+        kernels.spin(delay_ns)?;
+        kernels.pattern_check(reader.view(0, bytes)?, ROW, key, 0, self.0.view_mut())?;
+        Ok(self)
+    }
+
+    fn assert_clean(&self, bytes: usize, what: &str) -> Result<()> {
+        let report = self.0.read()?;
+        assert_eq!(report[2], bytes as i64, "{what}: every byte was looked at");
+        assert_eq!(report[0], 0, "{what}: wrong bytes, the first at {}", report[1]);
+        Ok(())
+    }
+}
+
+impl Rig {
+    fn new(device: &Device, bytes: usize) -> Result<Self> {
+        let pinned = (0..2).map(|_| device.pinned(bytes)).collect::<Result<_>>()?;
+        let copy = device.named_stream::<Copier>("copy", Priority::High)?;
+        let compute = device.stream()?;
+        let rig = Self {
+            host: Ring::new(pinned),
+            slots: SlotRing::new(device, 1, bytes)?,
+            on_copy: Kernels::new(&copy)?,
+            on_compute: Kernels::new(&compute)?,
+            copy,
+            compute,
+            bytes,
+            device: device.clone(),
+            delay_ns: number("FEEDLINE_DELAY_MS", 50) * 1_000_000,
+        };
+        // Kernels are loaded at their first use, which may wait for the device: not in the middle of a case.
+        rig.on_copy.spin(1)?;
+        rig.on_compute.spin(1)?;
+        Ok(rig)
+    }
+
+    fn fill(&self, key: u64) -> Result<ReadyLease<Pinned>> {
+        let mut lease = self.host.acquire()?;
+        pattern::fill(&mut lease.bytes_mut()[..self.bytes], ROW, key, |row| row);
+        Ok(lease.ready())
+    }
+
+    fn upload(&self, ready: ReadyLease<Pinned>) -> Result<Loaded<Main>> {
+        self.slots.acquire()?.upload(&self.copy, ready, self.bytes)
+    }
+}
+
+#[test]
+fn the_host_refills_a_slot_only_after_its_copy() {
+    each("host gate", |rig, key| {
+        // The other slot is out: the next filling can only take the one in flight.
+        let other = rig.host.acquire()?;
+        let check = Checked::new(&rig.on_compute)?;
+        let ready = rig.fill(key)?;
+        rig.on_copy.spin(rig.delay_ns)?;
+        let loaded = rig.upload(ready)?;
+        let refilled = rig.fill(!key)?;
+        let reader = loaded.wait_on(&rig.compute)?;
+        check
+            .queue(&reader, &rig.on_compute, 0, rig.bytes, key)?
+            .assert_clean(rig.bytes, "the first batch")?;
+        drop((reader, other, refilled));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_reader_waits_for_the_copy() {
+    each("copied", |rig, key| {
+        let check = Checked::new(&rig.on_compute)?;
+        let ready = rig.fill(key)?;
+        rig.on_copy.spin(rig.delay_ns)?;
+        let reader = rig.upload(ready)?.wait_on(&rig.compute)?;
+        check.queue(&reader, &rig.on_compute, 0, rig.bytes, key)?.assert_clean(rig.bytes, "the batch")
+    });
+}
+
+#[test]
+fn a_device_slot_is_overwritten_only_after_its_reader() {
+    each("consumed", |rig, key| {
+        let (slow, after) = (Checked::new(&rig.on_compute)?, Checked::new(&rig.on_compute)?);
+        let next = rig.fill(!key)?;
+        let reader = rig.upload(rig.fill(key)?)?.wait_on(&rig.compute)?;
+        let slow = slow.queue(&reader, &rig.on_compute, rig.delay_ns, rig.bytes, key)?;
+        drop(reader);
+        let reader = rig.upload(next)?.wait_on(&rig.compute)?;
+        let after = after.queue(&reader, &rig.on_compute, 0, rig.bytes, !key)?;
+        slow.assert_clean(rig.bytes, "the slow reader")?;
+        after.assert_clean(rig.bytes, "the batch after it")
+    });
+}
+
+#[test]
+fn a_device_slot_is_overwritten_only_after_all_its_readers() {
+    each("all readers", |rig, key| {
+        let branch = rig.device.stream_in::<Branch>()?;
+        let on_branch = Kernels::new(&branch)?;
+        on_branch.spin(1)?;
+        let (quick_check, slow_check) = (Checked::new(&on_branch)?, Checked::new(&rig.on_compute)?);
+        let next = rig.fill(!key)?;
+        let slow = rig.upload(rig.fill(key)?)?.wait_on(&rig.compute)?;
+        let quick = slow.also_on(&branch)?;
+        let quick_check = quick_check.queue(&quick, &on_branch, 0, rig.bytes, key)?;
+        let slow_check = slow_check.queue(&slow, &rig.on_compute, rig.delay_ns, rig.bytes, key)?;
+        // The quick one is the last to record its end.
+        drop(slow);
+        drop(quick);
+        let loaded = rig.upload(next)?;
+        quick_check.assert_clean(rig.bytes, "the quick reader")?;
+        slow_check.assert_clean(rig.bytes, "the slow reader")?;
+        drop(loaded);
+        Ok(())
+    });
+}
+
+#[test]
+fn two_readers_of_one_batch_run_together() {
+    for device in devices("readers together") {
+        let rig = Rig::new(&device, SIZES[0]).expect("the rig is built");
+        let branch = device.stream_in::<Branch>().expect("a second stream");
+        let on_branch = Kernels::new(&branch).expect("its kernels");
+        let timed = || device.event(true).expect("an event with timing");
+        let (begin, end) = (timed(), timed());
+        let run = || -> Result<()> {
+            on_branch.spin(1)?;
+            let first = rig.upload(rig.fill(7)?)?.wait_on(&rig.compute)?;
+            let second = first.also_on(&branch)?;
+            rig.on_compute.spin(rig.delay_ns)?;
+            rig.compute.record(&end)?;
+            branch.record(&begin)?;
+            on_branch.spin(rig.delay_ns)?;
+            drop((first, second));
+            rig.compute.synchronize()?;
+            branch.synchronize()
+        };
+        run().expect("both readers run");
+        let overlap = end.elapsed_ms_since(&begin).expect("both events are done");
+        assert!(overlap > 0.0, "{device:?}: the second reader began {overlap} ms before the first ended");
+    }
+}
+
+#[test]
+fn a_copy_runs_beside_the_kernels_of_the_batch_before() {
+    for device in devices("copy beside kernels") {
+        let rig = Rig::new(&device, SIZES[2]).expect("the rig is built");
+        let timed = || device.event(true).expect("an event with timing");
+        let (kernel_begins, kernel_ends, copy_begins, copy_ends) = (timed(), timed(), timed(), timed());
+        let run = || -> Result<()> {
+            let slots = SlotRing::<Main>::new(&device, 2, rig.bytes)?;
+            let (first, second) = (rig.fill(1)?, rig.fill(2)?);
+            let reader = slots.acquire()?.upload(&rig.copy, first, rig.bytes)?.wait_on(&rig.compute)?;
+            rig.compute.synchronize()?;
+            rig.compute.record(&kernel_begins)?;
+            rig.on_compute.spin(rig.delay_ns)?;
+            rig.compute.record(&kernel_ends)?;
+            drop(reader);
+            kernel_begins.synchronize()?;
+            rig.copy.record(&copy_begins)?;
+            let loaded = slots.acquire()?.upload(&rig.copy, second, rig.bytes)?;
+            rig.copy.record(&copy_ends)?;
+            drop(loaded.wait_on(&rig.compute)?);
+            rig.compute.synchronize()
+        };
+        run().expect("both batches run");
+        let after_begin = copy_begins.elapsed_ms_since(&kernel_begins).expect("both events are done");
+        let before_end = kernel_ends.elapsed_ms_since(&copy_ends).expect("both events are done");
+        assert!(
+            after_begin > 0.0 && before_end > 0.0,
+            "{device:?}: the copy began {after_begin} ms after the kernel did and ended {before_end} ms before it"
+        );
+    }
+}
+
+#[test]
+fn things_of_another_device_are_refused() {
+    for device in devices("another device") {
+        let other = match device.kind() {
+            Kind::Cuda => Device::cuda(0).expect("the GPU opens twice"),
+            _ => Device::host(),
+        };
+        let rig = Rig::new(&device, SIZES[0]).expect("the rig is built");
+        let foreign = other.stream().expect("a stream");
+        let loaded = rig.fill(3).and_then(|ready| rig.upload(ready)).expect("a batch");
+        let error = loaded.wait_on(&foreign).expect_err("a stream of another device");
+        assert!(error.to_string().contains("build both on one device"), "{error}");
+        let foreign_copy = other.named_stream::<Copier>("copy", Priority::High).expect("a stream");
+        let ready = rig.fill(4).expect("a filled slot");
+        let error = rig.slots.acquire().expect("the slot came home").upload(&foreign_copy, ready, rig.bytes);
+        assert!(error.is_err(), "a copy stream of another device");
+    }
+}
+
+#[cfg(feature = "cuda")]
+#[test]
+fn the_streams_and_calls_of_cudarc_are_accepted() {
+    let Some(device) = devices("cudarc's streams").into_iter().find(|device| device.kind() == Kind::Cuda)
+    else {
+        return;
+    };
+    let cuda = device.cuda_driver().expect("a CUDA device");
+    let streams =
+        [cuda.context().default_stream(), cuda.context().new_stream().expect("a stream of cudarc's")];
+    for stream in streams {
+        let rig = Rig::new(&device, SIZES[1]).expect("the rig is built");
+        let wrapped: Stream = device.wrap_stream(stream.clone()).expect("a stream of this context");
+        rig.on_copy.spin(rig.delay_ns).expect("a late copy");
+        let ready = rig.fill(11).expect("a filled slot");
+        let mut expected = vec![0; rig.bytes];
+        pattern::fill(&mut expected, ROW, 11, |row| row);
+        let reader = rig.upload(ready).and_then(|loaded| loaded.wait_on(&wrapped)).expect("a reader");
+        let view = reader.view::<u8>(0, rig.bytes).expect("a view");
+        let got = stream.clone_dtoh(&view).expect("a copy by cudarc's own call");
+        assert!(got == expected, "the bytes behind the wait are the batch's");
+    }
+}

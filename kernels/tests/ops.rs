@@ -1,0 +1,239 @@
+//! Every operator on a device against the same operator over slices, on shapes that are no multiple of any tile.
+//!
+//! On the host device this shows that the operators pass their arguments on right; on a GPU it checks every kernel, both
+//! with cuBLASLt and with this crate's own matrix products.
+
+use feedline_core::{Random, Result};
+use feedline_device::{Buffer, Device, Kind, Stream};
+use feedline_kernels::host::{self, pattern};
+use feedline_kernels::ops::{AdamW, Kernels, Linear, Options, Sgd};
+
+const SHAPES: [Linear; 6] = [
+    Linear { rows: 1, inputs: 1, outputs: 1 },
+    Linear { rows: 5, inputs: 3, outputs: 7 },
+    Linear { rows: 33, inputs: 65, outputs: 31 },
+    Linear { rows: 128, inputs: 784, outputs: 512 },
+    Linear { rows: 130, inputs: 257, outputs: 10 },
+    Linear { rows: 1000, inputs: 100, outputs: 300 },
+];
+
+struct Case {
+    stream: Stream,
+    kernels: Kernels,
+    random: Random,
+    name: String,
+}
+
+/// Runs `case` on the host, and on a GPU with cuBLASLt and with own products.
+fn each(test: &str, case: impl Fn(&mut Case) -> Result<()>) {
+    for device in [Device::host()].into_iter().chain(feedline_testkit::gpu(test)) {
+        for own_gemm in [false, true] {
+            if own_gemm && device.kind() != Kind::Cuda {
+                continue;
+            }
+            let stream = device.stream().expect("a stream");
+            let kernels = Kernels::with(&stream, Options { own_gemm, tf32: false }).expect("kernels");
+            let name = format!("{test} on {device:?}, {}", kernels.describe());
+            let mut one = Case { stream, kernels, random: Random::from_key(1), name };
+            if let Err(error) = case(&mut one) {
+                panic!("{}: {error}", one.name);
+            }
+        }
+    }
+}
+
+impl Case {
+    fn floats(&mut self, len: usize) -> Vec<f32> {
+        (0..len).map(|_| self.random.range(-1.0, 1.0) as f32).collect()
+    }
+
+    fn labels(&mut self, len: usize, classes: usize) -> Vec<u8> {
+        (0..len).map(|_| self.random.below(classes as u64) as u8).collect()
+    }
+
+    fn buffer<T: feedline_core::Element>(&self, values: &[T]) -> Result<Buffer<T>> {
+        let mut buffer = self.stream.buffer(values.len())?;
+        buffer.write(values)?;
+        Ok(buffer)
+    }
+
+    /// A buffer of NaN, so that an element which is not written shows.
+    fn unwritten(&self, len: usize) -> Result<Buffer<f32>> {
+        self.buffer(&vec![f32::NAN; len])
+    }
+
+    fn close(&self, what: &str, got: &[f32], wanted: &[f32]) {
+        assert_eq!(got.len(), wanted.len());
+        let norm = wanted.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
+        let off =
+            got.iter().zip(wanted).map(|(a, b)| (f64::from(*a) - f64::from(*b)).powi(2)).sum::<f64>().sqrt();
+        assert!(off <= 1e-5 * norm + 1e-7, "{}: {what} is off by {off:e} of {norm:e}", self.name);
+    }
+}
+
+#[test]
+fn widening() {
+    each("widen", |case| {
+        for len in [1, 2, 3, 4, 5, 17, 784 * 128, 100_003] {
+            let bytes: Vec<u8> = (0..len).map(|_| case.random.next_u64() as u8).collect();
+            let (src, mut dst) = (case.buffer(&bytes)?, case.unwritten(len)?);
+            case.kernels.widen(src.view(), 1.0 / 255.0, dst.view_mut())?;
+            let wanted: Vec<f32> = bytes.iter().map(|byte| f32::from(*byte) * (1.0 / 255.0)).collect();
+            assert_eq!(dst.read()?, wanted, "{}: {len} bytes", case.name);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn linear_layers() {
+    each("linear", |case| {
+        for shape in SHAPES {
+            let Linear { rows, inputs, outputs } = shape;
+            let (x, w) = (case.floats(rows * inputs), case.floats(outputs * inputs));
+            let (b, dy) = (case.floats(outputs), case.floats(rows * outputs));
+            let (xd, wd, bd, dyd) = (case.buffer(&x)?, case.buffer(&w)?, case.buffer(&b)?, case.buffer(&dy)?);
+            for relu in [false, true] {
+                let (mut y, mut wanted) = (case.unwritten(rows * outputs)?, vec![0.0; rows * outputs]);
+                case.kernels.linear(xd.view(), wd.view(), bd.view(), relu, y.view_mut(), shape)?;
+                host::linear(&x, &w, &b, relu, &mut wanted);
+                case.close(&format!("y of {shape:?}, relu {relu}"), &y.read()?, &wanted);
+            }
+            let (mut dw, mut wanted) = (case.unwritten(outputs * inputs)?, vec![0.0; outputs * inputs]);
+            case.kernels.weight_gradient(dyd.view(), xd.view(), dw.view_mut(), shape)?;
+            host::weight_gradient(&dy, &x, outputs, &mut wanted);
+            case.close(&format!("dW of {shape:?}"), &dw.read()?, &wanted);
+            let (mut dx, mut wanted) = (case.unwritten(rows * inputs)?, vec![0.0; rows * inputs]);
+            case.kernels.input_gradient(dyd.view(), wd.view(), dx.view_mut(), shape)?;
+            host::input_gradient(&dy, &w, outputs, &mut wanted);
+            case.close(&format!("dx of {shape:?}"), &dx.read()?, &wanted);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn bias_gradients_with_and_without_a_relu() {
+    each("relu_bias_backward", |case| {
+        for shape in SHAPES {
+            let len = shape.rows * shape.outputs;
+            let (dy, activation) = (case.floats(len), case.floats(len));
+            let activation_d = case.buffer(&activation)?;
+            for with_relu in [false, true] {
+                let (mut dyd, mut dbias) = (case.buffer(&dy)?, case.unwritten(shape.outputs)?);
+                let view = with_relu.then(|| activation_d.view());
+                case.kernels.relu_bias_backward(dyd.view_mut(), view, dbias.view_mut(), shape)?;
+                let (mut wanted, mut sums) = (dy.clone(), vec![0.0; shape.outputs]);
+                host::relu_bias_backward(&mut wanted, with_relu.then_some(&activation[..]), &mut sums);
+                assert_eq!(dyd.read()?, wanted, "{}: dy of {shape:?}", case.name);
+                case.close(&format!("dbias of {shape:?}, relu {with_relu}"), &dbias.read()?, &sums);
+            }
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn losses_and_hits() {
+    each("softmax_xent", |case| {
+        for (rows, classes) in [(1, 2), (7, 10), (128, 10), (1000, 33), (5, 256)] {
+            let (logits, labels) = (case.floats(rows * classes), case.labels(rows, classes));
+            let (mut logits_d, labels_d) = (case.buffer(&logits)?, case.buffer(&labels)?);
+            let mut hits_d = case.buffer(&[5u32])?;
+            case.kernels.argmax_hits(logits_d.view(), labels_d.view(), hits_d.view_mut(), classes)?;
+            let (mut row_loss, mut result) = (case.unwritten(rows)?, case.buffer(&[0u32, 0])?);
+            let (logits_view, labels_view) = (logits_d.view_mut(), labels_d.view());
+            case.kernels.softmax_xent(
+                logits_view,
+                labels_view,
+                row_loss.view_mut(),
+                result.view_mut(),
+                classes,
+            )?;
+            let (mut gradient, mut losses) = (logits.clone(), vec![0.0; rows]);
+            let wanted = host::softmax_xent(&mut gradient, &labels, &mut losses);
+            let what = format!("{rows} rows of {classes}");
+            case.close(&format!("dlogits of {what}"), &logits_d.read()?, &gradient);
+            case.close(&format!("row losses of {what}"), &row_loss.read()?, &losses);
+            let result = result.read()?;
+            case.close(&format!("mean loss of {what}"), &[f32::from_bits(result[0])], &[wanted.loss]);
+            let hits = (result[1], hits_d.read()?[0]);
+            assert_eq!(hits, (wanted.hits, wanted.hits + 5), "{}: hits of {what}", case.name);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn updates() {
+    each("updates", |case| {
+        for len in [1, 3, 64, 1001, 669_706] {
+            let (w, v, g) = (case.floats(len), case.floats(len), case.floats(len));
+            let square: Vec<f32> = case.floats(len).iter().map(|x| x.abs()).collect();
+            let gradient = case.buffer(&g)?;
+
+            let rule = Sgd { lr: 0.05, momentum: 0.9 };
+            let (mut wd, mut vd) = (case.buffer(&w)?, case.buffer(&v)?);
+            case.kernels.sgd(wd.view_mut(), vd.view_mut(), gradient.view(), rule)?;
+            let (mut w2, mut v2) = (w.clone(), v.clone());
+            host::sgd(&mut w2, &mut v2, &g, rule);
+            case.close("weights of sgd", &wd.read()?, &w2);
+            case.close("velocity of sgd", &vd.read()?, &v2);
+
+            let rule = AdamW::default();
+            for step in [1, 2, 1000] {
+                let (mut wd, mut md, mut sd) = (case.buffer(&w)?, case.buffer(&v)?, case.buffer(&square)?);
+                case.kernels.adamw(
+                    wd.view_mut(),
+                    md.view_mut(),
+                    sd.view_mut(),
+                    gradient.view(),
+                    rule,
+                    step,
+                )?;
+                let (mut w2, mut m2, mut s2) = (w.clone(), v.clone(), square.clone());
+                host::adamw(&mut w2, &mut m2, &mut s2, &g, rule, step);
+                case.close("weights of adamw", &wd.read()?, &w2);
+                case.close("mean of adamw", &md.read()?, &m2);
+                case.close("square of adamw", &sd.read()?, &s2);
+            }
+            let mut filled = case.unwritten(len)?;
+            case.kernels.fill(filled.view_mut(), 2.5)?;
+            assert!(filled.read()?.iter().all(|x| *x == 2.5), "{}: fill of {len}", case.name);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn wrong_bytes_are_counted_and_named() {
+    each("pattern_check", |case| {
+        let (rows, row_bytes, key) = (37, 1003, 99);
+        let mut bytes = vec![0; rows * row_bytes];
+        pattern::fill(&mut bytes, row_bytes, key, |row| 5 + row);
+        for wrong in [&[][..], &[0], &[rows * row_bytes - 1], &[1004, 9000, 9001]] {
+            let mut torn = bytes.clone();
+            wrong.iter().for_each(|&at| torn[at] ^= 0x40);
+            let (data, mut report) = (case.buffer(&torn)?, case.buffer(&[0i64, -1, 0])?);
+            case.kernels.pattern_check(data.view(), row_bytes, key, 5, report.view_mut())?;
+            let first = wrong.first().map_or(-1, |&at| at as i64);
+            assert_eq!(report.read()?, [wrong.len() as i64, first, bytes.len() as i64], "{}", case.name);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn lengths_that_do_not_fit_are_refused() {
+    each("lengths", |case| {
+        let (a, mut b) = (case.buffer(&[0u8; 3])?, case.unwritten(4)?);
+        let error = case.kernels.widen(a.view(), 1.0, b.view_mut()).expect_err("3 bytes into 4 numbers");
+        assert_eq!(error.kind(), feedline_core::ErrorKind::Config);
+        let shape = Linear { rows: 2, inputs: 2, outputs: 2 };
+        let (x, mut y) = (case.unwritten(4)?, case.unwritten(5)?);
+        let error =
+            case.kernels.weight_gradient(x.view(), x.view(), y.view_mut(), shape).expect_err("a dW of 5");
+        assert!(error.to_string().contains("weight_gradient"), "{error}");
+        Ok(())
+    });
+}

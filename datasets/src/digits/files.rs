@@ -1,0 +1,183 @@
+//! The four IDX files of the set, each written whole or not at all.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+use std::thread;
+
+use feedline_core::{DType, Error, ErrorKind, Result};
+
+use super::set::{self, Split};
+use super::{IMAGE_BYTES, SIDE, draw};
+use crate::IdxFile;
+use crate::idx::{header, names};
+
+/// The name of the file that a process locks while it writes.
+const LOCK: &str = ".digits.lock";
+/// How the name of an unfinished file begins; it becomes a data file by being renamed.
+const PART: &str = ".digits-part-";
+/// Images of an existing file that are drawn again to tell whether it is ours.
+const SAMPLES: usize = 16;
+
+/// One of the four files.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Images(Split),
+    Labels(Split),
+}
+
+impl Part {
+    const ALL: [Self; 4] = {
+        let [train, test] = Split::ALL;
+        [Self::Images(train), Self::Labels(train), Self::Images(test), Self::Labels(test)]
+    };
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Images(Split::Train) => names::TRAIN[0],
+            Self::Labels(Split::Train) => names::TRAIN[1],
+            Self::Images(Split::Test) => names::TEST[0],
+            Self::Labels(Split::Test) => names::TEST[1],
+        }
+    }
+
+    /// Images to draw for this file.
+    fn images(self) -> u64 {
+        match self {
+            Self::Images(split) => split.images() as u64,
+            Self::Labels(_) => 0,
+        }
+    }
+}
+
+/// Makes sure that `dir` holds the set as four plain IDX files; [`Idx::open_train`](crate::Idx::open_train) and
+/// [`Idx::open_test`](crate::Idx::open_test) read them.
+///
+/// Files that are there are kept, others are drawn, with as many threads as there are processors (about a second
+/// on two), and `progress` is called on this thread with the images drawn so far and in all. With nothing to draw
+/// it is not called. Each file appears whole, by a rename; what an interrupted run left is removed by the next.
+///
+/// Blocks while another process writes the same folder, and then finds its files.
+///
+/// ```no_run
+/// use feedline_datasets::{Idx, digits};
+/// digits::ensure("datasets/digits".as_ref(), &mut |done, total| eprint!("\rdrawing {done} of {total}"))?;
+/// let train = Idx::open_train("datasets/digits")?;
+/// # Ok::<(), feedline_core::Error>(())
+/// ```
+///
+/// # Errors
+/// `Data` when the folder cannot be written, or holds a file of one of the four names that is not of this set: it is
+/// never overwritten. `Unavailable` when no thread can be started.
+pub fn ensure(dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    // Without the lock first: a folder that is complete may be read-only.
+    if missing(dir)?.is_empty() {
+        return Ok(());
+    }
+    fs::create_dir_all(dir).map_err(|error| cannot("cannot make the folder", error, dir))?;
+    let _lock = lock(dir)?;
+    let parts = missing(dir)?;
+    let total = parts.iter().map(|part| part.images()).sum();
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let mut done = 0;
+    for &part in &parts {
+        let content = content(part, threads, &mut |images| {
+            done += images as u64;
+            progress(done, total);
+        })?;
+        write(dir, part.name(), &content)
+            .map_err(|error| cannot("cannot write the file", error, &dir.join(part.name())))?;
+    }
+    Ok(())
+}
+
+/// The files that `dir` lacks.
+fn missing(dir: &Path) -> Result<Vec<Part>> {
+    let mut missing = Vec::new();
+    for part in Part::ALL {
+        let Some(path) = names::find(dir, part.name())? else {
+            missing.push(part);
+            continue;
+        };
+        let foreign = Error::new(
+            ErrorKind::Data,
+            "this is not the file of the digits set: give another folder, or delete it to have it drawn",
+        );
+        match IdxFile::open(&path) {
+            Ok(file) if is_ours(part, &file) => {}
+            Ok(_) => return Err(foreign.at_path(path)),
+            Err(error) => return Err(foreign.caused_by(error)),
+        }
+    }
+    Ok(missing)
+}
+
+/// Whether an IDX file is this part of the set: all labels are compared, and some images.
+fn is_ours(part: Part, file: &IdxFile) -> bool {
+    let (Part::Images(split) | Part::Labels(split)) = part;
+    let (labels, count) = (set::labels(split), split.images());
+    if file.dtype() != DType::U8 {
+        return false;
+    }
+    if let Part::Labels(_) = part {
+        return file.dims() == [count] && file.data() == labels;
+    }
+    let (images, _) = file.data().as_chunks::<IMAGE_BYTES>();
+    file.dims() == [count, SIDE, SIDE]
+        && (0..count).step_by(count / SAMPLES).all(|id| {
+            let mut image = [0; IMAGE_BYTES];
+            draw(split, id as u64, labels[id], &mut image);
+            image == images[id]
+        })
+}
+
+/// The bytes of a file.
+fn content(part: Part, threads: usize, drawn: &mut dyn FnMut(usize)) -> Result<[Vec<u8>; 2]> {
+    Ok(match part {
+        Part::Images(split) => [
+            header::of_bytes(&[split.images() as u32, SIDE as u32, SIDE as u32]),
+            set::images(split, threads, drawn)?,
+        ],
+        Part::Labels(split) => [header::of_bytes(&[split.images() as u32]), set::labels(split)],
+    })
+}
+
+/// Waits until no other process writes `dir`, then clears away what an interrupted one left.
+///
+/// Where the file system has no locks, two processes may both draw: they write the same bytes, each file whole.
+fn lock(dir: &Path) -> Result<Option<File>> {
+    let path = dir.join(LOCK);
+    let file = File::create(&path).map_err(|error| cannot("cannot write in the folder", error, dir))?;
+    match file.lock() {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(None),
+        Err(error) => return Err(cannot("cannot lock the file", error, &path)),
+    }
+    let entries = fs::read_dir(dir).map_err(|error| cannot("cannot list the folder", error, dir))?;
+    for entry in entries.flatten() {
+        if entry.file_name().to_string_lossy().starts_with(PART) {
+            // Should it not go, it only takes room.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+    Ok(Some(file))
+}
+
+/// Writes a file under another name in the same folder, waits until it is on the disk, then renames it.
+fn write(dir: &Path, name: &str, content: &[Vec<u8>]) -> io::Result<()> {
+    let create = |path: &Path| File::options().write(true).create_new(true).open(path);
+    let mut part = tempfile::Builder::new().prefix(PART).make_in(dir, create)?;
+    for bytes in content {
+        part.write_all(bytes)?;
+    }
+    part.as_file().sync_all()?;
+    part.persist(dir.join(name))?;
+    // The new name reaches the disk with the folder; only Unix can ask for that.
+    #[cfg(unix)]
+    File::open(dir)?.sync_all()?;
+    Ok(())
+}
+
+fn cannot(what: &str, error: io::Error, path: &Path) -> Error {
+    Error::new(ErrorKind::Data, what).caused_by(error).at_path(path)
+}

@@ -1,0 +1,52 @@
+//! The names MNIST's files go by, and where they lie in a folder.
+
+use std::path::{Path, PathBuf};
+
+use feedline_core::{Error, ErrorKind, Result};
+
+/// Images and labels to train on.
+pub(crate) const TRAIN: [&str; 2] = ["train-images-idx3-ubyte", "train-labels-idx1-ubyte"];
+/// Images and labels to test on.
+pub(crate) const TEST: [&str; 2] = ["t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"];
+
+/// The spellings of `name`, the best first: a plain file is mapped, so it is preferred to a gzip one.
+fn spellings(name: &str) -> [String; 4] {
+    let dotted = name.replace("-idx", ".idx");
+    [name.to_owned(), dotted.clone(), format!("{name}.gz"), format!("{dotted}.gz")]
+}
+
+/// The file of that name in `dir`, in any spelling; `None` when there is none.
+pub(crate) fn find(dir: &Path, name: &str) -> Result<Option<PathBuf>> {
+    for spelling in spellings(name) {
+        let path = dir.join(spelling);
+        match path.try_exists() {
+            Ok(true) => return Ok(Some(path)),
+            Ok(false) => {}
+            Err(error) => {
+                return Err(Error::new(ErrorKind::Data, "cannot look for the file")
+                    .caused_by(error)
+                    .at_path(path));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The file of that name in `dir`, in any spelling.
+pub(crate) fn require(dir: &Path, name: &str) -> Result<PathBuf> {
+    let missing = |message: String| Error::new(ErrorKind::Data, message).at_path(dir);
+    match std::fs::metadata(dir) {
+        Ok(metadata) if metadata.is_dir() => {}
+        Ok(_) => return Err(missing("this is a file: give the folder that holds the four IDX files".into())),
+        Err(error) => {
+            return Err(missing("cannot open the folder of the four IDX files, check the path".into())
+                .caused_by(error));
+        }
+    }
+    find(dir, name)?.ok_or_else(|| {
+        let names = spellings(name).join(", ");
+        missing(format!(
+            "missing {name} (looked for {names}): put the file there, or give the folder that has it"
+        ))
+    })
+}

@@ -1,0 +1,17 @@
+//! Data sets for feedline: one file per format, and one set that needs no download.
+//!
+//! 1. [`idx`]: LeCun's IDX files, the format of MNIST: [`Idx`] is the data set, [`IdxFile`] one file.
+//! 2. [`digits`]: 70,000 handwritten-looking digits, drawn by the program and written as IDX files.
+//! 3. [`records`]: records of one size in a plain file, without a header: [`Records`].
+//!
+//! A format to come takes the next number, a file of its own, and `bytes` for reading files.
+// One exception, in `bytes`: mapping a file is unsafe in memmap2 by nature.
+#![deny(unsafe_code)]
+
+mod bytes;
+pub mod digits;
+pub mod idx;
+pub mod records;
+
+pub use idx::{Idx, IdxFile};
+pub use records::Records;

@@ -1,0 +1,50 @@
+//! The sets to train and to test on: a folder of IDX files, or the built-in digits.
+
+use std::path::{Path, PathBuf};
+
+use feedline::{Error, ErrorKind, Result};
+use feedline_datasets::{Idx, digits};
+
+use crate::progress;
+
+/// The training and the test set.
+pub struct Data {
+    pub train: Idx,
+    pub test: Idx,
+}
+
+impl Data {
+    /// Opens the folder, or draws the digits once when there is none; checks that every label is a class.
+    pub fn open(dir: Option<&Path>, classes: usize, quiet: bool) -> Result<Self> {
+        let dir = match dir {
+            Some(dir) => dir.to_path_buf(),
+            None => drawn_digits(quiet)?,
+        };
+        let data = Self { train: Idx::open_train(&dir)?, test: Idx::open_test(&dir)? };
+        for set in [&data.train, &data.test] {
+            set.check_labels(classes)?;
+        }
+        if data.train.shape() != data.test.shape() {
+            let why = format!(
+                "training images are {:?} pixels, test images {:?}: both sets must be of one size",
+                data.train.shape(),
+                data.test.shape()
+            );
+            return Err(Error::new(ErrorKind::Data, why).at_path(dir));
+        }
+        Ok(data)
+    }
+}
+
+fn drawn_digits(quiet: bool) -> Result<PathBuf> {
+    // In the source tree the drawn files lie beside the code that draws them; elsewhere below the current folder.
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets");
+    let dir = if source.is_dir() { source } else { PathBuf::from("datasets") }.join("digits");
+    let bar = progress::drawing(quiet);
+    digits::ensure(&dir, &mut |done, total| {
+        bar.set_length(total);
+        bar.set_position(done);
+    })?;
+    bar.finish_and_clear();
+    Ok(dir)
+}

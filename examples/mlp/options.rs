@@ -1,0 +1,237 @@
+//! The command line of the trainer.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use feedline::{Device, Error, ErrorKind, Result, Workers};
+use lexopt::prelude::{Long, Short};
+
+/// What `--help` prints.
+pub const HELP: &str = "\
+Trains a multi-layer perceptron from IDX files through feedline.
+
+usage: mlp [options]
+  --data DIR          folder with the four MNIST-style IDX files, plain or .gz [the built-in digits]
+  --device NAME       auto, cuda, cuda:N or host [auto]
+  --epochs N          passes over the training set [3]
+  --steps N           stop after N steps [no limit]
+  --batch N           samples a step [128]
+  --hidden N          units of each hidden layer [512]
+  --classes N         classes [10]
+  --optimizer NAME    sgd or adamw [sgd]
+  --lr X              learning rate [0.05; 0.001 with adamw]
+  --momentum X        momentum of sgd [0.9]
+  --workers N         threads that decode, or auto [auto]
+  --depth N           batches on the device at a time [3]
+  --seed N            of the order and the first weights [1]
+  --no-shuffle        samples in file order
+  --init NAME         first weights: random or reference [random]
+  --pinned-budget N   the most page-locked bytes [2147483648]
+  --checkpoint FILE   save model, optimizer and cursor there: at the end of each epoch, at Ctrl-C
+  --every N           and every N steps
+  --resume FILE       go on from a checkpoint
+  --json FILE         write a report
+  --quiet             print errors only
+  --help, --version
+
+exit code: 0 done, 2 an error, 130 interrupted: with --checkpoint FILE the run is saved there";
+
+/// Which device to train on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Where {
+    /// A GPU when there is one.
+    Auto,
+    /// That GPU.
+    Cuda(usize),
+    /// The host.
+    Host,
+}
+
+impl Where {
+    pub fn open(self) -> Result<Device> {
+        match self {
+            Self::Auto => Device::best(),
+            Self::Cuda(ordinal) => Device::cuda(ordinal),
+            Self::Host => Ok(Device::host()),
+        }
+    }
+}
+
+/// How parameters are updated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Momentum SGD.
+    Sgd,
+    /// AdamW.
+    AdamW,
+}
+
+/// The options, as given or by default.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub data: Option<PathBuf>,
+    pub device: Where,
+    pub epochs: u64,
+    pub steps: u64,
+    pub batch: usize,
+    pub hidden: usize,
+    pub classes: usize,
+    pub method: Method,
+    pub lr: Option<f32>,
+    pub momentum: f32,
+    pub workers: Workers,
+    pub depth: usize,
+    pub seed: u64,
+    pub shuffle: bool,
+    pub reference_init: bool,
+    pub pinned_budget: usize,
+    pub checkpoint: Option<PathBuf>,
+    pub every: Option<u64>,
+    pub resume: Option<PathBuf>,
+    pub json: Option<PathBuf>,
+    pub quiet: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            data: None,
+            device: Where::Auto,
+            epochs: 3,
+            steps: u64::MAX,
+            batch: 128,
+            hidden: 512,
+            classes: 10,
+            method: Method::Sgd,
+            lr: None,
+            momentum: 0.9,
+            workers: Workers::Auto,
+            depth: 3,
+            seed: 1,
+            shuffle: true,
+            reference_init: false,
+            pinned_budget: 2 << 30,
+            checkpoint: None,
+            every: None,
+            resume: None,
+            json: None,
+            quiet: false,
+        }
+    }
+}
+
+/// What the command line asks for.
+pub enum Command {
+    /// To train.
+    Train(Options),
+    /// To print a text.
+    Print(String),
+}
+
+/// Reads the arguments after the program's name.
+///
+/// # Errors
+/// `Config` that names the option and says what it takes.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
+    let mut options = Options::default();
+    let mut parser = lexopt::Parser::from_args(arguments);
+    while let Some(argument) = parser.next().map_err(usage)? {
+        match argument {
+            Long("help") | Short('h') => return Ok(Command::Print(HELP.to_owned())),
+            Long("version") => return Ok(Command::Print(format!("mlp {}", env!("CARGO_PKG_VERSION")))),
+            Long("quiet") | Short('q') => options.quiet = true,
+            Long("no-shuffle") => options.shuffle = false,
+            Long(name) => {
+                let name = name.to_owned();
+                // Before its value: an unknown option without one is unknown in the first place.
+                if !HELP.lines().any(|line| line.trim_start().starts_with(&format!("--{name} "))) {
+                    return Err(unknown(&name));
+                }
+                let value = parser.value().map_err(usage)?;
+                options.set(&name, value)?;
+            }
+            other => return Err(usage(other.unexpected())),
+        }
+    }
+    Ok(Command::Train(options))
+}
+
+impl Options {
+    fn set(&mut self, name: &str, value: OsString) -> Result<()> {
+        let path = PathBuf::from(&value);
+        let text = value.to_string_lossy();
+        match name {
+            "data" => self.data = Some(path),
+            "checkpoint" => self.checkpoint = Some(path),
+            "every" => self.every = Some(number(name, &text, "a whole number of 1 or more", |n| *n >= 1)?),
+            "resume" => self.resume = Some(path),
+            "json" => self.json = Some(path),
+            "device" => self.device = device(&text)?,
+            "epochs" => self.epochs = number(name, &text, "a whole number of 1 or more", |n| *n >= 1)?,
+            "steps" => self.steps = number(name, &text, "a whole number of 1 or more", |n| *n >= 1)?,
+            "batch" => self.batch = number(name, &text, "a whole number of 1 or more", |n| *n >= 1)?,
+            "hidden" => self.hidden = number(name, &text, "a whole number of 1 or more", |n| *n >= 1)?,
+            "classes" => {
+                self.classes = number(name, &text, "a whole number from 1 to 256", |n| (1..=256).contains(n))?
+            }
+            "optimizer" => {
+                self.method = choice(name, &text, &[("sgd", Method::Sgd), ("adamw", Method::AdamW)])?
+            }
+            "lr" => {
+                self.lr = Some(number(name, &text, "a number above 0", |x: &f32| *x > 0.0 && x.is_finite())?)
+            }
+            "momentum" => {
+                self.momentum = number(name, &text, "a number from 0 up to 1", |x| (0.0..1.0).contains(x))?
+            }
+            "workers" if text == "auto" => self.workers = Workers::Auto,
+            "workers" => {
+                let wanted = "a whole number of 1 or more, or auto";
+                self.workers = Workers::Count(number(name, &text, wanted, |n| *n >= 1)?);
+            }
+            "depth" => self.depth = number(name, &text, "a whole number of 1 or more", |n| *n >= 1)?,
+            "seed" => self.seed = number(name, &text, "a whole number", |_| true)?,
+            "init" => self.reference_init = choice(name, &text, &[("random", false), ("reference", true)])?,
+            "pinned-budget" => self.pinned_budget = number(name, &text, "a number of bytes", |_| true)?,
+            _ => return Err(unknown(name)),
+        }
+        Ok(())
+    }
+}
+
+fn unknown(name: &str) -> Error {
+    Error::new(ErrorKind::Config, format!("unknown option --{name}: see --help"))
+}
+
+fn usage(error: lexopt::Error) -> Error {
+    Error::new(ErrorKind::Config, format!("{error}: see --help"))
+}
+
+fn number<T: FromStr>(name: &str, text: &str, wanted: &str, fits: impl Fn(&T) -> bool) -> Result<T> {
+    text.parse()
+        .ok()
+        .filter(|value| fits(value))
+        .ok_or_else(|| Error::new(ErrorKind::Config, format!("--{name} is \"{text}\": give {wanted}")))
+}
+
+fn choice<T: Copy>(name: &str, text: &str, choices: &[(&str, T)]) -> Result<T> {
+    choices.iter().find(|(word, _)| *word == text).map(|(_, value)| *value).ok_or_else(|| {
+        let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
+        Error::new(ErrorKind::Config, format!("--{name} is \"{text}\": give {}", words.join(" or ")))
+    })
+}
+
+fn device(text: &str) -> Result<Where> {
+    match text {
+        "auto" => Ok(Where::Auto),
+        "host" => Ok(Where::Host),
+        "cuda" => Ok(Where::Cuda(0)),
+        _ => match text.strip_prefix("cuda:").and_then(|ordinal| ordinal.parse().ok()) {
+            Some(ordinal) => Ok(Where::Cuda(ordinal)),
+            None => {
+                let why = format!("--device is \"{text}\": give auto, cuda, cuda:N or host");
+                Err(Error::new(ErrorKind::Config, why))
+            }
+        },
+    }
+}

@@ -1,0 +1,105 @@
+//! One run: open, build, train, test, report.
+
+use std::time::{Duration, Instant};
+
+use feedline::{Device, Loader, Result, Stream};
+use feedline_datasets::Idx;
+use feedline_examples::mlp::{Init, Mlp, Optimizer, Shape};
+use feedline_kernels::ops::{AdamW, Kernels, Sgd};
+
+use crate::checkpoint::{Checkpoint, check_place};
+use crate::data::Data;
+use crate::options::{Method, Options};
+use crate::report::Report;
+use crate::train::Training;
+
+/// How long the pipeline may take to stop.
+const STOP: Duration = Duration::from_secs(10);
+
+/// Trains as the options say, and tests.
+pub fn run(options: &Options) -> Result<Report> {
+    let started = Instant::now();
+    for (what, path) in [("report", &options.json), ("checkpoint", &options.checkpoint)] {
+        path.as_deref().map_or(Ok(()), |path| check_place(path, what))?;
+    }
+    let resumed = options.resume.as_deref().map(Checkpoint::read).transpose()?;
+    let device = options.device.open()?;
+    let data = Data::open(options.data.as_deref(), options.classes, options.quiet)?;
+    let pixels = data.train.shape().iter().product();
+    let compute = device.stream()?;
+    let mut loader = train_loader(options, data.train, &device)?;
+    let held = loader.held();
+    let shape =
+        Shape { inputs: pixels, hidden: options.hidden, classes: options.classes, batch: options.batch };
+    let kernels = Kernels::new(&compute)?;
+    let kernels_name = kernels.describe();
+    let mut model = Mlp::new(&compute, kernels, shape, init(options), optimizer(options))?;
+
+    let mut training = Training::new(&compute, options, resumed, &mut loader, &mut model)?;
+    training.run(&mut loader, &mut model, started)?;
+    let cursor = loader.cursor();
+    let exactly_once = cursor.proof().check(&training.expected_proof(&loader)).is_ok();
+    let test_accuracy = test(options, data.test, &device, &compute, &mut model)?;
+    let bad_samples = loader.quarantine().samples().to_vec();
+    loader.stop(STOP)?;
+    let seconds = training.seconds();
+    Ok(Report {
+        device: device.name(),
+        kernels: kernels_name,
+        samples_per_s: training.samples_here() as f64 / seconds,
+        seconds,
+        first_step_seconds: training.first_step_seconds(),
+        steps: training.losses().len() as u64,
+        losses: training.losses().to_vec(),
+        test_accuracy,
+        order_hash: format!("{:016x}", cursor.order_hash().value()),
+        proof: *cursor.proof(),
+        exactly_once,
+        bad_samples,
+        wait_share: training.wait_share()?,
+        peak_pinned_bytes: held.pinned_bytes,
+        peak_device_bytes: held.device_bytes,
+    })
+}
+
+fn train_loader(options: &Options, data: Idx, device: &Device) -> Result<Loader> {
+    let builder = Loader::builder(data)
+        .batch_size(options.batch)
+        .seed(options.seed)
+        .drop_last(true)
+        .workers(options.workers)
+        .depth(options.depth)
+        .pinned_budget(options.pinned_budget)
+        .epochs(options.epochs);
+    if options.shuffle { builder.shuffle(options.seed) } else { builder }.build(device)
+}
+
+fn init(options: &Options) -> Init {
+    if options.reference_init { Init::Reference } else { Init::Random(options.seed) }
+}
+
+fn optimizer(options: &Options) -> Optimizer {
+    match options.method {
+        Method::Sgd => Optimizer::Sgd(Sgd { lr: options.lr.unwrap_or(0.05), momentum: options.momentum }),
+        Method::AdamW => Optimizer::AdamW(AdamW { lr: options.lr.unwrap_or(1e-3), ..AdamW::default() }),
+    }
+}
+
+/// The share of the test set that the model gets right.
+fn test(options: &Options, data: Idx, device: &Device, compute: &Stream, model: &mut Mlp) -> Result<f64> {
+    let mut loader = Loader::builder(data)
+        .batch_size(options.batch)
+        .workers(options.workers)
+        .depth(options.depth)
+        .pinned_budget(options.pinned_budget)
+        .epochs(1)
+        .build(device)?;
+    let mut hits = compute.buffer::<u32>(1)?;
+    let mut samples = 0;
+    for batch in loader.epoch(0)? {
+        let batch = batch?.wait_on(compute)?;
+        model.evaluate(batch.field_at(0)?, batch.field_at(1)?, hits.view_mut())?;
+        samples += batch.len();
+    }
+    Ok(f64::from(hits.read()?[0]) / samples.max(1) as f64)
+}

@@ -1,0 +1,252 @@
+//! The training loop: batches in, losses out, checkpoints on the way.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use feedline::{Cursor, Error, ErrorKind, Loader, Proof, Quarantine, Readback, Result, Stream, WaitMeter};
+use feedline_examples::mlp::Mlp;
+use indicatif::ProgressBar;
+
+use crate::checkpoint::Checkpoint;
+use crate::options::Options;
+use crate::progress;
+
+/// Results on their way from the device: more than there can be batches in flight, so that none is ever waited for.
+const RESULTS: usize = 256;
+
+/// Steps between two looks at the clock for the progress bar.
+const SHOW: u64 = 16;
+
+/// A training run, and what it gathers on its way.
+pub struct Training {
+    epochs: u64,
+    /// The step to stop after, counted from the run's first beginning.
+    last_step: u64,
+    checkpoint: Option<PathBuf>,
+    every: Option<u64>,
+    quiet: bool,
+    /// Where to go on, when this run was resumed.
+    resumed: Option<Cursor>,
+    interrupted: Arc<AtomicBool>,
+    results: Readback<u32>,
+    meter: WaitMeter,
+    losses: Vec<f32>,
+    steps: u64,
+    samples: u64,
+    samples_before: u64,
+    start: Instant,
+    seconds: f64,
+    first_step_seconds: f64,
+}
+
+impl Training {
+    /// A run with the options' settings, at its beginning or where `resumed` left off.
+    pub fn new(
+        compute: &Stream,
+        options: &Options,
+        resumed: Option<Checkpoint>,
+        loader: &mut Loader,
+        model: &mut Mlp,
+    ) -> Result<Self> {
+        let mut training = Self {
+            epochs: options.epochs,
+            last_step: options.steps,
+            checkpoint: options.checkpoint.clone(),
+            every: options.every,
+            quiet: options.quiet,
+            resumed: None,
+            interrupted: Arc::default(),
+            results: Readback::new(compute, 2, RESULTS)?,
+            meter: WaitMeter::new(compute, if options.steps < 1000 { 4 } else { 16 })?,
+            losses: Vec::new(),
+            steps: 0,
+            samples: 0,
+            samples_before: 0,
+            start: Instant::now(),
+            seconds: 0.0,
+            first_step_seconds: 0.0,
+        };
+        if let Some(resumed) = resumed {
+            let (epoch, steps) = (resumed.cursor.epoch(), resumed.losses.len() as u64);
+            if epoch >= options.epochs || steps > options.steps {
+                let why = format!(
+                    "the checkpoint is in epoch {} after {steps} steps, beyond what --epochs and --steps ask for: ask for \
+                     more",
+                    epoch + 1
+                );
+                return Err(Error::new(ErrorKind::Config, why));
+            }
+            model.restore(&resumed.model)?;
+            loader.set_quarantine(resumed.quarantine);
+            training.steps = resumed.losses.len() as u64;
+            training.losses = resumed.losses;
+            (training.samples, training.samples_before) = (resumed.samples, resumed.samples);
+            training.resumed = Some(resumed.cursor);
+        }
+        if training.checkpoint.is_some() {
+            let interrupted = training.interrupted.clone();
+            // A second interrupt ends the process at once, as without a handler.
+            ctrlc::set_handler(move || {
+                if interrupted.swap(true, Ordering::Relaxed) {
+                    std::process::exit(130);
+                }
+            })
+            .map_err(|error| Error::new(ErrorKind::Config, "cannot watch for Ctrl-C").caused_by(error))?;
+        }
+        Ok(training)
+    }
+
+    /// Trains to the end of the last epoch or step.
+    ///
+    /// # Errors
+    /// `Stopped` after an interrupt, once the checkpoint is written; whatever the pipeline ends with.
+    pub fn run(&mut self, loader: &mut Loader, model: &mut Mlp, started: Instant) -> Result<()> {
+        let all = loader.plan().steps(0, 0).saturating_mul(self.epochs).min(self.last_step);
+        let bar = progress::training(self.quiet, all);
+        let first = self.resumed.map_or(0, |cursor| cursor.epoch());
+        self.start = Instant::now();
+        for epoch in first..self.epochs {
+            bar.set_prefix(format!("epoch {}/{}", epoch + 1, self.epochs));
+            self.epoch(epoch, loader, model, started, &bar)?;
+            self.save(loader.cursor(), loader.quarantine(), model)?;
+            if self.steps >= self.last_step {
+                break;
+            }
+        }
+        self.finish()?;
+        self.seconds = self.start.elapsed().as_secs_f64();
+        bar.finish_and_clear();
+        Ok(())
+    }
+
+    fn epoch(
+        &mut self,
+        epoch: u64,
+        loader: &mut Loader,
+        model: &mut Mlp,
+        started: Instant,
+        bar: &ProgressBar,
+    ) -> Result<()> {
+        let mut batches = match self.resumed.take() {
+            Some(cursor) => loader.resume(cursor)?,
+            None => loader.epoch(epoch)?,
+        };
+        while self.steps < self.last_step {
+            self.meter.begin();
+            let Some(batch) = batches.next() else { break };
+            let batch = batch?;
+            self.samples += batch.len() as u64;
+            let batch = self.meter.wait_on(batch)?;
+            self.collect()?;
+            model.step(batch.field_at(0)?, batch.field_at(1)?, self.results.begin()?)?;
+            drop(batch);
+            self.results.send()?;
+            self.meter.end()?;
+            self.steps += 1;
+            if self.first_step_seconds == 0.0 {
+                self.finish()?;
+                self.first_step_seconds = started.elapsed().as_secs_f64();
+            }
+            if self.steps.is_multiple_of(SHOW) {
+                self.show(bar)?;
+            }
+            let interrupted = self.interrupted.load(Ordering::Relaxed);
+            if interrupted || self.every.is_some_and(|every| self.steps.is_multiple_of(every)) {
+                self.save(batches.cursor(), batches.quarantine(), model)?;
+            }
+            if interrupted {
+                return Err(self.stopped());
+            }
+        }
+        Ok(())
+    }
+
+    /// The proof of what a run to its end delivers: every sample of the plan, but for what was replaced.
+    pub fn expected_proof(&self, loader: &Loader) -> Proof {
+        let (plan, cursor) = (loader.plan(), loader.cursor());
+        let mut expected = Proof::expected(plan, 0..cursor.epoch());
+        expected.merge(&Proof::expected_part(plan, cursor.epoch(), 0..cursor.position()));
+        loader.quarantine().adjust(&mut expected);
+        expected
+    }
+
+    fn save(&mut self, cursor: Cursor, quarantine: &Quarantine, model: &Mlp) -> Result<()> {
+        let Some(path) = self.checkpoint.clone() else { return Ok(()) };
+        self.finish()?;
+        let checkpoint = Checkpoint {
+            cursor,
+            quarantine: quarantine.clone(),
+            model: model.state()?,
+            losses: std::mem::take(&mut self.losses),
+            samples: self.samples,
+        };
+        let written = checkpoint.write(&path);
+        self.losses = checkpoint.losses;
+        written
+    }
+
+    fn stopped(&self) -> Error {
+        let steps = self.steps;
+        let path = self.checkpoint.as_deref().unwrap_or(std::path::Path::new(""));
+        Error::new(ErrorKind::Stopped, format!("interrupted after step {steps}; go on with --resume"))
+            .at_path(path)
+    }
+
+    /// Takes the results that are there; waits only when every cell is on its way.
+    fn collect(&mut self) -> Result<()> {
+        while let Some(result) = self.results.try_next()? {
+            self.losses.push(f32::from_bits(result[0]));
+        }
+        if self.results.is_full()
+            && let Some(result) = self.results.wait()?
+        {
+            self.losses.push(f32::from_bits(result[0]));
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        while let Some(result) = self.results.wait()? {
+            self.losses.push(f32::from_bits(result[0]));
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, bar: &ProgressBar) -> Result<()> {
+        bar.set_position(self.steps);
+        if !bar.is_hidden() {
+            let rate = self.samples_here() as f64 / self.start.elapsed().as_secs_f64();
+            let loss = self.losses.last().copied().unwrap_or(f32::NAN);
+            let waited = 100.0 * self.meter.share()?;
+            bar.set_message(format!("{rate:.0} samples/s  loss {loss:.4}  waited {waited:.1} %"));
+        }
+        Ok(())
+    }
+
+    /// Samples delivered in this process.
+    pub fn samples_here(&self) -> u64 {
+        self.samples - self.samples_before
+    }
+
+    /// The mean loss of every step since the run's first beginning.
+    pub fn losses(&self) -> &[f32] {
+        &self.losses
+    }
+
+    /// How long this process trained.
+    pub fn seconds(&self) -> f64 {
+        self.seconds
+    }
+
+    /// From the process's start to the end of its first step.
+    pub fn first_step_seconds(&self) -> f64 {
+        self.first_step_seconds
+    }
+
+    /// The share of time the compute stage waited for data.
+    pub fn wait_share(&mut self) -> Result<f64> {
+        self.meter.share()
+    }
+}

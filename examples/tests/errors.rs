@@ -1,0 +1,238 @@
+//! Whatever is wrong with what the trainer is given, it says so in one line on standard error: what, where, and what to do.
+//! Its exit code is 2, and it has written nothing.
+
+mod trainer;
+
+use std::path::Path;
+use std::process::Output;
+
+use feedline::Device;
+use feedline_testkit::{not_run, watchdog::LIMIT, with_watchdog};
+use tempfile::TempDir;
+use trainer::{SIDE, TRAIN, command, idx, listing, put, run, small_set, text};
+
+/// Runs the trainer on the host over `data`, with more epochs than it could ever do: an error that comes late never comes.
+fn refused(data: &Path, arguments: &[&str]) -> Output {
+    let work = TempDir::new().unwrap();
+    let before = listing(data);
+    let mut trainer = command(work.path());
+    trainer.arg("--data").arg(data).args([
+        "--device",
+        "host",
+        "--batch",
+        "32",
+        "--hidden",
+        "8",
+        "--epochs",
+        "9999999999",
+    ]);
+    let output = run(trainer.args(arguments));
+    assert_eq!(listing(work.path()), [], "{arguments:?} wrote something");
+    assert_eq!(listing(data), before, "{arguments:?} changed the data");
+    output
+}
+
+/// Asserts that it was one line with each of `parts`, exit code 2, and nothing else.
+#[track_caller]
+fn assert_says(output: &Output, parts: &[&str]) {
+    let (said, line) = (text(&output.stderr), text(&output.stdout));
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(line, "", "something on standard output");
+    assert!(
+        said.starts_with("mlp: ") && said.ends_with('\n') && said.lines().count() == 1,
+        "not one line: {said:?}"
+    );
+    for part in parts {
+        assert!(said.contains(part), "no {part:?} in: {said}");
+    }
+}
+
+#[test]
+fn an_option_that_cannot_be_is_named_with_what_it_takes() {
+    with_watchdog(LIMIT, || {
+        let set = small_set();
+        let whole = "give a whole number of 1 or more";
+        for (arguments, parts) in [
+            (&["--batch", "many"][..], &["--batch is \"many\"", whole][..]),
+            (&["--batch", "0"], &["--batch is \"0\"", whole]),
+            (&["--batch", "-3"], &["--batch is \"-3\"", whole]),
+            (&["--batch", "1.5"], &["--batch is \"1.5\"", whole]),
+            (&["--batch", "99999999999999999999"], &["--batch", whole]),
+            (&["--batch", ""], &["--batch is \"\"", whole]),
+            (&["--workers", "0"], &["--workers is \"0\"", "or auto"]),
+            (&["--workers", "all"], &["--workers is \"all\"", "or auto"]),
+            (&["--depth", "0"], &["--depth is \"0\"", whole]),
+            (&["--epochs", "0"], &["--epochs is \"0\"", whole]),
+            (&["--epochs", "two"], &["--epochs is \"two\"", whole]),
+            (&["--steps", "0"], &["--steps is \"0\"", whole]),
+            (&["--every", "0"], &["--every is \"0\"", whole]),
+            (&["--hidden", "0"], &["--hidden is \"0\"", whole]),
+            (&["--classes", "0"], &["--classes is \"0\"", "from 1 to 256"]),
+            (&["--classes", "257"], &["--classes is \"257\"", "from 1 to 256"]),
+            (&["--lr", "0"], &["--lr is \"0\"", "a number above 0"]),
+            (&["--lr", "nan"], &["--lr is \"nan\"", "a number above 0"]),
+            (&["--lr", "inf"], &["--lr is \"inf\"", "a number above 0"]),
+            (&["--momentum", "1"], &["--momentum is \"1\"", "from 0 up to 1"]),
+            (&["--seed", "-1"], &["--seed is \"-1\"", "a whole number"]),
+            (&["--pinned-budget", "2G"], &["--pinned-budget is \"2G\"", "a number of bytes"]),
+            (&["--device", "gpu"], &["--device is \"gpu\"", "auto, cuda, cuda:N or host"]),
+            (&["--device", "cuda:first"], &["--device is \"cuda:first\"", "auto, cuda, cuda:N or host"]),
+            (&["--optimizer", "lion"], &["--optimizer is \"lion\"", "sgd or adamw"]),
+            (&["--init", "zero"], &["--init is \"zero\"", "random or reference"]),
+            (&["--batches", "3"], &["unknown option --batches", "--help"]),
+            (&["--verbose"], &["unknown option --verbose", "--help"]),
+            (&["-x"], &["-x", "--help"]),
+            (&["--batch"], &["--batch", "--help"]),
+            (&["--quiet=yes"], &["--quiet", "--help"]),
+            (&["mnist"], &["\"mnist\"", "--help"]),
+        ] {
+            assert_says(&refused(set.path(), arguments), parts);
+        }
+    });
+}
+
+#[test]
+fn what_does_not_fit_together_is_refused_before_training() {
+    with_watchdog(LIMIT, || {
+        let set = small_set();
+        let over = (TRAIN + 1).to_string();
+        for (arguments, parts) in [
+            (
+                &["--batch", &over][..],
+                &["batch larger than the set with drop_last", over.as_str(), "smaller batch"][..],
+            ),
+            (&["--classes", "3"], &["is outside the 3 classes", "train-labels-idx1-ubyte", "byte", "sample"]),
+            (&["--pinned-budget", "1000"], &["page-locked bytes", "the budget is 1000", "raise the budget"]),
+            (&["--depth", "18446744073709551615"], &["page-locked bytes", "the budget is 2147483648"]),
+            (&["--batch", "18446744073709551615"], &["larger than the address space", "smaller batch"]),
+            (&["--hidden", "18446744073709551615"], &["18446744073709551615", "fewer units"]),
+            (&["--resume", "nothing.safetensors"], &["cannot read the checkpoint", "nothing.safetensors"]),
+            (
+                &["--json", "nowhere/report.json"],
+                &["cannot write the report", "nowhere/report.json", "give a path"],
+            ),
+            (&["--json", "."], &["cannot write the report", "this is no file", "give a path"]),
+            (&["--json", "/dev/stdout"], &["cannot write the report", "this is no file", "give a path"]),
+            (&["--json", ""], &["cannot write the report", "give a path"]),
+            (&["--checkpoint", "nowhere/c"], &["cannot write the checkpoint", "nowhere/c", "give a path"]),
+        ] {
+            assert_says(&refused(set.path(), arguments), parts);
+        }
+    });
+}
+
+#[test]
+fn a_checkpoint_that_is_none_is_refused() {
+    with_watchdog(LIMIT, || {
+        let set = small_set();
+        put(&set, "garbage", b"no checkpoint at all");
+        let path = set.path().join("garbage");
+        let path = path.to_str().unwrap();
+        assert_says(&refused(set.path(), &["--resume", path]), &["cannot read the checkpoint", path]);
+    });
+}
+
+#[test]
+fn no_gpu_is_one_line_too() {
+    with_watchdog(LIMIT, || {
+        let set = small_set();
+        // No machine has as many.
+        assert_says(&refused(set.path(), &["--device", "cuda:4000"]), &[""]);
+        match Device::cuda(0) {
+            Err(_) => assert_says(
+                &refused(set.path(), &["--device", "cuda"]),
+                &["no CUDA driver", "use the host device"],
+            ),
+            Ok(_) => not_run("--device cuda without a GPU", "this machine has one"),
+        }
+    });
+}
+
+/// A folder of good files but one.
+fn with_bad(name: &str, bytes: &[u8]) -> TempDir {
+    let set = small_set();
+    put(&set, name, bytes);
+    set
+}
+
+const IMAGES: &str = "train-images-idx3-ubyte";
+const LABELS: &str = "train-labels-idx1-ubyte";
+const TEST_IMAGES: &str = "t10k-images-idx3-ubyte";
+const TEST_LABELS: &str = "t10k-labels-idx1-ubyte";
+
+#[test]
+fn a_folder_that_is_none_and_a_missing_file_are_named() {
+    with_watchdog(LIMIT, || {
+        let set = small_set();
+        assert_says(
+            &refused(&set.path().join(IMAGES), &[]).clone(),
+            &["this is a file: give the folder", IMAGES],
+        );
+        for name in [IMAGES, LABELS, TEST_IMAGES, TEST_LABELS] {
+            let set = small_set();
+            std::fs::remove_file(set.path().join(name)).unwrap();
+            assert_says(&refused(set.path(), &[]), &[name, set.path().to_str().unwrap()]);
+        }
+        let nowhere = set.path().join("nowhere");
+        let mut trainer = command(set.path());
+        let output = run(trainer.arg("--data").arg(&nowhere));
+        assert_says(&output, &["nowhere", "check the path"]);
+    });
+}
+
+#[test]
+fn a_file_that_is_cut_short_or_lies_is_named_with_its_byte() {
+    with_watchdog(LIMIT, || {
+        let side = SIDE as u32;
+        let count = TRAIN as u32;
+        let pixels = vec![9; TRAIN * SIDE * SIDE];
+        let labels = vec![1; TRAIN];
+        let whole = idx(&[count, side, side], &pixels);
+        for (name, bytes, parts) in [
+            (IMAGES, whole[..whole.len() - 1].to_vec(), &["cut short", IMAGES, "byte"][..]),
+            (IMAGES, whole[..10].to_vec(), &["ends within its header", IMAGES, "byte 10"]),
+            (IMAGES, Vec::new(), &["the file is empty", IMAGES]),
+            (IMAGES, idx(&[count + 1, side, side], &pixels), &["cut short", "321", IMAGES]),
+            (IMAGES, idx(&[count - 1, side, side], &pixels), &["longer than its header says", "319", IMAGES]),
+            (IMAGES, b"not an IDX file at all".to_vec(), &["not an IDX file", IMAGES, "byte 0"]),
+            (IMAGES, idx(&[count, side * side], &pixels), &[IMAGES]),
+            (LABELS, idx(&[count + 1], &labels), &["cut short", LABELS]),
+            (LABELS, idx(&[count - 1], &labels), &["longer than its header says", LABELS]),
+            (LABELS, idx(&[count - 1], &labels[1..]), &["319 labels here, but 320 images", LABELS]),
+            (TEST_LABELS, idx(&[3], &[1, 2, 3]), &["3 labels here, but 70 images", TEST_LABELS]),
+            (
+                LABELS,
+                idx(&[count], &vec![10; TRAIN]),
+                &["label 10 is outside the 10 classes", LABELS, "byte 8, sample 0"],
+            ),
+            (TEST_LABELS, idx(&[70], &[255; 70]), &["label 255 is outside the 10 classes", TEST_LABELS]),
+            (TEST_IMAGES, idx(&[70, 2, 2], &[0; 280]), &["both sets must be of one size"]),
+        ] {
+            let set = with_bad(name, &bytes);
+            assert_says(&refused(set.path(), &[]), parts);
+        }
+    });
+}
+
+/// Nobody reads what the trainer prints: no panic, and the report is written all the same.
+#[test]
+fn a_closed_standard_output_is_no_panic() {
+    with_watchdog(LIMIT, || {
+        let set = small_set();
+        for arguments in
+            [&["--help"][..], &["--version"], &["--epochs", "1", "--hidden", "8", "--json", "report.json"]]
+        {
+            let (reader, writer) = std::io::pipe().unwrap();
+            drop(reader);
+            let mut trainer = command(set.path());
+            trainer.args(["--data", ".", "--device", "host", "--batch", "32"]).args(arguments).stdout(writer);
+            let output = run(&mut trainer);
+            assert_eq!(
+                (output.status.code(), text(&output.stderr)),
+                (Some(0), String::new()),
+                "{arguments:?}"
+            );
+        }
+        assert!(set.path().join("report.json").exists());
+    });
+}

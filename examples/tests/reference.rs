@@ -1,0 +1,71 @@
+//! The trainer follows the float64 reference of its model, step by step, on real data: on the host, and on a GPU where
+//! there is one.
+
+mod trainer;
+
+use std::path::{Path, PathBuf};
+
+use feedline_testkit::{gpu, not_run, watchdog::LIMIT, with_watchdog};
+use serde_json::Value;
+use tempfile::TempDir;
+use trainer::{losses, report};
+
+/// The folder of shared data: `FEEDLINE_SHARED`, or beside the checkout.
+fn shared() -> PathBuf {
+    let beside = || {
+        let package =
+            std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| env!("CARGO_MANIFEST_DIR").to_owned());
+        Path::new(&package).join("../../shared")
+    };
+    std::env::var_os("FEEDLINE_SHARED").map_or_else(beside, PathBuf::from)
+}
+
+/// The data and the reference; a line on standard error where they are not there.
+fn recipe(device: &str) -> Option<(PathBuf, Value)> {
+    let (data, reference) = (shared().join("data/mnist"), shared().join("reference/mlp_mnist.json"));
+    let read = std::fs::read(&reference).and_then(|text| data.metadata().map(|_| text));
+    let missing = |error: &std::io::Error| {
+        not_run(
+            &format!("{device}: the trainer follows its reference"),
+            format!("{}: {error}", data.display()),
+        )
+    };
+    let text = read.inspect_err(missing).ok()?;
+    Some((std::path::absolute(data).unwrap(), serde_json::from_slice(&text).unwrap()))
+}
+
+fn follows_the_reference(device: &str, data: &Path, reference: &Value) {
+    let work = TempDir::new().unwrap();
+    let recipe = "--no-shuffle --init reference --batch 128 --hidden 512 --lr 0.05 --momentum 0.9 --epochs 1";
+    let mut arguments: Vec<&str> = recipe.split(' ').collect();
+    arguments.extend(["--device", device, "--data", data.to_str().unwrap()]);
+    let report = report(work.path(), &arguments);
+
+    let wanted: Vec<f64> =
+        reference["losses"].as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect();
+    let got: Vec<f64> = losses(&report).into_iter().map(f64::from).collect();
+    assert_eq!(got.len(), wanted.len());
+    for (step, (got, wanted)) in got.iter().zip(&wanted).enumerate() {
+        let off = (got - wanted).abs();
+        assert!(step >= 20 || off <= 1e-4 * wanted, "step {step}: {got}, not {wanted}");
+        assert!(off <= 2e-2, "step {step}: {got}, not {wanted}");
+    }
+    let accuracy = |of: &Value| of["test_accuracy"].as_f64().unwrap();
+    let (got, wanted) = (accuracy(&report), accuracy(reference));
+    assert!((got - wanted).abs() <= 0.005, "test accuracy {got}, not {wanted}");
+}
+
+#[test]
+fn the_host_follows_the_reference() {
+    let Some((data, reference)) = recipe("host") else { return };
+    with_watchdog(LIMIT, || follows_the_reference("host", &data, &reference));
+}
+
+#[test]
+fn a_gpu_follows_the_reference() {
+    // Asked for the data first: a test without them has not run.
+    let Some((data, reference)) = recipe("cuda") else { return };
+    let Some(device) = gpu("the trainer follows its reference") else { return };
+    drop(device);
+    with_watchdog(LIMIT, || follows_the_reference("cuda", &data, &reference));
+}

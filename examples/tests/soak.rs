@@ -1,0 +1,109 @@
+//! A whole pipeline under chaos, every byte checked on the device: delays on all streams and threads, poison in every
+//! recycled slot, bytes that say where they belong.
+//!
+//! `FEEDLINE_SOAK_SECONDS` sets how long, on each device.
+
+use std::time::{Duration, Instant};
+
+use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Result, Row, Spec, Workers};
+use feedline_device::host::Host;
+use feedline_device::wrap::chaos::{Chaos, ChaosHandle, Options};
+use feedline_kernels::host::pattern;
+use feedline_kernels::ops::Kernels;
+
+const KEY: u64 = 0xFEED;
+
+/// Rows of bytes that say which row they are.
+struct Patterned {
+    spec: Spec,
+    len: u64,
+    row_bytes: usize,
+}
+
+impl Patterned {
+    fn new(len: u64, row_bytes: usize) -> Self {
+        let spec = Spec::new().field("bytes", DType::U8, [row_bytes]).expect("a field of bytes");
+        Self { spec, len, row_bytes }
+    }
+}
+
+impl Dataset for Patterned {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+        pattern::fill(row.bytes_mut(0), self.row_bytes, KEY, |_| id);
+        Ok(())
+    }
+}
+
+/// Runs epochs until the time is over; returns the bytes that were checked.
+fn soak(device: &Device, time: Duration, batch: usize, row_bytes: usize) -> Result<u64> {
+    let data = Patterned::new(64 * batch as u64, row_bytes);
+    let compute = device.stream()?;
+    let kernels = Kernels::new(&compute)?;
+    let mut report = compute.buffer::<i64>(3)?;
+    report.write(&[0, -1, 0])?;
+    let mut loader = Loader::builder(data).batch_size(batch).workers(Workers::Auto).depth(3).build(device)?;
+    let end = Instant::now() + time;
+    let mut epoch = 0;
+    while Instant::now() < end {
+        for batch in loader.epoch(epoch)? {
+            let batch = batch?.wait_on(&compute)?;
+            let first = batch.ids()[0];
+            kernels.pattern_check(batch.field_at(0)?, row_bytes, KEY, first, report.view_mut())?;
+        }
+        epoch += 1;
+    }
+    loader.stop(Duration::from_secs(10))?;
+    let report = report.read()?;
+    assert_eq!(report[0], 0, "wrong bytes on {device:?}, the first at {} of its batch", report[1]);
+    Ok(report[2] as u64)
+}
+
+fn run(name: &str, device: &Device, chaos: &ChaosHandle) {
+    let seconds: u64 =
+        std::env::var("FEEDLINE_SOAK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
+    // Small, middle and large batches: each size has its own window for a race.
+    for (batch, row_bytes) in [(64, 100), (512, 784), (128, 32 << 10)] {
+        let time = Duration::from_secs(seconds) / 3;
+        let bytes = soak(device, time, batch, row_bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
+        println!("{name}: {bytes} bytes in batches of {batch} x {row_bytes}, 0 wrong");
+        assert!(bytes > 0, "{name}: something was checked");
+    }
+    println!("{name}: {} delays, {} slots poisoned", chaos.delayed(), chaos.poisoned());
+    assert!(chaos.delayed() > 0 && chaos.poisoned() > 0, "{name}: chaos was on");
+    let ledger = device.ledger();
+    assert_eq!(
+        (ledger.pinned_bytes.now(), ledger.device_bytes.now()),
+        (0, 0),
+        "{name}: nothing is left behind"
+    );
+    let errors = ledger.take_errors();
+    assert!(errors.is_empty(), "{name}: drops failed: {errors:?}");
+}
+
+#[test]
+fn no_byte_is_wrong_on_the_host() {
+    let driver = Chaos::new(Host::new(), Options { seed: 1, ..Options::default() });
+    let chaos = driver.handle();
+    run("host", &Device::with_driver(driver), &chaos);
+}
+
+#[cfg(feature = "cuda-13")]
+#[test]
+fn no_byte_is_wrong_on_a_gpu() {
+    if feedline_testkit::gpu("soak").is_none() {
+        return;
+    }
+    let cuda = feedline_device::cuda::Cuda::new(0).expect("the GPU opens");
+    let spin = feedline_kernels::spinner(&cuda).expect("the spin kernel");
+    let driver = Chaos::new(cuda, Options { seed: 1, spin: Some(Box::new(spin)), ..Options::default() });
+    let chaos = driver.handle();
+    run("cuda", &Device::with_driver(driver), &chaos);
+}

@@ -1,0 +1,60 @@
+//! The time between the last batch of an epoch and the first of the next: against the steady step.
+
+use std::time::Instant;
+
+use feedline::{Loader, Result, Workers};
+use feedline_kernels::ops::Kernels;
+use serde_json::json;
+
+use crate::measure::Figures;
+use crate::options::Options;
+use crate::row::{Entry, Report, Target};
+use crate::sets;
+
+const BATCH: usize = 512;
+/// What a step takes on the device.
+const STEP_NS: u64 = 200_000;
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// Whatever the data, the device or the pipeline ends with.
+pub fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let compute = options.device.stream()?;
+    let kernels = Kernels::new(&compute)?;
+    let builder = Loader::builder(sets::training(options)?).batch_size(BATCH).shuffle(1).drop_last(true);
+    let mut loader = builder.workers(Workers::Auto).build(&options.device)?;
+    let epochs = if options.smoke { 2 } else { options.reps as u64 + 2 };
+    let (mut steady, mut turns, mut last) = (Vec::new(), Vec::new(), None);
+    for epoch in 0..epochs {
+        for batch in loader.epoch(epoch)? {
+            let ready = batch?.wait_on(&compute)?;
+            let now = Instant::now();
+            let since = last.replace(now).map(|last| (now - last).as_secs_f64() * 1e6);
+            let first = ready.step() == 0;
+            kernels.spin(STEP_NS)?;
+            drop(ready);
+            // The first epoch warms up.
+            match since {
+                Some(us) if first => turns.push(us),
+                Some(us) if epoch > 0 => steady.push(us),
+                _ => {}
+            }
+            // A step waits for its end: the time between two batches is then the feed's and the step's, not a queue's.
+            compute.synchronize()?;
+        }
+    }
+    let (steady, turns) = (Figures::new(steady), Figures::new(turns));
+    report.add(
+        "epoch",
+        Entry {
+            parameters: json!({ "batch": BATCH, "step_us": STEP_NS / 1000 }),
+            ratio: Some(turns.median() / steady.median()),
+            value: turns,
+            unit: "us",
+            floor: Some(steady.median()),
+            target: Target::RatioAtMost(2.0),
+            more: json!({ "steady_p99": steady.quantile(0.99), "epochs": epochs }),
+        },
+    )
+}

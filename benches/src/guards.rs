@@ -1,0 +1,86 @@
+//! What safety costs: leases and guards on one thread, against the same driver calls without them.
+
+use feedline::{Device, Lane, Main, Priority, Result, Stream};
+use feedline_device::Pinned;
+use feedline_device::floor::{Bare, Empty};
+use feedline_device::slot::SlotRing;
+use feedline_slots::Ring;
+use serde_json::json;
+
+use crate::measure::{sides, steps};
+use crate::options::Options;
+use crate::row::{Entry, Report, Target};
+
+const BYTES: [usize; 3] = [1024, 100_352, 3_211_264];
+const DEPTH: usize = 3;
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// A device failure.
+pub fn run(options: &Options, report: &mut Report) -> Result<()> {
+    for bytes in BYTES {
+        let device = &options.device;
+        let guarded = Guarded::new(device, bytes)?;
+        let mut bare = Bare::new(device, DEPTH, bytes)?;
+        let steps = steps(options, |steps| bare.leased_calls(steps))?;
+        let sides = sides(
+            options,
+            (4 * DEPTH, steps),
+            |steps| guarded.hand_over(steps),
+            |steps| bare.leased_calls(steps),
+        )?;
+        report.add(
+            "guards",
+            Entry {
+                parameters: json!({ "bytes": bytes }),
+                value: sides.value.map(|s| s * 1e6),
+                unit: "us/batch",
+                floor: Some(sides.floor.median() * 1e6),
+                ratio: Some(sides.ratio.median()),
+                target: Target::RatioAtMost(1.05),
+                more: json!({ "steps": steps, "depth": DEPTH }),
+            },
+        )?;
+    }
+    Ok(())
+}
+
+/// The two rings, a copy stream and a compute stream.
+struct Guarded {
+    host: Ring<Pinned>,
+    slots: SlotRing<Main>,
+    copier: Stream,
+    compute: Stream,
+    empty: Empty,
+    bytes: usize,
+}
+
+impl Guarded {
+    fn new(device: &Device, bytes: usize) -> Result<Self> {
+        Ok(Self {
+            host: Ring::new((0..DEPTH).map(|_| device.pinned(bytes)).collect::<Result<_>>()?),
+            slots: SlotRing::new(device, DEPTH, bytes)?,
+            copier: copy_stream(device)?,
+            compute: device.stream()?,
+            empty: Empty::new(device)?,
+            bytes,
+        })
+    }
+
+    fn hand_over(&self, steps: usize) -> Result<()> {
+        for _ in 0..steps {
+            let filled = self.host.acquire()?.ready();
+            let loaded = self.slots.acquire()?.upload(&self.copier, filled, self.bytes)?;
+            let reader = loaded.wait_on(&self.compute)?;
+            self.empty.launch(&self.compute)?;
+            drop(reader);
+        }
+        self.copier.synchronize()?;
+        self.compute.synchronize()
+    }
+}
+
+fn copy_stream<L: Lane<Place = Main>>(device: &Device) -> Result<Stream<L>> {
+    device.named_stream("guards-copy", Priority::High)
+}

@@ -1,0 +1,117 @@
+//! What a batch costs when there is nothing to decode: against the bare loop of driver calls.
+
+use std::time::{Duration, Instant};
+
+use feedline::{Epoch, Loader, Result, Stream, Workers};
+use feedline_device::floor::{Bare, Empty};
+use serde_json::json;
+
+use crate::measure::{Figures, busy, sides, steps};
+use crate::options::Options;
+use crate::row::{Entry, Report, Target};
+use crate::sets::{Nothing, scramble};
+
+/// Rows and bytes a row: batches of 1 KB and of 100 KB.
+const BATCHES: [(usize, usize); 2] = [(1, 1024), (128, 784)];
+const DEPTH: usize = 3;
+/// What the consumer does between two batches while its own calls are timed: enough for the next batch to be there.
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// Whatever the device or the pipeline ends with.
+pub fn run(options: &Options, report: &mut Report) -> Result<()> {
+    for (rows, row_bytes) in BATCHES {
+        let device = &options.device;
+        let (compute, empty) = (device.stream()?, Empty::new(device)?);
+        let data = Nothing::new(row_bytes, 4 * DEPTH * rows)?;
+        let mut loader =
+            Loader::builder(data).batch_size(rows).workers(Workers::Count(1)).depth(DEPTH).build(device)?;
+        let mut bare = Bare::new(device, DEPTH, rows * row_bytes)?;
+        for slot in 0..DEPTH {
+            scramble(bare.fill(slot)?, slot as u64);
+        }
+        let mut batches = loader.epoch(0)?;
+        let steps = steps(options, |steps| bare.hand_over(steps))?;
+        let sides = sides(
+            options,
+            (4 * DEPTH, steps),
+            |steps| hand_over(&mut batches, &compute, &empty, steps),
+            |steps| bare.hand_over(steps),
+        )?;
+        let parameters = json!({ "what": "batch", "bytes": rows * row_bytes, "rows": rows });
+        report.add(
+            "handoff",
+            Entry {
+                parameters,
+                value: sides.value.map(|s| s * 1e6),
+                unit: "us/batch",
+                floor: Some(sides.floor.median() * 1e6),
+                ratio: Some(sides.ratio.median()),
+                target: Target::RatioAtMost(1.5),
+                more: json!({ "steps": steps, "depth": DEPTH }),
+            },
+        )?;
+        host_time(options, report, &mut batches, &mut bare, (&compute, &empty), rows * row_bytes)?;
+    }
+    Ok(())
+}
+
+fn hand_over(batches: &mut Epoch<'_>, compute: &Stream, empty: &Empty, steps: usize) -> Result<()> {
+    for batch in batches.take(steps) {
+        let ready = batch?.wait_on(compute)?;
+        empty.launch(compute)?;
+        drop(ready);
+    }
+    compute.synchronize()
+}
+
+/// The consumer's own calls, with the next batch there already.
+fn host_time(
+    options: &Options,
+    report: &mut Report,
+    batches: &mut Epoch<'_>,
+    bare: &mut Bare,
+    (compute, empty): (&Stream, &Empty),
+    bytes: usize,
+) -> Result<()> {
+    let steps = if options.smoke { 20 } else { 2000 };
+    let mut times = Vec::with_capacity(steps);
+    for batch in (0..steps).map_while(|_| {
+        busy(PAUSE);
+        let start = Instant::now();
+        batches.next().map(|batch| (start, batch))
+    }) {
+        let (start, batch) = batch;
+        let ready = batch?.wait_on(compute)?;
+        let before = start.elapsed();
+        empty.launch(compute)?;
+        let start = Instant::now();
+        drop(ready);
+        times.push((before + start.elapsed()).as_secs_f64() * 1e6);
+    }
+    compute.synchronize()?;
+    let (mut total, turns) = (Duration::ZERO, steps / 8 + 1);
+    for _ in 0..turns {
+        busy(PAUSE);
+        let start = Instant::now();
+        bare.consumer_calls(8)?;
+        total += start.elapsed();
+    }
+    bare.finish()?;
+    let (times, floor) = (Figures::new(times), total.as_secs_f64() * 1e6 / (8 * turns) as f64);
+    let more = json!({ "p99": times.quantile(0.99), "calls": "next + wait_on + drop; floor: wait + record" });
+    report.add(
+        "handoff",
+        Entry {
+            parameters: json!({ "what": "host time", "bytes": bytes }),
+            ratio: Some(times.median() / floor),
+            value: times,
+            unit: "us/batch",
+            floor: Some(floor),
+            target: Target::AtMost(5.0),
+            more,
+        },
+    )
+}

@@ -1,0 +1,90 @@
+//! What the pipeline's threads cost while the device computes: they should sleep.
+
+use std::fs;
+use std::time::Instant;
+
+use feedline::{Error, ErrorKind, Loader, Result, Workers};
+use feedline_kernels::ops::Kernels;
+use serde_json::json;
+
+use crate::measure::Figures;
+use crate::options::Options;
+use crate::row::{Entry, Report, Target};
+use crate::sets::Nothing;
+
+/// What a step takes on the device.
+const STEP_NS: u64 = 2_000_000;
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// Whatever the device or the pipeline ends with; `Unavailable` where the system does not tell CPU times.
+pub fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let compute = options.device.stream()?;
+    let kernels = Kernels::new(&compute)?;
+    let builder = Loader::builder(Nothing::new(784, 0)?).batch_size(128);
+    let mut loader = builder.workers(Workers::Auto).build(&options.device)?;
+    let mut batches = loader.epoch(0)?;
+    let steps = if options.smoke { 10 } else { 400 };
+    let mut shares = Vec::new();
+    for turn in 0..=options.reps.min(5) {
+        let (start, before) = (Instant::now(), cpu_ns()?);
+        for batch in batches.by_ref().take(steps) {
+            let ready = batch?.wait_on(&compute)?;
+            kernels.spin(STEP_NS)?;
+            drop(ready);
+        }
+        compute.synchronize()?;
+        let used = cpu_ns()?.saturating_sub(before);
+        if turn > 0 {
+            shares.push(100.0 * used as f64 / start.elapsed().as_nanos() as f64);
+        }
+    }
+    report.add(
+        "idle",
+        Entry {
+            parameters: json!({ "batch": 128, "step_us": STEP_NS / 1000 }),
+            value: Figures::new(shares),
+            unit: "% of one core",
+            floor: None,
+            ratio: None,
+            target: Target::AtMost(2.0),
+            more: json!({ "steps": steps }),
+        },
+    )
+}
+
+/// Nanoseconds of CPU time that the pipeline's threads have used: all called `fl-`, but for the host device's streams,
+/// which stand in for a GPU.
+fn cpu_ns() -> Result<u64> {
+    let tasks = fs::read_dir("/proc/self/task").map_err(|error| untold().caused_by(error))?;
+    let mut total = 0;
+    for task in tasks.flatten() {
+        let read = |file: &str| fs::read_to_string(task.path().join(file));
+        // A thread that ends meanwhile is of another pipeline.
+        let Ok(name) = read("comm") else { continue };
+        if name.starts_with("fl-") && !name.starts_with("fl-stream") {
+            total += read("schedstat")
+                .ok()
+                .and_then(|text| first_number(&text))
+                .or_else(|| ticks(&read("stat").ok()?))
+                .ok_or_else(untold)?;
+        }
+    }
+    Ok(total)
+}
+
+fn first_number(text: &str) -> Option<u64> {
+    text.split_whitespace().next()?.parse().ok()
+}
+
+/// User and system time from `stat`, where `schedstat` is missing; fields 14 and 15, 100 ticks a second (proc(5)).
+fn ticks(stat: &str) -> Option<u64> {
+    let mut after_name = stat.rsplit(')').next()?.split_whitespace().skip(11);
+    let (user, system): (u64, u64) = (after_name.next()?.parse().ok()?, after_name.next()?.parse().ok()?);
+    Some((user + system) * 10_000_000)
+}
+
+fn untold() -> Error {
+    Error::new(ErrorKind::Unavailable, "this system does not tell threads' CPU times in /proc/self/task")
+}

@@ -1,0 +1,121 @@
+//! Two sides measured in turns: value, floor, value, floor; medians of what came out.
+
+use std::time::{Duration, Instant};
+
+use feedline::Result;
+
+use crate::options::Options;
+
+/// The figures of some repetitions.
+#[derive(Clone, Debug)]
+pub struct Figures(Vec<f64>);
+
+impl Figures {
+    /// At least one figure.
+    pub fn new(mut figures: Vec<f64>) -> Self {
+        figures.sort_by(f64::total_cmp);
+        Self(figures)
+    }
+
+    pub fn median(&self) -> f64 {
+        let Self(sorted) = self;
+        let middle = sorted.len() / 2;
+        if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
+    }
+
+    /// The figure that the share `q` of all lie at or below.
+    pub fn quantile(&self, q: f64) -> f64 {
+        self.0[((self.0.len() as f64 * q).ceil() as usize).clamp(1, self.0.len()) - 1]
+    }
+
+    pub fn min(&self) -> f64 {
+        self.0[0]
+    }
+
+    pub fn max(&self) -> f64 {
+        self.0[self.0.len() - 1]
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Each figure through `f`.
+    pub fn map(&self, f: impl Fn(f64) -> f64) -> Self {
+        Self::new(self.0.iter().map(|&x| f(x)).collect())
+    }
+}
+
+/// Seconds a step of two sides, and what the first of each pair was to the second.
+pub struct Sides {
+    pub value: Figures,
+    pub floor: Figures,
+    /// Value over floor, pair by pair.
+    pub ratio: Figures,
+    /// Value less floor, pair by pair.
+    pub difference: Figures,
+}
+
+/// Times `value` and `floor` in turns, after one turn of each that does not count; both are given the steps to take.
+///
+/// Each turn begins with `lead` steps that are not timed: batches that were read ahead during the other side's turn are
+/// used up, and are no gift.
+pub fn sides(
+    options: &Options,
+    (lead, steps): (usize, usize),
+    mut value: impl FnMut(usize) -> Result<()>,
+    mut floor: impl FnMut(usize) -> Result<()>,
+) -> Result<Sides> {
+    let mut pairs = Vec::new();
+    for turn in 0..=options.reps {
+        value(lead)?;
+        let of_value = seconds(steps, &mut value)?;
+        floor(lead.min(steps / 8))?;
+        let pair = (of_value, seconds(steps, &mut floor)?);
+        if turn > 0 {
+            pairs.push(pair);
+        }
+    }
+    let of = |f: fn(&(f64, f64)) -> f64| Figures::new(pairs.iter().map(f).collect());
+    Ok(Sides {
+        value: of(|p| p.0),
+        floor: of(|p| p.1),
+        ratio: of(|p| p.0 / p.1),
+        difference: of(|p| p.0 - p.1),
+    })
+}
+
+/// Steps that take about one repetition's time, by the speed of a side that has warmed up.
+pub fn steps(options: &Options, mut side: impl FnMut(usize) -> Result<()>) -> Result<usize> {
+    let mut steps = 1;
+    loop {
+        let taken = seconds(steps, &mut side)? * steps as f64;
+        let wanted = options.repetition.as_secs_f64() / taken.max(1e-9);
+        if wanted <= 4.0 {
+            return Ok(((steps as f64 * wanted) as usize).max(1));
+        }
+        steps *= (wanted as usize).clamp(2, 8);
+    }
+}
+
+/// Seconds a step.
+fn seconds(steps: usize, side: &mut impl FnMut(usize) -> Result<()>) -> Result<f64> {
+    let start = Instant::now();
+    side(steps)?;
+    Ok(start.elapsed().as_secs_f64() / steps as f64)
+}
+
+/// The time of one call.
+pub fn timed<T>(call: impl FnOnce() -> Result<T>) -> Result<(Duration, T)> {
+    let start = Instant::now();
+    let result = call()?;
+    Ok((start.elapsed(), result))
+}
+
+/// Keeps the calling core busy.
+pub fn busy(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}

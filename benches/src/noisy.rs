@@ -1,0 +1,83 @@
+//! How even the consumer's steps are while decoding keeps every core busy: 99th percentile over the median.
+
+use std::time::{Duration, Instant};
+
+use feedline::{Loader, Result, Stream, Workers};
+use feedline_device::floor::Empty;
+use serde_json::json;
+
+use crate::measure::Figures;
+use crate::options::Options;
+use crate::row::{Entry, Report, Target};
+use crate::sets::Burning;
+
+const BATCH: usize = 128;
+const SAMPLE: Duration = Duration::from_micros(20);
+/// Kernels of a step: as many launches as a small model's.
+const LAUNCHES: usize = 16;
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// Whatever the device or the pipeline ends with.
+pub fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let (compute, empty) = (options.device.stream()?, Empty::new(&options.device)?);
+    let builder = Loader::builder(Burning::new(784, SAMPLE)?).batch_size(BATCH);
+    let mut loader = builder.workers(Workers::Auto).build(&options.device)?;
+    let mut batches = loader.epoch(0)?;
+    let steps = if options.smoke { 10 } else { 500 };
+    let (mut noisy, mut quiet, mut medians) = (Vec::new(), Vec::new(), (Vec::new(), Vec::new()));
+    for turn in 0..=options.reps {
+        let mut times = Vec::with_capacity(steps);
+        for batch in batches.by_ref().take(steps) {
+            let batch = batch?;
+            let start = Instant::now();
+            let ready = batch.wait_on(&compute)?;
+            step(&compute, &empty)?;
+            drop(ready);
+            compute.synchronize()?;
+            times.push(us(start));
+        }
+        // The pipeline fills its slots and sleeps: then the cores are quiet.
+        std::thread::sleep(Duration::from_millis(if options.smoke { 5 } else { 50 }));
+        let mut alone = Vec::with_capacity(steps);
+        for _ in 0..steps {
+            let start = Instant::now();
+            step(&compute, &empty)?;
+            compute.synchronize()?;
+            alone.push(us(start));
+        }
+        if turn > 0 {
+            let (times, alone) = (Figures::new(times), Figures::new(alone));
+            noisy.push(times.quantile(0.99) / times.median());
+            quiet.push(alone.quantile(0.99) / alone.median());
+            medians.0.push(times.median());
+            medians.1.push(alone.median());
+        }
+    }
+    let (noisy, quiet) = (Figures::new(noisy), Figures::new(quiet).median());
+    report.add(
+        "noisy",
+        Entry {
+            parameters: json!({ "batch": BATCH, "workers": Workers::Auto.count()? }),
+            ratio: Some(noisy.median() / quiet),
+            value: noisy,
+            unit: "p99/median",
+            floor: Some(quiet),
+            target: Target::AtMost(1.5),
+            more: json!({
+                "median_us": Figures::new(medians.0).median(),
+                "quiet_median_us": Figures::new(medians.1).median(),
+                "steps": steps,
+            }),
+        },
+    )
+}
+
+fn step(compute: &Stream, empty: &Empty) -> Result<()> {
+    (0..LAUNCHES).try_for_each(|_| empty.launch(compute))
+}
+
+fn us(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1e6
+}

@@ -1,0 +1,125 @@
+//! The command line of the benchmarks.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use feedline::{Device, Error, ErrorKind, Result};
+use lexopt::ValueExt;
+use lexopt::prelude::{Long, Short, Value};
+
+/// What `--help` prints.
+pub const HELP: &str = "\
+Measures feedline against its floors.
+
+usage: benches NAME... [options]
+  NAME              handoff, guards, transfer, train, raw, gather, tiny, epoch, start, idle, noisy, or all
+  --json FILE       append one JSON object a row to FILE
+  --device NAME     auto, cuda or host [auto]
+  --reps N          timed repetitions of each side [7]
+  --seconds X       length of one repetition [0.25]
+  --data DIR        IDX files to train on [the built-in digits]
+  --scratch DIR     where raw and gather make their file of records [the system's temporary folder]
+  --file-mib N      its size [4096 with a GPU, 256 without]
+  --workers LIST    decode threads for raw, gather and tiny, as in 1,2,4 [1,2,4,8,16 up to the cores]
+  --mlp PATH        the built example: start then also times its first step, cold and warm
+  --smoke           every benchmark, as short as can be: that it runs, not how fast";
+
+/// What the command line asks for.
+pub enum Command {
+    /// To measure.
+    Run(Box<Options>),
+    /// To print a text.
+    Print(String),
+}
+
+/// The options, as given or by default.
+pub struct Options {
+    pub names: Vec<String>,
+    pub json: Option<PathBuf>,
+    pub device: Device,
+    pub reps: usize,
+    pub repetition: Duration,
+    pub data: Option<PathBuf>,
+    pub scratch: PathBuf,
+    pub file_bytes: u64,
+    pub workers: Vec<usize>,
+    pub mlp: Option<PathBuf>,
+    pub smoke: bool,
+}
+
+/// Reads the arguments after the program's name, and opens the device.
+///
+/// # Errors
+/// `Config` that names the option; a device failure.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
+    let (mut names, mut device) = (Vec::new(), "auto".to_owned());
+    let (mut json, mut data, mut scratch, mut mlp) = (None, None, None, None);
+    let (mut reps, mut seconds, mut file_mib, mut workers, mut smoke) = (None, None, None, None, false);
+    let mut parser = lexopt::Parser::from_args(arguments);
+    while let Some(argument) = parser.next().map_err(usage)? {
+        let path = |parser: &mut lexopt::Parser| parser.value().map(PathBuf::from).map_err(usage);
+        match argument {
+            Value(name) => names.push(name.string().map_err(usage)?),
+            Long("json") => json = Some(path(&mut parser)?),
+            Long("data") => data = Some(path(&mut parser)?),
+            Long("scratch") => scratch = Some(path(&mut parser)?),
+            Long("mlp") => mlp = Some(path(&mut parser)?),
+            Long("device") => device = parser.value().and_then(|v| v.string()).map_err(usage)?,
+            Long("reps") => reps = Some(parser.value().and_then(|v| v.parse()).map_err(usage)?),
+            Long("seconds") => seconds = Some(parser.value().and_then(|v| v.parse()).map_err(usage)?),
+            Long("file-mib") => file_mib = Some(parser.value().and_then(|v| v.parse()).map_err(usage)?),
+            Long("workers") => {
+                workers = Some(parser.value().and_then(|v| v.parse_with(list)).map_err(usage)?)
+            }
+            Long("smoke") => smoke = true,
+            Long("help") | Short('h') => return Ok(Command::Print(HELP.to_owned())),
+            other => return Err(usage(other.unexpected())),
+        }
+    }
+    let device = match device.as_str() {
+        "auto" => Device::best()?,
+        "cuda" => Device::cuda(0)?,
+        "host" => Device::host(),
+        other => {
+            let why = format!("--device is {other:?}: give auto, cuda or host");
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+    };
+    let gpu = device.kind() == feedline::Kind::Cuda;
+    let (default_reps, default_seconds, default_mib) =
+        if smoke { (1, 0.01, 8) } else { (7, 0.25, if gpu { 4096 } else { 256 }) };
+    Ok(Command::Run(Box::new(Options {
+        names,
+        json,
+        reps: reps.unwrap_or(default_reps).max(1),
+        repetition: Duration::try_from_secs_f64(seconds.unwrap_or(default_seconds))
+            .map_err(|error| Error::new(ErrorKind::Config, "--seconds must be above 0").caused_by(error))?,
+        data,
+        scratch: scratch.unwrap_or_else(std::env::temp_dir),
+        file_bytes: file_mib.unwrap_or(default_mib).max(1_u64) << 20,
+        workers: workers.unwrap_or_else(|| default_workers(smoke)),
+        mlp,
+        smoke,
+        device,
+    })))
+}
+
+fn list(text: &str) -> std::result::Result<Vec<usize>, std::num::ParseIntError> {
+    text.split(',').map(str::parse).collect()
+}
+
+fn default_workers(smoke: bool) -> Vec<usize> {
+    let cores = cores();
+    let most = if smoke { 1 } else { cores };
+    [1, 2, 4, 8, 16].into_iter().filter(|&workers| workers <= most).collect()
+}
+
+/// The machine's cores.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+fn usage(error: lexopt::Error) -> Error {
+    Error::new(ErrorKind::Config, format!("{error}: see --help"))
+}

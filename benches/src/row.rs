@@ -1,0 +1,153 @@
+//! One row of figures: as JSON for machines, as a line for people.
+
+use std::fs::File;
+use std::io::Write;
+
+use feedline::{Error, ErrorKind, Result};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::measure::Figures;
+use crate::options::Options;
+
+/// What must be reached, and of what.
+#[derive(Clone, Copy)]
+pub enum Target {
+    /// The ratio is to be this or less.
+    RatioAtMost(f64),
+    /// The ratio is to be this or more.
+    RatioAtLeast(f64),
+    /// The value is to be this or less.
+    AtMost(f64),
+    /// Nothing was set.
+    None,
+}
+
+/// One measured thing beside its floor.
+#[derive(Serialize)]
+pub struct Row {
+    pub bench: &'static str,
+    pub parameters: Map<String, Value>,
+    pub value: f64,
+    pub min: f64,
+    pub max: f64,
+    pub unit: &'static str,
+    pub floor: Option<f64>,
+    pub ratio: Option<f64>,
+    pub target: String,
+    pub reached: Option<bool>,
+    pub repetitions: usize,
+    pub device: String,
+    /// Further figures of the same measurement.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub more: Map<String, Value>,
+    /// A short run that shows only that the benchmark works.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub smoke: bool,
+}
+
+/// The figures of a row to be.
+pub struct Entry {
+    pub parameters: Value,
+    pub value: Figures,
+    pub unit: &'static str,
+    pub floor: Option<f64>,
+    pub ratio: Option<f64>,
+    pub target: Target,
+    pub more: Value,
+}
+
+/// Where rows go.
+pub struct Report {
+    file: Option<File>,
+    device: String,
+    smoke: bool,
+    head: bool,
+}
+
+impl Report {
+    /// Opens the file of rows, to append.
+    ///
+    /// # Errors
+    /// `Config` for a file that cannot be written.
+    pub fn new(options: &Options) -> Result<Self> {
+        let open = |path: &std::path::PathBuf| {
+            let file = File::options().create(true).append(true).open(path);
+            file.map_err(|error| unwritten(error.into()).at_path(path))
+        };
+        let file = options.json.as_ref().map(open).transpose()?;
+        Ok(Self { file, device: options.device.name(), smoke: options.smoke, head: true })
+    }
+
+    /// Adds a row.
+    ///
+    /// # Errors
+    /// `Config` for a file that cannot be written.
+    pub fn add(&mut self, bench: &'static str, entry: Entry) -> Result<()> {
+        let Entry { parameters, value: figures, unit, floor, ratio, target, more } = entry;
+        let value = figures.median();
+        let (target, reached) = match target {
+            Target::RatioAtMost(bar) => (format!("ratio <= {bar}"), ratio.map(|r| r <= bar)),
+            Target::RatioAtLeast(bar) => (format!("ratio >= {bar}"), ratio.map(|r| r >= bar)),
+            Target::AtMost(bar) => (format!("<= {bar} {unit}"), Some(value <= bar)),
+            Target::None => (String::new(), None),
+        };
+        let map = |value| if let Value::Object(map) = value { map } else { Map::new() };
+        let row = Row {
+            bench,
+            parameters: map(parameters),
+            value,
+            min: figures.min(),
+            max: figures.max(),
+            unit,
+            floor,
+            ratio,
+            target,
+            reached,
+            repetitions: figures.len(),
+            device: self.device.clone(),
+            more: map(more),
+            smoke: self.smoke,
+        };
+        self.print(&row);
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let mut line = serde_json::to_vec(&row).map_err(|error| unwritten(error.into()))?;
+        line.push(b'\n');
+        file.write_all(&line).map_err(|error| unwritten(error.into()))
+    }
+
+    fn print(&mut self, row: &Row) {
+        if std::mem::take(&mut self.head) {
+            println!(
+                "{:<34} {:>10} {:>10} {:>6}  {:<14} target",
+                "on ".to_owned() + &self.device,
+                "value",
+                "floor",
+                "ratio",
+                "unit"
+            );
+        }
+        let of = |x: Option<f64>| x.map_or("-".to_owned(), short);
+        let parameters: Vec<_> = row.parameters.values().map(|v| v.to_string().replace('"', "")).collect();
+        let name = format!("{} {}", row.bench, parameters.join(" "));
+        let verdict = match row.reached {
+            Some(true) => "reached",
+            Some(false) => "MISSED",
+            None => "",
+        };
+        let (value, floor, ratio) =
+            (short(row.value), of(row.floor), row.ratio.map_or("-".into(), |r| format!("{r:.2}")));
+        println!("{name:<34} {value:>10} {floor:>10} {ratio:>6}  {:<14} {} {verdict}", row.unit, row.target);
+    }
+}
+
+/// Four significant digits.
+fn short(x: f64) -> String {
+    let digits = if x == 0.0 { 0 } else { 3 - x.abs().log10().floor() as i32 };
+    format!("{x:.*}", digits.clamp(0, 4) as usize)
+}
+
+fn unwritten(error: Box<dyn std::error::Error + Send + Sync>) -> Error {
+    Error::new(ErrorKind::Config, "cannot write the rows: give --json a file that can be written")
+        .caused_by(error)
+}

@@ -1,0 +1,149 @@
+//! From `build()` to the first batch, from `stop()` to the last thread joined, and the trainer's first step.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use feedline::{Error, ErrorKind, Loader, Result, Workers};
+use feedline_core::{Context, Dataset, Layout, Rows};
+use feedline_device::floor::Bare;
+use serde_json::{Value, json};
+
+use crate::measure::{Figures, timed};
+use crate::options::Options;
+use crate::row::{Entry, Report, Target};
+use crate::sets;
+
+const BATCH: usize = 4096;
+const DEPTH: usize = 3;
+const STOP: Duration = Duration::from_secs(10);
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// Whatever the data, the device or the pipeline ends with.
+pub fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let (mut first, mut floors, mut ratios, mut stops) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for turn in 0..=options.reps {
+        let (value, stop) = begin_and_stop(options)?;
+        let floor = floor(options)?;
+        if turn > 0 {
+            first.push(value);
+            floors.push(floor);
+            ratios.push(value / floor);
+            stops.push(stop);
+        }
+    }
+    let parameters = |what: &str| json!({ "what": what, "batch": BATCH });
+    report.add(
+        "start",
+        Entry {
+            parameters: parameters("build to first batch"),
+            value: Figures::new(first),
+            unit: "ms",
+            floor: Some(Figures::new(floors).median()),
+            ratio: Some(Figures::new(ratios).median()),
+            target: Target::None,
+            more: json!({ "floor": "the ring's allocation and one batch's decode on one thread" }),
+        },
+    )?;
+    report.add(
+        "start",
+        Entry {
+            parameters: parameters("stop"),
+            value: Figures::new(stops),
+            unit: "ms",
+            floor: None,
+            ratio: None,
+            target: Target::AtMost(50.0),
+            more: Value::Null,
+        },
+    )?;
+    match &options.mlp {
+        Some(mlp) => first_steps(options, report, mlp),
+        None => Ok(()),
+    }
+}
+
+/// Milliseconds from `build` to the first batch open on the stream, and of a stop in the midst of an epoch.
+fn begin_and_stop(options: &Options) -> Result<(f64, f64)> {
+    let compute = options.device.stream()?;
+    let data = sets::training(options)?;
+    let (begun, mut loader) = timed(|| {
+        let builder = Loader::builder(data).batch_size(BATCH).shuffle(1).drop_last(true);
+        let mut loader = builder.workers(Workers::Auto).depth(DEPTH).build(&options.device)?;
+        if let Some(batch) = loader.epoch(0)?.next() {
+            drop(batch?.wait_on(&compute)?);
+        }
+        Ok(loader)
+    })?;
+    let (stopped, ()) = timed(|| loader.stop(STOP))?;
+    Ok((ms(begun), ms(stopped)))
+}
+
+/// Milliseconds to allocate as much as the loader, and to decode one batch.
+fn floor(options: &Options) -> Result<f64> {
+    let data = sets::training(options)?;
+    let layout = Layout::new(data.spec(), BATCH)?;
+    let ids: Vec<u64> = (0..BATCH as u64).map(|row| row * 7919 % data.len()).collect();
+    let (time, _) = timed(|| {
+        let mut bare = Bare::new(&options.device, DEPTH + 1, layout.bytes())?;
+        let mut rows = Rows::new(&layout, bare.fill(0)?, BATCH);
+        let read = data.read_many(&ids, &mut rows, &mut Context::new(0, 0));
+        read.map_err(|(_, cause)| Error::new(ErrorKind::Sample, "cannot read a sample").caused_by(cause))?;
+        drop(rows);
+        bare.send(0)?;
+        bare.finish()?;
+        Ok(bare)
+    })?;
+    Ok(ms(time))
+}
+
+/// The trainer as a process of its own: to the end of its first step, with no compiled kernels on disk and with them.
+fn first_steps(options: &Options, report: &mut Report, mlp: &Path) -> Result<()> {
+    let folder = options.scratch.join(format!("feedline-first-step-{}", std::process::id()));
+    let run = |cache: &Path| -> Result<f64> {
+        let json = folder.join("report.json");
+        let mut command = Command::new(mlp);
+        command.args(["--steps", "1", "--quiet", "--json"]).arg(&json).env("FEEDLINE_CACHE", cache);
+        if let Some(data) = &options.data {
+            command.arg("--data").arg(data);
+        }
+        let status = command.stdout(Stdio::null()).status().map_err(|error| failed(mlp).caused_by(error))?;
+        if !status.success() {
+            return Err(failed(mlp));
+        }
+        let text = std::fs::read(&json).map_err(|error| failed(mlp).caused_by(error))?;
+        let report: Value = serde_json::from_slice(&text).map_err(|error| failed(mlp).caused_by(error))?;
+        report["first_step_seconds"].as_f64().ok_or_else(|| failed(mlp))
+    };
+    let (mut cold, mut warm) = (Vec::new(), Vec::new());
+    for turn in 0..options.reps.min(3) {
+        let cache = folder.join(format!("cache-{turn}"));
+        std::fs::create_dir_all(&cache).map_err(|error| failed(mlp).caused_by(error))?;
+        cold.push(run(&cache)?);
+        warm.push(run(&cache)?);
+    }
+    let _ = std::fs::remove_dir_all(&folder);
+    for (what, figures, bar) in [("first step, cold", cold, 3.0), ("first step, warm", warm, 1.0)] {
+        let entry = Entry {
+            parameters: json!({ "what": what, "batch": 128 }),
+            value: Figures::new(figures),
+            unit: "s",
+            floor: None,
+            ratio: None,
+            target: Target::AtMost(bar),
+            more: json!({ "kernels": "compiled ones on disk: none when cold" }),
+        };
+        report.add("start", entry)?;
+    }
+    Ok(())
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+fn failed(mlp: &Path) -> Error {
+    Error::new(ErrorKind::Config, "--mlp did not run to its report: give the built example mlp").at_path(mlp)
+}

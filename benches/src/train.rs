@@ -1,0 +1,103 @@
+//! The training step fed by the pipeline, against the same step on data that is on the device already.
+
+use feedline::{Buffer, Loader, Result, Stream, Workers};
+use feedline_datasets::Idx;
+use feedline_examples::mlp::{Init, Mlp, Optimizer, Shape};
+use feedline_kernels::ops::{Kernels, Options as Computing, Sgd};
+use serde_json::json;
+
+use crate::measure::{Figures, sides, steps};
+use crate::options::Options;
+use crate::row::{Entry, Report, Target};
+use crate::sets;
+
+const BATCHES: [usize; 3] = [128, 512, 4096];
+/// Batches on the device that the floor takes in turns.
+const RESIDENT: usize = 8;
+const DEPTH: usize = 3;
+
+/// Runs the benchmark.
+///
+/// # Errors
+/// Whatever the data, the device or the pipeline ends with.
+pub fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let batches = if options.smoke { &BATCHES[..1] } else { &BATCHES };
+    batches.iter().try_for_each(|&batch| one(options, report, batch))
+}
+
+fn one(options: &Options, report: &mut Report, batch: usize) -> Result<()> {
+    let device = &options.device;
+    let compute = device.stream()?;
+    let data = sets::training(options)?;
+    let inputs = data.shape().iter().product();
+    let hidden = if options.smoke { 32 } else { 512 };
+    let shape = Shape { inputs, hidden, classes: 10, batch };
+    let kernels = Kernels::with(&compute, Computing { tf32: true, ..Computing::default() })?;
+    let products = kernels.describe();
+    let sgd = Optimizer::Sgd(Sgd { lr: 0.01, momentum: 0.9 });
+    let mut model = Mlp::new(&compute, kernels, shape, Init::Random(1), sgd)?;
+    let mut result = compute.buffer::<u32>(2)?;
+    let resident =
+        (0..RESIDENT).map(|n| resident(&compute, &data, n * batch, batch)).collect::<Result<Vec<_>>>()?;
+
+    let builder = Loader::builder(data).batch_size(batch).shuffle(1).drop_last(true);
+    let mut loader = builder.workers(Workers::Auto).depth(DEPTH).build(device)?;
+    let an_epoch = loader.plan().steps(0, 0).max(1) as usize;
+    let mut floor = |steps: usize, model: &mut Mlp| {
+        for (image, label) in resident.iter().cycle().take(steps) {
+            model.step(image.view(), label.view(), result.view_mut())?;
+        }
+        compute.synchronize()
+    };
+    // Whole epochs: a run that is broken off reads ahead in vain.
+    let whole = steps(options, |steps| floor(steps, &mut model))?.div_ceil(an_epoch) * an_epoch;
+    let mut epoch = 0;
+    let mut fed_result = compute.buffer::<u32>(2)?;
+    // Both sides train one model, each in its turn.
+    let model = std::cell::RefCell::new(model);
+    let fed = |steps: usize| {
+        let mut model = model.borrow_mut();
+        for _ in 0..steps / an_epoch {
+            for batch in loader.epoch(epoch)? {
+                let batch = batch?.wait_on(&compute)?;
+                model.step(batch.field_at(0)?, batch.field_at(1)?, fed_result.view_mut())?;
+            }
+            epoch += 1;
+        }
+        compute.synchronize()
+    };
+    let sides = sides(options, (an_epoch, whole), fed, |steps| floor(steps, &mut model.borrow_mut()))?;
+    let us = |figures: &Figures| figures.map(|seconds| seconds * 1e6);
+    let rate = |seconds: f64| batch as f64 / seconds;
+    let more = json!({
+        "samples_per_s": rate(sides.value.median()),
+        "floor_samples_per_s": rate(sides.floor.median()),
+        "floor_min": us(&sides.floor).min(),
+        "floor_max": us(&sides.floor).max(),
+        "steps": whole, "hidden": hidden, "depth": DEPTH, "products": products,
+    });
+    report.add(
+        "train",
+        Entry {
+            parameters: json!({ "batch": batch }),
+            value: us(&sides.value),
+            unit: "us/step",
+            floor: Some(us(&sides.floor).median()),
+            ratio: Some(1.0 / sides.ratio.median()),
+            target: Target::RatioAtLeast(0.97),
+            more,
+        },
+    )
+}
+
+/// A batch that stays on the device: samples from `first` on, around the end of the set.
+fn resident(stream: &Stream, data: &Idx, first: usize, batch: usize) -> Result<(Buffer<u8>, Buffer<u8>)> {
+    let pixels: usize = data.shape().iter().product();
+    let (mut image, mut label) = (stream.buffer(batch * pixels)?, stream.buffer(batch)?);
+    let ids = (first..first + batch).map(|id| id % data.labels().len());
+    image.write(
+        &ids.clone().flat_map(|id| &data.images()[id * pixels..][..pixels]).copied().collect::<Vec<_>>(),
+    )?;
+    label.write(&ids.map(|id| data.labels()[id]).collect::<Vec<_>>())?;
+    Ok((image, label))
+}

@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""One table from rows of the benches and of the peers: summary.py ROWS.jsonl... [--markdown FILE]."""
+
+import json
+import sys
+
+
+def short(number):
+    return "-" if number is None else f"{number:.4g}" if abs(number) < 1e4 else f"{number:.0f}"
+
+
+def line(row):
+    parameters = " ".join(str(value) for value in row["parameters"].values())
+    verdict = {True: "reached", False: "MISSED", None: ""}[row["reached"]]
+    ratio = "-" if row["ratio"] is None else f"{row['ratio']:.3f}"
+    return [f"{row['bench']} {parameters}", short(row["value"]), short(row["floor"]), ratio, row["unit"], row["target"], verdict]
+
+
+def beside(rows):
+    """Rows that hold ours against the peers', of the same run."""
+    table = []
+    of = lambda bench, batch: [r for r in rows if r["bench"] == bench and r["parameters"].get("batch") == batch]
+    for batch in sorted({row["parameters"]["batch"] for row in rows if row["bench"] == "train"}):
+        ours = of("train", batch)[-1]
+        graph = [row for row in of("torch-step", batch) if row["parameters"]["mode"] == "graph"]
+        if graph and ours["floor"]:
+            ratio = ours["floor"] / graph[-1]["value"]
+            table.append([f"step: ours / PyTorch graph {batch}", short(ours["floor"]), short(graph[-1]["value"]),
+                          f"{ratio:.3f}", "us/step", "ratio <= 0.5", "reached" if ratio <= 0.5 else "MISSED"])
+        for name, bench in (("PyTorch", "torch-train"), ("JAX", "jax-train")):
+            peers = of(bench, batch)
+            if peers:
+                best = min(peers, key=lambda row: row["value"])
+                how = " ".join(str(v) for k, v in best["parameters"].items() if k not in ("batch", "workers"))
+                ratio = ours["value"] / best["value"]
+                table.append([f"fed: ours / {name} {batch} ({how})", short(ours["value"]), short(best["value"]),
+                              f"{ratio:.3f}", "us/step", "ratio < 1", "reached" if ratio < 1 else "MISSED"])
+    raw = [row for row in rows if row["bench"] == "raw"]
+    peers = [row for row in rows if row["bench"] == "torch-raw"]
+    if raw and peers:
+        ours, best = (max(side, key=lambda row: row["value"]) for side in (raw, peers))
+        ratio = ours["value"] / best["value"]
+        table.append(["raw: ours / PyTorch", short(ours["value"]), short(best["value"]), f"{ratio:.3f}", "GB/s",
+                      "ratio > 1", "reached" if ratio > 1 else "MISSED"])
+    return table
+
+
+def main():
+    arguments = sys.argv[1:]
+    markdown = None
+    if "--markdown" in arguments:
+        at = arguments.index("--markdown")
+        markdown = arguments[at + 1]
+        del arguments[at:at + 2]
+    rows = [json.loads(text) for path in arguments for text in open(path) if text.strip()]
+    head = ["what", "value", "floor", "ratio", "unit", "target", ""]
+    peers = [row for row in rows if row["bench"].startswith(("torch", "jax"))]
+    table = [line(row) for row in rows if row not in peers] + beside(rows)
+    # Of the peers' many forms the best of each batch is above; here their own steps, and each loader's best.
+    best = {}
+    for row in peers:
+        key = (row["bench"], row["parameters"].get("loader"), row["parameters"].get("batch"))
+        if row["bench"].endswith("step"):
+            key += (row["parameters"].get("mode"),)
+        better = (lambda a, b: a > b) if row["unit"] == "GB/s" else (lambda a, b: a < b)
+        if key not in best or better(row["value"], best[key]["value"]):
+            best[key] = row
+    table += [line(row) for row in best.values()]
+    widths = [max(len(row[column]) for row in [head, *table]) for column in range(len(head))]
+    for row in [head, *table]:
+        print("  ".join(cell.ljust(width) if n in (0, 4, 5, 6) else cell.rjust(width)
+                        for n, (cell, width) in enumerate(zip(row, widths))).rstrip())
+    if markdown:
+        with open(markdown, "w") as file:
+            for row in [head, ["---"] * len(head), *table]:
+                file.write("| " + " | ".join(row) + " |\n")
+
+
+if __name__ == "__main__":
+    main()

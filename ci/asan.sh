@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# AddressSanitizer with LeakSanitizer on the tests of the crates that hold memory: slots, device (host and sim), decode,
+# transfer, compute, feedline. Arguments go to `cargo test` in place of the packages; `--planted` shows instead that an
+# overrun, a use after free and a leak are found.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if ! cargo +nightly --version >/dev/null 2>&1; then
+    echo "not run: asan (it needs a nightly compiler)"
+    exit 1
+fi
+packages=(-p feedline-slots -p feedline-device -p feedline-decode -p feedline-transfer -p feedline-compute -p feedline)
+[ $# -eq 0 ] || packages=("$@")
+export CARGO_TARGET_DIR="$(realpath -m "${CARGO_TARGET_DIR:-target}")/asan"
+# The standard library of a toolchain is not instrumented, so the compiler asks to be told that this is meant. Every
+# block that it allocates is watched all the same: the allocator is replaced as a whole.
+export RUSTFLAGS="${RUSTFLAGS:-} -Zsanitizer=address -Cunsafe-allow-abi-mismatch=sanitizer"
+export ASAN_OPTIONS="detect_stack_use_after_return=1:strict_init_order=1 ${ASAN_OPTIONS:-}"
+export LSAN_OPTIONS="suppressions=$PWD/ci/asan/leaks.txt:print_suppressions=0 ${LSAN_OPTIONS:-}"
+
+if [ "${1:-}" = --planted ]; then
+    expect() { # TEST REPORT: the planted bug must be reported
+        local log
+        log=$(cargo +nightly test --target x86_64-unknown-linux-gnu -p feedline-slots --test planted -- \
+            --exact --ignored "$1" 2>&1) && { echo "asan: $1 was not found" >&2; exit 1; }
+        grep -q "$2" <<<"$log" || { echo "$log" >&2; echo "asan: $1 ended without a report" >&2; exit 1; }
+        echo "asan: $1: $(grep -m 1 -o "ERROR: [A-Za-z]*Sanitizer: [a-z-]* *[a-z]* *[a-z]*" <<<"$log")"
+    }
+    expect overrun 'AddressSanitizer: heap-buffer-overflow'
+    expect use_after_free 'AddressSanitizer: heap-use-after-free'
+    expect leak 'LeakSanitizer: detected memory leaks'
+    echo "asan: planted 3, found 3"
+    exit 0
+fi
+
+# What these measure is the process's own memory, of which the sanitizer takes its part; one runs the compiler.
+skipped=(--skip memory_is_flat --skip in_constant_memory --skip misuse_does_not_compile)
+# These call `mem::forget`: they run a second time, with an eye on accesses alone.
+forgetful=(a_forgotten_reader_costs_its_slot a_batch_that_is_forgotten_costs_its_slot)
+for name in "${forgetful[@]}"; do
+    skipped+=(--skip "$name")
+done
+run() {
+    cargo +nightly test --target x86_64-unknown-linux-gnu --tests --no-fail-fast "${packages[@]}" -- "$@"
+}
+run "${skipped[@]}"
+ASAN_OPTIONS="$ASAN_OPTIONS:detect_leaks=0" run "${forgetful[@]}"
+echo "asan: no bad access and no leak in the tests of: ${packages[*]}"

@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# The fuzz targets. `--build` (on each change): replays their seeds, and builds them where a nightly compiler and
+# cargo-fuzz are there. A number of seconds (nightly): runs each target for that long.
+set -euo pipefail
+cd "$(dirname "$0")/../fuzz"
+
+seconds="${1:---build}"
+export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/../target}/fuzz"
+targets=(idx_bytes cursor_bytes spec_layout order_params)
+
+cargo test --locked --no-default-features --test replay
+replayed="seeds of ${#targets[@]} targets replayed"
+
+if ! cargo +nightly --version >/dev/null 2>&1 || ! command -v cargo-fuzz >/dev/null; then
+    echo "not run: fuzzing (it needs a nightly compiler and cargo-fuzz: cargo install cargo-fuzz --locked)"
+    # On each change the seeds must do; a nightly that fuzzes nothing is a defect.
+    [ "$seconds" = --build ] || exit 1
+    echo "fuzz: $replayed; no target was built for fuzzing"
+    exit 0
+fi
+
+cargo +nightly fuzz build --fuzz-dir .
+if [ "$seconds" = --build ]; then
+    echo "fuzz: $replayed; ${#targets[@]} targets built"
+    exit 0
+fi
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+for target in "${targets[@]}"; do
+    # The target that runs is the one that is named: only that one panics at its sentinel.
+    if FEEDLINE_FUZZ_SENTINEL=1 cargo +nightly fuzz run --fuzz-dir . "$target" "corpus/$target/sentinel" >"$log" 2>&1 ||
+        ! grep -q "sentinel: this is the target $target" "$log"; then
+        echo "fuzz: $target did not panic at its sentinel: another target runs under its name" >&2
+        exit 1
+    fi
+    rm -rf "artifacts/$target"
+    # New inputs go to the first folder, so that the seeds stay as they are; what it holds from earlier runs is used.
+    found="$CARGO_TARGET_DIR/corpus/$target"
+    mkdir -p "$found"
+    cargo +nightly fuzz run --fuzz-dir . "$target" "$found" "corpus/$target" -- \
+        -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 >"$log" 2>&1 || {
+        grep -m 1 -A 5 'panicked at\|ERROR: ' "$log" >&2 || tail -n 60 "$log" >&2
+        echo "fuzz: $target failed; the input is in fuzz/artifacts/$target" >&2
+        exit 1
+    }
+    runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
+    echo "fuzz: $target, $runs inputs in $seconds s, none failed"
+done
+echo "fuzz: ${#targets[@]} targets, $seconds s each, none failed"

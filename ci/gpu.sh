@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# The tests that need a GPU, on a machine that has one and need not have cargo.
+#
+#   ci/gpu.sh pack DIR    here: builds the tests and the trainer into DIR, with the cargo-nextest that runs them
+#   ci/gpu.sh run DIR     there, in a copy of the repository: runs them, and compute-sanitizer where it is installed
+#
+# Fails when a test fails, when a GPU test says it was not run, and when fewer ran than ci/gpu-tests.txt counts.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+mode=${1:?pack or run} dir=${2:?a folder}
+
+pack() {
+    mkdir -p "$dir"
+    # Stripped, because the archive travels.
+    export CARGO_PROFILE_DEV_STRIP=symbols CARGO_PROFILE_DEV_DEBUG=false CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target/gpu}
+    cargo nextest archive -p feedline-device -p feedline-kernels -p feedline -p feedline-examples \
+        --archive-file "$dir/tests.tar.zst"
+    cargo build --release -p feedline-examples --example mlp
+    strip -o "$dir/mlp" "$CARGO_TARGET_DIR/release/examples/mlp"
+    cp "$(command -v cargo-nextest)" "$dir/"
+}
+
+run_tests() {
+    export FEEDLINE_MLP=$PWD/$dir/mlp FEEDLINE_RAN=$PWD/$dir/ran.txt FEEDLINE_NOT_RUN=$PWD/$dir/not-run.txt
+    rm -f "$FEEDLINE_RAN" "$FEEDLINE_NOT_RUN"
+    touch "$FEEDLINE_RAN" "$FEEDLINE_NOT_RUN"
+    # One at a time: tests with event times must not share the GPU.
+    "$dir/cargo-nextest" nextest run --archive-file "$dir/tests.tar.zst" --workspace-remap . --no-fail-fast \
+        --test-threads 1 -E "${FEEDLINE_GPU_FILTER:-all()}"
+}
+
+count() {
+    local wanted ran not_run
+    wanted=$(cat ci/gpu-tests.txt)
+    ran=$(sort -u "$FEEDLINE_RAN" | grep -c '^ran: cuda' || true)
+    not_run=$(grep -c '^not run: cuda' "$FEEDLINE_NOT_RUN" || true)
+    echo "gpu tests: $ran ran, $not_run not run, $wanted are checked in"
+    [ "$not_run" = 0 ] || { sort -u "$FEEDLINE_NOT_RUN"; echo "a GPU test was not run"; return 1; }
+    [ "$ran" -ge "$wanted" ] || { echo "fewer GPU tests ran than ci/gpu-tests.txt counts"; return 1; }
+}
+
+# Out-of-bounds, misaligned and leaked memory, and races in shared memory: on the trainer and on every kernel.
+sanitize() {
+    local sanitizer binaries
+    sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
+    [ -n "$sanitizer" ] || { echo "not run: compute-sanitizer (not installed)"; return 0; }
+    binaries=$dir/binaries
+    mkdir -p "$binaries" && tar --zstd -xf "$dir/tests.tar.zst" -C "$binaries" 2>/dev/null ||
+        python3 -c 'import sys; print("not run: compute-sanitizer (cannot unpack zstd)")'
+    local ops
+    ops=$(find "$binaries" -type f -name 'ops-*' -perm -u+x | head -1)
+    for tool in memcheck racecheck; do
+        for subject in "$ops --test-threads 1" "$dir/mlp --device cuda --steps 40 --epochs 1 --quiet ${FEEDLINE_GPU_DATA:+--data $FEEDLINE_GPU_DATA}"; do
+            [ -n "${subject%% *}" ] || continue
+            # shellcheck disable=SC2086
+            "$sanitizer" --tool "$tool" --error-exitcode 1 $subject >"$dir/sanitizer.log" 2>&1 ||
+                { tail -40 "$dir/sanitizer.log"; echo "compute-sanitizer $tool: FAILED on ${subject%% *}"; return 1; }
+            grep -E 'ERROR SUMMARY|RACECHECK SUMMARY' "$dir/sanitizer.log" | tail -1 | sed "s|^|$tool ${subject%% *}: |"
+        done
+    done
+}
+
+case $mode in
+    pack) pack ;;
+    run) run_tests; count; sanitize ;;
+    *) echo "usage: ci/gpu.sh pack|run DIR"; exit 2 ;;
+esac

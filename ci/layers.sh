@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Checks that every crate imports only what stands before it:
+# core -> slots -> device -> {decode, transfer, compute} -> feedline -> {examples, benches}.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+python3 - <<'PYTHON'
+import json, subprocess, sys
+
+CORE, SLOTS, DEVICE = "feedline-core", "feedline-slots", "feedline-device"
+STAGES = ["feedline-decode", "feedline-transfer", "feedline-compute"]
+FACADE, KERNELS, DATASETS = "feedline", "feedline-kernels", "feedline-datasets"
+EXAMPLES, TESTKIT = "feedline-examples", "feedline-testkit"
+
+# What each package may import. No stage imports a stage; nothing but examples and benches imports the facade.
+stages = {stage: {CORE, SLOTS, DEVICE} for stage in STAGES}
+below_facade = {CORE, SLOTS, DEVICE, *STAGES}
+programs = below_facade | {FACADE, KERNELS, DATASETS}
+may = {
+    CORE: set(),
+    SLOTS: {CORE},
+    DEVICE: {CORE, SLOTS},
+    **stages,
+    FACADE: below_facade,
+    KERNELS: {CORE, DEVICE},
+    DATASETS: {CORE},
+    EXAMPLES: programs,
+    "benches": programs | {EXAMPLES},
+    TESTKIT: {CORE, SLOTS, DEVICE},
+}
+# Tests may also import the testkit, and what a test of the crate needs from the side; never against the arrow.
+may_in_tests = {name: {TESTKIT} for name in may}
+may_in_tests[FACADE] = {TESTKIT, KERNELS, DATASETS}
+may_in_tests[KERNELS] = {TESTKIT, SLOTS}
+
+asked = ["cargo", "metadata", "--format-version", "1", "--no-deps", "--locked"]
+packages = json.loads(subprocess.run(asked, stdout=subprocess.PIPE, check=True).stdout)["packages"]
+names = {package["name"] for package in packages}
+wrong, arrows = [], 0
+for package in packages:
+    name = package["name"]
+    if name not in may:
+        wrong.append(f"{name}: not in the table of ci/layers.sh; give it its place there")
+        continue
+    for dependency in package["dependencies"]:
+        other = dependency["name"]
+        if other not in names:
+            continue
+        arrows += 1
+        in_tests = dependency["kind"] == "dev"
+        if other in may[name] or in_tests and other in may_in_tests[name]:
+            continue
+        where = " in its tests" if in_tests else ""
+        wrong.append(f"{name} imports {other}{where}: against the direction of imports")
+for line in wrong:
+    print(f"layers: {line}", file=sys.stderr)
+if wrong:
+    sys.exit(1)
+print(f"layers: {len(packages)} packages, {arrows} imports, none against the direction")
+PYTHON

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# The long forms of the checks, once a night; hours. All are run, then the ones that failed are named.
+# Needs what .ci/run needs, a nightly compiler, cargo-fuzz and valgrind.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+exec </dev/null
+
+failed=()
+step() { # NAME COMMAND...
+    local name=$1 start=$SECONDS
+    shift
+    printf '\n== %s: %s\n' "$name" "$*"
+    if "$@"; then
+        printf '== ok: %s, %d s\n' "$name" $((SECONDS - start))
+    else
+        printf '== FAILED: %s, %d s\n' "$name" $((SECONDS - start))
+        failed+=("$name")
+    fi
+}
+
+step change .ci/run
+step loom ci/loom.sh 3
+step sim env FEEDLINE_SEEDS=100000 ci/sim.sh
+step fuzz ci/fuzz.sh 120
+step tsan ci/tsan.sh
+step tsan-planted ci/tsan.sh --planted
+step asan ci/asan.sh
+step asan-planted ci/asan.sh --planted
+step valgrind ci/valgrind.sh
+step miri ci/miri.sh
+step planted ci/planted.sh
+
+if [ ${#failed[@]} -gt 0 ]; then
+    printf '\n== nightly: failed: %s\n' "${failed[*]}"
+    exit 1
+fi
+printf '\n== nightly: all passed, %d s\n' "$SECONDS"

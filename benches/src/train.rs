@@ -1,6 +1,6 @@
 //! The training step fed by the pipeline, against the same step on data that is on the device already.
 
-use feedline::{Buffer, Loader, Result, Stream, Workers};
+use feedline::{Buffer, Graph, Loader, Replay, Result, Stream, Workers};
 use feedline_datasets::Idx;
 use feedline_examples::mlp::{Init, Mlp, Optimizer, Shape};
 use feedline_kernels::ops::{Kernels, Options as Computing, Sgd};
@@ -32,27 +32,26 @@ fn one(options: &Options, report: &mut Report, batch: usize) -> Result<()> {
     let inputs = data.shape().iter().product();
     let hidden = if options.smoke { 32 } else { 512 };
     let shape = Shape { inputs, hidden, classes: 10, batch };
-    let kernels = Kernels::with(&compute, Computing { tf32: true, ..Computing::default() })?;
+    let kernels = Kernels::with(&compute, Computing { tf32: true, tuned: true, ..Computing::default() })?;
     let products = kernels.describe();
     let sgd = Optimizer::Sgd(Sgd { lr: 0.01, momentum: 0.9 });
     let mut model = Mlp::new(&compute, kernels, shape, Init::Random(1), sgd)?;
-    let mut result = compute.buffer::<u32>(2)?;
-    let resident =
-        (0..RESIDENT).map(|n| resident(&compute, &data, n * batch, batch)).collect::<Result<Vec<_>>>()?;
+    let resident = (0..RESIDENT).map(|n| Resident::new(&compute, &data, n * batch, batch, &mut model));
+    let mut resident = resident.collect::<Result<Vec<_>>>()?;
 
     let builder = Loader::builder(data).batch_size(batch).shuffle(1).drop_last(true);
     let mut loader = builder.workers(Workers::Auto).depth(DEPTH).build(device)?;
     let an_epoch = loader.plan().steps(0, 0).max(1) as usize;
     let mut floor = |steps: usize, model: &mut Mlp| {
-        for (image, label) in resident.iter().cycle().take(steps) {
-            model.step(image.view(), label.view(), result.view_mut())?;
+        for step in 0..steps {
+            resident[step % RESIDENT].step(model)?;
         }
         compute.synchronize()
     };
     // Whole epochs: a run that is broken off reads ahead in vain.
     let whole = steps(options, |steps| floor(steps, &mut model))?.div_ceil(an_epoch) * an_epoch;
     let mut epoch = 0;
-    let mut fed_result = compute.buffer::<u32>(2)?;
+    let (mut replay, mut result) = (Replay::new(&compute), compute.buffer::<u32>(2)?);
     // Both sides train one model, each in its turn.
     let model = std::cell::RefCell::new(model);
     let fed = |steps: usize| {
@@ -60,7 +59,9 @@ fn one(options: &Options, report: &mut Report, batch: usize) -> Result<()> {
         for _ in 0..steps / an_epoch {
             for batch in loader.epoch(epoch)? {
                 let batch = batch?.wait_on(&compute)?;
-                model.step(batch.field_at(0)?, batch.field_at(1)?, fed_result.view_mut())?;
+                replay.step(&batch, result.view_mut(), |batch, result| {
+                    model.step(batch.field_at(0)?, batch.field_at(1)?, result)
+                })?;
             }
             epoch += 1;
         }
@@ -90,14 +91,39 @@ fn one(options: &Options, report: &mut Report, batch: usize) -> Result<()> {
     )
 }
 
-/// A batch that stays on the device: samples from `first` on, around the end of the set.
-fn resident(stream: &Stream, data: &Idx, first: usize, batch: usize) -> Result<(Buffer<u8>, Buffer<u8>)> {
-    let pixels: usize = data.shape().iter().product();
-    let (mut image, mut label) = (stream.buffer(batch * pixels)?, stream.buffer(batch)?);
-    let ids = (first..first + batch).map(|id| id % data.labels().len());
-    image.write(
-        &ids.clone().flat_map(|id| &data.images()[id * pixels..][..pixels]).copied().collect::<Vec<_>>(),
-    )?;
-    label.write(&ids.map(|id| data.labels()[id]).collect::<Vec<_>>())?;
-    Ok((image, label))
+/// A batch that stays on the device, and the step on it, recorded where the device can.
+struct Resident {
+    image: Buffer<u8>,
+    label: Buffer<u8>,
+    result: Buffer<u32>,
+    graph: Option<Graph>,
+}
+
+impl Resident {
+    /// Samples from `first` on, around the end of the set.
+    fn new(stream: &Stream, data: &Idx, first: usize, batch: usize, model: &mut Mlp) -> Result<Self> {
+        let pixels: usize = data.shape().iter().product();
+        let (mut image, mut label) = (stream.buffer(batch * pixels)?, stream.buffer(batch)?);
+        let ids = (first..first + batch).map(|id| id % data.labels().len());
+        image.write(
+            &ids.clone().flat_map(|id| &data.images()[id * pixels..][..pixels]).copied().collect::<Vec<_>>(),
+        )?;
+        label.write(&ids.map(|id| data.labels()[id]).collect::<Vec<_>>())?;
+        let mut one = Self { image, label, result: stream.buffer(2)?, graph: None };
+        // Once as it is: libraries load, and choose their algorithms.
+        one.step(model)?;
+        if stream.records() {
+            let Self { image, label, result, .. } = &mut one;
+            let step = || model.step(image.view(), label.view(), result.view_mut());
+            one.graph = Some(stream.record_graph(None, step)?);
+        }
+        Ok(one)
+    }
+
+    fn step(&mut self, model: &mut Mlp) -> Result<()> {
+        match &mut self.graph {
+            Some(graph) => graph.launch(None),
+            None => model.step(self.image.view(), self.label.view(), self.result.view_mut()),
+        }
+    }
 }

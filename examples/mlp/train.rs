@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use feedline::{Cursor, Error, ErrorKind, Loader, Proof, Quarantine, Readback, Result, Stream, WaitMeter};
+use feedline::{
+    Cursor, Error, ErrorKind, Loader, Proof, Quarantine, Readback, Replay, Result, Stream, WaitMeter,
+};
 use feedline_examples::mlp::Mlp;
 use indicatif::ProgressBar;
 
@@ -13,7 +15,8 @@ use crate::checkpoint::Checkpoint;
 use crate::options::Options;
 use crate::progress;
 
-/// Results on their way from the device: more than there can be batches in flight, so that none is ever waited for.
+/// Results on their way from the device: more than there can be batches in flight, so that none is ever waited for; at
+/// least one for each device slot.
 const RESULTS: usize = 256;
 
 /// Steps between two looks at the clock for the progress bar.
@@ -30,6 +33,7 @@ pub struct Training {
     /// Where to go on, when this run was resumed.
     resumed: Option<Cursor>,
     interrupted: Arc<AtomicBool>,
+    replay: Replay,
     results: Readback<u32>,
     meter: WaitMeter,
     losses: Vec<f32>,
@@ -58,7 +62,8 @@ impl Training {
             quiet: options.quiet,
             resumed: None,
             interrupted: Arc::default(),
-            results: Readback::new(compute, 2, RESULTS)?,
+            replay: Replay::new(compute),
+            results: Readback::new(compute, 2, RESULTS.max(options.depth))?,
             meter: WaitMeter::new(compute, if options.steps < 1000 { 4 } else { 16 })?,
             losses: Vec::new(),
             steps: 0,
@@ -140,7 +145,10 @@ impl Training {
             self.samples += batch.len() as u64;
             let batch = self.meter.wait_on(batch)?;
             self.collect()?;
-            model.step(batch.field_at(0)?, batch.field_at(1)?, self.results.begin()?)?;
+            let result = self.results.begin_at(batch.slot())?;
+            self.replay.step(&batch, result, |batch, result| {
+                model.step(batch.field_at(0)?, batch.field_at(1)?, result)
+            })?;
             drop(batch);
             self.results.send()?;
             self.meter.end()?;

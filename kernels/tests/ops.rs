@@ -24,15 +24,23 @@ struct Case {
     name: String,
 }
 
-/// Runs `case` on the host, and on a GPU with cuBLASLt and with own products.
+/// The products of a GPU: cuBLASLt with fused epilogues, without them, its quickest, and this crate's own.
+const PRODUCTS: [Options; 4] = [
+    Options { own_gemm: false, tf32: false, tuned: false, unfused: false },
+    Options { own_gemm: false, tf32: false, tuned: false, unfused: true },
+    Options { own_gemm: false, tf32: false, tuned: true, unfused: false },
+    Options { own_gemm: true, tf32: false, tuned: false, unfused: false },
+];
+
+/// Runs `case` on the host, and on a GPU with each kind of products.
 fn each(test: &str, case: impl Fn(&mut Case) -> Result<()>) {
     for device in [Device::host()].into_iter().chain(feedline_testkit::gpu(test)) {
-        for own_gemm in [false, true] {
-            if own_gemm && device.kind() != Kind::Cuda {
+        for options in PRODUCTS {
+            if options != Options::default() && device.kind() != Kind::Cuda {
                 continue;
             }
             let stream = device.stream().expect("a stream");
-            let kernels = Kernels::with(&stream, Options { own_gemm, tf32: false }).expect("kernels");
+            let kernels = Kernels::with(&stream, options).expect("kernels");
             let name = format!("{test} on {device:?}, {}", kernels.describe());
             let mut one = Case { stream, kernels, random: Random::from_key(1), name };
             if let Err(error) = case(&mut one) {
@@ -112,6 +120,59 @@ fn linear_layers() {
     });
 }
 
+/// A layer behind a ReLU, there and back: what the ReLU kept comes from the layer before. Twice, so that a mask of the last
+/// step would show.
+#[test]
+fn layers_with_their_epilogues() {
+    each("epilogues", |case| {
+        for shape in SHAPES {
+            let Linear { rows, inputs, outputs } = shape;
+            let before = Linear { rows, inputs: 20, outputs: inputs };
+            let mut kept = case.kernels.kept(before)?;
+            for turn in 0..2 {
+                let what = format!("{shape:?}, turn {turn}");
+                let (x0, w0, b0) = (case.floats(rows * 20), case.floats(inputs * 20), case.floats(inputs));
+                let (x0d, w0d, b0d) = (case.buffer(&x0)?, case.buffer(&w0)?, case.buffer(&b0)?);
+                let (mut xd, mut x) = (case.unwritten(rows * inputs)?, vec![0.0; rows * inputs]);
+                let y = xd.view_mut();
+                case.kernels.linear_relu(x0d.view(), w0d.view(), b0d.view(), y, &mut kept, before)?;
+                host::linear(&x0, &w0, &b0, true, &mut x);
+                case.close(&format!("activation before {what}"), &xd.read()?, &x);
+
+                let (w, dy) = (case.floats(outputs * inputs), case.floats(rows * outputs));
+                let (wd, mut dyd) = (case.buffer(&w)?, case.buffer(&dy)?);
+                let (mut dx, mut dbias) = (case.unwritten(rows * inputs)?, case.unwritten(inputs)?);
+                case.kernels.relu_input_gradient(
+                    dyd.view(),
+                    wd.view(),
+                    xd.view(),
+                    &kept,
+                    dx.view_mut(),
+                    dbias.view_mut(),
+                    shape,
+                )?;
+                let (mut wanted, mut sums) = (vec![0.0; rows * inputs], vec![0.0; inputs]);
+                host::input_gradient(&dy, &w, outputs, &mut wanted);
+                // Of the device's activation: one within rounding of 0 may fall to either side.
+                host::relu_bias_backward(&mut wanted, Some(&xd.read()?), &mut sums);
+                case.close(&format!("dx of {what}"), &dx.read()?, &wanted);
+                case.close(&format!("dbias before {what}"), &dbias.read()?, &sums);
+
+                let (mut dw, mut dbias) = (case.unwritten(outputs * inputs)?, case.unwritten(outputs)?);
+                let (weights, bias) = (dw.view_mut(), dbias.view_mut());
+                case.kernels.weight_bias_gradient(dyd.view_mut(), xd.view(), weights, bias, shape)?;
+                let (mut wanted, mut sums) = (vec![0.0; outputs * inputs], vec![0.0; outputs]);
+                host::weight_gradient(&dy, &xd.read()?, outputs, &mut wanted);
+                host::relu_bias_backward(&mut dy.clone(), None, &mut sums);
+                case.close(&format!("dW of {what}"), &dw.read()?, &wanted);
+                case.close(&format!("dbias of {what}"), &dbias.read()?, &sums);
+                assert_eq!(dyd.read()?, dy, "{}: dy of {what}", case.name);
+            }
+        }
+        Ok(())
+    });
+}
+
 #[test]
 fn bias_gradients_with_and_without_a_relu() {
     each("relu_bias_backward", |case| {
@@ -181,16 +242,18 @@ fn updates() {
             case.close("velocity of sgd", &vd.read()?, &v2);
 
             let rule = AdamW::default();
-            for step in [1, 2, 1000] {
+            for step in [1u32, 2, 1000] {
                 let (mut wd, mut md, mut sd) = (case.buffer(&w)?, case.buffer(&v)?, case.buffer(&square)?);
+                let mut steps = case.buffer(&[step - 1])?;
                 case.kernels.adamw(
                     wd.view_mut(),
                     md.view_mut(),
                     sd.view_mut(),
                     gradient.view(),
                     rule,
-                    step,
+                    steps.view_mut(),
                 )?;
+                assert_eq!(steps.read()?, [step], "{}: steps of adamw", case.name);
                 let (mut w2, mut m2, mut s2) = (w.clone(), v.clone(), square.clone());
                 host::adamw(&mut w2, &mut m2, &mut s2, &g, rule, step);
                 case.close("weights of adamw", &wd.read()?, &w2);

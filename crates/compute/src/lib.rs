@@ -4,13 +4,16 @@
 //! | --- | --- |
 //! | a batch on its way: only `wait_on` leads to its data | `batch.rs` |
 //! | a batch open to one stream: typed views of its fields | `ready.rs` |
+//! | a step recorded once a slot, and replayed | `replay.rs` |
 //! | how long the stream waited for data | `meter.rs` |
 #![forbid(unsafe_code)]
 
 mod batch;
 mod meter;
 mod ready;
+mod replay;
 
 pub use batch::Batch;
 pub use meter::WaitMeter;
 pub use ready::Ready;
+pub use replay::Replay;

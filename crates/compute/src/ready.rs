@@ -15,7 +15,7 @@ use crate::batch::Hold;
 #[must_use = "dropping it at once says that nothing reads the batch"]
 pub struct Ready<L: Lane = Compute> {
     // Before the hold: the slot comes home first, the ticket after it.
-    reader: Reader<L>,
+    pub(crate) reader: Reader<L>,
     hold: Hold,
 }
 

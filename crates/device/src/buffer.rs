@@ -30,6 +30,7 @@ impl<T: Element, L: Lane> Buffer<T, L> {
             Error::new(ErrorKind::Config, format!("a buffer of {len} x {} cannot be", T::DTYPE))
         })?;
         let core = stream.core();
+        core.recorder.refuse("a new buffer")?;
         let address = core.device.driver.alloc_device(bytes)?;
         core.device.ledger.device_bytes.add(bytes as u64);
         let buffer = Self { stream: stream.clone(), address, len, leaked: false, element: PhantomData };
@@ -55,7 +56,7 @@ impl<T: Element, L: Lane> Buffer<T, L> {
 
     /// All elements, to read.
     pub fn view(&self) -> View<'_, T, L> {
-        View::new(self.address, self.len, self.stream.core())
+        View::new(self.address, self.len, self.stream.core(), None)
     }
 
     /// All elements, to write.
@@ -95,6 +96,7 @@ impl<T: Element, L: Lane> Buffer<T, L> {
             return Err(Error::new(ErrorKind::Config, why));
         }
         let core = self.stream.core();
+        core.recorder.refuse("a copy")?;
         let bytes: &[u8] = bytemuck::cast_slice(values);
         let staging = Pinned::new(&core.device, bytes.len())?;
         staging.host_access(0, bytes.len(), Access::Write)?;
@@ -111,6 +113,7 @@ impl<T: Element, L: Lane> Buffer<T, L> {
     /// A device failure.
     pub fn read(&self) -> Result<Vec<T>> {
         let core = self.stream.core();
+        core.recorder.refuse("a copy")?;
         let bytes = self.len * size_of::<T>();
         let staging = Pinned::new(&core.device, bytes)?;
         // SAFETY: both ranges are `bytes` long and live until the stream is drained, next.
@@ -140,6 +143,9 @@ impl<T: Element, L: Lane> Drop for Buffer<T, L> {
         let bytes = self.len * size_of::<T>();
         if self.leaked {
             core.device.ledger.device_bytes.subtract(bytes as u64);
+            return;
+        }
+        if core.recorder.keep(self.address, bytes) {
             return;
         }
         // Work on the stream may still use the memory: without its end the memory is leaked, not freed.

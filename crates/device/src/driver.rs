@@ -28,6 +28,10 @@ impl<L: crate::Lane> From<&crate::Stream<L>> for StreamId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EventId(pub u64);
 
+/// A recorded sequence of a stream's work, of one driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct GraphId(pub u64);
+
 /// The address of a byte in device memory; on the host and in the simulator a real host address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address(pub u64);
@@ -198,6 +202,48 @@ pub unsafe trait Driver: Send + Sync + 'static {
             ErrorKind::Device,
             format!("\"{name}\": {:?} runs host code, not kernels", self.kind()),
         ))
+    }
+
+    /// Whether work can be recorded, and replayed: the four calls below.
+    fn records(&self) -> bool {
+        false
+    }
+
+    /// Begins to record the work that the calling thread gives to `stream`, in place of running it.
+    ///
+    /// # Safety
+    /// The stream is this driver's, alive, and used by the calling thread alone until [`end_capture`](Self::end_capture).
+    unsafe fn begin_capture(&self, stream: StreamId) -> Result<()> {
+        let _ = stream;
+        Err(Error::new(ErrorKind::Device, format!("{:?} does not record graphs", self.kind())))
+    }
+
+    /// Ends the recording, also one that an error has spoilt: then this returns that error.
+    ///
+    /// # Safety
+    /// Recording has begun on this stream, by the calling thread.
+    unsafe fn end_capture(&self, stream: StreamId) -> Result<GraphId> {
+        let _ = stream;
+        Err(Error::new(ErrorKind::Device, format!("{:?} does not record graphs", self.kind())))
+    }
+
+    /// Gives a stream the work of a graph once more.
+    ///
+    /// # Safety
+    /// The graph is this driver's and alive, launched by one thread at a time; all memory its work uses is still valid,
+    /// and nothing unordered uses it.
+    unsafe fn launch_graph(&self, graph: GraphId, stream: StreamId) -> Result<()> {
+        let _ = (graph, stream);
+        Err(Error::new(ErrorKind::Device, format!("{:?} does not replay graphs", self.kind())))
+    }
+
+    /// Destroys a graph after its work has ended.
+    ///
+    /// # Safety
+    /// The graph is this driver's and is not used again.
+    unsafe fn destroy_graph(&self, graph: GraphId) -> Result<()> {
+        let _ = graph;
+        Ok(())
     }
 
     /// Tells a race checker that the host is about to touch page-locked memory; does nothing elsewhere.

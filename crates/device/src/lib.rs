@@ -8,6 +8,7 @@
 //! | page-locked memory | [`Pinned`] | `pinned.rs` |
 //! | device memory | [`Buffer`], [`View`], [`ViewMut`] | `buffer.rs`, `view.rs` |
 //! | a slot of the device ring and its leases | [`slot`] | `slot/` |
+//! | graph | [`Graph`] | `graph.rs`, `capture.rs` |
 //! | results on their way back | [`Readback`] | `readback.rs` |
 //! | none: a device in virtual time that finds missing waits | [`sim`] | `sim/` |
 //! | the driver's calls | [`Driver`] | `driver.rs`; `cuda/`, `host/`, `sim/` implement it |
@@ -15,9 +16,11 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod buffer;
+mod capture;
 mod device;
 mod driver;
 mod event;
+mod graph;
 mod ledger;
 mod pinned;
 mod place;
@@ -37,8 +40,9 @@ pub mod wrap;
 
 pub use buffer::Buffer;
 pub use device::Device;
-pub use driver::{Access, Address, Driver, EventId, Kind, Priority, StreamId};
+pub use driver::{Access, Address, Driver, EventId, GraphId, Kind, Priority, StreamId};
 pub use event::Event;
+pub use graph::Graph;
 pub use ledger::{Gauge, Ledger};
 pub use pinned::Pinned;
 pub use place::{Compute, Lane, Main, Place};

@@ -33,6 +33,10 @@ pub struct Readback<T: Element, L: Lane = Compute> {
     written: Event,
     arrived: Vec<Event>,
     width: usize,
+    /// The device cell that is being written.
+    cell: usize,
+    /// Of each device cell, the number of the last result that was sent from it.
+    last: Vec<Option<usize>>,
     sent: usize,
     read: usize,
 }
@@ -54,7 +58,8 @@ impl<T: Element, L: Lane> Readback<T, L> {
         let host = Pinned::new(device, width * depth * size_of::<T>())?;
         // Only now: an error above drops what there is.
         let (cells, host) = (ManuallyDrop::new(cells), ManuallyDrop::new(host));
-        Ok(Self { cells, host, results, written, arrived, width, sent: 0, read: 0 })
+        let last = vec![None; depth];
+        Ok(Self { cells, host, results, written, arrived, width, cell: 0, last, sent: 0, read: 0 })
     }
 
     fn depth(&self) -> usize {
@@ -76,13 +81,32 @@ impl<T: Element, L: Lane> Readback<T, L> {
     /// # Errors
     /// `Config` when every cell is on its way: read one first.
     pub fn begin(&mut self) -> Result<ViewMut<'_, T, L>> {
+        self.begin_at(self.sent % self.depth())
+    }
+
+    /// As [`begin`](Self::begin), with a cell of the caller's choice on the device, below `depth`: a step that is replayed
+    /// writes to the address it was recorded with, so each device slot has a cell of its own.
+    ///
+    /// The stream, not the host, waits for the last copy out of that cell.
+    ///
+    /// # Errors
+    /// `Config` for no such cell, or when every result is on its way: read one first; a device failure.
+    pub fn begin_at(&mut self, cell: usize) -> Result<ViewMut<'_, T, L>> {
+        if cell >= self.depth() {
+            let why = format!("there is no result cell {cell}: there are {}", self.depth());
+            return Err(Error::new(ErrorKind::Config, why));
+        }
         if self.is_full() {
             let why =
                 format!("all {} result cells are on their way: read one before the next step", self.depth());
             return Err(Error::new(ErrorKind::Config, why));
         }
-        let start = self.sent % self.depth() * self.width;
-        self.cells.slice_mut(start..start + self.width)
+        // What the host has read has left its cell.
+        if let Some(sent) = self.last[cell].filter(|&sent| sent >= self.read) {
+            self.cells.stream().wait(&self.arrived[sent % self.depth()])?;
+        }
+        self.cell = cell;
+        self.cells.slice_mut(cell * self.width..(cell + 1) * self.width)
     }
 
     /// Starts the current cell's way back, behind the work given to the stream so far.
@@ -90,18 +114,20 @@ impl<T: Element, L: Lane> Readback<T, L> {
     /// # Errors
     /// A device failure.
     pub fn send(&mut self) -> Result<()> {
-        let cell = self.sent % self.depth();
+        let (from, to) = (self.cell, self.sent % self.depth());
         self.cells.stream().record(&self.written)?;
         self.results.wait(&self.written)?;
         let bytes = self.width * size_of::<T>();
-        let from = Address(self.cells.view().address().0 + (cell * bytes) as u64);
+        let source = Address(self.cells.view().address().0 + (from * bytes) as u64);
         // SAFETY: the cell lies in the page-locked block, which has `depth` of them.
-        let to = unsafe { self.host.as_ptr().add(cell * bytes) };
+        let target = unsafe { self.host.as_ptr().add(to * bytes) };
         let core = self.results.core();
-        // SAFETY: both ranges live until the drop below has drained the stream. The cell is neither written on the device
-        // nor read by the host before `arrived` is done: `begin` refuses it, `read` follows `arrived`.
-        unsafe { core.device.driver.copy_to_host(core.id(), from, to, bytes) }?;
-        self.results.record(&self.arrived[cell])?;
+        // SAFETY: both ranges live until the drop below has drained the stream. The cell is not written on the device before
+        // the copy's end, for `begin_at` makes the stream wait for `arrived`; nor is the target read before, for `read`
+        // follows `arrived`, nor copied to again before it was read, for `begin_at` refuses that.
+        unsafe { core.device.driver.copy_to_host(core.id(), source, target, bytes) }?;
+        self.results.record(&self.arrived[to])?;
+        self.last[from] = Some(self.sent);
         self.sent += 1;
         Ok(())
     }

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use feedline_core::{Error, ErrorKind, Result};
 
 use crate::Event;
+use crate::capture::Recorder;
 use crate::device::Core;
 use crate::driver::{Priority, StreamId};
 use crate::place::{Compute, Lane};
+use crate::slot::SlotView;
 use crate::task::{Memory, Task};
 use crate::view::{Input, Output};
 
@@ -17,6 +19,7 @@ pub(crate) struct StreamCore {
     id: StreamId,
     /// Borrowed streams are not destroyed here.
     owned: bool,
+    pub(crate) recorder: Recorder,
     #[cfg(feature = "cuda")]
     pub(crate) cuda: Option<Arc<cudarc::driver::CudaStream>>,
 }
@@ -28,11 +31,13 @@ impl StreamCore {
 
     pub(crate) fn wait(&self, event: &Event) -> Result<()> {
         self.device.same(event.device(), "the event")?;
+        self.recorder.refuse("a wait")?;
         // SAFETY: both are alive, and of one driver.
         unsafe { self.device.driver.wait(self.id, event.id()) }
     }
 
     pub(crate) fn synchronize(&self) -> Result<()> {
+        self.recorder.refuse("a wait of the host")?;
         // SAFETY: the stream is alive.
         unsafe { self.device.driver.synchronize_stream(self.id) }
     }
@@ -70,6 +75,7 @@ impl<L: Lane> Stream<L> {
             device: device.clone(),
             id,
             owned: true,
+            recorder: Recorder::default(),
         };
         Ok(Self { core: Arc::new(core), lane: PhantomData })
     }
@@ -77,7 +83,13 @@ impl<L: Lane> Stream<L> {
     #[cfg(feature = "cuda")]
     pub(crate) fn borrow(device: &Arc<Core>, stream: Arc<cudarc::driver::CudaStream>) -> Self {
         let id = StreamId(stream.cu_stream() as u64);
-        let core = StreamCore { cuda: Some(stream), device: device.clone(), id, owned: false };
+        let core = StreamCore {
+            cuda: Some(stream),
+            device: device.clone(),
+            id,
+            owned: false,
+            recorder: Recorder::default(),
+        };
         Self { core: Arc::new(core), lane: PhantomData }
     }
 
@@ -126,10 +138,21 @@ impl<L: Lane> Stream<L> {
         for stream in inputs.iter().map(|i| i.stream).chain(outputs.iter().map(|o| o.stream)) {
             self.accepts(stream, name)?;
         }
+        let target = self.target(inputs.iter().filter_map(|i| i.slot), name)?;
         let task = Task::new(name, inputs.iter().map(|i| i.span), outputs.iter().map(|o| o.span), body)?;
         // SAFETY: the spans belong to buffers and slots that outlive the stream's work (both drain it before they free),
         // and were given on this very stream, which orders it after and before all other use on it.
-        unsafe { self.core.device.driver.run(self.core.id, task) }
+        unsafe { self.core.device.driver.run(target, task) }
+    }
+
+    /// Where work of the calling thread goes: this stream, or the recording of it.
+    pub(crate) fn target<'a>(
+        &self,
+        slots: impl Iterator<Item = SlotView<'a>>,
+        name: &str,
+    ) -> Result<StreamId> {
+        let aside = self.core.recorder.target(slots.map(|slot| slot.keep()), name)?;
+        Ok(aside.unwrap_or(self.core.id))
     }
 
     /// Refuses an argument that was made for, or waited on by, another stream.

@@ -8,6 +8,7 @@ use feedline_core::{Element, Error, ErrorKind, Result};
 
 use crate::driver::Address;
 use crate::place::{Compute, Lane};
+use crate::slot::SlotView;
 use crate::stream::StreamCore;
 use crate::task::Span;
 
@@ -22,6 +23,8 @@ pub struct View<'a, T: Element, L: Lane = Compute> {
     address: Address,
     len: usize,
     stream: &'a Arc<StreamCore>,
+    /// Of a batch; none of a buffer.
+    slot: Option<SlotView<'a>>,
     types: Types<'a, T, L>,
 }
 
@@ -42,8 +45,13 @@ fn sliced<T>(address: Address, len: usize, range: &Range<usize>) -> Result<(Addr
 }
 
 impl<'a, T: Element, L: Lane> View<'a, T, L> {
-    pub(crate) fn new(address: Address, len: usize, stream: &'a Arc<StreamCore>) -> Self {
-        Self { address, len, stream, types: PhantomData }
+    pub(crate) fn new(
+        address: Address,
+        len: usize,
+        stream: &'a Arc<StreamCore>,
+        slot: Option<SlotView<'a>>,
+    ) -> Self {
+        Self { address, len, stream, slot, types: PhantomData }
     }
 
     /// Elements.
@@ -103,7 +111,7 @@ impl<'a, T: Element, L: Lane> ViewMut<'a, T, L> {
 
     /// The same elements, to read.
     pub fn as_view(&self) -> View<'_, T, L> {
-        View::new(self.address, self.len, self.stream)
+        View::new(self.address, self.len, self.stream, None)
     }
 
     /// The same elements for a shorter time, so that this view can be used again.
@@ -136,6 +144,8 @@ impl<'a, T: Element, L: Lane> ViewMut<'a, T, L> {
 pub struct Input<'a, L: Lane = Compute> {
     pub(crate) span: Span,
     pub(crate) stream: &'a Arc<StreamCore>,
+    /// Of a batch; none of a buffer.
+    pub(crate) slot: Option<SlotView<'a>>,
     lane: PhantomData<fn() -> L>,
 }
 
@@ -163,7 +173,7 @@ impl<L: Lane> Output<'_, L> {
 impl<'a, T: Element, L: Lane> From<View<'a, T, L>> for Input<'a, L> {
     fn from(view: View<'a, T, L>) -> Self {
         let span = Span { address: view.address, bytes: view.len * size_of::<T>() };
-        Self { span, stream: view.stream, lane: PhantomData }
+        Self { span, stream: view.stream, slot: view.slot, lane: PhantomData }
     }
 }
 

@@ -43,7 +43,7 @@ mod shutdown;
 
 pub use builder::LoaderBuilder;
 pub use epoch::Epoch;
-pub use feedline_compute::{Batch, Ready, WaitMeter};
+pub use feedline_compute::{Batch, Ready, Replay, WaitMeter};
 pub use feedline_core::{
     BadSamples, Budget, Context, Cursor, DType, Dataset, Element, Error, ErrorKind, Field, Layout, Order,
     OrderHash, Plan, Proof, Quarantine, Random, ReadError, Result, Row, Rows, Shard, Source, Spec, Stage,
@@ -51,7 +51,7 @@ pub use feedline_core::{
 };
 pub use feedline_decode::{Reading, Workers};
 pub use feedline_device::{
-    Address, Buffer, Compute, Device, Event, Input, Kind, Lane, Ledger, Main, Memory, Output, Place,
+    Address, Buffer, Compute, Device, Event, Graph, Input, Kind, Lane, Ledger, Main, Memory, Output, Place,
     Priority, Readback, Stream, View, ViewMut, lane, place,
 };
 pub use loader::{Held, Loader};

@@ -11,7 +11,7 @@ use feedline_core::{Error, ErrorKind, Result};
 use crate::lease::{FillLease, Held};
 use crate::memory::HostMemory;
 use crate::state::{State, Word};
-use crate::sync::{Arc, Condvar, Mutex, lock};
+use crate::sync::{Arc, Condvar, Mutex, MutexGuard, lock};
 
 pub(crate) struct Slot<M, T> {
     pub(crate) word: Word,
@@ -29,6 +29,8 @@ struct Line {
     /// Slots that never come home again.
     lost: usize,
     closed: bool,
+    /// Threads that sleep until a slot comes home: to wake nobody costs a system call all the same.
+    sleepers: usize,
 }
 
 pub(crate) struct Shared<M: HostMemory, T> {
@@ -84,7 +86,8 @@ impl<M: HostMemory, T: Default> Ring<M, T> {
                 note: UnsafeCell::new(T::default()),
             })
             .collect();
-        let line = Mutex::new(Line { waiting: (0..slots.len()).collect(), lost: 0, closed: false });
+        let line =
+            Mutex::new(Line { waiting: (0..slots.len()).collect(), lost: 0, closed: false, sleepers: 0 });
         Self { shared: Arc::new(Shared { slots, line, home: Condvar::new() }) }
     }
 }
@@ -105,7 +108,9 @@ impl<M: HostMemory, T> Ring<M, T> {
             if let Some(index) = line.waiting.pop_front() {
                 break index;
             }
+            line.sleepers += 1;
             line = self.shared.home.wait(line).unwrap_or_else(|poisoned| poisoned.into_inner());
+            line.sleepers -= 1;
         };
         drop(line);
         self.claim(index, HostMemory::wait_landed)
@@ -139,8 +144,10 @@ impl<M: HostMemory, T> Ring<M, T> {
                 return Ok(None);
             }
             let pace = if line.waiting.is_empty() { left } else { left.min(PACE) };
+            line.sleepers += 1;
             line =
                 self.shared.home.wait_timeout(line, pace).unwrap_or_else(|poisoned| poisoned.into_inner()).0;
+            line.sleepers -= 1;
         };
         drop(line);
         self.claim(index, |_| Ok(())).map(Some)
@@ -210,14 +217,23 @@ impl<M: HostMemory, T> Shared<M, T> {
         line.waiting.push_back(index);
         #[cfg(planted = "double_home")]
         line.waiting.push_back(index);
-        drop(line);
-        self.home.notify_all();
+        self.wake(line);
     }
 
     /// Counts a slot that never comes home, so that nobody waits on when it was the last.
     pub(crate) fn lose(&self) {
-        lock(&self.line).lost += 1;
-        self.home.notify_all();
+        let mut line = lock(&self.line);
+        line.lost += 1;
+        self.wake(line);
+    }
+
+    /// Lets go of the line and wakes all who sleep.
+    fn wake(&self, line: MutexGuard<'_, Line>) {
+        let asleep = line.sleepers > 0;
+        drop(line);
+        if asleep {
+            self.home.notify_all();
+        }
     }
 
     /// Whether a slot may still come home.

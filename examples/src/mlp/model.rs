@@ -1,7 +1,7 @@
 //! Forward, backward and update, as work on one stream.
 
 use feedline::{Buffer, Compute, Error, ErrorKind, Lane, Result, Stream, View, ViewMut};
-use feedline_kernels::ops::{AdamW, Kernels, Sgd};
+use feedline_kernels::ops::{AdamW, Kept, Kernels, Sgd};
 
 use crate::mlp::{Init, Layer, Shape};
 
@@ -17,7 +17,7 @@ pub enum Optimizer {
 /// A model's numbers on the host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
-    /// Steps taken.
+    /// Steps that AdamW has counted; 0 without it.
     pub steps: u32,
     /// Flat parts by name: `parameters`, `first`, and `second` with AdamW.
     pub parts: Vec<(&'static str, Vec<f32>)>,
@@ -31,15 +31,16 @@ pub struct Mlp<L: Lane = Compute> {
     shape: Shape,
     layers: [Layer; 3],
     optimizer: Optimizer,
-    steps: u32,
     parameters: Buffer<f32, L>,
     gradients: Buffer<f32, L>,
     /// Velocity, or the first moment.
     first: Buffer<f32, L>,
-    /// The second moment.
-    second: Option<Buffer<f32, L>>,
+    /// The second moment, and the steps counted.
+    second: Option<(Buffer<f32, L>, Buffer<u32, L>)>,
     input: Buffer<f32, L>,
     hidden: [Buffer<f32, L>; 2],
+    /// What the ReLU of each hidden layer kept.
+    kept: [Kept<L>; 2],
     /// Logits, and then their gradient, in place.
     logits: Buffer<f32, L>,
     hidden_gradients: [Buffer<f32, L>; 2],
@@ -63,21 +64,23 @@ impl<L: Lane> Mlp<L> {
         let mut parameters = stream.buffer(len)?;
         parameters.write(&init.parameters(&layers, len))?;
         let hidden = || stream.buffer(shape.batch * shape.hidden);
+        let kept = |layer: &Layer| kernels.kept(layer.linear(shape.batch));
+        let second = || Ok::<_, Error>((stream.buffer(len)?, stream.buffer(1)?));
         Ok(Self {
+            kept: [kept(&layers[0])?, kept(&layers[1])?],
             kernels,
             shape,
-            layers,
             optimizer,
-            steps: 0,
             parameters,
             gradients: stream.buffer(len)?,
             first: stream.buffer(len)?,
-            second: matches!(optimizer, Optimizer::AdamW(_)).then(|| stream.buffer(len)).transpose()?,
+            second: matches!(optimizer, Optimizer::AdamW(_)).then(second).transpose()?,
             input: stream.buffer(shape.batch * shape.inputs)?,
             hidden: [hidden()?, hidden()?],
             logits: stream.buffer(shape.batch * shape.classes)?,
             hidden_gradients: [hidden()?, hidden()?],
             row_loss: stream.buffer(shape.batch)?,
+            layers,
         })
     }
 
@@ -122,10 +125,12 @@ impl<L: Lane> Mlp<L> {
     /// A device failure.
     pub fn state(&self) -> Result<State> {
         let mut parts = vec![("parameters", self.parameters.read()?), ("first", self.first.read()?)];
-        if let Some(second) = &self.second {
+        let mut steps = 0;
+        if let Some((second, counted)) = &self.second {
             parts.push(("second", second.read()?));
+            steps = counted.read()?[0];
         }
-        Ok(State { steps: self.steps, parts })
+        Ok(State { steps, parts })
     }
 
     /// Goes on from a state; blocks while it is copied.
@@ -145,26 +150,32 @@ impl<L: Lane> Mlp<L> {
                 "the saved model is of another size or optimizer: take the options of the run that saved it";
             return Err(Error::new(ErrorKind::Config, why));
         }
-        if let Some(second) = &mut self.second {
+        if let Some((second, counted)) = &mut self.second {
             second.write(part("second")?)?;
+            counted.write(&[state.steps])?;
         }
         self.parameters.write(parameters)?;
-        self.first.write(first)?;
-        self.steps = state.steps;
-        Ok(())
+        self.first.write(first)
     }
 
     fn forward(&mut self, image: View<'_, u8, L>, rows: usize) -> Result<()> {
-        let Self { kernels, layers, parameters, input, hidden: [first, second], logits, .. } = self;
+        let Self { kernels, layers, parameters, input, hidden: [first, second], kept, logits, .. } = self;
         kernels.widen(image, 1.0 / 255.0, input.slice_mut(0..image.len())?)?;
-        let layer = |layer: &Layer, x: View<'_, f32, L>, relu, y: &mut Buffer<f32, L>| {
-            let (weights, bias) =
-                (parameters.slice(layer.weights.clone())?, parameters.slice(layer.bias.clone())?);
-            kernels.linear(x, weights, bias, relu, y.slice_mut(0..rows * layer.outputs)?, layer.linear(rows))
-        };
-        layer(&layers[0], input.slice(0..rows * layers[0].inputs)?, true, first)?;
-        layer(&layers[1], first.slice(0..rows * layers[1].inputs)?, true, second)?;
-        layer(&layers[2], second.slice(0..rows * layers[2].inputs)?, false, logits)
+        let layer =
+            |layer: &Layer, x: &Buffer<f32, L>, y: &mut Buffer<f32, L>, kept: Option<&mut Kept<L>>| {
+                let x = x.slice(0..rows * layer.inputs)?;
+                let weights = parameters.slice(layer.weights.clone())?;
+                let bias = parameters.slice(layer.bias.clone())?;
+                let (y, linear) = (y.slice_mut(0..rows * layer.outputs)?, layer.linear(rows));
+                match kept {
+                    Some(kept) => kernels.linear_relu(x, weights, bias, y, kept, linear),
+                    None => kernels.linear(x, weights, bias, false, y, linear),
+                }
+            };
+        let [kept_first, kept_second] = kept;
+        layer(&layers[0], input, first, Some(kept_first))?;
+        layer(&layers[1], first, second, Some(kept_second))?;
+        layer(&layers[2], second, logits, None)
     }
 
     fn loss(&mut self, label: View<'_, u8, L>, result: ViewMut<'_, u32, L>) -> Result<()> {
@@ -173,29 +184,34 @@ impl<L: Lane> Mlp<L> {
         self.kernels.softmax_xent(logits, label, self.row_loss.slice_mut(0..rows)?, result, classes)
     }
 
-    /// From the last layer to the first; `logits` holds the gradient of the logits.
+    /// From the last layer to the first; `logits` holds the gradient of the logits. The gradient of a hidden layer's bias
+    /// comes with that of its output.
     fn backward(&mut self, rows: usize) -> Result<()> {
-        let Self { kernels, layers, parameters, gradients, input, hidden, logits, hidden_gradients, .. } =
-            self;
-        let [d0, d1] = hidden_gradients;
-        let mut pass = Backward { kernels, parameters, gradients, rows };
-        pass.layer(&layers[2], logits, None, &hidden[1], Some(d1))?;
-        pass.layer(&layers[1], d1, Some(&hidden[1]), &hidden[0], Some(d0))?;
-        pass.layer(&layers[0], d0, Some(&hidden[0]), input, None)
+        let Self { kernels, layers: [first, second, last], gradients, input, hidden, logits, .. } = self;
+        let [d0, d1] = &mut self.hidden_gradients;
+        let dy = logits.slice_mut(0..rows * last.outputs)?;
+        let x = hidden[1].slice(0..rows * last.inputs)?;
+        let (weights, bias) = gradients.view_mut().split_at(last.bias.start)?;
+        let bias = bias.slice(0..last.outputs)?;
+        kernels.weight_bias_gradient(dy, x, weights.slice(last.weights.clone())?, bias, last.linear(rows))?;
+        let mut pass = Backward { kernels, parameters: &self.parameters, gradients, rows };
+        pass.output(last, logits, &hidden[1], &self.kept[1], d1, second)?;
+        pass.weights(second, d1, &hidden[0])?;
+        pass.output(second, d1, &hidden[0], &self.kept[0], d0, first)?;
+        pass.weights(first, d0, input)
     }
 
     fn update(&mut self) -> Result<()> {
-        self.steps += 1;
         let (parameters, gradients) = (self.parameters.view_mut(), self.gradients.view());
         match (self.optimizer, &mut self.second) {
             (Optimizer::Sgd(rule), _) => self.kernels.sgd(parameters, self.first.view_mut(), gradients, rule),
-            (Optimizer::AdamW(rule), Some(second)) => self.kernels.adamw(
+            (Optimizer::AdamW(rule), Some((second, steps))) => self.kernels.adamw(
                 parameters,
                 self.first.view_mut(),
                 second.view_mut(),
                 gradients,
                 rule,
-                self.steps,
+                steps.view_mut(),
             ),
             (Optimizer::AdamW(_), None) => Ok(()),
         }
@@ -211,25 +227,29 @@ struct Backward<'a, L: Lane> {
 }
 
 impl<L: Lane> Backward<'_, L> {
-    /// From `dy`, the gradient of a layer's output (before its ReLU is undone), to those of its numbers and of `x`, what
-    /// came in. `activation` is the layer's output where a ReLU follows.
-    fn layer(
+    /// From `dy`, the gradient of a layer's output, to those of its weights; `x` is what came in.
+    fn weights(&mut self, layer: &Layer, dy: &Buffer<f32, L>, x: &Buffer<f32, L>) -> Result<()> {
+        let (dy, x) = (dy.slice(0..self.rows * layer.outputs)?, x.slice(0..self.rows * layer.inputs)?);
+        let dweights = self.gradients.slice_mut(layer.weights.clone())?;
+        self.kernels.weight_gradient(dy, x, dweights, layer.linear(self.rows))
+    }
+
+    /// From `dy`, the gradient of a layer's output, to that of the output of the layer `before`, and of its bias; `x` is that
+    /// output, behind a ReLU that kept `kept`.
+    fn output(
         &mut self,
         layer: &Layer,
-        dy: &mut Buffer<f32, L>,
-        activation: Option<&Buffer<f32, L>>,
+        dy: &Buffer<f32, L>,
         x: &Buffer<f32, L>,
-        dx: Option<&mut Buffer<f32, L>>,
+        kept: &Kept<L>,
+        dx: &mut Buffer<f32, L>,
+        before: &Layer,
     ) -> Result<()> {
-        let (rows, linear) = (self.rows, layer.linear(self.rows));
-        let outputs = 0..rows * layer.outputs;
-        let activation = activation.map(|a| a.slice(outputs.clone())).transpose()?;
-        let bias = self.gradients.slice_mut(layer.bias.clone())?;
-        self.kernels.relu_bias_backward(dy.slice_mut(outputs.clone())?, activation, bias, linear)?;
-        let (dy, x) = (dy.slice(outputs)?, x.slice(0..rows * layer.inputs)?);
-        self.kernels.weight_gradient(dy, x, self.gradients.slice_mut(layer.weights.clone())?, linear)?;
-        let Some(dx) = dx else { return Ok(()) };
+        let inputs = 0..self.rows * layer.inputs;
+        let (dy, x) = (dy.slice(0..self.rows * layer.outputs)?, x.slice(inputs.clone())?);
         let weights = self.parameters.slice(layer.weights.clone())?;
-        self.kernels.input_gradient(dy, weights, dx.slice_mut(0..rows * layer.inputs)?, linear)
+        let dbias = self.gradients.slice_mut(before.bias.clone())?;
+        let linear = layer.linear(self.rows);
+        self.kernels.relu_input_gradient(dy, weights, x, kept, dx.slice_mut(inputs)?, dbias, linear)
     }
 }

@@ -3,10 +3,10 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_device::cuda::{Arg, Blas, Cuda, Extra, Function, Grid, Module, Product, Sizes};
+use feedline_device::cuda::{Arg, Blas, BlasOptions, Cuda, Extra, Function, Grid, Module, Product, Sizes};
 use feedline_device::{Buffer, Input, Lane, Output, Stream, View, ViewMut};
 
-use super::linear::Linear;
+use super::linear::{Kept, Linear};
 use super::{AdamW, Options, Sgd};
 use crate::cache::Cache;
 use crate::compile::Arch;
@@ -28,7 +28,7 @@ pub(super) struct Gpu<L: Lane> {
     gemm: OnceLock<Loaded>,
     probe: OnceLock<Loaded>,
     blas: Option<Blas<L>>,
-    tf32: bool,
+    options: Options,
     multiprocessors: usize,
     scratch: Mutex<Scratch<L>>,
 }
@@ -49,13 +49,14 @@ impl<L: Lane> Gpu<L> {
     /// The kernels for `stream`; `None` when it is not a CUDA stream.
     pub(super) fn new(stream: &Stream<L>, options: Options) -> Result<Option<Self>> {
         let Some(cuda) = stream.cuda() else { return Ok(None) };
-        let blas = if options.own_gemm { None } else { Blas::new(stream, options.tf32)? };
+        let Options { own_gemm, tf32, tuned, .. } = options;
+        let blas = if own_gemm { None } else { Blas::new(stream, BlasOptions { tf32, tuned })? };
         let gpu = Self {
             step: Loaded::new(cuda, &STEP)?,
             gemm: OnceLock::new(),
             probe: OnceLock::new(),
             blas,
-            tf32: options.tf32,
+            options,
             multiprocessors: usize::try_from(cuda.multiprocessors()?).unwrap_or(1),
             scratch: Mutex::new(Scratch {
                 partial: stream.buffer(CHUNKS * 4096)?,
@@ -71,11 +72,12 @@ impl<L: Lane> Gpu<L> {
     }
 
     pub(super) fn describe(&self) -> String {
-        match (&self.blas, self.tf32) {
-            (Some(_), true) => "cuBLASLt, TF32".to_owned(),
-            (Some(_), false) => "cuBLASLt".to_owned(),
-            (None, _) => "own kernels".to_owned(),
+        if self.blas.is_none() {
+            return "own kernels".to_owned();
         }
+        let also = |is: bool, what| if is { what } else { "" };
+        let Options { tf32, tuned, unfused, .. } = self.options;
+        ["cuBLASLt", also(tf32, ", TF32"), also(tuned, ", tuned"), also(unfused, ", unfused")].concat()
     }
 
     fn gemm(&self) -> Result<&Loaded> {
@@ -183,6 +185,59 @@ impl<L: Lane> Gpu<L> {
         let (m, n, k) = (shape.rows, shape.outputs, shape.inputs);
         let extra = [Arg::In(bias.into()), Arg::U32(u32::from(relu))];
         self.own_gemm("nt", (m, n, k), x.into(), weights.into(), y.into(), extra)
+    }
+
+    pub(super) fn linear_relu(
+        &self,
+        x: View<'_, f32, L>,
+        weights: View<'_, f32, L>,
+        bias: View<'_, f32, L>,
+        mut y: ViewMut<'_, f32, L>,
+        kept: &mut Kept<L>,
+        shape: Linear,
+    ) -> Result<()> {
+        if !self.options.unfused {
+            let product = Product::Forward { relu: true };
+            let extra = Extra::Bias(bias.into(), Some(kept.mask.view_mut().into()));
+            if self.product(product, shape, x.into(), weights.into(), extra, y.reborrow().into())? {
+                kept.written = true;
+                return Ok(());
+            }
+        }
+        self.linear(x, weights, bias, true, y, shape)
+    }
+
+    /// Whether cuBLASLt has the product with its epilogue; when not, nothing was queued.
+    pub(super) fn relu_input_gradient(
+        &self,
+        dy: View<'_, f32, L>,
+        weights: View<'_, f32, L>,
+        kept: &Kept<L>,
+        dx: ViewMut<'_, f32, L>,
+        dbias: ViewMut<'_, f32, L>,
+        shape: Linear,
+    ) -> Result<bool> {
+        if !kept.written {
+            return Ok(false);
+        }
+        let extra = Extra::Masked(kept.mask.view().into(), dbias.into());
+        self.product(Product::MaskedInputGradient, shape, dy.into(), weights.into(), extra, dx.into())
+    }
+
+    /// Whether cuBLASLt has the product with its epilogue; when not, nothing was queued.
+    pub(super) fn weight_bias_gradient(
+        &self,
+        dy: View<'_, f32, L>,
+        x: View<'_, f32, L>,
+        dweights: ViewMut<'_, f32, L>,
+        dbias: ViewMut<'_, f32, L>,
+        shape: Linear,
+    ) -> Result<bool> {
+        if self.options.unfused {
+            return Ok(false);
+        }
+        let extra = Extra::Sums(dbias.into());
+        self.product(Product::WeightGradient, shape, dy.into(), x.into(), extra, dweights.into())
     }
 
     pub(super) fn weight_gradient(
@@ -315,9 +370,10 @@ impl<L: Lane> Gpu<L> {
         square: ViewMut<'_, f32, L>,
         gradient: View<'_, f32, L>,
         rule: AdamW,
-        step: u32,
+        mut steps: ViewMut<'_, u32, L>,
     ) -> Result<()> {
         let n = gradient.len();
+        let counter = Arg::U64(steps.address().0);
         self.run(
             "adamw",
             Grid::linear(n, 256, BLOCKS),
@@ -336,10 +392,12 @@ impl<L: Lane> Gpu<L> {
                 Arg::F32(rule.beta2.ln() as f32),
                 Arg::F32(rule.eps),
                 Arg::F32(rule.decay),
-                Arg::U32(step),
-                Arg::U64(0),
+                Arg::U32(1),
+                counter,
             ],
-        )
+        )?;
+        let one = Grid { blocks: (1, 1, 1), threads: (32, 1, 1), shared_bytes: 0 };
+        self.run("adamw_tick", one, &[Arg::Out(steps.reborrow().into())])
     }
 
     pub(super) fn spin(&self, nanoseconds: u64) -> Result<()> {

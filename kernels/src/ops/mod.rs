@@ -23,7 +23,7 @@ use feedline_device::{Compute, Lane, Stream};
 pub use crate::host::{AdamW, Sgd};
 #[cfg(feature = "cuda")]
 pub(crate) use gpu::load;
-pub use linear::Linear;
+pub use linear::{Kept, Linear};
 
 /// The operators of one stream.
 ///
@@ -52,6 +52,11 @@ pub struct Options {
     pub own_gemm: bool,
     /// Matrix products may round their operands to TF32: 10 bits of mantissa, on tensor cores.
     pub tf32: bool,
+    /// The first product of a shape measures cuBLASLt's algorithms and keeps the quickest; which one that is, and so the
+    /// last bits of the results, may differ from run to run.
+    pub tuned: bool,
+    /// A ReLU's mask and a bias gradient by kernels of their own, also where cuBLASLt computes them with a product.
+    pub unfused: bool,
 }
 
 impl<L: Lane> Kernels<L> {

@@ -28,10 +28,11 @@ impl<L: Lane> Kernels<L> {
         })
     }
 
-    /// AdamW (Loshchilov and Hutter 2019, "Decoupled weight decay regularization"); `step` counts from 1.
+    /// AdamW (Loshchilov and Hutter 2019, "Decoupled weight decay regularization"). `steps[0]` is how many steps there were
+    /// before, and is counted up: it is on the device, so that a recorded step is right at every replay.
     ///
     /// # Errors
-    /// `Config` for lengths that differ or a step of 0; a device failure.
+    /// `Config` for lengths that differ; a device failure.
     pub fn adamw(
         &self,
         weights: ViewMut<'_, f32, L>,
@@ -39,16 +40,18 @@ impl<L: Lane> Kernels<L> {
         square: ViewMut<'_, f32, L>,
         gradient: View<'_, f32, L>,
         rule: AdamW,
-        step: u32,
+        steps: ViewMut<'_, u32, L>,
     ) -> Result<()> {
         let len = gradient.len();
-        let fits = weights.len() == len && mean.len() == len && square.len() == len && step > 0;
-        check(fits, || format!("adamw: one gradient a weight, not {len}, and steps from 1, not {step}"))?;
-        on_gpu!(self, adamw(weights, mean, square, gradient, rule, step));
-        let outputs = [weights.into(), mean.into(), square.into()];
+        let fits = weights.len() == len && mean.len() == len && square.len() == len && steps.len() == 1;
+        check(fits, || format!("adamw: one gradient a weight, not {len}, and one count of steps"))?;
+        on_gpu!(self, adamw(weights, mean, square, gradient, rule, steps));
+        let outputs = [weights.into(), mean.into(), square.into(), steps.into()];
         self.stream.run("adamw", [gradient.into()], outputs, move |memory| {
             let (weights, mean, square) = (memory.output(0), memory.output(1), memory.output(2));
-            host::adamw(weights, mean, square, memory.input(0), rule, step);
+            let steps = memory.output::<u32>(3);
+            steps[0] += 1;
+            host::adamw(weights, mean, square, memory.input(0), rule, steps[0]);
         })
     }
 }

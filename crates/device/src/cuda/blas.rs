@@ -11,9 +11,14 @@ use std::sync::{Mutex, PoisonError};
 use cudarc::cublaslt::{result, sys};
 use feedline_core::{Error, ErrorKind, Result};
 
+use crate::driver::StreamId;
 use crate::place::{Compute, Lane};
 use crate::view::{Input, Output};
 use crate::{Buffer, Stream};
+
+/// Algorithms that are tried for one product when tuning, and how often each.
+const CANDIDATES: usize = 16;
+const TRIES: usize = 8;
 
 /// Scratch memory an algorithm may use; what cuBLAS itself takes on Hopper.
 const WORKSPACE: usize = 32 << 20;
@@ -63,22 +68,31 @@ pub enum Extra<'a, L: Lane> {
 /// What tells two plans apart: whether a vector and a mask go along counts too.
 type Key = (Product, Sizes, bool, bool);
 
+/// How cuBLASLt computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlasOptions {
+    /// The products may round their operands to TF32.
+    pub tf32: bool,
+    /// The first product of a shape measures the library's candidates and keeps the quickest, in place of the one it thinks
+    /// best. Sums are then added in an order that may differ from run to run.
+    pub tuned: bool,
+}
+
 /// cuBLASLt for one stream.
 pub struct Blas<L: Lane = Compute> {
     handle: Handle,
-    tf32: bool,
+    options: BlasOptions,
     workspace: Buffer<u8, L>,
     /// `None` where cuBLASLt has no algorithm.
     plans: Mutex<HashMap<Key, Option<Plan>>>,
 }
 
 impl<L: Lane> Blas<L> {
-    /// cuBLASLt for `stream`; with `tf32` the products may round their operands to TF32. `None` where the library is
-    /// missing.
+    /// cuBLASLt for `stream`. `None` where the library is missing.
     ///
     /// # Errors
     /// A device failure.
-    pub fn new(stream: &Stream<L>, tf32: bool) -> Result<Option<Self>> {
+    pub fn new(stream: &Stream<L>, options: BlasOptions) -> Result<Option<Self>> {
         // SAFETY: loading the vendor's library runs its initialisers, which every program that uses it does.
         let present = LIBRARIES.iter().any(|name| unsafe { libloading::Library::new(*name) }.is_ok());
         if !present {
@@ -87,7 +101,7 @@ impl<L: Lane> Blas<L> {
         stream.core().device.driver.bind()?;
         let handle = Handle(result::create_handle().map_err(|error| failed("create a handle", &error))?);
         let workspace = stream.buffer(WORKSPACE)?;
-        Ok(Some(Self { handle, tf32, workspace, plans: Mutex::default() }))
+        Ok(Some(Self { handle, options, workspace, plans: Mutex::default() }))
     }
 
     /// Bytes of the mask that a ReLU over `[rows, outputs]` writes.
@@ -115,18 +129,29 @@ impl<L: Lane> Blas<L> {
         }
         check(product, sizes, &left, &right, &out)?;
         let pointers = Pointers::of(stream, product, sizes, &extra)?;
+        let target = stream.target([left.slot, right.slot].into_iter().flatten(), "a matrix product")?;
         stream.core().device.driver.bind()?;
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         let plan = match plans.entry((product, sizes, pointers.vector != 0, pointers.mask != 0)) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
-                entry.insert(Plan::new(&self.handle, product, sizes, self.tf32, &pointers)?)
+                entry.insert(Plan::new(&self.handle, product, sizes, self.options.tf32, &pointers)?)
             }
         };
         let Some(plan) = plan else { return Ok(false) };
         plan.point(&pointers)?;
         // Columns first, the operands change places: see the module's head.
-        let (a, b) = (right, left);
+        let operands = [right.span, left.span, out.span].map(|span| span.address.0);
+        // While a step is recorded nothing runs that could be measured.
+        let is_recorded = target != stream.core().id();
+        if self.options.tuned && plan.algos.len() > 1 && !is_recorded {
+            self.tune(plan, operands)?;
+        }
+        self.run(plan, &plan.algos[0], operands, target)?;
+        Ok(true)
+    }
+
+    fn run(&self, plan: &Plan, algo: &Algo, [a, b, d]: [u64; 3], target: StreamId) -> Result<()> {
         let (one, zero) = (1.0f32, 0.0f32);
         // SAFETY: the descriptors are of this shape, the lengths were checked against it, and the memory belongs to
         // buffers and slots used on this very stream, which outlive its work. The workspace is used on this stream only.
@@ -136,22 +161,44 @@ impl<L: Lane> Blas<L> {
                 plan.desc.0,
                 std::ptr::from_ref(&one).cast(),
                 std::ptr::from_ref(&zero).cast(),
-                a.span.address.0 as *const c_void,
+                a as *const c_void,
                 plan.a.0,
-                b.span.address.0 as *const c_void,
+                b as *const c_void,
                 plan.b.0,
-                out.span.address.0 as *const c_void,
+                d as *const c_void,
                 plan.d.0,
-                out.span.address.0 as *mut c_void,
+                d as *mut c_void,
                 plan.d.0,
-                &plan.algo,
+                algo,
                 self.workspace.view().address().0 as *mut c_void,
                 WORKSPACE,
-                stream.core().id().0 as sys::cudaStream_t,
+                target.0 as sys::cudaStream_t,
             )
         }
-        .map_err(|error| failed("run a matrix product", &error))?;
-        Ok(true)
+        .map_err(|error| failed("run a matrix product", &error))
+    }
+
+    /// Measures the algorithms of a plan on its first operands, and keeps the quickest; blocks meanwhile. The product only
+    /// overwrites its result, so that running it often changes nothing.
+    fn tune(&self, plan: &mut Plan, operands: [u64; 3]) -> Result<()> {
+        let stream = self.workspace.stream();
+        let (start, end) = (stream.event(true)?, stream.event(true)?);
+        let mut best = (f32::INFINITY, 0);
+        for (index, algo) in plan.algos.iter().enumerate() {
+            self.run(plan, algo, operands, stream.core().id())?;
+            stream.record(&start)?;
+            for _ in 0..TRIES {
+                self.run(plan, algo, operands, stream.core().id())?;
+            }
+            stream.record(&end)?;
+            end.synchronize()?;
+            let time = end.elapsed_ms_since(&start)?;
+            if time < best.0 {
+                best = (time, index);
+            }
+        }
+        plan.algos = vec![plan.algos[best.1]];
+        Ok(())
     }
 }
 
@@ -220,13 +267,16 @@ impl Pointers {
     }
 }
 
+type Algo = sys::cublasLtMatmulAlgo_t;
+
 /// What cuBLASLt needs to know of one shape.
 struct Plan {
     desc: Desc,
     a: Matrix,
     b: Matrix,
     d: Matrix,
-    algo: sys::cublasLtMatmulAlgo_t,
+    /// The one to use in front; more only until they were measured.
+    algos: Vec<Algo>,
     points: bool,
     masks: bool,
 }
@@ -279,23 +329,42 @@ impl Plan {
         }
         let (a, b, d) = (Matrix::new(a)?, Matrix::new(b)?, Matrix::new(d)?);
         let points = pointers.vector != 0;
-        let plan = Self { desc, a, b, d, algo: sys::cublasLtMatmulAlgo_t { data: [0; 8] }, points, masks };
+        let mut plan = Self { desc, a, b, d, algos: Vec::new(), points, masks };
         // The pointers' alignment counts in the choice of the algorithm.
         plan.point(pointers)?;
+        plan.algos = plan.candidates(handle)?;
+        Ok((!plan.algos.is_empty()).then_some(plan))
+    }
+
+    /// The library's algorithms for this product, the one it thinks best in front; none where it has none.
+    fn candidates(&self, handle: &Handle) -> Result<Vec<Algo>> {
         let preference = Preference::new()?;
-        // SAFETY: all descriptors are alive.
-        let found = unsafe {
-            result::get_matmul_algo_heuristic(
+        // SAFETY: a plain C structure, of which all zeros is a value; the library fills it in.
+        let mut found: [sys::cublasLtMatmulHeuristicResult_t; CANDIDATES] = unsafe { std::mem::zeroed() };
+        let mut count = 0;
+        // SAFETY: all descriptors are alive, and there is room for as many results as are asked for.
+        let status = unsafe {
+            sys::cublasLtMatmulAlgoGetHeuristic(
                 handle.0,
-                plan.desc.0,
-                plan.a.0,
-                plan.b.0,
-                plan.d.0,
-                plan.d.0,
+                self.desc.0,
+                self.a.0,
+                self.b.0,
+                self.d.0,
+                self.d.0,
                 preference.0,
+                CANDIDATES as i32,
+                found.as_mut_ptr(),
+                &mut count,
             )
         };
-        Ok(found.ok().map(|found| Self { algo: found.algo, ..plan }))
+        if status != sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS {
+            return Ok(Vec::new());
+        }
+        let usable = |result: &&sys::cublasLtMatmulHeuristicResult_t| {
+            result.state == sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS
+        };
+        let found = &found[..usize::try_from(count).unwrap_or(0).min(CANDIDATES)];
+        Ok(found.iter().filter(usable).map(|result| result.algo).collect())
     }
 
     fn point(&self, pointers: &Pointers) -> Result<()> {

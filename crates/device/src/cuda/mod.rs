@@ -21,9 +21,9 @@ use std::sync::{Arc, OnceLock, RwLock};
 use cudarc::driver::{CudaContext, CudaStream, result, sys};
 use feedline_core::{Error, ErrorKind, Result};
 
-use crate::driver::{Address, Driver, EventId, Kind, Priority, StreamId};
+use crate::driver::{Address, Driver, EventId, GraphId, Kind, Priority, StreamId};
 
-pub use blas::{Blas, Extra, Product, Sizes};
+pub use blas::{Blas, BlasOptions, Extra, Product, Sizes};
 pub use module::{Arg, Function, Grid, Launch, Module};
 
 /// The driver of one GPU, on its primary context.
@@ -284,6 +284,48 @@ unsafe impl Driver for Cuda {
             launched.err().map_or(sys::CUresult::CUDA_SUCCESS, |error| error.0),
             launch.function.name(),
         )
+    }
+
+    fn records(&self) -> bool {
+        true
+    }
+
+    unsafe fn begin_capture(&self, stream: StreamId) -> Result<()> {
+        // Of this thread alone: other threads allocate and copy meanwhile.
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        // SAFETY: the caller's promise.
+        self.call("cuStreamBeginCapture", || unsafe { sys::cuStreamBeginCapture_v2(raw(stream), mode) })
+    }
+
+    unsafe fn end_capture(&self, stream: StreamId) -> Result<GraphId> {
+        let mut graph = std::ptr::null_mut();
+        // SAFETY: the caller's promise; the target is a live local.
+        self.call("cuStreamEndCapture", || unsafe { sys::cuStreamEndCapture(raw(stream), &mut graph) })?;
+        let mut runnable = std::ptr::null_mut();
+        // SAFETY: the graph was just made; the target is a live local.
+        let made = self.call("cuGraphInstantiate", || unsafe {
+            sys::cuGraphInstantiateWithFlags(&mut runnable, graph, 0)
+        });
+        // SAFETY: made above, and not used again: what runs is a copy.
+        let destroyed = self.call("cuGraphDestroy", || unsafe { sys::cuGraphDestroy(graph) });
+        made?;
+        let graph = GraphId(runnable as u64);
+        if let Err(error) = destroyed {
+            // SAFETY: just made, and not given out.
+            let _ = unsafe { self.destroy_graph(graph) };
+            return Err(error);
+        }
+        Ok(graph)
+    }
+
+    unsafe fn launch_graph(&self, graph: GraphId, stream: StreamId) -> Result<()> {
+        // SAFETY: the caller's promise.
+        self.call("cuGraphLaunch", || unsafe { sys::cuGraphLaunch(graph.0 as sys::CUgraphExec, raw(stream)) })
+    }
+
+    unsafe fn destroy_graph(&self, graph: GraphId) -> Result<()> {
+        // SAFETY: the caller's promise.
+        self.call("cuGraphExecDestroy", || unsafe { sys::cuGraphExecDestroy(graph.0 as sys::CUgraphExec) })
     }
 
     fn lost(&self) -> Option<Error> {

@@ -33,7 +33,7 @@ unsafe impl Sync for Module {}
 pub struct Function {
     raw: sys::CUfunction,
     name: Arc<str>,
-    _module: Arc<Module>,
+    module: Arc<Module>,
 }
 
 // SAFETY: a function handle is valid as long as its module, which it keeps alive.
@@ -120,7 +120,7 @@ impl Cuda {
         // SAFETY: the module is loaded.
         let raw = unsafe { result::module::get_function(module.raw, c_name) }
             .map_err(|error| status::error(error, &format!("find the kernel {name}")))?;
-        Ok(Function { raw, name: name.into(), _module: module.clone() })
+        Ok(Function { raw, name: name.into(), module: module.clone() })
     }
 }
 
@@ -160,6 +160,13 @@ impl<L: Lane> Stream<L> {
                 )
             })?;
         }
+        let slots = args.iter().filter_map(|arg| match arg {
+            Arg::In(input) => input.slot,
+            _ => None,
+        });
+        let target = self.target(slots, function.name())?;
+        let module: Arc<dyn std::any::Any + Send + Sync> = function.module.clone();
+        self.core().recorder.need(&module);
         // A parameter is read with its own size from the start of its cell: right on little-endian machines, and CUDA
         // has no others.
         let mut parameters: ArrayVec<*mut c_void, MAX_ARGS> =
@@ -167,7 +174,7 @@ impl<L: Lane> Stream<L> {
         let mut launch = Launch { function, grid, parameters: &mut parameters };
         // SAFETY: the caller's promise about the kernel; the memory belongs to buffers and slots that outlive the
         // stream's work, and is used on this very stream.
-        unsafe { self.core().device.driver.launch(self.core().id(), &mut launch) }
+        unsafe { self.core().device.driver.launch(target, &mut launch) }
     }
 }
 

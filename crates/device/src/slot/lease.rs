@@ -9,7 +9,7 @@ use feedline_slots::ReadyLease;
 
 use crate::driver::Address;
 use crate::place::{Compute, Lane, Main, Place};
-use crate::slot::ring::{MAX_READERS, Shared, Slot};
+use crate::slot::ring::{MAX_READERS, Shared, Slot, SlotRef, SlotView};
 use crate::view::View;
 use crate::{Pinned, Stream};
 
@@ -143,7 +143,8 @@ impl<L: Lane> Reader<L> {
             return Err(Error::new(ErrorKind::Config, why));
         }
         let address = Address(self.slot().address.0 + offset as u64);
-        Ok(View::new(address, len, self.stream.core()))
+        let slot = SlotView { shared: &self.shared, index: self.index };
+        Ok(View::new(address, len, self.stream.core(), Some(slot)))
     }
 
     /// The stream this reader reads on.
@@ -154,6 +155,10 @@ impl<L: Lane> Reader<L> {
     /// The slot's number in its ring; its address is fixed.
     pub fn index(&self) -> usize {
         self.index
+    }
+
+    pub(crate) fn slot_ref(&self) -> SlotRef {
+        SlotView { shared: &self.shared, index: self.index }.keep()
     }
 
     fn slot(&self) -> &Slot {

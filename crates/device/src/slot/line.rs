@@ -13,6 +13,8 @@ pub(super) struct Line {
 struct State {
     free: VecDeque<usize>,
     closed: bool,
+    /// Threads that sleep until a slot comes home: to wake nobody costs a system call all the same.
+    sleepers: usize,
 }
 
 /// The line was closed.
@@ -21,7 +23,7 @@ pub(super) struct Closed;
 impl Line {
     /// An empty line with room for `slots`.
     pub(super) fn new(slots: usize) -> Self {
-        let state = State { free: VecDeque::with_capacity(slots), closed: false };
+        let state = State { free: VecDeque::with_capacity(slots), closed: false, sleepers: 0 };
         Self { state: Mutex::new(state), moved: Condvar::new() }
     }
 
@@ -31,13 +33,18 @@ impl Line {
 
     /// Puts a slot at the end, and wakes one who waits.
     pub(super) fn push(&self, index: usize) {
-        self.state().free.push_back(index);
-        self.moved.notify_one();
+        let mut state = self.state();
+        state.free.push_back(index);
+        let asleep = state.sleepers > 0;
+        drop(state);
+        if asleep {
+            self.moved.notify_one();
+        }
     }
 
     /// Takes the first slot, waiting for one for at most `limit`; `None` when it passed, no limit when there is none.
     pub(super) fn pop(&self, limit: Option<Duration>) -> Result<Option<usize>, Closed> {
-        let start = Instant::now();
+        let mut since = None;
         let mut state = self.state();
         loop {
             if state.closed {
@@ -46,15 +53,20 @@ impl Line {
             if let Some(index) = state.free.pop_front() {
                 return Ok(Some(index));
             }
-            let Some(limit) = limit else {
-                state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
-                continue;
+            state.sleepers += 1;
+            state = match limit {
+                None => self.moved.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(limit) => {
+                    // The clock is read by who has to wait only.
+                    let left = limit.saturating_sub(since.get_or_insert_with(Instant::now).elapsed());
+                    if left.is_zero() {
+                        state.sleepers -= 1;
+                        return Ok(None);
+                    }
+                    self.moved.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                }
             };
-            let left = limit.saturating_sub(start.elapsed());
-            if left.is_zero() {
-                return Ok(None);
-            }
-            state = self.moved.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            state.sleepers -= 1;
         }
     }
 

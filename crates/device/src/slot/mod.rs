@@ -19,3 +19,4 @@ mod ring;
 
 pub use lease::{Loaded, Reader, WriteLease};
 pub use ring::{MAX_READERS, SlotRing};
+pub(crate) use ring::{SlotRef, SlotView};

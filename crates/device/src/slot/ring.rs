@@ -32,6 +32,32 @@ pub(crate) struct Slot {
     pub(crate) lost: AtomicBool,
 }
 
+/// A slot, for as long as its ring is borrowed.
+#[derive(Clone, Copy)]
+pub(crate) struct SlotView<'a> {
+    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) index: usize,
+}
+
+/// A slot, with a hold on its ring's memory.
+#[derive(Clone)]
+pub(crate) struct SlotRef {
+    shared: Arc<Shared>,
+    index: usize,
+}
+
+impl SlotView<'_> {
+    pub(crate) fn keep(self) -> SlotRef {
+        SlotRef { shared: self.shared.clone(), index: self.index }
+    }
+}
+
+impl PartialEq for SlotRef {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared) && self.index == other.index
+    }
+}
+
 pub(crate) struct Shared {
     pub(crate) device: Arc<Core>,
     pub(crate) slots: Box<[Slot]>,

@@ -16,7 +16,7 @@ pub mod faults;
 
 use feedline_core::{Error, Result};
 
-use crate::driver::{Access, Address, Driver, EventId, Kind, Priority, StreamId};
+use crate::driver::{Access, Address, Driver, EventId, GraphId, Kind, Priority, StreamId};
 use crate::task::{Span, Task};
 
 pub use chaos::Chaos;
@@ -78,6 +78,14 @@ operations! {
     Run,
     /// `launch`.
     Launch,
+    /// `begin_capture`.
+    BeginCapture,
+    /// `end_capture`.
+    EndCapture,
+    /// `launch_graph`.
+    LaunchGraph,
+    /// `destroy_graph`.
+    DestroyGraph,
     /// `host_access` to read.
     HostRead,
     /// `host_access` to write.
@@ -90,12 +98,18 @@ impl Op {
 
     /// Whether it makes something that a later call gives back.
     pub fn creates(self) -> bool {
-        matches!(self, Self::CreateStream | Self::CreateEvent | Self::AllocHost | Self::AllocDevice)
+        matches!(
+            self,
+            Self::CreateStream | Self::CreateEvent | Self::AllocHost | Self::AllocDevice | Self::EndCapture
+        )
     }
 
     /// Whether it gives back what a creating call made.
     pub fn releases(self) -> bool {
-        matches!(self, Self::DestroyStream | Self::DestroyEvent | Self::FreeHost | Self::FreeDevice)
+        matches!(
+            self,
+            Self::DestroyStream | Self::DestroyEvent | Self::FreeHost | Self::FreeDevice | Self::DestroyGraph
+        )
     }
 
     /// Whether it blocks the calling thread until the device has done something.
@@ -219,6 +233,11 @@ unsafe impl<D: Driver, A: Around> Driver for Wrap<D, A> {
         fn fill(stream: StreamId, to: Address, value: u8, bytes: usize) -> ()
             = Call::on(Op::Fill, stream).writing(to, bytes);
         fn run(stream: StreamId, task: Task) -> () = Call::on(Op::Run, stream);
+        // Recording is no work of the stream: nothing may be put into it.
+        fn begin_capture(stream: StreamId) -> () = Call::new(Op::BeginCapture);
+        fn end_capture(stream: StreamId) -> GraphId = Call::new(Op::EndCapture);
+        fn launch_graph(graph: GraphId, stream: StreamId) -> () = Call::on(Op::LaunchGraph, stream);
+        fn destroy_graph(graph: GraphId) -> () = Call::new(Op::DestroyGraph);
     }
 
     #[cfg(feature = "cuda")]
@@ -232,6 +251,10 @@ unsafe impl<D: Driver, A: Around> Driver for Wrap<D, A> {
 
     fn name(&self) -> String {
         self.below.name()
+    }
+
+    fn records(&self) -> bool {
+        self.below.records()
     }
 
     fn lost(&self) -> Option<Error> {

@@ -1,0 +1,139 @@
+//! Recording a stream's work: who records, what may be part of it, and what must stay alive for it.
+//!
+//! The recording thread's work goes to a stream of the device's own, made for that one recording; what other threads give
+//! to the recorded stream meanwhile runs as ever. Memory that a recording may use is kept until its last graph is gone:
+//! see [`Recorder::keep`].
+
+use std::any::Any;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+
+use feedline_core::{Error, ErrorKind, Result};
+
+use crate::driver::{Address, StreamId};
+use crate::slot::SlotRef;
+
+/// Something that work needs beside memory: a kernel's module.
+pub(crate) type Needed = Arc<dyn Any + Send + Sync>;
+
+/// The recording side of one stream.
+#[derive(Default)]
+pub(crate) struct Recorder {
+    /// Whether `current` is worth a look: the only cost of a launch while nobody records.
+    recording: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    current: Option<Recording>,
+    /// Recordings and graphs of this stream.
+    live: usize,
+    /// Device memory of buffers that were dropped while there were some.
+    kept: Vec<(Address, usize)>,
+}
+
+/// A recording that is going on.
+struct Recording {
+    thread: ThreadId,
+    stream: StreamId,
+    /// The slot of the batch whose work this is.
+    slot: Option<SlotRef>,
+    needed: Vec<Needed>,
+}
+
+impl Recorder {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends the calling thread's work to `stream`, and keeps memory from now on until [`release`](Self::release).
+    pub(crate) fn begin(&self, stream: StreamId, slot: Option<SlotRef>) -> Result<()> {
+        let mut state = self.state();
+        if state.current.is_some() {
+            return Err(refused("a recording", "the stream is being recorded already"));
+        }
+        let thread = std::thread::current().id();
+        state.current = Some(Recording { thread, stream, slot, needed: Vec::new() });
+        state.live += 1;
+        self.recording.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Ends what `begin` began; what its work needs.
+    pub(crate) fn end(&self) -> Vec<Needed> {
+        self.recording.store(false, Ordering::Release);
+        self.state().current.take().map(|recording| recording.needed).unwrap_or_default()
+    }
+
+    /// Where the calling thread's work goes, `None` being the stream itself. A recording takes in batches of its own slot
+    /// only: no other is held while it is replayed.
+    pub(crate) fn target(
+        &self,
+        slots: impl Iterator<Item = SlotRef>,
+        name: &str,
+    ) -> Result<Option<StreamId>> {
+        if !self.recording.load(Ordering::Acquire) {
+            return Ok(None);
+        }
+        let state = self.state();
+        let Some(recording) = state.mine() else { return Ok(None) };
+        for slot in slots {
+            if recording.slot.as_ref() != Some(&slot) {
+                return Err(refused(name, "it reads a batch that is not the one this recording is for"));
+            }
+        }
+        Ok(Some(recording.stream))
+    }
+
+    /// Keeps `needed` alive with the graph, when the calling thread records.
+    pub(crate) fn need(&self, needed: &Needed) {
+        if !self.recording.load(Ordering::Acquire) {
+            return;
+        }
+        if let Some(recording) = self.state().mine_mut()
+            && !recording.needed.iter().any(|known| Arc::ptr_eq(known, needed))
+        {
+            recording.needed.push(needed.clone());
+        }
+    }
+
+    /// Refuses a call that cannot be part of a recording.
+    pub(crate) fn refuse(&self, what: &str) -> Result<()> {
+        if self.recording.load(Ordering::Acquire) && self.state().mine().is_some() {
+            return Err(refused(what, "record only work whose every step is the same"));
+        }
+        Ok(())
+    }
+
+    /// Takes over the memory of a dropped buffer when a graph may still use it; whether it did.
+    pub(crate) fn keep(&self, address: Address, bytes: usize) -> bool {
+        let mut state = self.state();
+        if state.live > 0 {
+            state.kept.push((address, bytes));
+        }
+        state.live > 0
+    }
+
+    /// One recording or graph fewer; after the last, the memory to free.
+    pub(crate) fn release(&self) -> Vec<(Address, usize)> {
+        let mut state = self.state();
+        state.live -= 1;
+        if state.live == 0 { std::mem::take(&mut state.kept) } else { Vec::new() }
+    }
+}
+
+impl State {
+    fn mine(&self) -> Option<&Recording> {
+        self.current.as_ref().filter(|recording| recording.thread == std::thread::current().id())
+    }
+
+    fn mine_mut(&mut self) -> Option<&mut Recording> {
+        self.current.as_mut().filter(|recording| recording.thread == std::thread::current().id())
+    }
+}
+
+fn refused(what: &str, why: &str) -> Error {
+    Error::new(ErrorKind::Config, format!("{what} cannot be recorded: {why}"))
+}

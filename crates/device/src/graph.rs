@@ -1,0 +1,170 @@
+//! A step's work, recorded once and given to its stream again and again in one call: a CUDA graph.
+
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use feedline_core::{Error, ErrorKind, Result};
+
+use crate::Stream;
+use crate::capture::Needed;
+use crate::driver::{GraphId, Priority, StreamId};
+use crate::place::{Compute, Lane};
+use crate::slot::{Reader, SlotRef};
+use crate::stream::StreamCore;
+
+/// The recorded work of one step, for one stream, and for one slot where it reads a batch.
+///
+/// It keeps everything its work uses: buffers dropped meanwhile are freed with the last graph of their stream.
+pub struct Graph<L: Lane = Compute> {
+    stream: Arc<StreamCore>,
+    id: GraphId,
+    slot: Option<SlotRef>,
+    /// Kept alive, never looked at.
+    needed: Vec<Needed>,
+    lane: PhantomData<fn() -> L>,
+}
+
+impl<L: Lane> Stream<L> {
+    /// Whether the device can record work: CUDA can.
+    pub fn records(&self) -> bool {
+        self.core().device.driver.records()
+    }
+
+    /// Records the work that `body` gives to this stream; nothing of it runs before [`Graph::launch`].
+    ///
+    /// `body` may read `batch` and no other. It only gives work: numbers that it passes are those of every replay, so what
+    /// changes from step to step must be in device memory. It cannot create or copy buffers, wait, or record events. Work
+    /// given to the cudarc stream itself is not recorded, it runs at once.
+    ///
+    /// # Errors
+    /// `Config` for work that cannot be recorded; what `body` returns; a device failure, also where the device cannot record.
+    pub fn record_graph(
+        &self,
+        batch: Option<&Reader<L>>,
+        body: impl FnOnce() -> Result<()>,
+    ) -> Result<Graph<L>> {
+        let core = self.core();
+        if let Some(reader) = batch {
+            self.accepts(reader.stream().core(), "a recording")?;
+        }
+        let driver = &core.device.driver;
+        // Ends with its last clone, here: the graph is a copy of what was recorded.
+        let aside = Stream::<L>::create(&core.device, "record", Priority::Normal)?;
+        let slot = batch.map(Reader::slot_ref);
+        core.recorder.begin(aside.core().id(), slot.clone())?;
+        let recording = Recording { core };
+        // SAFETY: the stream was just made, and only this thread's work is sent to it.
+        unsafe { driver.begin_capture(aside.core().id()) }?;
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+        let needed = core.recorder.end();
+        // SAFETY: begun above, by this thread.
+        let ended = unsafe { driver.end_capture(aside.core().id()) };
+        let given = outcome.unwrap_or_else(|panic| {
+            if let Ok(id) = ended {
+                destroy(core, id);
+            }
+            std::panic::resume_unwind(panic)
+        });
+        match (given, ended) {
+            (Ok(()), Ok(id)) => {
+                // From here on the graph gives back what the recording held.
+                std::mem::forget(recording);
+                Ok(Graph { stream: core.clone(), id, slot, needed, lane: PhantomData })
+            }
+            (Err(error), Ok(id)) => {
+                destroy(core, id);
+                Err(error)
+            }
+            // What went wrong first.
+            (given, Err(error)) => Err(given.err().unwrap_or(error)),
+        }
+    }
+}
+
+/// A recording's hold on its stream's memory.
+struct Recording<'a> {
+    core: &'a StreamCore,
+}
+
+impl Drop for Recording<'_> {
+    fn drop(&mut self) {
+        self.core.recorder.end();
+        free_kept(self.core);
+    }
+}
+
+impl<L: Lane> Graph<L> {
+    /// Gives the stream the recorded work once more; the host does not block. `batch` is a batch in the slot that it was
+    /// recorded for.
+    ///
+    /// # Errors
+    /// `Config` for another slot or stream; a device failure.
+    pub fn launch(&mut self, batch: Option<&Reader<L>>) -> Result<()> {
+        if batch.map(Reader::slot_ref) != self.slot {
+            return Err(wrong("the batch is in another slot than the one it was recorded for"));
+        }
+        if batch.is_some_and(|reader| !Arc::ptr_eq(reader.stream().core(), &self.stream)) {
+            return Err(wrong("the batch is open to another stream"));
+        }
+        self.stream.recorder.refuse("a graph")?;
+        let stream: StreamId = self.stream.id();
+        // SAFETY: the graph is this value's, borrowed uniquely. Its buffers are kept, and belong to this very stream, which
+        // orders their use; the batch's slot is the reader's, which lives for the call and then marks its end behind it.
+        unsafe { self.stream.device.driver.launch_graph(self.id, stream) }
+    }
+
+    /// Whether this graph was recorded for the slot that `batch` is in, and the stream that reads it.
+    pub fn is_for(&self, batch: &Reader<L>) -> bool {
+        self.slot.as_ref() == Some(&batch.slot_ref()) && Arc::ptr_eq(batch.stream().core(), &self.stream)
+    }
+}
+
+impl<L: Lane> Drop for Graph<L> {
+    fn drop(&mut self) {
+        if let Err(error) = self.stream.synchronize() {
+            // Its work may still run: everything it uses stays, for good.
+            self.stream.device.ledger.report(error);
+            std::mem::forget((self.slot.take(), std::mem::take(&mut self.needed)));
+            return;
+        }
+        destroy(&self.stream, self.id);
+        free_kept(&self.stream);
+    }
+}
+
+fn destroy(core: &StreamCore, id: GraphId) {
+    // SAFETY: of this driver, and not used again; its work has ended, or never began.
+    if let Err(error) = unsafe { core.device.driver.destroy_graph(id) } {
+        core.device.ledger.report(error);
+    }
+}
+
+/// Frees the memory that dropped buffers left to the stream's graphs, after the last of these.
+fn free_kept(core: &StreamCore) {
+    let kept = core.recorder.release();
+    if kept.is_empty() {
+        return;
+    }
+    let drained = core.synchronize();
+    for (address, bytes) in kept {
+        let freed = drained.clone().and_then(|()| {
+            // SAFETY: from `alloc_device` with this size, freed once; no graph is left, and the stream that its buffer was
+            // for has just been drained.
+            unsafe { core.device.driver.free_device(address, bytes) }
+        });
+        if let Err(error) = freed {
+            core.device.ledger.report(error);
+        }
+        core.device.ledger.device_bytes.subtract(bytes as u64);
+    }
+}
+
+fn wrong(why: &str) -> Error {
+    Error::new(ErrorKind::Config, format!("a graph cannot be launched: {why}"))
+}
+
+impl<L: Lane> std::fmt::Debug for Graph<L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Graph({:#x} on stream {:#x})", self.id.0, self.stream.id().0)
+    }
+}

@@ -1,0 +1,238 @@
+//! Recorded steps: what may be in one, what it keeps alive, and that nothing is left behind, whatever fails.
+
+mod recorder;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use feedline_core::{Error, ErrorKind, Result};
+use feedline_device::slot::{Reader, SlotRing};
+use feedline_device::wrap::Faults;
+use feedline_device::wrap::faults::{Fault, Mode, Plan};
+use feedline_device::{Buffer, Device, Stream};
+use feedline_slots::Ring;
+use recorder::{Recorder, Tape};
+
+fn device() -> (Device, Tape) {
+    let driver = Recorder::new();
+    let tape = driver.tape.clone();
+    (Device::with_driver(driver), tape)
+}
+
+#[track_caller]
+fn assert_empty(device: &Device, tape: &Tape) {
+    let ledger = device.ledger();
+    let held = [&ledger.device_bytes, &ledger.pinned_bytes, &ledger.streams, &ledger.events]
+        .map(|gauge| gauge.now());
+    assert_eq!(held, [0; 4], "device bytes, page-locked bytes, streams, events");
+    assert_eq!((tape.graphs().len(), tape.open()), (0, 0), "graphs, recordings");
+}
+
+/// Two batches of one ring, open to `stream`.
+fn two_batches(device: &Device, stream: &Stream) -> [Reader; 2] {
+    let host = Ring::<_, ()>::new(vec![device.pinned(64).unwrap(), device.pinned(64).unwrap()]);
+    let slots = SlotRing::new(device, 2, 64).unwrap();
+    let copier: Stream = device.stream().unwrap();
+    [(); 2].map(|()| {
+        let filled = host.acquire().unwrap().ready();
+        slots.acquire().unwrap().upload(&copier, filled, 64).unwrap().wait_on(stream).unwrap()
+    })
+}
+
+fn read(stream: &Stream, batch: &Reader) -> Result<()> {
+    stream.run("read", [batch.view::<u8>(0, 64)?.into()], [], |_| {})
+}
+
+fn add_one(stream: &Stream, buffer: &mut Buffer<u32>) -> Result<()> {
+    stream.run("add one", [], [buffer.view_mut().into()], |memory| memory.output::<u32>(0)[0] += 1)
+}
+
+#[test]
+fn a_recording_holds_the_work_and_runs_none_of_it() {
+    let (device, tape) = device();
+    {
+        let stream = device.stream().unwrap();
+        let mut count = stream.buffer::<u32>(1).unwrap();
+        let body = || {
+            add_one(&stream, &mut count)?;
+            add_one(&stream, &mut count)
+        };
+        let mut graph: feedline_device::Graph = stream.record_graph(None, body).unwrap();
+        assert_eq!(tape.graphs(), [(2, 0)]);
+        for _ in 0..3 {
+            graph.launch(None).unwrap();
+        }
+        assert_eq!(tape.graphs(), [(2, 3)]);
+        assert_eq!(count.read().unwrap(), [0], "recorded work ran");
+        // After the recording the stream is as it was.
+        add_one(&stream, &mut count).unwrap();
+        assert_eq!(count.read().unwrap(), [1]);
+    }
+    assert_empty(&device, &tape);
+}
+
+#[test]
+fn work_of_other_threads_is_not_recorded() {
+    let (device, tape) = device();
+    let stream = device.stream().unwrap();
+    let mut count = stream.buffer::<u32>(1).unwrap();
+    let mut other = stream.buffer::<u32>(1).unwrap();
+    let body = || {
+        add_one(&stream, &mut count)?;
+        std::thread::scope(|threads| {
+            let beside = threads.spawn(|| {
+                add_one(&stream, &mut other)?;
+                let event = stream.event(false)?;
+                stream.record(&event)?;
+                event.synchronize()
+            });
+            beside.join().expect("no panic")
+        })
+    };
+    let _graph = stream.record_graph(None, body).unwrap();
+    assert_eq!(tape.graphs(), [(1, 0)]);
+    assert_eq!((count.read().unwrap(), other.read().unwrap()), (vec![0], vec![1]));
+}
+
+#[test]
+fn what_cannot_be_replayed_is_refused() {
+    let (device, tape) = device();
+    {
+        let stream = device.stream().unwrap();
+        let [first, second] = two_batches(&device, &stream);
+        let (event, mut buffer) = (stream.event(false).unwrap(), stream.buffer::<u32>(1).unwrap());
+        let buffer = std::cell::RefCell::new(&mut buffer);
+        type Case<'a> = (&'a str, &'a dyn Fn() -> Result<()>);
+        let cases: [Case<'_>; 9] = [
+            ("a batch", &|| read(&stream, &second)),
+            ("a batch without its graph's", &|| read(&stream, &first)),
+            ("record", &|| stream.record(&event)),
+            ("wait", &|| stream.wait(&event)),
+            ("synchronize", &|| stream.synchronize()),
+            ("new buffer", &|| stream.buffer::<u32>(1).map(drop)),
+            ("write", &|| buffer.borrow_mut().write(&[1])),
+            ("read", &|| buffer.borrow().read().map(drop)),
+            ("a recording", &|| stream.record_graph(None, || Ok(())).map(drop)),
+        ];
+        for (what, case) in cases {
+            let batch = (what != "a batch without its graph's").then_some(&first);
+            let error = stream.record_graph(batch, case).expect_err(what);
+            assert_eq!(error.kind(), ErrorKind::Config, "{what}: {error}");
+            assert!(error.to_string().contains("cannot be recorded"), "{what}: {error}");
+            assert_eq!((tape.graphs().len(), tape.open()), (0, 0), "{what}");
+        }
+        drop(stream.record_graph(Some(&first), || read(&stream, &first)).expect("its own batch"));
+    }
+    assert_empty(&device, &tape);
+}
+
+#[test]
+fn a_graph_runs_on_the_slot_it_was_recorded_for_and_no_other() {
+    let (device, tape) = device();
+    {
+        let stream = device.stream().unwrap();
+        let [first, second] = two_batches(&device, &stream);
+        let mut graph = stream.record_graph(Some(&first), || read(&stream, &first)).unwrap();
+        assert!(graph.is_for(&first) && !graph.is_for(&second));
+        graph.launch(Some(&first)).unwrap();
+        for wrong in [Some(&second), None] {
+            let error = graph.launch(wrong).unwrap_err();
+            assert!(error.to_string().contains("another slot"), "{error}");
+        }
+        let branch = device.stream().unwrap();
+        let elsewhere = first.also_on(&branch).unwrap();
+        let error = graph.launch(Some(&elsewhere)).unwrap_err();
+        assert!(error.to_string().contains("another stream"), "{error}");
+        assert_eq!(tape.graphs(), [(1, 1)]);
+    }
+    assert_empty(&device, &tape);
+}
+
+#[test]
+fn memory_lives_as_long_as_the_graphs_that_use_it() {
+    let (device, tape) = device();
+    {
+        let stream = device.stream().unwrap();
+        let bytes = || device.ledger().device_bytes.now();
+        let [batch, other] = two_batches(&device, &stream);
+        let slots = bytes();
+        let mut buffer = stream.buffer::<u32>(256).unwrap();
+        let body = || {
+            read(&stream, &batch)?;
+            add_one(&stream, &mut buffer)
+        };
+        let first = stream.record_graph(Some(&batch), body).unwrap();
+        let second = stream.record_graph(None, || Ok(())).unwrap();
+        drop((buffer, batch, other));
+        assert_eq!(bytes(), slots + 1024, "freed under the graph");
+        drop(first);
+        assert_eq!(bytes(), 1024, "another graph of the stream may use it");
+        drop(second);
+        assert_eq!(bytes(), 0);
+        drop(stream.buffer::<u32>(1).unwrap());
+        assert_eq!(bytes(), 0, "without a graph a buffer is freed at once");
+    }
+    assert_empty(&device, &tape);
+}
+
+#[test]
+fn an_error_or_a_panic_in_the_recorded_step_leaves_nothing_behind() {
+    let (device, tape) = device();
+    {
+        let stream = device.stream().unwrap();
+        let mut buffer = stream.buffer::<u32>(1).unwrap();
+        let planned = || Error::new(ErrorKind::Data, "planned");
+        let body = || add_one(&stream, &mut buffer).and(Err(planned()));
+        assert_eq!(stream.record_graph(None, body).unwrap_err().kind(), ErrorKind::Data);
+        let body = || -> Result<()> { panic!("planned") };
+        catch_unwind(AssertUnwindSafe(|| stream.record_graph(None, body))).expect_err("a panic that goes on");
+        // A buffer that goes in mid-recording stays until its end.
+        let body = || {
+            drop(buffer);
+            Ok(())
+        };
+        drop(stream.record_graph(None, body).unwrap());
+        let mut graph = stream.record_graph(None, || Ok(())).expect("the stream can be recorded again");
+        graph.launch(None).unwrap();
+    }
+    assert_empty(&device, &tape);
+}
+
+/// Every call that recording, replaying and dropping make fails in turn, once and for ever.
+#[test]
+fn any_call_can_fail_and_nothing_is_left_behind() {
+    let mut failed = 0;
+    for mode in [Mode::Once, Mode::Forever] {
+        for fault in [Fault::Error, Fault::Late, Fault::DeviceLost] {
+            for nth in 1.. {
+                let recorder = Recorder::new();
+                let tape = recorder.tape.clone();
+                let faults = Faults::new(recorder, Plan::NONE);
+                let handle = faults.handle();
+                let device = Device::with_driver(faults);
+                let stream = device.stream().unwrap();
+                let mut buffer = stream.buffer::<u32>(1).unwrap();
+                handle.arm(Plan { nth, mode, fault });
+                let outcome =
+                    stream.record_graph(None, || add_one(&stream, &mut buffer)).and_then(|mut graph| {
+                        graph.launch(None)?;
+                        drop(graph);
+                        Ok(())
+                    });
+                let fired = handle.fired();
+                handle.disarm();
+                let reported = device.ledger().take_errors().len();
+                assert!(outcome.is_err() || !fired || reported > 0, "call {nth} failed unseen");
+                assert_eq!(tape.open(), 0, "a recording was left open by call {nth}, {mode:?}, {fault:?}");
+                drop((buffer, stream));
+                let held = (device.ledger().streams.now(), device.ledger().events.now());
+                assert_eq!(held, (0, 0), "call {nth}, {mode:?}, {fault:?}");
+                if !fired {
+                    break;
+                }
+                failed += 1;
+            }
+        }
+    }
+    println!("{failed} calls failed");
+    assert!(failed >= 30, "{failed}");
+}

@@ -62,21 +62,12 @@ static __device__ __forceinline__ float xent_row(const float* z, Label label, fl
     return loss;
 }
 
-template <typename Label>
-static __device__ __forceinline__ void xent(const float* logits, const Label* labels, float* dlogits, float* row_loss,
-                                            float* loss, u32* hits, u32* scratch, u64 rows, u32 cols) {
+// The mean of row_loss and the number of hits, by the last block to come; `mine` are the hits of the calling warp's rows.
+static __device__ __forceinline__ void xent_finish(float* row_loss, u32 mine, float* loss, u32* hits, u32* scratch, u64 rows) {
     __shared__ float sums[256];
     __shared__ bool last;
     const u32 thread = threadIdx.x;
-    const u32 lane = thread & 31;
-    const float inverse_rows = 1.0f / (float)rows;
-    u32 mine = 0;
-    for (u64 r = (u64)blockIdx.x * 8 + thread / 32; r < rows; r += (u64)gridDim.x * 8) {
-        const float value =
-            xent_row(logits + r * cols, labels[r], dlogits == 0 ? 0 : dlogits + r * cols, cols, inverse_rows, mine);
-        if (lane == 0) row_loss[r] = value;
-    }
-    if (lane == 0 && mine > 0) atomicAdd(&scratch[1], mine);
+    if ((thread & 31) == 0 && mine > 0) atomicAdd(&scratch[1], mine);
     __threadfence();
     __syncthreads();
     if (thread == 0) last = atomicAdd(&scratch[0], 1u) == gridDim.x - 1;
@@ -98,6 +89,19 @@ static __device__ __forceinline__ void xent(const float* logits, const Label* la
     }
 }
 
+template <typename Label>
+static __device__ __forceinline__ void xent(const float* logits, const Label* labels, float* dlogits, float* row_loss,
+                                            float* loss, u32* hits, u32* scratch, u64 rows, u32 cols) {
+    const float inverse_rows = 1.0f / (float)rows;
+    u32 mine = 0;
+    for (u64 r = (u64)blockIdx.x * 8 + threadIdx.x / 32; r < rows; r += (u64)gridDim.x * 8) {
+        const float value =
+            xent_row(logits + r * cols, labels[r], dlogits == 0 ? 0 : dlogits + r * cols, cols, inverse_rows, mine);
+        if ((threadIdx.x & 31) == 0) row_loss[r] = value;
+    }
+    xent_finish(row_loss, mine, loss, hits, scratch, rows);
+}
+
 extern "C" __global__ void __launch_bounds__(256)
 softmax_xent_u8(const float* logits, const u8* labels, float* dlogits, float* row_loss, float* loss, u32* hits, u32* scratch,
                 u64 rows, u32 cols) {
@@ -108,4 +112,81 @@ extern "C" __global__ void __launch_bounds__(256)
 softmax_xent_i64(const float* logits, const long long* labels, float* dlogits, float* row_loss, float* loss, u32* hits,
                  u32* scratch, u64 rows, u32 cols) {
     xent(logits, labels, dlogits, row_loss, loss, hits, scratch, rows, cols);
+}
+
+// The same behind a linear layer, the last of a classifier: z = x w^T + b, with x [rows, inputs], w [classes, inputs] and
+// b [classes]; z itself is not kept. At most 16 or 32 classes, by the kernel's name. One warp a row, 8 a block.
+
+// Adds to sums[k] this lane's part of row . w[k].
+template <int MOST>
+static __device__ __forceinline__ void classifier_dots(const float* row, const float* w, float (&sums)[MOST], u64 inputs, u32 classes) {
+    const u32 lane = threadIdx.x & 31;
+    if ((((u64)row | (u64)w) & 15) == 0 && inputs % 4 == 0) {
+        for (u64 i = 4 * lane; i < inputs; i += 128) {
+            const float4 x = *(const float4*)(row + i);
+#pragma unroll
+            for (u32 k = 0; k < MOST; ++k) {
+                if (k < classes) {
+                    const float4 y = *(const float4*)(w + k * inputs + i);
+                    sums[k] += x.x * y.x + x.y * y.y + x.z * y.z + x.w * y.w;
+                }
+            }
+        }
+        return;
+    }
+    for (u64 i = lane; i < inputs; i += 32) {
+#pragma unroll
+        for (u32 k = 0; k < MOST; ++k)
+            if (k < classes) sums[k] += row[i] * w[k * inputs + i];
+    }
+}
+
+template <int MOST>
+static __device__ __forceinline__ void classifier_forward(const float* x, const float* w, const float* b, const u8* labels,
+                                                          float* dlogits, float* row_loss, float* loss, u32* hits, u32* scratch,
+                                                          u64 rows, u64 inputs, u32 classes) {
+    const u32 lane = threadIdx.x & 31;
+    const float inverse_rows = 1.0f / (float)rows;
+    const float nan = __int_as_float(0x7fffffff), infinity = __int_as_float(0x7f800000);
+    u32 mine = 0;
+    for (u64 r = (u64)blockIdx.x * 8 + threadIdx.x / 32; r < rows; r += (u64)gridDim.x * 8) {
+        float sums[MOST];
+#pragma unroll
+        for (u32 k = 0; k < MOST; ++k) sums[k] = 0.0f;
+        classifier_dots(x + r * inputs, w, sums, inputs, classes);
+        // From here on a lane is a class.
+        float z = -infinity;
+#pragma unroll
+        for (u32 k = 0; k < MOST; ++k) {
+            if (k < classes) {
+                const float sum = xent_warp_sum(sums[k]);
+                if (k == lane) z = sum + b[k];
+            }
+        }
+        float largest = z > -infinity ? z : -infinity;
+        u32 at = z > -infinity ? lane : 0xffffffffu;
+        xent_warp_argmax(largest, at);
+        const float power = lane < classes ? expf(z - largest) : 0.0f;
+        const float sum = xent_warp_sum(power);
+        const u32 label = labels[r];
+        const bool known = label < classes;
+        const float own = xent_warp_sum(lane == label && known ? z : 0.0f);
+        mine += known && at == label;
+        if (lane < classes)
+            dlogits[r * classes + lane] = known ? (power / sum - (lane == label ? 1.0f : 0.0f)) * inverse_rows : nan;
+        if (lane == 0) row_loss[r] = known ? logf(sum) - (own - largest) : nan;
+    }
+    xent_finish(row_loss, mine, loss, hits, scratch, rows);
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+classifier_16(const float* x, const float* w, const float* b, const u8* labels, float* dlogits, float* row_loss, float* loss,
+              u32* hits, u32* scratch, u64 rows, u64 inputs, u32 classes) {
+    classifier_forward<16>(x, w, b, labels, dlogits, row_loss, loss, hits, scratch, rows, inputs, classes);
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+classifier_32(const float* x, const float* w, const float* b, const u8* labels, float* dlogits, float* row_loss, float* loss,
+              u32* hits, u32* scratch, u64 rows, u64 inputs, u32 classes) {
+    classifier_forward<32>(x, w, b, labels, dlogits, row_loss, loss, hits, scratch, rows, inputs, classes);
 }

@@ -6,6 +6,7 @@
 #include "../cu/adamw.cu"
 #include "../cu/argmax.cu"
 #include "../cu/bias_relu.cu"
+#include "../cu/classifier_backward.cu"
 #include "../cu/fill.cu"
 #include "../cu/gather.cu"
 #include "../cu/gemm.cu"
@@ -179,6 +180,75 @@ static void losses() {
     }
 }
 
+// Forward and backward of a classifier's last layer; `shift` breaks the alignment that the wide loads want.
+static void classifier(size_t rows, size_t inputs, size_t classes, unsigned chunks, size_t shift) {
+    Block<float> x(rows * inputs, shift), w(classes * inputs, shift), b(classes), dlogits(rows * classes), row_loss(rows), loss(1);
+    for (size_t i = 0; i < x.n; ++i) x[i] = (float)std::max(0.0, uniform());
+    for (size_t i = 0; i < w.n; ++i) w[i] = (float)uniform();
+    for (size_t i = 0; i < b.n; ++i) b[i] = (float)uniform();
+    Block<u8> labels(rows);
+    Block<u32> hits(1), scratch(2);
+    std::vector<double> z(classes), want_loss(rows), want_dz(rows * classes);
+    double mean = 0;
+    unsigned want_hits = 0;
+    for (size_t r = 0; r < rows; ++r) {
+        labels[r] = (u8)(source() % classes);
+        double sum = 0;
+        size_t best = 0;
+        for (size_t k = 0; k < classes; ++k) {
+            z[k] = b[k];
+            for (size_t i = 0; i < inputs; ++i) z[k] += (double)x[r * inputs + i] * w[k * inputs + i];
+            sum += std::exp(z[k]);
+            if (z[k] > z[best]) best = k;
+        }
+        mean += (want_loss[r] = std::log(sum) - z[labels[r]]) / rows;
+        want_hits += best == labels[r];
+        for (size_t k = 0; k < classes; ++k) want_dz[r * classes + k] = (std::exp(z[k]) / sum - (k == labels[r])) / rows;
+    }
+    launch({2, 1, 1}, {256, 1, 1}, [&] {
+        (classes <= 16 ? classifier_16 : classifier_32)(x.data, w.data, b.data, labels.data, dlogits.data, row_loss.data, loss.data,
+                                                        hits.data, scratch.data, rows, inputs, (u32)classes);
+    });
+    near("classifier row_loss", row_loss.data, want_loss, 1e-4);
+    near("classifier loss", loss.data, {mean}, 1e-5);
+    near("classifier dlogits", dlogits.data, want_dz, 1e-5);
+    expect(hits[0] == want_hits, "classifier hits", hits[0], want_hits, 0);
+    expect(scratch[0] == 0 && scratch[1] == 0, "classifier scratch", scratch[0], 0, 0);
+
+    const unsigned strips = (unsigned)(inputs + 31) / 32;
+    Block<float> dx(rows * inputs), dw(classes * inputs), db(classes), sums(inputs), partial(chunks * ((classes + 1) * inputs + classes));
+    Block<u32> tickets(strips);
+    std::vector<double> want_dx(dx.n), want_dw(dw.n), want_db(classes), want_sums(inputs);
+    for (size_t r = 0; r < rows; ++r) {
+        for (size_t k = 0; k < classes; ++k) want_db[k] += dlogits[r * classes + k];
+        for (size_t i = 0; i < inputs; ++i) {
+            for (size_t k = 0; k < classes; ++k) {
+                want_dw[k * inputs + i] += (double)dlogits[r * classes + k] * x[r * inputs + i];
+                if (x[r * inputs + i] > 0) want_dx[r * inputs + i] += (double)dlogits[r * classes + k] * w[k * inputs + i];
+            }
+            want_sums[i] += want_dx[r * inputs + i];
+        }
+    }
+    launch({strips, chunks, 1}, {32, 8, 1}, [&] {
+        (classes <= 16 ? classifier_backward_16 : classifier_backward_32)(x.data, w.data, dlogits.data, dx.data, dw.data, db.data,
+                                                                          sums.data, partial.data, tickets.data, rows, inputs, (u32)classes);
+    });
+    near("classifier dx", dx.data, want_dx, 1e-5);
+    near("classifier dw", dw.data, want_dw, 1e-5);
+    near("classifier db", db.data, want_db, 1e-5);
+    near("classifier dx_sums", sums.data, want_sums, 1e-5);
+    for (unsigned t = 0; t < strips; ++t) expect(tickets[t] == 0, "classifier tickets", tickets[t], 0, t);
+}
+
+static void classifiers() {
+    for (unsigned chunks : {1, 3}) {
+        classifier(1, 1, 2, chunks, 0);
+        classifier(17, 64, 10, chunks, 0);
+        classifier(33, 70, 16, chunks, 1);
+        classifier(20, 36, 32, chunks, 1);
+    }
+}
+
 struct Tile {
     unsigned side, threads;
     decltype(&gemm_nt_32) nt;
@@ -270,6 +340,7 @@ int main() {
     updates();
     bias_and_relu();
     losses();
+    classifiers();
     products();
     rows_of_bytes();
     printf("kernels on the host: %s (%d wrong values)\n", failures == 0 ? "ok" : "FAILED", failures);

@@ -52,10 +52,17 @@ pub static STEP: Program = Program {
         source!("adamw.cu", ("adamw", 256), ("adamw_tick", 32)),
         source!("argmax.cu", ("argmax_hits_u8", 256), ("argmax_hits_i64", 256)),
         source!("bias_relu.cu", ("bias_add", 256), ("bias_relu", 256), ("relu_bias_backward", 256)),
+        source!("classifier_backward.cu", ("classifier_backward_16", 256), ("classifier_backward_32", 256)),
         source!("fill.cu", ("fill_f32", 256)),
         source!("gather.cu", ("gather_rows", 512)),
         source!("sgd.cu", ("sgd", 256)),
-        source!("softmax_xent.cu", ("softmax_xent_u8", 256), ("softmax_xent_i64", 256)),
+        source!(
+            "softmax_xent.cu",
+            ("softmax_xent_u8", 256),
+            ("softmax_xent_i64", 256),
+            ("classifier_16", 256),
+            ("classifier_32", 256),
+        ),
         source!("widen.cu", ("widen_u8", 256)),
     ],
 };

@@ -6,7 +6,7 @@
 use feedline_core::{Random, Result};
 use feedline_device::{Buffer, Device, Kind, Stream};
 use feedline_kernels::host::{self, pattern};
-use feedline_kernels::ops::{AdamW, Kernels, Linear, Options, Sgd};
+use feedline_kernels::ops::{AdamW, ClassifierGradients, Kernels, Linear, Options, Sgd};
 
 const SHAPES: [Linear; 6] = [
     Linear { rows: 1, inputs: 1, outputs: 1 },
@@ -24,7 +24,7 @@ struct Case {
     name: String,
 }
 
-/// The products of a GPU: cuBLASLt with fused epilogues, without them, its quickest, and this crate's own.
+/// The ways of a GPU: cuBLASLt's products, with less in one kernel, its quickest, and this crate's own.
 const PRODUCTS: [Options; 4] = [
     Options { own_gemm: false, tf32: false, tuned: false, unfused: false },
     Options { own_gemm: false, tf32: false, tuned: false, unfused: true },
@@ -120,53 +120,63 @@ fn linear_layers() {
     });
 }
 
-/// A layer behind a ReLU, there and back: what the ReLU kept comes from the layer before. Twice, so that a mask of the last
-/// step would show.
+/// The last layer and its loss, there and back. Twice, so that what the first turn left behind would show.
 #[test]
-fn layers_with_their_epilogues() {
-    each("epilogues", |case| {
-        for shape in SHAPES {
-            let Linear { rows, inputs, outputs } = shape;
-            let before = Linear { rows, inputs: 20, outputs: inputs };
-            let mut kept = case.kernels.kept(before)?;
+fn classifiers() {
+    each("classifier", |case| {
+        for (rows, inputs, classes) in
+            [(1, 1, 2), (7, 33, 10), (128, 512, 10), (1000, 70, 16), (333, 64, 31), (65, 12, 40)]
+        {
+            let shape = Linear { rows, inputs, outputs: classes };
             for turn in 0..2 {
                 let what = format!("{shape:?}, turn {turn}");
-                let (x0, w0, b0) = (case.floats(rows * 20), case.floats(inputs * 20), case.floats(inputs));
-                let (x0d, w0d, b0d) = (case.buffer(&x0)?, case.buffer(&w0)?, case.buffer(&b0)?);
-                let (mut xd, mut x) = (case.unwritten(rows * inputs)?, vec![0.0; rows * inputs]);
-                let y = xd.view_mut();
-                case.kernels.linear_relu(x0d.view(), w0d.view(), b0d.view(), y, &mut kept, before)?;
-                host::linear(&x0, &w0, &b0, true, &mut x);
-                case.close(&format!("activation before {what}"), &xd.read()?, &x);
-
-                let (w, dy) = (case.floats(outputs * inputs), case.floats(rows * outputs));
-                let (wd, mut dyd) = (case.buffer(&w)?, case.buffer(&dy)?);
-                let (mut dx, mut dbias) = (case.unwritten(rows * inputs)?, case.unwritten(inputs)?);
-                case.kernels.relu_input_gradient(
-                    dyd.view(),
-                    wd.view(),
+                let x: Vec<f32> = case.floats(rows * inputs).iter().map(|x| x.max(0.0)).collect();
+                let (w, b) = (case.floats(classes * inputs), case.floats(classes));
+                let labels = case.labels(rows, classes);
+                let (xd, wd, bd, ld) =
+                    (case.buffer(&x)?, case.buffer(&w)?, case.buffer(&b)?, case.buffer(&labels)?);
+                let (mut dz, mut row_loss) = (case.unwritten(rows * classes)?, case.unwritten(rows)?);
+                let mut result = case.buffer(&[0u32, 0])?;
+                case.kernels.classifier(
                     xd.view(),
-                    &kept,
-                    dx.view_mut(),
-                    dbias.view_mut(),
+                    wd.view(),
+                    bd.view(),
+                    ld.view(),
+                    dz.view_mut(),
+                    row_loss.view_mut(),
+                    result.view_mut(),
                     shape,
                 )?;
-                let (mut wanted, mut sums) = (vec![0.0; rows * inputs], vec![0.0; inputs]);
-                host::input_gradient(&dy, &w, outputs, &mut wanted);
-                // Of the device's activation: one within rounding of 0 may fall to either side.
-                host::relu_bias_backward(&mut wanted, Some(&xd.read()?), &mut sums);
-                case.close(&format!("dx of {what}"), &dx.read()?, &wanted);
-                case.close(&format!("dbias before {what}"), &dbias.read()?, &sums);
+                let (mut wanted, mut losses) = (vec![0.0; rows * classes], vec![0.0; rows]);
+                host::linear(&x, &w, &b, false, &mut wanted);
+                let outcome = host::softmax_xent(&mut wanted, &labels, &mut losses);
+                case.close(&format!("dlogits of {what}"), &dz.read()?, &wanted);
+                case.close(&format!("row losses of {what}"), &row_loss.read()?, &losses);
+                let result = result.read()?;
+                case.close(&format!("mean loss of {what}"), &[f32::from_bits(result[0])], &[outcome.loss]);
+                assert_eq!(result[1], outcome.hits, "{}: hits of {what}", case.name);
 
-                let (mut dw, mut dbias) = (case.unwritten(outputs * inputs)?, case.unwritten(outputs)?);
-                let (weights, bias) = (dw.view_mut(), dbias.view_mut());
-                case.kernels.weight_bias_gradient(dyd.view_mut(), xd.view(), weights, bias, shape)?;
-                let (mut wanted, mut sums) = (vec![0.0; outputs * inputs], vec![0.0; outputs]);
-                host::weight_gradient(&dy, &xd.read()?, outputs, &mut wanted);
-                host::relu_bias_backward(&mut dy.clone(), None, &mut sums);
+                let dlogits = dz.read()?;
+                let (mut dx, mut dw) = (case.unwritten(rows * inputs)?, case.unwritten(classes * inputs)?);
+                let (mut db, mut before) = (case.unwritten(classes)?, case.unwritten(inputs)?);
+                let gradients = ClassifierGradients {
+                    x: dx.view_mut(),
+                    weights: dw.view_mut(),
+                    bias: db.view_mut(),
+                    bias_before: before.view_mut(),
+                };
+                case.kernels.classifier_backward(xd.view(), wd.view(), dz.view_mut(), gradients, shape)?;
+                let (mut wanted, mut sums) = (vec![0.0; rows * inputs], vec![0.0; inputs]);
+                host::input_gradient(&dlogits, &w, classes, &mut wanted);
+                host::relu_bias_backward(&mut wanted, Some(&x), &mut sums);
+                case.close(&format!("dx of {what}"), &dx.read()?, &wanted);
+                case.close(&format!("bias gradient before {what}"), &before.read()?, &sums);
+                let (mut wanted, mut sums) = (vec![0.0; classes * inputs], vec![0.0; classes]);
+                host::weight_gradient(&dlogits, &x, classes, &mut wanted);
+                host::relu_bias_backward(&mut dlogits.clone(), None, &mut sums);
                 case.close(&format!("dW of {what}"), &dw.read()?, &wanted);
-                case.close(&format!("dbias of {what}"), &dbias.read()?, &sums);
-                assert_eq!(dyd.read()?, dy, "{}: dy of {what}", case.name);
+                case.close(&format!("bias gradient of {what}"), &db.read()?, &sums);
+                assert_eq!(dz.read()?, dlogits, "{}: dlogits of {what}", case.name);
             }
         }
         Ok(())

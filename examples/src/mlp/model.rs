@@ -1,7 +1,7 @@
 //! Forward, backward and update, as work on one stream.
 
 use feedline::{Buffer, Compute, Error, ErrorKind, Lane, Result, Stream, View, ViewMut};
-use feedline_kernels::ops::{AdamW, Kept, Kernels, Sgd};
+use feedline_kernels::ops::{AdamW, ClassifierGradients, Kernels, Sgd};
 
 use crate::mlp::{Init, Layer, Shape};
 
@@ -28,7 +28,6 @@ pub struct State {
 /// No call blocks the host or allocates on the device.
 pub struct Mlp<L: Lane = Compute> {
     kernels: Kernels<L>,
-    shape: Shape,
     layers: [Layer; 3],
     optimizer: Optimizer,
     parameters: Buffer<f32, L>,
@@ -39,9 +38,7 @@ pub struct Mlp<L: Lane = Compute> {
     second: Option<(Buffer<f32, L>, Buffer<u32, L>)>,
     input: Buffer<f32, L>,
     hidden: [Buffer<f32, L>; 2],
-    /// What the ReLU of each hidden layer kept.
-    kept: [Kept<L>; 2],
-    /// Logits, and then their gradient, in place.
+    /// Logits in an evaluation, their gradient in training.
     logits: Buffer<f32, L>,
     hidden_gradients: [Buffer<f32, L>; 2],
     row_loss: Buffer<f32, L>,
@@ -64,12 +61,9 @@ impl<L: Lane> Mlp<L> {
         let mut parameters = stream.buffer(len)?;
         parameters.write(&init.parameters(&layers, len))?;
         let hidden = || stream.buffer(shape.batch * shape.hidden);
-        let kept = |layer: &Layer| kernels.kept(layer.linear(shape.batch));
         let second = || Ok::<_, Error>((stream.buffer(len)?, stream.buffer(1)?));
         Ok(Self {
-            kept: [kept(&layers[0])?, kept(&layers[1])?],
             kernels,
-            shape,
             optimizer,
             parameters,
             gradients: stream.buffer(len)?,
@@ -97,7 +91,7 @@ impl<L: Lane> Mlp<L> {
         result: ViewMut<'_, u32, L>,
     ) -> Result<()> {
         let rows = label.len();
-        self.forward(image, rows)?;
+        self.hidden(image, rows)?;
         self.loss(label, result)?;
         self.backward(rows)?;
         self.update()
@@ -114,9 +108,13 @@ impl<L: Lane> Mlp<L> {
         hits: ViewMut<'_, u32, L>,
     ) -> Result<()> {
         let rows = label.len();
-        self.forward(image, rows)?;
-        let logits = self.logits.slice(0..rows * self.shape.classes)?;
-        self.kernels.argmax_hits(logits, label, hits, self.shape.classes)
+        self.hidden(image, rows)?;
+        let Self { kernels, layers: [.., last], parameters, hidden: [_, x], logits, .. } = self;
+        let x = x.slice(0..rows * last.inputs)?;
+        let (weights, bias) = (parameters.slice(last.weights.clone())?, parameters.slice(last.bias.clone())?);
+        let mut logits = logits.slice_mut(0..rows * last.outputs)?;
+        kernels.linear(x, weights, bias, false, logits.reborrow(), last.linear(rows))?;
+        kernels.argmax_hits(logits.as_view(), label, hits, last.outputs)
     }
 
     /// Everything a run needs to go on: steps taken, and the flat parts by name. Blocks while it is copied.
@@ -158,46 +156,55 @@ impl<L: Lane> Mlp<L> {
         self.first.write(first)
     }
 
-    fn forward(&mut self, image: View<'_, u8, L>, rows: usize) -> Result<()> {
-        let Self { kernels, layers, parameters, input, hidden: [first, second], kept, logits, .. } = self;
+    /// The two hidden layers.
+    fn hidden(&mut self, image: View<'_, u8, L>, rows: usize) -> Result<()> {
+        let Self { kernels, layers, parameters, input, hidden: [first, second], .. } = self;
         kernels.widen(image, 1.0 / 255.0, input.slice_mut(0..image.len())?)?;
-        let layer =
-            |layer: &Layer, x: &Buffer<f32, L>, y: &mut Buffer<f32, L>, kept: Option<&mut Kept<L>>| {
-                let x = x.slice(0..rows * layer.inputs)?;
-                let weights = parameters.slice(layer.weights.clone())?;
-                let bias = parameters.slice(layer.bias.clone())?;
-                let (y, linear) = (y.slice_mut(0..rows * layer.outputs)?, layer.linear(rows));
-                match kept {
-                    Some(kept) => kernels.linear_relu(x, weights, bias, y, kept, linear),
-                    None => kernels.linear(x, weights, bias, false, y, linear),
-                }
-            };
-        let [kept_first, kept_second] = kept;
-        layer(&layers[0], input, first, Some(kept_first))?;
-        layer(&layers[1], first, second, Some(kept_second))?;
-        layer(&layers[2], second, logits, None)
+        let layer = |layer: &Layer, x: &Buffer<f32, L>, y: &mut Buffer<f32, L>| {
+            let x = x.slice(0..rows * layer.inputs)?;
+            let weights = parameters.slice(layer.weights.clone())?;
+            let bias = parameters.slice(layer.bias.clone())?;
+            kernels.linear(x, weights, bias, true, y.slice_mut(0..rows * layer.outputs)?, layer.linear(rows))
+        };
+        layer(&layers[0], input, first)?;
+        layer(&layers[1], first, second)
     }
 
+    /// The last layer and the loss; `logits` get their gradient.
     fn loss(&mut self, label: View<'_, u8, L>, result: ViewMut<'_, u32, L>) -> Result<()> {
-        let (rows, classes) = (label.len(), self.shape.classes);
-        let logits = self.logits.slice_mut(0..rows * classes)?;
-        self.kernels.softmax_xent(logits, label, self.row_loss.slice_mut(0..rows)?, result, classes)
+        let (rows, last) = (label.len(), &self.layers[2]);
+        self.kernels.classifier(
+            self.hidden[1].slice(0..rows * last.inputs)?,
+            self.parameters.slice(last.weights.clone())?,
+            self.parameters.slice(last.bias.clone())?,
+            label,
+            self.logits.slice_mut(0..rows * last.outputs)?,
+            self.row_loss.slice_mut(0..rows)?,
+            result,
+            last.linear(rows),
+        )
     }
 
     /// From the last layer to the first; `logits` holds the gradient of the logits. The gradient of a hidden layer's bias
     /// comes with that of its output.
     fn backward(&mut self, rows: usize) -> Result<()> {
-        let Self { kernels, layers: [first, second, last], gradients, input, hidden, logits, .. } = self;
+        let Self { kernels, layers: [first, second, last], parameters, gradients, input, hidden, .. } = self;
         let [d0, d1] = &mut self.hidden_gradients;
-        let dy = logits.slice_mut(0..rows * last.outputs)?;
         let x = hidden[1].slice(0..rows * last.inputs)?;
-        let (weights, bias) = gradients.view_mut().split_at(last.bias.start)?;
-        let bias = bias.slice(0..last.outputs)?;
-        kernels.weight_bias_gradient(dy, x, weights.slice(last.weights.clone())?, bias, last.linear(rows))?;
-        let mut pass = Backward { kernels, parameters: &self.parameters, gradients, rows };
-        pass.output(last, logits, &hidden[1], &self.kept[1], d1, second)?;
+        let dlogits = self.logits.slice_mut(0..rows * last.outputs)?;
+        let (before, after) = gradients.view_mut().split_at(last.weights.start)?;
+        let (weights, bias) = after.split_at(last.bias.start - last.weights.start)?;
+        let last_gradients = ClassifierGradients {
+            x: d1.slice_mut(0..rows * last.inputs)?,
+            weights: weights.slice(0..last.weights.len())?,
+            bias: bias.slice(0..last.outputs)?,
+            bias_before: before.slice(second.bias.clone())?,
+        };
+        let weights = parameters.slice(last.weights.clone())?;
+        kernels.classifier_backward(x, weights, dlogits, last_gradients, last.linear(rows))?;
+        let mut pass = Backward { kernels, parameters, gradients, rows };
         pass.weights(second, d1, &hidden[0])?;
-        pass.output(second, d1, &hidden[0], &self.kept[0], d0, first)?;
+        pass.output(second, d1, &hidden[0], d0, first)?;
         pass.weights(first, d0, input)
     }
 
@@ -235,21 +242,20 @@ impl<L: Lane> Backward<'_, L> {
     }
 
     /// From `dy`, the gradient of a layer's output, to that of the output of the layer `before`, and of its bias; `x` is that
-    /// output, behind a ReLU that kept `kept`.
+    /// output, behind a ReLU.
     fn output(
         &mut self,
         layer: &Layer,
         dy: &Buffer<f32, L>,
         x: &Buffer<f32, L>,
-        kept: &Kept<L>,
         dx: &mut Buffer<f32, L>,
         before: &Layer,
     ) -> Result<()> {
         let inputs = 0..self.rows * layer.inputs;
         let (dy, x) = (dy.slice(0..self.rows * layer.outputs)?, x.slice(inputs.clone())?);
         let weights = self.parameters.slice(layer.weights.clone())?;
+        self.kernels.input_gradient(dy, weights, dx.slice_mut(inputs.clone())?, layer.linear(self.rows))?;
         let dbias = self.gradients.slice_mut(before.bias.clone())?;
-        let linear = layer.linear(self.rows);
-        self.kernels.relu_input_gradient(dy, weights, x, kept, dx.slice_mut(inputs)?, dbias, linear)
+        self.kernels.relu_bias_backward(dx.slice_mut(inputs)?, Some(x), dbias, before.linear(self.rows))
     }
 }

@@ -3,10 +3,11 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_device::cuda::{Arg, Blas, BlasOptions, Cuda, Extra, Function, Grid, Module, Product, Sizes};
+use feedline_device::cuda::{Arg, Blas, BlasOptions, Cuda, Function, Grid, Module, Product, Sizes};
 use feedline_device::{Buffer, Input, Lane, Output, Stream, View, ViewMut};
 
-use super::linear::{Kept, Linear};
+use super::classifier::ClassifierGradients;
+use super::linear::Linear;
 use super::{AdamW, Options, Sgd};
 use crate::cache::Cache;
 use crate::compile::Arch;
@@ -43,6 +44,19 @@ struct Scratch<L: Lane> {
     partial: Buffer<f32, L>,
     tickets: Buffer<u32, L>,
     xent: Buffer<u32, L>,
+}
+
+impl<L: Lane> Scratch<L> {
+    /// Makes room for `partial` sums and `tickets`; in the steady state there is.
+    fn reserve(&mut self, stream: &Stream<L>, partial: usize, tickets: usize) -> Result<()> {
+        if self.partial.len() < partial {
+            self.partial = stream.buffer(partial)?;
+        }
+        if self.tickets.len() < tickets {
+            self.tickets = stream.buffer(tickets)?;
+        }
+        Ok(())
+    }
 }
 
 impl<L: Lane> Gpu<L> {
@@ -147,6 +161,85 @@ impl<L: Lane> Gpu<L> {
         )
     }
 
+    /// Whether there is a kernel for so many classes; when not, nothing was queued.
+    #[allow(clippy::too_many_arguments)] // as the kernel has
+    pub(super) fn classifier(
+        &self,
+        x: View<'_, f32, L>,
+        weights: View<'_, f32, L>,
+        bias: View<'_, f32, L>,
+        labels: View<'_, u8, L>,
+        dlogits: ViewMut<'_, f32, L>,
+        row_loss: ViewMut<'_, f32, L>,
+        result: ViewMut<'_, u32, L>,
+        shape: Linear,
+    ) -> Result<bool> {
+        let Some(most) = self.most_classes(shape) else { return Ok(false) };
+        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        let (loss, hits) = result.split_at(1)?;
+        self.run(
+            &format!("classifier_{most}"),
+            Grid::linear(shape.rows.div_ceil(8) * 256, 256, BLOCKS),
+            &[
+                Arg::In(x.into()),
+                Arg::In(weights.into()),
+                Arg::In(bias.into()),
+                Arg::In(labels.into()),
+                Arg::Out(dlogits.into()),
+                Arg::Out(row_loss.into()),
+                Arg::Out(loss.into()),
+                Arg::Out(hits.into()),
+                Arg::Out(scratch.xent.view_mut().into()),
+                Arg::U64(shape.rows as u64),
+                Arg::U64(shape.inputs as u64),
+                Arg::U32(shape.outputs as u32),
+            ],
+        )?;
+        Ok(true)
+    }
+
+    /// Whether there is a kernel for so many classes; when not, nothing was queued.
+    pub(super) fn classifier_backward(
+        &self,
+        x: View<'_, f32, L>,
+        weights: View<'_, f32, L>,
+        dlogits: View<'_, f32, L>,
+        gradients: ClassifierGradients<'_, L>,
+        shape: Linear,
+    ) -> Result<bool> {
+        let Some(most) = self.most_classes(shape) else { return Ok(false) };
+        let Linear { rows, inputs, outputs: classes } = shape;
+        let strips = inputs.div_ceil(32);
+        let chunks = (rows / CHUNK_ROWS).clamp(1, CHUNKS);
+        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        scratch.reserve(&self.stream, chunks * ((classes + 1) * inputs + classes), strips)?;
+        let Scratch { partial, tickets, .. } = &mut *scratch;
+        self.run(
+            &format!("classifier_backward_{most}"),
+            Grid { blocks: (strips as u32, chunks as u32, 1), threads: (32, 8, 1), shared_bytes: 0 },
+            &[
+                Arg::In(x.into()),
+                Arg::In(weights.into()),
+                Arg::In(dlogits.into()),
+                Arg::Out(gradients.x.into()),
+                Arg::Out(gradients.weights.into()),
+                Arg::Out(gradients.bias.into()),
+                Arg::Out(gradients.bias_before.into()),
+                Arg::Out(partial.view_mut().into()),
+                Arg::Out(tickets.view_mut().into()),
+                Arg::U64(rows as u64),
+                Arg::U64(inputs as u64),
+                Arg::U32(classes as u32),
+            ],
+        )?;
+        Ok(true)
+    }
+
+    /// The kernel to take: for how many classes at most.
+    fn most_classes(&self, shape: Linear) -> Option<usize> {
+        [16, 32].into_iter().find(|&most| shape.outputs <= most && !self.options.unfused)
+    }
+
     pub(super) fn argmax_hits(
         &self,
         logits: View<'_, f32, L>,
@@ -177,67 +270,13 @@ impl<L: Lane> Gpu<L> {
         mut y: ViewMut<'_, f32, L>,
         shape: Linear,
     ) -> Result<()> {
-        let extra = Extra::Bias(bias.into(), None);
         let product = Product::Forward { relu };
-        if self.product(product, shape, x.into(), weights.into(), extra, y.reborrow().into())? {
+        if self.product(product, shape, x.into(), weights.into(), Some(bias.into()), y.reborrow().into())? {
             return Ok(());
         }
         let (m, n, k) = (shape.rows, shape.outputs, shape.inputs);
         let extra = [Arg::In(bias.into()), Arg::U32(u32::from(relu))];
         self.own_gemm("nt", (m, n, k), x.into(), weights.into(), y.into(), extra)
-    }
-
-    pub(super) fn linear_relu(
-        &self,
-        x: View<'_, f32, L>,
-        weights: View<'_, f32, L>,
-        bias: View<'_, f32, L>,
-        mut y: ViewMut<'_, f32, L>,
-        kept: &mut Kept<L>,
-        shape: Linear,
-    ) -> Result<()> {
-        if !self.options.unfused {
-            let product = Product::Forward { relu: true };
-            let extra = Extra::Bias(bias.into(), Some(kept.mask.view_mut().into()));
-            if self.product(product, shape, x.into(), weights.into(), extra, y.reborrow().into())? {
-                kept.written = true;
-                return Ok(());
-            }
-        }
-        self.linear(x, weights, bias, true, y, shape)
-    }
-
-    /// Whether cuBLASLt has the product with its epilogue; when not, nothing was queued.
-    pub(super) fn relu_input_gradient(
-        &self,
-        dy: View<'_, f32, L>,
-        weights: View<'_, f32, L>,
-        kept: &Kept<L>,
-        dx: ViewMut<'_, f32, L>,
-        dbias: ViewMut<'_, f32, L>,
-        shape: Linear,
-    ) -> Result<bool> {
-        if !kept.written {
-            return Ok(false);
-        }
-        let extra = Extra::Masked(kept.mask.view().into(), dbias.into());
-        self.product(Product::MaskedInputGradient, shape, dy.into(), weights.into(), extra, dx.into())
-    }
-
-    /// Whether cuBLASLt has the product with its epilogue; when not, nothing was queued.
-    pub(super) fn weight_bias_gradient(
-        &self,
-        dy: View<'_, f32, L>,
-        x: View<'_, f32, L>,
-        dweights: ViewMut<'_, f32, L>,
-        dbias: ViewMut<'_, f32, L>,
-        shape: Linear,
-    ) -> Result<bool> {
-        if self.options.unfused {
-            return Ok(false);
-        }
-        let extra = Extra::Sums(dbias.into());
-        self.product(Product::WeightGradient, shape, dy.into(), x.into(), extra, dweights.into())
     }
 
     pub(super) fn weight_gradient(
@@ -248,7 +287,7 @@ impl<L: Lane> Gpu<L> {
         shape: Linear,
     ) -> Result<()> {
         let product = Product::WeightGradient;
-        if self.product(product, shape, dy.into(), x.into(), Extra::None, dweights.reborrow().into())? {
+        if self.product(product, shape, dy.into(), x.into(), None, dweights.reborrow().into())? {
             return Ok(());
         }
         let (m, n, k) = (shape.outputs, shape.inputs, shape.rows);
@@ -263,7 +302,7 @@ impl<L: Lane> Gpu<L> {
         shape: Linear,
     ) -> Result<()> {
         let product = Product::InputGradient;
-        if self.product(product, shape, dy.into(), weights.into(), Extra::None, dx.reborrow().into())? {
+        if self.product(product, shape, dy.into(), weights.into(), None, dx.reborrow().into())? {
             return Ok(());
         }
         let (m, n, k) = (shape.rows, shape.inputs, shape.outputs);
@@ -276,12 +315,12 @@ impl<L: Lane> Gpu<L> {
         shape: Linear,
         left: Input<'_, L>,
         right: Input<'_, L>,
-        extra: Extra<'_, L>,
+        bias: Option<Input<'_, L>>,
         out: Output<'_, L>,
     ) -> Result<bool> {
         let Some(blas) = &self.blas else { return Ok(false) };
         let sizes = Sizes { rows: shape.rows, inputs: shape.inputs, outputs: shape.outputs };
-        blas.product(product, sizes, left, right, extra, out)
+        blas.product(product, sizes, left, right, bias, out)
     }
 
     /// `c [m, n]` from `a` and `b`, by the widest tile that still gives every multiprocessor a block.
@@ -318,12 +357,7 @@ impl<L: Lane> Gpu<L> {
         let strips = cols.div_ceil(32);
         let chunks = (rows / CHUNK_ROWS).clamp(1, CHUNKS);
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        if scratch.partial.len() < chunks * cols {
-            scratch.partial = self.stream.buffer(CHUNKS * cols)?;
-        }
-        if scratch.tickets.len() < strips {
-            scratch.tickets = self.stream.buffer(strips)?;
-        }
+        scratch.reserve(&self.stream, chunks * cols, strips)?;
         let Scratch { partial, tickets, .. } = &mut *scratch;
         let grid = Grid { blocks: (strips as u32, chunks as u32, 1), threads: (32, 8, 1), shared_bytes: 0 };
         self.run(

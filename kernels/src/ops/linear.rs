@@ -1,7 +1,7 @@
 //! The three products of a linear layer, with what is cheap to fuse into them.
 
 use feedline_core::Result;
-use feedline_device::{Buffer, Lane, View, ViewMut};
+use feedline_device::{Lane, View, ViewMut};
 
 use super::{Kernels, check, on_gpu};
 use crate::host;
@@ -18,7 +18,7 @@ pub struct Linear {
 }
 
 impl Linear {
-    fn fits(&self, x: usize, weights: usize, y: usize) -> bool {
+    pub(super) fn fits(&self, x: usize, weights: usize, y: usize) -> bool {
         let Self { rows, inputs, outputs } = *self;
         rows > 0
             && inputs > 0
@@ -27,102 +27,7 @@ impl Linear {
     }
 }
 
-/// What a ReLU kept, for the way back: a bit an element, where products take it along.
-#[derive(Debug)]
-pub struct Kept<L: Lane> {
-    pub(super) mask: Buffer<u8, L>,
-    /// Whether the last forward product wrote the mask.
-    pub(super) written: bool,
-}
-
 impl<L: Lane> Kernels<L> {
-    /// Room for what the ReLU behind a layer keeps.
-    ///
-    /// # Errors
-    /// A device failure.
-    pub fn kept(&self, shape: Linear) -> Result<Kept<L>> {
-        // A mask is a bit an element, each row a multiple of 128 bits (`Blas::mask_bytes`); only GPUs use it.
-        let bytes = shape.outputs.next_multiple_of(128) / 8 * shape.rows;
-        Ok(Kept { mask: self.stream.buffer(bytes)?, written: false })
-    }
-
-    /// `y = max(x Wᵀ + bias, 0)`; `kept` learns what the ReLU kept. Shapes as for [`linear`](Self::linear).
-    ///
-    /// # Errors
-    /// `Config` for lengths that do not fit; a device failure.
-    pub fn linear_relu(
-        &self,
-        x: View<'_, f32, L>,
-        weights: View<'_, f32, L>,
-        bias: View<'_, f32, L>,
-        y: ViewMut<'_, f32, L>,
-        kept: &mut Kept<L>,
-        shape: Linear,
-    ) -> Result<()> {
-        let fits = shape.fits(x.len(), weights.len(), y.len()) && bias.len() == shape.outputs;
-        check(fits, || format!("linear_relu: lengths do not fit {shape:?}"))?;
-        kept.written = false;
-        on_gpu!(self, linear_relu(x, weights, bias, y, kept, shape));
-        self.linear(x, weights, bias, true, y, shape)
-    }
-
-    /// The gradient before a layer with a ReLU in front: `dx = dy W`, zero where `activation` (the layer's input `x`, as
-    /// [`linear_relu`](Self::linear_relu) wrote it together with `kept`) is not positive, and `dbias` the sums of the columns
-    /// of `dx`: the bias gradient of the layer before. Shapes as for [`input_gradient`](Self::input_gradient).
-    ///
-    /// # Errors
-    /// `Config` for lengths that do not fit; a device failure.
-    #[allow(clippy::too_many_arguments)] // three come in, three go out, and what they are for
-    pub fn relu_input_gradient(
-        &self,
-        dy: View<'_, f32, L>,
-        weights: View<'_, f32, L>,
-        activation: View<'_, f32, L>,
-        kept: &Kept<L>,
-        mut dx: ViewMut<'_, f32, L>,
-        mut dbias: ViewMut<'_, f32, L>,
-        shape: Linear,
-    ) -> Result<()> {
-        let fits = shape.fits(dx.len(), weights.len(), dy.len())
-            && activation.len() == dx.len()
-            && dbias.len() == shape.inputs;
-        check(fits, || format!("relu_input_gradient: lengths do not fit {shape:?}"))?;
-        #[cfg(feature = "cuda")]
-        if let Some(gpu) = &self.gpu
-            && gpu.relu_input_gradient(dy, weights, kept, dx.reborrow(), dbias.reborrow(), shape)?
-        {
-            return Ok(());
-        }
-        self.input_gradient(dy, weights, dx.reborrow(), shape)?;
-        let before = Linear { rows: shape.rows, inputs: shape.inputs, outputs: shape.inputs };
-        self.relu_bias_backward(dx, Some(activation), dbias, before)
-    }
-
-    /// `dW = dyᵀ x`, and `dbias` the sums of the columns of `dy`. Shapes as for
-    /// [`weight_gradient`](Self::weight_gradient); `dy` is left as it is.
-    ///
-    /// # Errors
-    /// `Config` for lengths that do not fit; a device failure.
-    pub fn weight_bias_gradient(
-        &self,
-        mut dy: ViewMut<'_, f32, L>,
-        x: View<'_, f32, L>,
-        mut dweights: ViewMut<'_, f32, L>,
-        mut dbias: ViewMut<'_, f32, L>,
-        shape: Linear,
-    ) -> Result<()> {
-        let fits = shape.fits(x.len(), dweights.len(), dy.len()) && dbias.len() == shape.outputs;
-        check(fits, || format!("weight_bias_gradient: lengths do not fit {shape:?}"))?;
-        #[cfg(feature = "cuda")]
-        if let Some(gpu) = &self.gpu
-            && gpu.weight_bias_gradient(dy.as_view(), x, dweights.reborrow(), dbias.reborrow(), shape)?
-        {
-            return Ok(());
-        }
-        self.relu_bias_backward(dy.reborrow(), None, dbias, shape)?;
-        self.weight_gradient(dy.as_view(), x, dweights, shape)
-    }
-
     /// `y = x Wᵀ + bias`, and `max(y, 0)` with `relu`: `x` `[rows, inputs]`, `weights` `[outputs, inputs]`.
     ///
     /// # Errors

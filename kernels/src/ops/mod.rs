@@ -6,11 +6,13 @@
 //! | --- | --- |
 //! | products of a linear layer | `linear.rs` |
 //! | widening, loss, accuracy | `batch.rs` |
+//! | the last layer with its loss | `classifier.rs` |
 //! | optimizers | `update.rs` |
 //! | delays and self-describing bytes, for tests | `probe.rs` |
 //! | all of them on a GPU | `gpu.rs` |
 
 mod batch;
+mod classifier;
 #[cfg(feature = "cuda")]
 mod gpu;
 mod linear;
@@ -21,9 +23,10 @@ use feedline_core::{Error, ErrorKind, Result};
 use feedline_device::{Compute, Lane, Stream};
 
 pub use crate::host::{AdamW, Sgd};
+pub use classifier::ClassifierGradients;
 #[cfg(feature = "cuda")]
 pub(crate) use gpu::load;
-pub use linear::{Kept, Linear};
+pub use linear::Linear;
 
 /// The operators of one stream.
 ///
@@ -55,7 +58,7 @@ pub struct Options {
     /// The first product of a shape measures cuBLASLt's algorithms and keeps the quickest; which one that is, and so the
     /// last bits of the results, may differ from run to run.
     pub tuned: bool,
-    /// A ReLU's mask and a bias gradient by kernels of their own, also where cuBLASLt computes them with a product.
+    /// A classifier's last layer operator by operator, also where one kernel does it all.
     pub unfused: bool,
 }
 

@@ -1,4 +1,6 @@
-//! The products of a linear layer by cuBLASLt, with bias, ReLU and bias gradients fused in.
+//! The products of a linear layer by cuBLASLt, with bias and ReLU fused into the forward one.
+//!
+//! Its other epilogues (the mask of a ReLU, bias gradients) are kernels of their own inside it, slower than ours.
 //!
 //! Descriptors and algorithms are made once for each shape and kept. cuBLASLt counts columns first: a row-major matrix
 //! is its transpose there, so `y = x Wᵀ` becomes `yᵀ = W xᵀ`, and so on.
@@ -29,17 +31,15 @@ const LIBRARIES: [&str; 3] = ["libcublasLt.so", "libcublasLt.so.13", "libcublasL
 /// Which product of a linear layer; `x` is `[rows, inputs]`, `W` `[outputs, inputs]`, `y` `[rows, outputs]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Product {
-    /// `y = x Wᵀ + bias`, and `max(y, 0)` with `relu`, which also writes the mask of what it kept.
+    /// `y = x Wᵀ + bias`, and `max(y, 0)` with `relu`.
     Forward {
         /// Whether a ReLU follows.
         relu: bool,
     },
-    /// `dW = dyᵀ x`, and the bias gradient: the sums of the columns of `dy`.
+    /// `dW = dyᵀ x`.
     WeightGradient,
     /// `dx = dy W`.
     InputGradient,
-    /// `dx = dy W` where the mask of the ReLU before kept, zero elsewhere, and the sums of the columns of `dx`.
-    MaskedInputGradient,
 }
 
 /// The sizes of a product.
@@ -53,20 +53,8 @@ pub struct Sizes {
     pub outputs: usize,
 }
 
-/// A vector or mask that goes along with a product.
-pub enum Extra<'a, L: Lane> {
-    /// The bias of [`Product::Forward`], with the mask that a ReLU writes.
-    Bias(Input<'a, L>, Option<Output<'a, L>>),
-    /// The bias gradient of [`Product::WeightGradient`].
-    Sums(Output<'a, L>),
-    /// The mask and the bias gradient of [`Product::MaskedInputGradient`].
-    Masked(Input<'a, L>, Output<'a, L>),
-    /// Nothing.
-    None,
-}
-
-/// What tells two plans apart: whether a vector and a mask go along counts too.
-type Key = (Product, Sizes, bool, bool);
+/// What tells two plans apart.
+type Key = (Product, Sizes);
 
 /// How cuBLASLt computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,13 +92,8 @@ impl<L: Lane> Blas<L> {
         Ok(Some(Self { handle, options, workspace, plans: Mutex::default() }))
     }
 
-    /// Bytes of the mask that a ReLU over `[rows, outputs]` writes.
-    pub fn mask_bytes(sizes: Sizes) -> usize {
-        mask_ld(sizes.outputs) / 8 * sizes.rows
-    }
-
     /// Queues a product on the stream: `out = left right` as [`Product`] says, `left` and `right` in the order it names
-    /// them. Returns whether cuBLASLt has this product with its extra; when not, nothing was queued.
+    /// them, with the `bias` of a forward one. Returns whether cuBLASLt has this product; when not, nothing was queued.
     ///
     /// # Errors
     /// `Config` for lengths that do not fit, or arguments of another stream; a device failure.
@@ -120,7 +103,7 @@ impl<L: Lane> Blas<L> {
         sizes: Sizes,
         left: Input<'_, L>,
         right: Input<'_, L>,
-        extra: Extra<'_, L>,
+        bias: Option<Input<'_, L>>,
         out: Output<'_, L>,
     ) -> Result<bool> {
         let stream = self.workspace.stream();
@@ -128,18 +111,18 @@ impl<L: Lane> Blas<L> {
             stream.accepts(argument, "a matrix product")?;
         }
         check(product, sizes, &left, &right, &out)?;
-        let pointers = Pointers::of(stream, product, sizes, &extra)?;
+        let vector = bias_of(stream, product, sizes, bias)?;
         let target = stream.target([left.slot, right.slot].into_iter().flatten(), "a matrix product")?;
         stream.core().device.driver.bind()?;
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
-        let plan = match plans.entry((product, sizes, pointers.vector != 0, pointers.mask != 0)) {
+        let plan = match plans.entry((product, sizes)) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
-                entry.insert(Plan::new(&self.handle, product, sizes, self.options.tf32, &pointers)?)
+                entry.insert(Plan::new(&self.handle, product, sizes, self.options.tf32, vector)?)
             }
         };
         let Some(plan) = plan else { return Ok(false) };
-        plan.point(&pointers)?;
+        plan.point(vector)?;
         // Columns first, the operands change places: see the module's head.
         let operands = [right.span, left.span, out.span].map(|span| span.address.0);
         // While a step is recorded nothing runs that could be measured.
@@ -202,11 +185,6 @@ impl<L: Lane> Blas<L> {
     }
 }
 
-/// The leading dimension of a mask, in bits: a multiple of 128, as cuBLASLt asks.
-fn mask_ld(outputs: usize) -> usize {
-    outputs.next_multiple_of(128)
-}
-
 fn check<L: Lane>(
     product: Product,
     sizes: Sizes,
@@ -219,7 +197,7 @@ fn check<L: Lane>(
     let wanted = match product {
         Product::Forward { .. } => (x, w, y),
         Product::WeightGradient => (y, x, w),
-        Product::InputGradient | Product::MaskedInputGradient => (y, w, x),
+        Product::InputGradient => (y, w, x),
     };
     if wanted == (left.span.bytes, right.span.bytes, out.span.bytes) && x > 0 && w > 0 {
         return Ok(());
@@ -227,43 +205,20 @@ fn check<L: Lane>(
     Err(Error::new(ErrorKind::Config, format!("{product:?}: lengths do not fit {sizes:?}")))
 }
 
-/// The addresses that go into a descriptor.
-#[derive(Default)]
-struct Pointers {
-    vector: u64,
-    mask: u64,
-}
-
-impl Pointers {
-    fn of<L: Lane>(stream: &Stream<L>, product: Product, sizes: Sizes, extra: &Extra<'_, L>) -> Result<Self> {
-        let Sizes { rows, inputs, outputs } = sizes;
-        let refuse =
-            || Error::new(ErrorKind::Config, format!("{product:?}: its extra does not fit {sizes:?}"));
-        let mask_bytes = |width: usize| mask_ld(width) / 8 * rows;
-        match (product, extra) {
-            (Product::Forward { relu }, Extra::Bias(bias, mask)) if bias.span.bytes == outputs * 4 => {
-                stream.accepts(bias.stream, "a matrix product")?;
-                let mask = mask.as_ref().filter(|_| relu);
-                if mask.is_some_and(|mask| mask.span.bytes < mask_bytes(outputs)) {
-                    return Err(refuse());
-                }
-                mask.map_or(Ok(()), |mask| stream.accepts(mask.stream, "a matrix product"))?;
-                Ok(Self { vector: bias.span.address.0, mask: mask.map_or(0, |mask| mask.span.address.0) })
-            }
-            (Product::WeightGradient, Extra::Sums(sums)) if sums.span.bytes == outputs * 4 => {
-                stream.accepts(sums.stream, "a matrix product")?;
-                Ok(Self { vector: sums.span.address.0, mask: 0 })
-            }
-            (Product::MaskedInputGradient, Extra::Masked(mask, sums))
-                if sums.span.bytes == inputs * 4 && mask.span.bytes >= mask_bytes(inputs) =>
-            {
-                stream.accepts(sums.stream, "a matrix product")?;
-                stream.accepts(mask.stream, "a matrix product")?;
-                Ok(Self { vector: sums.span.address.0, mask: mask.span.address.0 })
-            }
-            (Product::WeightGradient | Product::InputGradient, Extra::None) => Ok(Self::default()),
-            _ => Err(refuse()),
+/// The address of the bias that a forward product adds; 0 for the others.
+fn bias_of<L: Lane>(
+    stream: &Stream<L>,
+    product: Product,
+    sizes: Sizes,
+    bias: Option<Input<'_, L>>,
+) -> Result<u64> {
+    match (product, bias) {
+        (Product::Forward { .. }, Some(bias)) if bias.span.bytes == sizes.outputs * 4 => {
+            stream.accepts(bias.stream, "a matrix product")?;
+            Ok(bias.span.address.0)
         }
+        (Product::WeightGradient | Product::InputGradient, None) => Ok(0),
+        _ => Err(Error::new(ErrorKind::Config, format!("{product:?}: its bias does not fit {sizes:?}"))),
     }
 }
 
@@ -277,8 +232,8 @@ struct Plan {
     d: Matrix,
     /// The one to use in front; more only until they were measured.
     algos: Vec<Algo>,
+    /// Whether it adds a bias.
     points: bool,
-    masks: bool,
 }
 
 // SAFETY: the handles inside are host objects of cuBLASLt, used under the lock of `Blas::plans` only.
@@ -286,13 +241,7 @@ unsafe impl Send for Plan {}
 
 impl Plan {
     /// `None` when cuBLASLt has no algorithm for the product with its epilogue.
-    fn new(
-        handle: &Handle,
-        product: Product,
-        sizes: Sizes,
-        tf32: bool,
-        pointers: &Pointers,
-    ) -> Result<Option<Self>> {
+    fn new(handle: &Handle, product: Product, sizes: Sizes, tf32: bool, vector: u64) -> Result<Option<Self>> {
         use sys::cublasLtEpilogue_t as Epilogue;
         use sys::cublasLtMatmulDescAttributes_t as Attribute;
         let Sizes { rows, inputs, outputs } = sizes;
@@ -300,16 +249,11 @@ impl Plan {
         let (transposed, a, b, d) = match product {
             Product::Forward { .. } => ((true, false), (inputs, outputs), (inputs, rows), (outputs, rows)),
             Product::WeightGradient => ((false, true), (inputs, rows), (outputs, rows), (inputs, outputs)),
-            Product::InputGradient | Product::MaskedInputGradient => {
-                ((false, false), (inputs, outputs), (outputs, rows), (inputs, rows))
-            }
+            Product::InputGradient => ((false, false), (inputs, outputs), (outputs, rows), (inputs, rows)),
         };
         let epilogue = match product {
             Product::Forward { relu: false } => Epilogue::CUBLASLT_EPILOGUE_BIAS,
-            Product::Forward { relu: true } if pointers.mask == 0 => Epilogue::CUBLASLT_EPILOGUE_RELU_BIAS,
-            Product::Forward { relu: true } => Epilogue::CUBLASLT_EPILOGUE_RELU_AUX_BIAS,
-            Product::WeightGradient if pointers.vector != 0 => Epilogue::CUBLASLT_EPILOGUE_BGRADB,
-            Product::MaskedInputGradient => Epilogue::CUBLASLT_EPILOGUE_DRELU_BGRAD,
+            Product::Forward { relu: true } => Epilogue::CUBLASLT_EPILOGUE_RELU_BIAS,
             Product::WeightGradient | Product::InputGradient => Epilogue::CUBLASLT_EPILOGUE_DEFAULT,
         };
         let compute = if tf32 {
@@ -322,16 +266,11 @@ impl Plan {
         desc.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, &i32::from(transposed.0))?;
         desc.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, &i32::from(transposed.1))?;
         desc.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &(epilogue as u32))?;
-        let masks = pointers.mask != 0;
-        if masks {
-            let width = if product == Product::MaskedInputGradient { inputs } else { outputs };
-            desc.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &(mask_ld(width) as i64))?;
-        }
         let (a, b, d) = (Matrix::new(a)?, Matrix::new(b)?, Matrix::new(d)?);
-        let points = pointers.vector != 0;
-        let mut plan = Self { desc, a, b, d, algos: Vec::new(), points, masks };
+        let points = matches!(product, Product::Forward { .. });
+        let mut plan = Self { desc, a, b, d, algos: Vec::new(), points };
         // The pointers' alignment counts in the choice of the algorithm.
-        plan.point(pointers)?;
+        plan.point(vector)?;
         plan.algos = plan.candidates(handle)?;
         Ok((!plan.algos.is_empty()).then_some(plan))
     }
@@ -367,13 +306,10 @@ impl Plan {
         Ok(found.iter().filter(usable).map(|result| result.algo).collect())
     }
 
-    fn point(&self, pointers: &Pointers) -> Result<()> {
+    fn point(&self, vector: u64) -> Result<()> {
         use sys::cublasLtMatmulDescAttributes_t as Attribute;
         if self.points {
-            self.desc.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &pointers.vector)?;
-        }
-        if self.masks {
-            self.desc.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &pointers.mask)?;
+            self.desc.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector)?;
         }
         Ok(())
     }

@@ -23,7 +23,7 @@ use feedline_core::{Error, ErrorKind, Result};
 
 use crate::driver::{Address, Driver, EventId, GraphId, Kind, Priority, StreamId};
 
-pub use blas::{Blas, BlasOptions, Extra, Product, Sizes};
+pub use blas::{Blas, BlasOptions, Product, Sizes};
 pub use module::{Arg, Function, Grid, Launch, Module};
 
 /// The driver of one GPU, on its primary context.

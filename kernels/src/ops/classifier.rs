@@ -1,0 +1,99 @@
+//! The last layer of a classifier and its loss, there and back: one launch each on a GPU, for up to 32 classes.
+
+use feedline_core::Result;
+use feedline_device::{Lane, View, ViewMut};
+
+use super::{Kernels, Linear, check};
+
+/// What [`Kernels::classifier_backward`] writes.
+#[derive(Debug)]
+pub struct ClassifierGradients<'a, L: Lane> {
+    /// Of the layer's input, zero where that is not positive: `[rows, inputs]`.
+    pub x: ViewMut<'a, f32, L>,
+    /// Of the layer's weights: `[classes, inputs]`.
+    pub weights: ViewMut<'a, f32, L>,
+    /// Of the layer's bias: `[classes]`.
+    pub bias: ViewMut<'a, f32, L>,
+    /// Of the bias of the layer before: the sums of the columns of `x`, `[inputs]`.
+    pub bias_before: ViewMut<'a, f32, L>,
+}
+
+impl<L: Lane> Kernels<L> {
+    /// Softmax cross-entropy of `x Wᵀ + bias` against `labels`: `x` `[rows, inputs]`, `weights` `[classes, inputs]`, and
+    /// `shape.outputs` the classes.
+    ///
+    /// `dlogits` `[rows, classes]` gets the gradient of the mean loss, `row_loss` the loss of each row; `result` is as for
+    /// [`softmax_xent`](Self::softmax_xent).
+    ///
+    /// # Errors
+    /// `Config` for lengths that do not fit; a device failure.
+    #[allow(clippy::too_many_arguments)] // four come in, three go out, and their sizes
+    pub fn classifier(
+        &self,
+        x: View<'_, f32, L>,
+        weights: View<'_, f32, L>,
+        bias: View<'_, f32, L>,
+        labels: View<'_, u8, L>,
+        mut dlogits: ViewMut<'_, f32, L>,
+        mut row_loss: ViewMut<'_, f32, L>,
+        mut result: ViewMut<'_, u32, L>,
+        shape: Linear,
+    ) -> Result<()> {
+        let fits = shape.fits(x.len(), weights.len(), dlogits.len())
+            && bias.len() == shape.outputs
+            && (labels.len(), row_loss.len(), result.len()) == (shape.rows, shape.rows, 2);
+        check(fits, || format!("classifier: lengths do not fit {shape:?}"))?;
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu {
+            let (dlogits, row_loss, result) = (dlogits.reborrow(), row_loss.reborrow(), result.reborrow());
+            if gpu.classifier(x, weights, bias, labels, dlogits, row_loss, result, shape)? {
+                return Ok(());
+            }
+        }
+        self.linear(x, weights, bias, false, dlogits.reborrow(), shape)?;
+        self.softmax_xent(dlogits, labels, row_loss.reborrow(), result.reborrow(), shape.outputs)
+    }
+
+    /// From `dlogits`, which [`classifier`](Self::classifier) wrote and which stay as they are, back through the layer and
+    /// the ReLU before it, behind which `x` is.
+    ///
+    /// # Errors
+    /// `Config` for lengths that do not fit; a device failure.
+    pub fn classifier_backward(
+        &self,
+        x: View<'_, f32, L>,
+        weights: View<'_, f32, L>,
+        mut dlogits: ViewMut<'_, f32, L>,
+        mut gradients: ClassifierGradients<'_, L>,
+        shape: Linear,
+    ) -> Result<()> {
+        let fits = shape.fits(x.len(), weights.len(), dlogits.len())
+            && shape.fits(gradients.x.len(), gradients.weights.len(), dlogits.len())
+            && (gradients.bias.len(), gradients.bias_before.len()) == (shape.outputs, shape.inputs);
+        check(fits, || format!("classifier_backward: lengths do not fit {shape:?}"))?;
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu
+            && gpu.classifier_backward(x, weights, dlogits.as_view(), gradients.reborrow(), shape)?
+        {
+            return Ok(());
+        }
+        let ClassifierGradients { x: dx, weights: dweights, bias, bias_before } = &mut gradients;
+        self.relu_bias_backward(dlogits.reborrow(), None, bias.reborrow(), shape)?;
+        self.weight_gradient(dlogits.as_view(), x, dweights.reborrow(), shape)?;
+        self.input_gradient(dlogits.as_view(), weights, dx.reborrow(), shape)?;
+        let before = Linear { rows: shape.rows, inputs: shape.inputs, outputs: shape.inputs };
+        self.relu_bias_backward(dx.reborrow(), Some(x), bias_before.reborrow(), before)
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl<L: Lane> ClassifierGradients<'_, L> {
+    fn reborrow(&mut self) -> ClassifierGradients<'_, L> {
+        ClassifierGradients {
+            x: self.x.reborrow(),
+            weights: self.weights.reborrow(),
+            bias: self.bias.reborrow(),
+            bias_before: self.bias_before.reborrow(),
+        }
+    }
+}

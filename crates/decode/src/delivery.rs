@@ -102,6 +102,7 @@ mod tests {
     use std::sync::{Mutex, mpsc};
 
     use feedline_core::{Error, ErrorKind};
+    use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 
     use super::*;
 
@@ -143,28 +144,30 @@ mod tests {
 
     #[test]
     fn who_puts_down_another_does_not_wait_for_the_delivery() {
-        let delivery = Delivery::new(2);
-        let ((begin, begun), (go, gone)) = (mpsc::channel(), mpsc::channel());
-        let sent = Mutex::new(Vec::new());
-        std::thread::scope(|scope| {
-            let gone = Mutex::new(gone);
-            let (delivery, sent) = (&delivery, &sent);
-            scope.spawn(move || {
-                delivery.put(0, Outcome::Batch(0), |number| {
-                    begin.send(()).unwrap();
-                    gone.lock().unwrap().recv().unwrap();
-                    sent.lock().unwrap().push(number);
-                    true
-                })
+        with_watchdog(LIMIT, || {
+            let delivery = Delivery::new(2);
+            let ((begin, begun), (go, gone)) = (mpsc::channel(), mpsc::channel());
+            let sent = Mutex::new(Vec::new());
+            std::thread::scope(|scope| {
+                let gone = Mutex::new(gone);
+                let (delivery, sent) = (&delivery, &sent);
+                scope.spawn(move || {
+                    delivery.put(0, Outcome::Batch(0), |number| {
+                        begin.send(()).unwrap();
+                        gone.lock().unwrap().recv().unwrap();
+                        sent.lock().unwrap().push(number);
+                        true
+                    })
+                });
+                begun.recv().unwrap();
+                // The first is under way: the second is put down all the same, and left to who delivers.
+                assert!(!delivery.put(1, Outcome::Batch(1), |_| panic!("it is not this one's to deliver")));
+                go.send(()).unwrap();
+                go.send(()).unwrap();
+                begun.recv().unwrap();
             });
-            begun.recv().unwrap();
-            // The first is under way: the second is put down all the same, and left to who delivers.
-            assert!(!delivery.put(1, Outcome::Batch(1), |_| panic!("it is not this one's to deliver")));
-            go.send(()).unwrap();
-            go.send(()).unwrap();
-            begun.recv().unwrap();
+            assert_eq!(sent.into_inner().unwrap(), [0, 1]);
         });
-        assert_eq!(sent.into_inner().unwrap(), [0, 1]);
     }
 
     #[test]

@@ -17,7 +17,8 @@ use crate::source::{FromSource, Gather};
 use crate::turn::{Head, InPieces, Pace, Turn};
 use crate::{Activity, Run, Stage};
 
-/// What it takes to wake a maker, about. For a batch that is done sooner none is woken: who makes it takes the next one too.
+/// What it takes to wake a maker, about. For a batch that will be done sooner, as far as the last one tells, none is woken:
+/// who makes it takes the next one too.
 const WAKE: Duration = Duration::from_micros(20);
 
 /// What the makers of a stage share.

@@ -40,6 +40,7 @@ SLOTS, DEVICE, FEEDLINE, TESTKIT = "feedline-slots", "feedline-device", "feedlin
 HOST_RING, HOST_LEASE = "crates/slots/src/ring.rs", "crates/slots/src/lease.rs"
 DEVICE_RING, DEVICE_LEASE = "crates/device/src/slot/ring.rs", "crates/device/src/slot/lease.rs"
 PINNED, DECODE, DECODE_SET = "crates/device/src/pinned.rs", "crates/decode/src/batch.rs", "crates/decode/src/dataset.rs"
+DELIVERY = "crates/decode/src/delivery.rs"
 LOADER, SHUTDOWN = "crates/feedline/src/loader.rs", "crates/feedline/src/shutdown.rs"
 
 HAND_OFF = Test(DEVICE, "sim_seeds", "a_whole_hand_off_has_no_race")
@@ -199,6 +200,19 @@ BUGS = [
         Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_an_epoch"),
         [(DECODE_SET, "self.plan.batch(epoch, start, ticket.step, ",
           "self.plan.batch(epoch, start, ticket.step.saturating_sub(1), ")],
+    ),
+    Bug(
+        "delivered_as_done",
+        "decode sends batches on in the order in which they are done",
+        Test("feedline-decode", "together", "batches_that_are_done_in_another_order_leave_in_theirs"),
+        [(DELIVERY, "let index = (number - self.next) as usize;", "let _ = number;\n        let index = self.places.len();")],
+    ),
+    Bug(
+        "later_pieces_only",
+        "a batch that failed takes the pieces of those before it with it",
+        Test("feedline-decode", "together", "batches_before_the_one_that_failed_are_delivered_and_none_after_it"),
+        [(DECODE, "decoder.failed.load(Ordering::Relaxed) < self.number",
+          "decoder.failed.load(Ordering::Relaxed) < u64::MAX")],
     ),
     Bug(
         "cursor_counts_prefetched",

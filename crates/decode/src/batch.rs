@@ -13,23 +13,28 @@ use feedline_core::{
 use crate::Activity;
 use crate::feed::Samples;
 
-/// How long one piece of a batch should take: long against the cost of handing it to a worker, short against a batch.
-const PIECE: Duration = Duration::from_micros(25);
+/// How long one piece of a batch should take: long against the wake-up of a worker that sleeps. A batch that takes less is
+/// read by one worker: others make its neighbours meanwhile.
+const PIECE: Duration = Duration::from_micros(100);
 
-/// Reads the rows of batches; remembers how long a row takes, to cut the next batch into pieces of a good size.
+/// Reads the rows of batches, several at once; remembers how long a row takes, to cut the next batch into pieces of a good
+/// size.
 pub(crate) struct Decoder {
     /// What the random numbers of the samples depend on.
     seed: u64,
     bad_samples: BadSamples,
     activity: Arc<Activity>,
     /// Nanoseconds a row took in the last batch; zero before the first.
-    row_ns: u64,
+    row_ns: AtomicU64,
+    /// The first batch that failed: no later one is delivered, so their pieces are not worth their time.
+    failed: AtomicU64,
 }
 
 /// What the pieces of one batch share.
 struct Shared<'a> {
     decoder: &'a Decoder,
     samples: &'a dyn Samples,
+    number: u64,
     epoch: u64,
     step: u64,
     piece_rows: usize,
@@ -42,31 +47,46 @@ struct Shared<'a> {
 
 impl Decoder {
     pub(crate) fn new(seed: u64, bad_samples: BadSamples, activity: Arc<Activity>) -> Self {
-        Self { seed, bad_samples, activity, row_ns: 0 }
+        Self { seed, bad_samples, activity, row_ns: AtomicU64::new(0), failed: AtomicU64::new(u64::MAX) }
     }
 
-    /// Who reads what.
-    pub(crate) fn activity(&self) -> &Activity {
-        &self.activity
+    /// How long a batch of `rows` rows will take one worker, as far as the last one tells; no end, before the first.
+    pub(crate) fn time(&self, rows: usize) -> Duration {
+        match self.row_ns.load(Ordering::Relaxed) {
+            _ if rows == 0 => Duration::ZERO,
+            0 => Duration::MAX,
+            ns => Duration::from_nanos(ns.saturating_mul(rows as u64)),
+        }
     }
 
-    /// Reads sample `ticket.ids[i]` into row `i`, on all workers of the pool this runs on; the ticket learns what was
-    /// replaced.
+    /// Whether a batch of `rows` rows is cut into pieces.
+    pub(crate) fn splits(&self, rows: usize) -> bool {
+        rows > self.piece_rows(rows)
+    }
+
+    fn piece_rows(&self, rows: usize) -> usize {
+        match self.row_ns.load(Ordering::Relaxed) {
+            0 => rows.div_ceil(4 * rayon::current_num_threads()).max(1),
+            ns => (PIECE.as_nanos() as u64 / ns).clamp(1, rows.max(1) as u64) as usize,
+        }
+    }
+
+    /// Reads sample `ticket.ids[i]` of batch `number` into row `i`; a large batch on all workers of the pool this runs on.
+    /// The ticket learns what was replaced.
     pub(crate) fn decode(
-        &mut self,
+        &self,
+        number: u64,
         samples: &dyn Samples,
         ticket: &mut Ticket,
         rows: Rows<'_>,
     ) -> Result<()> {
         let count = ticket.ids.len();
-        let piece_rows = match self.row_ns {
-            0 => count.div_ceil(4 * rayon::current_num_threads()).max(1),
-            ns => (PIECE.as_nanos() as u64 / ns).clamp(1, count.max(1) as u64) as usize,
-        };
+        let piece_rows = self.piece_rows(count);
         ticket.replaced.clear();
         let shared = Shared {
             decoder: self,
             samples,
+            number,
             epoch: ticket.epoch,
             step: ticket.step,
             piece_rows,
@@ -82,7 +102,7 @@ impl Decoder {
             ticket.ids[replaced.row] = replaced.given;
         }
         if count > 0 {
-            self.row_ns = (busy_ns / count as u64).max(1);
+            self.row_ns.store((busy_ns / count as u64).max(1), Ordering::Relaxed);
         }
         result
     }
@@ -103,10 +123,12 @@ impl Shared<'_> {
 
     fn piece(&self, ids: &[u64], rows: Rows<'_>) -> Result<()> {
         let first = rows.first();
-        if ids.is_empty() || self.failed.load(Ordering::Relaxed) < first {
+        let decoder = self.decoder;
+        let in_vain = self.failed.load(Ordering::Relaxed) < first
+            || decoder.failed.load(Ordering::Relaxed) < self.number;
+        if ids.is_empty() || in_vain {
             return Ok(());
         }
-        let decoder = self.decoder;
         let mut context = Context::new(decoder.seed, self.epoch);
         if let Some(watch) = decoder.activity.begin(self.step, ids[0]) {
             context = context.watched(watch);
@@ -121,6 +143,7 @@ impl Shared<'_> {
         });
         if result.is_err() {
             self.failed.fetch_min(first, Ordering::Relaxed);
+            decoder.failed.fetch_min(self.number, Ordering::Relaxed);
         }
         result
     }

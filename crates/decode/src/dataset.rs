@@ -5,52 +5,68 @@ use std::sync::Arc;
 
 use feedline_core::{Context, Dataset, Plan, ReadError, Result, Row, Rows, Ticket};
 
-use crate::batch::Decoder;
-use crate::feed::{Feed, Next, Samples};
-use crate::{Run, Stage};
+use crate::Run;
+use crate::feed::{Calls, Decode, Feed, Fill, Next, Records, Samples};
 
-/// A run through a data set.
+/// A run through a data set: the steps are all there is to do in sequence, since the plan tells any batch at once.
+pub(crate) struct Steps {
+    plan: Arc<Plan>,
+    steps: u64,
+    batch: usize,
+}
+
+/// A data set and its plan.
 pub(crate) struct FromDataset {
     dataset: Arc<dyn Dataset>,
     plan: Arc<Plan>,
-    run: Run,
-    steps: u64,
 }
 
 /// The batch of one step.
 struct Step<'a> {
     from: &'a FromDataset,
+    run: Run,
     number: u64,
+}
+
+impl Steps {
+    /// The steps of a plan of batches of at most `batch`.
+    pub(crate) fn new(plan: Arc<Plan>, batch: usize) -> Self {
+        Self { plan, steps: 0, batch }
+    }
 }
 
 impl FromDataset {
     pub(crate) fn new(dataset: Arc<dyn Dataset>, plan: Arc<Plan>) -> Self {
-        Self { dataset, plan, run: Run::default(), steps: 0 }
+        Self { dataset, plan }
     }
 }
 
-impl Feed for FromDataset {
+impl Feed for Steps {
     fn begin(&mut self, run: Run) {
         self.steps = self.plan.steps(run.epoch, run.start);
-        self.run = run;
     }
 
     fn is_over(&self, steps: u64) -> bool {
         steps >= self.steps
     }
 
+    fn take(&mut self, _: &mut Ticket, _: &mut Records, _: &Calls) -> Result<Next> {
+        Ok(Next::Batch(self.batch))
+    }
+}
+
+impl Fill for FromDataset {
     fn fill(
-        &mut self,
-        stage: &Stage,
-        decoder: &mut Decoder,
+        &self,
+        run: Run,
         ticket: &mut Ticket,
+        _: &Records,
         bytes: &mut [u8],
-    ) -> Result<Option<Next>> {
-        let Run { epoch, start, .. } = self.run;
+        decode: &Decode<'_>,
+    ) -> Result<()> {
+        let Run { epoch, start, .. } = run;
         ticket.due = self.plan.batch(epoch, start, ticket.step, &mut ticket.ids);
-        let rows = Rows::new(&stage.layout, bytes, ticket.ids.len());
-        decoder.decode(&Step { from: self, number: ticket.step }, ticket, rows)?;
-        Ok(None)
+        decode.rows(&Step { from: self, run, number: ticket.step }, ticket, bytes)
     }
 }
 
@@ -76,7 +92,7 @@ impl Samples for Step<'_> {
 
     /// Chosen by the row's global position alone: the same on every rank and in every replay.
     fn substitute(&self, row: usize, attempt: u32) -> (u64, usize) {
-        let FromDataset { plan, run, .. } = self.from;
+        let (plan, run) = (&self.from.plan, self.run);
         let position = plan.position(run.epoch, run.start, self.number, row).unwrap_or(0);
         (plan.substitute(run.epoch, position, attempt), row)
     }

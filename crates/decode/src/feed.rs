@@ -1,12 +1,15 @@
-//! What the decode loop asks of its data: which batch comes next, and its samples.
+//! What the makers ask of their data: which batch comes next, and its samples.
 
+use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use feedline_core::{Context, Dataset, ReadError, Result, Row, Rows, Source, Spec, Ticket};
+use crossbeam_channel::{Receiver, RecvError, TryRecvError, select};
+use feedline_core::{Context, Dataset, Layout, ReadError, Result, Row, Rows, Source, Spec, Ticket};
 
+use crate::Run;
 use crate::batch::Decoder;
-use crate::{Run, Stage};
 
 /// The data that is decoded.
 #[derive(Clone)]
@@ -35,32 +38,97 @@ impl Input {
     }
 }
 
-/// The batches of a run, one after the other.
-pub(crate) trait Feed {
+/// The batches of a run, one after the other: what one worker at a time does for a batch, in the order of the batches.
+pub(crate) trait Feed: Send {
     /// Goes to the beginning of `run`.
     fn begin(&mut self, run: Run);
 
     /// Whether the run's epoch has no batch after its first `steps`.
     fn is_over(&self, steps: u64) -> bool;
 
-    /// Writes the batch of step `ticket.step` into `bytes`; what comes next when it was not written.
-    fn fill(
-        &mut self,
-        stage: &Stage,
-        decoder: &mut Decoder,
-        ticket: &mut Ticket,
-        bytes: &mut [u8],
-    ) -> Result<Option<Next>>;
+    /// Takes the next batch, that of step `ticket.step`: as little of it as the next one must wait for. `records` are the
+    /// caller's, to be filled and given to [`Fill::fill`].
+    fn take(&mut self, ticket: &mut Ticket, records: &mut Records, calls: &Calls) -> Result<Next>;
 }
 
-/// What the decode loop does after a batch that it did not send on.
+/// What is done for a batch beside others, on any worker.
+pub(crate) trait Fill: Send + Sync {
+    /// Writes the batch of `run` that was taken with `ticket` and `records` into `bytes`.
+    fn fill(
+        &self,
+        run: Run,
+        ticket: &mut Ticket,
+        records: &Records,
+        bytes: &mut [u8],
+        decode: &Decode<'_>,
+    ) -> Result<()>;
+}
+
+/// How the rows of a batch are decoded.
+pub(crate) struct Decode<'a> {
+    pub(crate) decoder: &'a Decoder,
+    pub(crate) layout: &'a Layout,
+    /// The batch's number in the order of all batches.
+    pub(crate) number: u64,
+}
+
+impl Decode<'_> {
+    /// Reads the samples `ticket.ids` into the rows of `bytes`.
+    pub(crate) fn rows(&self, samples: &dyn Samples, ticket: &mut Ticket, bytes: &mut [u8]) -> Result<()> {
+        let rows = Rows::new(self.layout, bytes, ticket.ids.len());
+        self.decoder.decode(self.number, samples, ticket, rows)
+    }
+}
+
+/// The raw records of one batch of a source; their memory is used again for the next.
+#[derive(Default)]
+pub(crate) struct Records {
+    pub(crate) ids: Vec<u64>,
+    /// Of the sample at the same place in `ids`; some more behind.
+    pub(crate) bytes: Vec<Vec<u8>>,
+}
+
+/// What comes next.
 pub(crate) enum Next {
+    /// A batch, with at most this many rows to decode.
+    Batch(usize),
     /// Another run.
     Run(Run),
-    /// The epoch after this.
-    Epoch,
     /// Nothing more.
     End,
+}
+
+/// What is asked of the stage from outside, and its own end.
+pub(crate) struct Calls {
+    pub(crate) runs: Receiver<Run>,
+    /// Gets nothing; closed when the stage is over.
+    pub(crate) over: Receiver<Infallible>,
+}
+
+impl Calls {
+    /// What is asked for now.
+    pub(crate) fn now(&self) -> Option<Next> {
+        match (self.over.try_recv(), self.runs.try_recv()) {
+            (Err(TryRecvError::Disconnected), _) | (_, Err(TryRecvError::Disconnected)) => Some(Next::End),
+            (_, run) => run.ok().map(Next::Run),
+        }
+    }
+
+    /// What is asked for within `limit`; without one, blocks until a run is asked for or none can be any more.
+    pub(crate) fn wait(&self, limit: Option<Duration>) -> Option<Next> {
+        let asked = |run: Result<Run, RecvError>| Some(run.map_or(Next::End, Next::Run));
+        let Some(limit) = limit else {
+            return select! {
+                recv(self.runs) -> run => asked(run),
+                recv(self.over) -> _ => Some(Next::End),
+            };
+        };
+        select! {
+            recv(self.runs) -> run => asked(run),
+            recv(self.over) -> _ => Some(Next::End),
+            default(limit) => None,
+        }
+    }
 }
 
 /// The samples of one batch, read into its rows by many workers.

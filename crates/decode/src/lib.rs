@@ -5,12 +5,15 @@
 //!
 //! | part | file |
 //! | --- | --- |
-//! | what the loop asks of its data | `feed.rs` |
+//! | what the makers ask of their data | `feed.rs` |
 //! | the batches of a data set | `dataset.rs` |
 //! | the batches of a source | `source.rs` |
 //! | a rank's shards, read one after the other | `line.rs` |
 //! | one batch: rows over workers, panics and errors named | `batch.rs` |
-//! | the loop over steps and epochs | `stage.rs` |
+//! | the makers: take a batch, fill it, put it in line | `maker.rs` |
+//! | whose turn it is to take a batch, and what the others do | `turn.rs` |
+//! | the line in which batches leave | `delivery.rs` |
+//! | the stage and its start | `stage.rs` |
 //! | the threads, called `fl-decode-N` | `workers.rs` |
 //! | who reads what since when | `activity.rs` |
 #![forbid(unsafe_code)]
@@ -18,10 +21,13 @@
 mod activity;
 mod batch;
 mod dataset;
+mod delivery;
 mod feed;
 mod line;
+mod maker;
 mod source;
 mod stage;
+mod turn;
 mod workers;
 
 pub use activity::{Activity, Reading};

@@ -1,106 +1,127 @@
-//! The batches of a source: one worker reads the records of a batch in sequence, then all workers decode them.
+//! The batches of a source: one worker at a time reads the records of a batch in sequence, any worker decodes them.
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use crossbeam_channel::Receiver;
 use feedline_core::quarantine::substitute;
 use feedline_core::source::place;
-use feedline_core::{Context, Plan, Reached, ReadError, Result, Row, Rows, Source, Tail, Ticket};
+use feedline_core::{Context, Plan, Reached, ReadError, Result, Row, Source, Tail, Ticket};
 
-use crate::batch::Decoder;
-use crate::feed::{Feed, Next, Samples};
+use crate::feed::{Calls, Decode, Feed, Fill, Next, Records, Samples};
 use crate::line::{Found, Line};
-use crate::{Run, Stage};
+use crate::{Activity, Run};
 
 /// When a shard that had nothing is asked again.
 const PACE: Duration = Duration::from_millis(1);
 
 /// A run through this rank's shards of a source.
-pub(crate) struct FromSource {
+pub(crate) struct Gather {
     line: Line,
-    records: Records,
+    batch: usize,
+    tail: Tail,
+    activity: Arc<Activity>,
 }
 
-/// The records of one batch; their memory is used again for the next.
-struct Records {
+/// A source, of which records are decoded.
+pub(crate) struct FromSource {
     source: Arc<dyn Source>,
     seed: u64,
-    epoch: u64,
-    ids: Vec<u64>,
-    /// Of the sample at the same place in `ids`; some more behind.
-    bytes: Vec<Vec<u8>>,
 }
 
-impl FromSource {
-    /// The batches from the line of `shards`.
-    pub(crate) fn new(source: Arc<dyn Source>, shards: Arc<Plan>) -> Self {
-        let seed = shards.options().seed;
-        let records = Records { source: source.clone(), seed, epoch: 0, ids: Vec::new(), bytes: Vec::new() };
-        Self { line: Line::new(source, shards), records }
+/// One batch of records.
+struct Gathered<'a> {
+    from: &'a FromSource,
+    epoch: u64,
+    records: &'a Records,
+}
+
+impl Gather {
+    /// The records of the line of `shards`, in batches of `batch`.
+    pub(crate) fn new(
+        source: Arc<dyn Source>,
+        shards: Arc<Plan>,
+        batch: usize,
+        tail: Tail,
+        activity: Arc<Activity>,
+    ) -> Self {
+        Self { line: Line::new(source, shards), batch, tail, activity }
     }
 
     /// Reads the records of the next batch: a full one, or the last of the epoch; unless something else is asked for.
-    fn gather(&mut self, step: u64, stage: &Stage, decoder: &Decoder) -> Result<Option<Next>> {
-        let batch = stage.layout.capacity();
-        let watch = decoder.activity().begin(step, 0);
-        self.records.ids.clear();
+    fn gather(&mut self, step: u64, records: &mut Records, calls: &Calls) -> Result<Option<Next>> {
+        let watch = self.activity.begin(step, 0);
+        let next = self.read(records, calls, watch.as_deref());
+        self.activity.end();
+        next
+    }
+
+    fn read(
+        &mut self,
+        records: &mut Records,
+        calls: &Calls,
+        watch: Option<&AtomicU64>,
+    ) -> Result<Option<Next>> {
+        records.ids.clear();
         let mut found = Found::Later;
         let mut next = None;
-        while self.records.ids.len() < batch && found != Found::End && next.is_none() {
-            found = self.line.read(self.records.blank(), watch.as_deref())?;
+        while records.ids.len() < self.batch && found != Found::End && next.is_none() {
+            found = self.line.read(records.blank(), watch)?;
             match found {
                 Found::Record(id) => {
-                    self.records.ids.push(id);
-                    next = asked(&stage.runs, Duration::ZERO);
+                    records.ids.push(id);
+                    next = calls.now();
                 }
-                Found::Later => next = asked(&stage.runs, PACE),
+                Found::Later => next = calls.wait(Some(PACE)),
                 Found::End => {}
             }
         }
-        decoder.activity().end();
-        if found == Found::End && stage.tail == Tail::Drop {
-            self.records.ids.clear();
+        if found == Found::End && self.tail == Tail::Drop {
+            records.ids.clear();
         }
         Ok(next)
     }
 }
 
-/// What is asked for within `limit`.
-fn asked(runs: &Receiver<Run>, limit: Duration) -> Option<Next> {
-    match runs.recv_timeout(limit) {
-        Ok(run) => Some(Next::Run(run)),
-        Err(error) => error.is_disconnected().then_some(Next::End),
+impl FromSource {
+    /// The records of `source`, read with the plan `shards`.
+    pub(crate) fn new(source: Arc<dyn Source>, shards: &Plan) -> Self {
+        Self { source, seed: shards.options().seed }
     }
 }
 
-impl Feed for FromSource {
+impl Feed for Gather {
     fn begin(&mut self, run: Run) {
         self.line.seek(run.epoch, Reached { position: run.start, offset: run.offset });
-        self.records.epoch = run.epoch;
     }
 
     fn is_over(&self, _steps: u64) -> bool {
         self.line.is_over()
     }
 
-    fn fill(
-        &mut self,
-        stage: &Stage,
-        decoder: &mut Decoder,
-        ticket: &mut Ticket,
-        bytes: &mut [u8],
-    ) -> Result<Option<Next>> {
-        let gathered = self.gather(ticket.step, stage, decoder);
+    fn take(&mut self, ticket: &mut Ticket, records: &mut Records, calls: &Calls) -> Result<Next> {
+        let gathered = self.gather(ticket.step, records, calls);
         if let Some(next) = gathered.map_err(|error| error.at_batch(ticket.step))? {
-            return Ok(Some(next));
+            return Ok(next);
         }
-        ticket.ids.clone_from(&self.records.ids);
+        ticket.ids.clone_from(&records.ids);
         ticket.due = ticket.ids.len();
         ticket.reached = Some(self.line.reached());
-        decoder.decode(&self.records, ticket, Rows::new(&stage.layout, bytes, ticket.due))?;
-        Ok(None)
+        Ok(Next::Batch(ticket.due))
+    }
+}
+
+impl Fill for FromSource {
+    fn fill(
+        &self,
+        run: Run,
+        ticket: &mut Ticket,
+        records: &Records,
+        bytes: &mut [u8],
+        decode: &Decode<'_>,
+    ) -> Result<()> {
+        decode.rows(&Gathered { from: self, epoch: run.epoch, records }, ticket, bytes)
     }
 }
 
@@ -116,7 +137,7 @@ impl Records {
     }
 }
 
-impl Samples for Records {
+impl Samples for Gathered<'_> {
     fn read(
         &self,
         _id: u64,
@@ -124,16 +145,17 @@ impl Samples for Records {
         row: &mut Row<'_, '_>,
         context: &mut Context,
     ) -> Result<(), ReadError> {
-        self.source.decode(&self.bytes[due], row, context)
+        self.from.source.decode(&self.records.bytes[due], row, context)
     }
 
     /// Another record of the batch, chosen by the sample's id alone: nothing is read again, and the rest stays in place.
     fn substitute(&self, row: usize, attempt: u32) -> (u64, usize) {
-        let due = substitute(self.seed, self.epoch, self.ids[row], attempt, self.ids.len() as u64) as usize;
-        (self.ids[due], due)
+        let ids = &self.records.ids;
+        let due = substitute(self.from.seed, self.epoch, ids[row], attempt, ids.len() as u64) as usize;
+        (ids[due], due)
     }
 
     fn path(&self, id: u64) -> Option<&Path> {
-        self.source.path(place(id).0)
+        self.from.source.path(place(id).0)
     }
 }

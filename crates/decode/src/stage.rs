@@ -1,16 +1,15 @@
-//! The decode loop: step after step, epoch after epoch, into slots as they come home.
+//! The decode stage: what it works with, and its start on workers of its own.
 
-use std::sync::Arc;
+use std::iter::repeat_n;
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
 
 use crossbeam_channel::{Receiver, Sender};
-use feedline_core::{BadSamples, Error, ErrorKind, Layout, Plan, Result, Tail, Ticket};
+use feedline_core::{BadSamples, Layout, Plan, Result, Tail, Ticket};
 use feedline_device::Pinned;
 use feedline_slots::{ReadyLease, Ring};
 
-use crate::batch::Decoder;
-use crate::dataset::FromDataset;
-use crate::feed::{Feed, Input, Next};
-use crate::source::FromSource;
+use crate::feed::Input;
+use crate::maker::Makers;
 use crate::{Activity, Workers};
 
 /// What to decode: from `start` in `epoch` on, epoch after epoch, until another run is asked for.
@@ -28,7 +27,7 @@ pub struct Run {
     pub end: u64,
 }
 
-/// Everything the decode loop works with.
+/// Everything the decode stage works with.
 pub struct Stage {
     /// The data.
     pub input: Input,
@@ -40,23 +39,23 @@ pub struct Stage {
     pub bad_samples: BadSamples,
     /// Where fields lie in a slot.
     pub layout: Arc<Layout>,
-    /// The slots to fill.
+    /// The slots to fill; closed when the stage is over.
     pub ring: Ring<Pinned, Option<Arc<Ticket>>>,
-    /// Runs asked for; the loop ends when the other end is dropped.
+    /// Runs asked for; the stage ends when the other end is dropped.
     pub runs: Receiver<Run>,
-    /// Where filled slots go; the loop ends when the other end is dropped.
+    /// Where filled slots go, in the order of the steps; the stage ends when the other end is dropped.
     pub filled: Sender<ReadyLease<Pinned, Option<Arc<Ticket>>>>,
     /// Tickets that came home, to be used again.
     pub tickets: Receiver<Arc<Ticket>>,
 }
 
 impl Stage {
-    /// Starts the workers and the loop on them; `ended` gets its result and the stage when it ends, also after a panic.
+    /// Starts the workers and makers on them; `ended` gets its result and the stage when all have ended, also after a panic.
     ///
     /// Who finds the stage's channels closed looks for the cause: `ended` tells it before it drops the stage.
     ///
-    /// The loop is itself a task of the pool: it takes part in the reading, and no batch crosses a queue between it and
-    /// the workers.
+    /// There is a maker for each slot, as far as there are workers. A maker is itself a task of the pool: it takes part in the
+    /// reading, and no batch crosses a queue between it and the workers.
     ///
     /// # Errors
     /// `Config` for zero workers or threads the machine refuses.
@@ -66,67 +65,27 @@ impl Stage {
         ended: impl FnOnce(Result<()>, Self) + Send + 'static,
     ) -> Result<Arc<Activity>> {
         let pool = workers.start()?;
-        let activity = Arc::new(Activity::new(pool.current_num_threads()));
-        let for_loop = activity.clone();
-        // The pool ends when its last task does: its handle is dropped here, the loop keeps the threads alive.
-        pool.spawn(move || {
-            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.run(for_loop)));
-            let panicked = |_| Err(Error::new(ErrorKind::Panic, "the decode loop panicked"));
-            ended(outcome.unwrap_or_else(panicked), self);
-        });
-        Ok(activity)
-    }
-
-    fn run(&self, activity: Arc<Activity>) -> Result<()> {
-        let mut decoder = Decoder::new(self.plan.options().seed, self.bad_samples, activity);
-        let mut feed = self.feed();
-        let Ok(mut run) = self.runs.recv() else { return Ok(()) };
-        loop {
-            match self.epoch(&mut *feed, &mut decoder, run)? {
-                Next::Run(next) => run = next,
-                Next::Epoch if run.epoch < run.end.saturating_sub(1) => {
-                    run = Run { epoch: run.epoch + 1, start: 0, offset: 0, ..run };
+        let threads = pool.current_num_threads();
+        let activity = Arc::new(Activity::new(threads));
+        let count = self.ring.len().clamp(1, threads);
+        let makers = Makers::new(self, activity.clone(), count);
+        // A worker that waits for a piece takes any task of the pool. Were that a maker, the piece's batch would never be
+        // done. So all of them run before the first batch is begun, each on a worker of its own.
+        let all_run = Arc::new(Barrier::new(count));
+        // The pool ends when its last task does: its handle is dropped here, the makers keep the threads alive.
+        for shared in repeat_n(Arc::new((makers, Mutex::new(ended))), count) {
+            let all_run = all_run.clone();
+            pool.spawn(move || {
+                all_run.wait();
+                shared.0.make();
+                // The last one to end; nobody else has a share.
+                if let Some((makers, ended)) = Arc::into_inner(shared) {
+                    let (result, stage) = makers.end();
+                    let ended = ended.into_inner().unwrap_or_else(PoisonError::into_inner);
+                    ended(result, stage);
                 }
-                Next::Epoch => match self.runs.recv() {
-                    Ok(next) => run = next,
-                    Err(_) => return Ok(()),
-                },
-                Next::End => return Ok(()),
-            }
+            });
         }
-    }
-
-    fn feed(&self) -> Box<dyn Feed> {
-        match &self.input {
-            Input::Dataset(dataset) => Box::new(FromDataset::new(dataset.clone(), self.plan.clone())),
-            Input::Source(source) => Box::new(FromSource::new(source.clone(), self.plan.clone())),
-        }
-    }
-
-    /// Decodes the steps of one epoch, until another run is asked for.
-    fn epoch(&self, feed: &mut dyn Feed, decoder: &mut Decoder, run: Run) -> Result<Next> {
-        feed.begin(run);
-        let mut step = 0;
-        while !feed.is_over(step) {
-            let mut lease = self.ring.acquire()?;
-            // Asked after the wait, which is where time passes: what was asked for meanwhile comes first.
-            if let Ok(next) = self.runs.try_recv() {
-                return Ok(Next::Run(next));
-            }
-            let (bytes, note) = lease.parts_mut();
-            let mut shared = self.tickets.try_recv().unwrap_or_default();
-            // A ticket that came home has one owner; another one would only cost an allocation.
-            let ticket = Arc::make_mut(&mut shared);
-            (ticket.run, ticket.epoch, ticket.step) = (run.number, run.epoch, step);
-            if let Some(next) = feed.fill(self, decoder, ticket, bytes)? {
-                return Ok(next);
-            }
-            *note = Some(shared);
-            if self.filled.send(lease.ready()).is_err() {
-                return Ok(Next::End);
-            }
-            step += 1;
-        }
-        Ok(Next::Epoch)
+        Ok(activity)
     }
 }

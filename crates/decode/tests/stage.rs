@@ -233,6 +233,8 @@ fn who_reads_what_since_when_is_told() {
         let rig = Rig::start(data);
         assert_eq!(rig.activity.readings(), []);
         rig.ask(1, 0, 1);
+        // The batch before it is read at the same time, maybe: it is there first. Its slot is kept, so that none comes after.
+        let first = rig.take();
         assert!(gate.wait_until_waiting(1, LIMIT));
         let readings = rig.activity.readings();
         let [reading] = readings[..] else { panic!("one read goes on: {readings:?}") };
@@ -245,7 +247,8 @@ fn who_reads_what_since_when_is_told() {
         );
         assert!(rig.activity.readings()[0].time >= reading.time);
         gate.open();
-        for _ in 0..STEPS {
+        drop(first);
+        for _ in 1..STEPS {
             drop(rig.take());
         }
         drop(rig.runs);

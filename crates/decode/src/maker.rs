@@ -4,14 +4,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crossbeam_channel::bounded;
+use crossbeam_channel::{Sender, bounded};
 use feedline_core::{Error, ErrorKind, Result, Ticket};
 use feedline_device::Pinned;
 use feedline_slots::{FillLease, ReadyLease};
 
 use crate::batch::Decoder;
 use crate::dataset::{FromDataset, Steps};
-use crate::delivery::{Delivery, Outcome};
+use crate::delivery::{Delivery, Outcome, Way};
 use crate::feed::{Calls, Decode, Feed, Fill, Input, Next, Records};
 use crate::source::{FromSource, Gather};
 use crate::turn::{Head, InPieces, Pace, Turn};
@@ -28,7 +28,31 @@ pub(crate) struct Makers {
     fill: Box<dyn Fill>,
     turn: Turn,
     calls: Calls,
-    delivery: Delivery<ReadyLease<Pinned, Option<Arc<Ticket>>>>,
+    delivery: Delivery<Filled, ToTransfer>,
+}
+
+type Filled = ReadyLease<Pinned, Option<Arc<Ticket>>>;
+
+/// The way to the transfer stage.
+struct ToTransfer {
+    filled: Sender<Filled>,
+    /// Taken by the end.
+    over: Option<Over>,
+}
+
+/// Who is told how the stage ended.
+type Over = Box<dyn FnOnce(Result<()>) + Send>;
+
+impl Way<Filled> for ToTransfer {
+    fn send(&mut self, filled: Filled) -> bool {
+        self.filled.send(filled).is_ok()
+    }
+
+    fn end(&mut self, end: Result<()>) {
+        if let Some(over) = self.over.take() {
+            over(end);
+        }
+    }
 }
 
 /// A batch that was taken, to be filled.
@@ -52,7 +76,7 @@ enum Planned {
 
 impl Makers {
     /// The makers of `stage`, of which there are `count`.
-    pub(crate) fn new(stage: Stage, activity: Arc<Activity>, count: usize) -> Self {
+    pub(crate) fn new(mut stage: Stage, activity: Arc<Activity>, count: usize, over: Over) -> Self {
         let (plan, batch) = (stage.plan.clone(), stage.layout.capacity());
         let (feed, fill): (Box<dyn Feed>, Box<dyn Fill>) = match &stage.input {
             Input::Dataset(dataset) => {
@@ -63,14 +87,17 @@ impl Makers {
                 Box::new(FromSource::new(source.clone(), &plan)),
             ),
         };
-        let (open, over) = bounded(0);
+        let (open, closed) = bounded(0);
+        // The only sender: with it the transfer stage's channel closes.
+        let filled = std::mem::replace(&mut stage.filled, bounded(0).0);
+        let way = ToTransfer { filled, over: Some(over) };
         Self {
             decoder: Decoder::new(stage.plan.options().seed, stage.bad_samples, activity),
             fill,
             turn: Turn::new(Head { feed, run: None, steps: 0, number: 0 }, open),
-            calls: Calls { runs: stage.runs.clone(), over },
+            calls: Calls { runs: stage.runs.clone(), over: closed },
             // A batch that waits for its turn has a slot; one that failed has none, but its maker has.
-            delivery: Delivery::new(stage.ring.len() + count),
+            delivery: Delivery::new(stage.ring.len() + count, way),
             stage,
         }
     }
@@ -80,6 +107,7 @@ impl Makers {
         // Only a defect gets this far; the others must not wait for the number that this one has.
         if catch_unwind(AssertUnwindSafe(|| self.make_all())).is_err() {
             self.close();
+            self.delivery.close(Err(panicked()));
         }
     }
 
@@ -92,9 +120,10 @@ impl Makers {
         }
     }
 
-    /// The stage, and how it ended; once all makers have.
-    pub(crate) fn end(self) -> (Result<()>, Stage) {
-        (self.delivery.end().unwrap_or_else(|| Err(panicked())), self.stage)
+    /// The stage, once all makers have ended.
+    pub(crate) fn end(self) -> Stage {
+        self.delivery.close(Ok(()));
+        self.stage
     }
 
     /// Waits for a turn, and takes the next batch; `None` when the stage is over.
@@ -166,7 +195,7 @@ impl Makers {
         }
     }
 
-    fn fill(&self, taken: Taken<'_>, records: &Records) -> Result<ReadyLease<Pinned, Option<Arc<Ticket>>>> {
+    fn fill(&self, taken: Taken<'_>, records: &Records) -> Result<Filled> {
         let Taken { number, run, mut lease, mut ticket, _in_pieces } = taken;
         let (bytes, note) = lease.parts_mut();
         let decode = Decode { decoder: &self.decoder, layout: &self.stage.layout, number };
@@ -177,9 +206,9 @@ impl Makers {
 
     /// Puts what became of `number` into its place. An end anywhere in the line is the end of all turns: of those before it,
     /// none is left to take.
-    fn put(&self, number: u64, outcome: Outcome<ReadyLease<Pinned, Option<Arc<Ticket>>>>) {
+    fn put(&self, number: u64, outcome: Outcome<Filled>) {
         let ends = matches!(outcome, Outcome::Over(_));
-        let over = self.delivery.put(number, outcome, |filled| self.stage.filled.send(filled).is_ok());
+        let over = self.delivery.put(number, outcome);
         if ends || over {
             self.close();
         }

@@ -50,9 +50,9 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Starts the workers and makers on them; `ended` gets its result and the stage when all have ended, also after a panic.
-    ///
-    /// Who finds the stage's channels closed looks for the cause: `ended` tells it before it drops the stage.
+    /// Starts the workers and makers on them. `over` gets the result as soon as the last batch was delivered, or the first
+    /// error reached in order, and `filled` is dropped behind it: who finds it closed looks for the cause. `ended` gets the
+    /// stage when all workers are done, which a read that does not return may keep from happening. Both also after a panic.
     ///
     /// There is a maker for each slot, as far as there are workers. A maker is itself a task of the pool: it takes part in the
     /// reading, and no batch crosses a queue between it and the workers.
@@ -62,13 +62,14 @@ impl Stage {
     pub fn start(
         self,
         workers: Workers,
-        ended: impl FnOnce(Result<()>, Self) + Send + 'static,
+        over: impl FnOnce(Result<()>) + Send + 'static,
+        ended: impl FnOnce(Self) + Send + 'static,
     ) -> Result<Arc<Activity>> {
         let pool = workers.start()?;
         let threads = pool.current_num_threads();
         let activity = Arc::new(Activity::new(threads));
         let count = self.ring.len().clamp(1, threads);
-        let makers = Makers::new(self, activity.clone(), count);
+        let makers = Makers::new(self, activity.clone(), count, Box::new(over));
         // A worker that waits for a piece takes any task of the pool. Were that a maker, the piece's batch would never be
         // done. So all of them run before the first batch is begun, each on a worker of its own.
         let all_run = Arc::new(Barrier::new(count));
@@ -80,9 +81,8 @@ impl Stage {
                 shared.0.make();
                 // The last one to end; nobody else has a share.
                 if let Some((makers, ended)) = Arc::into_inner(shared) {
-                    let (result, stage) = makers.end();
                     let ended = ended.into_inner().unwrap_or_else(PoisonError::into_inner);
-                    ended(result, stage);
+                    ended(makers.end());
                 }
             });
         }

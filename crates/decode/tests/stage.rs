@@ -61,7 +61,7 @@ impl Rig {
             filled: from_stage,
             tickets: home,
         };
-        let activity = stage.start(Workers::Count(2), move |result, _stage| tell.send(result).unwrap());
+        let activity = stage.start(Workers::Count(2), move |result| tell.send(result).unwrap(), drop);
         Self { ring, layout, runs, filled, tickets, ended, activity: activity.unwrap() }
     }
 

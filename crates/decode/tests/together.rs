@@ -30,7 +30,8 @@ struct Rig {
     runs: Sender<Run>,
     filled: Receiver<Filled>,
     _tickets: Sender<Arc<Ticket>>,
-    ended: mpsc::Receiver<Result<()>>,
+    over: mpsc::Receiver<Result<()>>,
+    ended: mpsc::Receiver<()>,
     activity: Arc<Activity>,
 }
 
@@ -52,7 +53,8 @@ impl Rig {
         let ring = Ring::new((0..slots).map(|_| device.pinned(layout.bytes()).unwrap()).collect());
         let ((runs, to_stage), (from_stage, filled)) = (unbounded(), bounded(slots));
         run.into_iter().for_each(|run| runs.send(run).unwrap());
-        let ((_tickets, home), (tell, ended)) = (bounded(16), mpsc::channel());
+        let (_tickets, home) = bounded(16);
+        let ((tell, over), (done, ended)) = (mpsc::channel(), mpsc::channel());
         let stage = Stage {
             input,
             plan: Arc::new(plan.unwrap()),
@@ -64,8 +66,12 @@ impl Rig {
             filled: from_stage,
             tickets: home,
         };
-        let activity = stage.start(Workers::Count(workers), move |result, _stage| tell.send(result).unwrap());
-        Self { ring, layout, runs, filled, _tickets, ended, activity: activity.unwrap() }
+        let activity = stage.start(
+            Workers::Count(workers),
+            move |result| tell.send(result).unwrap(),
+            move |_stage| done.send(()).unwrap(),
+        );
+        Self { ring, layout, runs, filled, _tickets, over, ended, activity: activity.unwrap() }
     }
 
     fn of(dataset: impl feedline_core::Dataset, workers: usize, slots: usize) -> Self {
@@ -94,8 +100,9 @@ impl Rig {
     /// How it ended, told once.
     #[track_caller]
     fn end(&self) -> Result<()> {
-        let end = self.ended.recv_timeout(LIMIT).expect("the stage ends");
-        assert!(self.ended.recv().is_err(), "it ends once");
+        let end = self.over.recv_timeout(LIMIT).expect("the stage is over");
+        assert!(self.over.recv().is_err(), "it is over once");
+        self.ended.recv_timeout(LIMIT).expect("the stage ends");
         assert!(self.filled.try_recv().is_err(), "nothing more is delivered");
         assert_eq!(self.activity.readings(), []);
         end
@@ -153,9 +160,9 @@ fn any_number_of_workers_and_slots_makes_all_batches_in_order() {
                 for at in 0..20 * steps {
                     assert_eq!(rig.take(), (at / steps, at % steps), "{workers} workers, {slots} slots");
                 }
-                let Rig { runs, ended, .. } = rig;
+                let Rig { runs, over, .. } = rig;
                 drop(runs);
-                assert!(ended.recv().unwrap().is_ok());
+                assert!(over.recv().unwrap().is_ok());
             }
         }
     });
@@ -246,10 +253,10 @@ fn a_stop_finds_all_that_are_in_flight() {
 fn who_takes_no_more_ends_all_that_are_in_flight() {
     with_watchdog(LIMIT, || {
         let (rig, gate) = three_in_flight();
-        let Rig { filled, ended, runs, ring, .. } = rig;
+        let Rig { filled, over, runs, ring, .. } = rig;
         drop(filled);
         gate.open();
-        assert!(ended.recv_timeout(LIMIT).expect("the stage ends").is_ok());
+        assert!(over.recv_timeout(LIMIT).expect("the stage is over").is_ok());
         assert_eq!((ring.counts().free, ring.len()), (3, 3), "every slot came home");
         drop(runs);
     });

@@ -143,7 +143,11 @@ impl<P: Place> Loader<P> {
             stream: device.named_stream::<P::Stream>("copy", Priority::High)?,
             loaded,
         };
-        transfer.start(running.stage("transfer"))?;
+        let (over, ended) = (running.over(), running.stage("transfer"));
+        transfer.start(move |result, stage| {
+            over(result);
+            ended(stage);
+        })?;
         let decode = feedline_decode::Stage {
             input: builder.input.clone(),
             plan: plan.clone(),
@@ -155,7 +159,7 @@ impl<P: Place> Loader<P> {
             filled,
             tickets: tickets_home,
         };
-        let activity = decode.start(builder.workers, running.stage("decode"))?;
+        let activity = decode.start(builder.workers, running.over(), running.stage("decode"))?;
         running.watch(activity);
         let fingerprint = builder.input.fingerprint();
         Ok(Self {

@@ -57,20 +57,25 @@ impl Running {
         Self { closers, started: Vec::new(), ended: unbounded(), activity: None, errors }
     }
 
-    /// Counts a stage as started; the result is what the stage calls when it ends, with its outcome and itself.
-    pub(crate) fn stage<S>(&mut self, name: &'static str) -> impl FnOnce(Result<()>, S) + Send + 'static {
-        self.started.push(name);
-        let (closers, ended) = (self.closers.clone(), self.ended.0.clone());
-        move |result, stage| {
+    /// What a stage calls with its outcome, before it closes its channels: who finds them closed finds the cause.
+    pub(crate) fn over(&self) -> impl FnOnce(Result<()>) + Send + 'static {
+        let closers = self.closers.clone();
+        move |result| {
             // A stage that stops because the rings were closed is no cause of its own.
             if let Some(cause) = result.err().filter(|error| error.kind() != ErrorKind::Stopped) {
                 closers.stop.trip(cause);
             }
             (closers.close_host)();
-            // In this order: who finds its channels closed finds the cause, and who hears that it has ended finds its
-            // slots given back.
+        }
+    }
+
+    /// Counts a stage as started; the result is what the stage calls with itself when it has ended.
+    pub(crate) fn stage<S>(&mut self, name: &'static str) -> impl FnOnce(S) + Send + 'static {
+        self.started.push(name);
+        let ended = self.ended.0.clone();
+        move |stage| {
+            // In this order: who hears that it has ended finds its slots given back.
             drop(stage);
-            drop(closers);
             let _ = ended.send(name);
         }
     }

@@ -175,6 +175,31 @@ fn a_read_that_never_returns_is_named_and_keeps_its_memory() {
     });
 }
 
+/// Several batches are read at once: one that never ends does not keep the error of the one before it.
+#[test]
+fn an_error_comes_through_while_a_later_read_never_returns() {
+    alone(|| {
+        on_a_device(|device, compute| {
+            let (data, gate) = zoo::blocking(fine(), [19]);
+            let gate = std::sync::Arc::new(gate);
+            let seen = gate.clone();
+            let data = zoo::Before::new(data, move |id| match id {
+                8 if seen.wait_until_waiting(1, LONG) => Err("planned".into()),
+                _ => Ok(()),
+            });
+            let mut loader = builder(data).workers(Workers::Count(2)).depth(2).build(device).unwrap();
+            let mut batches = loader.epoch(0).unwrap();
+            assert_whole(&fine(), &batches.next().unwrap().unwrap().wait_on(compute).unwrap());
+            let error = batches.next().unwrap().unwrap_err();
+            assert_eq!((error.kind(), error.batch(), error.sample()), (ErrorKind::Sample, Some(1), Some(8)));
+            let error = loader.stop(Duration::from_millis(20)).unwrap_err();
+            assert!(error.to_string().contains("sample 19"), "{error}");
+            gate.open();
+            loader.stop(LONG).unwrap();
+        });
+    });
+}
+
 #[test]
 fn a_caller_that_holds_every_slot_is_told_so() {
     alone(|| {

@@ -46,7 +46,9 @@ data=(${DATA:+--data "$DATA"})
     echo "load at the start: $(cut -d' ' -f1-3 /proc/loadavg)"
     uname -r
     git rev-parse HEAD 2>/dev/null
-    sha256sum "$BIN/benches" "$MLP" 2>&1
+    for program in "$BIN/benches" "$MLP" "$peers"; do
+        [ -f "$program" ] && sha256sum "$program"
+    done
 } >"$OUT/machine.txt"
 
 # Runs a command with a limit in seconds; what it prints goes to the log.

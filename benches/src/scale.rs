@@ -54,19 +54,20 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
 /// What the loader costs a sample, on a device that is not there.
 fn without_device(sweeps: &mut Sweeps<'_>) -> Result<()> {
     let memory = Memory::new();
+    // The longest of these takes seconds: two pairs are enough.
+    let few = Options { reps: sweeps.options.reps.min(2), ..sweeps.options.clone() };
+    let runs = RUNS.map(|batches| Point { batches: Some(batches), batch: 128, ..BASE });
+    sweeps.over("batches", "tiny", &runs, |_, report, &point| tiny::one(&few, report, &memory, point))?;
     let mut tiny = |name, points: Vec<Point>| {
         sweeps
             .over(name, "tiny", &points, |options, report, &point| tiny::one(options, report, &memory, point))
     };
-    tiny("row_bytes", ROW_BYTES.map(|row_bytes| Point { row_bytes, ..BASE }).to_vec())?;
-    tiny("batch", BATCHES.map(|batch| Point { batch, ..BASE }).to_vec())?;
+    // Those that need more memory come last: what an allocator keeps of it would be counted in the others.
+    tiny("length", LENGTHS.map(|length| Point { length, ..BASE }).to_vec())?;
     tiny("workers", WORKERS.map(|workers| Point { workers, ..BASE }).to_vec())?;
     tiny("depth", DEPTHS.map(|depth| Point { depth, ..BASE }).to_vec())?;
-    tiny("length", LENGTHS.map(|length| Point { length, ..BASE }).to_vec())?;
-    // The longest of these takes seconds: two pairs are enough.
-    let few = Options { reps: sweeps.options.reps.min(2), ..sweeps.options.clone() };
-    let runs = RUNS.map(|batches| Point { batches: Some(batches), batch: 128, ..BASE });
-    sweeps.over("batches", "tiny", &runs, |_, report, &point| tiny::one(&few, report, &memory, point))
+    tiny("batch", BATCHES.map(|batch| Point { batch, ..BASE }).to_vec())?;
+    tiny("row_bytes", ROW_BYTES.map(|row_bytes| Point { row_bytes, ..BASE }).to_vec())
 }
 
 /// The hand-off, the wire and the file, on the device.

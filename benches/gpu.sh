@@ -8,7 +8,7 @@
 #   SCRATCH=folder for files of records   [/tmp]
 #   PEERS="torch jax rust"                which peers to run, those that are installed; 0 for none
 #   ROUNDS=3                              how often `tiny` and the loaders in Rust take turns
-#   ONLY="handoff train"                  to run some of the benches
+#   ONLY="handoff train"                  to run some of the benches; ONLY=scale for the sweeps and their plot
 #
 # PyTorch and JAX are installed when python3 imports them, the loaders in Rust when $BIN or target/peers/release has
 # `peers`: cargo build --release --manifest-path benches/peers/rust/Cargo.toml --target-dir target/peers
@@ -73,6 +73,7 @@ for name in $ONLY; do
         gather) more=(--workers 1,4,8,16 --file-mib 2048 --reps 5) ;;
         tiny) more=(--reps 5 --seconds 0.1); tiny=1; [[ $PEERS == *rust* && $peers ]] && continue ;;
         start) more=(--mlp "$MLP") ;;
+        scale) more=(--reps 3 --seconds 0.05 --limit 75) ;;
         *) more=() ;;
     esac
     step 120 "$name" "$BIN/benches" "$name" --device "${DEVICE:-auto}" --json "$rows" --scratch "$SCRATCH" \
@@ -111,4 +112,7 @@ fi
 
 echo
 python3 benches/summary.py "$rows" --markdown "$OUT/summary.md"
+if grep -q '"bench":"scale"' "$rows"; then
+    python3 benches/plot.py "$rows" >"$OUT/scale.svg"
+fi
 [ ${#failed[@]} -eq 0 ] || echo "FAILED: ${failed[*]}; see $log"

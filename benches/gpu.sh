@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
-# All benchmarks and their peers on a GPU machine, in about five minutes: rows and a summary under $OUT, one table at the
+# All benchmarks and their peers on a GPU machine, in about six minutes: rows and a summary under $OUT, one table at the
 # end. Needs the built programs, no cargo:
 #
 #   BIN=folder with `benches` and `mlp`   [bin beside this script's repository, or target/release]
 #   DATA=folder with IDX files            [the built-in digits, drawn at the first use]
 #   OUT=folder for the results            [out]
 #   SCRATCH=folder for files of records   [/tmp]
-#   PEERS=0                               to leave the peers out
-#   ONLY="handoff train"                  to run some of the benches
+#   PEERS="torch jax rust"                which peers to run, those that are installed; 0 for none
+#   ROUNDS=3                              how often `tiny` and the loaders in Rust take turns
+#   ONLY="handoff train"                  to run some of the benches; ONLY=scale for the sweeps and their plot
+#
+# PyTorch and JAX are installed when python3 imports them, the loaders in Rust when $BIN or target/peers/release has
+# `peers`: cargo build --release --manifest-path benches/peers/rust/Cargo.toml --target-dir target/peers
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,16 +27,28 @@ log=$OUT/log.txt
 : >"$rows"
 : >"$log"
 failed=()
+PEERS=${PEERS:-torch jax rust}
+peers=
+for path in "$BIN/peers" target/peers/release/peers; do
+    [ -z "$peers" ] && [ -x "$path" ] && peers=$path
+done
 data=(${DATA:+--data "$DATA"})
 
 {
     date -u +%Y-%m-%dT%H:%MZ
-    nvidia-smi --query-gpu=name,driver_version,pcie.link.gen.max,pcie.link.width.max --format=csv,noheader 2>&1
+    if command -v nvidia-smi >/dev/null; then
+        nvidia-smi --query-gpu=name,driver_version,pcie.link.gen.max,pcie.link.width.max --format=csv,noheader 2>&1
+    else
+        echo "no GPU"
+    fi
     grep -m1 "model name" /proc/cpuinfo
     nproc
+    echo "load at the start: $(cut -d' ' -f1-3 /proc/loadavg)"
     uname -r
     git rev-parse HEAD 2>/dev/null
-    sha256sum "$BIN/benches" "$MLP" 2>&1
+    for program in "$BIN/benches" "$MLP" "$peers"; do
+        [ -f "$program" ] && sha256sum "$program"
+    done
 } >"$OUT/machine.txt"
 
 # Runs a command with a limit in seconds; what it prints goes to the log.
@@ -55,21 +71,36 @@ for name in $ONLY; do
     case $name in
         raw) more=(--workers 4,8,16 --file-mib "${RAW_MIB:-8192}" --reps 5) ;;
         gather) more=(--workers 1,4,8,16 --file-mib 2048 --reps 5) ;;
-        tiny) more=(--reps 5 --seconds 0.1) ;;
+        tiny) more=(--reps 5 --seconds 0.1); tiny=1; [[ $PEERS == *rust* && $peers ]] && continue ;;
         start) more=(--mlp "$MLP") ;;
+        scale) more=(--reps 3 --seconds 0.05 --limit 75) ;;
         *) more=() ;;
     esac
     step 120 "$name" "$BIN/benches" "$name" --device "${DEVICE:-auto}" --json "$rows" --scratch "$SCRATCH" \
         "${data[@]}" "${more[@]}"
 done
 
-if [ "${PEERS:-1}" != 0 ]; then
+# The loaders in Rust are held against `tiny`: in turns, so that a load that comes and goes meets both.
+if [[ $PEERS == *rust* && ${tiny:-} ]]; then
+    if [ "$peers" ]; then
+        for ((round = 1; round <= ${ROUNDS:-3}; round++)); do
+            step 120 "tiny, round $round" "$BIN/benches" tiny --device "${DEVICE:-auto}" --json "$rows" \
+                --reps 5 --seconds 0.05
+            step 150 "rust, round $round" "$peers" --json "$rows" --reps 3 --seconds 0.05
+        done
+    else
+        echo "rust: not built"
+    fi
+fi
+
+if [[ $PEERS == *torch* || $PEERS == *jax* ]]; then
     # The digits that the benches drew, when no folder was given.
     if [ -z "${DATA:-}" ] && [ -d datasets/digits ]; then
         data=(--data datasets/digits)
     fi
     export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
     for peer in torch jax; do
+        [[ $PEERS == *$peer* ]] || continue
         if python3 -c "import $peer" 2>>"$log"; then
             step 150 "$peer" python3 "benches/peers/${peer}_bench.py" --json "$rows" --scratch "$SCRATCH" "${data[@]}" \
                 --reps 4 --seconds 0.15
@@ -81,4 +112,7 @@ fi
 
 echo
 python3 benches/summary.py "$rows" --markdown "$OUT/summary.md"
+if grep -q '"bench":"scale"' "$rows"; then
+    python3 benches/plot.py "$rows" >"$OUT/scale.svg"
+fi
 [ ${#failed[@]} -eq 0 ] || echo "FAILED: ${failed[*]}; see $log"

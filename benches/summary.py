@@ -2,6 +2,7 @@
 """One table from rows of the benches and of the peers: summary.py ROWS.jsonl... [--markdown FILE]."""
 
 import json
+import statistics
 import sys
 
 
@@ -35,6 +36,7 @@ def beside(rows):
                 ratio = ours["value"] / best["value"]
                 table.append([f"fed: ours / {name} {batch} ({how})", short(ours["value"]), short(best["value"]),
                               f"{ratio:.3f}", "us/step", "ratio < 1", "reached" if ratio < 1 else "MISSED"])
+    table += tiny(rows)
     raw = [row for row in rows if row["bench"] == "raw"]
     peers = [row for row in rows if row["bench"] == "torch-raw"]
     if raw and peers:
@@ -42,6 +44,37 @@ def beside(rows):
         ratio = ours["value"] / best["value"]
         table.append(["raw: ours / PyTorch", short(ours["value"]), short(best["value"]), f"{ratio:.3f}", "GB/s",
                       "ratio > 1", "reached" if ratio > 1 else "MISSED"])
+    return table
+
+
+def middle(rows):
+    """Of rows that were measured in several rounds, the one in the middle."""
+    rounds = {}
+    for row in rows:
+        rounds.setdefault((row["bench"], json.dumps(row["parameters"], sort_keys=True)), []).append(row)
+    return [sorted(same, key=lambda row: row["value"])[len(same) // 2] for same in rounds.values()]
+
+
+def tiny(rows):
+    """Loaders alone, batch by batch: each side's best, as a multiple of the bare gather it was measured in turns with."""
+    # Of one setting in several rounds, the median; of the settings, the best.
+    rounds, best = {}, {}
+    for row in rows:
+        if row["bench"] in ("tiny", "burn-tiny", "dataloader-rs-tiny"):
+            rounds.setdefault((row["bench"], json.dumps(row["parameters"], sort_keys=True)), []).append(row["ratio"])
+    for (name, parameters), ratios in rounds.items():
+        parameters = json.loads(parameters)
+        side, at = (statistics.median(ratios), parameters), (name, parameters["batch"])
+        best[at] = min(best.get(at, side), side, key=lambda side: side[0])
+    table = []
+    for (name, batch), (theirs, parameters) in best.items():
+        if name == "tiny" or ("tiny", batch) not in best:
+            continue
+        ours, own = best["tiny", batch]
+        how = f"{parameters['form']}, {parameters['workers']} workers; ours {own['workers']}"
+        ratio = ours / theirs
+        table.append([f"tiny: ours / {name.removesuffix('-tiny')} {batch} ({how})", short(ours), short(theirs),
+                      f"{ratio:.3f}", "x bare gather", "ratio < 1", "reached" if ratio < 1 else "MISSED"])
     return table
 
 
@@ -54,14 +87,15 @@ def main():
         del arguments[at:at + 2]
     rows = [json.loads(text) for path in arguments for text in open(path) if text.strip()]
     head = ["what", "value", "floor", "ratio", "unit", "target", ""]
-    peers = [row for row in rows if row["bench"].startswith(("torch", "jax"))]
-    table = [line(row) for row in rows if row not in peers] + beside(rows)
+    peers = [row for row in rows if row["bench"].startswith(("torch", "jax", "burn", "dataloader-rs"))]
+    table = [line(row) for row in middle([row for row in rows if row not in peers])] + beside(rows)
     # Of the peers' many forms the best of each batch is above; here their own steps, and each loader's best.
     best = {}
-    for row in peers:
-        key = (row["bench"], row["parameters"].get("loader"), row["parameters"].get("batch"))
+    for row in middle(peers):
+        parameters = row["parameters"]
+        key = (row["bench"], parameters.get("loader", parameters.get("form")), parameters.get("batch"))
         if row["bench"].endswith("step"):
-            key += (row["parameters"].get("mode"),)
+            key += (parameters.get("mode"),)
         better = (lambda a, b: a > b) if row["unit"] == "GB/s" else (lambda a, b: a < b)
         if key not in best or better(row["value"], best[key]["value"]):
             best[key] = row

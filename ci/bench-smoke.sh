@@ -1,22 +1,25 @@
 #!/usr/bin/env bash
-# Runs every benchmark as short as can be and looks at its rows: that it runs, not how fast. Arguments go to cargo.
+# Runs every benchmark as short as can be and looks at its rows: that it runs, not how fast. Then
+# the table and the plot are made of them. Arguments go to cargo.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 rows=$(mktemp)
-trap 'rm -f "$rows"' EXIT
-cargo run --quiet --package benches "$@" -- all --smoke --device host --json "$rows"
+trap 'rm -f "$rows" "$rows.out"' EXIT
+cargo run --quiet --package benches "$@" -- all scale --smoke --device host --json "$rows"
 
 python3 - "$rows" <<'PYTHON'
 import json, math, sys
 
-expected = "handoff transfer train raw gather tiny epoch start idle noisy".split()
+expected = "handoff transfer train raw gather tiny epoch start idle noisy scale".split()
 rows = [json.loads(line) for line in open(sys.argv[1])]
 wrong = []
 for row in rows:
     numbers = [row["value"], row["min"], row["max"]] + [row[key] for key in ("floor", "ratio") if row[key] is not None]
     if not all(math.isfinite(number) for number in numbers) or not row["smoke"]:
         wrong.append(f"{row['bench']}: a row that cannot be: {row}")
+points = [row for row in rows if row["bench"] == "scale"]
+wrong += [f"scale: a row without its point: {row}" for row in points if not row["parameters"]["x"]]
 wrong += [f"{name}: no row" for name in expected if name not in {row["bench"] for row in rows}]
 for line in wrong:
     print(f"bench-smoke: {line}", file=sys.stderr)
@@ -24,3 +27,7 @@ if wrong:
     sys.exit(1)
 print(f"bench-smoke: {len(rows)} rows of {len(expected)} benchmarks")
 PYTHON
+
+python3 benches/summary.py "$rows" >"$rows.out"
+python3 benches/plot.py "$rows" >"$rows.out"
+python3 -c 'import sys, xml.dom.minidom as dom; dom.parse(sys.argv[1])' "$rows.out"

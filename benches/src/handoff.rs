@@ -22,37 +22,53 @@ const PAUSE: Duration = Duration::from_micros(50);
 /// # Errors
 /// Whatever the device or the pipeline ends with.
 pub fn run(options: &Options, report: &mut Report) -> Result<()> {
-    for (rows, row_bytes) in BATCHES {
-        let device = &options.device;
-        let (compute, empty) = (device.stream()?, Empty::new(device)?);
-        let data = Nothing::new(row_bytes, 4 * DEPTH * rows)?;
-        let mut loader =
-            Loader::builder(data).batch_size(rows).workers(Workers::Count(1)).depth(DEPTH).build(device)?;
-        let mut bare = Bare::new(device, DEPTH, rows * row_bytes)?;
-        for slot in 0..DEPTH {
-            scramble(bare.fill(slot)?, slot as u64);
-        }
-        let mut batches = loader.epoch(0)?;
-        let steps = steps(options, |steps| bare.hand_over(steps))?;
-        let sides = sides(
-            options,
-            (4 * DEPTH, steps),
-            |steps| hand_over(&mut batches, &compute, &empty, steps),
-            |steps| bare.hand_over(steps),
-        )?;
-        let parameters = json!({ "what": "batch", "bytes": rows * row_bytes, "rows": rows });
-        report.add(
-            "handoff",
-            Entry {
-                parameters,
-                value: sides.value.map(|s| s * 1e6),
-                unit: "us/batch",
-                floor: Some(sides.floor.median() * 1e6),
-                ratio: Some(sides.ratio.median()),
-                target: Target::RatioAtMost(1.5),
-                more: json!({ "steps": steps, "depth": DEPTH }),
-            },
-        )?;
+    BATCHES.into_iter().try_for_each(|(rows, row_bytes)| one(options, report, (rows, row_bytes, DEPTH), true))
+}
+
+/// Batches of one size at one depth; and the consumer's own calls, when `host` says so.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn one(
+    options: &Options,
+    report: &mut Report,
+    (rows, row_bytes, depth): (usize, usize, usize),
+    host: bool,
+) -> Result<()> {
+    let device = &options.device;
+    let (compute, empty) = (device.stream()?, Empty::new(device)?);
+    let data = Nothing::new(row_bytes, 4 * depth * rows)?;
+    let mut loader =
+        Loader::builder(data).batch_size(rows).workers(Workers::Count(1)).depth(depth).build(device)?;
+    let held = loader.held();
+    let mut bare = Bare::new(device, depth, rows * row_bytes)?;
+    for slot in 0..depth {
+        scramble(bare.fill(slot)?, slot as u64);
+    }
+    let mut batches = loader.epoch(0)?;
+    let steps = steps(options, |steps| bare.hand_over(steps))?;
+    let sides = sides(
+        options,
+        (4 * depth, steps),
+        |steps| hand_over(&mut batches, &compute, &empty, steps),
+        |steps| bare.hand_over(steps),
+    )?;
+    let more = json!({
+        "steps": steps, "depth": depth, "pinned_bytes": held.pinned_bytes, "device_bytes": held.device_bytes,
+    });
+    report.add(
+        "handoff",
+        Entry {
+            parameters: json!({ "what": "batch", "bytes": rows * row_bytes, "rows": rows }),
+            value: sides.value.map(|s| s * 1e6),
+            unit: "us/batch",
+            floor: Some(sides.floor.median() * 1e6),
+            ratio: Some(sides.ratio.median()),
+            target: Target::RatioAtMost(1.5),
+            more,
+        },
+    )?;
+    if host {
         host_time(options, report, &mut batches, &mut bare, (&compute, &empty), rows * row_bytes)?;
     }
     Ok(())

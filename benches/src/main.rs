@@ -10,6 +10,7 @@ mod noisy;
 mod options;
 mod records;
 mod row;
+mod scale;
 mod sets;
 mod start;
 mod tiny;
@@ -66,10 +67,15 @@ fn run() -> Result<()> {
             bench(&options, &mut report)?;
         }
     }
+    // Sweeps take minutes: they are asked for by name.
+    if options.names.iter().any(|asked| asked == "scale") {
+        found = true;
+        scale::run(&options, &mut report)?;
+    }
     if found {
         return Ok(());
     }
-    let names: Vec<_> = BENCHES.iter().map(|(name, _)| *name).collect();
+    let names: Vec<_> = BENCHES.iter().map(|(name, _)| *name).chain(["scale"]).collect();
     let why = format!("no benchmark {:?}: give all or some of {names:?}", options.names);
     Err(Error::new(ErrorKind::Config, why))
 }

@@ -13,7 +13,7 @@ pub const HELP: &str = "\
 Measures feedline against its floors.
 
 usage: benches NAME... [options]
-  NAME              handoff, guards, transfer, train, raw, gather, tiny, epoch, start, idle, noisy, or all
+  NAME              handoff, guards, transfer, train, raw, gather, tiny, epoch, start, idle, noisy, or all; scale
   --json FILE       append one JSON object a row to FILE
   --device NAME     auto, cuda or host [auto]
   --reps N          timed repetitions of each side [7]
@@ -22,6 +22,7 @@ usage: benches NAME... [options]
   --scratch DIR     where raw and gather make their file of records [the system's temporary folder]
   --file-mib N      its size [4096 with a GPU, 256 without]
   --workers LIST    decode threads for raw, gather and tiny, as in 1,2,4 [1,2,4,8,16 up to the cores]
+  --limit X         seconds after which scale begins no further point [none]
   --mlp PATH        the built example: start then also times its first step, cold and warm
   --smoke           every benchmark, as short as can be: that it runs, not how fast";
 
@@ -34,6 +35,7 @@ pub enum Command {
 }
 
 /// The options, as given or by default.
+#[derive(Clone)]
 pub struct Options {
     pub names: Vec<String>,
     pub json: Option<PathBuf>,
@@ -44,6 +46,7 @@ pub struct Options {
     pub scratch: PathBuf,
     pub file_bytes: u64,
     pub workers: Vec<usize>,
+    pub limit: Option<Duration>,
     pub mlp: Option<PathBuf>,
     pub smoke: bool,
 }
@@ -55,7 +58,8 @@ pub struct Options {
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
     let (mut names, mut device) = (Vec::new(), "auto".to_owned());
     let (mut json, mut data, mut scratch, mut mlp) = (None, None, None, None);
-    let (mut reps, mut seconds, mut file_mib, mut workers, mut smoke) = (None, None, None, None, false);
+    let (mut reps, mut seconds, mut file_mib, mut workers, mut limit, mut smoke) =
+        (None, None, None, None, None, false);
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next().map_err(usage)? {
         let path = |parser: &mut lexopt::Parser| parser.value().map(PathBuf::from).map_err(usage);
@@ -69,6 +73,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
             Long("reps") => reps = Some(parser.value().and_then(|v| v.parse()).map_err(usage)?),
             Long("seconds") => seconds = Some(parser.value().and_then(|v| v.parse()).map_err(usage)?),
             Long("file-mib") => file_mib = Some(parser.value().and_then(|v| v.parse()).map_err(usage)?),
+            Long("limit") => limit = Some(parser.value().and_then(|v| v.parse()).map_err(usage)?),
             Long("workers") => {
                 workers = Some(parser.value().and_then(|v| v.parse_with(list)).map_err(usage)?)
             }
@@ -93,8 +98,8 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
         names,
         json,
         reps: reps.unwrap_or(default_reps).max(1),
-        repetition: Duration::try_from_secs_f64(seconds.unwrap_or(default_seconds))
-            .map_err(|error| Error::new(ErrorKind::Config, "--seconds must be above 0").caused_by(error))?,
+        repetition: duration("--seconds", seconds.unwrap_or(default_seconds))?,
+        limit: limit.map(|seconds| duration("--limit", seconds)).transpose()?,
         data,
         scratch: scratch.unwrap_or_else(std::env::temp_dir),
         file_bytes: file_mib.unwrap_or(default_mib).max(1_u64) << 20,
@@ -103,6 +108,12 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
         smoke,
         device,
     })))
+}
+
+fn duration(option: &str, seconds: f64) -> Result<Duration> {
+    let refused =
+        |error| Error::new(ErrorKind::Config, format!("{option} must be 0 or more")).caused_by(error);
+    Duration::try_from_secs_f64(seconds).map_err(refused)
 }
 
 fn list(text: &str) -> std::result::Result<Vec<usize>, std::num::ParseIntError> {

@@ -5,7 +5,7 @@ use std::io::Write;
 
 use feedline::{Error, ErrorKind, Result};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use crate::measure::Figures;
 use crate::options::Options;
@@ -63,6 +63,7 @@ pub struct Report {
     device: String,
     smoke: bool,
     head: bool,
+    sweep: Option<&'static str>,
 }
 
 impl Report {
@@ -76,7 +77,12 @@ impl Report {
             file.map_err(|error| unwritten(error.into()).at_path(path))
         };
         let file = options.json.as_ref().map(open).transpose()?;
-        Ok(Self { file, device: options.device.name(), smoke: options.smoke, head: true })
+        Ok(Self { file, device: options.device.name(), smoke: options.smoke, head: true, sweep: None })
+    }
+
+    /// Until told otherwise, rows are points of a sweep over `quantity`, which is one of their own figures.
+    pub fn sweep(&mut self, quantity: Option<&'static str>) {
+        self.sweep = quantity;
     }
 
     /// Adds a row.
@@ -92,10 +98,20 @@ impl Report {
             Target::AtMost(bar) => (format!("<= {bar} {unit}"), Some(value <= bar)),
             Target::None => (String::new(), None),
         };
+        // The bars are set for the benchmark's own points.
+        let (target, reached) = if self.sweep.is_some() { (String::new(), None) } else { (target, reached) };
         let map = |value| if let Value::Object(map) = value { map } else { Map::new() };
+        let (mut parameters, mut more) = (map(parameters), map(more));
+        if let Some(quantity) = self.sweep {
+            let x = parameters.get(quantity).or_else(|| more.get(quantity)).cloned().unwrap_or(Value::Null);
+            more.append(&mut parameters);
+            // What the process holds: the measured side and its floor, as they are still alive.
+            more.insert("rss_bytes".into(), resident_bytes().into());
+            parameters = map(json!({ "of": bench, "sweep": quantity, "x": x }));
+        }
         let row = Row {
-            bench,
-            parameters: map(parameters),
+            bench: if self.sweep.is_some() { "scale" } else { bench },
+            parameters,
             value,
             min: figures.min(),
             max: figures.max(),
@@ -106,7 +122,7 @@ impl Report {
             reached,
             repetitions: figures.len(),
             device: self.device.clone(),
-            more: map(more),
+            more,
             smoke: self.smoke,
         };
         self.print(&row);
@@ -139,6 +155,13 @@ impl Report {
             (short(row.value), of(row.floor), row.ratio.map_or("-".into(), |r| format!("{r:.2}")));
         println!("{name:<34} {value:>10} {floor:>10} {ratio:>6}  {:<14} {} {verdict}", row.unit, row.target);
     }
+}
+
+/// Bytes of this process that are in memory; nothing where the system does not say.
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
 /// Four significant digits.

@@ -1,6 +1,10 @@
 //! What the loader costs a sample when samples are small and there is no device: against a bare gather on one thread.
 
-use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Result, Row, Rows, Spec, Workers};
+use std::sync::Arc;
+
+use feedline::{
+    Context, DType, Dataset, Device, Error, ErrorKind, Loader, ReadError, Result, Row, Rows, Spec, Workers,
+};
 use feedline_core::random::splitmix64;
 use feedline_device::floor::Absent;
 use serde_json::json;
@@ -9,9 +13,10 @@ use crate::measure::{sides, steps};
 use crate::options::Options;
 use crate::row::{Entry, Report, Target};
 
-const SAMPLES: usize = 60_000;
+const SAMPLES: u64 = 60_000;
 const BYTES: usize = 784;
 const BATCHES: [usize; 3] = [128, 512, 4096];
+const DEPTH: usize = 3;
 
 /// Runs the benchmark.
 ///
@@ -19,39 +24,74 @@ const BATCHES: [usize; 3] = [128, 512, 4096];
 /// Whatever the pipeline ends with.
 pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     let batches = if options.smoke { &BATCHES[..1] } else { &BATCHES };
+    let memory = Memory::new();
     for &batch in batches {
         for &workers in &options.workers {
-            one(options, report, batch, workers)?;
+            let point =
+                Point { length: SAMPLES, row_bytes: BYTES, batch, workers, depth: DEPTH, batches: None };
+            one(options, report, &memory, point)?;
         }
     }
     Ok(())
 }
 
-fn one(options: &Options, report: &mut Report, batch: usize, workers: usize) -> Result<()> {
+/// What is measured.
+#[derive(Clone, Copy)]
+pub(crate) struct Point {
+    /// Samples of the set.
+    pub length: u64,
+    pub row_bytes: usize,
+    pub batch: usize,
+    pub workers: usize,
+    pub depth: usize,
+    /// Batches of a repetition; by default, as many as its time holds.
+    pub batches: Option<usize>,
+}
+
+/// Measures one point.
+///
+/// # Errors
+/// Whatever the pipeline ends with.
+pub(crate) fn one(options: &Options, report: &mut Report, memory: &Memory, point: Point) -> Result<()> {
+    let Point { batch, workers, depth, row_bytes, .. } = point;
     let device: Device = Device::with_driver(Absent::new());
     let compute = device.stream()?;
-    let builder = Loader::builder(Table::new()?).batch_size(batch).shuffle(1).drop_last(true);
-    let mut loader = builder.workers(Workers::Count(workers)).build(&device)?;
-    let an_epoch = loader.plan().steps(0, 0).max(1) as usize;
+    let builder = Loader::builder(Table::new(memory, point)?).batch_size(batch).shuffle(1).drop_last(true);
+    let mut loader = builder.depth(depth).workers(Workers::Count(workers)).build(&device)?;
+    let held = loader.held();
+    let an_epoch = usize::try_from(loader.plan().steps(0, 0)).unwrap_or(usize::MAX);
+    if an_epoch == 0 {
+        return Err(Error::new(ErrorKind::Config, "the set holds no whole batch"));
+    }
     let mut epoch = 0;
     let feed = |steps: usize| {
-        for _ in 0..steps / an_epoch {
-            for batch in loader.epoch(epoch)? {
+        let mut left = steps;
+        while left > 0 {
+            for batch in loader.epoch(epoch)?.take(left) {
                 drop(batch?.wait_on(&compute)?);
+                left -= 1;
             }
             epoch += 1;
         }
         Ok(())
     };
-    let mut bare = Gather::new(batch)?;
-    let whole = steps(options, |steps| bare.run(steps))?.div_ceil(an_epoch) * an_epoch;
-    let sides = sides(options, (an_epoch, whole), feed, |steps| bare.run(steps))?;
+    let mut bare = Gather::new(memory, point)?;
+    let wanted = match point.batches {
+        Some(batches) => batches,
+        None => steps(options, |steps| bare.run(steps))?,
+    };
+    // Whole epochs where a repetition holds one: a run that is broken off reads ahead in vain.
+    let short = point.batches.is_none() && an_epoch <= wanted.saturating_mul(4);
+    let (lead, steps) =
+        if short { (an_epoch, wanted.div_ceil(an_epoch) * an_epoch) } else { (wanted / 8, wanted) };
+    let sides = sides(options, (lead, steps), feed, |steps| bare.run(steps))?;
     let ns_a_sample = |seconds: f64| seconds * 1e9 / batch as f64;
     let more = json!({
         "samples_per_s": batch as f64 / sides.value.median(),
         "floor_samples_per_s": batch as f64 / sides.floor.median(),
         "ns_a_sample": ns_a_sample(sides.value.median()),
-        "steps": whole,
+        "steps": steps, "batches": steps, "length": point.length, "row_bytes": row_bytes, "depth": depth,
+        "pinned_bytes": held.pinned_bytes, "device_bytes": held.device_bytes,
     });
     // What was asked for is one figure: at batch 4096.
     let target = if batch == 4096 && workers == 1 { Target::AtMost(30.0) } else { Target::None };
@@ -69,26 +109,44 @@ fn one(options: &Options, report: &mut Report, batch: usize, workers: usize) -> 
     )
 }
 
-/// Samples in memory, one after the other.
+/// Bytes that look random, more than caches hold; every set takes its samples from here.
+#[derive(Clone)]
+pub(crate) struct Memory(Arc<[u8]>);
+
+impl Memory {
+    pub(crate) fn new() -> Self {
+        const WORDS: u64 = 1 << 23;
+        Self((0..WORDS).flat_map(|word| splitmix64(word).to_le_bytes()).collect())
+    }
+}
+
+/// Samples in memory, one after the other; a set that is longer than the memory comes by them again and again.
 struct Table {
     spec: Spec,
-    bytes: Vec<u8>,
+    memory: Memory,
+    row_bytes: usize,
+    length: u64,
+    /// One less than the rows that there is memory for, a power of two.
+    mask: u64,
 }
 
 impl Table {
-    fn new() -> Result<Self> {
-        let bytes = (0..SAMPLES * BYTES / 8).flat_map(|word| splitmix64(word as u64).to_le_bytes()).collect();
-        Ok(Self { spec: Spec::new().field("bytes", DType::U8, [BYTES])?, bytes })
+    fn new(memory: &Memory, Point { length, row_bytes, .. }: Point) -> Result<Self> {
+        let spec = Spec::new().field("bytes", DType::U8, [row_bytes])?;
+        let rows = (memory.0.len() / row_bytes).checked_ilog2().ok_or_else(|| {
+            Error::new(ErrorKind::Config, format!("samples of {row_bytes} bytes are more than the memory"))
+        })?;
+        Ok(Self { spec, memory: memory.clone(), row_bytes, length, mask: (1 << rows) - 1 })
     }
 
     fn sample(&self, id: u64) -> &[u8] {
-        &self.bytes[id as usize * BYTES..][..BYTES]
+        &self.memory.0[(id & self.mask) as usize * self.row_bytes..][..self.row_bytes]
     }
 }
 
 impl Dataset for Table {
     fn len(&self) -> u64 {
-        SAMPLES as u64
+        self.length
     }
 
     fn spec(&self) -> &Spec {
@@ -106,7 +164,7 @@ impl Dataset for Table {
         rows: &mut Rows<'_>,
         _: &mut Context,
     ) -> std::result::Result<(), (usize, ReadError)> {
-        for (&id, row) in ids.iter().zip(rows.column_mut(0).chunks_exact_mut(BYTES)) {
+        for (&id, row) in ids.iter().zip(rows.column_mut(0).chunks_exact_mut(self.row_bytes)) {
             row.copy_from_slice(self.sample(id));
         }
         Ok(())
@@ -122,19 +180,21 @@ struct Gather {
 }
 
 impl Gather {
-    fn new(batch: usize) -> Result<Self> {
-        let mut ids: Vec<u64> = (0..SAMPLES as u64).collect();
-        ids.sort_by_key(|&id| splitmix64(id));
-        Ok(Self { table: Table::new()?, ids, next: 0, buffer: vec![0; batch * BYTES] })
+    fn new(memory: &Memory, point: Point) -> Result<Self> {
+        let table = Table::new(memory, point)?;
+        let mut ids: Vec<u64> = (0..point.length.min(table.mask + 1)).collect();
+        ids.sort_by_cached_key(|&id| splitmix64(id));
+        Ok(Self { table, ids, next: 0, buffer: vec![0; point.batch * point.row_bytes] })
     }
 
     fn run(&mut self, steps: usize) -> Result<()> {
+        let row_bytes = self.table.row_bytes;
+        let rows = self.buffer.len() / row_bytes;
         for _ in 0..steps {
-            let rows = self.buffer.len() / BYTES;
             if self.next + rows > self.ids.len() {
                 self.next = 0;
             }
-            for (&id, row) in self.ids[self.next..].iter().zip(self.buffer.chunks_exact_mut(BYTES)) {
+            for (&id, row) in self.ids[self.next..].iter().zip(self.buffer.chunks_exact_mut(row_bytes)) {
                 row.copy_from_slice(self.table.sample(id));
             }
             std::hint::black_box(&mut self.buffer);

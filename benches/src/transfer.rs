@@ -18,39 +18,48 @@ const DEPTH: usize = 3;
 /// # Errors
 /// Whatever the device or the pipeline ends with.
 pub fn run(options: &Options, report: &mut Report) -> Result<()> {
-    for (rows, row_bytes) in BATCHES {
-        let device = &options.device;
-        let compute = device.stream()?;
-        let bytes = rows * row_bytes;
-        let data = Nothing::new(row_bytes, 4 * DEPTH * rows)?;
-        let mut loader =
-            Loader::builder(data).batch_size(rows).workers(Workers::Count(1)).depth(DEPTH).build(device)?;
-        let mut bare = Bare::new(device, DEPTH, bytes)?;
-        for slot in 0..DEPTH {
-            scramble(bare.fill(slot)?, slot as u64);
-        }
-        let mut batches = loader.epoch(0)?;
-        let steps = steps(options, |steps| bare.copies(steps))?;
-        let feed = |steps| {
-            for batch in batches.by_ref().take(steps) {
-                drop(batch?.wait_on(&compute)?);
-            }
-            compute.synchronize()
-        };
-        let sides = sides(options, (4 * DEPTH, steps), feed, |steps| bare.copies(steps))?;
-        let rate = |seconds: f64| bytes as f64 / seconds / 1e9;
-        report.add(
-            "transfer",
-            Entry {
-                parameters: json!({ "bytes": bytes, "rows": rows }),
-                value: sides.value.map(rate),
-                unit: "GB/s",
-                floor: Some(rate(sides.floor.median())),
-                ratio: Some(1.0 / sides.ratio.median()),
-                target: Target::RatioAtLeast(0.97),
-                more: json!({ "steps": steps, "depth": DEPTH }),
-            },
-        )?;
+    BATCHES.into_iter().try_for_each(|(rows, row_bytes)| one(options, report, (rows, row_bytes, DEPTH)))
+}
+
+/// Batches of one size at one depth.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn one(
+    options: &Options,
+    report: &mut Report,
+    (rows, row_bytes, depth): (usize, usize, usize),
+) -> Result<()> {
+    let device = &options.device;
+    let compute = device.stream()?;
+    let bytes = rows * row_bytes;
+    let data = Nothing::new(row_bytes, 4 * depth * rows)?;
+    let mut loader =
+        Loader::builder(data).batch_size(rows).workers(Workers::Count(1)).depth(depth).build(device)?;
+    let mut bare = Bare::new(device, depth, bytes)?;
+    for slot in 0..depth {
+        scramble(bare.fill(slot)?, slot as u64);
     }
-    Ok(())
+    let mut batches = loader.epoch(0)?;
+    let steps = steps(options, |steps| bare.copies(steps))?;
+    let feed = |steps| {
+        for batch in batches.by_ref().take(steps) {
+            drop(batch?.wait_on(&compute)?);
+        }
+        compute.synchronize()
+    };
+    let sides = sides(options, (4 * depth, steps), feed, |steps| bare.copies(steps))?;
+    let rate = |seconds: f64| bytes as f64 / seconds / 1e9;
+    report.add(
+        "transfer",
+        Entry {
+            parameters: json!({ "bytes": bytes, "rows": rows }),
+            value: sides.value.map(rate),
+            unit: "GB/s",
+            floor: Some(rate(sides.floor.median())),
+            ratio: Some(1.0 / sides.ratio.median()),
+            target: Target::RatioAtLeast(0.97),
+            more: json!({ "steps": steps, "depth": depth }),
+        },
+    )
 }

@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Draws the sweeps of `benches scale` as one SVG: plot.py ROWS.jsonl... > scale.svg."""
+
+import html
+import json
+import math
+import sys
+
+# Quantity: what its axis says, and whether its steps are factors.
+AXES = {
+    "row_bytes": ("bytes a sample", True), "batch": ("samples a batch", True), "workers": ("workers", True),
+    "depth": ("depth, batches on the device", True), "length": ("samples in the set", True),
+    "batches": ("batches in a run", True), "bytes": ("bytes a batch", True),
+}
+TITLES = {
+    "tiny": "loader alone", "handoff": "hand-off", "transfer": "to the device", "gather": "784-byte records of a file",
+    "raw": "150,528-byte records of a file", "train": "training step",
+}
+OURS, FLOOR, RESIDENT, HELD, INK, GRID = "#1f5fa8", "#c2571a", "#57606a", "#2e8540", "#24292f", "#e4e7eb"
+LEGEND = ((OURS, "", "feedline (median; band: least to most)"), (FLOOR, "5 3", "floor of the same run"),
+          (RESIDENT, "", "memory of the process"), (HELD, "5 3", "memory of the slots"))
+WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM, COLUMNS = 380, 250, 62, 40, 16, 46, 3
+HEAD = 74
+
+
+def number(value):
+    """Short: 0.5, 8192, 50k, 20M, 1e12."""
+    if abs(value) < 10_000 and value == int(value):
+        return str(int(value))
+    if abs(value) >= 1e12:
+        return f"{value:.0e}".replace("e+", "e")
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g}{letter}"
+    return f"{value:.3g}"
+
+
+def binary(value):
+    """Bytes: 16 B, 4 KiB, 32 MiB."""
+    for size, unit in ((1 << 30, " GiB"), (1 << 20, " MiB"), (1 << 10, " KiB")):
+        if value >= size:
+            return f"{value / size:.3g}{unit}"
+    return f"{value:.3g} B"
+
+
+class Axis:
+    """Maps values to pixels: linear from 0, or by factors."""
+
+    def __init__(self, values, start, end, factors):
+        low, high = min(values), max(values)
+        self.factors, self.start, self.end = factors and low > 0, start, end
+        if self.factors:
+            low, high = math.log10(low), math.log10(high)
+            space = (high - low) * 0.04 or 0.3
+            self.low, self.high = low - space, high + space
+        else:
+            self.low, self.high = 0, high * 1.15 or 1
+
+    def at(self, value):
+        value = math.log10(value) if self.factors else value
+        return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
+
+    def ticks(self):
+        if self.factors:
+            powers = range(math.ceil(self.low - 1e-9), math.floor(self.high + 1e-9) + 1)
+            ticks = [10.0 ** power for power in powers][::max(1, len(powers) // 6)]
+            if len(ticks) < 3:
+                powers = range(math.floor(self.low), math.ceil(self.high) + 1)
+                ticks = [part * 10.0 ** power for power in powers for part in (1, 2, 5)]
+            return [tick for tick in ticks if self.low - 1e-9 <= math.log10(tick) <= self.high + 1e-9]
+        step = 10 ** math.floor(math.log10(self.high / 4))
+        step = next(step * m for m in (1, 2, 5, 10) if self.high / (step * m) <= 5)
+        return [n * step for n in range(int(self.high / step) + 1)]
+
+
+def text(x, y, what, anchor="middle", size=11, color=INK, more=""):
+    where = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size}"'
+    return f'<text {where} fill="{color}"{more}>{html.escape(what)}</text>'
+
+
+def stroke(x1, y1, x2, y2, color, more=""):
+    return f'<line x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" stroke="{color}"{more}/>'
+
+
+def panel(x0, y0, title, quantity, unit, lines, factors):
+    """One plot; `lines` holds (color, dashes, points, bands), of which bands are (x, low, high)."""
+    points = [point for _, _, line, _ in lines for point in line]
+    values = [y for _, y in points] + [y for _, _, _, bands in lines for _, low, high in bands for y in (low, high)]
+    about, x_factors = AXES.get(quantity, (quantity, False))
+    left, right, top, bottom = x0 + LEFT, x0 + WIDTH - RIGHT, y0 + TOP, y0 + HEIGHT - BOTTOM
+    across = Axis([x for x, _ in points], left, right, x_factors)
+    up = Axis(values, bottom, top, factors)
+    out = [text(left, y0 + 16, title, "start", 12, INK, ' font-weight="600"')]
+    out.append(text(left, y0 + 31, unit, "start", 10, RESIDENT))
+    for tick in up.ticks():
+        y = up.at(tick)
+        out.append(stroke(left, y, right, y, GRID))
+        out.append(text(left - 6, y + 3.5, number(tick), "end", 10))
+    # The measured points are the ticks below; a label that would touch the one before is left out.
+    free = -math.inf
+    for x in sorted({x for x, _ in points}):
+        at, name = across.at(x), binary(x) if "bytes" in quantity else number(x)
+        out.append(stroke(at, top, at, bottom, GRID))
+        half = 2.7 * len(name)
+        if at - half > free:
+            out.append(text(at, bottom + 15, name, size=10))
+            free = at + half + 4
+    out.append(text((left + right) / 2, bottom + 33, about))
+    out.append(f'<path d="M{left} {top}V{bottom}H{right}" fill="none" stroke="#8c959f"/>')
+    for color, dashes, line, bands in lines:
+        for x, low, high in bands:
+            band = ' stroke-width="5" stroke-opacity="0.22" stroke-linecap="round"'
+            out.append(stroke(across.at(x), up.at(low), across.at(x), up.at(high), color, band))
+        path = " ".join(f"{across.at(x):.1f},{up.at(y):.1f}" for x, y in line)
+        drawn = f'fill="none" stroke="{color}" stroke-width="1.8" stroke-dasharray="{dashes}"'
+        out.append(f'<polyline points="{path}" {drawn}/>')
+        dots = [(across.at(x), up.at(y)) for x, y in line]
+        out += [f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.8" fill="{color}"/>' for x, y in dots]
+    return "\n".join(out)
+
+
+def plain(quantity):
+    """The quantity's name in a title."""
+    return AXES.get(quantity, (quantity,))[0].split(",")[0]
+
+
+def sweeps(rows):
+    """The rows of each sweep, by (bench, quantity), in the order they came; of one point, the last row."""
+    found = {}
+    for row in rows:
+        parameters = row["parameters"]
+        if row["bench"] == "scale" and parameters["x"] is not None:
+            found.setdefault((parameters["of"], parameters["sweep"]), {})[parameters["x"]] = row
+    return {key: [points[x] for x in sorted(points)] for key, points in found.items()}
+
+
+def cost(key, rows):
+    """The panel of time or rate: ours beside its floor."""
+    bench, quantity = key
+    ours, floor, bands, unit = [], [], [], rows[0]["unit"]
+    for row in rows:
+        x, y = row["parameters"]["x"], row["value"]
+        if bench == "tiny":
+            # The row's value is what lies over the floor; here both are drawn whole.
+            unit = "ns a sample"
+            y = row["more"]["ns_a_sample"]
+        else:
+            bands.append((x, row["min"], row["max"]))
+        ours.append((x, y))
+        if row["floor"] is not None:
+            floor.append((x, row["floor"]))
+    values = [y for _, y in ours + floor] + [y for _, low, high in bands for y in (low, high)]
+    lines = [(FLOOR, "5 3", floor, [])] if floor else []
+    factors = min(values) > 0 and max(values) / min(values) > 30
+    return (f"{TITLES.get(bench, bench)}, over {plain(quantity)}", quantity, unit.replace("us/", "us a "),
+            [*lines, (OURS, "", ours, bands)], factors)
+
+
+def memory(key, rows):
+    """The panel of memory: what the process has, and what the slots hold."""
+    quantity = key[1]
+    of = lambda name: [(row["parameters"]["x"], row["more"][name]) for row in rows if row["more"].get(name)]
+    held = [(x, y + dict(of("device_bytes")).get(x, 0)) for x, y in of("pinned_bytes")]
+    lines = [line for line in ((RESIDENT, "", of("rss_bytes"), []), (HELD, "5 3", held, [])) if line[2]]
+    return (f"memory, over {plain(quantity)}", quantity, "MiB",
+            [(color, dashes, [(x, y / (1 << 20)) for x, y in points], []) for color, dashes, points, _ in lines], False)
+
+
+def main():
+    rows = [json.loads(line) for path in sys.argv[1:] for line in open(path) if line.strip()]
+    found = sweeps(rows)
+    if not found:
+        sys.exit("plot: no rows of the bench scale: give files of rows")
+    panels = [cost(*item) for item in found.items()]
+    # Memory is drawn where nothing but the loader moves: there is no device, and its floor has one buffer.
+    panels += [memory(*item) for item in found.items() if item[0][0] == "tiny"]
+    lines = -(-len(panels) // COLUMNS)
+    width, height = WIDTH * COLUMNS + 20, HEIGHT * lines + HEAD + 10
+    devices = sorted({row["device"] for rows in found.values() for row in rows})
+    legend, x = [], LEFT
+    for color, dashes, name in LEGEND:
+        legend.append(stroke(x, 46, x + 24, 46, color, f' stroke-width="1.8" stroke-dasharray="{dashes}"'))
+        legend.append(text(x + 30, 50, name, "start"))
+        x += 50 + 6.2 * len(name)
+    smoke = any(row.get("smoke") for rows in found.values() for row in rows)
+    title = f"What cost and memory grow with, on {', '.join(devices)}"
+    title += "; a smoke run: figures mean nothing" if smoke else ""
+    print(f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+          'font-family="Helvetica, Arial, sans-serif">')
+    print(f'<rect width="{width}" height="{height}" fill="#ffffff"/>')
+    print(text(LEFT, 26, title, "start", 15, INK, ' font-weight="600"'))
+    print("\n".join(legend))
+    for n, (title, quantity, unit, drawn, factors) in enumerate(panels):
+        print(panel(n % COLUMNS * WIDTH, HEAD + n // COLUMNS * HEIGHT, title, quantity, unit, drawn, factors))
+    print("</svg>")
+
+
+if __name__ == "__main__":
+    main()

@@ -9,6 +9,7 @@ use feedline_slots::{ReadyLease, Ring};
 
 use crate::batch::Decoder;
 use crate::dataset::FromDataset;
+use crate::direct::Ids;
 use crate::feed::{Feed, Input, Next};
 use crate::source::FromSource;
 use crate::{Activity, Workers};
@@ -99,6 +100,7 @@ impl Stage {
     fn feed(&self) -> Box<dyn Feed> {
         match &self.input {
             Input::Dataset(dataset) => Box::new(FromDataset::new(dataset.clone(), self.plan.clone())),
+            Input::Direct(_) => Box::new(Ids::new(self.plan.clone())),
             Input::Source(source) => Box::new(FromSource::new(source.clone(), self.plan.clone())),
         }
     }

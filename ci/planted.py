@@ -115,7 +115,7 @@ BUGS = [
     Bug(
         "unregistered_in_use",
         "memory is unregistered while a gather that failed late may still read it",
-        Test(FEEDLINE, "roads", "every_device_call_can_fail_on_the_direct_road"),
+        Test(DEVICE, "contract", "tables::memory_stays_registered_under_a_gather_that_failed_late"),
         [
             ("crates/device/src/registered.rs", "self.reader.get().map_or(Ok(()), |stream| stream.synchronize());",
              "Ok::<(), Error>(());"),

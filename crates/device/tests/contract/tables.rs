@@ -4,10 +4,12 @@
 use std::sync::Arc;
 
 use feedline_core::{
-    Context, DType, Dataset, ErrorKind, Layout, ReadError, Result, Row, Rows, Spec, Table, random::key,
+    Context, DType, Dataset, Error, ErrorKind, Layout, ReadError, Result, Row, Rows, Spec, Table, random::key,
 };
+use feedline_device::sim::{Sim, SimOptions};
 use feedline_device::slot::{Loaded, Reader, SlotRing, Tables};
-use feedline_device::{Address, Compute, Kind, Pinned, Stream};
+use feedline_device::wrap::{Around, Call, Op, Wrap};
+use feedline_device::{Address, Compute, Device, Driver, Kind, Pinned, Stream};
 use feedline_slots::Ring;
 use feedline_testkit::zoo::{Fine, Laid, Wide};
 
@@ -327,4 +329,31 @@ fn a_set_that_cannot_be_read_says_why_and_leaves_nothing() {
         assert_eq!(kind, ErrorKind::Config);
         Ok(())
     });
+}
+
+/// Makes every gather, and says that it failed.
+struct FailsLate;
+
+impl Around for FailsLate {
+    fn around<R>(&self, _: &dyn Driver, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
+        let made = make()?;
+        if call.op == Op::Gather { Err(Error::new(ErrorKind::Device, "planned")) } else { Ok(made) }
+    }
+}
+
+#[test]
+fn memory_stays_registered_under_a_gather_that_failed_late() {
+    for seed in 0..10 {
+        let (driver, sim) = Sim::new(SimOptions::seed(seed)).expect("a device");
+        let rig =
+            Rig { device: Device::with_driver(Wrap::around(driver, FailsLate)), sim: Some(sim.clone()) };
+        let laid = Laid::records(&Fine::new(60, 100).expect("a set"), 0, 1).expect("a laid set");
+        let direct = Direct::new(&rig, laid, 2, 2).expect("tables");
+        assert!(direct.load(&shuffled(1, BATCH, 60)).is_err());
+        // The host slot, which waits for its stream too, goes last.
+        let Direct { tables, slots, host, .. } = direct;
+        drop((tables, slots));
+        assert_eq!(sim.races().len(), 0, "seed {seed}: {:?}", sim.races());
+        drop(host);
+    }
 }

@@ -1,5 +1,5 @@
-//! Shuffled records of a file in the page cache, to the device by the CPU road: against plain threads that copy the same
-//! rows into page-locked memory and send them.
+//! Shuffled records of a file in the page cache, to the device by each road: by workers, against plain threads that copy the
+//! same rows into page-locked memory and send them; by the device itself, against copies of page-locked memory.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use feedline::{DType, Dataset, Error, ErrorKind, Loader, Result, Spec, Workers};
+use feedline::{
+    DType, Dataset, Error, ErrorKind, Loader, LoaderBuilder, Result, Road, Spec, Stream, Workers,
+};
 use feedline_core::random::splitmix64;
 use feedline_datasets::Records;
 use feedline_device::floor::Bare;
@@ -26,7 +28,8 @@ const BLOCKS: usize = 2;
 /// # Errors
 /// Whatever the file, the device or the pipeline ends with.
 pub fn raw(options: &Options, report: &mut Report) -> Result<()> {
-    all(options, report, "raw", 3 * 224 * 224, if options.smoke { 16 } else { 256 })
+    let batch = if options.smoke { 16 } else { 256 };
+    all(options, report, &Case { bench: "raw", row_bytes: 3 * 224 * 224, batch, direct: 44.0 })
 }
 
 /// 784-byte records, batch 4096.
@@ -34,67 +37,138 @@ pub fn raw(options: &Options, report: &mut Report) -> Result<()> {
 /// # Errors
 /// As [`raw`].
 pub fn gather(options: &Options, report: &mut Report) -> Result<()> {
-    all(options, report, "gather", 784, 4096)
+    all(options, report, &Case { bench: "gather", row_bytes: 784, batch: 4096, direct: 40.0 })
 }
 
-fn all(
-    options: &Options,
-    report: &mut Report,
+struct Case {
     bench: &'static str,
     row_bytes: usize,
     batch: usize,
-) -> Result<()> {
-    let scratch = Scratch::new(options, bench, row_bytes)?;
-    for &workers in &options.workers {
-        one(options, report, bench, (&scratch.0, row_bytes, batch, workers))?;
+    /// GB/s that the direct road must reach on a GPU.
+    direct: f64,
+}
+
+fn all(options: &Options, report: &mut Report, case: &Case) -> Result<()> {
+    let scratch = Scratch::new(options, case.bench, case.row_bytes)?;
+    for road in &options.roads {
+        match road {
+            Road::Direct => direct(options, report, case, &scratch.0)?,
+            _ => {
+                options
+                    .workers
+                    .iter()
+                    .try_for_each(|&workers| by_workers(options, report, case, &scratch.0, workers))?;
+            }
+        }
     }
     Ok(())
 }
 
-fn one(
+impl Case {
+    fn open(&self, path: &Path) -> Result<Records> {
+        Records::open(path, Spec::new().field("bytes", DType::U8, [self.row_bytes])?)
+    }
+
+    fn builder(&self, records: Records) -> LoaderBuilder {
+        Loader::builder(records).batch_size(self.batch).shuffle(1).drop_last(true)
+    }
+
+    fn batch_bytes(&self) -> usize {
+        self.batch * self.row_bytes
+    }
+
+    /// Bytes a second, in GB, from seconds a batch.
+    fn rate(&self, seconds: f64) -> f64 {
+        self.batch_bytes() as f64 / seconds / 1e9
+    }
+}
+
+/// Steps of an epoch of a loader.
+fn an_epoch(loader: &Loader) -> Result<usize> {
+    match loader.plan().steps(0, 0) as usize {
+        0 => Err(Error::new(ErrorKind::Config, "the file holds no whole batch: raise --file-mib")),
+        steps => Ok(steps),
+    }
+}
+
+/// Whole epochs of `steps` steps in all, from `epoch` on.
+fn feed(loader: &mut Loader, compute: &Stream, epoch: &mut u64, steps: usize) -> Result<()> {
+    for _ in 0..steps / an_epoch(loader)? {
+        for batch in loader.epoch(*epoch)? {
+            drop(batch?.wait_on(compute)?);
+        }
+        *epoch += 1;
+    }
+    compute.synchronize()
+}
+
+/// The road of the workers.
+fn by_workers(
     options: &Options,
     report: &mut Report,
-    bench: &'static str,
-    (path, row_bytes, batch, workers): (&Path, usize, usize, usize),
+    case: &Case,
+    path: &Path,
+    workers: usize,
 ) -> Result<()> {
-    let device = &options.device;
-    let compute = device.stream()?;
-    let spec = Spec::new().field("bytes", DType::U8, [row_bytes])?;
-    let records = Records::open(path, spec.clone())?;
-    let builder = Loader::builder(Records::open(path, spec)?).batch_size(batch).shuffle(1).drop_last(true);
-    let mut loader = builder.workers(Workers::Count(workers)).build(device)?;
-    let an_epoch = loader.plan().steps(0, 0) as usize;
-    if an_epoch == 0 {
-        return Err(Error::new(ErrorKind::Config, "the file holds no whole batch: raise --file-mib"));
-    }
-    let plain = Plain::new(options, &records, batch, workers)?;
+    let compute = options.device.stream()?;
+    let records = case.open(path)?;
+    let builder = case.builder(case.open(path)?).road(Road::Workers).workers(Workers::Count(workers));
+    let mut loader = builder.build(&options.device)?;
+    let an_epoch = an_epoch(&loader)?;
+    let plain = Plain::new(options, &records, case.batch, workers)?;
     let mut epoch = 0;
     let whole = steps(options, |steps| plain.run(steps))?.div_ceil(an_epoch) * an_epoch;
-    let feed = |steps: usize| {
-        for _ in 0..steps / an_epoch {
-            for batch in loader.epoch(epoch)? {
-                drop(batch?.wait_on(&compute)?);
-            }
-            epoch += 1;
-        }
-        compute.synchronize()
-    };
+    let feed = |steps: usize| feed(&mut loader, &compute, &mut epoch, steps);
     let sides = sides(options, (an_epoch, whole), feed, |steps| plain.run(steps))?;
-    let rate = |seconds: f64| (batch * row_bytes) as f64 / seconds / 1e9;
     let more = json!({
-        "samples_per_s": batch as f64 / sides.value.median(),
-        "floor_samples_per_s": batch as f64 / sides.floor.median(),
-        "file_bytes": records.bytes().len(), "road": "cpu", "steps": whole,
+        "samples_per_s": case.batch as f64 / sides.value.median(),
+        "floor_samples_per_s": case.batch as f64 / sides.floor.median(),
+        "file_bytes": records.bytes().len(), "steps": whole,
     });
     report.add(
-        bench,
+        case.bench,
         Entry {
-            parameters: json!({ "row_bytes": row_bytes, "batch": batch, "workers": workers }),
-            value: sides.value.map(rate),
+            parameters: json!({ "road": "workers", "row_bytes": case.row_bytes, "batch": case.batch, "workers": workers }),
+            value: sides.value.map(|seconds| case.rate(seconds)),
             unit: "GB/s",
-            floor: Some(rate(sides.floor.median())),
+            floor: Some(case.rate(sides.floor.median())),
             ratio: Some(1.0 / sides.ratio.median()),
             target: Target::RatioAtLeast(0.95),
+            more,
+        },
+    )
+}
+
+/// The road of the device itself; the floor is the wire: copies from page-locked memory, one after the other.
+fn direct(options: &Options, report: &mut Report, case: &Case, path: &Path) -> Result<()> {
+    let compute = options.device.stream()?;
+    let records = case.open(path)?;
+    let file_bytes = records.bytes().len();
+    // Room for the file, and for the ids.
+    let builder = case.builder(records).road(Road::Direct).pinned_budget(file_bytes + (64 << 20));
+    let start = std::time::Instant::now();
+    let mut loader = builder.build(&options.device)?;
+    let build = start.elapsed().as_secs_f64();
+    let an_epoch = an_epoch(&loader)?;
+    let mut wire = Bare::new(&options.device, 3, case.batch_bytes())?;
+    let mut epoch = 0;
+    let whole = steps(options, |steps| wire.copies(steps))?.div_ceil(an_epoch) * an_epoch;
+    let feed = |steps: usize| feed(&mut loader, &compute, &mut epoch, steps);
+    let sides = sides(options, (an_epoch, whole), feed, |steps| wire.copies(steps))?;
+    let more = json!({
+        "samples_per_s": case.batch as f64 / sides.value.median(),
+        "file_bytes": file_bytes, "steps": whole, "build_s": build,
+    });
+    let is_gpu = options.device.kind() == feedline::Kind::Cuda;
+    report.add(
+        case.bench,
+        Entry {
+            parameters: json!({ "road": "direct", "row_bytes": case.row_bytes, "batch": case.batch }),
+            value: sides.value.map(|seconds| case.rate(seconds)),
+            unit: "GB/s",
+            floor: Some(case.rate(sides.floor.median())),
+            ratio: Some(1.0 / sides.ratio.median()),
+            target: if is_gpu { Target::AtLeast(case.direct) } else { Target::None },
             more,
         },
     )

@@ -19,6 +19,8 @@ pub enum Target {
     RatioAtLeast(f64),
     /// The value is to be this or less.
     AtMost(f64),
+    /// The value is to be this or more.
+    AtLeast(f64),
     /// Nothing was set.
     None,
 }
@@ -96,6 +98,7 @@ impl Report {
             Target::RatioAtMost(bar) => (format!("ratio <= {bar}"), ratio.map(|r| r <= bar)),
             Target::RatioAtLeast(bar) => (format!("ratio >= {bar}"), ratio.map(|r| r >= bar)),
             Target::AtMost(bar) => (format!("<= {bar} {unit}"), Some(value <= bar)),
+            Target::AtLeast(bar) => (format!(">= {bar} {unit}"), Some(value >= bar)),
             Target::None => (String::new(), None),
         };
         // The bars are set for the benchmark's own points.

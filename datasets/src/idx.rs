@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use feedline_core::random::key;
-use feedline_core::{Context, DType, Dataset, Error, ErrorKind, ReadError, Result, Row, Rows, Spec};
+use feedline_core::{Context, DType, Dataset, Error, ErrorKind, ReadError, Result, Row, Rows, Spec, Table};
 
 mod file;
 pub(crate) mod header;
@@ -177,6 +177,16 @@ impl Dataset for Idx {
             *out = labels[id as usize]; // in bounds: its image was
         }
         Ok(())
+    }
+
+    // The whole files: a mapping begins on a page, its elements need not.
+    fn table(&self, field: usize) -> Option<Table<'_>> {
+        let (file, bytes) = match field {
+            IMAGE => (&self.images, self.image_bytes()),
+            LABEL => (&self.labels, 1),
+            _ => return None,
+        };
+        Table::new(file.bytes(), file.data_offset() as usize, bytes, self.labels().len(), bytes).ok()
     }
 
     fn path(&self, _: u64) -> Option<&Path> {

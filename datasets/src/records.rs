@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use feedline_core::random::key;
-use feedline_core::{Context, Dataset, Error, ErrorKind, ReadError, Result, Row, Rows, Spec};
+use feedline_core::{Context, Dataset, Error, ErrorKind, Field, ReadError, Result, Row, Rows, Spec, Table};
 
 use crate::bytes::FileBytes;
 
@@ -112,6 +112,12 @@ impl Dataset for Records {
             start += bytes;
         }
         Ok(())
+    }
+
+    fn table(&self, field: usize) -> Option<Table<'_>> {
+        let (before, from) = self.spec.fields().split_at_checked(field)?;
+        let first = before.iter().map(Field::row_bytes).sum();
+        Table::new(&self.bytes, first, self.record_bytes, self.len() as usize, from.first()?.row_bytes()).ok()
     }
 
     fn path(&self, _: u64) -> Option<&Path> {

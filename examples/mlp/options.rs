@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use feedline::{Device, Error, ErrorKind, Result, Workers};
+use feedline::{Device, Error, ErrorKind, Result, Road, Workers};
 use lexopt::prelude::{Long, Short};
 
 /// What `--help` prints.
@@ -23,6 +23,7 @@ usage: mlp [options]
   --lr X              learning rate [0.05; 0.001 with adamw]
   --momentum X        momentum of sgd [0.9]
   --workers N         threads that decode, or auto [auto]
+  --road NAME         how rows get to the device: auto, workers or direct [auto]
   --depth N           batches on the device at a time [3]
   --seed N            of the order and the first weights [1]
   --no-shuffle        samples in file order
@@ -81,6 +82,7 @@ pub struct Options {
     pub lr: Option<f32>,
     pub momentum: f32,
     pub workers: Workers,
+    pub road: Road,
     pub depth: usize,
     pub seed: u64,
     pub shuffle: bool,
@@ -107,6 +109,7 @@ impl Default for Options {
             lr: None,
             momentum: 0.9,
             workers: Workers::Auto,
+            road: Road::Auto,
             depth: 3,
             seed: 1,
             shuffle: true,
@@ -124,7 +127,7 @@ impl Default for Options {
 /// What the command line asks for.
 pub enum Command {
     /// To train.
-    Train(Options),
+    Train(Box<Options>),
     /// To print a text.
     Print(String),
 }
@@ -154,7 +157,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
             other => return Err(usage(other.unexpected())),
         }
     }
-    Ok(Command::Train(options))
+    Ok(Command::Train(Box::new(options)))
 }
 
 impl Options {
@@ -188,6 +191,10 @@ impl Options {
             "workers" => {
                 let wanted = "a whole number of 1 or more, or auto";
                 self.workers = Workers::Count(number(name, &text, wanted, |n| *n >= 1)?);
+            }
+            "road" => {
+                let roads = [("auto", Road::Auto), ("workers", Road::Workers), ("direct", Road::Direct)];
+                self.road = choice(name, &text, &roads)?;
             }
             "depth" => self.depth = number(name, &text, "a whole number of 1 or more", |n| *n >= 1)?,
             "seed" => self.seed = number(name, &text, "a whole number", |_| true)?,

@@ -15,6 +15,8 @@ pub struct Report {
     pub device: String,
     /// What computes the matrix products.
     pub kernels: String,
+    /// How rows got to the device; where that was by workers and another was looked for, why.
+    pub road: String,
     pub samples_per_s: f64,
     pub seconds: f64,
     /// Process start to the end of the first step.
@@ -52,6 +54,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let last = self.losses.last().copied().unwrap_or(f32::NAN);
         writeln!(f, "device         {} ({})", self.device, self.kernels)?;
+        writeln!(f, "road           {}", self.road)?;
         writeln!(f, "steps          {} in {:.1} s, last loss {last:.4}", self.steps, self.seconds)?;
         writeln!(f, "throughput     {:.0} samples/s", self.samples_per_s)?;
         writeln!(f, "waited         {:.1} % of the time for data", 100.0 * self.wait_share)?;

@@ -28,7 +28,7 @@ pub fn run(options: &Options) -> Result<Report> {
     let pixels = data.train.shape().iter().product();
     let compute = device.stream()?;
     let mut loader = train_loader(options, data.train, &device)?;
-    let held = loader.held();
+    let (held, road) = (loader.held(), loader.road().to_string());
     let shape =
         Shape { inputs: pixels, hidden: options.hidden, classes: options.classes, batch: options.batch };
     let kernels = Kernels::new(&compute)?;
@@ -46,6 +46,7 @@ pub fn run(options: &Options) -> Result<Report> {
     Ok(Report {
         device: device.name(),
         kernels: kernels_name,
+        road,
         samples_per_s: training.samples_here() as f64 / seconds,
         seconds,
         first_step_seconds: training.first_step_seconds(),
@@ -68,6 +69,7 @@ fn train_loader(options: &Options, data: Idx, device: &Device) -> Result<Loader>
         .seed(options.seed)
         .drop_last(true)
         .workers(options.workers)
+        .road(options.road)
         .depth(options.depth)
         .pinned_budget(options.pinned_budget)
         .epochs(options.epochs);
@@ -90,6 +92,7 @@ fn test(options: &Options, data: Idx, device: &Device, compute: &Stream, model: 
     let mut loader = Loader::builder(data)
         .batch_size(options.batch)
         .workers(options.workers)
+        .road(options.road)
         .depth(options.depth)
         .pinned_budget(options.pinned_budget)
         .epochs(1)

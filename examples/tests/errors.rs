@@ -61,6 +61,7 @@ fn an_option_that_cannot_be_is_named_with_what_it_takes() {
             (&["--batch", ""], &["--batch is \"\"", whole]),
             (&["--workers", "0"], &["--workers is \"0\"", "or auto"]),
             (&["--workers", "all"], &["--workers is \"all\"", "or auto"]),
+            (&["--road", "fast"], &["--road is \"fast\"", "auto or workers or direct"]),
             (&["--depth", "0"], &["--depth is \"0\"", whole]),
             (&["--epochs", "0"], &["--epochs is \"0\"", whole]),
             (&["--epochs", "two"], &["--epochs is \"two\"", whole]),
@@ -103,6 +104,10 @@ fn what_does_not_fit_together_is_refused_before_training() {
             ),
             (&["--classes", "3"], &["is outside the 3 classes", "train-labels-idx1-ubyte", "byte", "sample"]),
             (&["--pinned-budget", "1000"], &["page-locked bytes", "the budget is 1000", "raise the budget"]),
+            (
+                &["--road", "direct", "--pinned-budget", "20000"],
+                &["cannot take the direct road", "page-locked", "left", "ask for auto or workers"],
+            ),
             (&["--depth", "18446744073709551615"], &["page-locked bytes", "the budget is 2147483648"]),
             (&["--batch", "18446744073709551615"], &["larger than the address space", "smaller batch"]),
             (&["--hidden", "18446744073709551615"], &["18446744073709551615", "fewer units"]),

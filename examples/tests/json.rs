@@ -40,7 +40,7 @@ fn the_report_says_what_it_should() {
         let set = small_set();
         let report = report(set.path(), &[&ARGUMENTS[..], &["--seed", "5", "--depth", "2"]].concat());
         let steps = EPOCHS * (TRAIN / BATCH) as u64;
-        assert_eq!(report["device"], "host");
+        assert_eq!((&report["device"], &report["road"]), (&"host".into(), &"workers: host is no GPU".into()));
         assert_eq!(report["steps"], steps);
         assert_eq!(losses(&report).len() as u64, steps);
         assert!(losses(&report).iter().all(|loss| loss.is_finite()));
@@ -81,6 +81,9 @@ fn losses_are_bit_equal_for_any_workers_and_depth() {
                 assert_eq!(of(workers, depth), first, "{workers} workers, depth {depth}");
             }
         }
+        let direct = report(set.path(), &[&ARGUMENTS[..], &["--road", "direct"]].concat());
+        assert_eq!(direct["road"], "direct");
+        assert_eq!(result(&direct), first, "the direct road");
     });
 }
 

@@ -5,11 +5,12 @@
 
 use std::time::{Duration, Instant};
 
-use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Result, Row, Spec, Workers};
+use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Result, Road, Row, Spec, Workers};
 use feedline_device::host::Host;
 use feedline_device::wrap::chaos::{Chaos, ChaosHandle, Options};
 use feedline_kernels::host::pattern;
 use feedline_kernels::ops::Kernels;
+use feedline_testkit::zoo::Laid;
 
 const KEY: u64 = 0xFEED;
 
@@ -42,14 +43,32 @@ impl Dataset for Patterned {
     }
 }
 
-/// Runs epochs until the time is over; returns the bytes that were checked.
-fn soak(device: &Device, time: Duration, batch: usize, row_bytes: usize) -> Result<u64> {
-    let data = Patterned::new(64 * batch as u64, row_bytes);
+/// Runs epochs until the time is over, by workers or on the direct road; returns the bytes that were checked.
+fn soak(device: &Device, time: Duration, batch: usize, row_bytes: usize, road: Road) -> Result<u64> {
+    if road == Road::Workers {
+        return pass(device, time, batch, row_bytes, Patterned::new(64 * batch as u64, row_bytes), road);
+    }
+    let data = Patterned::new(4 * batch as u64, row_bytes);
+    let laid = |gap| Laid::records(&data, gap, gap).expect("a laid set");
+    // In one piece, for the copy engine; with gaps, for the gather.
+    let copied = pass(device, time / 2, batch, row_bytes, laid(0), road)?;
+    Ok(copied + pass(device, time / 2, batch, row_bytes, laid(3), road)?)
+}
+
+fn pass(
+    device: &Device,
+    time: Duration,
+    batch: usize,
+    row_bytes: usize,
+    data: impl Dataset,
+    road: Road,
+) -> Result<u64> {
     let compute = device.stream()?;
     let kernels = Kernels::new(&compute)?;
     let mut report = compute.buffer::<i64>(3)?;
     report.write(&[0, -1, 0])?;
-    let mut loader = Loader::builder(data).batch_size(batch).workers(Workers::Auto).depth(3).build(device)?;
+    let builder = Loader::builder(data).batch_size(batch).workers(Workers::Auto).depth(3).road(road);
+    let mut loader = builder.build(device)?;
     let end = Instant::now() + time;
     let mut epoch = 0;
     while Instant::now() < end {
@@ -66,13 +85,14 @@ fn soak(device: &Device, time: Duration, batch: usize, row_bytes: usize) -> Resu
     Ok(report[2] as u64)
 }
 
-fn run(name: &str, device: &Device, chaos: &ChaosHandle) {
+fn run(name: &str, device: &Device, chaos: &ChaosHandle, road: Road) {
     let seconds: u64 =
         std::env::var("FEEDLINE_SOAK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
     // Small, middle and large batches: each size has its own window for a race.
     for (batch, row_bytes) in [(64, 100), (512, 784), (128, 32 << 10)] {
         let time = Duration::from_secs(seconds) / 3;
-        let bytes = soak(device, time, batch, row_bytes).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let bytes =
+            soak(device, time, batch, row_bytes, road).unwrap_or_else(|error| panic!("{name}: {error}"));
         println!("{name}: {bytes} bytes in batches of {batch} x {row_bytes}, 0 wrong");
         assert!(bytes > 0, "{name}: something was checked");
     }
@@ -92,18 +112,36 @@ fn run(name: &str, device: &Device, chaos: &ChaosHandle) {
 fn no_byte_is_wrong_on_the_host() {
     let driver = Chaos::new(Host::new(), Options { seed: 1, ..Options::default() });
     let chaos = driver.handle();
-    run("host", &Device::with_driver(driver), &chaos);
+    run("host", &Device::with_driver(driver), &chaos, Road::Workers);
+}
+
+#[test]
+fn no_byte_is_wrong_on_the_direct_road_of_the_host() {
+    let driver = Chaos::new(Host::new(), Options { seed: 2, ..Options::default() });
+    let chaos = driver.handle();
+    run("host, direct", &Device::with_driver(driver), &chaos, Road::Direct);
 }
 
 #[cfg(feature = "cuda-13")]
 #[test]
 fn no_byte_is_wrong_on_a_gpu() {
-    if feedline_testkit::gpu("soak").is_none() {
+    on_a_gpu("soak", Road::Workers);
+}
+
+#[cfg(feature = "cuda-13")]
+#[test]
+fn no_byte_is_wrong_on_the_direct_road_of_a_gpu() {
+    on_a_gpu("soak on the direct road", Road::Direct);
+}
+
+#[cfg(feature = "cuda-13")]
+fn on_a_gpu(name: &str, road: Road) {
+    if feedline_testkit::gpu(name).is_none() {
         return;
     }
     let cuda = feedline_device::cuda::Cuda::new(0).expect("the GPU opens");
     let spin = feedline_kernels::spinner(&cuda).expect("the spin kernel");
     let driver = Chaos::new(cuda, Options { seed: 1, spin: Some(Box::new(spin)), ..Options::default() });
     let chaos = driver.handle();
-    run("cuda", &Device::with_driver(driver), &chaos);
+    run("cuda", &Device::with_driver(driver), &chaos, road);
 }

@@ -8,7 +8,7 @@
 #include "../cu/bias_relu.cu"
 #include "../cu/classifier_backward.cu"
 #include "../cu/fill.cu"
-#include "../cu/gather.cu"
+#include "../../crates/device/src/cuda/gather.cu"
 #include "../cu/gemm.cu"
 #include "../cu/pattern.cu"
 #include "../cu/sgd.cu"
@@ -301,25 +301,51 @@ static u8 pattern_byte(u64 key, u64 id, u64 k) {
     return (u8)(mix(mix(key ^ id) + k / 8 * 0x9E3779B97F4A7C15ull) >> k % 8 * 8);
 }
 
+// Fields of all widths at once, at any distance and alignment; more rows than warps, and fewer.
+static void gathered_fields() {
+    const size_t widths[] = {1, 3, 8, 13, 16, 17, 31, 100, 256, 257, 784, 3073, 9001};
+    const size_t fields = sizeof widths / sizeof *widths, count = 19;
+    for (size_t shift : {0, 1, 4, 6}) {
+        for (size_t gap : {0, 1, 16}) {
+            for (size_t shift_to : {0, 2}) {
+                for (size_t rows : {1, 2, 3, 4, 7, 150}) {
+                    Block<u64> ids(rows);
+                    for (size_t r = 0; r < rows; ++r) ids[r] = source() % count;
+                    if (rows > 5) ids[5] = count;
+                    if (rows > 2) ids[2] = ~0ull;
+                    std::vector<Block<u8>> from, to;
+                    GatherFields all = {};
+                    for (size_t f = 0; f < fields; ++f) {
+                        const size_t stride = widths[f] + gap;
+                        // Not one byte behind the last row.
+                        from.emplace_back((count - 1) * stride + widths[f], shift);
+                        to.emplace_back(rows * widths[f], shift_to);
+                        for (size_t i = 0; i < from[f].n; ++i) from[f][i] = (u8)source();
+                        for (size_t i = 0; i < to[f].n; ++i) to[f][i] = 0xEE;
+                        all.at[f] = {from[f].data, stride, count, to[f].data, widths[f]};
+                    }
+                    launch({2, 1, 1}, {64, 1, 1}, [&] { gather_fields(ids.data, rows, (u32)fields, all); });
+                    for (size_t f = 0; f < fields; ++f) {
+                        for (size_t i = 0; i < to[f].n; ++i) {
+                            const u64 id = ids[i / widths[f]];
+                            const u8 want = id < count ? from[f][id * (widths[f] + gap) + i % widths[f]] : 0;
+                            expect(to[f][i] == want, "gather_fields", to[f][i], want, i);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
 static void rows_of_bytes() {
     for (size_t row_bytes : {1, 3, 8, 13, 31, 784, 3073}) {
         for (size_t shift : {0, 1, 6}) {
             for (size_t shift_to : {0, 2}) {
-                const size_t count = 19, rows = 23;
-                Block<u8> from(count * row_bytes, shift), to(rows * row_bytes, shift_to);
+                const size_t rows = 23;
+                Block<u8> to(rows * row_bytes, shift_to);
                 Block<u64> ids(rows);
-                u32 bad = 0;
-                for (size_t i = 0; i < from.n; ++i) from[i] = (u8)source();
-                for (size_t r = 0; r < rows; ++r) ids[r] = source() % count;
-                ids[5] = count;
-                launch({2, 1, 1}, {64, 1, 1}, [&] { gather_rows(from.data, ids.data, to.data, rows, row_bytes, count, &bad); });
-                for (size_t i = 0; i < to.n; ++i) {
-                    const size_t r = i / row_bytes;
-                    const u8 want = r == 5 ? 0 : from[ids[r] * row_bytes + i % row_bytes];
-                    expect(to[i] == want, "gather_rows", to[i], want, i);
-                }
-                expect(bad == 1, "gather_rows bad", bad, 1, 0);
-
+                for (size_t r = 0; r < rows; ++r) ids[r] = source() % 20;
                 u64 report[3] = {0, ~0ull, 0};
                 launch({2, 1, 1}, {64, 1, 1}, [&] { pattern_fill(to.data, rows, row_bytes, 99, shift ? ids.data : nullptr, 3); });
                 for (size_t i = 0; i < to.n; ++i) {
@@ -342,6 +368,7 @@ int main() {
     losses();
     classifiers();
     products();
+    gathered_fields();
     rows_of_bytes();
     printf("kernels on the host: %s (%d wrong values)\n", failures == 0 ? "ok" : "FAILED", failures);
     return failures == 0 ? 0 : 1;

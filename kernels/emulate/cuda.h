@@ -17,6 +17,7 @@
 #define __forceinline__ inline
 #define __align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(threads)
+#define __grid_constant__
 
 struct uint3 { unsigned x, y, z; };
 struct alignas(16) float4 { float x, y, z, w; };
@@ -31,13 +32,18 @@ inline pthread_barrier_t block_barrier, end_barrier, warp_barrier[32];
 inline uint64_t exchange[32][32];
 
 template <typename T>
-T shuffle_xor(T value, int lanes) {
+T shuffle_from(T value, unsigned from) {
     const unsigned thread = threadIdx.x + blockDim.x * threadIdx.y, warp = thread / 32, lane = thread % 32;
     memcpy(&exchange[warp][lane], &value, sizeof value);
     pthread_barrier_wait(&warp_barrier[warp]);
-    memcpy(&value, &exchange[warp][lane ^ lanes], sizeof value);
+    memcpy(&value, &exchange[warp][from % 32], sizeof value);
     pthread_barrier_wait(&warp_barrier[warp]);
     return value;
+}
+
+template <typename T>
+T shuffle_xor(T value, int lanes) {
+    return shuffle_from(value, ((threadIdx.x + blockDim.x * threadIdx.y) % 32) ^ (unsigned)lanes);
 }
 
 template <typename Kernel>
@@ -68,6 +74,7 @@ void launch(uint3 grid, uint3 block, Kernel kernel) {
 inline void __syncthreads() { pthread_barrier_wait(&emulate::block_barrier); }
 inline void __syncwarp() { pthread_barrier_wait(&emulate::warp_barrier[(threadIdx.x + blockDim.x * threadIdx.y) / 32]); }
 inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+inline unsigned long long __shfl_sync(unsigned, unsigned long long value, int lane) { return emulate::shuffle_from(value, (unsigned)lane); }
 inline float __shfl_xor_sync(unsigned, float value, int lanes) { return emulate::shuffle_xor(value, lanes); }
 inline unsigned __shfl_xor_sync(unsigned, unsigned value, int lanes) { return emulate::shuffle_xor(value, lanes); }
 inline float __int_as_float(int bits) { float value; memcpy(&value, &bits, 4); return value; }

@@ -25,7 +25,7 @@ pub struct Source {
 /// ```
 /// use feedline_kernels::source::{PROGRAMS, STEP};
 /// assert!(STEP.kernels().any(|kernel| kernel.name == "softmax_xent_u8"));
-/// assert_eq!(PROGRAMS.len(), 3);
+/// assert_eq!(PROGRAMS.len(), 4);
 /// ```
 #[derive(Debug)]
 pub struct Program {
@@ -33,6 +33,8 @@ pub struct Program {
     pub name: &'static str,
     /// Its files, in order.
     pub sources: &'static [Source],
+    /// Where the repository keeps its PTX.
+    pub ptx: &'static str,
 }
 
 macro_rules! source {
@@ -54,7 +56,6 @@ pub static STEP: Program = Program {
         source!("bias_relu.cu", ("bias_add", 256), ("bias_relu", 256), ("relu_bias_backward", 256)),
         source!("classifier_backward.cu", ("classifier_backward_16", 256), ("classifier_backward_32", 256)),
         source!("fill.cu", ("fill_f32", 256)),
-        source!("gather.cu", ("gather_rows", 512)),
         source!("sgd.cu", ("sgd", 256)),
         source!(
             "softmax_xent.cu",
@@ -65,6 +66,7 @@ pub static STEP: Program = Program {
         ),
         source!("widen.cu", ("widen_u8", 256)),
     ],
+    ptx: "kernels/ptx/step.ptx",
 };
 
 /// The matrix products, for machines without cuBLAS; apart, because they take most of the time to compile.
@@ -82,6 +84,7 @@ pub static GEMM: Program = Program {
         ("gemm_nn_128", 256),
         ("gemm_tn_128", 256),
     )],
+    ptx: "kernels/ptx/gemm.ptx",
 };
 
 /// Kernels for tests and benches: delays and self-describing bytes.
@@ -91,10 +94,22 @@ pub static PROBE: Program = Program {
         source!("pattern.cu", ("pattern_fill", 256), ("pattern_check", 256)),
         source!("spin.cu", ("spin", 32)),
     ],
+    ptx: "kernels/ptx/probe.ptx",
+};
+
+/// Rows of registered host memory. The device crate carries it and loads it from its PTX; here it is compiled and checked.
+pub static GATHER: Program = Program {
+    name: "gather",
+    sources: &[Source {
+        file: "gather.cu",
+        text: feedline_device::gather::SOURCE,
+        kernels: &[Kernel { name: "gather_fields", threads: 512 }],
+    }],
+    ptx: "crates/device/src/cuda/gather.ptx",
 };
 
 /// All programs.
-pub static PROGRAMS: [&Program; 3] = [&STEP, &GEMM, &PROBE];
+pub static PROGRAMS: [&Program; 4] = [&STEP, &GEMM, &PROBE, &GATHER];
 
 impl Program {
     /// All files as one text; line numbers in a compiler's messages are those of the files.
@@ -139,10 +154,12 @@ mod tests {
 
     #[test]
     fn every_file_is_in_the_table_and_includes_nothing() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/cu");
-        let mut files: Vec<String> = std::fs::read_dir(folder)
-            .unwrap()
+        let root = concat!(env!("CARGO_MANIFEST_DIR"), "/");
+        let mut files: Vec<String> = ["cu", "../crates/device/src/cuda"]
+            .into_iter()
+            .flat_map(|folder| std::fs::read_dir(format!("{root}{folder}")).unwrap())
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|file| file.ends_with(".cu"))
             .collect();
         let mut known: Vec<&str> =
             PROGRAMS.iter().flat_map(|program| program.sources).map(|source| source.file).collect();

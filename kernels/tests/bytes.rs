@@ -1,6 +1,5 @@
-//! Operators on bytes: widening, gathering, self-describing rows.
+//! Operators on bytes: widening, self-describing rows.
 
-use feedline_core::Random;
 use feedline_kernels::host::{self, pattern};
 
 #[test]
@@ -16,25 +15,6 @@ fn every_byte_is_widened() {
     let mut filled = [0.0; 3];
     host::fill(&mut filled, 2.5);
     assert_eq!(filled, [2.5; 3]);
-}
-
-#[test]
-fn rows_are_gathered_by_id() {
-    let mut random = Random::from_key(1);
-    for row_bytes in [1, 7, 784] {
-        let src: Vec<u8> = (0..50 * row_bytes).map(|_| random.below(256) as u8).collect();
-        let mut ids: Vec<i64> = (0..80).map(|_| random.below(50) as i64).collect();
-        ids[3] = 50;
-        ids[4] = -1;
-        let mut dst = vec![9; ids.len() * row_bytes];
-        assert_eq!(host::gather_rows(&src, &ids, row_bytes, &mut dst), 2);
-        for (row, id) in dst.chunks(row_bytes).zip(&ids) {
-            match usize::try_from(*id) {
-                Ok(id) if id < 50 => assert_eq!(row, &src[id * row_bytes..][..row_bytes]),
-                _ => assert!(row.iter().all(|byte| *byte == 0)),
-            }
-        }
-    }
 }
 
 #[test]

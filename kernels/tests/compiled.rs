@@ -43,7 +43,7 @@ fn the_embedded_ptx_is_of_these_sources() {
         assert_eq!(
             first,
             ptx::header(program),
-            "run: cargo run -p feedline-kernels --bin compile-kernels -- --arch compute_80 --write-ptx kernels/ptx"
+            "run: cargo run -p feedline-kernels --bin compile-kernels -- --arch compute_80 --write-ptx ."
         );
         assert_eq!(sorted(text), kernels(program));
         assert!(text.contains("\n.version 8.7\n") && text.contains("\n.target sm_80\n"));

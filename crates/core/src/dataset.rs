@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::random::key;
-use crate::{Random, Row, Rows, Spec};
+use crate::{Random, Row, Rows, Spec, Table};
 
 /// Why a sample could not be read: any error.
 pub type ReadError = Box<dyn std::error::Error + Send + Sync>;
@@ -67,6 +67,15 @@ pub trait Dataset: Send + Sync + 'static {
             self.read(id, &mut rows.row(index), context).map_err(|error| (index, error))?;
         }
         Ok(())
+    }
+
+    /// Where field `field` of every sample lies in memory, when it lies there ready: row `id` is, byte for byte, what
+    /// [`read`](Self::read) writes, for every id, in every epoch. The bytes stay where and what they are while the set lives.
+    ///
+    /// With a table for every field a loader may leave out workers and copies: the device reads the rows itself. A wrapper
+    /// that changes what is read must not pass this on; the default gives none.
+    fn table(&self, _field: usize) -> Option<Table<'_>> {
+        None
     }
 
     /// The file sample `id` comes from, for error messages.

@@ -7,6 +7,7 @@
 //! | spec | the fields of a sample | [`spec`] |
 //! | layout | where each field of a batch lies in one slab | [`layout`] |
 //! | source | data without a length: shards of records | [`source`] |
+//! | table | one field of every sample, as it lies in memory | [`table`] |
 //! | row | the place of one sample in a slab, being written | [`row`] |
 //! | order | which sample stands at which position of an epoch | [`order`] |
 //! | world | which rank of how many this process is | [`world`] |
@@ -33,6 +34,7 @@ pub mod row;
 pub mod source;
 pub mod spec;
 pub mod stop;
+pub mod table;
 pub mod ticket;
 pub mod world;
 
@@ -50,5 +52,6 @@ pub use row::{Row, Rows};
 pub use source::{Next, Reached, Shard, Source};
 pub use spec::{Field, Spec};
 pub use stop::Stop;
+pub use table::Table;
 pub use ticket::{Failure, Replaced, Ticket};
 pub use world::World;

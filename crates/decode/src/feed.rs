@@ -16,6 +16,8 @@ use crate::batch::Decoder;
 pub enum Input {
     /// Samples with random access: the plan is of them.
     Dataset(Arc<dyn Dataset>),
+    /// Samples that the device reads itself: a slot is filled with their ids, each a `u64`, from its first byte on.
+    Direct(Arc<dyn Dataset>),
     /// Records in sequence: the plan is of the shards, one a step.
     Source(Arc<dyn Source>),
 }
@@ -24,7 +26,7 @@ impl Input {
     /// What a sample is.
     pub fn spec(&self) -> &Spec {
         match self {
-            Self::Dataset(dataset) => dataset.spec(),
+            Self::Dataset(dataset) | Self::Direct(dataset) => dataset.spec(),
             Self::Source(source) => source.spec(),
         }
     }
@@ -32,7 +34,7 @@ impl Input {
     /// A number that tells this data from other data.
     pub fn fingerprint(&self) -> u64 {
         match self {
-            Self::Dataset(dataset) => dataset.fingerprint(),
+            Self::Dataset(dataset) | Self::Direct(dataset) => dataset.fingerprint(),
             Self::Source(source) => source.fingerprint(),
         }
     }

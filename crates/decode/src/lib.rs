@@ -7,6 +7,7 @@
 //! | --- | --- |
 //! | what the makers ask of their data | `feed.rs` |
 //! | the batches of a data set | `dataset.rs` |
+//! | the batches of a set that the device reads itself | `direct.rs` |
 //! | the batches of a source | `source.rs` |
 //! | a rank's shards, read one after the other | `line.rs` |
 //! | one batch: rows over workers, panics and errors named | `batch.rs` |
@@ -22,6 +23,7 @@ mod activity;
 mod batch;
 mod dataset;
 mod delivery;
+mod direct;
 mod feed;
 mod line;
 mod maker;

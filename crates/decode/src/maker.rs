@@ -12,6 +12,7 @@ use feedline_slots::{FillLease, ReadyLease};
 use crate::batch::Decoder;
 use crate::dataset::{FromDataset, Steps};
 use crate::delivery::{Delivery, Outcome, Way};
+use crate::direct::Ids;
 use crate::feed::{Calls, Decode, Feed, Fill, Input, Next, Records};
 use crate::source::{FromSource, Gather};
 use crate::turn::{Head, InPieces, Pace, Turn};
@@ -82,6 +83,7 @@ impl Makers {
             Input::Dataset(dataset) => {
                 (Box::new(Steps::new(plan.clone(), batch)), Box::new(FromDataset::new(dataset.clone(), plan)))
             }
+            Input::Direct(_) => (Box::new(Steps::new(plan.clone(), 0)), Box::new(Ids::new(plan))),
             Input::Source(source) => (
                 Box::new(Gather::new(source.clone(), plan.clone(), batch, stage.tail, activity.clone())),
                 Box::new(FromSource::new(source.clone(), &plan)),

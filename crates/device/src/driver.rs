@@ -11,6 +11,7 @@
 
 use feedline_core::{Error, ErrorKind, Result};
 
+use crate::gather::Gather;
 use crate::task::Task;
 
 /// A stream of one driver.
@@ -177,6 +178,33 @@ pub unsafe trait Driver: Send + Sync + 'static {
     /// # Safety
     /// As [`copy_to_device`](Self::copy_to_device).
     unsafe fn fill(&self, stream: StreamId, to: Address, value: u8, bytes: usize) -> Result<()>;
+
+    /// Makes host memory that was not allocated here readable by the device, and says where the device finds it. `None` when
+    /// the device cannot: it never can, or not this memory.
+    ///
+    /// # Safety
+    /// The range is valid, and written by nobody, until `unregister_host`.
+    unsafe fn register_host(&self, _ptr: *const u8, _bytes: usize) -> Result<Option<Address>> {
+        Ok(None)
+    }
+
+    /// Ends what `register_host` began.
+    ///
+    /// # Safety
+    /// Registered on this driver with the same size; no work reads it any more.
+    unsafe fn unregister_host(&self, _ptr: *const u8, _bytes: usize) -> Result<()> {
+        Ok(())
+    }
+
+    /// Gathers rows of registered memory into device memory, on `stream`; reads no byte outside the rows whose ids are given.
+    ///
+    /// # Safety
+    /// The ids, all rows of the sources and the targets stay valid until the work ends, and nothing unordered writes what is
+    /// read or uses the targets.
+    unsafe fn gather(&self, stream: StreamId, _gather: &Gather) -> Result<()> {
+        let _ = stream;
+        Err(Error::new(ErrorKind::Device, format!("{:?} reads no registered memory", self.kind())))
+    }
 
     /// Runs host code on `stream`, for devices whose memory is host memory.
     ///

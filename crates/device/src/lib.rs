@@ -6,6 +6,7 @@
 //! | stream | [`Stream`] | `stream.rs` |
 //! | event | [`Event`] | `event.rs` |
 //! | page-locked memory | [`Pinned`] | `pinned.rs` |
+//! | registered host memory | [`slot::Tables`] | `registered.rs`, `gather.rs`, `slot/tables.rs` |
 //! | device memory | [`Buffer`], [`View`], [`ViewMut`] | `buffer.rs`, `view.rs` |
 //! | a slot of the device ring and its leases | [`slot`] | `slot/` |
 //! | graph | [`Graph`] | `graph.rs`, `capture.rs` |
@@ -25,6 +26,7 @@ mod ledger;
 mod pinned;
 mod place;
 mod readback;
+mod registered;
 mod stream;
 mod task;
 mod view;
@@ -33,6 +35,7 @@ mod view;
 pub mod cuda;
 #[doc(hidden)]
 pub mod floor;
+pub mod gather;
 pub mod host;
 pub mod sim;
 pub mod slot;
@@ -42,6 +45,7 @@ pub use buffer::Buffer;
 pub use device::Device;
 pub use driver::{Access, Address, Driver, EventId, GraphId, Kind, Priority, StreamId};
 pub use event::Event;
+pub use gather::{Gather, GatherField};
 pub use graph::Graph;
 pub use ledger::{Gauge, Ledger};
 pub use pinned::Pinned;

@@ -39,10 +39,22 @@ impl Pinned {
     /// # Safety
     /// The block is not written until `copied` is done; `to` is valid device memory that nothing unordered uses.
     pub(crate) unsafe fn copy_to(&self, stream: &Arc<StreamCore>, to: Address, bytes: usize) -> Result<()> {
-        self.accepts(stream)?;
         debug_assert!(bytes <= self.bytes);
-        // SAFETY: the caller's promise; the source is this block.
-        unsafe { self.device.driver.copy_to_device(stream.id(), self.ptr, to, bytes) }?;
+        self.read_by(stream, |from| {
+            // SAFETY: the caller's promise; the source is this block.
+            unsafe { self.device.driver.copy_to_device(stream.id(), from, to, bytes) }
+        })
+    }
+
+    /// Marks in `copied` the end of what `work` gives to `stream`, which reads this block; the block is not to be written
+    /// before that.
+    pub(crate) fn read_by(
+        &self,
+        stream: &Arc<StreamCore>,
+        work: impl FnOnce(*const u8) -> Result<()>,
+    ) -> Result<()> {
+        self.accepts(stream)?;
+        work(self.ptr)?;
         self.copied.record(stream)
     }
 
@@ -81,8 +93,8 @@ unsafe impl Send for Pinned {}
 // SAFETY: shared references give out the address, the size and the event, which is Sync.
 unsafe impl Sync for Pinned {}
 
-// SAFETY: the driver gave out zeroed memory that stays where it is. `copied` is recorded behind every copy that
-// `copy_to` starts, so a query or a wait for it covers them all. A submission that failed may have left a copy behind
+// SAFETY: the driver gave out zeroed memory that stays where it is. `copied` is recorded behind all work that
+// `read_by` starts, so a query or a wait for it covers them all. A submission that failed may have left a copy behind
 // that no event covers; `wait_drained` covers it too, for it drains the one stream that ever copies out of this block.
 unsafe impl HostMemory for Pinned {
     fn as_ptr(&self) -> *mut u8 {

@@ -3,7 +3,7 @@
 //! `Send` and `Sync` follow from the fields, so a new field can take them away, or give them, without a word.
 
 use feedline_device::host::Host;
-use feedline_device::slot::{Loaded, Reader, SlotRing, WriteLease};
+use feedline_device::slot::{Loaded, Reader, SlotRing, Tables, WriteLease};
 use feedline_device::wrap::{Chaos, Count, Faults};
 use feedline_device::{
     Buffer, Compute, Device, Event, Input, Ledger, Main, Memory, Output, Pinned, Readback, Stream, Task,
@@ -45,7 +45,7 @@ macro_rules! is_both {
 // A device, its streams and events are handles: any thread may use them, several at a time.
 is_both!(Device, Device<Second>, Stream, Stream<Branch>, Stream<SecondCompute>, Event, Ledger);
 // Memory moves and is shared; who may touch its bytes is the business of leases and streams.
-is_both!(Pinned, Buffer<f32>, Buffer<u8, Branch>, Readback<f32>, SlotRing, SlotRing<Second>);
+is_both!(Pinned, Tables, Buffer<f32>, Buffer<u8, Branch>, Readback<f32>, SlotRing, SlotRing<Second>);
 // Leases travel from stage to stage.
 is_both!(WriteLease, WriteLease<Second>, Loaded, Loaded<Second>, Reader, Reader<Branch>);
 // Views and arguments may be made on one thread and used on another.

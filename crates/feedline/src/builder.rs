@@ -6,9 +6,10 @@ use feedline_core::{
     BadSamples, Error, ErrorKind, Layout, Order, Plan, PlanOptions, Result, Tail, World, source,
 };
 use feedline_decode::{Input, Workers};
-use feedline_device::{Device, Place};
+use feedline_device::{Device, Kind, Place};
 
-use crate::Loader;
+use crate::road::Choice;
+use crate::{Loader, Road};
 
 /// Page-locked memory a loader may take unless told otherwise.
 const PINNED_BUDGET: usize = 2 << 30;
@@ -42,6 +43,7 @@ pub struct LoaderBuilder {
     pub(crate) workers: Workers,
     pub(crate) depth: usize,
     pinned_budget: usize,
+    road: Road,
     pub(crate) epochs: u64,
     pub(crate) bad_samples: BadSamples,
     skips: Vec<(u64, Range<u64>)>,
@@ -59,6 +61,7 @@ impl LoaderBuilder {
             workers: Workers::Auto,
             depth: 3,
             pinned_budget: PINNED_BUDGET,
+            road: Road::Auto,
             epochs: u64::MAX,
             bad_samples: BadSamples::Fail,
             skips: Vec::new(),
@@ -120,7 +123,7 @@ impl LoaderBuilder {
         Self { world, ..self }
     }
 
-    /// Threads that decode.
+    /// Threads that decode; on the direct road nothing is decoded, and there is one.
     pub fn workers(self, workers: Workers) -> Self {
         Self { workers, ..self }
     }
@@ -130,7 +133,35 @@ impl LoaderBuilder {
         Self { depth, ..self }
     }
 
-    /// The most page-locked memory, in bytes; 2 GiB unless told otherwise.
+    /// How rows get to the device: unless told otherwise the device of a GPU reads them itself where it can; see [`Road`].
+    ///
+    /// ```
+    /// use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Road, Row, Spec, Table};
+    ///
+    /// // Ten numbers in memory: a set that lies ready says where.
+    /// struct Numbers(Vec<u8>, Spec);
+    /// impl Dataset for Numbers {
+    ///     fn len(&self) -> u64 { self.0.len() as u64 }
+    ///     fn spec(&self) -> &Spec { &self.1 }
+    ///     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+    ///         row.bytes_mut(0)[0] = self.0[id as usize];
+    ///         Ok(())
+    ///     }
+    ///     fn table(&self, field: usize) -> Option<Table<'_>> {
+    ///         (field == 0).then(|| Table::new(&self.0, 0, 1, self.0.len(), 1).ok())?
+    ///     }
+    /// }
+    /// let numbers = Numbers((0..10).collect(), Spec::new().field("number", DType::U8, [])?);
+    /// let mut loader = Loader::builder(numbers).batch_size(4).shuffle(7).road(Road::Direct).build(&Device::host())?;
+    /// assert_eq!(loader.road().to_string(), "direct");
+    /// assert_eq!(loader.epoch(0)?.count(), 3);
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn road(self, road: Road) -> Self {
+        Self { road, ..self }
+    }
+
+    /// The most page-locked memory, in bytes; 2 GiB unless told otherwise. On the direct road the set counts too.
     pub fn pinned_budget(self, bytes: usize) -> Self {
         Self { pinned_budget: bytes, ..self }
     }
@@ -155,7 +186,8 @@ impl LoaderBuilder {
     /// Allocates the slots and starts the threads; nothing is read before the first [`Loader::epoch`].
     ///
     /// # Errors
-    /// `Config` for options that cannot work, `Budget` for slots beyond the budget, a device failure.
+    /// `Config` for options that cannot work, `Budget` for slots beyond the budget, a device failure; why the direct road
+    /// cannot be taken, where that was asked for.
     pub fn build<P: Place>(self, device: &Device<P>) -> Result<Loader<P>> {
         if self.depth == 0 {
             return Err(Error::new(
@@ -167,11 +199,20 @@ impl LoaderBuilder {
         let layout = Layout::new(self.input.spec(), self.batch_size)?;
         self.bad_samples.check()?;
         let plan = match &self.input {
-            Input::Dataset(dataset) => self.plan(dataset.len())?,
+            Input::Dataset(dataset) | Input::Direct(dataset) => self.plan(dataset.len())?,
             Input::Source(source) => self.shard_plan(source.shards())?,
         };
-        self.check_budget(&layout)?;
-        Loader::start(self, plan, layout, device)
+        let choice = Choice {
+            road: self.road,
+            // The copy stream of the host is one thread: workers are more.
+            prefers_direct: device.kind() == Kind::Cuda,
+            input: &self.input,
+            layout: &layout,
+            host_slots: self.host_slots(),
+            pinned_budget: self.pinned_budget,
+        };
+        let chosen = choice.take(device)?;
+        Loader::start(self, chosen, plan, layout, device)
     }
 
     fn plan(&self, len: u64) -> Result<Plan> {
@@ -213,22 +254,6 @@ impl LoaderBuilder {
     /// Host slots: one more than on the device, so that decoding goes on while every device slot is taken.
     pub(crate) fn host_slots(&self) -> usize {
         self.depth.saturating_add(1)
-    }
-
-    fn check_budget(&self, layout: &Layout) -> Result<()> {
-        let (slots, budget) = (self.host_slots(), self.pinned_budget);
-        let asked = layout.bytes().saturating_mul(slots);
-        if asked <= budget {
-            return Ok(());
-        }
-        Err(Error::new(
-            ErrorKind::Budget,
-            format!(
-                "{slots} host slots of {} bytes need {asked} page-locked bytes, the budget is {budget}: take a smaller \
-                 batch or depth, or raise the budget",
-                layout.bytes()
-            ),
-        ))
     }
 }
 

@@ -39,6 +39,7 @@
 mod builder;
 mod epoch;
 mod loader;
+mod road;
 mod shutdown;
 
 pub use builder::LoaderBuilder;
@@ -47,7 +48,7 @@ pub use feedline_compute::{Batch, Ready, Replay, WaitMeter};
 pub use feedline_core::{
     BadSamples, Budget, Context, Cursor, DType, Dataset, Element, Error, ErrorKind, Field, Layout, Order,
     OrderHash, Plan, Proof, Quarantine, Random, ReadError, Result, Row, Rows, Shard, Source, Spec, Stage,
-    Tail, World, source,
+    Table, Tail, World, source,
 };
 pub use feedline_decode::{Reading, Workers};
 pub use feedline_device::{
@@ -55,3 +56,4 @@ pub use feedline_device::{
     Priority, Readback, Stream, View, ViewMut, lane, place,
 };
 pub use loader::{Held, Loader};
+pub use road::{Road, RoadTaken};

@@ -9,13 +9,14 @@ use feedline_core::{
     BadSamples, Cursor, Dataset, Error, ErrorKind, Layout, Plan, Quarantine, Reached, Result, Source, Stop,
     Ticket,
 };
-use feedline_decode::{Input, Run};
+use feedline_decode::{Input, Run, Workers};
 use feedline_device::slot::{Loaded, SlotRing};
 use feedline_device::{Device, Main, Place, Priority};
 use feedline_slots::Ring;
 
 use crate::builder::LoaderBuilder;
 use crate::epoch::Epoch;
+use crate::road::{Chosen, RoadTaken};
 use crate::shutdown::{Closers, Running};
 
 /// How long `next` waits while the caller itself holds every device slot, before it says so.
@@ -41,10 +42,12 @@ pub struct Loader<P: Place = Main> {
     is_source: bool,
     bad_samples: BadSamples,
     quarantine: Quarantine,
+    road: RoadTaken,
+    held: Held,
     running: Running,
 }
 
-/// Bytes that a loader's slots hold; all of them from the start, none more later.
+/// Bytes that a loader's slots hold, and the set that the device reads itself; all of them from the start, none more later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
     /// Page-locked host memory.
@@ -119,13 +122,15 @@ impl Loader {
 impl<P: Place> Loader<P> {
     pub(crate) fn start(
         builder: LoaderBuilder,
+        chosen: Chosen,
         plan: Plan,
         layout: Layout,
         device: &Device<P>,
     ) -> Result<Self> {
         let (plan, layout) = (Arc::new(plan), Arc::new(layout));
+        let Chosen { taken, tables, slot_bytes } = chosen;
         let host_slots = builder.host_slots();
-        let pinned = (0..host_slots).map(|_| device.pinned(layout.bytes())).collect::<Result<Vec<_>>>()?;
+        let pinned = (0..host_slots).map(|_| device.pinned(slot_bytes)).collect::<Result<Vec<_>>>()?;
         let ring = Ring::new(pinned);
         let slots = SlotRing::new(device, builder.depth, layout.bytes())?;
         let (filled, to_transfer) = bounded(host_slots);
@@ -139,6 +144,7 @@ impl<P: Place> Loader<P> {
         let transfer = feedline_transfer::Stage {
             layout: layout.clone(),
             filled: to_transfer,
+            tables: tables.clone(),
             ring: slots.clone(),
             stream: device.named_stream::<P::Stream>("copy", Priority::High)?,
             loaded,
@@ -148,8 +154,12 @@ impl<P: Place> Loader<P> {
             over(result);
             ended(stage);
         })?;
+        let (input, workers) = match builder.input.clone() {
+            Input::Dataset(dataset) if taken.is_direct() => (Input::Direct(dataset), Workers::Count(1)),
+            other => (other, builder.workers),
+        };
         let decode = feedline_decode::Stage {
-            input: builder.input.clone(),
+            input,
             plan: plan.clone(),
             tail: builder.tail,
             bad_samples: builder.bad_samples,
@@ -159,15 +169,22 @@ impl<P: Place> Loader<P> {
             filled,
             tickets: tickets_home,
         };
-        let activity = decode.start(builder.workers, running.over(), running.stage("decode"))?;
+        let activity = decode.start(workers, running.over(), running.stage("decode"))?;
         running.watch(activity);
         let fingerprint = builder.input.fingerprint();
+        let registered = tables.map_or(0, |tables| tables.bytes());
+        let held = Held {
+            pinned_bytes: (slot_bytes * host_slots + registered) as u64,
+            device_bytes: (layout.bytes() * builder.depth) as u64,
+        };
         Ok(Self {
             cursor: Cursor::new(&plan, fingerprint),
             fingerprint,
             is_source: matches!(builder.input, Input::Source(_)),
             bad_samples: builder.bad_samples,
             quarantine: Quarantine::new(),
+            road: taken,
+            held,
             plan,
             layout,
             device: device.clone(),
@@ -355,13 +372,14 @@ impl<P: Place> Loader<P> {
         &self.layout
     }
 
-    /// What the loader's slots hold, from its start to its end.
+    /// What the loader holds, from its start to its end.
     pub fn held(&self) -> Held {
-        let bytes = self.layout.bytes() as u64;
-        Held {
-            pinned_bytes: bytes * (self.slots.len() as u64 + 1),
-            device_bytes: bytes * self.slots.len() as u64,
-        }
+        self.held
+    }
+
+    /// The road that rows take to the device; where workers were chosen for it, why.
+    pub fn road(&self) -> &RoadTaken {
+        &self.road
     }
 
     /// The device.

@@ -121,6 +121,35 @@ pub fn audit(data: &impl Dataset, id: u64) -> Result<(), String> {
     Ok(())
 }
 
+/// Checks that every field of `data` has a table, and that row `id` of each is what `read` writes, in two epochs.
+///
+/// Every set that gives tables promises this: a device reads them in place of `read`.
+///
+/// # Errors
+/// What is wrong, in one line.
+pub fn audit_tables(data: &impl Dataset, id: u64) -> Result<(), String> {
+    let layout = Layout::new(data.spec(), 1).map_err(|error| error.to_string())?;
+    for epoch in [0, 1] {
+        let mut slab = vec![0; layout.bytes()];
+        let read = data.read_many(&[id], &mut Rows::new(&layout, &mut slab, 1), &mut Context::new(0, epoch));
+        read.map_err(|(_, error)| format!("sample {id}: it cannot be read: {error}"))?;
+        for (index, field) in data.spec().fields().iter().enumerate() {
+            let place = |why: &str| Err(format!("sample {id}: field \"{}\": {why}", field.name()));
+            let Some(table) = data.table(index) else { return place("it has no table") };
+            if (table.rows() as u64, table.row_bytes()) != (data.len(), field.row_bytes()) {
+                return place("its table is not one row a sample");
+            }
+            if table.row(id) != Some(&slab[layout.offset(index)..][..field.row_bytes()]) {
+                return place("its table has other bytes than its read");
+            }
+        }
+    }
+    if data.table(data.spec().fields().len()).is_some() {
+        return Err("there is a table of a field that is none".to_owned());
+    }
+    Ok(())
+}
+
 const BACKGROUNDS: (u8, u8) = (0x55, 0xAA);
 
 /// Reads sample `id` into the middle of three rows, over `background`.

@@ -1,4 +1,5 @@
-//! Stage 2: one thread copies filled host slots to device slots, on a stream of its own, one copy a batch.
+//! Stage 2: one thread copies filled host slots to device slots, on a stream of its own, one copy a batch;
+//! or has the device gather the rows that the slots name.
 //!
 //! The two waits of this stage, never confused:
 //! - the **copy stream** waits on the device for `consumed` of every reader before a device slot is overwritten
@@ -11,7 +12,7 @@ use std::thread::JoinHandle;
 
 use crossbeam_channel::{Receiver, Sender};
 use feedline_core::{Error, ErrorKind, Layout, Result, Ticket};
-use feedline_device::slot::{Loaded, SlotRing};
+use feedline_device::slot::{Loaded, SlotRing, Tables};
 use feedline_device::{Lane, Pinned, Place, Stream};
 use feedline_slots::ReadyLease;
 
@@ -21,6 +22,8 @@ pub struct Stage<P: Place, L: Lane<Place = P>> {
     pub layout: Arc<Layout>,
     /// Filled slots; the loop ends when the other end is dropped.
     pub filled: Receiver<ReadyLease<Pinned, Option<Arc<Ticket>>>>,
+    /// What the device reads itself, when host slots hold nothing but ids.
+    pub tables: Option<Arc<Tables>>,
     /// The device slots.
     pub ring: SlotRing<P>,
     /// The copy stream.
@@ -52,9 +55,11 @@ impl<P: Place, L: Lane<Place = P>> Stage<P, L> {
             let slot = self.ring.acquire()?;
             // The ticket goes ahead with the batch; the host slot goes home without it.
             let ticket = filled.note_mut().take().unwrap_or_default();
-            let bytes = self.layout.used_bytes(ticket.ids.len());
-            let loaded = slot
-                .upload(&self.stream, filled, bytes)
+            let loaded = match &self.tables {
+                None => slot.upload(&self.stream, filled, self.layout.used_bytes(ticket.ids.len())),
+                Some(tables) => slot.gather(&self.stream, filled, tables, &ticket.ids),
+            };
+            let loaded = loaded
                 .map_err(|error| error.at_stage(feedline_core::Stage::Transfer).at_batch(ticket.step))?;
             if self.loaded.send((ticket, loaded)).is_err() {
                 break;

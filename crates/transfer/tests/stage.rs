@@ -61,6 +61,7 @@ impl Rig {
         let stage: Stage<Main, Compute> = Stage {
             layout: layout.clone(),
             filled: to_stage,
+            tables: None,
             ring: slots.clone(),
             stream: device.named_stream("copy", Default::default()).unwrap(),
             loaded: from_stage,

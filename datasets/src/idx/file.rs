@@ -68,6 +68,11 @@ impl IdxFile {
         &self.bytes[self.header.bytes()..]
     }
 
+    /// Header and elements as they lie in memory.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     /// The byte of the file at which element bytes begin.
     pub fn data_offset(&self) -> u64 {
         self.header.bytes() as u64

@@ -1,7 +1,7 @@
 //! Compiles every `.cu` file without a GPU and checks that it defines the kernels of the table.
 //!
-//! `compile-kernels --arch compute_80 --arch compute_90 [--write-ptx DIR]`; `--write-ptx` also writes the programs' PTX, of
-//! the first architecture, as this crate carries it. Ends with 3 where there is no NVRTC, with 2 after any other failure.
+//! `compile-kernels --arch compute_80 --arch compute_90 [--write-ptx ROOT]`; `--write-ptx` also writes the programs' PTX, of
+//! the first architecture, to where the repository at ROOT keeps it. Ends with 3 where there is no NVRTC, with 2 after any other failure.
 
 #![forbid(unsafe_code)]
 
@@ -72,10 +72,10 @@ fn run(options: &Options) -> Result<()> {
                 text.len(),
                 start.elapsed().as_millis()
             );
-            if let Some(folder) = &options.write_ptx
+            if let Some(root) = &options.write_ptx
                 && *arch == options.archs[0]
             {
-                let path = folder.join(format!("{}.ptx", program.name));
+                let path = root.join(program.ptx);
                 std::fs::write(&path, format!("{}\n{}\n", ptx::header(program), text.trim())).map_err(
                     |error| Error::new(ErrorKind::Data, "cannot write PTX").caused_by(error).at_path(&path),
                 )?;

@@ -13,14 +13,12 @@
 //! | [`argmax_hits`] | `argmax.cu` |
 //! | [`sgd`] | `sgd.cu` |
 //! | [`adamw`] | `adamw.cu` |
-//! | [`gather_rows`] | `gather.cu` |
 //! | [`pattern`] | `pattern.cu` |
 
 mod adamw;
 mod argmax;
 mod bias_relu;
 mod fill;
-mod gather;
 mod gemm;
 mod parallel;
 pub mod pattern;
@@ -32,7 +30,6 @@ pub use adamw::{AdamW, adamw};
 pub use argmax::{Label, argmax_hits};
 pub use bias_relu::{bias_add, bias_relu, relu_bias_backward};
 pub use fill::fill;
-pub use gather::gather_rows;
 pub use gemm::{input_gradient, linear, weight_gradient};
 pub use sgd::{Sgd, sgd};
 pub use softmax_xent::{Outcome, softmax_xent};

@@ -6,10 +6,12 @@
 //! | the driver's calls | `mod.rs` |
 //! | modules, functions, launches | `module.rs` |
 //! | matrix products | `blas.rs` |
+//! | registered host memory, and rows gathered from it | `gather.rs`, `gather.cu` |
 //! | what a status means | `status.rs` |
 //! | cudarc's own types, in and out | `interop.rs` |
 
 mod blas;
+mod gather;
 mod interop;
 mod module;
 mod probe;
@@ -22,6 +24,7 @@ use cudarc::driver::{CudaContext, CudaStream, result, sys};
 use feedline_core::{Error, ErrorKind, Result};
 
 use crate::driver::{Address, Driver, EventId, GraphId, Kind, Priority, StreamId};
+use crate::gather::Gather;
 
 pub use blas::{Blas, BlasOptions, Product, Sizes};
 pub use module::{Arg, Function, Grid, Launch, Module};
@@ -31,6 +34,8 @@ pub struct Cuda {
     context: Arc<CudaContext>,
     streams: RwLock<HashMap<u64, Arc<CudaStream>>>,
     lost: OnceLock<Error>,
+    /// The kernel that gathers rows, once something was registered.
+    gather: OnceLock<Function>,
 }
 
 impl Cuda {
@@ -50,7 +55,7 @@ impl Cuda {
 
     /// The GPU of a context that the program has already.
     pub fn on(context: Arc<CudaContext>) -> Self {
-        Self { context, streams: RwLock::default(), lost: OnceLock::new() }
+        Self { context, streams: RwLock::default(), lost: OnceLock::new(), gather: OnceLock::new() }
     }
 
     /// The cudarc context.
@@ -264,6 +269,21 @@ unsafe impl Driver for Cuda {
     unsafe fn fill(&self, stream: StreamId, to: Address, value: u8, bytes: usize) -> Result<()> {
         // SAFETY: the caller's promise.
         self.call("cuMemsetD8Async", || unsafe { sys::cuMemsetD8Async(to.0, value, bytes, raw(stream)) })
+    }
+
+    unsafe fn register_host(&self, ptr: *const u8, bytes: usize) -> Result<Option<Address>> {
+        // SAFETY: the caller's promise; so in the two calls below.
+        unsafe { self.register(ptr, bytes) }
+    }
+
+    unsafe fn unregister_host(&self, ptr: *const u8, _: usize) -> Result<()> {
+        // SAFETY: see above.
+        unsafe { self.unregister(ptr) }
+    }
+
+    unsafe fn gather(&self, stream: StreamId, gather: &Gather) -> Result<()> {
+        // SAFETY: see above.
+        unsafe { self.gather_on(stream, gather) }
     }
 
     unsafe fn launch(&self, stream: StreamId, launch: &mut Launch<'_>) -> Result<()> {

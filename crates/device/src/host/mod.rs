@@ -13,6 +13,7 @@ use std::sync::{Arc, OnceLock, RwLock};
 use feedline_core::{Error, ErrorKind, Result};
 
 use crate::driver::{Address, Driver, EventId, Kind, Priority, StreamId};
+use crate::gather::Gather;
 use crate::task::Task;
 use event::Mark;
 use worker::{Command, Worker};
@@ -208,6 +209,15 @@ unsafe impl Driver for Host {
 
     unsafe fn fill(&self, stream: StreamId, to: Address, value: u8, bytes: usize) -> Result<()> {
         self.give(stream, Command::Fill { to: to.0, value, bytes })
+    }
+
+    // Its memory is the host's.
+    unsafe fn register_host(&self, ptr: *const u8, _: usize) -> Result<Option<Address>> {
+        Ok(Some(Address(ptr as u64)))
+    }
+
+    unsafe fn gather(&self, stream: StreamId, gather: &Gather) -> Result<()> {
+        self.give(stream, Command::Gather(Box::new(gather.clone())))
     }
 
     unsafe fn run(&self, stream: StreamId, task: Task) -> Result<()> {

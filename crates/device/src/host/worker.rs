@@ -8,6 +8,7 @@ use crossbeam_channel::{Receiver, Sender, bounded};
 use feedline_core::{Error, ErrorKind, Result};
 
 use super::event::Mark;
+use crate::gather::Gather;
 use crate::task::Task;
 
 /// Commands a stream holds before the giver blocks; about what a GPU's queue holds.
@@ -16,6 +17,7 @@ const QUEUE: usize = 1024;
 pub(super) enum Command {
     Copy { from: u64, to: u64, bytes: usize },
     Fill { to: u64, value: u8, bytes: usize },
+    Gather(Box<Gather>),
     Run(Box<Task>),
     Record(Arc<Mark>, u64),
     Wait(Arc<Mark>, u64),
@@ -70,11 +72,15 @@ fn run(commands: &Receiver<Command>, lost: &OnceLock<Error>) {
                 // SAFETY: the range is valid and used by nobody else now (`Driver::fill`).
                 unsafe { std::ptr::write_bytes(to as *mut u8, value, bytes) }
             }
+            Command::Gather(gather) if works => {
+                // SAFETY: the ranges are valid and used by nobody else now (`Driver::gather`).
+                unsafe { gather.execute() }
+            }
             Command::Run(task) if works => execute(*task, lost),
             Command::Record(mark, ticket) => mark.reach(ticket),
             Command::Wait(mark, ticket) => mark.wait_for(ticket),
             Command::End => break,
-            Command::Copy { .. } | Command::Fill { .. } | Command::Run(_) => {}
+            Command::Copy { .. } | Command::Fill { .. } | Command::Gather(_) | Command::Run(_) => {}
         }
     }
 }

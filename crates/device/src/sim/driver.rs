@@ -11,7 +11,8 @@ use super::schedule::Shared;
 use super::state::{Command, State, Touches};
 use super::{SimHandle, SimOptions};
 use crate::driver::{Access, Address, Driver, EventId, Kind, Priority, StreamId};
-use crate::task::Task;
+use crate::gather::Gather;
+use crate::task::{Span, Task};
 
 /// The driver of a simulated device; most programs take [`Device::sim`](crate::Device::sim).
 pub struct Sim {
@@ -197,6 +198,29 @@ unsafe impl Driver for Sim {
     unsafe fn fill(&self, stream: StreamId, to: Address, value: u8, bytes: usize) -> Result<()> {
         let touches = [(device(to, bytes), Access::Write)];
         self.give(stream, "fill", &touches, Command::Fill { to: to.0, value, bytes })
+    }
+
+    unsafe fn register_host(&self, ptr: *const u8, bytes: usize) -> Result<Option<Address>> {
+        let mut state = self.shared.lock();
+        state.call();
+        let call = state.calls;
+        Ok(state.memory.register(ptr as u64, bytes, call).then_some(Address(ptr as u64)))
+    }
+
+    unsafe fn unregister_host(&self, ptr: *const u8, bytes: usize) -> Result<()> {
+        let mut state = self.shared.lock();
+        state.call();
+        state.unregister(ptr as u64, bytes)
+    }
+
+    unsafe fn gather(&self, stream: StreamId, gather: &Gather) -> Result<()> {
+        let at = |span: Span, space| Place { address: span.address.0, bytes: span.bytes, space: Some(space) };
+        let mut touches = vec![(at(gather.ids(), Space::Host), Access::Read)];
+        for field in gather.fields() {
+            touches.push((at(field.source(), Space::Registered), Access::Read));
+            touches.push((at(field.target(gather.rows()), Space::Device), Access::Write));
+        }
+        self.give(stream, "gather", &touches, Command::Gather(Box::new(gather.clone())))
     }
 
     unsafe fn run(&self, stream: StreamId, task: Task) -> Result<()> {

@@ -21,6 +21,15 @@ pub(super) enum Space {
     Host,
     /// Device memory.
     Device,
+    /// Host memory of someone else, made readable for the device.
+    Registered,
+}
+
+impl Space {
+    /// Whether a place in `wanted` memory may be one in this: copies to the device read registered memory too.
+    fn serves(self, wanted: Self) -> bool {
+        self == wanted || (self, wanted) == (Self::Registered, Self::Host)
+    }
 }
 
 impl fmt::Display for Space {
@@ -28,6 +37,7 @@ impl fmt::Display for Space {
         f.write_str(match self {
             Self::Host => "page-locked block",
             Self::Device => "device block",
+            Self::Registered => "registered block",
         })
     }
 }
@@ -44,6 +54,8 @@ pub(super) struct Place {
 struct Block {
     ptr: u64,
     layout: Layout,
+    /// Not when it is registered only.
+    owned: bool,
 }
 
 impl Block {
@@ -61,14 +73,16 @@ impl Block {
         }
         // SAFETY: the block was just allocated with this size.
         unsafe { ptr.write_bytes(value, bytes) };
-        Ok(Self { ptr: ptr as u64, layout })
+        Ok(Self { ptr: ptr as u64, layout, owned: true })
     }
 }
 
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: `new` allocated it with this layout, and it is given back once, here.
-        unsafe { dealloc(self.ptr as *mut u8, self.layout) }
+        if self.owned {
+            // SAFETY: `new` allocated it with this layout, and it is given back once, here.
+            unsafe { dealloc(self.ptr as *mut u8, self.layout) }
+        }
     }
 }
 
@@ -116,17 +130,37 @@ impl Memory {
         let align = if space == Space::Host { 4096 } else { 256 };
         let block = Block::new(bytes, align, value)?;
         let address = block.ptr;
+        self.add(block, space, call);
+        Ok(address)
+    }
+
+    fn add(&mut self, block: Block, space: Space, call: u64) {
         self.made += 1;
         let allocation = Allocation {
-            block,
             space,
             number: self.made,
             made: call,
             freed: None,
             shadow: Shadow::default(),
+            block,
         };
-        self.all.insert(address, allocation);
-        Ok(address)
+        self.all.insert(allocation.address(), allocation);
+    }
+
+    /// Makes memory of someone else known; refused when some of it is known already.
+    pub(super) fn register(&mut self, address: u64, bytes: usize, call: u64) -> bool {
+        let Ok(layout) = Layout::from_size_align(bytes, 1) else { return false };
+        let known = self.all.range(..address + bytes as u64).next_back();
+        if bytes == 0 || known.is_some_and(|(start, known)| start + known.bytes() as u64 > address) {
+            return false;
+        }
+        self.add(Block { ptr: address, layout, owned: false }, Space::Registered, call);
+        true
+    }
+
+    /// Forgets the registered memory at `address`; it is its owner's, and not touched.
+    pub(super) fn unregister(&mut self, address: u64) {
+        self.all.remove(&address);
     }
 
     /// The live allocation that `place` lies in, and its bytes there.
@@ -143,7 +177,7 @@ impl Memory {
         if let Some(call) = allocation.freed {
             return Err(misuse(format!("{allocation} is used after it was freed by call {call}")));
         }
-        if place.space.is_some_and(|space| space != allocation.space) {
+        if place.space.is_some_and(|space| !allocation.space.serves(space)) {
             return Err(unknown());
         }
         match offset.checked_add(place.bytes) {

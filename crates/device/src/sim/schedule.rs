@@ -84,9 +84,13 @@ impl Shared {
                 // SAFETY: as above.
                 unsafe { std::ptr::write_bytes(to as *mut u8, value, bytes) }
             }
+            Command::Gather(gather) if works => {
+                // SAFETY: as above; registered memory is the caller's, who unregisters it when its readers have ended.
+                unsafe { gather.execute() }
+            }
             Command::Run(task) => state = self.run_task(state, *task, works),
             Command::Record(mark) => drop(mark.reached.set(end)),
-            Command::Copy { .. } | Command::Fill { .. } | Command::Wait(_) => {}
+            Command::Copy { .. } | Command::Fill { .. } | Command::Gather(_) | Command::Wait(_) => {}
         }
         state.lanes[lane].time = end;
         state.lanes[lane].ended += 1;
@@ -162,6 +166,7 @@ impl State {
             Command::Record(_) | Command::Wait(_) => 200.0,
             // About what PCIe 4.0 x16 moves: 25 GB/s.
             Command::Copy { bytes, .. } | Command::Fill { bytes, .. } => 2_000.0 + *bytes as f64 / 25.0,
+            Command::Gather(gather) => 2_000.0 + gather.target().bytes as f64 / 25.0,
             Command::Run(_) => 10_000.0,
         };
         let slow = if self.random.below(16) == 0 { 1_000.0 } else { 1.0 };

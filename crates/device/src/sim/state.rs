@@ -15,6 +15,7 @@ use super::memory::{Memory, Place, Space, misuse};
 use super::report;
 use super::shadow::Touch;
 use crate::driver::{Access, EventId, StreamId};
+use crate::gather::Gather;
 use crate::task::Task;
 
 /// Findings that are kept; a loop that races in every step would fill the memory otherwise.
@@ -34,6 +35,7 @@ pub(super) struct Mark {
 pub(super) enum Command {
     Copy { from: u64, to: u64, bytes: usize },
     Fill { to: u64, value: u8, bytes: usize },
+    Gather(Box<Gather>),
     Run(Box<Task>),
     Record(Arc<Mark>),
     Wait(Arc<Mark>),
@@ -312,7 +314,21 @@ impl State {
 
     // Memory.
 
+    /// Ends the registration of the memory at `address`, which work must not read any more.
+    pub(super) fn unregister(&mut self, address: u64, bytes: usize) -> Result<()> {
+        let race = self.freed(address, bytes, Space::Registered)?;
+        self.memory.unregister(address);
+        race.map_or(Ok(()), |race| Err(self.found(race)))
+    }
+
     pub(super) fn free(&mut self, address: u64, bytes: usize, space: Space) -> Result<()> {
+        let race = self.freed(address, bytes, space)?;
+        self.memory.free(address, self.calls, race.is_some());
+        race.map_or(Ok(()), |race| Err(self.found(race)))
+    }
+
+    /// What races with the end of a whole allocation.
+    fn freed(&mut self, address: u64, bytes: usize, space: Space) -> Result<Option<Error>> {
         let place = Place { address, bytes, space: Some(space) };
         let found = self.memory.find(&place).and_then(|(allocation, range)| {
             let whole = range == (0..allocation.bytes());
@@ -322,8 +338,6 @@ impl State {
                 || misuse(format!("{bytes} bytes at {address:#x} are not the whole of {allocation}"));
             if whole { Ok(error) } else { Err(refuse()) }
         });
-        let race = found.map_err(|error| self.found(error))?;
-        self.memory.free(address, self.calls, race.is_some());
-        race.map_or(Ok(()), |race| Err(self.found(race)))
+        found.map_err(|error| self.found(error))
     }
 }

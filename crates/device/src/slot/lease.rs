@@ -10,6 +10,8 @@ use feedline_slots::ReadyLease;
 use crate::driver::Address;
 use crate::place::{Compute, Lane, Main, Place};
 use crate::slot::ring::{MAX_READERS, Shared, Slot, SlotRef, SlotView};
+use crate::slot::tables::Tables;
+use crate::stream::StreamCore;
 use crate::view::View;
 use crate::{Pinned, Stream};
 
@@ -53,14 +55,62 @@ impl<P: Place> WriteLease<P> {
         from: ReadyLease<Pinned, T>,
         bytes: usize,
     ) -> Result<Loaded<P>> {
-        let Held { shared, index, .. } = &self.held;
-        let slot = &shared.slots[*index];
-        let copier = stream.core();
-        shared.device.same(&copier.device, "the copy stream")?;
+        let shared = &self.held.shared;
         if bytes > shared.bytes || bytes > from.bytes().len() {
             let why = format!("{bytes} bytes do not fit a device slot of {}", shared.bytes);
             return Err(Error::new(ErrorKind::Config, why));
         }
+        self.fill(stream.core(), from, |pinned, copier, slot| {
+            // SAFETY: `fill` keeps the block away from the host until `copied` is done, and orders the copy behind all readers
+            // of the slot.
+            unsafe { pinned.copy_to(copier, slot, bytes) }
+        })
+    }
+
+    /// Fills this slot with rows `ids` of `tables`, on `stream`, without a copy on the host: a ready host slot carries the
+    /// same ids, each a `u64`, from its first byte on.
+    ///
+    /// As for [`upload`](Self::upload), the copy stream first waits for every reader of the slot's last batch, and the host
+    /// slot goes home at once, to be filled when the work behind it has ended. The ring keeps the tables.
+    ///
+    /// # Errors
+    /// `Config` for another device's stream, another stream or other tables than the ring had, or sizes that do not fit; a
+    /// device failure. A slot whose gather failed is out of use.
+    pub fn gather<T, L: Lane<Place = P>>(
+        self,
+        stream: &Stream<L>,
+        from: ReadyLease<Pinned, T>,
+        tables: &Arc<Tables>,
+        ids: &[u64],
+    ) -> Result<Loaded<P>> {
+        let shared = &self.held.shared;
+        tables.accepts(stream.core(), ids.len(), from.bytes().len(), shared.bytes)?;
+        if !Arc::ptr_eq(shared.tables.get_or_init(|| tables.clone()), tables) {
+            return Err(Error::new(
+                ErrorKind::Config,
+                "a ring of device slots is filled from one set's tables only",
+            ));
+        }
+        self.fill(stream.core(), from, |pinned, copier, slot| {
+            pinned.read_by(copier, |at| {
+                // SAFETY: `accepts` was asked; `fill` keeps the block away from the host until `copied` is done, and orders
+                // the work behind all readers of the slot.
+                unsafe { tables.send(copier, ids, at, slot) }
+            })
+        })
+    }
+
+    /// Gives `copier` the `work` that fills this slot: behind all readers of its last batch, and with both slots marked as
+    /// busy until it has ended.
+    fn fill<T>(
+        self,
+        copier: &Arc<StreamCore>,
+        from: ReadyLease<Pinned, T>,
+        work: impl FnOnce(&Pinned, &Arc<StreamCore>, Address) -> Result<()>,
+    ) -> Result<Loaded<P>> {
+        let Held { shared, index, .. } = &self.held;
+        let slot = &shared.slots[*index];
+        shared.device.same(&copier.device, "the copy stream")?;
         if !Arc::ptr_eq(shared.copier.get_or_init(|| copier.clone()), copier) {
             return Err(Error::new(ErrorKind::Config, "a ring of device slots is filled by one stream only"));
         }
@@ -72,9 +122,9 @@ impl<P: Place> WriteLease<P> {
             copier.wait(consumed)?;
         }
         let copied = from.submit(|pinned, _| {
-            // SAFETY: `submit` keeps the block away from the host until `copied` is done. The slot is this lease's; every
-            // reader has recorded its end, and the stream waits for those marks before it writes.
-            unsafe { pinned.copy_to(copier, slot.address, bytes) }?;
+            // `submit` keeps the block away from the host until `copied` is done. The slot is this lease's; every reader has
+            // recorded its end, and the stream waits for those marks before it writes.
+            work(pinned, copier, slot.address)?;
             slot.copied.record(copier)
         });
         if let Err(error) = copied {

@@ -12,6 +12,7 @@ use crate::driver::Address;
 use crate::place::{Main, Place};
 use crate::slot::lease::WriteLease;
 use crate::slot::line::{Closed, Line};
+use crate::slot::tables::Tables;
 use crate::stream::StreamCore;
 use crate::{Device, Event};
 
@@ -71,6 +72,8 @@ pub(crate) struct Shared {
     first_loss: OnceLock<Error>,
     /// The one stream that copies into these slots, once there was a copy.
     pub(crate) copier: OnceLock<Arc<StreamCore>>,
+    /// What the copy stream reads beside host slots, if anything: kept until it has been drained.
+    pub(crate) tables: OnceLock<Arc<Tables>>,
 }
 
 /// A fixed set of device slots of equal size. Clones share the slots.
@@ -98,6 +101,7 @@ impl<P: Place> SlotRing<P> {
             lost: AtomicUsize::new(0),
             first_loss: OnceLock::new(),
             copier: OnceLock::new(),
+            tables: OnceLock::new(),
         });
         built?;
         (0..count).for_each(|index| shared.come_home(index));

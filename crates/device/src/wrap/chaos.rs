@@ -63,9 +63,9 @@ pub struct Options {
     pub probability: f64,
     /// How long the calling thread sleeps before a delayed call; a quarter of them yields only.
     pub host_delay: Range<Duration>,
-    /// How long the stream is busy before a delayed call's work; between poison and copy for a copy to the device.
+    /// How long the stream is busy before a delayed call's work; between poison and copy for a copy or a gather to the device.
     pub device_delay: Range<Duration>,
-    /// The byte that device memory is filled with right before each copy to it, and page-locked memory when the host
+    /// The byte that device memory is filled with right before each copy or gather to it, and page-locked memory when the host
     /// gets the right to write it. `None` leaves all as it is.
     pub poison: Option<u8>,
     /// How a stream is kept busy; without one, streams of the host sleep and others are not delayed.
@@ -164,7 +164,7 @@ impl Disorder {
     fn poison_device(&self, below: &dyn Driver, stream: StreamId, target: Span) -> Result<()> {
         let Some(poison) = self.options.poison else { return Ok(()) };
         self.poisoned.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the range is that of a copy to the device that follows on this stream, whose caller promises that it
+        // SAFETY: the range is that of a copy or a gather to the device that follows on this stream, whose caller promises that it
         // is valid and used by nothing unordered.
         unsafe { below.fill(stream, target.address, poison, target.bytes) }
     }
@@ -184,7 +184,9 @@ impl Around for ChaosHandle {
         let disorder = &*self.0;
         let mut random = disorder.draw();
         disorder.delay_host(&mut random);
-        if let (Op::CopyToDevice, Some(stream), Some(target)) = (call.op, call.stream, call.target) {
+        if let (Op::CopyToDevice | Op::Gather, Some(stream), Some(target)) =
+            (call.op, call.stream, call.target)
+        {
             disorder.poison_device(below, stream, target)?;
         }
         if let Some(stream) = call.stream {

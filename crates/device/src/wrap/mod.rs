@@ -17,6 +17,7 @@ pub mod faults;
 use feedline_core::{Error, Result};
 
 use crate::driver::{Access, Address, Driver, EventId, GraphId, Kind, Priority, StreamId};
+use crate::gather::Gather;
 use crate::task::{Span, Task};
 
 pub use chaos::Chaos;
@@ -74,6 +75,12 @@ operations! {
     CopyToHost,
     /// `fill`.
     Fill,
+    /// `register_host`.
+    RegisterHost,
+    /// `unregister_host`.
+    UnregisterHost,
+    /// `gather`.
+    Gather,
     /// `run`.
     Run,
     /// `launch`.
@@ -100,7 +107,12 @@ impl Op {
     pub fn creates(self) -> bool {
         matches!(
             self,
-            Self::CreateStream | Self::CreateEvent | Self::AllocHost | Self::AllocDevice | Self::EndCapture
+            Self::CreateStream
+                | Self::CreateEvent
+                | Self::AllocHost
+                | Self::AllocDevice
+                | Self::RegisterHost
+                | Self::EndCapture
         )
     }
 
@@ -108,7 +120,12 @@ impl Op {
     pub fn releases(self) -> bool {
         matches!(
             self,
-            Self::DestroyStream | Self::DestroyEvent | Self::FreeHost | Self::FreeDevice | Self::DestroyGraph
+            Self::DestroyStream
+                | Self::DestroyEvent
+                | Self::FreeHost
+                | Self::FreeDevice
+                | Self::UnregisterHost
+                | Self::DestroyGraph
         )
     }
 
@@ -130,7 +147,7 @@ pub struct Call {
     pub op: Op,
     /// The stream it is given to, for calls that give a stream work.
     pub stream: Option<StreamId>,
-    /// The memory that a copy, a fill or the host is about to overwrite.
+    /// The memory that a copy, a gather, a fill or the host is about to overwrite.
     pub target: Option<Span>,
 }
 
@@ -232,6 +249,12 @@ unsafe impl<D: Driver, A: Around> Driver for Wrap<D, A> {
             = Call::on(Op::CopyToHost, stream).writing(Address(to as u64), bytes);
         fn fill(stream: StreamId, to: Address, value: u8, bytes: usize) -> ()
             = Call::on(Op::Fill, stream).writing(to, bytes);
+        fn register_host(ptr: *const u8, bytes: usize) -> Option<Address> = Call::new(Op::RegisterHost);
+        fn unregister_host(ptr: *const u8, bytes: usize) -> () = Call::new(Op::UnregisterHost);
+        fn gather(stream: StreamId, gather: &Gather) -> () = {
+            let Span { address, bytes } = gather.target();
+            Call::on(Op::Gather, stream).writing(address, bytes)
+        };
         fn run(stream: StreamId, task: Task) -> () = Call::on(Op::Run, stream);
         // Recording is no work of the stream: nothing may be put into it.
         fn begin_capture(stream: StreamId) -> () = Call::new(Op::BeginCapture);

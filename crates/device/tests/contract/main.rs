@@ -5,3 +5,4 @@ mod memory;
 mod order;
 mod rig;
 mod slots;
+mod tables;

@@ -5,6 +5,7 @@
 //! | data set | a sample | file |
 //! | --- | --- | --- |
 //! | [`Fine`] | its id, and self-describing bytes | `fine.rs` |
+//! | [`Laid`] | that of another set, lying ready in memory | `laid.rs` |
 //! | [`Random`] | the random numbers of its context | `random.rs` |
 //! | [`Wide`] | a field of every type, whole numbers that all hold | `wide.rs` |
 //!
@@ -15,11 +16,13 @@
 
 mod before;
 mod fine;
+mod laid;
 mod random;
 pub mod streams;
 mod wide;
 
 pub use before::{Before, Gate, Reads, blocking, counting, failing, panicking, slow};
 pub use fine::Fine;
+pub use laid::Laid;
 pub use random::Random;
 pub use wide::Wide;

@@ -1,0 +1,144 @@
+// gather: the fields of samples by id, out of host memory mapped into the device: to[i] = src[ids[i]], rows of bytes.
+//
+// One launch for all fields of a batch. 16 blocks of 512 threads are enough to fill a PCIe 5.0 x16 wire and leave the other
+// multiprocessors to the compute stream. The ids lie in host memory too, a read of which takes about a microsecond: a warp
+// reads up to 32 in one load and hands them round. Long rows go by a whole warp, or by several where there are fewer rows
+// than warps; short ones by 8 lanes or by one, so that many are on their way at a time.
+// Rows that start on the same byte of a 16-byte word as their target go by 16-byte loads, four in flight a lane; others by
+// aligned 4-byte loads, shifted into place. No byte outside a row is read.
+// An id that is no row (id >= rows of the field) leaves zeros, and nothing is read for it.
+
+typedef unsigned char u8;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+// Row i goes from src + ids[i] * stride to to + i * row_bytes.
+struct GatherField {
+    const u8* src;
+    u64 stride;
+    u64 rows;
+    u8* to;
+    u64 row_bytes;
+};
+
+struct GatherFields {
+    GatherField at[16];
+};
+
+// Words of type W by LANES lanes, four loads in flight each. Both pointers are aligned to W.
+template <u32 LANES, typename W>
+static __device__ __forceinline__ void gather_words(const W* src, W* dst, u64 words, u32 lane) {
+#pragma unroll 1
+    for (u64 i = lane; i < words; i += 4 * LANES) {
+        W four[4];
+#pragma unroll
+        for (u32 j = 0; j < 4; ++j)
+            if (i + LANES * j < words) four[j] = src[i + LANES * j];
+#pragma unroll
+        for (u32 j = 0; j < 4; ++j)
+            if (i + LANES * j < words) dst[i + LANES * j] = four[j];
+    }
+}
+
+// dst is 4-byte aligned, src is not. Each word is cut from the two aligned words around it; the caller sees to it that both
+// lie within the row.
+template <u32 LANES>
+static __device__ __forceinline__ void gather_shifted(const u8* src, u32* dst, u64 words, u32 lane) {
+    const u32 shift = 8 * (u32)((u64)src & 3);
+    const u32* from = (const u32*)((u64)src & ~3ull);
+#pragma unroll 1
+    for (u64 i = lane; i < words; i += 4 * LANES) {
+        u32 low[4], high[4];
+#pragma unroll
+        for (u32 j = 0; j < 4; ++j) {
+            if (i + LANES * j < words) {
+                low[j] = from[i + LANES * j];
+                high[j] = from[i + LANES * j + 1];
+            }
+        }
+#pragma unroll
+        for (u32 j = 0; j < 4; ++j)
+            if (i + LANES * j < words) dst[i + LANES * j] = __funnelshift_r(low[j], high[j], shift);
+    }
+}
+
+template <u32 LANES>
+static __device__ __forceinline__ void gather_row(const u8* src, u8* dst, u64 bytes, u32 lane) {
+    const u64 grain = ((u64)src & 15) == ((u64)dst & 15) ? 16 : 4;
+    u64 head = (grain - ((u64)dst & (grain - 1))) & (grain - 1);
+    const bool shifted = (((u64)src + head) & 3) != 0;
+    // The first shifted word begins in the aligned word before it, whose bytes must all be the row's own.
+    if (shifted && head < (((u64)src + head) & 3)) head += 4;
+    if (head > bytes) head = bytes;
+    gather_words<LANES>(src, dst, head, lane);
+    src += head;
+    dst += head;
+    bytes -= head;
+    u64 words = bytes / grain;
+    if (grain == 16) {
+        gather_words<LANES>((const uint4*)src, (uint4*)dst, words, lane);
+    } else if (!shifted) {
+        gather_words<LANES>((const u32*)src, (u32*)dst, words, lane);
+    } else {
+        // The last word reaches on to the aligned word after it: left to the bytes when that passes the row's end.
+        if (words > 0 && ((u64)src & ~3ull) + 4 * words + 4 > (u64)src + bytes) words -= 1;
+        gather_shifted<LANES>(src, (u32*)dst, words, lane);
+    }
+    gather_words<LANES>(src + grain * words, dst + grain * words, bytes - grain * words, lane);
+}
+
+// Bytes from..from + bytes of rows first..first + count, whose ids the lanes hold in order; LANES lanes a row. All lanes of
+// the warp come here together.
+template <u32 LANES>
+static __device__ __forceinline__ void gather_some(const GatherField& field, u64 id, u64 first, u32 count, u64 from, u64 bytes,
+                                                   u32 lane) {
+#pragma unroll 1
+    for (u32 r = 0; r < count; r += 32 / LANES) {
+        const u32 mine = r + lane / LANES;
+        const u64 row = __shfl_sync(~0u, id, mine & 31);
+        if (mine < count) {
+            u8* to = field.to + (first + mine) * field.row_bytes + from;
+            if (row < field.rows) {
+                gather_row<LANES>(field.src + row * field.stride + from, to, bytes, lane % LANES);
+            } else {
+#pragma unroll 1
+                for (u64 i = lane % LANES; i < bytes; i += LANES) to[i] = 0;
+            }
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(512)
+gather_fields(const u64* __restrict__ ids, u64 rows, u32 fields, const __grid_constant__ GatherFields all) {
+    const u32 lane = threadIdx.x & 31;
+    const u64 warps = (u64)gridDim.x * (blockDim.x / 32);
+    const u64 warp = (u64)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+    // Either some rows a warp, or some warps a row.
+    const u64 each = (rows + warps - 1) / warps;
+    const u32 chunk = (u32)(each < 32 ? each : 32);
+    const u64 parts = rows < warps && rows > 0 ? warps / rows : 1;
+    for (u64 unit = warp; unit / parts * chunk < rows; unit += warps) {
+        const u64 first = unit / parts * chunk, part = unit % parts;
+        const u32 count = (u32)(rows - first < chunk ? rows - first : chunk);
+        const u64 id = lane < count ? ids[first + lane] : 0;
+#pragma unroll 1
+        for (u32 f = 0; f < fields; ++f) {
+            const GatherField& field = all.at[f];
+            if (field.row_bytes > 256) {
+                // A part is at least what one warp has in flight, and begins on a word.
+                u64 piece = (field.row_bytes / parts + 15) / 16 * 16 + 16;
+                if (parts == 1) piece = field.row_bytes;
+                else if (piece < 2048) piece = 2048;
+                const u64 from = part * piece;
+                if (from < field.row_bytes) {
+                    const u64 left = field.row_bytes - from;
+                    gather_some<32>(field, id, first, count, from, left < piece ? left : piece, lane);
+                }
+            } else if (part == 0 && field.row_bytes > 16) {
+                gather_some<8>(field, id, first, count, 0, field.row_bytes, lane);
+            } else if (part == 0) {
+                gather_some<1>(field, id, first, count, 0, field.row_bytes, lane);
+            }
+        }
+    }
+}

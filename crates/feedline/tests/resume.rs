@@ -9,11 +9,12 @@ use std::path::Path;
 
 use common::{alone, assert_empty, one_at_a_time};
 use feedline::{
-    Cursor, DType, Device, Error, ErrorKind, Loader, LoaderBuilder, Order, Result, Spec, Tail, Workers, World,
+    Cursor, DType, Device, Error, ErrorKind, Loader, LoaderBuilder, Order, Result, Road, Spec, Tail, Workers,
+    World,
 };
 use feedline_datasets::{Idx, Records};
 use feedline_testkit::restore::{self, From, MIXES, Pipeline};
-use feedline_testkit::zoo::{self, Fine, Random, Wide};
+use feedline_testkit::zoo::{self, Fine, Laid, Random, Wide};
 use restoring::{Restored, implementors};
 
 /// Samples of the data sets here: two full batches of [`BATCH`] and a short one.
@@ -42,11 +43,14 @@ fn data_sets(dir: &Path) -> Vec<(&'static str, LoaderBuilder)> {
     let fine = Fine::new(LEN, 50).unwrap();
     vec![
         ("Fine", Loader::builder(fine.clone())),
-        ("Before", Loader::builder(zoo::counting(fine).0)),
+        ("Before", Loader::builder(zoo::counting(fine.clone()).0)),
         ("Random", Loader::builder(Random::new(LEN, 3).unwrap())),
         ("Wide", Loader::builder(Wide::new(LEN).unwrap())),
         ("Idx", Loader::builder(idx(dir))),
         ("Records", Loader::builder(records(dir))),
+        // The device reads these itself: in a row, and gathered.
+        ("Laid", Loader::builder(Laid::columns(&fine, 1).unwrap()).road(Road::Direct)),
+        ("Laid", Loader::builder(Laid::records(&fine, 3, 1).unwrap()).road(Road::Direct)),
     ]
 }
 

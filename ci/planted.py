@@ -45,6 +45,14 @@ LOADER, SHUTDOWN = "crates/feedline/src/loader.rs", "crates/feedline/src/shutdow
 
 HAND_OFF = Test(DEVICE, "sim_seeds", "a_whole_hand_off_has_no_race")
 ALL_READERS = Test(DEVICE, "contract", "slots::a_slot_is_overwritten_after_all_its_readers")
+PIPELINE = Test(FEEDLINE, "simulated", "a_training_loop_over_a_whole_pipeline_has_no_race_in_any_schedule")
+
+NO_HOST_GATE = [
+    (HOST_RING, 'if cfg!(not(planted = "host_gate")) && state', "if cfg!(any()) && state"),
+    (HOST_RING, 'in_flight = cfg!(not(planted = "host_gate")) &&', "in_flight = cfg!(any()) &&"),
+]
+NO_CONSUMED_WAIT = [(DEVICE_LEASE, '#[cfg(not(planted = "consumed_wait"))]', "#[cfg(any())]")]
+NO_COPIED_WAIT = [(DEVICE_LEASE, '#[cfg(not(planted = "copied_wait"))]', "#[cfg(any())]")]
 
 # By package, so that few crates are built again from one row to the next.
 BUGS = [
@@ -52,10 +60,7 @@ BUGS = [
         "host_gate",
         "the host does not wait for the copy before it fills a slot again",
         Test(SLOTS, "lease", "no_slot_is_handed_out_while_its_copy_runs"),
-        [
-            (HOST_RING, 'if cfg!(not(planted = "host_gate")) && state', "if cfg!(any()) && state"),
-            (HOST_RING, 'in_flight = cfg!(not(planted = "host_gate")) &&', "in_flight = cfg!(any()) &&"),
-        ],
+        NO_HOST_GATE,
     ),
     Bug(
         "double_home",
@@ -98,7 +103,7 @@ BUGS = [
         "consumed_wait",
         "the copy stream does not wait for the readers of a device slot",
         HAND_OFF,
-        [(DEVICE_LEASE, '#[cfg(not(planted = "consumed_wait"))]', "#[cfg(any())]")],
+        NO_CONSUMED_WAIT,
     ),
     Bug(
         "consumed_wait_of_a_gather",
@@ -128,7 +133,7 @@ BUGS = [
         "copied_wait",
         "a reader does not wait for the copy",
         HAND_OFF,
-        [(DEVICE_LEASE, '#[cfg(not(planted = "copied_wait"))]', "#[cfg(any())]")],
+        NO_COPIED_WAIT,
     ),
     Bug(
         "last_reader_only",
@@ -171,6 +176,9 @@ BUGS = [
         [(PINNED, "work(self.ptr)?;\n        self.copied.record(stream)",
           "self.copied.record(stream)?;\n        work(self.ptr)")],
     ),
+    Bug("host_gate_of_a_pipeline", "the same as host_gate, under a user's training loop", PIPELINE, NO_HOST_GATE),
+    Bug("consumed_wait_of_a_pipeline", "the same as consumed_wait, under a user's training loop", PIPELINE, NO_CONSUMED_WAIT),
+    Bug("copied_wait_of_a_pipeline", "the same as copied_wait, under a user's training loop", PIPELINE, NO_COPIED_WAIT),
     Bug(
         "copy_error_ignored",
         "a copy that the device refuses is taken for done",

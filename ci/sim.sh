@@ -1,23 +1,27 @@
-#!/bin/sh
-# The hand-off on the simulated device, under many seeds. No GPU.
+#!/usr/bin/env bash
+# The hand-off by itself, and a training loop over a whole pipeline, on the simulated device, under many seeds. No GPU.
 #
 # FEEDLINE_SEEDS says how many: 1,000 when it is not set; 100,000 at night.
-set -eu
+set -euo pipefail
 cd "$(dirname "$0")/.."
-FEEDLINE_SEEDS=${FEEDLINE_SEEDS:-1000}
-export FEEDLINE_SEEDS
-# Fewer tests than these would be a gap that nobody sees.
-tests=6
+export FEEDLINE_SEEDS=${FEEDLINE_SEEDS:-1000}
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-cargo test -q -p feedline-device --release --test sim_seeds >"$log" 2>&1 || {
-    cat "$log" >&2
-    exit 1
+
+run() { # TESTS ARGUMENTS-OF-CARGO: fewer tests than these would be a gap that nobody sees
+    local tests=$1
+    shift
+    cargo test -q "$@" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
+    grep -q "^test result: ok. $tests passed; 0 failed; 0 ignored" "$log" || {
+        cat "$log" >&2
+        echo "sim: not all $tests tests ran" >&2
+        exit 1
+    }
 }
-grep -q "^test result: ok. $tests passed; 0 failed; 0 ignored" "$log" || {
-    cat "$log" >&2
-    echo "sim: not all $tests tests ran" >&2
-    exit 1
-}
+
+run 6 -p feedline-device --release --test sim_seeds
 echo "sim: $FEEDLINE_SEEDS seeds of 3 batches, with all waits and without each of 6: no false alarm, none missed"
+# As `cargo test --workspace` has built it.
+run 1 -p feedline --test simulated
+echo "sim: $FEEDLINE_SEEDS seeds of a training loop over a whole pipeline: no race"

@@ -55,7 +55,10 @@ impl Checkpoint {
     /// Reads a checkpoint.
     pub fn read(path: &Path) -> Result<Self> {
         let broken = || refuse("read", path);
-        let bytes = std::fs::read(path).map_err(|error| broken().caused_by(error))?;
+        let bytes = std::fs::read(path).map_err(|error| {
+            let why = "cannot read the checkpoint, give the path of one that --checkpoint has written";
+            Error::new(ErrorKind::Data, why).caused_by(error).at_path(path)
+        })?;
         let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|error| broken().caused_by(error))?;
         let tensors = SafeTensors::deserialize(&bytes).map_err(|error| broken().caused_by(error))?;
         let notes = header.metadata().clone().unwrap_or_default();

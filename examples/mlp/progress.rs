@@ -16,7 +16,8 @@ pub fn drawing(quiet: bool) -> ProgressBar {
 
 /// While the model trains; the message holds the figures.
 pub fn training(quiet: bool, steps: u64) -> ProgressBar {
-    let bar = bar(quiet, "{prefix} {bar:24} {msg}  {eta} left");
+    // The bar takes what the figures leave: on 80 columns they are all there.
+    let bar = bar(quiet, "{prefix} {wide_bar} {msg}  {eta} left");
     bar.set_length(steps);
     bar
 }

@@ -39,7 +39,7 @@ pub fn run(options: &Options) -> Result<Report> {
     training.run(&mut loader, &mut model, started)?;
     let cursor = loader.cursor();
     let exactly_once = cursor.proof().check(&training.expected_proof(&loader)).is_ok();
-    let test_accuracy = test(options, data.test, &device, &compute, &mut model)?;
+    let test_accuracy = test(options, data.test, &device, &compute, &mut model, &training)?;
     let bad_samples = loader.quarantine().samples().to_vec();
     loader.stop(STOP)?;
     let seconds = training.seconds();
@@ -88,7 +88,14 @@ fn optimizer(options: &Options) -> Optimizer {
 }
 
 /// The share of the test set that the model gets right.
-fn test(options: &Options, data: Idx, device: &Device, compute: &Stream, model: &mut Mlp) -> Result<f64> {
+fn test(
+    options: &Options,
+    data: Idx,
+    device: &Device,
+    compute: &Stream,
+    model: &mut Mlp,
+    training: &Training,
+) -> Result<f64> {
     let mut loader = Loader::builder(data)
         .batch_size(options.batch)
         .workers(options.workers)
@@ -103,6 +110,7 @@ fn test(options: &Options, data: Idx, device: &Device, compute: &Stream, model: 
         let batch = batch?.wait_on(compute)?;
         model.evaluate(batch.field_at(0)?, batch.field_at(1)?, hits.view_mut())?;
         samples += batch.len();
+        training.interrupted()?;
     }
     Ok(f64::from(hits.read()?[0]) / samples.max(1) as f64)
 }

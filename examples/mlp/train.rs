@@ -90,23 +90,21 @@ impl Training {
             (training.samples, training.samples_before) = (resumed.samples, resumed.samples);
             training.resumed = Some(resumed.cursor);
         }
-        if training.checkpoint.is_some() {
-            let interrupted = training.interrupted.clone();
-            // A second interrupt ends the process at once, as without a handler.
-            ctrlc::set_handler(move || {
-                if interrupted.swap(true, Ordering::Relaxed) {
-                    std::process::exit(130);
-                }
-            })
-            .map_err(|error| Error::new(ErrorKind::Config, "cannot watch for Ctrl-C").caused_by(error))?;
-        }
+        let interrupted = training.interrupted.clone();
+        // A second interrupt ends the process at once, as without a handler.
+        ctrlc::set_handler(move || {
+            if interrupted.swap(true, Ordering::Relaxed) {
+                std::process::exit(130);
+            }
+        })
+        .map_err(|error| Error::new(ErrorKind::Config, "cannot watch for Ctrl-C").caused_by(error))?;
         Ok(training)
     }
 
     /// Trains to the end of the last epoch or step.
     ///
     /// # Errors
-    /// `Stopped` after an interrupt, once the checkpoint is written; whatever the pipeline ends with.
+    /// `Stopped` after an interrupt, once the checkpoint is written, if there is to be one; whatever the pipeline ends with.
     pub fn run(&mut self, loader: &mut Loader, model: &mut Mlp, started: Instant) -> Result<()> {
         let all = loader.plan().steps(0, 0).saturating_mul(self.epochs).min(self.last_step);
         let bar = progress::training(self.quiet, all);
@@ -160,15 +158,27 @@ impl Training {
             if self.steps.is_multiple_of(SHOW) {
                 self.show(bar)?;
             }
-            let interrupted = self.interrupted.load(Ordering::Relaxed);
-            if interrupted || self.every.is_some_and(|every| self.steps.is_multiple_of(every)) {
+            let interrupted = self.interrupted();
+            if interrupted.is_err() || self.every.is_some_and(|every| self.steps.is_multiple_of(every)) {
                 self.save(batches.cursor(), batches.quarantine(), model)?;
             }
-            if interrupted {
-                return Err(self.stopped());
-            }
+            interrupted?;
         }
         Ok(())
+    }
+
+    /// # Errors
+    /// `Stopped` once Ctrl-C was pressed.
+    pub fn interrupted(&self) -> Result<()> {
+        if !self.interrupted.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let stopped =
+            |rest| Error::new(ErrorKind::Stopped, format!("interrupted after step {}; {rest}", self.steps));
+        Err(match &self.checkpoint {
+            Some(path) => stopped("go on with --resume").at_path(path),
+            None => stopped("nothing is saved without --checkpoint FILE"),
+        })
     }
 
     /// The proof of what a run to its end delivers: every sample of the plan, but for what was replaced.
@@ -193,13 +203,6 @@ impl Training {
         let written = checkpoint.write(&path);
         self.losses = checkpoint.losses;
         written
-    }
-
-    fn stopped(&self) -> Error {
-        let steps = self.steps;
-        let path = self.checkpoint.as_deref().unwrap_or(std::path::Path::new(""));
-        Error::new(ErrorKind::Stopped, format!("interrupted after step {steps}; go on with --resume"))
-            .at_path(path)
     }
 
     /// Takes the results that are there; waits only when every cell is on its way.

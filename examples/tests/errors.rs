@@ -111,7 +111,10 @@ fn what_does_not_fit_together_is_refused_before_training() {
             (&["--depth", "18446744073709551615"], &["page-locked bytes", "the budget is 2147483648"]),
             (&["--batch", "18446744073709551615"], &["larger than the address space", "smaller batch"]),
             (&["--hidden", "18446744073709551615"], &["18446744073709551615", "fewer units"]),
-            (&["--resume", "nothing.safetensors"], &["cannot read the checkpoint", "nothing.safetensors"]),
+            (
+                &["--resume", "nothing.safetensors"],
+                &["cannot read the checkpoint", "give the path", "nothing.safetensors"],
+            ),
             (
                 &["--json", "nowhere/report.json"],
                 &["cannot write the report", "nowhere/report.json", "give a path"],
@@ -142,13 +145,17 @@ fn no_gpu_is_one_line_too() {
     with_watchdog(LIMIT, || {
         let set = small_set();
         // No machine has as many.
-        assert_says(&refused(set.path(), &["--device", "cuda:4000"]), &[""]);
+        let far = refused(set.path(), &["--device", "cuda:4000"]);
         match Device::cuda(0) {
-            Err(_) => assert_says(
-                &refused(set.path(), &["--device", "cuda"]),
-                &["no CUDA driver", "use the host device"],
-            ),
-            Ok(_) => not_run("--device cuda without a GPU", "this machine has one"),
+            Err(_) => {
+                let no_driver = ["no CUDA driver", "use the host device"];
+                assert_says(&far, &no_driver);
+                assert_says(&refused(set.path(), &["--device", "cuda"]), &no_driver);
+            }
+            Ok(_) => {
+                assert_says(&far, &["there is no GPU 4000", "this machine has"]);
+                not_run("--device cuda without a GPU", "this machine has one");
+            }
         }
     });
 }
@@ -199,8 +206,16 @@ fn a_file_that_is_cut_short_or_lies_is_named_with_its_byte() {
             (IMAGES, Vec::new(), &["the file is empty", IMAGES]),
             (IMAGES, idx(&[count + 1, side, side], &pixels), &["cut short", "321", IMAGES]),
             (IMAGES, idx(&[count - 1, side, side], &pixels), &["longer than its header says", "319", IMAGES]),
-            (IMAGES, b"not an IDX file at all".to_vec(), &["not an IDX file", IMAGES, "byte 0"]),
-            (IMAGES, idx(&[count, side * side], &pixels), &[IMAGES]),
+            (
+                IMAGES,
+                b"not an IDX file at all".to_vec(),
+                &["not an IDX file", "give the right file", IMAGES, "byte 0"],
+            ),
+            (
+                IMAGES,
+                idx(&[count, side * side], &pixels),
+                &["rank 3", "rank 2", "give the right file", IMAGES],
+            ),
             (LABELS, idx(&[count + 1], &labels), &["cut short", LABELS]),
             (LABELS, idx(&[count - 1], &labels), &["longer than its header says", LABELS]),
             (LABELS, idx(&[count - 1], &labels[1..]), &["319 labels here, but 320 images", LABELS]),

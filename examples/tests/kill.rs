@@ -1,11 +1,11 @@
-//! A trainer that is killed at any moment goes on from its last checkpoint as if nothing had happened. By itself in its
-//! process: it measures how long a run takes.
+//! A trainer that is killed at any moment goes on from its last checkpoint as if nothing had happened.
 
 mod trainer;
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
-use std::time::Instant;
+use std::process::Child;
+use std::time::{Duration, Instant};
 
 use feedline_core::Random;
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
@@ -24,7 +24,7 @@ const ARGUMENTS: [&str; 16] = [
     "--hidden",
     "24",
     "--epochs",
-    "60",
+    "24",
     "--seed",
     "3",
     "--checkpoint",
@@ -45,22 +45,30 @@ fn resume(dir: &Path) -> &'static [&'static str] {
     if dir.join(SAVED).exists() { &["--resume", SAVED] } else { &[] }
 }
 
+/// Waits until there is a checkpoint, or the run has come to its end.
+fn wait_for_a_checkpoint(dir: &Path, child: &mut Child) {
+    while !dir.join(SAVED).exists() && child.try_wait().expect("its state").is_none() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// How long a run takes says only where the moments fall. On a machine that gets quicker or slower meanwhile, more of them
+/// fall behind the end, and are drawn again, or before the first step: every other one waits for a checkpoint first.
 #[test]
 fn killed_at_twenty_random_moments_it_ends_with_the_same_bits() {
-    with_watchdog(LIMIT, || {
+    with_watchdog(5 * LIMIT, || {
         let set = small_set();
         let data = listing(set.path());
         let start = Instant::now();
         let whole = result(&report(set.path(), &ARGUMENTS));
-        let length = start.elapsed();
-        assert_eq!((whole.0.len(), &whole.1[4]), (1200, &Value::Bool(true)));
+        let mut length = start.elapsed();
+        assert_eq!((whole.0.len(), &whole.1[4]), (480, &Value::Bool(true)));
         std::fs::remove_file(set.path().join(SAVED)).unwrap();
 
         let seed = RandomState::new().hash_one(0);
         let mut random = Random::from_key(seed);
         let (mut kills, mut chain, mut longest, mut from_saved) = (0, 0, 0, 0);
         while kills < KILLS {
-            let moment = length.mul_f64(random.uniform());
             let mix = [
                 ["--workers", "1", "--depth", "1"],
                 ["--workers", "2", "--depth", "4"],
@@ -69,7 +77,10 @@ fn killed_at_twenty_random_moments_it_ends_with_the_same_bits() {
             let mut trainer = command(set.path());
             trainer.args(ARGUMENTS).arg("--quiet").args(resume(set.path())).args(mix[kills % 3]);
             let mut child = trainer.spawn().expect("the trainer");
-            std::thread::sleep(moment);
+            if kills % 2 == 1 {
+                wait_for_a_checkpoint(set.path(), &mut child);
+            }
+            std::thread::sleep(length.mul_f64(random.uniform()));
             let ended = child.try_wait().expect("its state").is_some();
             child.kill().expect("the kill");
             child.wait().expect("its end");
@@ -77,6 +88,9 @@ fn killed_at_twenty_random_moments_it_ends_with_the_same_bits() {
                 (kills, chain) = (kills + 1, chain + 1);
                 longest = longest.max(chain);
                 from_saved += usize::from(set.path().join(SAVED).exists());
+            }
+            if ended {
+                length = length.mul_f64(0.8);
             }
             // Every third time, and when it came to its end, it may go on to the end, and another begins.
             if ended || kills % 3 == 0 {
@@ -91,6 +105,6 @@ fn killed_at_twenty_random_moments_it_ends_with_the_same_bits() {
         eprintln!(
             "{kills} kills in runs of {length:?}, at most {longest} in one, {from_saved} with a checkpoint there"
         );
-        assert!(longest >= 2 && from_saved >= KILLS / 4, "the kills came too early, seed {seed}");
+        assert!(longest >= 2 && from_saved >= KILLS / 2, "the kills came too early, seed {seed}");
     });
 }

@@ -96,7 +96,10 @@ fn an_interrupt_saves_the_run_says_so_in_one_line_and_ends_with_130() {
     with_watchdog(LIMIT, || {
         for signal in ["-INT", "-TERM"] {
             let set = small_set();
+            let before = listing(set.path());
             let output = interrupt(long_run(&set), signal);
+            let others: Vec<_> = listing(set.path()).into_iter().filter(|(name, _)| name != SAVED).collect();
+            assert_eq!(others, before, "something is left beside the checkpoint");
             assert_eq!(output.status.code(), Some(130), "{signal}: {}", text(&output.stderr));
             let said = text(&output.stderr);
             assert_eq!((said.lines().count(), text(&output.stdout)), (1, String::new()), "{said}");

@@ -9,13 +9,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{LONG, alone, wait_until};
+use common::{LONG, alone, alone_in_parts, wait_until};
 use feedline::{Device, Loader, LoaderBuilder, Order, Plan, Tail, Workers, World, source};
 use feedline_core::PlanOptions;
 use feedline_testkit::restore::{self, From, MIXES, Pipeline, Step};
 use feedline_testkit::zoo::streams::{
     Archive, Generator, Hooked, MOST, Server, Socket, append, finish, record, row,
 };
+use feedline_testkit::{Watchdog, watchdog};
 use restoring::{Restored, implementors};
 
 /// Records of each shard; one shard has none.
@@ -50,6 +51,7 @@ fn generator() -> LoaderBuilder {
 
 #[track_caller]
 fn everywhere(builder: impl Fn() -> LoaderBuilder) {
+    let _watchdog = Watchdog::new(watchdog::LIMIT, "restored everywhere");
     let done = restore::everywhere(|mix| Restored::new(builder(), mix));
     assert!(done.steps >= 4 && done.restored >= 12 * done.steps, "{done:?}");
 }
@@ -101,7 +103,7 @@ fn epoch(builder: LoaderBuilder, epoch: u64) -> Vec<Step> {
 
 #[test]
 fn every_source_goes_on_from_every_step() {
-    alone(|| {
+    alone_in_parts(|| {
         let dir = tempfile::tempdir().unwrap();
         let (archive, grown_dir) = (archive(dir.path()), tempfile::tempdir().unwrap());
         let grown = grown(grown_dir.path());
@@ -125,7 +127,7 @@ fn no_source_is_left_out() {
 
 #[test]
 fn every_order_of_shards_tail_and_rank_goes_on() {
-    alone(|| {
+    alone_in_parts(|| {
         let weights = [1.0, 2.0, 0.5, 1.0, 1.0, 3.0];
         let orders = [
             Order::Sequential,

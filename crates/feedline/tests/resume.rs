@@ -7,7 +7,7 @@ mod restoring;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use common::{alone, assert_empty, one_at_a_time};
+use common::{alone, alone_in_parts, assert_empty, one_at_a_time};
 use feedline::{
     Cursor, DType, Device, Error, ErrorKind, Loader, LoaderBuilder, Order, Result, Road, Spec, Tail, Workers,
     World,
@@ -15,6 +15,7 @@ use feedline::{
 use feedline_datasets::{Idx, Records};
 use feedline_testkit::restore::{self, From, MIXES, Pipeline};
 use feedline_testkit::zoo::{self, Fine, Laid, Random, Wide};
+use feedline_testkit::{Watchdog, watchdog};
 use restoring::{Restored, implementors};
 
 /// Samples of the data sets here: two full batches of [`BATCH`] and a short one.
@@ -74,13 +75,14 @@ fn records(dir: &Path) -> Records {
 
 #[track_caller]
 fn everywhere(builder: impl Fn() -> LoaderBuilder) {
+    let _watchdog = Watchdog::new(watchdog::LIMIT, "restored everywhere");
     let done = restore::everywhere(|mix| Restored::new(builder(), mix));
     assert!(done.steps >= 4 && done.restored >= 12 * done.steps, "{done:?}");
 }
 
 #[test]
 fn every_order_and_tail_goes_on_with_random_augmentation() {
-    alone(|| {
+    alone_in_parts(|| {
         for (_, order) in orders() {
             for tail in TAILS {
                 let data = || Loader::builder(Random::new(LEN, 3).unwrap());
@@ -92,7 +94,7 @@ fn every_order_and_tail_goes_on_with_random_augmentation() {
 
 #[test]
 fn every_data_set_goes_on() {
-    alone(|| {
+    alone_in_parts(|| {
         let dir = tempfile::tempdir().unwrap();
         for index in 0..data_sets(dir.path()).len() {
             everywhere(|| data_sets(dir.path()).swap_remove(index).1.batch_size(BATCH).shuffle(5));
@@ -102,7 +104,7 @@ fn every_data_set_goes_on() {
 
 #[test]
 fn every_rank_goes_on_and_so_does_a_run_with_skipped_steps() {
-    alone(|| {
+    alone_in_parts(|| {
         let data = || Loader::builder(Random::new(61, 2).unwrap()).batch_size(5).shuffle(3);
         for rank in 0..3 {
             everywhere(|| data().world(World::new(rank, 3).unwrap()));

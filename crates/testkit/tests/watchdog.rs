@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use feedline_testkit::{Watchdog, with_watchdog};
+use feedline_testkit::{Census, Watchdog, watchdog, with_watchdog};
 
 const HANG: &str = "FEEDLINE_TESTKIT_HANG";
 
@@ -22,13 +22,18 @@ fn hangs() -> bool {
 #[test]
 fn a_hang_is_ended_with_a_report() {
     if hangs() {
-        let _watchdog =
-            Watchdog::with_dump(Duration::from_millis(200), "planned hang", || "slots: 0 free\n".into());
         let (_keep, never) = mpsc::channel::<()>();
         let stuck = move || {
             never.recv().ok();
         };
-        std::thread::Builder::new().name("fl-stuck".into()).spawn(stuck).unwrap().join().unwrap();
+        let stuck = std::thread::Builder::new().name("fl-stuck".into()).spawn(stuck).unwrap();
+        // The time begins when it hangs, however long the thread took to come there.
+        until("it hangs", || {
+            watchdog::threads().lines().any(|line| line.contains("fl-stuck") && line.contains("S (sleeping)"))
+        });
+        let _watchdog =
+            Watchdog::with_dump(Duration::from_millis(200), "planned hang", || "slots: 0 free\n".into());
+        stuck.join().unwrap();
     }
     let output = hang("a_hang_is_ended_with_a_report");
     let report = String::from_utf8_lossy(&output.stderr);
@@ -74,11 +79,50 @@ fn a_dump_that_hangs_does_not_keep_the_process() {
 }
 
 #[test]
+fn who_still_works_gets_more_time() {
+    const LIMIT: Duration = Duration::from_secs(2);
+    if hangs() {
+        let _watchdog = Watchdog::new(LIMIT, "planned work");
+        let start = Instant::now();
+        while start.elapsed() < LIMIT * 5 / 4 {
+            std::hint::spin_loop();
+        }
+        return;
+    }
+    let output = hang("who_still_works_gets_more_time");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn who_works_for_ever_is_ended_too() {
+    if hangs() {
+        let _watchdog = Watchdog::new(Duration::from_millis(400), "planned work");
+        loop {
+            std::hint::spin_loop();
+        }
+    }
+    let output = hang("who_works_for_ever_is_ended_too");
+    let report = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.signal(), Some(6), "not aborted: {report}");
+    assert!(report.contains("watchdog: \"planned work\" still runs after"), "{report}");
+}
+
+#[test]
 fn work_in_time_is_left_alone() {
+    if !hangs() {
+        // In a process of its own: the watchdogs of the other tests are no threads of it.
+        assert!(hang("work_in_time_is_left_alone").status.success());
+        return;
+    }
+    assert_eq!(with_watchdog(watchdog::LIMIT, || 7), 7);
+    // Disarmed by its end, and gone.
+    until("the watchdog is gone", || Census::of_threads("tk-watchdog").unwrap().threads.is_empty());
+}
+
+fn until(what: &str, happened: impl Fn() -> bool) {
     let start = Instant::now();
-    // Disarmed by its end: this binary would abort one second later, within the time of the hanging tests.
-    assert_eq!(with_watchdog(Duration::from_secs(1), || 7), 7);
-    assert!(start.elapsed() < Duration::from_secs(1));
-    let output = Command::new(std::env::current_exe().unwrap()).arg("--list").output().unwrap();
-    assert!(output.status.success());
+    while !happened() {
+        assert!(start.elapsed() < watchdog::LIMIT, "never: {what}");
+        std::thread::yield_now();
+    }
 }

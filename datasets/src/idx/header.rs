@@ -24,7 +24,9 @@ impl Header {
             return Err(short(4, bytes.len()));
         };
         if (zero0, zero1) != (0, 0) {
-            let what = format!("not an IDX file: it starts with {zero0:02x} {zero1:02x}, not 00 00");
+            let what = format!(
+                "not an IDX file: it starts with {zero0:02x} {zero1:02x}, not 00 00; give the right file"
+            );
             return Err(data(what, 0));
         }
         let Some(dtype) = dtype(code) else {

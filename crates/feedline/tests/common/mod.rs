@@ -13,10 +13,14 @@ use feedline_testkit::{Census, Watchdog, watchdog, zoo};
 
 /// Holds up the other tests of the binary, and watches over this one, until dropped.
 pub fn one_at_a_time() -> impl Sized {
+    one_at_a_time_for(watchdog::LIMIT)
+}
+
+fn one_at_a_time_for(limit: Duration) -> impl Sized {
     static ONE: Mutex<()> = Mutex::new(());
     let one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let name = std::thread::current().name().unwrap_or("unnamed").to_owned();
-    (Watchdog::new(watchdog::LIMIT, &name), one)
+    (Watchdog::new(limit, &name), one)
 }
 
 /// What a test waits for at most before it says that something does not happen; only a red test waits as long.
@@ -26,7 +30,18 @@ pub const LONG: Duration = Duration::from_secs(30);
 /// that the pipeline's threads and the open files are again what they were.
 #[track_caller]
 pub fn alone(work: impl FnOnce()) {
-    let _one = one_at_a_time();
+    alone_for(watchdog::LIMIT, work);
+}
+
+/// [`alone`], for a test of many parts that each stand under a watchdog of their own: all of them together may take long.
+#[track_caller]
+pub fn alone_in_parts(work: impl FnOnce()) {
+    alone_for(30 * watchdog::LIMIT, work);
+}
+
+#[track_caller]
+fn alone_for(limit: Duration, work: impl FnOnce()) {
+    let _one = one_at_a_time_for(limit);
     let before = Census::of_threads("fl-").expect("a census");
     work();
     before.assert_same();

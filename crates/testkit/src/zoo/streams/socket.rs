@@ -136,7 +136,7 @@ impl Server {
 
 fn send(mut stream: TcpStream, lens: &[u64], stalling: bool) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
     let mut asked = String::new();
     BufReader::new(stream.try_clone()?).read_line(&mut asked)?;
     let mut numbers = asked.split_whitespace().map_while(|number| number.parse::<u64>().ok());

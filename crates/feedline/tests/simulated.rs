@@ -1,0 +1,106 @@
+//! A whole pipeline under a training loop as anybody writes one, on the simulated device: in no schedule is one access
+//! unordered. Red, for every seed, when the pipeline leaves out one of its waits: `ci/planted.sh` takes each away in turn.
+//!
+//! `FEEDLINE_SEEDS` sets how many schedules; `ci/sim.sh` does.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use common::{LONG, alone};
+use feedline::{Device, Loader, Readback, Result, Workers, lane};
+use feedline_testkit::pattern;
+use feedline_testkit::zoo::Fine;
+
+lane!(Branch);
+
+const BATCH: usize = 4;
+const STEPS: u64 = 5;
+const EPOCHS: u64 = 2;
+const ROW: usize = 64;
+
+fn seeds() -> u64 {
+    let set = std::env::var("FEEDLINE_SEEDS").ok();
+    set.map_or(100, |text| text.parse().expect("FEEDLINE_SEEDS is a whole number"))
+}
+
+/// What a run has to say.
+#[derive(Debug, PartialEq, Eq)]
+struct Trained {
+    /// The sum of the ids so far, after every step.
+    sums: Vec<i64>,
+    /// Rows whose bytes were not those of their sample, and rows looked at.
+    wrong: u64,
+    looked_at: u64,
+}
+
+/// Two branches of a model read each batch; weights are updated; a result of every step comes back a few steps later.
+fn train(device: &Device, depth: usize, seed: u64) -> Result<Trained> {
+    let (compute, branch) = (device.stream()?, device.stream_in::<Branch>()?);
+    let mut weights = compute.buffer::<i64>(1)?;
+    let mut results = Readback::<i64>::new(&compute, 1, 3)?;
+    let fine = Fine::new(STEPS * BATCH as u64, ROW)?;
+    let builder = Loader::builder(fine.clone()).batch_size(BATCH).shuffle(seed).workers(Workers::Count(2));
+    let mut loader = builder.depth(depth).epochs(EPOCHS).build(device)?;
+    let (wrong, looked_at) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let mut sums = Vec::new();
+    for epoch in 0..EPOCHS {
+        for batch in loader.epoch(epoch)? {
+            let on_compute = batch?.wait_on(&compute)?;
+            let on_branch = on_compute.also_on(&branch)?;
+
+            let ids = on_compute.field::<i64>("id")?;
+            compute.run("update", [ids.into()], [weights.view_mut().into()], |memory| {
+                let sum: i64 = memory.input::<i64>(0).iter().sum();
+                memory.output::<i64>(0)[0] += sum;
+            })?;
+            compute.run("result", [weights.view().into()], [results.begin()?.into()], |memory| {
+                let sum = memory.input::<i64>(0)[0];
+                memory.output::<i64>(0)[0] = sum;
+            })?;
+            results.send()?;
+            drop(on_compute);
+
+            let (ids, bytes) = (on_branch.field::<i64>("id")?, on_branch.field::<u8>("bytes")?);
+            let (wrong, looked_at, key) = (wrong.clone(), looked_at.clone(), fine.key(epoch));
+            branch.run("check", [ids.into(), bytes.into()], [], move |memory| {
+                let rows = memory.input::<i64>(0).iter().zip(memory.input::<u8>(1).chunks(ROW));
+                looked_at.fetch_add(rows.len() as u64, Ordering::Relaxed);
+                let bad = rows.filter(|(id, row)| pattern::check(row, key, **id as u64).is_err()).count();
+                wrong.fetch_add(bad as u64, Ordering::Relaxed);
+            })?;
+            while results.is_full() {
+                sums.extend(results.wait()?.map(|sum| sum[0]));
+            }
+        }
+    }
+    while let Some(sum) = results.wait()? {
+        sums.push(sum[0]);
+    }
+    branch.synchronize()?;
+    loader.stop(LONG)?;
+    Ok(Trained { sums, wrong: wrong.load(Ordering::Relaxed), looked_at: looked_at.load(Ordering::Relaxed) })
+}
+
+#[test]
+fn a_training_loop_over_a_whole_pipeline_has_no_race_in_any_schedule() {
+    for seed in 0..seeds() {
+        // Each by itself: watched over, with nothing left behind.
+        alone(|| {
+            let depth = 1 + seed as usize % 3;
+            let (device, sim) = Device::sim(seed).expect("a device");
+            let trained = train(&device, depth, seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            assert_eq!((trained.wrong, trained.looked_at), (0, EPOCHS * STEPS * BATCH as u64));
+            // The host device has no checks, and must come to the same.
+            assert_eq!(
+                trained,
+                train(&Device::host(), depth, seed).expect("a run on the host"),
+                "seed {seed}"
+            );
+            let errors = device.ledger().take_errors();
+            assert!(errors.is_empty(), "seed {seed}: {errors:?}");
+            sim.finish().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        });
+    }
+}

@@ -25,8 +25,9 @@ run_tests() {
     rm -f "$FEEDLINE_RAN" "$FEEDLINE_NOT_RUN"
     touch "$FEEDLINE_RAN" "$FEEDLINE_NOT_RUN"
     # One at a time: tests with event times must not share the GPU.
-    "$dir/cargo-nextest" nextest run --archive-file "$dir/tests.tar.zst" --workspace-remap . --no-fail-fast \
-        --test-threads 1 -E "${FEEDLINE_GPU_FILTER:-all()}"
+    mkdir -p "$dir/binaries"
+    "$dir/cargo-nextest" nextest run --archive-file "$dir/tests.tar.zst" --extract-to "$dir/binaries" \
+        --extract-overwrite --workspace-remap . --no-fail-fast --test-threads 1 -E "${FEEDLINE_GPU_FILTER:-all()}"
 }
 
 count() {
@@ -41,17 +42,16 @@ count() {
 
 # Out-of-bounds, misaligned and leaked memory, and races in shared memory: on the trainer and on every kernel.
 sanitize() {
-    local sanitizer binaries
+    local sanitizer ops
     sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
     [ -n "$sanitizer" ] || { echo "not run: compute-sanitizer (not installed)"; return 0; }
-    binaries=$dir/binaries
-    mkdir -p "$binaries" && tar --zstd -xf "$dir/tests.tar.zst" -C "$binaries" 2>/dev/null ||
-        python3 -c 'import sys; print("not run: compute-sanitizer (cannot unpack zstd)")'
-    local ops
-    ops=$(find "$binaries" -type f -name 'ops-*' -perm -u+x | head -1)
+    ops=$(find "$dir/binaries" -type f -name 'ops-*' -perm -u+x | head -1)
+    [ -n "$ops" ] || { echo "compute-sanitizer: the archive has no tests of the operators"; return 1; }
+    # A small model: racecheck follows every access to shared memory.
+    local trainer="$dir/mlp --device cuda --batch 64 --hidden 64 --steps 40 --epochs 1 --quiet"
+    trainer+=${FEEDLINE_GPU_DATA:+ --data $FEEDLINE_GPU_DATA}
     for tool in memcheck racecheck; do
-        for subject in "$ops --test-threads 1" "$dir/mlp --device cuda --steps 40 --epochs 1 --quiet ${FEEDLINE_GPU_DATA:+--data $FEEDLINE_GPU_DATA}"; do
-            [ -n "${subject%% *}" ] || continue
+        for subject in "$ops --test-threads 1" "$trainer --road direct" "$trainer --road workers --optimizer adamw"; do
             # shellcheck disable=SC2086
             "$sanitizer" --tool "$tool" --error-exitcode 1 $subject >"$dir/sanitizer.log" 2>&1 ||
                 { tail -40 "$dir/sanitizer.log"; echo "compute-sanitizer $tool: FAILED on ${subject%% *}"; return 1; }

@@ -253,10 +253,11 @@ fn a_stop_finds_all_that_are_in_flight() {
 fn who_takes_no_more_ends_all_that_are_in_flight() {
     with_watchdog(LIMIT, || {
         let (rig, gate) = three_in_flight();
-        let Rig { filled, over, runs, ring, .. } = rig;
+        let Rig { filled, over, ended, runs, ring, .. } = rig;
         drop(filled);
         gate.open();
         assert!(over.recv_timeout(LIMIT).expect("the stage is over").is_ok());
+        ended.recv_timeout(LIMIT).expect("the stage ends");
         assert_eq!((ring.counts().free, ring.len()), (3, 3), "every slot came home");
         drop(runs);
     });

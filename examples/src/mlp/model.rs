@@ -202,10 +202,20 @@ impl<L: Lane> Mlp<L> {
         };
         let weights = parameters.slice(last.weights.clone())?;
         kernels.classifier_backward(x, weights, dlogits, last_gradients, last.linear(rows))?;
-        let mut pass = Backward { kernels, parameters, gradients, rows };
-        pass.weights(second, d1, &hidden[0])?;
-        pass.output(second, d1, &hidden[0], d0, first)?;
-        pass.weights(first, d0, input)
+        let x = hidden[0].slice(0..rows * second.inputs)?;
+        let (before, after) = gradients.view_mut().split_at(second.weights.start)?;
+        kernels.layer_backward(
+            d1.slice(0..rows * second.outputs)?,
+            x,
+            parameters.slice(second.weights.clone())?,
+            after.slice(0..second.weights.len())?,
+            d0.slice_mut(0..rows * second.inputs)?,
+            before.slice(first.bias.clone())?,
+            second.linear(rows),
+        )?;
+        let (dy, x) = (d0.slice(0..rows * first.outputs)?, input.slice(0..rows * first.inputs)?);
+        let dweights = gradients.slice_mut(first.weights.clone())?;
+        kernels.weight_gradient(dy, x, dweights, first.linear(rows))
     }
 
     fn update(&mut self) -> Result<()> {
@@ -222,40 +232,5 @@ impl<L: Lane> Mlp<L> {
             ),
             (Optimizer::AdamW(_), None) => Ok(()),
         }
-    }
-}
-
-/// What every layer of a backward pass works with.
-struct Backward<'a, L: Lane> {
-    kernels: &'a Kernels<L>,
-    parameters: &'a Buffer<f32, L>,
-    gradients: &'a mut Buffer<f32, L>,
-    rows: usize,
-}
-
-impl<L: Lane> Backward<'_, L> {
-    /// From `dy`, the gradient of a layer's output, to those of its weights; `x` is what came in.
-    fn weights(&mut self, layer: &Layer, dy: &Buffer<f32, L>, x: &Buffer<f32, L>) -> Result<()> {
-        let (dy, x) = (dy.slice(0..self.rows * layer.outputs)?, x.slice(0..self.rows * layer.inputs)?);
-        let dweights = self.gradients.slice_mut(layer.weights.clone())?;
-        self.kernels.weight_gradient(dy, x, dweights, layer.linear(self.rows))
-    }
-
-    /// From `dy`, the gradient of a layer's output, to that of the output of the layer `before`, and of its bias; `x` is that
-    /// output, behind a ReLU.
-    fn output(
-        &mut self,
-        layer: &Layer,
-        dy: &Buffer<f32, L>,
-        x: &Buffer<f32, L>,
-        dx: &mut Buffer<f32, L>,
-        before: &Layer,
-    ) -> Result<()> {
-        let inputs = 0..self.rows * layer.inputs;
-        let (dy, x) = (dy.slice(0..self.rows * layer.outputs)?, x.slice(inputs.clone())?);
-        let weights = self.parameters.slice(layer.weights.clone())?;
-        self.kernels.input_gradient(dy, weights, dx.slice_mut(inputs.clone())?, layer.linear(self.rows))?;
-        let dbias = self.gradients.slice_mut(before.bias.clone())?;
-        self.kernels.relu_bias_backward(dx.slice_mut(inputs)?, Some(x), dbias, before.linear(self.rows))
     }
 }

@@ -5,6 +5,7 @@ use feedline_device::{Lane, View, ViewMut};
 
 use super::{Kernels, check, on_gpu};
 use crate::host;
+use crate::launch::beside;
 
 /// The sizes of a linear layer's product: `[rows, inputs]` by `[outputs, inputs]` transposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,6 +86,34 @@ impl<L: Lane> Kernels<L> {
         self.stream.run("input_gradient", [dy.into(), weights.into()], [dx.into()], move |memory| {
             host::input_gradient(memory.input(0), memory.input(1), shape.outputs, memory.output(0));
         })
+    }
+
+    /// Back through a layer and the ReLU before it, behind which `x` is: `dW = dyᵀ x`; `dx = dy W` where `x` is positive, else 0;
+    /// and `dbias` `[inputs]`, the sums of the columns of `dx`, the bias gradient of the layer before. In a recorded step `dW` is
+    /// computed beside the rest.
+    ///
+    /// # Errors
+    /// `Config` for lengths that do not fit; a device failure.
+    #[allow(clippy::too_many_arguments)] // three come in, three go out, and their sizes
+    pub fn layer_backward(
+        &self,
+        dy: View<'_, f32, L>,
+        x: View<'_, f32, L>,
+        weights: View<'_, f32, L>,
+        dweights: ViewMut<'_, f32, L>,
+        mut dx: ViewMut<'_, f32, L>,
+        dbias: ViewMut<'_, f32, L>,
+        shape: Linear,
+    ) -> Result<()> {
+        let before = Linear { rows: shape.rows, inputs: shape.inputs, outputs: shape.inputs };
+        beside(
+            &self.stream,
+            || self.weight_gradient(dy, x, dweights, shape),
+            || {
+                self.input_gradient(dy, weights, dx.reborrow(), shape)?;
+                self.relu_bias_backward(dx, Some(x), dbias, before)
+            },
+        )
     }
 
     /// Undoes a ReLU and a bias: where `activation` is not positive `dy` becomes 0, in place; then `dbias` gets the sums of

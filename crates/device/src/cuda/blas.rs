@@ -71,6 +71,8 @@ pub struct Blas<L: Lane = Compute> {
     handle: Handle,
     options: BlasOptions,
     workspace: Buffer<u8, L>,
+    /// For products that run beside others; see [`Stream::beside`].
+    side_workspace: Buffer<u8, L>,
     /// `None` where cuBLASLt has no algorithm.
     plans: Mutex<HashMap<Key, Option<Plan>>>,
 }
@@ -89,7 +91,8 @@ impl<L: Lane> Blas<L> {
         stream.core().device.driver.bind()?;
         let handle = Handle(result::create_handle().map_err(|error| failed("create a handle", &error))?);
         let workspace = stream.buffer(WORKSPACE)?;
-        Ok(Some(Self { handle, options, workspace, plans: Mutex::default() }))
+        let side_workspace = stream.buffer(WORKSPACE)?;
+        Ok(Some(Self { handle, options, workspace, side_workspace, plans: Mutex::default() }))
     }
 
     /// Queues a product on the stream: `out = left right` as [`Product`] says, `left` and `right` in the order it names
@@ -136,8 +139,10 @@ impl<L: Lane> Blas<L> {
 
     fn run(&self, plan: &Plan, algo: &Algo, [a, b, d]: [u64; 3], target: StreamId) -> Result<()> {
         let (one, zero) = (1.0f32, 0.0f32);
+        let is_aside = self.workspace.stream().core().recorder.is_aside();
+        let workspace = if is_aside { &self.side_workspace } else { &self.workspace };
         // SAFETY: the descriptors are of this shape, the lengths were checked against it, and the memory belongs to
-        // buffers and slots used on this very stream, which outlive its work. The workspace is used on this stream only.
+        // buffers and slots used on this very stream, which outlive its work. The workspace is used on this stream only, and aside there is another.
         unsafe {
             result::matmul(
                 self.handle.0,
@@ -153,7 +158,7 @@ impl<L: Lane> Blas<L> {
                 d as *mut c_void,
                 plan.d.0,
                 algo,
-                self.workspace.view().address().0 as *mut c_void,
+                workspace.view().address().0 as *mut c_void,
                 WORKSPACE,
                 target.0 as sys::cudaStream_t,
             )

@@ -71,6 +71,38 @@ fn a_recording_holds_the_work_and_runs_none_of_it() {
 }
 
 #[test]
+fn work_beside_other_work_is_recorded_and_runs_in_order_where_nothing_is() {
+    let (device, tape) = device();
+    {
+        let stream = device.stream().unwrap();
+        let (mut first, mut second) = (stream.buffer::<u32>(1).unwrap(), stream.buffer::<u32>(1).unwrap());
+        let mut both = |nested: bool| {
+            let first = || add_one(&stream, &mut first);
+            let second = || add_one(&stream, &mut second);
+            // SAFETY: each writes a buffer of its own.
+            unsafe {
+                match nested {
+                    true => stream.beside(|| stream.beside(first, second), || Ok(())),
+                    false => stream.beside(first, second),
+                }
+            }
+        };
+        both(false).unwrap();
+        let body = || both(false).and_then(|()| both(true));
+        let graph: feedline_device::Graph = stream.record_graph(None, body).unwrap();
+        assert_eq!(tape.graphs(), [(4, 0)]);
+        drop(graph);
+        assert_eq!((first.read().unwrap(), second.read().unwrap()), (vec![1], vec![1]), "recorded work ran");
+
+        let planned = || Error::new(ErrorKind::Data, "planned");
+        // SAFETY: nothing is written.
+        let body = || unsafe { stream.beside(|| Err(planned()), || panic!("the second is not begun")) };
+        assert_eq!(stream.record_graph(None, body).unwrap_err().kind(), ErrorKind::Data);
+    }
+    assert_empty(&device, &tape);
+}
+
+#[test]
 fn work_of_other_threads_is_not_recorded() {
     let (device, tape) = device();
     let stream = device.stream().unwrap();
@@ -212,12 +244,16 @@ fn any_call_can_fail_and_nothing_is_left_behind() {
                 let stream = device.stream().unwrap();
                 let mut buffer = stream.buffer::<u32>(1).unwrap();
                 handle.arm(Plan { nth, mode, fault });
-                let outcome =
-                    stream.record_graph(None, || add_one(&stream, &mut buffer)).and_then(|mut graph| {
-                        graph.launch(None)?;
-                        drop(graph);
-                        Ok(())
-                    });
+                let outcome = {
+                    // SAFETY: the second does nothing.
+                    let body = || unsafe { stream.beside(|| add_one(&stream, &mut buffer), || Ok(())) };
+                    stream.record_graph(None, body)
+                }
+                .and_then(|mut graph| {
+                    graph.launch(None)?;
+                    drop(graph);
+                    Ok(())
+                });
                 let fired = handle.fired();
                 handle.disarm();
                 let reported = device.ledger().take_errors().len();

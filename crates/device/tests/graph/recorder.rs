@@ -15,9 +15,21 @@ pub struct Tape(Arc<Mutex<Inner>>);
 struct Inner {
     /// Streams being recorded, and the work recorded so far.
     open: BTreeMap<StreamId, usize>,
+    /// Events recorded within a recording, and the stream it began with.
+    marks: BTreeMap<EventId, StreamId>,
+    /// Streams that joined a recording by a wait for such an event.
+    joined: BTreeMap<StreamId, StreamId>,
     /// Graphs alive, the work in each, and how often it was launched.
     graphs: BTreeMap<GraphId, (usize, usize)>,
     made: u64,
+}
+
+impl Inner {
+    /// The stream whose recording `stream` is part of.
+    fn root(&self, stream: StreamId) -> Option<StreamId> {
+        let root = self.joined.get(&stream).copied().unwrap_or(stream);
+        self.open.contains_key(&root).then_some(root)
+    }
 }
 
 impl Tape {
@@ -76,8 +88,6 @@ unsafe impl Driver for Recorder {
     pass! { unsafe
         fn synchronize_stream(stream: StreamId) -> Result<()>;
         fn destroy_event(event: EventId) -> Result<()>;
-        fn record(event: EventId, stream: StreamId) -> Result<()>;
-        fn wait(stream: StreamId, event: EventId) -> Result<()>;
         fn query(event: EventId) -> Result<bool>;
         fn synchronize(event: EventId) -> Result<()>;
         fn elapsed_ms(start: EventId, end: EventId) -> Result<f32>;
@@ -96,11 +106,35 @@ unsafe impl Driver for Recorder {
         unsafe { self.host.destroy_stream(stream) }
     }
 
-    unsafe fn run(&self, stream: StreamId, task: Task) -> Result<()> {
-        if let Some(recorded) = self.tape.inner().open.get_mut(&stream) {
-            *recorded += 1;
+    unsafe fn record(&self, event: EventId, stream: StreamId) -> Result<()> {
+        let mut inner = self.tape.inner();
+        if let Some(root) = inner.root(stream) {
+            inner.marks.insert(event, root);
             return Ok(());
         }
+        drop(inner);
+        // SAFETY: the caller's promise.
+        unsafe { self.host.record(event, stream) }
+    }
+
+    unsafe fn wait(&self, stream: StreamId, event: EventId) -> Result<()> {
+        let mut inner = self.tape.inner();
+        if let Some(root) = inner.marks.get(&event).copied() {
+            inner.joined.insert(stream, root);
+            return Ok(());
+        }
+        drop(inner);
+        // SAFETY: the caller's promise.
+        unsafe { self.host.wait(stream, event) }
+    }
+
+    unsafe fn run(&self, stream: StreamId, task: Task) -> Result<()> {
+        let mut inner = self.tape.inner();
+        if let Some(root) = inner.root(stream) {
+            inner.open.entry(root).and_modify(|recorded| *recorded += 1);
+            return Ok(());
+        }
+        drop(inner);
         // SAFETY: the caller's promise.
         unsafe { self.host.run(stream, task) }
     }
@@ -117,6 +151,8 @@ unsafe impl Driver for Recorder {
     unsafe fn end_capture(&self, stream: StreamId) -> Result<GraphId> {
         let mut inner = self.tape.inner();
         let work = inner.open.remove(&stream).expect("a recording that has begun");
+        inner.marks.clear();
+        inner.joined.clear();
         inner.made += 1;
         let id = GraphId(inner.made);
         inner.graphs.insert(id, (work, 0));

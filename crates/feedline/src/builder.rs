@@ -6,9 +6,9 @@ use feedline_core::{
     BadSamples, Error, ErrorKind, Layout, Order, Plan, PlanOptions, Result, Tail, World, source,
 };
 use feedline_decode::{Input, Workers};
-use feedline_device::{Device, Kind, Place};
+use feedline_device::{Device, Place};
 
-use crate::road::Choice;
+use crate::road::{Choice, against_direct};
 use crate::{Loader, Road};
 
 /// Page-locked memory a loader may take unless told otherwise.
@@ -204,8 +204,7 @@ impl LoaderBuilder {
         };
         let choice = Choice {
             road: self.road,
-            // The copy stream of the host is one thread: workers are more.
-            prefers_direct: device.kind() == Kind::Cuda,
+            against: against_direct((device.kind(), device.name()), &self.order, self.workers),
             input: &self.input,
             layout: &layout,
             host_slots: self.host_slots(),

@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
-use feedline_core::{Error, ErrorKind, Layout, Result};
-use feedline_decode::Input;
+use feedline_core::{Error, ErrorKind, Layout, Order, Result};
+use feedline_decode::{Input, Workers};
 use feedline_device::slot::Tables;
-use feedline_device::{Device, Place};
+use feedline_device::{Device, Kind, Place};
 
 /// How rows get to the device; [`LoaderBuilder::road`](crate::LoaderBuilder::road).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Road {
-    /// The direct road on a GPU, where it can be taken; else workers.
+    /// On a GPU the direct road, where it can be taken; else workers. Workers too, where there are at least 8 and the order is
+    /// not sequential: so many gather as fast as the wire carries, and a gather on the GPU would take multiprocessors from
+    /// the training step.
     #[default]
     Auto,
     /// Workers read each sample into page-locked memory, which is copied.
@@ -64,6 +66,26 @@ fn cannot(error: Error) -> Error {
     }
 }
 
+/// As many workers as keep up with the wire.
+const FILL: usize = 8;
+
+/// Why workers are the better road, for what the loader does on its device.
+pub(crate) fn against_direct(
+    (kind, name): (Kind, String),
+    order: &Order,
+    workers: Workers,
+) -> Option<String> {
+    if kind != Kind::Cuda {
+        // The copy stream of the host is one thread: workers are more.
+        return Some(format!("{name} is no GPU"));
+    }
+    let workers = workers.count().unwrap_or(0);
+    let gathers = !matches!(order, Order::Sequential);
+    let why =
+        || format!("{workers} of them gather as fast as the wire carries, and leave the GPU to its step");
+    (gathers && workers >= FILL).then(why)
+}
+
 /// What a loader needs to know of its road.
 pub(crate) struct Chosen {
     pub(crate) taken: RoadTaken,
@@ -76,8 +98,8 @@ pub(crate) struct Chosen {
 /// The options that the choice depends on.
 pub(crate) struct Choice<'a> {
     pub(crate) road: Road,
-    /// Whether `Auto` is to try the direct road.
-    pub(crate) prefers_direct: bool,
+    /// Why `Auto` is not to try the direct road.
+    pub(crate) against: Option<String>,
     pub(crate) input: &'a Input,
     pub(crate) layout: &'a Layout,
     pub(crate) host_slots: usize,
@@ -89,7 +111,7 @@ impl Choice<'_> {
     pub(crate) fn take<P: Place>(&self, device: &Device<P>) -> Result<Chosen> {
         let why = match self.road {
             Road::Workers => None,
-            Road::Auto if !self.prefers_direct => Some(format!("{} is no GPU", device.name())),
+            Road::Auto if self.against.is_some() => self.against.clone(),
             Road::Auto | Road::Direct => match self.direct(device) {
                 Ok(tables) => return self.by(None, Some(tables)),
                 Err(error) if error.is_device_lost() => return Err(error),
@@ -154,7 +176,7 @@ mod tests {
         let pinned_budget = 4 * 8 * size_of::<u64>() + room;
         let choice = Choice {
             road: Road::Auto,
-            prefers_direct: true,
+            against: None,
             input: &Input::Dataset(set),
             layout: &layout,
             host_slots: 4,
@@ -197,19 +219,24 @@ mod tests {
     }
 
     #[test]
+    fn auto_leaves_a_shuffled_set_to_workers_that_fill_the_wire() {
+        let against = |kind, order: &Order, workers| {
+            against_direct((kind, "it".to_owned()), order, Workers::Count(workers))
+        };
+        assert_eq!(against(Kind::Host, &Order::Sequential, 1).expect("a reason"), "it is no GPU");
+        assert!(against(Kind::Cuda, &Order::Shuffle, 8).expect("a reason").starts_with("8 of them gather"));
+        assert_eq!(against(Kind::Cuda, &Order::Shuffle, 7), None);
+        assert_eq!(against(Kind::Cuda, &Order::Sequential, 64), None);
+    }
+
+    #[test]
     fn slots_beyond_the_budget_are_refused_on_every_road() {
         let spec = Spec::new().field("x", DType::U8, [100]).expect("a spec");
         let layout = Layout::new(&spec, 8).expect("a layout");
         let input = Input::Dataset(laid());
         let choice = |road, pinned_budget| {
-            let choice = Choice {
-                road,
-                prefers_direct: true,
-                input: &input,
-                layout: &layout,
-                host_slots: 4,
-                pinned_budget,
-            };
+            let choice =
+                Choice { road, against: None, input: &input, layout: &layout, host_slots: 4, pinned_budget };
             choice.take(&Device::host()).map(drop).map_err(|error| error.kind())
         };
         assert_eq!(choice(Road::Workers, 4 * layout.bytes()), Ok(()));

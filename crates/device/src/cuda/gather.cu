@@ -1,6 +1,6 @@
 // gather: the fields of samples by id, out of host memory mapped into the device: to[i] = src[ids[i]], rows of bytes.
 //
-// One launch for all fields of a batch. 16 blocks of 512 threads are enough to fill a PCIe 5.0 x16 wire and leave the other
+// One launch for all fields of a batch. 8 blocks of 512 threads fill a PCIe 5.0 x16 wire as well as 16 do, and leave the other
 // multiprocessors to the compute stream. The ids lie in host memory too, a read of which takes about a microsecond: a warp
 // reads up to 32 in one load and hands them round. Long rows go by a whole warp, or by several where there are fewer rows
 // than warps; short ones by 8 lanes or by one, so that many are on their way at a time.

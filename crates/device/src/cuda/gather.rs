@@ -11,7 +11,7 @@ use crate::driver::{Address, Driver, StreamId};
 use crate::gather::{Gather, PTX};
 
 /// As many as fill the wire (`gather.cu`), whatever the batch.
-const BLOCKS: u32 = 16;
+const BLOCKS: u32 = 8;
 const THREADS: u32 = 512;
 
 // `GatherFields` of `gather.cu` has room for as many.

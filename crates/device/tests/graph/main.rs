@@ -79,12 +79,14 @@ fn work_beside_other_work_is_recorded_and_runs_in_order_where_nothing_is() {
         let mut both = |nested: bool| {
             let first = || add_one(&stream, &mut first);
             let second = || add_one(&stream, &mut second);
-            // SAFETY: each writes a buffer of its own.
-            unsafe {
-                match nested {
-                    true => stream.beside(|| stream.beside(first, second), || Ok(())),
-                    false => stream.beside(first, second),
-                }
+            if nested {
+                // SAFETY: each writes a buffer of its own.
+                let inner = || unsafe { stream.beside(first, second) };
+                // SAFETY: the second does nothing.
+                unsafe { stream.beside(inner, || Ok(())) }
+            } else {
+                // SAFETY: each writes a buffer of its own.
+                unsafe { stream.beside(first, second) }
             }
         };
         both(false).unwrap();

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The fuzz targets. `--build` (on each change): replays their seeds, and builds them where a nightly compiler and
-# cargo-fuzz are there. A number of seconds (nightly): runs each target for that long.
+# The fuzz targets. `--build` (on each change): replays their seeds, and builds them: as they are fuzzed where a nightly
+# compiler and cargo-fuzz are there, without instrumentation elsewhere. A number of seconds (nightly): runs each target for
+# that long.
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 
@@ -15,7 +16,13 @@ if ! cargo +nightly --version >/dev/null 2>&1 || ! command -v cargo-fuzz >/dev/n
     echo "not run: fuzzing (it needs a nightly compiler and cargo-fuzz: cargo install cargo-fuzz --locked)"
     # On each change the seeds must do; a nightly that fuzzes nothing is a defect.
     [ "$seconds" = --build ] || exit 1
-    echo "fuzz: $replayed; no target was built for fuzzing"
+    if command -v c++ >/dev/null; then
+        cargo build --locked --bins
+        echo "fuzz: $replayed; ${#targets[@]} targets built, without instrumentation"
+    else
+        echo "not run: the build of the fuzz targets (libFuzzer needs a C++ compiler)"
+        echo "fuzz: $replayed; no target was built"
+    fi
     exit 0
 fi
 

@@ -40,7 +40,8 @@ SLOTS, DEVICE, FEEDLINE, TESTKIT = "feedline-slots", "feedline-device", "feedlin
 HOST_RING, HOST_LEASE = "crates/slots/src/ring.rs", "crates/slots/src/lease.rs"
 DEVICE_RING, DEVICE_LEASE = "crates/device/src/slot/ring.rs", "crates/device/src/slot/lease.rs"
 PINNED, DECODE, DECODE_SET = "crates/device/src/pinned.rs", "crates/decode/src/batch.rs", "crates/decode/src/dataset.rs"
-DELIVERY = "crates/decode/src/delivery.rs"
+DELIVERY, MAKER = "crates/decode/src/delivery.rs", "crates/decode/src/maker.rs"
+CAPTURE = "crates/device/src/capture.rs"
 LOADER, SHUTDOWN = "crates/feedline/src/loader.rs", "crates/feedline/src/shutdown.rs"
 
 HAND_OFF = Test(DEVICE, "sim_seeds", "a_whole_hand_off_has_no_race")
@@ -94,10 +95,29 @@ BUGS = [
         [("crates/testkit/src/canary.rs", "places.find(|&(byte, at)| byte != canary(at))", "places.find(|_| false)")],
     ),
     Bug(
+        "nobody_woken_for_a_host_slot",
+        "a host slot that comes home wakes nobody when one sleeps",
+        Test(SLOTS, "ring", "acquire_sleeps_until_a_lease_comes_home"),
+        [(HOST_RING, "let asleep = line.sleepers > 0;", "let asleep = line.sleepers > 1;")],
+    ),
+    Bug(
         "gpu_skipped_in_silence",
         "a GPU test without a GPU says nothing",
         Test(TESTKIT, "gpu", "a_gpu_test_is_counted_with_and_without_a_gpu"),
         [("crates/testkit/src/gpu.rs", ".inspect_err(|error| not_run(&what, error))", "")],
+    ),
+    Bug(
+        "freed_under_a_graph",
+        "a buffer that a recorded step uses is freed when it is dropped",
+        Test(DEVICE, "graph", "memory_lives_as_long_as_the_graphs_that_use_it"),
+        [(CAPTURE, "            state.kept.push((address, bytes));\n        }\n        state.live > 0",
+          "            let _ = (address, bytes);\n        }\n        false")],
+    ),
+    Bug(
+        "any_batch_in_a_recording",
+        "a recorded step may read another batch than its own",
+        Test(DEVICE, "graph", "what_cannot_be_replayed_is_refused"),
+        [(CAPTURE, "if recording.slot.as_ref() != Some(&slot) {", "if recording.slot.as_ref() != Some(&slot) && cfg!(any()) {")],
     ),
     Bug(
         "consumed_wait",
@@ -226,6 +246,12 @@ BUGS = [
           "self.plan.batch(epoch, start, ticket.step.saturating_sub(1), ")],
     ),
     Bug(
+        "nobody_woken_for_a_device_slot",
+        "a device slot that comes home wakes nobody when one sleeps",
+        Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_an_epoch"),
+        [("crates/device/src/slot/line.rs", "let asleep = state.sleepers > 0;", "let asleep = state.sleepers > 1;")],
+    ),
+    Bug(
         "delivered_as_done",
         "decode sends batches on in the order in which they are done",
         Test("feedline-decode", "together", "batches_that_are_done_in_another_order_leave_in_theirs"),
@@ -251,8 +277,8 @@ BUGS = [
         "a stage closes its channels before it tells why",
         Test(FEEDLINE, "failures", "the_first_cause_is_told_however_the_threads_race"),
         [
-            (SHUTDOWN, "        move |result, stage| {\n", "        move |result, stage| {\n            drop(stage);\n"),
-            (SHUTDOWN, "            drop(stage);\n            drop(closers);", "            drop(closers);"),
+            (MAKER, "        if let Some(over) = self.over.take() {\n",
+             "        self.filled = bounded(0).0;\n        if let Some(over) = self.over.take() {\n"),
         ],
     ),
     Bug(

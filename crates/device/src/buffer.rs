@@ -10,6 +10,7 @@ use crate::Stream;
 use crate::driver::{Access, Address};
 use crate::pinned::Pinned;
 use crate::place::{Compute, Lane};
+use crate::task::Span;
 use crate::view::{View, ViewMut};
 
 /// `len` elements of device memory, for use on one stream of lane `L`.
@@ -145,7 +146,7 @@ impl<T: Element, L: Lane> Drop for Buffer<T, L> {
             core.device.ledger.device_bytes.subtract(bytes as u64);
             return;
         }
-        if core.recorder.keep(self.address, bytes) {
+        if core.recorder.keep(Span { address: self.address, bytes }) {
             return;
         }
         // Work on the stream may still use the memory: without its end the memory is leaked, not freed.

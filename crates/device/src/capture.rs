@@ -11,11 +11,20 @@ use std::thread::ThreadId;
 
 use feedline_core::{Error, ErrorKind, Result};
 
-use crate::driver::{Address, EventId, StreamId};
+use crate::driver::{EventId, StreamId};
 use crate::slot::SlotRef;
+use crate::task::Span;
 
 /// Something that work needs beside memory: a kernel's module.
 pub(crate) type Needed = Arc<dyn Any + Send + Sync>;
+
+/// Memory that a piece of work uses.
+pub(crate) enum Use {
+    /// Of a batch.
+    Slot(SlotRef),
+    /// Of a buffer.
+    Buffer(Span),
+}
 
 /// The recording side of one stream.
 #[derive(Default)]
@@ -30,8 +39,10 @@ struct State {
     current: Option<Recording>,
     /// Recordings and graphs of this stream.
     live: usize,
-    /// Device memory of buffers that were dropped while there were some.
-    kept: Vec<(Address, usize)>,
+    /// Memory that recorded work uses.
+    used: Vec<Span>,
+    /// Device memory of buffers that were dropped while there were graphs which use it.
+    kept: Vec<Span>,
 }
 
 /// A recording that is going on.
@@ -83,24 +94,26 @@ impl Recorder {
         self.state().current.take().map(|recording| recording.needed).unwrap_or_default()
     }
 
-    /// Where the calling thread's work goes, `None` being the stream itself. A recording takes in batches of its own slot
-    /// only: no other is held while it is replayed.
-    pub(crate) fn target(
-        &self,
-        slots: impl Iterator<Item = SlotRef>,
-        name: &str,
-    ) -> Result<Option<StreamId>> {
+    /// Where the calling thread's work on the memory `used` goes, `None` being the stream itself. A recording takes in batches
+    /// of its own slot only: no other is held while it is replayed.
+    pub(crate) fn target(&self, used: impl Iterator<Item = Use>, name: &str) -> Result<Option<StreamId>> {
         if !self.recording.load(Ordering::Acquire) {
             return Ok(None);
         }
-        let state = self.state();
-        let Some(recording) = state.mine() else { return Ok(None) };
-        for slot in slots {
-            if recording.slot.as_ref() != Some(&slot) {
-                return Err(refused(name, "it reads a batch that is not the one this recording is for"));
+        let mut state = self.state();
+        let Some(mine) = state.mine() else { return Ok(None) };
+        let (own, target) =
+            (mine.slot.clone(), if mine.side.active { mine.side.stream } else { mine.stream });
+        for one in used {
+            match one {
+                Use::Slot(slot) if own.as_ref() != Some(&slot) => {
+                    return Err(refused(name, "it reads a batch that is not the one this recording is for"));
+                }
+                Use::Buffer(span) if !state.used.contains(&span) => state.used.push(span),
+                Use::Slot(_) | Use::Buffer(_) => {}
             }
         }
-        Ok(Some(if recording.side.active { recording.side.stream } else { recording.stream }))
+        Ok(Some(target))
     }
 
     /// Where the recording's stream, its side and their events are, when the calling thread records and is not aside.
@@ -147,20 +160,27 @@ impl Recorder {
         Ok(())
     }
 
-    /// Takes over the memory of a dropped buffer when a graph may still use it; whether it did.
-    pub(crate) fn keep(&self, address: Address, bytes: usize) -> bool {
+    /// Takes over the memory of a dropped buffer when a graph may still use it, or the calling thread records and cannot wait
+    /// for its work; whether it did.
+    pub(crate) fn keep(&self, buffer: Span) -> bool {
         let mut state = self.state();
-        if state.live > 0 {
-            state.kept.push((address, bytes));
+        let is_used = state.used.iter().any(|used| used.overlaps(&buffer));
+        let keep = is_used || state.mine().is_some();
+        if keep {
+            state.kept.push(buffer);
         }
-        state.live > 0
+        keep
     }
 
     /// One recording or graph fewer; after the last, the memory to free.
-    pub(crate) fn release(&self) -> Vec<(Address, usize)> {
+    pub(crate) fn release(&self) -> Vec<Span> {
         let mut state = self.state();
         state.live -= 1;
-        if state.live == 0 { std::mem::take(&mut state.kept) } else { Vec::new() }
+        if state.live > 0 {
+            return Vec::new();
+        }
+        state.used.clear();
+        std::mem::take(&mut state.kept)
     }
 }
 

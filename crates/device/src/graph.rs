@@ -10,6 +10,7 @@ use crate::driver::{GraphId, Priority, StreamId};
 use crate::place::{Compute, Lane};
 use crate::slot::{Reader, SlotRef};
 use crate::stream::StreamCore;
+use crate::task::Span;
 use crate::{Event, Stream};
 
 /// The recorded work of one step, for one stream, and for one slot where it reads a batch.
@@ -182,7 +183,7 @@ fn free_kept(core: &StreamCore) {
         return;
     }
     let drained = core.synchronize();
-    for (address, bytes) in kept {
+    for Span { address, bytes } in kept {
         let freed = drained.clone().and_then(|()| {
             // SAFETY: from `alloc_device` with this size, freed once; no graph is left, and the stream that its buffer was
             // for has just been drained.

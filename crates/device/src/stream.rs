@@ -6,11 +6,10 @@ use std::sync::Arc;
 use feedline_core::{Error, ErrorKind, Result};
 
 use crate::Event;
-use crate::capture::Recorder;
+use crate::capture::{Recorder, Use};
 use crate::device::Core;
 use crate::driver::{Priority, StreamId};
 use crate::place::{Compute, Lane};
-use crate::slot::SlotView;
 use crate::task::{Memory, Task};
 use crate::view::{Input, Output};
 
@@ -138,7 +137,8 @@ impl<L: Lane> Stream<L> {
         for stream in inputs.iter().map(|i| i.stream).chain(outputs.iter().map(|o| o.stream)) {
             self.accepts(stream, name)?;
         }
-        let target = self.target(inputs.iter().filter_map(|i| i.slot), name)?;
+        let used = inputs.iter().map(Input::used).chain(outputs.iter().map(Output::used));
+        let target = self.target(used, name)?;
         let task = Task::new(name, inputs.iter().map(|i| i.span), outputs.iter().map(|o| o.span), body)?;
         // SAFETY: the spans belong to buffers and slots that outlive the stream's work (both drain it before they free),
         // and were given on this very stream, which orders it after and before all other use on it.
@@ -146,12 +146,8 @@ impl<L: Lane> Stream<L> {
     }
 
     /// Where work of the calling thread goes: this stream, or the recording of it.
-    pub(crate) fn target<'a>(
-        &self,
-        slots: impl Iterator<Item = SlotView<'a>>,
-        name: &str,
-    ) -> Result<StreamId> {
-        let aside = self.core.recorder.target(slots.map(|slot| slot.keep()), name)?;
+    pub(crate) fn target(&self, used: impl Iterator<Item = Use>, name: &str) -> Result<StreamId> {
+        let aside = self.core.recorder.target(used, name)?;
         Ok(aside.unwrap_or(self.core.id))
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use feedline_core::{Element, Error, ErrorKind, Result};
 
+use crate::capture::Use;
 use crate::driver::Address;
 use crate::place::{Compute, Lane};
 use crate::slot::SlotView;
@@ -163,7 +164,17 @@ impl<L: Lane> Input<'_, L> {
     }
 }
 
+impl<L: Lane> Input<'_, L> {
+    pub(crate) fn used(&self) -> Use {
+        self.slot.map_or(Use::Buffer(self.span), |slot| Use::Slot(slot.keep()))
+    }
+}
+
 impl<L: Lane> Output<'_, L> {
+    pub(crate) fn used(&self) -> Use {
+        Use::Buffer(self.span)
+    }
+
     /// The range of device memory.
     pub fn span(&self) -> Span {
         self.span

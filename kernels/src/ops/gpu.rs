@@ -407,7 +407,6 @@ impl<L: Lane> Gpu<L> {
         mut steps: ViewMut<'_, u32, L>,
     ) -> Result<()> {
         let n = gradient.len();
-        let counter = Arg::U64(steps.address().0);
         self.run(
             "adamw",
             Grid::linear(n, 256, BLOCKS),
@@ -427,7 +426,7 @@ impl<L: Lane> Gpu<L> {
                 Arg::F32(rule.eps),
                 Arg::F32(rule.decay),
                 Arg::U32(1),
-                counter,
+                Arg::In(steps.as_view().into()),
             ],
         )?;
         let one = Grid { blocks: (1, 1, 1), threads: (32, 1, 1), shared_bytes: 0 };

@@ -13,6 +13,7 @@ use std::sync::{Mutex, PoisonError};
 use cudarc::cublaslt::{result, sys};
 use feedline_core::{Error, ErrorKind, Result};
 
+use crate::capture::Use;
 use crate::driver::StreamId;
 use crate::place::{Compute, Lane};
 use crate::view::{Input, Output};
@@ -115,7 +116,10 @@ impl<L: Lane> Blas<L> {
         }
         check(product, sizes, &left, &right, &out)?;
         let vector = bias_of(stream, product, sizes, bias)?;
-        let target = stream.target([left.slot, right.slot].into_iter().flatten(), "a matrix product")?;
+        let workspaces = [&self.workspace, &self.side_workspace].map(|buffer| Input::from(buffer.view()));
+        let read = [left, right].into_iter().chain(workspaces).chain(bias);
+        let used = read.map(|input| input.used()).chain([Use::Buffer(out.span)]);
+        let target = stream.target(used, "a matrix product")?;
         stream.core().device.driver.bind()?;
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         let plan = match plans.entry((product, sizes)) {

@@ -160,11 +160,12 @@ impl<L: Lane> Stream<L> {
                 )
             })?;
         }
-        let slots = args.iter().filter_map(|arg| match arg {
-            Arg::In(input) => input.slot,
-            _ => None,
+        let used = args.iter().filter_map(|arg| match arg {
+            Arg::In(input) => Some(input.used()),
+            Arg::Out(output) => Some(output.used()),
+            Arg::U32(_) | Arg::U64(_) | Arg::F32(_) => None,
         });
-        let target = self.target(slots, function.name())?;
+        let target = self.target(used, function.name())?;
         let module: Arc<dyn std::any::Any + Send + Sync> = function.module.clone();
         self.core().recorder.need(&module);
         // A parameter is read with its own size from the start of its cell: right on little-endian machines, and CUDA

@@ -196,6 +196,8 @@ fn memory_lives_as_long_as_the_graphs_that_use_it() {
         };
         let first = stream.record_graph(Some(&batch), body).unwrap();
         let second = stream.record_graph(None, || Ok(())).unwrap();
+        drop(stream.buffer::<u32>(64).unwrap());
+        assert_eq!(bytes(), slots + 1024, "what no graph uses is freed at once");
         drop((buffer, batch, other));
         assert_eq!(bytes(), slots + 1024, "freed under the graph");
         drop(first);

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use feedline::{Kind, Result};
+use feedline::{Kind, Result, Road};
 
 use crate::options::Options;
 use crate::row::Report;
@@ -83,12 +83,14 @@ fn on_device(sweeps: &mut Sweeps<'_>) -> Result<()> {
     // One call measures all workers: its file is written once.
     let workers = WORKERS.into_iter().take(sweeps.points).collect();
     let file_bytes = sweeps.options.file_bytes.min(FILE_BYTES);
-    let of_file = Options { workers, file_bytes, ..sweeps.options.clone() };
+    // One road: a sweep has one row a point, and workers are of the workers' road.
+    let roads = vec![Road::Workers];
+    let of_file = Options { workers, file_bytes, roads, ..sweeps.options.clone() };
     sweeps.over("workers", "gather", &[()], |_, report, ()| records::gather(&of_file, report))?;
     sweeps.over("workers", "raw", &[()], |_, report, ()| records::raw(&of_file, report))?;
     // The host computes a step in a third of a second: batches of other sizes would say nothing about feeding.
     if sweeps.options.device.kind() == Kind::Cuda || sweeps.options.smoke {
-        sweeps.over("batch", "train", &[()], |options, report, ()| train::run(options, report))?;
+        sweeps.over("batch", "train", &[()], |_, report, ()| train::run(&of_file, report))?;
     }
     Ok(())
 }

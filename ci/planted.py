@@ -277,7 +277,8 @@ BUGS = [
         Test(FEEDLINE, "failures", "the_first_cause_is_told_however_the_threads_race"),
         [
             (MAKER, "        if let Some(over) = self.over.take() {\n",
-             "        self.filled = bounded(0).0;\n        if let Some(over) = self.over.take() {\n"),
+             "        self.filled = bounded(0).0;\n        std::thread::sleep(std::time::Duration::from_millis(20));\n"
+             "        if let Some(over) = self.over.take() {\n"),
         ],
     ),
     Bug(

@@ -135,12 +135,14 @@ impl Recorder {
     }
 
     /// Whether the calling thread's work goes aside now.
+    #[cfg(feature = "cuda")]
     pub(crate) fn is_aside(&self) -> bool {
         self.recording.load(Ordering::Acquire)
             && self.state().mine().is_some_and(|recording| recording.side.active)
     }
 
     /// Keeps `needed` alive with the graph, when the calling thread records.
+    #[cfg(feature = "cuda")]
     pub(crate) fn need(&self, needed: &Needed) {
         if !self.recording.load(Ordering::Acquire) {
             return;

@@ -76,6 +76,8 @@ impl<L: Lane> Kernels<L> {
     /// # Errors
     /// A device failure.
     pub fn with(stream: &Stream<L>, options: Options) -> Result<Self> {
+        #[cfg(not(feature = "cuda"))]
+        let _ = options;
         Ok(Self {
             #[cfg(feature = "cuda")]
             gpu: gpu::Gpu::new(stream, options)?,

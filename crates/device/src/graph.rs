@@ -53,7 +53,7 @@ impl<L: Lane> Stream<L> {
         let new_stream = || Stream::<L>::create(&core.device, "record", Priority::Normal);
         let (aside, beside) = (new_stream()?, new_stream()?);
         let (fork, join) = (Event::new(&core.device, false)?, Event::new(&core.device, false)?);
-        let slot = batch.map(Reader::slot_ref);
+        let slot = batch.map(|reader| reader.slot_view().keep());
         let side = Side::new(beside.core().id(), fork.id(), join.id());
         core.recorder.begin(aside.core().id(), side, slot.clone())?;
         let recording = Recording { core };
@@ -137,7 +137,11 @@ impl<L: Lane> Graph<L> {
     /// # Errors
     /// `Config` for another slot or stream; a device failure.
     pub fn launch(&mut self, batch: Option<&Reader<L>>) -> Result<()> {
-        if batch.map(Reader::slot_ref) != self.slot {
+        let is_its_slot = match (&self.slot, batch) {
+            (Some(slot), Some(reader)) => *slot == reader.slot_view(),
+            (slot, reader) => slot.is_none() && reader.is_none(),
+        };
+        if !is_its_slot {
             return Err(wrong("the batch is in another slot than the one it was recorded for"));
         }
         if batch.is_some_and(|reader| !Arc::ptr_eq(reader.stream().core(), &self.stream)) {
@@ -152,7 +156,8 @@ impl<L: Lane> Graph<L> {
 
     /// Whether this graph was recorded for the slot that `batch` is in, and the stream that reads it.
     pub fn is_for(&self, batch: &Reader<L>) -> bool {
-        self.slot.as_ref() == Some(&batch.slot_ref()) && Arc::ptr_eq(batch.stream().core(), &self.stream)
+        self.slot.as_ref().is_some_and(|slot| *slot == batch.slot_view())
+            && Arc::ptr_eq(batch.stream().core(), &self.stream)
     }
 }
 

@@ -9,7 +9,7 @@ use feedline_slots::ReadyLease;
 
 use crate::driver::Address;
 use crate::place::{Compute, Lane, Main, Place};
-use crate::slot::ring::{MAX_READERS, Shared, Slot, SlotRef, SlotView};
+use crate::slot::ring::{MAX_READERS, Shared, Slot, SlotView};
 use crate::slot::tables::Tables;
 use crate::stream::StreamCore;
 use crate::view::View;
@@ -193,8 +193,7 @@ impl<L: Lane> Reader<L> {
             return Err(Error::new(ErrorKind::Config, why));
         }
         let address = Address(self.slot().address.0 + offset as u64);
-        let slot = SlotView { shared: &self.shared, index: self.index };
-        Ok(View::new(address, len, self.stream.core(), Some(slot)))
+        Ok(View::new(address, len, self.stream.core(), Some(self.slot_view())))
     }
 
     /// The stream this reader reads on.
@@ -207,8 +206,8 @@ impl<L: Lane> Reader<L> {
         self.index
     }
 
-    pub(crate) fn slot_ref(&self) -> SlotRef {
-        SlotView { shared: &self.shared, index: self.index }.keep()
+    pub(crate) fn slot_view(&self) -> SlotView<'_> {
+        SlotView { shared: &self.shared, index: self.index }
     }
 
     fn slot(&self) -> &Slot {

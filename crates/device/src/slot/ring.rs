@@ -53,6 +53,12 @@ impl SlotView<'_> {
     }
 }
 
+impl PartialEq<SlotView<'_>> for SlotRef {
+    fn eq(&self, other: &SlotView<'_>) -> bool {
+        Arc::ptr_eq(&self.shared, other.shared) && self.index == other.index
+    }
+}
+
 impl PartialEq for SlotRef {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared) && self.index == other.index

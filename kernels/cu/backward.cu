@@ -121,6 +121,16 @@ relu_bias_backward(float* __restrict__ dy, const float* __restrict__ activation,
     if (threadIdx.y < 2 && mine < cols) dbias[mine] = strip_total(partial, cols, mine);
 }
 
+// The warp's rows among the 64 from `first` on; zeros behind the end.
+static __device__ __forceinline__ void strip_rows(float2 (&to)[4], const float* x, u64 first, u64 end, u64 column, u64 cols,
+                                                  bool wide) {
+#pragma unroll
+    for (u32 j = 0; j < 4; ++j) {
+        const u64 r = first + threadIdx.y + 16 * j;
+        to[j] = r < end ? strip_load(x + r * cols, column, cols, wide) : make_float2(0.0f, 0.0f);
+    }
+}
+
 // partial [chunks, (classes + 1) inputs + classes]: the rows of dw, then dx_sums, then db.
 template <u32 MOST>
 static __device__ __forceinline__ void classifier_back(const float* x, const float* w, const float* dlogits, float* dx, float* dw,
@@ -142,15 +152,14 @@ static __device__ __forceinline__ void classifier_back(const float* x, const flo
         if (k < classes) weights[k] = strip_load(w + k * inputs, column, inputs, false);
     }
     float bias = 0.0f;
+    float2 value[4], next[4];
+    strip_rows(next, x, begin, end, column, inputs, wide);
     for (u64 first = begin; first < end; first += 64) {
         const u32 count = (u32)(end - first < 64 ? end - first : 64);
-        float2 value[4];
+        // The rows of the next turn are on their way while these are worked on.
 #pragma unroll
-        for (u32 j = 0; j < 4; ++j) {
-            const u32 r = warp + 16 * j;
-            value[j] = make_float2(0.0f, 0.0f);
-            if (r < count) value[j] = strip_load(x + (first + r) * inputs, column, inputs, wide);
-        }
+        for (u32 j = 0; j < 4; ++j) value[j] = next[j];
+        strip_rows(next, x, first + 64, end, column, inputs, wide);
         __syncthreads();
         for (u32 i = thread; i < count * MOST; i += 512) {
             const u32 k = i % MOST;

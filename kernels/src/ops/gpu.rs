@@ -108,7 +108,8 @@ impl<L: Lane> Gpu<L> {
 
     pub(super) fn widen(&self, src: View<'_, u8, L>, scale: f32, dst: ViewMut<'_, f32, L>) -> Result<()> {
         let n = src.len();
-        let grid = Grid::linear(n.div_ceil(4), 256, BLOCKS);
+        // Four words of four bytes a thread.
+        let grid = Grid::linear(n.div_ceil(16), 256, BLOCKS);
         self.run(
             "widen_u8",
             grid,
@@ -177,7 +178,8 @@ impl<L: Lane> Gpu<L> {
         let (name, each) = if shape.rows / wide >= self.multiprocessors { ("_wide", wide) } else { ("", 1) };
         self.run(
             &format!("classifier_{most}{name}"),
-            Grid::linear(shape.rows.div_ceil(each) * 128, 128, BLOCKS),
+            // As many as run at a time: the end of a block costs as much as a turn of its loop.
+            Grid::linear(shape.rows.div_ceil(each) * 128, 128, 4 * self.multiprocessors as u32),
             &[
                 Arg::In(x.into()),
                 Arg::In(weights.into()),

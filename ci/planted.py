@@ -155,6 +155,12 @@ BUGS = [
         NO_COPIED_WAIT,
     ),
     Bug(
+        "copied_taken_for_done",
+        "a reader asks whether the copy is done, and does not wait when it is not",
+        HAND_OFF,
+        [("crates/device/src/stream.rs", "if event.query()? { Ok(()) }", "if event.query()? || cfg!(not(any())) { Ok(()) }")],
+    ),
+    Bug(
         "last_reader_only",
         "only the last reader of a device slot is waited for",
         ALL_READERS,

@@ -84,8 +84,8 @@ impl<P: Place> Bare<P> {
         self.settle(outcome)
     }
 
-    /// `steps` batches with every driver call that leases make: [`hand_over`](Self::hand_over) and the host's wait for the
-    /// block's last copy. Blocks until all of them have ended.
+    /// `steps` batches with every driver call that leases make: [`hand_over`](Self::hand_over), the host's wait for the block's
+    /// last copy, and no wait for a copy that is seen to be done. Blocks until all of them have ended.
     ///
     /// # Errors
     /// A device failure.
@@ -102,7 +102,10 @@ impl<P: Place> Bare<P> {
             // SAFETY: see above.
             unsafe { driver.record(slot.copied.id(), copier) }?;
             // SAFETY: see above.
-            unsafe { driver.wait(compute, slot.copied.id()) }?;
+            if !unsafe { driver.query(slot.copied.id()) }? {
+                // SAFETY: see above.
+                unsafe { driver.wait(compute, slot.copied.id()) }?;
+            }
             self.empty.raw(driver, compute)?;
             // SAFETY: see above.
             unsafe { driver.record(slot.consumed.id(), compute) }

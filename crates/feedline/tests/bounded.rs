@@ -206,9 +206,12 @@ fn a_batch_costs_at_most_seven_driver_calls_and_creates_nothing() {
             assert_eq!((made.created(), made.released()), (0, 0), "{made:?}");
             let copies = made.of(Op::CopyToDevice);
             assert!(copies.abs_diff(batches) <= ahead, "{copies} copies of {batches} batches");
-            // The consumer makes its stream wait and marks its end, and never waits for the device itself.
+            // The consumer asks whether the batch is there, makes its stream wait when it is not, and marks its end; it never waits
+            // for the device itself.
             assert_eq!(by_consumer.blocking(), 0, "{by_consumer:?}");
-            assert_eq!(by_consumer.total(), 2 * batches, "{by_consumer:?}");
+            let (asked, marked) = (by_consumer.of(Op::Query), by_consumer.of(Op::Record));
+            assert_eq!((asked, marked), (batches, batches), "{by_consumer:?}");
+            assert_eq!(by_consumer.total(), asked + marked + by_consumer.of(Op::Wait), "{by_consumer:?}");
         });
         assert_empty(&device);
     }

@@ -116,6 +116,8 @@ impl<P: Place> WriteLease<P> {
         from.memory().accepts(copier)?;
         let mark = shared.marks.take(&shared.device)?;
         let joined = slot.joined.load(Ordering::Acquire) as usize;
+        // Without asking whether they are done. Where it counts they are not: a slot is filled again as soon as its readers were
+        // given to their streams, and the device is behind.
         #[cfg(not(planted = "consumed_wait"))]
         for consumed in &slot.consumed[..joined] {
             copier.wait(consumed)?;
@@ -158,7 +160,8 @@ impl<P: Place> Loaded<P> {
         self.held.slot().copied.query()
     }
 
-    /// Makes `stream` wait for the copy, on the device, and opens the slot to it; the host does not block.
+    /// Makes `stream` wait for the copy, on the device, and opens the slot to it; the host does not block. Where the copy is seen
+    /// to be done, the stream need not wait.
     ///
     /// # Errors
     /// `Config` for another device's stream; a device failure.
@@ -229,7 +232,7 @@ fn join<L: Lane>(shared: &Arc<Shared>, index: usize, stream: &Stream<L>) -> Resu
     // A claimed number whose wait fails stays claimed: its event is an older mark, and waiting for it is harmless.
     #[cfg(not(planted = "copied_wait"))]
     if let Some(copied) = slot.copied.mark() {
-        stream.core().wait(&copied)?;
+        stream.core().wait_unless_done(&copied)?;
     }
     slot.live.fetch_add(1, Ordering::AcqRel);
     Ok(Reader { shared: shared.clone(), index, number: number as usize, stream: stream.clone() })

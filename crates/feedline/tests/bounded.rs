@@ -3,13 +3,17 @@
 
 mod common;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
 use common::{LONG, assert_empty, one_at_a_time, wait_until};
 use feedline::{Batch, Device, Epoch, Loader, Stream, Workers};
 use feedline_device::host::Host;
 use feedline_device::wrap::{Count, Op};
-use feedline_testkit::Census;
 use feedline_testkit::alloc::{Allocations, CountingAllocator};
 use feedline_testkit::zoo::{self, Fine};
+use feedline_testkit::{Census, pattern};
 
 #[global_allocator]
 static HEAP: CountingAllocator = CountingAllocator::new();
@@ -215,6 +219,54 @@ fn a_batch_costs_at_most_seven_driver_calls_and_creates_nothing() {
         });
         assert_empty(&device);
     }
+}
+
+/// Where each step takes the device milliseconds, the makers wait for two copies at a time: then they ask whether the first has
+/// ended, which they never do otherwise. Every batch is whole, and in its place.
+#[test]
+fn a_slow_device_wakes_the_makers_once_for_several_batches() {
+    let _one = one_at_a_time();
+    let driver = Count::by_thread(Host::new());
+    let count = driver.handle();
+    let device = Device::with_driver(driver);
+    as_consumer(|| {
+        let compute = device.stream().unwrap();
+        let mut loader = loader(&device, 2, 3);
+        let fine = Fine::new(BATCH as u64 * STEPS, 64).unwrap();
+        let wrong = Arc::new(AtomicU64::new(0));
+        let step = |batch: Batch| {
+            let ready = batch.wait_on(&compute).unwrap();
+            let (ids, key) = (ready.ids().to_vec(), fine.key(ready.epoch()));
+            let wrong = wrong.clone();
+            let body = move |memory: &mut feedline::Memory<'_>| {
+                std::thread::sleep(Duration::from_millis(2));
+                let rows = memory.input::<u8>(0).chunks(64);
+                let is_wrong = |(&id, row)| pattern::check(row, key, id).is_err();
+                wrong.fetch_add(
+                    ids.iter().zip(rows).filter(|&one| is_wrong(one)).count() as u64,
+                    Ordering::Relaxed,
+                );
+            };
+            compute.run("step", [ready.field::<u8>("bytes").unwrap().into()], [], body).unwrap();
+        };
+        let (mut epoch, start) = (0, Instant::now());
+        while count.of_threads("fl-decode").of(Op::Query) == 0 {
+            // A machine with much else to do may take longer for a step than such waits are for.
+            assert!(start.elapsed() < LONG, "the makers wait for every copy by itself");
+            let mut next = 0;
+            for batch in loader.epoch(epoch).unwrap() {
+                let batch = batch.unwrap();
+                assert_eq!(batch.step(), next);
+                next += 1;
+                step(batch);
+            }
+            assert_eq!(next, STEPS);
+            epoch += 1;
+        }
+        compute.synchronize().unwrap();
+        assert_eq!(wrong.load(Ordering::Relaxed), 0, "rows");
+    });
+    assert_empty(&device);
 }
 
 /// What the slots hold is what was announced, and the budget is checked against it before anything is allocated.

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded};
 use feedline_core::{Error, ErrorKind, Result, Ticket};
@@ -14,6 +14,7 @@ use crate::dataset::{FromDataset, Steps};
 use crate::delivery::{Delivery, Outcome, Way};
 use crate::direct::Ids;
 use crate::feed::{Calls, Decode, Feed, Fill, Input, Next, Records};
+use crate::patience::Patience;
 use crate::source::{FromSource, Gather};
 use crate::turn::{Head, InPieces, Pace, Turn};
 use crate::{Activity, Run, Stage};
@@ -32,6 +33,8 @@ pub(crate) struct Makers {
     delivery: Delivery<Filled, ToTransfer>,
 }
 
+/// A slot to fill, and one that is filled.
+type Slot = FillLease<Pinned, Option<Arc<Ticket>>>;
 type Filled = ReadyLease<Pinned, Option<Arc<Ticket>>>;
 
 /// The way to the transfer stage.
@@ -60,7 +63,7 @@ impl Way<Filled> for ToTransfer {
 struct Taken<'a> {
     number: u64,
     run: Run,
-    lease: FillLease<Pinned, Option<Arc<Ticket>>>,
+    lease: Slot,
     ticket: Arc<Ticket>,
     _in_pieces: Option<InPieces<'a>>,
 }
@@ -68,7 +71,7 @@ struct Taken<'a> {
 /// What the next turn came to.
 enum Planned {
     /// A batch with this slot and ticket, and the rows that there are to decode at most.
-    Batch(Run, FillLease<Pinned, Option<Arc<Ticket>>>, Arc<Ticket>, usize),
+    Batch(Run, Slot, Arc<Ticket>, usize),
     /// Nothing yet, and there are pieces to read.
     Later,
     /// Nothing more.
@@ -89,6 +92,7 @@ impl Makers {
                 Box::new(FromSource::new(source.clone(), &plan)),
             ),
         };
+        let patience = Patience::new(stage.ring.len());
         let (open, closed) = bounded(0);
         // The only sender: with it the transfer stage's channel closes.
         let filled = std::mem::replace(&mut stage.filled, bounded(0).0);
@@ -96,7 +100,7 @@ impl Makers {
         Self {
             decoder: Decoder::new(stage.plan.options().seed, stage.bad_samples, activity),
             fill,
-            turn: Turn::new(Head { feed, run: None, steps: 0, number: 0 }, open),
+            turn: Turn::new(Head { feed, run: None, steps: 0, number: 0, patience }, open),
             calls: Calls { runs: stage.runs.clone(), over: closed },
             // A batch that waits for its turn has a slot; one that failed has none, but its maker has.
             delivery: Delivery::new(stage.ring.len() + count, way),
@@ -138,7 +142,9 @@ impl Makers {
                 Ok(Planned::Batch(run, lease, ticket, rows)) => {
                     head.number += 1;
                     let in_pieces = self.decoder.splits(rows).then(|| self.turn.in_pieces());
-                    self.turn.give(head, self.decoder.time(rows) > WAKE);
+                    let time = self.decoder.time(rows);
+                    head.patience.make(time);
+                    self.turn.give(head, time > WAKE);
                     return Some(Taken { number, run, lease, ticket, _in_pieces: in_pieces });
                 }
                 Ok(Planned::Later) => {
@@ -169,7 +175,7 @@ impl Makers {
                 head.begin_next_epoch(run);
                 continue;
             }
-            let Some(lease) = self.slot(limit)? else { return Ok(Planned::Later) };
+            let Some(lease) = self.slot(&mut head.patience, limit)? else { return Ok(Planned::Later) };
             // Asked after the wait, which is where time passes: what was asked for meanwhile comes first.
             if let Ok(run) = self.calls.runs.try_recv() {
                 head.begin(run);
@@ -190,11 +196,16 @@ impl Makers {
         }
     }
 
-    fn slot(&self, limit: Option<Duration>) -> Result<Option<FillLease<Pinned, Option<Arc<Ticket>>>>> {
-        match limit {
-            None => self.stage.ring.acquire().map(Some),
-            Some(limit) => self.stage.ring.acquire_timeout(limit),
+    /// Takes a slot to fill, waiting for at most `limit`; without one, as patiently as it may.
+    fn slot(&self, patience: &mut Patience, limit: Option<Duration>) -> Result<Option<Slot>> {
+        if let Some(limit) = limit {
+            return self.stage.ring.acquire_timeout(limit);
         }
+        let start = Instant::now();
+        let copies = patience.copies(start);
+        let lease = self.stage.ring.acquire_after(copies)?;
+        patience.took(copies, start, Instant::now());
+        Ok(Some(lease))
     }
 
     fn fill(&self, taken: Taken<'_>, records: &Records) -> Result<Filled> {

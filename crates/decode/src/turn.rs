@@ -11,6 +11,7 @@ use rayon::Yield;
 
 use crate::Run;
 use crate::feed::Feed;
+use crate::patience::Patience;
 
 /// What is done by one maker at a time: where the stage is. It goes from hand to hand.
 pub(crate) struct Head {
@@ -21,12 +22,14 @@ pub(crate) struct Head {
     pub(crate) steps: u64,
     /// The number of the next batch, over all runs.
     pub(crate) number: u64,
+    pub(crate) patience: Patience,
 }
 
 impl Head {
     /// Goes to the beginning of `run`.
     pub(crate) fn begin(&mut self, run: Run) {
         self.feed.begin(run);
+        self.patience.forget();
         (self.run, self.steps) = (Some(run), 0);
     }
 

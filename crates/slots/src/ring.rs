@@ -116,6 +116,26 @@ impl<M: HostMemory, T> Ring<M, T> {
         self.claim(index, HostMemory::wait_landed)
     }
 
+    /// Like [`acquire`](Self::acquire), but where the slot's copy has not ended, this waits also for those of the slots behind it,
+    /// `copies` in all: the next calls then need not sleep. The caller knows that they end one after the other, and
+    /// that nobody waits for what it would fill meanwhile.
+    ///
+    /// Slots that are not in line yet are not waited for: when there are fewer than `copies`, this is `acquire`.
+    ///
+    /// # Errors
+    /// As for [`acquire`](Self::acquire); a device failure while waiting for the copy of a slot behind costs no slot.
+    pub fn acquire_after(&self, copies: usize) -> Result<FillLease<M, T>> {
+        if copies > 1 {
+            let line = lock(&self.shared.line);
+            self.shared.check_open(&line)?;
+            if let Some(last) = self.shared.running(&line, copies)? {
+                drop(line);
+                self.shared.slots[last].memory.wait_landed()?;
+            }
+        }
+        self.acquire()
+    }
+
     /// Takes the slot that came home first when its copy has ended; never blocks.
     ///
     /// # Errors
@@ -247,6 +267,16 @@ impl<M: HostMemory, T> Shared<M, T> {
             return Err(Error::new(ErrorKind::Device, message));
         }
         Ok(())
+    }
+
+    /// The last of the first `count` slots in line, when there are as many and a copy reads it and the first.
+    fn running(&self, line: &Line, count: usize) -> Result<Option<usize>> {
+        let Some((&first, &last)) = line.waiting.front().zip(line.waiting.get(count - 1)) else {
+            return Ok(None);
+        };
+        let in_flight = |index: usize| self.slots[index].word.state() == State::InFlight;
+        let running = in_flight(first) && in_flight(last) && !self.slots[first].memory.landed()?;
+        Ok(running.then_some(last))
     }
 
     /// Takes the first slot off the line, when no copy reads it.

@@ -154,7 +154,7 @@ impl Dataset for Table {
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> std::result::Result<(), ReadError> {
-        row.bytes_mut(0).copy_from_slice(self.sample(id));
+        row.write(0, self.sample(id));
         Ok(())
     }
 
@@ -164,9 +164,7 @@ impl Dataset for Table {
         rows: &mut Rows<'_>,
         _: &mut Context,
     ) -> std::result::Result<(), (usize, ReadError)> {
-        for (&id, row) in ids.iter().zip(rows.column_mut(0).chunks_exact_mut(self.row_bytes)) {
-            row.copy_from_slice(self.sample(id));
-        }
+        rows.write(0, ids.iter().map(|&id| self.sample(id)));
         Ok(())
     }
 }

@@ -70,11 +70,9 @@ impl Records {
         self.bytes.get(start..start.checked_add(self.record_bytes)?)
     }
 
-    fn require(&self, id: u64) -> Result<&[u8], ReadError> {
-        self.record(id).ok_or_else(|| {
-            let message = format!("no record {id}: there are {}", self.len());
-            Error::new(ErrorKind::Sample, message).at_path(&self.path).into()
-        })
+    fn outside(&self, id: u64) -> ReadError {
+        let message = format!("no record {id}: there are {}", self.len());
+        Error::new(ErrorKind::Sample, message).at_path(&self.path).into()
     }
 }
 
@@ -88,11 +86,10 @@ impl Dataset for Records {
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
-        let mut rest = self.require(id)?;
-        for field in 0..self.spec.fields().len() {
-            let out = row.bytes_mut(field);
-            let (bytes, after) = rest.split_at(out.len());
-            out.copy_from_slice(bytes);
+        let mut rest = self.record(id).ok_or_else(|| self.outside(id))?;
+        for (index, field) in self.spec.fields().iter().enumerate() {
+            let (bytes, after) = rest.split_at(field.row_bytes());
+            row.write(index, bytes);
             rest = after;
         }
         Ok(())
@@ -100,18 +97,17 @@ impl Dataset for Records {
 
     // Field by field: one bounds check and one copy a row.
     fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, _: &mut Context) -> Result<(), (usize, ReadError)> {
+        let len = self.len();
+        let outside = ids.iter().position(|&id| id >= len);
+        let read = &ids[..outside.unwrap_or(ids.len())];
         let mut start = 0;
         for (index, field) in self.spec.fields().iter().enumerate() {
             let bytes = field.row_bytes();
-            for (row, (&id, out)) in
-                ids.iter().zip(rows.column_mut(index).chunks_exact_mut(bytes)).enumerate()
-            {
-                let record = self.require(id).map_err(|error| (row, error))?;
-                out.copy_from_slice(&record[start..start + bytes]);
-            }
+            let place = |&id: &u64| &self.bytes[id as usize * self.record_bytes + start..][..bytes];
+            rows.write(index, read.iter().map(place));
             start += bytes;
         }
-        Ok(())
+        outside.map_or(Ok(()), |row| Err((row, self.outside(ids[row]))))
     }
 
     fn table(&self, field: usize) -> Option<Table<'_>> {

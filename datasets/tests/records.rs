@@ -61,6 +61,9 @@ fn ids_outside_the_file_are_refused_with_their_row() {
         let mut rows = Rows::new(&layout, &mut slab, 3);
         let (row, error) = data.read_many(&[2, bad, 1], &mut rows, &mut Context::new(0, 0)).unwrap_err();
         assert_eq!((row, data.record(bad)), (1, None));
+        // What stands before it was read, all of it: a substitute comes into its row alone.
+        assert_eq!(rows.column_mut(0)[..4], content(3)[14..18]);
+        assert_eq!(rows.column_mut(1)[..3], content(3)[18..]);
         assert!(error.to_string().contains(&format!("no record {bad}: there are 3")), "{error}");
         assert!(data.read(bad, &mut rows.row(0), &mut Context::new(0, 0)).is_err());
     }

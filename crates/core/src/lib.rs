@@ -48,7 +48,7 @@ pub use plan::{Plan, PlanOptions, Tail};
 pub use proof::{OrderHash, Proof};
 pub use quarantine::{BadSamples, Budget, Quarantine};
 pub use random::Random;
-pub use row::{Row, Rows};
+pub use row::{CopyRows, Row, Rows};
 pub use source::{Next, Reached, Shard, Source};
 pub use spec::{Field, Spec};
 pub use stop::Stop;

@@ -5,6 +5,12 @@ use arrayvec::ArrayVec;
 use crate::spec::MAX_FIELDS;
 use crate::{Element, Error, ErrorKind, Layout, Result, Spec};
 
+/// Copies rows to a place, one after the other; as long as the place, all together.
+pub type CopyRows = fn(to: &mut [u8], rows: &[&[u8]]);
+
+/// How many rows are given to a [`CopyRows`] at once, at most.
+const AT_ONCE: usize = 32;
+
 /// A run of neighbouring rows of a slab, open for writing.
 ///
 /// Split it to hand parts to workers; no two parts share a byte.
@@ -27,6 +33,7 @@ pub struct Rows<'a> {
     fields: ArrayVec<&'a mut [u8], MAX_FIELDS>,
     first: usize,
     len: usize,
+    copy: CopyRows,
 }
 
 impl<'a> Rows<'a> {
@@ -47,7 +54,12 @@ impl<'a> Rows<'a> {
             fields.push(bytes);
             rest = after;
         }
-        Self { spec: layout.spec(), fields, first: 0, len }
+        Self { spec: layout.spec(), fields, first: 0, len, copy: copy_plainly }
+    }
+
+    /// With another way for [`write`](Self::write) to copy, such as one that goes past the caches.
+    pub fn copied_by(self, copy: CopyRows) -> Self {
+        Self { copy, ..self }
     }
 
     /// Rows in this run.
@@ -78,8 +90,8 @@ impl<'a> Rows<'a> {
             right.push(r);
         }
         (
-            Self { spec: self.spec, fields: left, first: self.first, len: mid },
-            Self { spec: self.spec, fields: right, first: self.first + mid, len: self.len - mid },
+            Self { fields: left, len: mid, ..self },
+            Self { fields: right, first: self.first + mid, len: self.len - mid, ..self },
         )
     }
 
@@ -90,6 +102,28 @@ impl<'a> Rows<'a> {
     pub fn row(&mut self, index: usize) -> Row<'_, 'a> {
         assert!(index < self.len, "row {index} of {}", self.len);
         Row { rows: self, index }
+    }
+
+    /// Fills field `index` of the first rows of this run with bytes that lie ready, one item a row.
+    ///
+    /// The fastest way for a [`read_many`](crate::Dataset::read_many) that copies: what comes next is fetched meanwhile, and
+    /// long rows do not go through the caches.
+    ///
+    /// # Panics
+    /// When there are more items than rows, or one is not exactly [`row_bytes`](crate::Field::row_bytes) long.
+    pub fn write<'b>(&mut self, index: usize, rows: impl IntoIterator<Item = &'b [u8]>) {
+        let bytes = self.spec.fields()[index].row_bytes();
+        let mut rest = &mut *self.fields[index];
+        let mut rows = rows.into_iter().inspect(|row| assert_eq!(row.len(), bytes, "bytes of a row"));
+        loop {
+            let next: ArrayVec<&[u8], AT_ONCE> = rows.by_ref().take(AT_ONCE).collect();
+            if next.is_empty() {
+                return;
+            }
+            let (place, after) = rest.split_at_mut(next.len() * bytes);
+            (self.copy)(place, &next);
+            rest = after;
+        }
     }
 
     /// All bytes of field `index` of this run, rows one after the other; for data sets that read many rows at once.
@@ -118,6 +152,14 @@ impl Row<'_, '_> {
     pub fn bytes_mut(&mut self, index: usize) -> &mut [u8] {
         let bytes = self.rows.spec.fields()[index].row_bytes();
         &mut self.rows.fields[index][self.index * bytes..][..bytes]
+    }
+
+    /// Fills field `index` with `bytes` that lie ready, by the fastest copy this machine has.
+    ///
+    /// # Panics
+    /// When the spec has no such field, or `bytes` are not exactly [`row_bytes`](crate::Field::row_bytes) long.
+    pub fn write(&mut self, index: usize, bytes: &[u8]) {
+        (self.rows.copy)(self.bytes_mut(index), &[bytes]);
     }
 
     /// The elements of field `index`.
@@ -149,5 +191,69 @@ impl Row<'_, '_> {
     /// What a sample is.
     pub fn spec(&self) -> &Spec {
         self.rows.spec
+    }
+}
+
+fn copy_plainly(to: &mut [u8], rows: &[&[u8]]) {
+    let mut rest = to;
+    for row in rows {
+        let (place, after) = std::mem::take(&mut rest).split_at_mut(row.len());
+        place.copy_from_slice(row);
+        rest = after;
+    }
+    assert!(rest.is_empty(), "{} bytes more than the rows have", rest.len());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DType;
+
+    fn layout() -> Layout {
+        let spec = Spec::new().field("a", DType::U8, [3]).unwrap().field("b", DType::U8, []).unwrap();
+        Layout::new(&spec, 100).unwrap()
+    }
+
+    #[test]
+    fn rows_are_written_where_they_belong_by_any_number_at_once() {
+        let layout = layout();
+        for len in [0, 1, AT_ONCE - 1, AT_ONCE, AT_ONCE + 1, 100] {
+            let mut slab = vec![0xC5; layout.bytes()];
+            let bytes: Vec<u8> = (0..3 * len as u32).map(|at| at as u8).collect();
+            let (_, mut rows) = Rows::new(&layout, &mut slab, 100).split_at(100 - len);
+            rows.write(0, bytes.chunks_exact(3));
+            assert_eq!(rows.column_mut(0), bytes);
+            drop(rows);
+            assert!(slab[..3 * (100 - len)].iter().chain(&slab[300..]).all(|&byte| byte == 0xC5));
+        }
+    }
+
+    #[test]
+    fn every_part_of_a_batch_copies_by_what_was_asked_for() {
+        fn backwards(to: &mut [u8], rows: &[&[u8]]) {
+            to.copy_from_slice(&rows.concat());
+            to.reverse();
+        }
+        let layout = layout();
+        let mut slab = vec![0; layout.bytes()];
+        let (mut left, mut right) = Rows::new(&layout, &mut slab, 2).copied_by(backwards).split_at(1);
+        left.row(0).write(0, &[1, 2, 3]);
+        right.write(0, [&[4, 5, 6][..]]);
+        drop((left, right));
+        assert_eq!(slab[..6], [3, 2, 1, 6, 5, 4]);
+    }
+
+    #[test]
+    #[should_panic(expected = "bytes of a row")]
+    fn a_row_of_another_length_is_refused() {
+        let layout = layout();
+        Rows::new(&layout, &mut vec![0; layout.bytes()], 2).write(0, [&[1, 2][..], &[3, 4, 5, 6][..]]);
+    }
+
+    #[test]
+    #[should_panic]
+    fn bytes_that_do_not_fill_their_row_are_refused() {
+        let layout = layout();
+        Rows::new(&layout, &mut vec![0; layout.bytes()], 2).row(0).write(0, &[1, 2]);
     }
 }

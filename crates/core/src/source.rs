@@ -89,7 +89,7 @@ pub enum Next {
 ///         Ok(Box::new(Counter { shard, at: offset }))
 ///     }
 ///     fn decode(&self, record: &[u8], row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
-///         row.bytes_mut(0).copy_from_slice(record);
+///         row.write(0, record);
 ///         Ok(())
 ///     }
 /// }

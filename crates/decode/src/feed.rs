@@ -78,7 +78,7 @@ pub(crate) struct Decode<'a> {
 impl Decode<'_> {
     /// Reads the samples `ticket.ids` into the rows of `bytes`.
     pub(crate) fn rows(&self, samples: &dyn Samples, ticket: &mut Ticket, bytes: &mut [u8]) -> Result<()> {
-        let rows = Rows::new(self.layout, bytes, ticket.ids.len());
+        let rows = Rows::new(self.layout, bytes, ticket.ids.len()).copied_by(feedline_slots::copy_rows);
         self.decoder.decode(self.number, samples, ticket, rows)
     }
 }

@@ -95,7 +95,7 @@ impl Loader {
     ///         Ok(Box::new(From { at: offset, end: 10 * shard }))
     ///     }
     ///     fn decode(&self, record: &[u8], row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
-    ///         row.bytes_mut(0).copy_from_slice(record);
+    ///         row.write(0, record);
     ///         Ok(())
     ///     }
     /// }

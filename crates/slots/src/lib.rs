@@ -15,16 +15,19 @@
 //! | memory a slot can stand on | `memory.rs` |
 //! | the ring: acquire, close, count | `ring.rs` |
 //! | the leases: fill, ready, submit | `lease.rs` |
+//! | rows copied into a slot | `copy.rs` |
 //!
 //! The proof that no slot is lost, doubled or freed under a copy stands in the crate's README.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod copy;
 mod lease;
 mod memory;
 mod ring;
 mod state;
 mod sync;
 
+pub use copy::copy_rows;
 pub use lease::{FillLease, ReadyLease};
 pub use memory::{HeapMemory, HostMemory};
 pub use ring::{Counts, Ring};

@@ -110,14 +110,15 @@ pub struct Context {
     seed: u64,
     epoch: u64,
     current: Option<(usize, u64)>,
-    random: Random,
+    /// Made when it is asked for: sets that copy never ask, and to make one takes as long as to copy a short row.
+    random: Option<Random>,
     watch: Option<Arc<AtomicU64>>,
 }
 
 impl Context {
     /// A context for samples of `epoch` under `seed`.
     pub fn new(seed: u64, epoch: u64) -> Self {
-        Self { seed, epoch, current: None, random: Random::from_key(0), watch: None }
+        Self { seed, epoch, current: None, random: None, watch: None }
     }
 
     /// Tells `watch` the id of every sample begun, so that a read that never returns can be named.
@@ -130,7 +131,7 @@ impl Context {
     /// An own [`Dataset::read_many`] calls this before each sample that uses random numbers.
     pub fn begin(&mut self, index: usize, id: u64) {
         self.current = Some((index, id));
-        self.random = Random::for_sample(self.seed, self.epoch, id);
+        self.random = None;
         if let Some(watch) = &self.watch {
             watch.store(id, Ordering::Relaxed);
         }
@@ -143,7 +144,10 @@ impl Context {
 
     /// Random numbers keyed by (seed, epoch, sample id): the same for any number of workers.
     pub fn random(&mut self) -> &mut Random {
-        &mut self.random
+        self.random.get_or_insert_with(|| match self.current {
+            Some((_, id)) => Random::for_sample(self.seed, self.epoch, id),
+            None => Random::from_key(0),
+        })
     }
 
     /// The sample being read: its index in the ids and its id; names the culprit when a read panics.

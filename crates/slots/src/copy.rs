@@ -4,6 +4,13 @@
 /// 24 KiB on a quarter to a half faster than plain stores, at 12 KiB the same, at 3 KiB slower by a seventh.
 const STREAMED: usize = 16 << 10;
 
+/// How many rows ahead of the one that is copied another is asked for.
+const AHEAD: usize = 4;
+
+/// Bytes of it: the processor sees by itself that the rest follows. And of shorter rows it has several under way by itself.
+/// Measured as above: rows of 3 KiB a sixth faster, of 784 bytes by nothing to a twentieth.
+const PREFETCHED: usize = 512;
+
 /// Copies `rows` into `to`, one after the other.
 ///
 /// A plain store reads the line it writes, and keeps it in the caches, from which it drives what will be read. Nobody reads a
@@ -25,8 +32,9 @@ pub fn copy_rows(to: &mut [u8], rows: &[&[u8]]) {
     for (index, &row) in rows.iter().enumerate() {
         let (place, after) = std::mem::take(&mut rest).split_at_mut(row.len());
         if row.len() < STREAMED {
-            if let Some(next) = rows.get(index + AHEAD) {
-                prefetch(next);
+            match rows.get(index + AHEAD) {
+                Some(next) if next.len() >= PREFETCHED => prefetch(&next[..PREFETCHED]),
+                _ => {}
             }
             place.copy_from_slice(row);
         } else {
@@ -36,12 +44,6 @@ pub fn copy_rows(to: &mut [u8], rows: &[&[u8]]) {
     }
     assert!(rest.is_empty(), "{} bytes more than the rows have", rest.len());
 }
-
-/// How many rows ahead of the one that is copied another is asked for.
-const AHEAD: usize = 2;
-/// Bytes of it: the processor sees by itself that the rest follows.
-#[cfg(all(target_arch = "x86_64", not(miri)))]
-const PREFETCHED: usize = 256;
 
 /// What a long row is written by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,10 +106,10 @@ impl Stores {
     }
 }
 
-/// Asks memory for the beginning of `row`.
+/// Asks memory for `bytes`.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-fn prefetch(row: &[u8]) {
-    for line in row[..row.len().min(PREFETCHED)].chunks(64) {
+fn prefetch(bytes: &[u8]) {
+    for line in bytes.chunks(64) {
         // SAFETY: a hint; it touches nothing, whatever the address.
         unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.as_ptr().cast()) }
     }

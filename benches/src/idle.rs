@@ -11,7 +11,9 @@ use crate::measure::Figures;
 use crate::options::Options;
 use crate::row::{Entry, Report, Target};
 use crate::sets::Nothing;
+use crate::setting::Setting;
 
+pub(crate) const BASE: Setting = Setting { batch: 128, workers: Workers::Auto, depth: 3 };
 /// What a step takes on the device.
 const STEP_NS: u64 = 2_000_000;
 
@@ -20,12 +22,20 @@ const STEP_NS: u64 = 2_000_000;
 /// # Errors
 /// Whatever the device or the pipeline ends with; `Unavailable` where the system does not tell CPU times.
 pub fn run(options: &Options, report: &mut Report) -> Result<()> {
+    one(options, report, BASE)
+}
+
+/// The threads of a loader of one setting.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn one(options: &Options, report: &mut Report, setting: Setting) -> Result<()> {
     let compute = options.device.stream()?;
     let kernels = Kernels::new(&compute)?;
-    let builder = Loader::builder(Nothing::new(784, 0)?).batch_size(128);
-    let mut loader = builder.workers(Workers::Auto).build(&options.device)?;
+    let mut loader = setting.of(Loader::builder(Nothing::new(784, 0)?)).build(&options.device)?;
     let mut batches = loader.epoch(0)?;
-    let steps = if options.smoke { 10 } else { 400 };
+    // 400 by default.
+    let steps = (options.repetition.as_nanos() * 32 / 10 / u128::from(STEP_NS)).max(10) as usize;
     let mut shares = Vec::new();
     for turn in 0..=options.reps.min(5) {
         let (start, before) = (Instant::now(), cpu_ns()?);
@@ -43,7 +53,7 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     report.add(
         "idle",
         Entry {
-            parameters: json!({ "batch": 128, "step_us": STEP_NS / 1000 }),
+            parameters: json!({ "batch": setting.batch, "step_us": STEP_NS / 1000 }),
             value: Figures::new(shares),
             unit: "% of one core",
             floor: None,

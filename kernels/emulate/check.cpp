@@ -14,6 +14,7 @@
 #include "../cu/softmax_xent.cu"
 #include "../cu/widen.cu"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -300,18 +301,27 @@ static u8 pattern_byte(u64 key, u64 id, u64 k) {
     return (u8)(mix(mix(key ^ id) + k / 8 * 0x9E3779B97F4A7C15ull) >> k % 8 * 8);
 }
 
-// Fields of all widths at once, at any distance and alignment; more rows than warps, and fewer.
+// Fields of all widths at once, at any distance and alignment; more rows than warps, and fewer; visited in the order of the batch,
+// and in another, with a place that is none.
 static void gathered_fields() {
     const size_t widths[] = {1, 3, 8, 13, 16, 17, 31, 100, 256, 257, 784, 3073, 9001};
     const size_t fields = sizeof widths / sizeof *widths, count = 19;
     for (size_t shift : {0, 1, 4, 6}) {
         for (size_t gap : {0, 1, 16}) {
             for (size_t shift_to : {0, 2}) {
-                for (size_t rows : {1, 2, 3, 4, 7, 150}) {
+                for (size_t rows : {1, 2, 3, 4, 7, 43, 150}) {
+                    const bool ordered = (shift + gap + rows) % 2 == 0;
                     Block<u64> ids(rows);
                     for (size_t r = 0; r < rows; ++r) ids[r] = source() % count;
                     if (rows > 5) ids[5] = count;
                     if (rows > 2) ids[2] = ~0ull;
+                    // Where visit v goes, and for each row the visit that comes there.
+                    Block<u32> places(rows);
+                    for (size_t v = 0; v < rows; ++v) places[v] = (u32)v;
+                    if (ordered) std::shuffle(places.data, places.data + rows, source);
+                    std::vector<size_t> visit(rows, rows);
+                    if (ordered) places[rows / 2] = rows % 4 ? (u32)rows : ~0u;
+                    for (size_t v = 0; v < rows; ++v) if (places[v] < rows) visit[places[v]] = v;
                     std::vector<Block<u8>> from, to;
                     GatherFields all = {};
                     for (size_t f = 0; f < fields; ++f) {
@@ -323,11 +333,13 @@ static void gathered_fields() {
                         for (size_t i = 0; i < to[f].n; ++i) to[f][i] = 0xEE;
                         all.at[f] = {from[f].data, stride, count, to[f].data, widths[f]};
                     }
-                    launch({2, 1, 1}, {64, 1, 1}, [&] { gather_fields(ids.data, rows, (u32)fields, all); });
+                    launch({2, 1, 1}, {64, 1, 1}, [&] { gather_fields(ids.data, ordered ? places.data : nullptr, rows, (u32)fields, all); });
                     for (size_t f = 0; f < fields; ++f) {
                         for (size_t i = 0; i < to[f].n; ++i) {
-                            const u64 id = ids[i / widths[f]];
-                            const u8 want = id < count ? from[f][id * (widths[f] + gap) + i % widths[f]] : 0;
+                            const size_t v = visit[i / widths[f]];
+                            const u64 id = v < rows ? ids[v] : 0;
+                            const u8 there = id < count ? from[f][id * (widths[f] + gap) + i % widths[f]] : 0;
+                            const u8 want = v < rows ? there : 0xEE;
                             expect(to[f][i] == want, "gather_fields", to[f][i], want, i);
                         }
                     }

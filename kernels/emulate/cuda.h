@@ -44,6 +44,12 @@ T shuffle_from(T value, unsigned from) {
     return value;
 }
 
+inline unsigned ballot(bool vote) {
+    unsigned votes = 0;
+    for (unsigned lane = 0; lane < 32; ++lane) votes |= (unsigned)shuffle_from<uint64_t>(vote, lane) << lane;
+    return votes;
+}
+
 template <typename T>
 T shuffle_xor(T value, int lanes) {
     return shuffle_from(value, ((threadIdx.x + blockDim.x * threadIdx.y) % 32) ^ (unsigned)lanes);
@@ -78,6 +84,8 @@ inline void __syncthreads() { pthread_barrier_wait(&emulate::block_barrier); }
 inline void __syncwarp() { pthread_barrier_wait(&emulate::warp_barrier[(threadIdx.x + blockDim.x * threadIdx.y) / 32]); }
 inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline unsigned long long __shfl_sync(unsigned, unsigned long long value, int lane) { return emulate::shuffle_from(value, (unsigned)lane); }
+inline unsigned __ballot_sync(unsigned, bool vote) { return emulate::ballot(vote); }
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline float __shfl_xor_sync(unsigned, float value, int lanes) { return emulate::shuffle_xor(value, lanes); }
 inline unsigned __shfl_xor_sync(unsigned, unsigned value, int lanes) { return emulate::shuffle_xor(value, lanes); }
 template <typename T>

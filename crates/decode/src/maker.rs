@@ -83,7 +83,9 @@ impl Makers {
             Input::Dataset(dataset) => {
                 (Box::new(Steps::new(plan.clone(), batch)), Box::new(FromDataset::new(dataset.clone(), plan)))
             }
-            Input::Direct(_) => (Box::new(Steps::new(plan.clone(), 0)), Box::new(Ids::new(plan))),
+            Input::Direct(_, visits) => {
+                (Box::new(Steps::new(plan.clone(), 0)), Box::new(Ids::new(plan, *visits)))
+            }
             Input::Source(source) => (
                 Box::new(Gather::new(source.clone(), plan.clone(), batch, stage.tail, activity.clone())),
                 Box::new(FromSource::new(source.clone(), &plan)),

@@ -199,7 +199,7 @@ impl LoaderBuilder {
         let layout = Layout::new(self.input.spec(), self.batch_size)?;
         self.bad_samples.check()?;
         let plan = match &self.input {
-            Input::Dataset(dataset) | Input::Direct(dataset) => self.plan(dataset.len())?,
+            Input::Dataset(dataset) | Input::Direct(dataset, _) => self.plan(dataset.len())?,
             Input::Source(source) => self.shard_plan(source.shards())?,
         };
         let choice = Choice {

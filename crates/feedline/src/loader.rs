@@ -154,9 +154,11 @@ impl<P: Place> Loader<P> {
             over(result);
             ended(stage);
         })?;
-        let (input, workers) = match builder.input.clone() {
-            Input::Dataset(dataset) if taken.is_direct() => (Input::Direct(dataset), Workers::Count(1)),
-            other => (other, builder.workers),
+        let (input, workers) = match (builder.input.clone(), &tables) {
+            (Input::Dataset(dataset), Some(tables)) => {
+                (Input::Direct(dataset, tables.visits()), Workers::Count(1))
+            }
+            (other, _) => (other, builder.workers),
         };
         let decode = feedline_decode::Stage {
             input,

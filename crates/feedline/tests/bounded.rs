@@ -4,12 +4,12 @@
 mod common;
 
 use common::{LONG, assert_empty, one_at_a_time, wait_until};
-use feedline::{Batch, Device, Epoch, Loader, Stream, Workers};
+use feedline::{Batch, Device, Epoch, Loader, Road, Stream, Workers};
 use feedline_device::host::Host;
 use feedline_device::wrap::{Count, Op};
 use feedline_testkit::Census;
 use feedline_testkit::alloc::{Allocations, CountingAllocator};
-use feedline_testkit::zoo::{self, Fine};
+use feedline_testkit::zoo::{self, Fine, Laid};
 
 #[global_allocator]
 static HEAP: CountingAllocator = CountingAllocator::new();
@@ -113,6 +113,26 @@ fn a_steady_pipeline_allocates_nothing_on_the_heap() {
         });
         assert_empty(&device);
     }
+}
+
+/// On the direct road the rows of a batch are put into an order; the host device, whose stream is given a list of what to gather,
+/// allocates that.
+#[test]
+fn the_order_of_a_batch_allocates_nothing() {
+    let _one = one_at_a_time();
+    let device = Device::host();
+    as_consumer(|| {
+        let compute = device.stream().unwrap();
+        let set = Laid::far(&Fine::new(300 * STEPS, 8).unwrap(), 600 << 20).unwrap();
+        let mut loader =
+            Loader::builder(set).batch_size(300).shuffle(1).road(Road::Direct).build(&device).unwrap();
+        let mut epoch = 0;
+        take(&mut loader, &compute, &mut epoch, 4 * STEPS, blocking);
+        let steady = || take(&mut loader, &compute, &mut epoch, 10 * STEPS, blocking);
+        let made = allocations(["fl-decode", "consumer"], steady);
+        assert!(made.iter().all(|(_, made)| made.calls == 0), "{made:?}");
+    });
+    assert_empty(&device);
 }
 
 /// The tickets that travel with the batches are all there from the start: however late every slot is full for the first

@@ -68,7 +68,7 @@ impl<P: Place> WriteLease<P> {
     }
 
     /// Fills this slot with rows `ids` of `tables`, on `stream`, without a copy on the host: a ready host slot carries the
-    /// same ids, each a `u64`, from its first byte on.
+    /// same ids, as the tables' [`visits`](Tables::visits) write them.
     ///
     /// As for [`upload`](Self::upload), the copy stream first waits for every reader of the slot's last batch, and the host
     /// slot goes home at once, to be filled when the work behind it has ended. The ring keeps the tables.

@@ -138,6 +138,12 @@ BUGS = [
           "mark.record(stream)?;\n        work(self.ptr)?;")],
     ),
     Bug(
+        "rows_in_the_order_of_their_visits",
+        "the rows of a long set are put down as they are visited, not in their places",
+        Test(DEVICE, "contract", "tables::rows_of_a_set_that_lies_far_apart_arrive_in_their_places"),
+        [("crates/device/src/slot/tables.rs", "self.visits.places(ids.len()).map(at)", "None.map(at)")],
+    ),
+    Bug(
         "unregistered_in_use",
         "memory is unregistered while a gather that failed late may still read it",
         Test(DEVICE, "contract", "tables::memory_stays_registered_under_a_gather_that_failed_late"),

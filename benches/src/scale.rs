@@ -176,13 +176,14 @@ impl Sweeps<'_> {
         points: &[u64],
         measure: impl Fn(&Options, &mut Report, u64) -> Result<()>,
     ) -> Result<()> {
-        if !points.is_empty() {
-            eprintln!("benches: scale: {:.0} s: {bench} over {quantity}", self.begun.elapsed().as_secs_f64());
-        }
         for (number, &x) in points.iter().take(self.points).enumerate() {
             if self.is_late() {
-                self.leave_out(&format!("{bench} over {quantity} from point {}", number + 1));
+                self.leave_out(&format!("{bench} over {quantity} from {x}"));
                 break;
+            }
+            if number == 0 {
+                let seconds = self.begun.elapsed().as_secs_f64();
+                eprintln!("benches: scale: {seconds:.0} s: {bench} over {quantity}");
             }
             self.report.sweep(Some((quantity, x)));
             measure(self.options, self.report, x)?;

@@ -15,7 +15,7 @@ use crate::setting::Setting;
 const BATCHES: [usize; 3] = [128, 512, 4096];
 /// Batches on the device that the floor takes in turns.
 const RESIDENT: usize = 8;
-pub(crate) const BASE: Setting = Setting { batch: 512, workers: Workers::Auto, depth: 3 };
+pub(crate) const BASE: Setting = Setting { batch: 512, workers: Workers::Auto, depth: 8 };
 
 /// Runs the benchmark.
 ///

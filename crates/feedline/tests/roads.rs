@@ -126,7 +126,7 @@ fn both_roads_bring_the_same_batches_of_a_set_that_lies_far_apart() {
         }
         assert_same(&set, |b| b.batch_size(300));
         let device = Device::host();
-        let builder = Loader::builder(set.clone()).batch_size(300).road(Road::Direct);
+        let builder = Loader::builder(set.clone()).batch_size(300).depth(3).road(Road::Direct);
         let held = builder.build(&device).expect("a loader").held();
         assert_eq!(held.pinned_bytes, 4 * 300 * (8 + 4) + set.block_bytes() as u64);
         wait_until("the pipeline has ended", || device.ledger().pinned_bytes.now() == 0);
@@ -206,7 +206,7 @@ fn the_road_is_told_and_why_it_is_not_another() {
         let device = Device::host();
         {
             let build = |set: Laid, road| {
-                Loader::builder(set).batch_size(8).road(road).build(&device).expect("a loader")
+                Loader::builder(set).batch_size(8).depth(3).road(road).build(&device).expect("a loader")
             };
             let road = |set, road| build(set, road).road().to_string();
             assert_eq!(road(columns(9, 0), Road::Direct), "direct");

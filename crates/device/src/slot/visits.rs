@@ -11,7 +11,7 @@ const FAR: usize = 512 << 20;
 const ROWS: usize = 256;
 
 /// Rows of one bucket are visited one after the other, in the order of the batch. A bucket is less than what is on its way at a
-/// time, so that more of them would bring nothing nearer. 4096 ids take about 12 us, a whole sort 80: as long as their rows
+/// time, so that more of them would bring nothing nearer. 4096 ids take about 10 us, a whole sort 80: as long as their rows
 /// take on the wire.
 const BUCKETS: usize = 256;
 

@@ -1,7 +1,7 @@
 //! Slots that are filled with rows which the device reads itself: every byte arrives, in the order of the hand-off, and what
 //! does not fit is refused.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use feedline_core::{
     Context, DType, Dataset, Error, ErrorKind, Layout, ReadError, Result, Row, Rows, Spec, Table, random::key,
@@ -185,16 +185,15 @@ fn ids_that_are_none_leave_zeros_and_read_nothing() {
 }
 
 /// A set that lies so far apart that batches of some size are visited in another order than their own.
-static FAR: LazyLock<Laid> = LazyLock::new(|| {
-    let fine = Fine::new(3000, 24).expect("a set");
-    Laid::far(&fine, 600 << 20).expect("a laid set")
-});
+fn far() -> Result<Laid> {
+    Ok(Laid::far(&Fine::new(3000, 24)?, 600 << 20).expect("a laid set"))
+}
 
 #[test]
 fn rows_of_a_set_that_lies_far_apart_arrive_in_their_places() {
     everywhere("rows_of_a_set_that_lies_far_apart_arrive_in_their_places", Ending::Clean, |rig| {
         let compute = rig.device.stream()?;
-        let direct = Direct::of(rig, FAR.clone(), 300, 2, 2)?;
+        let direct = Direct::of(rig, far()?, 300, 2, 2)?;
         assert_ne!(direct.tables.visits(), Visits::default());
         for rows in [300, 257, 256, 255, 37] {
             direct.pass(&shuffled(1, rows, 3000), &compute)?;
@@ -212,7 +211,7 @@ fn rows_of_a_set_that_lies_far_apart_arrive_in_their_places() {
 #[test]
 fn places_have_room_in_the_host_slot() {
     everywhere("places_have_room_in_the_host_slot", Ending::Clean, |rig| {
-        let direct = Direct::of(rig, FAR.clone(), 300, 1, 1)?;
+        let direct = Direct::of(rig, far()?, 300, 1, 1)?;
         let host: Ring<Pinned> = Ring::new(vec![rig.device.pinned(12 * 300 - 1)?]);
         let gather = |rows| {
             let (slot, visits) = (direct.slots.acquire()?, host.acquire()?.ready());

@@ -15,6 +15,7 @@
 //! | memory a slot can stand on | `memory.rs` |
 //! | the ring: acquire, close, count | `ring.rs` |
 //! | the leases: fill, ready, submit | `lease.rs` |
+//! | a look before a sleep | `spin.rs` |
 //!
 //! The proof that no slot is lost, doubled or freed under a copy stands in the crate's README.
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -22,9 +23,11 @@
 mod lease;
 mod memory;
 mod ring;
+mod spin;
 mod state;
 mod sync;
 
 pub use lease::{FillLease, ReadyLease};
 pub use memory::{HeapMemory, HostMemory};
 pub use ring::{Counts, Ring};
+pub use spin::{Spin, Wait};

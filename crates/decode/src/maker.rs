@@ -14,13 +14,18 @@ use crate::dataset::{FromDataset, Steps};
 use crate::delivery::{Delivery, Outcome, Way};
 use crate::direct::Ids;
 use crate::feed::{Calls, Decode, Feed, Fill, Input, Next, Records};
+use crate::pace::Pace;
 use crate::source::{FromSource, Gather};
-use crate::turn::{Head, InPieces, Pace, Turn};
+use crate::turn::{Head, InPieces, Turn};
 use crate::{Activity, Run, Stage};
 
 /// What it takes to wake a maker, about. For a batch that will be done sooner, as far as the last one tells, none is woken:
 /// who makes it takes the next one too.
 const WAKE: Duration = Duration::from_micros(20);
+
+/// What it takes to pass the turn on to a maker that is awake, about: where decoding is what the pipeline waits for, batches that
+/// take longer are made by several at once.
+const TURN: Duration = Duration::from_micros(2);
 
 /// What the makers of a stage share.
 pub(crate) struct Makers {
@@ -89,6 +94,7 @@ impl Makers {
                 Box::new(FromSource::new(source.clone(), &plan)),
             ),
         };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let (open, closed) = bounded(0);
         // The only sender: with it the transfer stage's channel closes.
         let filled = std::mem::replace(&mut stage.filled, bounded(0).0);
@@ -96,7 +102,7 @@ impl Makers {
         Self {
             decoder: Decoder::new(stage.plan.options().seed, stage.bad_samples, activity),
             fill,
-            turn: Turn::new(Head { feed, run: None, steps: 0, number: 0 }, open),
+            turn: Turn::new(Head::new(feed), open, cores),
             calls: Calls { runs: stage.runs.clone(), over: closed },
             // A batch that waits for its turn has a slot; one that failed has none, but its maker has.
             delivery: Delivery::new(stage.ring.len() + count, way),
@@ -138,7 +144,9 @@ impl Makers {
                 Ok(Planned::Batch(run, lease, ticket, rows)) => {
                     head.number += 1;
                     let in_pieces = self.decoder.splits(rows).then(|| self.turn.in_pieces());
-                    self.turn.give(head, self.decoder.time(rows) > WAKE);
+                    let time = self.decoder.time(rows);
+                    let behind = head.is_behind(self.stage.ring.len(), self.stage.ring.counts());
+                    self.turn.give(head, time > WAKE, behind && time > TURN);
                     return Some(Taken { number, run, lease, ticket, _in_pieces: in_pieces });
                 }
                 Ok(Planned::Later) => {

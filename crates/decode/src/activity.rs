@@ -13,7 +13,9 @@ pub struct Activity {
     workers: Box<[Entry]>,
 }
 
+/// Written by its worker at every piece: on cache lines of its own.
 #[derive(Debug)]
+#[repr(align(128))]
 struct Entry {
     step: AtomicU64,
     sample: Arc<AtomicU64>,

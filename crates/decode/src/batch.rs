@@ -13,9 +13,13 @@ use feedline_core::{
 use crate::Activity;
 use crate::feed::Samples;
 
-/// How long one piece of a batch should take: long against the wake-up of a worker that sleeps. A batch that takes less is
+/// How long one piece of a batch takes at most: long against the wake-up of a worker that sleeps. A batch that takes less is
 /// read by one worker: others make its neighbours meanwhile.
 const PIECE: Duration = Duration::from_micros(100);
+
+/// How long one piece takes at least. Of a larger batch there is one for each worker: a batch of half a millisecond in pieces of
+/// a tenth would keep five of sixteen workers busy, and the others waiting for the last of them.
+const SHORT_PIECE: Duration = Duration::from_micros(25);
 
 /// Reads the rows of batches, several at once; remembers how long a row takes, to cut the next batch into pieces of a good
 /// size.
@@ -67,7 +71,7 @@ impl Decoder {
     fn piece_rows(&self, rows: usize) -> usize {
         match self.row_ns.load(Ordering::Relaxed) {
             0 => rows.div_ceil(4 * rayon::current_num_threads()).max(1),
-            ns => (PIECE.as_nanos() as u64 / ns).clamp(1, rows.max(1) as u64) as usize,
+            ns => piece_rows(rows, ns, rayon::current_num_threads()),
         }
     }
 
@@ -223,8 +227,31 @@ impl Shared<'_> {
     }
 }
 
+/// How many of `rows` rows are a piece, when a row takes `row_ns` and there are `workers`.
+fn piece_rows(rows: usize, row_ns: u64, workers: usize) -> usize {
+    let batch = Duration::from_nanos(row_ns.saturating_mul(rows as u64));
+    let piece = if batch > PIECE { (batch / workers as u32).clamp(SHORT_PIECE, PIECE) } else { PIECE };
+    (piece.as_nanos() as u64 / row_ns).clamp(1, rows.max(1) as u64) as usize
+}
+
 /// What a panic said.
 pub(crate) fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::piece_rows;
+
+    #[test]
+    fn a_batch_is_cut_into_a_piece_a_worker_neither_long_nor_short() {
+        // 4096 rows of 200 ns are 820 us.
+        for (workers, rows) in [(1, 500), (2, 500), (10, 409), (16, 256), (64, 125)] {
+            assert_eq!(piece_rows(4096, 200, workers), rows, "{workers} workers");
+        }
+        // What takes 100 us or less is not cut, and what takes more is.
+        assert_eq!([piece_rows(500, 200, 16), piece_rows(501, 200, 16)], [500, 125]);
+        assert_eq!([piece_rows(0, 200, 16), piece_rows(3, u64::MAX, 16), piece_rows(8, 1 << 40, 1)], [1; 3]);
+    }
 }

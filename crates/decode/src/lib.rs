@@ -14,6 +14,7 @@
 //! | the makers: take a batch, fill it, put it in line | `maker.rs` |
 //! | whose turn it is to take a batch, and what the others do | `turn.rs` |
 //! | for how many copies who takes a slot waits at a time | `patience.rs` |
+//! | how long who has no batch waits before the next look | `pace.rs` |
 //! | the line in which batches leave | `delivery.rs` |
 //! | the stage and its start | `stage.rs` |
 //! | the threads, called `fl-decode-N` | `workers.rs` |
@@ -29,6 +30,7 @@ mod feed;
 mod line;
 mod maker;
 mod patience;
+mod pace;
 mod source;
 mod stage;
 mod turn;

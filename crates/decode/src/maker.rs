@@ -14,14 +14,19 @@ use crate::dataset::{FromDataset, Steps};
 use crate::delivery::{Delivery, Outcome, Way};
 use crate::direct::Ids;
 use crate::feed::{Calls, Decode, Feed, Fill, Input, Next, Records};
+use crate::pace::Pace;
 use crate::patience::Patience;
 use crate::source::{FromSource, Gather};
-use crate::turn::{Head, InPieces, Pace, Turn};
+use crate::turn::{Head, InPieces, Turn};
 use crate::{Activity, Run, Stage};
 
 /// What it takes to wake a maker, about. For a batch that will be done sooner, as far as the last one tells, none is woken:
 /// who makes it takes the next one too.
 const WAKE: Duration = Duration::from_micros(20);
+
+/// What it takes to pass the turn on to a maker that is awake, about: where decoding is what the pipeline waits for, batches that
+/// take longer are made by several at once.
+const TURN: Duration = Duration::from_micros(2);
 
 /// What the makers of a stage share.
 pub(crate) struct Makers {
@@ -95,6 +100,7 @@ impl Makers {
             ),
         };
         let patience = Patience::new(stage.ring.len());
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let (open, closed) = bounded(0);
         // The only sender: with it the transfer stage's channel closes.
         let filled = std::mem::replace(&mut stage.filled, bounded(0).0);
@@ -102,7 +108,7 @@ impl Makers {
         Self {
             decoder: Decoder::new(stage.plan.options().seed, stage.bad_samples, activity),
             fill,
-            turn: Turn::new(Head { feed, run: None, steps: 0, number: 0, patience }, open),
+            turn: Turn::new(Head::new(feed, patience), open, cores),
             calls: Calls { runs: stage.runs.clone(), over: closed },
             // A batch that waits for its turn has a slot; one that failed has none, but its maker has.
             delivery: Delivery::new(stage.ring.len() + count, way),
@@ -146,7 +152,8 @@ impl Makers {
                     let in_pieces = self.decoder.splits(rows).then(|| self.turn.in_pieces());
                     let time = self.decoder.time(rows);
                     head.patience.make(time);
-                    self.turn.give(head, time > WAKE);
+                    let behind = head.is_behind(self.stage.ring.len(), self.stage.ring.counts());
+                    self.turn.give(head, time > WAKE, behind && time > TURN);
                     return Some(Taken { number, run, lease, ticket, _in_pieces: in_pieces });
                 }
                 Ok(Planned::Later) => {
@@ -177,7 +184,7 @@ impl Makers {
                 head.begin_next_epoch(run);
                 continue;
             }
-            let Some(lease) = self.slot(&mut head.patience, limit)? else { return Ok(Planned::Later) };
+            let Some(lease) = self.slot(head, limit)? else { return Ok(Planned::Later) };
             // Asked after the wait, which is where time passes: what was asked for meanwhile comes first.
             if let Ok(run) = self.calls.runs.try_recv() {
                 head.begin(run);
@@ -199,15 +206,19 @@ impl Makers {
     }
 
     /// Takes a slot to fill, waiting for at most `limit`; without one, as patiently as it may.
-    fn slot(&self, patience: &mut Patience, limit: Option<Duration>) -> Result<Option<Slot>> {
-        if let Some(limit) = limit {
-            return self.stage.ring.acquire_timeout(limit);
-        }
+    fn slot(&self, head: &mut Head, limit: Option<Duration>) -> Result<Option<Slot>> {
         let start = Instant::now();
-        let copies = patience.copies(start);
-        let lease = self.stage.ring.acquire_after(copies)?;
-        patience.took(copies, start, Instant::now());
-        Ok(Some(lease))
+        let lease = match limit {
+            Some(limit) => self.stage.ring.acquire_timeout(limit)?,
+            None => {
+                let copies = head.patience.copies(start);
+                let lease = self.stage.ring.acquire_after(copies)?;
+                head.patience.took(copies, start, Instant::now());
+                Some(lease)
+            }
+        };
+        head.waited = start.elapsed() > TURN;
+        Ok(lease)
     }
 
     fn fill(&self, taken: Taken<'_>, records: &Records) -> Result<Filled> {

@@ -1,16 +1,17 @@
 //! Whose turn it is to take the next batch; and what makers do whose turn it is not.
 
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use feedline_core::Ticket;
-use rayon::Yield;
+use feedline_slots::Counts;
 
 use crate::Run;
 use crate::feed::Feed;
+use crate::pace::Pace;
 use crate::patience::Patience;
 
 /// What is done by one maker at a time: where the stage is. It goes from hand to hand.
@@ -23,9 +24,30 @@ pub(crate) struct Head {
     /// The number of the next batch, over all runs.
     pub(crate) number: u64,
     pub(crate) patience: Patience,
+    /// Whether the last slot was waited for.
+    pub(crate) waited: bool,
+    /// Of the last batches, about how many were taken while slots lay empty.
+    behind: u32,
 }
 
+/// So many batches taken while slots lay empty are no accident.
+const BEHIND: u32 = 8;
+
 impl Head {
+    pub(crate) fn new(feed: Box<dyn Feed>, patience: Patience) -> Self {
+        Self { feed, run: None, steps: 0, number: 0, patience, waited: false, behind: 0 }
+    }
+
+    /// Whether decoding is what the pipeline waits for; asked once a batch, with the slot for it just taken.
+    ///
+    /// Where the device is slower, every other slot holds a batch that is done when one comes home, or the copy out of the next
+    /// one is waited for. At the beginning of a run the slots are empty too: it takes some batches more to be sure.
+    pub(crate) fn is_behind(&mut self, slots: usize, counts: Counts) -> bool {
+        let behind = !self.waited && counts.ready + counts.lost + 1 < slots;
+        self.behind = if behind { (self.behind + 1).min(2 * BEHIND) } else { self.behind / 2 };
+        self.behind >= BEHIND
+    }
+
     /// Goes to the beginning of `run`.
     pub(crate) fn begin(&mut self, run: Run) {
         self.feed.begin(run);
@@ -52,9 +74,16 @@ impl Head {
 ///
 /// A maker that waits is a worker that does not read. So, as long as a batch is in pieces, no maker waits without a limit: it
 /// reads pieces of that batch, and asks again. When there are no pieces it sleeps until it is woken.
+///
+/// To sleep and be woken takes longer than to make a small batch. So where decoding is what the pipeline waits for, a maker
+/// stays awake for a moment before it sleeps, and takes its turn as soon as there is one; given that there are cores enough.
 pub(crate) struct Turn {
     state: Mutex<State>,
     free: Condvar,
+    /// Whether there is something to take or to end; for those who stay awake, that they need not lock to look.
+    news: AtomicBool,
+    /// Whether there are cores for makers who stay awake.
+    has_cores: bool,
     /// Batches in pieces. Only who has the head adds one.
     split: AtomicUsize,
 }
@@ -62,50 +91,56 @@ pub(crate) struct Turn {
 struct State {
     /// `None` while a maker has it.
     head: Option<Head>,
+    /// Makers that sleep, or help with pieces meanwhile.
     waiting: usize,
+    /// Makers that wait awake.
+    awake: usize,
+    /// Whether to wait awake.
+    hurry: bool,
     /// Open until the stage is over.
     open: Option<Sender<Infallible>>,
-}
-
-/// How long to wait before the next look for pieces: not at all while there are some, then longer each time.
-pub(crate) struct Pace(Duration);
-
-impl Pace {
-    const FIRST: Duration = Duration::from_micros(100);
-    const LAST: Duration = Duration::from_millis(10);
-
-    pub(crate) fn new() -> Self {
-        Self(Duration::ZERO)
-    }
-
-    /// Reads pieces while there are any.
-    fn help(&mut self) {
-        let mut helped = false;
-        // Nothing but pieces is ever in the pool's queues: all makers were running before the first batch was begun.
-        while rayon::yield_now() == Some(Yield::Executed) {
-            helped = true;
-        }
-        self.0 = if helped { Duration::ZERO } else { (2 * self.0).clamp(Self::FIRST, Self::LAST) };
-    }
 }
 
 /// A batch in pieces, until it is dropped.
 pub(crate) struct InPieces<'a>(&'a Turn);
 
 impl Turn {
+    /// How long a maker stays awake for its turn: about as long as it takes to wake it.
+    const AWAKE: Duration = Duration::from_micros(20);
+
     /// `open` is dropped when the stage is over.
-    pub(crate) fn new(head: Head, open: Sender<Infallible>) -> Self {
-        let state = State { head: Some(head), waiting: 0, open: Some(open) };
-        Self { state: Mutex::new(state), free: Condvar::new(), split: AtomicUsize::new(0) }
+    pub(crate) fn new(head: Head, open: Sender<Infallible>, cores: usize) -> Self {
+        let state = State { head: Some(head), waiting: 0, awake: 0, hurry: false, open: Some(open) };
+        Self {
+            state: Mutex::new(state),
+            free: Condvar::new(),
+            news: AtomicBool::new(true),
+            // The consumer, the transfer thread and the maker at work have one each.
+            has_cores: cores > 3,
+            split: AtomicUsize::new(0),
+        }
     }
 
     /// Takes the head, waiting for it; `None` when the stage is over.
     pub(crate) fn take(&self, pace: &mut Pace) -> Option<Head> {
+        let mut asleep_from = None;
         let mut state = self.state();
         loop {
             state.open.as_ref()?;
             if let Some(head) = state.head.take() {
+                self.news.store(false, Ordering::Relaxed);
                 return Some(head);
+            }
+            if state.hurry && self.limit(pace).is_none() {
+                let until = *asleep_from.get_or_insert_with(|| Instant::now() + Self::AWAKE);
+                if Instant::now() < until {
+                    state.awake += 1;
+                    drop(state);
+                    self.watch(until);
+                    state = self.state();
+                    state.awake -= 1;
+                    continue;
+                }
             }
             state.waiting += 1;
             state = match self.limit(pace) {
@@ -125,13 +160,20 @@ impl Turn {
     /// How long who has the head, or waits for it, may wait before it is to [`help`](Self::help); no limit when there is
     /// nothing to help with, and for who has the head there will not be.
     pub(crate) fn limit(&self, pace: &Pace) -> Option<Duration> {
-        (self.split.load(Ordering::Relaxed) > 0).then_some(pace.0)
+        (self.split.load(Ordering::Relaxed) > 0).then_some(pace.wait())
+    }
+
+    /// Waits awake until there is something, or the time has come to sleep.
+    fn watch(&self, until: Instant) {
+        while !self.news.load(Ordering::Relaxed) && Instant::now() < until {
+            std::hint::spin_loop();
+        }
     }
 
     /// Gives the head back, after a wait that came to its limit, and reads pieces.
     pub(crate) fn help(&self, head: Head, pace: &mut Pace) {
-        self.give(head, false);
-        pace.help();
+        self.give(head, false, false);
+        pace.help_and_look();
     }
 
     /// Counts the batch that was just taken as one in pieces; before the head is given back.
@@ -140,20 +182,25 @@ impl Turn {
         InPieces(self)
     }
 
-    /// Gives the head back; when `wake`, to makers that sleep: one to take it, all when there are pieces to read.
-    pub(crate) fn give(&self, head: Head, wake: bool) {
+    /// Gives the head back; when `wake`, to makers that sleep: one to take it, all when there are pieces to read. `hurry` when
+    /// decoding is what the pipeline waits for: then makers stay awake, and one is woken when none is.
+    pub(crate) fn give(&self, head: Head, wake: bool, hurry: bool) {
         let mut state = self.state();
         if state.open.is_none() {
             drop(state);
             return; // `head` is dropped outside of the lock: it holds what users wrote
         }
         state.head = Some(head);
-        if wake && state.waiting > 0 {
-            if self.split.load(Ordering::Relaxed) > 0 {
-                self.free.notify_all()
-            } else {
-                self.free.notify_one()
-            }
+        state.hurry = hurry && self.has_cores;
+        let wake = state.waiting > 0 && (wake || state.hurry);
+        let one_is_awake = state.awake > 0;
+        self.news.store(true, Ordering::Relaxed);
+        drop(state);
+        // Not under the lock: who is woken takes it first.
+        if wake && self.split.load(Ordering::Relaxed) > 0 {
+            self.free.notify_all();
+        } else if wake && !one_is_awake {
+            self.free.notify_one();
         }
     }
 
@@ -161,6 +208,7 @@ impl Turn {
     pub(crate) fn close(&self) {
         let mut state = self.state();
         let (head, open) = (state.head.take(), state.open.take());
+        self.news.store(true, Ordering::Relaxed);
         drop(state);
         self.free.notify_all();
         drop((head, open));
@@ -174,5 +222,144 @@ impl Turn {
 impl Drop for InPieces<'_> {
     fn drop(&mut self) {
         self.0.split.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crossbeam_channel::bounded;
+    use feedline_core::Result;
+    use feedline_testkit::{watchdog::LIMIT, with_watchdog};
+
+    use super::*;
+    use crate::feed::{Calls, Next, Records};
+
+    /// A feed of which nothing is asked.
+    struct Unused;
+
+    impl Feed for Unused {
+        fn begin(&mut self, _: Run) {}
+
+        fn is_over(&self, _: u64) -> bool {
+            true
+        }
+
+        fn take(&mut self, _: &mut Ticket, _: &mut Records, _: &Calls) -> Result<Next> {
+            Ok(Next::End)
+        }
+    }
+
+    fn turn(cores: usize) -> Arc<Turn> {
+        Arc::new(Turn::new(Head::new(Box::new(Unused), Patience::new(1)), bounded(0).0, cores))
+    }
+
+    fn counts(filling: usize, ready: usize, free: usize) -> Counts {
+        Counts { filling, ready, free, ..Counts::default() }
+    }
+
+    #[test]
+    fn only_a_line_of_batches_taken_beside_empty_slots_is_behind() {
+        let mut head = Head::new(Box::new(Unused), Patience::new(4));
+        let mut ask = |counts| head.is_behind(4, counts);
+        // A run begins: all slots are filled, one after the other.
+        assert!((0..4).all(|ready| !ask(counts(1, ready, 3 - ready))));
+        // A slower device: one slot comes home at a time; now and then two.
+        assert!((0..100).all(|at| !ask(if at % 2 == 0 { counts(1, 3, 0) } else { counts(1, 2, 1) })));
+        // A faster one.
+        let first = (0..100).position(|_| ask(counts(1, 0, 3)));
+        assert!(first.is_some_and(|first| (4..BEHIND as usize).contains(&first)), "{first:?}");
+        // Now and then all others are done, and wait for nobody but the first of them.
+        assert!((0..100).all(|at| ask(counts(1, if at % 9 == 8 { 3 } else { 1 }, 2)) || at % 9 == 8));
+        // Not any more.
+        ask(counts(1, 3, 0));
+        assert!(!ask(counts(1, 3, 0)));
+        // Copies that are slower: their slots are no more empty than others, but they are waited for.
+        head.waited = true;
+        assert!((0..100).all(|_| !head.is_behind(4, counts(1, 0, 0))));
+    }
+
+    #[test]
+    fn with_one_slot_nobody_is_ever_behind() {
+        let mut head = Head::new(Box::new(Unused), Patience::new(4));
+        assert!((0..100).all(|_| !head.is_behind(1, counts(1, 0, 0))));
+    }
+
+    /// Makers that wait asleep for the head that the caller has.
+    fn asleep(turn: &Arc<Turn>, makers: usize) -> Vec<std::thread::JoinHandle<()>> {
+        let make = |turn: Arc<Turn>| {
+            move || {
+                let head = turn.take(&mut Pace::new()).expect("the head");
+                turn.give(head, false, true);
+            }
+        };
+        let threads = (0..makers).map(|_| std::thread::spawn(make(turn.clone()))).collect();
+        while turn.state().waiting < makers {
+            std::thread::yield_now();
+        }
+        threads
+    }
+
+    #[test]
+    fn in_a_hurry_who_sleeps_is_woken_for_any_batch() {
+        with_watchdog(LIMIT, || {
+            let turn = turn(8);
+            let head = turn.take(&mut Pace::new()).unwrap();
+            let makers = asleep(&turn, 3);
+            // One after the other: each wakes the next.
+            turn.give(head, false, true);
+            makers.into_iter().for_each(|maker| maker.join().unwrap());
+        });
+    }
+
+    #[test]
+    fn without_cores_or_a_hurry_small_batches_wake_nobody() {
+        with_watchdog(LIMIT, || {
+            for (cores, hurry) in [(3, true), (8, false)] {
+                let turn = turn(cores);
+                let head = turn.take(&mut Pace::new()).unwrap();
+                let makers = asleep(&turn, 1);
+                turn.give(head, false, hurry);
+                std::thread::sleep(Duration::from_millis(20));
+                let head = turn.take(&mut Pace::new()).expect("it is still there");
+                turn.give(head, true, false);
+                makers.into_iter().for_each(|maker| maker.join().unwrap());
+            }
+        });
+    }
+
+    /// Makers that stay awake, or sleep and are woken, or both by turns: each number is one's, and the end finds all of them.
+    #[test]
+    fn in_a_hurry_or_not_the_head_is_one_makers_at_a_time() {
+        const TURNS: u64 = 20_000;
+        for (cores, hurries) in [(2, 1), (8, 1), (8, 50), (8, TURNS)] {
+            with_watchdog(LIMIT, move || {
+                let turn = turn(cores);
+                let make = |turn: Arc<Turn>| {
+                    move || {
+                        let mut mine = Vec::new();
+                        while let Some(mut head) = turn.take(&mut Pace::new()) {
+                            let number = head.number;
+                            head.number += 1;
+                            mine.push(number);
+                            // Passed on to who is awake, or to one who sleeps, or to nobody.
+                            turn.give(head, number % 3 == 0, (number / hurries) % 2 == 0);
+                            if number == TURNS {
+                                turn.close();
+                            }
+                            (0..number % 50).for_each(|_| std::hint::spin_loop());
+                        }
+                        mine
+                    }
+                };
+                let makers: Vec<_> = (0..4).map(|_| std::thread::spawn(make(turn.clone()))).collect();
+                let mut all: Vec<u64> = makers.into_iter().flat_map(|maker| maker.join().unwrap()).collect();
+                all.sort_unstable();
+                assert!(all.iter().copied().eq(0..all.len() as u64) && all.len() as u64 > TURNS);
+                let state = turn.state();
+                assert_eq!((state.awake, state.waiting), (0, 0));
+            });
+        }
     }
 }

@@ -19,13 +19,9 @@ use crate::source::{FromSource, Gather};
 use crate::turn::{Head, InPieces, Turn};
 use crate::{Activity, Run, Stage};
 
-/// What it takes to wake a maker, about. For a batch that will be done sooner, as far as the last one tells, none is woken:
-/// who makes it takes the next one too.
+/// What it takes to wake a maker, about. For a batch that will be done sooner, as far as the last one tells, none is woken but in
+/// a hurry: who makes it takes the next one too.
 const WAKE: Duration = Duration::from_micros(20);
-
-/// What it takes to pass the turn on to a maker that is awake, about: where decoding is what the pipeline waits for, batches that
-/// take longer are made by several at once.
-const TURN: Duration = Duration::from_micros(2);
 
 /// What the makers of a stage share.
 pub(crate) struct Makers {
@@ -140,13 +136,17 @@ impl Makers {
         loop {
             let mut head = self.turn.take(&mut pace)?;
             let number = head.number;
+            self.turn.await_slot(&head, || {
+                let counts = self.stage.ring.counts();
+                counts.free + counts.in_flight > 0
+            });
             let end = match caught(|| self.plan(&mut head, records, self.turn.limit(&pace))) {
                 Ok(Planned::Batch(run, lease, ticket, rows)) => {
                     head.number += 1;
                     let in_pieces = self.decoder.splits(rows).then(|| self.turn.in_pieces());
                     let time = self.decoder.time(rows);
-                    let behind = head.is_behind(self.stage.ring.len(), self.stage.ring.counts());
-                    self.turn.give(head, time > WAKE, behind && time > TURN);
+                    head.judge(self.stage.ring.len(), self.stage.ring.counts(), time);
+                    self.turn.give(head, time > WAKE);
                     return Some(Taken { number, run, lease, ticket, _in_pieces: in_pieces });
                 }
                 Ok(Planned::Later) => {

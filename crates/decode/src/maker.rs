@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded};
 use feedline_core::{Error, ErrorKind, Result, Ticket};
@@ -140,12 +140,13 @@ impl Makers {
                 let counts = self.stage.ring.counts();
                 counts.free + counts.in_flight > 0
             });
+            let start = Instant::now();
             let end = match caught(|| self.plan(&mut head, records, self.turn.limit(&pace))) {
                 Ok(Planned::Batch(run, lease, ticket, rows)) => {
                     head.number += 1;
                     let in_pieces = self.decoder.splits(rows).then(|| self.turn.in_pieces());
                     let time = self.decoder.time(rows);
-                    head.judge(self.stage.ring.len(), self.stage.ring.counts(), time);
+                    head.judge(start.elapsed(), self.stage.ring.len(), self.stage.ring.counts(), time);
                     self.turn.give(head, time > WAKE);
                     return Some(Taken { number, run, lease, ticket, _in_pieces: in_pieces });
                 }

@@ -20,13 +20,9 @@ use crate::source::{FromSource, Gather};
 use crate::turn::{Head, InPieces, Turn};
 use crate::{Activity, Run, Stage};
 
-/// What it takes to wake a maker, about. For a batch that will be done sooner, as far as the last one tells, none is woken:
-/// who makes it takes the next one too.
+/// What it takes to wake a maker, about. For a batch that will be done sooner, as far as the last one tells, none is woken but in
+/// a hurry: who makes it takes the next one too.
 const WAKE: Duration = Duration::from_micros(20);
-
-/// What it takes to pass the turn on to a maker that is awake, about: where decoding is what the pipeline waits for, batches that
-/// take longer are made by several at once.
-const TURN: Duration = Duration::from_micros(2);
 
 /// What the makers of a stage share.
 pub(crate) struct Makers {
@@ -146,14 +142,15 @@ impl Makers {
         loop {
             let mut head = self.turn.take(&mut pace)?;
             let number = head.number;
+            let start = Instant::now();
             let end = match caught(|| self.plan(&mut head, records, self.turn.limit(&pace))) {
                 Ok(Planned::Batch(run, lease, ticket, rows)) => {
                     head.number += 1;
                     let in_pieces = self.decoder.splits(rows).then(|| self.turn.in_pieces());
                     let time = self.decoder.time(rows);
                     head.patience.make(time);
-                    let behind = head.is_behind(self.stage.ring.len(), self.stage.ring.counts());
-                    self.turn.give(head, time > WAKE, behind && time > TURN);
+                    head.judge(start.elapsed(), self.stage.ring.len(), self.stage.ring.counts(), time);
+                    self.turn.give(head, time > WAKE);
                     return Some(Taken { number, run, lease, ticket, _in_pieces: in_pieces });
                 }
                 Ok(Planned::Later) => {
@@ -184,7 +181,7 @@ impl Makers {
                 head.begin_next_epoch(run);
                 continue;
             }
-            let Some(lease) = self.slot(head, limit)? else { return Ok(Planned::Later) };
+            let Some(lease) = self.slot(&mut head.patience, limit)? else { return Ok(Planned::Later) };
             // Asked after the wait, which is where time passes: what was asked for meanwhile comes first.
             if let Ok(run) = self.calls.runs.try_recv() {
                 head.begin(run);
@@ -206,19 +203,15 @@ impl Makers {
     }
 
     /// Takes a slot to fill, waiting for at most `limit`; without one, as patiently as it may.
-    fn slot(&self, head: &mut Head, limit: Option<Duration>) -> Result<Option<Slot>> {
+    fn slot(&self, patience: &mut Patience, limit: Option<Duration>) -> Result<Option<Slot>> {
+        if let Some(limit) = limit {
+            return self.stage.ring.acquire_timeout(limit);
+        }
         let start = Instant::now();
-        let lease = match limit {
-            Some(limit) => self.stage.ring.acquire_timeout(limit)?,
-            None => {
-                let copies = head.patience.copies(start);
-                let lease = self.stage.ring.acquire_after(copies)?;
-                head.patience.took(copies, start, Instant::now());
-                Some(lease)
-            }
-        };
-        head.waited = start.elapsed() > TURN;
-        Ok(lease)
+        let copies = patience.copies(start);
+        let lease = self.stage.ring.acquire_after(copies)?;
+        patience.took(copies, start, Instant::now());
+        Ok(Some(lease))
     }
 
     fn fill(&self, taken: Taken<'_>, records: &Records) -> Result<Filled> {

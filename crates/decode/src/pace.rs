@@ -61,3 +61,27 @@ impl Pace {
         helped
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_the_head_looks_often_before_it_sleeps_and_others_do_not() {
+        let mut pace = Pace::new();
+        for _ in 0..Pace::LOOKS {
+            let start = Instant::now();
+            pace.help_and_look();
+            assert_eq!(pace.wait(), Duration::ZERO);
+            assert!(start.elapsed() >= Pace::BETWEEN_LOOKS);
+        }
+        let mut other = Pace::new();
+        for wait in
+            [1, 2, 4, 8, 16, 32, 64].map(|times| times * Pace::FIRST).into_iter().chain([Pace::LAST; 2])
+        {
+            pace.help_and_look();
+            other.help();
+            assert_eq!([pace.wait(), other.wait()], [wait; 2]);
+        }
+    }
+}

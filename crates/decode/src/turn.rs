@@ -24,28 +24,35 @@ pub(crate) struct Head {
     /// The number of the next batch, over all runs.
     pub(crate) number: u64,
     pub(crate) patience: Patience,
-    /// Whether the last slot was waited for.
-    pub(crate) waited: bool,
     /// Of the last batches, about how many were taken while slots lay empty.
     behind: u32,
+    /// Whether makers wait awake.
+    hurry: bool,
 }
 
 /// So many batches taken while slots lay empty are no accident.
 const BEHIND: u32 = 8;
 
+/// What it takes to pass the turn on to a maker that is awake, about: batches that are done sooner are one's alone.
+const TURN: Duration = Duration::from_micros(2);
+
+/// A turn that took longer has waited for something.
+const WAITED: Duration = Duration::from_micros(10);
+
 impl Head {
     pub(crate) fn new(feed: Box<dyn Feed>, patience: Patience) -> Self {
-        Self { feed, run: None, steps: 0, number: 0, patience, waited: false, behind: 0 }
+        Self { feed, run: None, steps: 0, number: 0, patience, behind: 0, hurry: false }
     }
 
-    /// Whether decoding is what the pipeline waits for; asked once a batch, with the slot for it just taken.
+    /// Decides whether there is a hurry: whether decoding is what the pipeline waits for. Told once a batch, when its slot was just
+    /// taken: how long the turn took for that, of `slots` slots in all, and how long the batch will take.
     ///
-    /// Where the device is slower, every other slot holds a batch that is done when one comes home, or the copy out of the next
-    /// one is waited for. At the beginning of a run the slots are empty too: it takes some batches more to be sure.
-    pub(crate) fn is_behind(&mut self, slots: usize, counts: Counts) -> bool {
-        let behind = !self.waited && counts.ready + counts.lost + 1 < slots;
+    /// Where the device is slower, a slot is waited for, or the copy out of it, or every other slot holds a batch that is done when
+    /// one comes home. At the beginning of a run the slots are empty too: it takes some batches more to be sure.
+    pub(crate) fn judge(&mut self, turn: Duration, slots: usize, counts: Counts, batch: Duration) {
+        let behind = turn < WAITED && counts.ready + counts.lost + 1 < slots;
         self.behind = if behind { (self.behind + 1).min(2 * BEHIND) } else { self.behind / 2 };
-        self.behind >= BEHIND
+        self.hurry = self.behind >= BEHIND && batch > TURN;
     }
 
     /// Goes to the beginning of `run`.
@@ -105,7 +112,7 @@ struct State {
 pub(crate) struct InPieces<'a>(&'a Turn);
 
 impl Turn {
-    /// How long a maker stays awake for its turn: about as long as it takes to wake it.
+    /// How long a maker stays awake for what it waits for: about as long as it takes to wake it.
     const AWAKE: Duration = Duration::from_micros(20);
 
     /// `open` is dropped when the stage is over.
@@ -136,7 +143,7 @@ impl Turn {
                 if Instant::now() < until {
                     state.awake += 1;
                     drop(state);
-                    self.watch(until);
+                    stay_awake(until, || self.news.load(Ordering::Relaxed));
                     state = self.state();
                     state.awake -= 1;
                     continue;
@@ -163,16 +170,9 @@ impl Turn {
         (self.split.load(Ordering::Relaxed) > 0).then_some(pace.wait())
     }
 
-    /// Waits awake until there is something, or the time has come to sleep.
-    fn watch(&self, until: Instant) {
-        while !self.news.load(Ordering::Relaxed) && Instant::now() < until {
-            std::hint::spin_loop();
-        }
-    }
-
     /// Gives the head back, after a wait that came to its limit, and reads pieces.
     pub(crate) fn help(&self, head: Head, pace: &mut Pace) {
-        self.give(head, false, false);
+        self.give(head, false);
         pace.help_and_look();
     }
 
@@ -182,24 +182,24 @@ impl Turn {
         InPieces(self)
     }
 
-    /// Gives the head back; when `wake`, to makers that sleep: one to take it, all when there are pieces to read. `hurry` when
-    /// decoding is what the pipeline waits for: then makers stay awake, and one is woken when none is.
-    pub(crate) fn give(&self, head: Head, wake: bool, hurry: bool) {
+    /// Gives the head back; when `wake`, to makers that sleep: one to take it, all when there are pieces to read. In a hurry one is
+    /// woken for any batch, unless another is awake.
+    pub(crate) fn give(&self, head: Head, wake: bool) {
         let mut state = self.state();
         if state.open.is_none() {
             drop(state);
             return; // `head` is dropped outside of the lock: it holds what users wrote
         }
+        state.hurry = head.hurry && self.has_cores;
         state.head = Some(head);
-        state.hurry = hurry && self.has_cores;
-        let wake = state.waiting > 0 && (wake || state.hurry);
-        let one_is_awake = state.awake > 0;
         self.news.store(true, Ordering::Relaxed);
+        let State { waiting, awake, hurry, .. } = *state;
         drop(state);
         // Not under the lock: who is woken takes it first.
-        if wake && self.split.load(Ordering::Relaxed) > 0 {
+        let in_pieces = self.split.load(Ordering::Relaxed) > 0;
+        if waiting > 0 && wake && in_pieces {
             self.free.notify_all();
-        } else if wake && !one_is_awake {
+        } else if waiting > 0 && (wake || hurry) && awake == 0 && !in_pieces {
             self.free.notify_one();
         }
     }
@@ -216,6 +216,13 @@ impl Turn {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits without sleeping until it is `done`, or `until` has come.
+fn stay_awake(until: Instant, done: impl Fn() -> bool) {
+    while !done() && Instant::now() < until {
+        std::hint::spin_loop();
     }
 }
 
@@ -262,39 +269,48 @@ mod tests {
     #[test]
     fn only_a_line_of_batches_taken_beside_empty_slots_is_behind() {
         let mut head = Head::new(Box::new(Unused), Patience::new(4));
-        let mut ask = |counts| head.is_behind(4, counts);
+        let mut ask = |turn, counts| {
+            head.judge(turn, 4, counts, 2 * TURN);
+            head.hurry
+        };
+        let at_once = Duration::ZERO;
         // A run begins: all slots are filled, one after the other.
-        assert!((0..4).all(|ready| !ask(counts(1, ready, 3 - ready))));
+        assert!((0..4).all(|ready| !ask(at_once, counts(1, ready, 3 - ready))));
         // A slower device: one slot comes home at a time; now and then two.
-        assert!((0..100).all(|at| !ask(if at % 2 == 0 { counts(1, 3, 0) } else { counts(1, 2, 1) })));
+        let slow = |at| if at % 2 == 0 { counts(1, 3, 0) } else { counts(1, 2, 1) };
+        assert!((0..100).all(|at| !ask(at_once, slow(at))));
+        // The same, where copies wait for the device and batches for nobody; of two copies a wait is for the second.
+        assert!((0..100).all(|at| !ask(WAITED * (at % 2), counts(1, 0, 0))));
         // A faster one.
-        let first = (0..100).position(|_| ask(counts(1, 0, 3)));
+        let first = (0..100).position(|_| ask(at_once, counts(1, 0, 3)));
         assert!(first.is_some_and(|first| (4..BEHIND as usize).contains(&first)), "{first:?}");
         // Now and then all others are done, and wait for nobody but the first of them.
-        assert!((0..100).all(|at| ask(counts(1, if at % 9 == 8 { 3 } else { 1 }, 2)) || at % 9 == 8));
+        assert!((0..100).all(|at| ask(at_once, counts(1, if at % 9 == 8 { 3 } else { 1 }, 2))));
         // Not any more.
-        ask(counts(1, 3, 0));
-        assert!(!ask(counts(1, 3, 0)));
-        // Copies that are slower: their slots are no more empty than others, but they are waited for.
-        head.waited = true;
-        assert!((0..100).all(|_| !head.is_behind(4, counts(1, 0, 0))));
+        ask(WAITED, counts(1, 0, 3));
+        assert!(!ask(WAITED, counts(1, 0, 3)));
     }
 
     #[test]
-    fn with_one_slot_nobody_is_ever_behind() {
-        let mut head = Head::new(Box::new(Unused), Patience::new(4));
-        assert!((0..100).all(|_| !head.is_behind(1, counts(1, 0, 0))));
+    fn with_one_slot_or_for_batches_shorter_than_a_turn_nobody_hurries() {
+        for (slots, free, time, hurry) in
+            [(1, 0, 2 * TURN, false), (4, 3, TURN, false), (4, 3, 2 * TURN, true)]
+        {
+            let mut head = Head::new(Box::new(Unused), Patience::new(4));
+            (0..100).for_each(|_| head.judge(Duration::ZERO, slots, counts(1, 0, free), time));
+            assert_eq!(head.hurry, hurry);
+        }
     }
 
     /// Makers that wait asleep for the head that the caller has.
     fn asleep(turn: &Arc<Turn>, makers: usize) -> Vec<std::thread::JoinHandle<()>> {
-        let make = |turn: Arc<Turn>| {
-            move || {
+        let spawn = |turn: Arc<Turn>| {
+            std::thread::spawn(move || {
                 let head = turn.take(&mut Pace::new()).expect("the head");
-                turn.give(head, false, true);
-            }
+                turn.give(head, false);
+            })
         };
-        let threads = (0..makers).map(|_| std::thread::spawn(make(turn.clone()))).collect();
+        let threads = (0..makers).map(|_| spawn(turn.clone())).collect();
         while turn.state().waiting < makers {
             std::thread::yield_now();
         }
@@ -305,10 +321,11 @@ mod tests {
     fn in_a_hurry_who_sleeps_is_woken_for_any_batch() {
         with_watchdog(LIMIT, || {
             let turn = turn(8);
-            let head = turn.take(&mut Pace::new()).unwrap();
+            let mut head = turn.take(&mut Pace::new()).unwrap();
             let makers = asleep(&turn, 3);
             // One after the other: each wakes the next.
-            turn.give(head, false, true);
+            head.hurry = true;
+            turn.give(head, false);
             makers.into_iter().for_each(|maker| maker.join().unwrap());
         });
     }
@@ -318,12 +335,13 @@ mod tests {
         with_watchdog(LIMIT, || {
             for (cores, hurry) in [(3, true), (8, false)] {
                 let turn = turn(cores);
-                let head = turn.take(&mut Pace::new()).unwrap();
+                let mut head = turn.take(&mut Pace::new()).unwrap();
                 let makers = asleep(&turn, 1);
-                turn.give(head, false, hurry);
+                head.hurry = hurry;
+                turn.give(head, false);
                 std::thread::sleep(Duration::from_millis(20));
                 let head = turn.take(&mut Pace::new()).expect("it is still there");
-                turn.give(head, true, false);
+                turn.give(head, true);
                 makers.into_iter().for_each(|maker| maker.join().unwrap());
             }
         });
@@ -336,25 +354,26 @@ mod tests {
         for (cores, hurries) in [(2, 1), (8, 1), (8, 50), (8, TURNS)] {
             with_watchdog(LIMIT, move || {
                 let turn = turn(cores);
-                let make = |turn: Arc<Turn>| {
-                    move || {
-                        let mut mine = Vec::new();
-                        while let Some(mut head) = turn.take(&mut Pace::new()) {
-                            let number = head.number;
-                            head.number += 1;
-                            mine.push(number);
-                            // Passed on to who is awake, or to one who sleeps, or to nobody.
-                            turn.give(head, number % 3 == 0, (number / hurries) % 2 == 0);
-                            if number == TURNS {
-                                turn.close();
-                            }
-                            (0..number % 50).for_each(|_| std::hint::spin_loop());
+                let make = || {
+                    let mut mine = Vec::new();
+                    while let Some(mut head) = turn.take(&mut Pace::new()) {
+                        let number = head.number;
+                        head.number += 1;
+                        mine.push(number);
+                        // Passed on to who is awake, or to one who sleeps, or to nobody.
+                        head.hurry = (number / hurries) % 2 == 0;
+                        turn.give(head, number % 3 == 0);
+                        if number == TURNS {
+                            turn.close();
                         }
-                        mine
+                        (0..number % 50).for_each(|_| std::hint::spin_loop());
                     }
+                    mine
                 };
-                let makers: Vec<_> = (0..4).map(|_| std::thread::spawn(make(turn.clone()))).collect();
-                let mut all: Vec<u64> = makers.into_iter().flat_map(|maker| maker.join().unwrap()).collect();
+                let mut all = std::thread::scope(|scope| {
+                    let makers = [(); 4].map(|()| scope.spawn(make));
+                    makers.into_iter().flat_map(|maker| maker.join().unwrap()).collect::<Vec<_>>()
+                });
                 all.sort_unstable();
                 assert!(all.iter().copied().eq(0..all.len() as u64) && all.len() as u64 > TURNS);
                 let state = turn.state();

@@ -14,7 +14,7 @@ use crate::row::{Entry, Report, Target};
 use crate::sets::Nothing;
 use crate::setting::Setting;
 
-pub(crate) const BASE: Setting = Setting { batch: 128, workers: Workers::Auto, depth: 3 };
+pub(crate) const BASE: Setting = Setting { batch: 128, workers: Workers::Auto, depth: 8 };
 /// What a step takes on the device.
 const STEP_NS: u64 = 2_000_000;
 

@@ -4,12 +4,14 @@
 //! | --- | --- |
 //! | is there a driver | `probe.rs` |
 //! | the driver's calls | `mod.rs` |
+//! | how the host sleeps for an event | `bell.rs` |
 //! | modules, functions, launches | `module.rs` |
 //! | matrix products | `blas.rs` |
 //! | registered host memory, and rows gathered from it | `gather.rs`, `gather.cu` |
 //! | what a status means | `status.rs` |
 //! | cudarc's own types, in and out | `interop.rs` |
 
+mod bell;
 mod blas;
 mod gather;
 mod interop;
@@ -26,11 +28,15 @@ use feedline_core::{Error, ErrorKind, Result};
 use crate::driver::{Address, Driver, EventId, GraphId, Kind, Priority, StreamId};
 use crate::gather::Gather;
 
+use bell::Bells;
+
 pub use blas::{Blas, BlasOptions, Product, Sizes};
 pub use module::{Arg, Function, Grid, Launch, Module};
 
 /// The driver of one GPU, on its primary context.
 pub struct Cuda {
+    // Before the context, without which they cannot be destroyed.
+    bells: Bells,
     context: Arc<CudaContext>,
     streams: RwLock<HashMap<u64, Arc<CudaStream>>>,
     lost: OnceLock<Error>,
@@ -55,7 +61,13 @@ impl Cuda {
 
     /// The GPU of a context that the program has already.
     pub fn on(context: Arc<CudaContext>) -> Self {
-        Self { context, streams: RwLock::default(), lost: OnceLock::new(), gather: OnceLock::new() }
+        Self {
+            context,
+            streams: RwLock::default(),
+            lost: OnceLock::new(),
+            bells: Bells::default(),
+            gather: OnceLock::new(),
+        }
     }
 
     /// The cudarc context.
@@ -162,11 +174,12 @@ unsafe impl Driver for Cuda {
     }
 
     fn create_event(&self, timing: bool) -> Result<EventId> {
-        // Blocking: a thread that waits for an event sleeps, it does not spin.
-        let mut flags = sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32;
-        if !timing {
-            flags |= sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
-        }
+        // Not for threads that sleep: see `bell.rs`.
+        let flags = if timing {
+            sys::CUevent_flags::CU_EVENT_DEFAULT
+        } else {
+            sys::CUevent_flags::CU_EVENT_DISABLE_TIMING
+        } as u32;
         let mut event = std::ptr::null_mut();
         // SAFETY: the target is a live local.
         self.call("cuEventCreate", || unsafe { sys::cuEventCreate(&mut event, flags) })?;
@@ -199,7 +212,12 @@ unsafe impl Driver for Cuda {
 
     unsafe fn synchronize(&self, event: EventId) -> Result<()> {
         // SAFETY: the caller's promise.
-        self.call("cuEventSynchronize", || unsafe { sys::cuEventSynchronize(raw_event(event)) })
+        if unsafe { self.query(event) }? {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise, and all events are of this context, which `query` bound.
+        let slept = unsafe { self.bells.sleep(raw_event(event)) };
+        self.check(slept.err().map_or(sys::CUresult::CUDA_SUCCESS, |error| error.0), "wait for an event")
     }
 
     unsafe fn elapsed_ms(&self, start: EventId, end: EventId) -> Result<f32> {

@@ -73,10 +73,10 @@ for name in $ONLY; do
         gather) more=(--workers 1,4,8,16 --file-mib 2048 --reps 5) ;;
         tiny) more=(--reps 5 --seconds 0.1); tiny=1; [[ $PEERS == *rust* && $peers ]] && continue ;;
         start) more=(--mlp "$MLP") ;;
-        scale) more=(--reps 3 --seconds 0.05 --limit 75) ;;
+        scale) more=(--reps 2 --seconds 0.04 --limit 110) ;;
         *) more=() ;;
     esac
-    step 120 "$name" "$BIN/benches" "$name" --device "${DEVICE:-auto}" --json "$rows" --scratch "$SCRATCH" \
+    step 180 "$name" "$BIN/benches" "$name" --device "${DEVICE:-auto}" --json "$rows" --scratch "$SCRATCH" \
         "${data[@]}" "${more[@]}"
 done
 

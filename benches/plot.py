@@ -13,13 +13,22 @@ AXES = {
     "batches": ("batches in a run", True), "bytes": ("bytes a batch", True),
 }
 TITLES = {
-    "tiny": "loader alone", "handoff": "hand-off", "transfer": "to the device", "gather": "784-byte records of a file",
-    "raw": "150,528-byte records of a file", "train": "training step",
+    "handoff": "hand-off of a batch", "guards": "leases and guards alone", "transfer": "to the device",
+    "gather": "784-byte records of a file", "raw": "150,528-byte records of a file", "train": "training step",
+    "tiny": "loader alone, a sample", "epoch": "from one epoch to the next", "start": "start and stop",
+    "idle": "threads that wait", "noisy": "steps beside busy cores",
 }
-OURS, FLOOR, RESIDENT, HELD, INK, GRID = "#1f5fa8", "#c2571a", "#57606a", "#2e8540", "#24292f", "#e4e7eb"
-LEGEND = ((OURS, "", "feedline (median; band: least to most)"), (FLOOR, "5 3", "floor of the same run"),
-          (RESIDENT, "", "memory of the process"), (HELD, "5 3", "memory of the slots"))
-WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM, COLUMNS = 380, 250, 62, 40, 16, 46, 3
+# The panels of a benchmark stand side by side, in this order; what it has besides follows below.
+COLUMNS = ("workers", "batch", "depth")
+# What there is no panel of, and why.
+NONE = {("guards", "workers"): "one thread, no loader: no workers"}
+# Ours, and the floor it was measured in turns with; of a benchmark with two series, the second.
+SERIES = (("#1f5fa8", "#c2571a"), ("#7b2d8e", "#c99a1a"))
+RESIDENT, HELD, INK, GRID = "#57606a", "#2e8540", "#24292f", "#e4e7eb"
+LEGEND = ((SERIES[0][0], "", "feedline (median; band: least to most)"), (SERIES[0][1], "5 3", "its floor, same run"),
+          (SERIES[1][0], "", "second series, as named"), (SERIES[1][1], "5 3", "its floor"),
+          (RESIDENT, "", "memory of the process"), (HELD, "5 3", "of the slots"))
+WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 392, 226, 62, 38, 22, 44
 HEAD = 74
 
 
@@ -83,15 +92,20 @@ def stroke(x1, y1, x2, y2, color, more=""):
 
 
 def panel(x0, y0, title, quantity, unit, lines, factors):
-    """One plot; `lines` holds (color, dashes, points, bands), of which bands are (x, low, high)."""
-    points = [point for _, _, line, _ in lines for point in line]
-    values = [y for _, y in points] + [y for _, _, _, bands in lines for _, low, high in bands for y in (low, high)]
+    """One plot; `lines` holds (color, dashes, points, bands, name), of which bands are (x, low, high)."""
+    points = [point for _, _, line, _, _ in lines for point in line]
+    values = [y for _, y in points] + [y for _, _, _, bands, _ in lines for _, low, high in bands for y in (low, high)]
     about, x_factors = AXES.get(quantity, (quantity, False))
     left, right, top, bottom = x0 + LEFT, x0 + WIDTH - RIGHT, y0 + TOP, y0 + HEIGHT - BOTTOM
     across = Axis([x for x, _ in points], left, right, x_factors)
     up = Axis(values, bottom, top, factors)
     out = [text(left, y0 + 16, title, "start", 12, INK, ' font-weight="600"')]
     out.append(text(left, y0 + 31, unit, "start", 10, RESIDENT))
+    at = right
+    for color, _, _, _, name in reversed(lines):
+        if name:
+            out.append(text(at, y0 + 31, name, "end", 10, color, ' font-weight="600"'))
+            at -= 6 * len(name) + 12
     for tick in up.ticks():
         y = up.at(tick)
         out.append(stroke(left, y, right, y, GRID))
@@ -105,9 +119,9 @@ def panel(x0, y0, title, quantity, unit, lines, factors):
         if at - half > free:
             out.append(text(at, bottom + 15, name, size=10))
             free = at + half + 4
-    out.append(text((left + right) / 2, bottom + 33, about))
+    out.append(text((left + right) / 2, bottom + 31, about))
     out.append(f'<path d="M{left} {top}V{bottom}H{right}" fill="none" stroke="#8c959f"/>')
-    for color, dashes, line, bands in lines:
+    for color, dashes, line, bands, _ in lines:
         for x, low, high in bands:
             band = ' stroke-width="5" stroke-opacity="0.22" stroke-linecap="round"'
             out.append(stroke(across.at(x), up.at(low), across.at(x), up.at(high), color, band))
@@ -119,51 +133,72 @@ def panel(x0, y0, title, quantity, unit, lines, factors):
     return "\n".join(out)
 
 
+def absent(x0, y0, title, why):
+    """The place of a panel that there is none of."""
+    middle = (x0 + (LEFT + WIDTH - RIGHT) / 2, y0 + HEIGHT / 2)
+    return text(x0 + LEFT, y0 + 16, title, "start", 12, RESIDENT) + text(*middle, why, size=11, color=RESIDENT)
+
+
 def plain(quantity):
     """The quantity's name in a title."""
     return AXES.get(quantity, (quantity,))[0].split(",")[0]
 
 
 def sweeps(rows):
-    """The rows of each sweep, by (bench, quantity), in the order they came; of one point, the last row."""
+    """The series of each sweep, by (bench, quantity), in the order they came: the rows of each; of one point, the last."""
     found = {}
     for row in rows:
         parameters = row["parameters"]
         if row["bench"] == "scale" and parameters["x"] is not None:
-            found.setdefault((parameters["of"], parameters["sweep"]), {})[parameters["x"]] = row
-    return {key: [points[x] for x in sorted(points)] for key, points in found.items()}
+            series = found.setdefault((parameters["of"], parameters["sweep"]), {})
+            series.setdefault(parameters.get("what"), {})[parameters["x"]] = row
+    ordered = lambda points: [points[x] for x in sorted(points)]
+    return {key: {what: ordered(points) for what, points in series.items()} for key, series in found.items()}
 
 
-def cost(key, rows):
+def cost(key, series):
     """The panel of time or rate: ours beside its floor."""
     bench, quantity = key
-    ours, floor, bands, unit = [], [], [], rows[0]["unit"]
-    for row in rows:
-        x, y = row["parameters"]["x"], row["value"]
-        if bench == "tiny":
-            # The row's value is what lies over the floor; here both are drawn whole.
-            unit = "ns a sample"
-            y = row["more"]["ns_a_sample"]
-        else:
-            bands.append((x, row["min"], row["max"]))
-        ours.append((x, y))
-        if row["floor"] is not None:
-            floor.append((x, row["floor"]))
-    values = [y for _, y in ours + floor] + [y for _, low, high in bands for y in (low, high)]
-    lines = [(FLOOR, "5 3", floor, [])] if floor else []
+    lines, unit = [], next(iter(series.values()))[0]["unit"]
+    for (what, rows), (color, of_floor) in zip(series.items(), SERIES):
+        ours, floor, bands = [], [], []
+        for row in rows:
+            x, y = row["parameters"]["x"], row["value"]
+            if bench == "tiny":
+                # The row's value is what lies over the floor; here both are drawn whole.
+                unit = "ns a sample"
+                y = row["more"]["ns_a_sample"]
+            else:
+                bands.append((x, row["min"], row["max"]))
+            ours.append((x, y))
+            if row["floor"] is not None:
+                floor.append((x, row["floor"]))
+        if floor:
+            lines.append((of_floor, "5 3", floor, [], None))
+        lines.append((color, "", ours, bands, what if len(series) > 1 else None))
+    values = [y for _, _, points, _, _ in lines for _, y in points]
     factors = min(values) > 0 and max(values) / min(values) > 30
-    return (f"{TITLES.get(bench, bench)}, over {plain(quantity)}", quantity, unit.replace("us/", "us a "),
-            [*lines, (OURS, "", ours, bands)], factors)
+    return (f"{TITLES.get(bench, bench)}, over {plain(quantity)}", quantity, unit.replace("us/", "us a "), lines, factors)
 
 
-def memory(key, rows):
+def memory(key, series):
     """The panel of memory: what the process has, and what the slots hold."""
-    quantity = key[1]
+    quantity, rows = key[1], next(iter(series.values()))
     of = lambda name: [(row["parameters"]["x"], row["more"][name]) for row in rows if row["more"].get(name)]
     held = [(x, y + dict(of("device_bytes")).get(x, 0)) for x, y in of("pinned_bytes")]
-    lines = [line for line in ((RESIDENT, "", of("rss_bytes"), []), (HELD, "5 3", held, [])) if line[2]]
-    return (f"memory, over {plain(quantity)}", quantity, "MiB",
-            [(color, dashes, [(x, y / (1 << 20)) for x, y in points], []) for color, dashes, points, _ in lines], False)
+    lines = [line for line in ((RESIDENT, "", of("rss_bytes")), (HELD, "5 3", held)) if line[2]]
+    return (f"memory of the loader alone, over {plain(quantity)}", quantity, "MiB",
+            [(color, dashes, [(x, y / (1 << 20)) for x, y in points], [], None) for color, dashes, points in lines], False)
+
+
+def lines_of(found, bench, draw):
+    """The panels of a benchmark, line by line; `None` stands for one that there is none of."""
+    own = [key for key in found if key[0] == bench]
+    main = [(bench, quantity) for quantity in COLUMNS]
+    rest = [key for key in own if key not in main]
+    lines = [main] if any(key in found for key in main) else []
+    lines += [rest[n:n + len(COLUMNS)] for n in range(0, len(rest), len(COLUMNS))]
+    return [[(key, draw(key, found[key]) if key in found else None) for key in line] for line in lines]
 
 
 def main():
@@ -171,27 +206,33 @@ def main():
     found = sweeps(rows)
     if not found:
         sys.exit("plot: no rows of the bench scale: give files of rows")
-    panels = [cost(*item) for item in found.items()]
+    benches = {key[0] for key in found}
+    lines = [line for bench in [*TITLES, *sorted(benches - set(TITLES))] for line in lines_of(found, bench, cost)]
     # Memory is drawn where nothing but the loader moves: there is no device, and its floor has one buffer.
-    panels += [memory(*item) for item in found.items() if item[0][0] == "tiny"]
-    lines = -(-len(panels) // COLUMNS)
-    width, height = WIDTH * COLUMNS + 20, HEIGHT * lines + HEAD + 10
-    devices = sorted({row["device"] for rows in found.values() for row in rows})
+    lines += lines_of(found, "tiny", memory)
+    width, height = WIDTH * len(COLUMNS) + 20, HEIGHT * len(lines) + HEAD + 10
+    every = [row for series in found.values() for rows in series.values() for row in rows]
+    devices = sorted({row["device"] for row in every})
     legend, x = [], LEFT
     for color, dashes, name in LEGEND:
         legend.append(stroke(x, 46, x + 24, 46, color, f' stroke-width="1.8" stroke-dasharray="{dashes}"'))
         legend.append(text(x + 30, 50, name, "start"))
-        x += 50 + 6.2 * len(name)
-    smoke = any(row.get("smoke") for rows in found.values() for row in rows)
+        x += 44 + 6.1 * len(name)
     title = f"What cost and memory grow with, on {', '.join(devices)}"
-    title += "; a smoke run: figures mean nothing" if smoke else ""
+    title += "; a smoke run: figures mean nothing" if any(row.get("smoke") for row in every) else ""
     print(f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
           'font-family="Helvetica, Arial, sans-serif">')
     print(f'<rect width="{width}" height="{height}" fill="#ffffff"/>')
     print(text(LEFT, 26, title, "start", 15, INK, ' font-weight="600"'))
     print("\n".join(legend))
-    for n, (title, quantity, unit, drawn, factors) in enumerate(panels):
-        print(panel(n % COLUMNS * WIDTH, HEAD + n // COLUMNS * HEIGHT, title, quantity, unit, drawn, factors))
+    for n, line in enumerate(lines):
+        for column, ((bench, quantity), drawn) in enumerate(line):
+            at = (column * WIDTH, HEAD + n * HEIGHT)
+            if drawn:
+                print(panel(*at, *drawn))
+            else:
+                title = f"{TITLES.get(bench, bench)}, over {plain(quantity)}"
+                print(absent(*at, title, NONE.get((bench, quantity), "not measured")))
     print("</svg>")
 
 

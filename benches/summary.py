@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One table from rows of the benches and of the peers: summary.py ROWS.jsonl... [--markdown FILE]."""
+"""One table from rows of the benches and of the peers, and one of the sweeps: summary.py ROWS.jsonl... [--markdown FILE]."""
 
 import json
 import statistics
@@ -78,14 +78,49 @@ def tiny(rows):
     return table
 
 
+def growth(rows):
+    """What each sweep of `scale` grew by from its first point to its last: a line a sweep, and its head."""
+    sweeps = {}
+    for row in rows:
+        parameters = row["parameters"]
+        of = " ".join(parameters[key] for key in ("of", "what") if key in parameters)
+        sweeps.setdefault((of, parameters["sweep"]), {})[parameters["x"]] = row
+    table = [["sweep", "from", "to", "first", "last", "grew", "its floor", "process, MiB", "unit"]] if sweeps else []
+    times = lambda last, first: "-" if not last or not first else f"{last / first:.3g} x"
+    for (of, quantity), points in sweeps.items():
+        low, high = min(points), max(points)
+        first, last = points[low], points[high]
+        # Of `tiny` the value is what lies over the floor; here it is whole.
+        value = lambda row: row["more"].get("ns_a_sample", row["value"])
+        unit = "ns/sample" if "ns_a_sample" in first["more"] else first["unit"]
+        memory = [(row["more"].get("rss_bytes") or 0) / (1 << 20) for row in (first, last)]
+        table.append([f"{of} over {quantity}", short(low), short(high), short(value(first)), short(value(last)),
+                      times(value(last), value(first)), times(last["floor"], first["floor"]),
+                      f"{memory[0]:.0f} to {memory[1]:.0f}", unit])
+    return table
+
+
+def show(table, left, markdown):
+    """Prints a table, of which the columns `left` are text, and adds it to the file of them."""
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    for row in table:
+        print("  ".join(cell.ljust(width) if n in left else cell.rjust(width)
+                        for n, (cell, width) in enumerate(zip(row, widths))).rstrip())
+    if markdown:
+        for row in [table[0], ["---"] * len(table[0]), *table[1:]]:
+            markdown.write("| " + " | ".join(row) + " |\n")
+
+
 def main():
     arguments = sys.argv[1:]
     markdown = None
     if "--markdown" in arguments:
         at = arguments.index("--markdown")
-        markdown = arguments[at + 1]
+        markdown = open(arguments[at + 1], "w")
         del arguments[at:at + 2]
     rows = [json.loads(text) for path in arguments for text in open(path) if text.strip()]
+    swept = [row for row in rows if row["bench"] == "scale" and row["parameters"]["x"] is not None]
+    rows = [row for row in rows if row["bench"] != "scale"]
     head = ["what", "value", "floor", "ratio", "unit", "target", ""]
     peers = [row for row in rows if row["bench"].startswith(("torch", "jax", "burn", "dataloader-rs"))]
     table = [line(row) for row in middle([row for row in rows if row not in peers])] + beside(rows)
@@ -100,14 +135,16 @@ def main():
         if key not in best or better(row["value"], best[key]["value"]):
             best[key] = row
     table += [line(row) for row in best.values()]
-    widths = [max(len(row[column]) for row in [head, *table]) for column in range(len(head))]
-    for row in [head, *table]:
-        print("  ".join(cell.ljust(width) if n in (0, 4, 5, 6) else cell.rjust(width)
-                        for n, (cell, width) in enumerate(zip(row, widths))).rstrip())
+    if table:
+        show([head, *table], (0, 4, 5, 6), markdown)
+    if table and swept:
+        print()
+        if markdown:
+            markdown.write("\n")
+    if swept:
+        show(growth(swept), (0, 8), markdown)
     if markdown:
-        with open(markdown, "w") as file:
-            for row in [head, ["---"] * len(head), *table]:
-                file.write("| " + " | ".join(row) + " |\n")
+        markdown.close()
 
 
 if __name__ == "__main__":

@@ -20,6 +20,10 @@ for row in rows:
         wrong.append(f"{row['bench']}: a row that cannot be: {row}")
 points = [row for row in rows if row["bench"] == "scale"]
 wrong += [f"scale: a row without its point: {row}" for row in points if not row["parameters"]["x"]]
+swept = {(row["parameters"]["of"], row["parameters"]["sweep"]) for row in points}
+every = {(name, quantity) for name in [*expected[:-1], "guards"] for quantity in ("workers", "batch", "depth")}
+# One thread without a loader has no workers.
+wrong += [f"scale: {name} is not swept over {quantity}" for name, quantity in every - swept - {("guards", "workers")}]
 wrong += [f"{name}: no row" for name in expected if name not in {row["bench"] for row in rows}]
 for line in wrong:
     print(f"bench-smoke: {line}", file=sys.stderr)

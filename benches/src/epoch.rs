@@ -10,8 +10,9 @@ use crate::measure::Figures;
 use crate::options::Options;
 use crate::row::{Entry, Report, Target};
 use crate::sets;
+use crate::setting::Setting;
 
-const BATCH: usize = 512;
+pub(crate) const BASE: Setting = Setting { batch: 512, workers: Workers::Auto, depth: 3 };
 /// What a step takes on the device.
 const STEP_NS: u64 = 200_000;
 
@@ -20,10 +21,18 @@ const STEP_NS: u64 = 200_000;
 /// # Errors
 /// Whatever the data, the device or the pipeline ends with.
 pub fn run(options: &Options, report: &mut Report) -> Result<()> {
+    one(options, report, BASE)
+}
+
+/// The turns of epochs by one setting.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn one(options: &Options, report: &mut Report, setting: Setting) -> Result<()> {
     let compute = options.device.stream()?;
     let kernels = Kernels::new(&compute)?;
-    let builder = Loader::builder(sets::training(options)?).batch_size(BATCH).shuffle(1).drop_last(true);
-    let mut loader = builder.workers(Workers::Auto).build(&options.device)?;
+    let builder = Loader::builder(sets::training(options)?).shuffle(1).drop_last(true);
+    let mut loader = setting.of(builder).build(&options.device)?;
     let epochs = if options.smoke { 2 } else { options.reps as u64 + 2 };
     let (mut steady, mut turns, mut last) = (Vec::new(), Vec::new(), None);
     for epoch in 0..epochs {
@@ -48,7 +57,7 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     report.add(
         "epoch",
         Entry {
-            parameters: json!({ "batch": BATCH, "step_us": STEP_NS / 1000 }),
+            parameters: json!({ "batch": setting.batch, "step_us": STEP_NS / 1000 }),
             ratio: Some(turns.median() / steady.median()),
             value: turns,
             unit: "us",

@@ -12,38 +12,43 @@ use crate::options::Options;
 use crate::row::{Entry, Report, Target};
 
 const BYTES: [usize; 3] = [1024, 100_352, 3_211_264];
-const DEPTH: usize = 3;
+pub(crate) const DEPTH: usize = 3;
 
 /// Runs the benchmark.
 ///
 /// # Errors
 /// A device failure.
 pub fn run(options: &Options, report: &mut Report) -> Result<()> {
-    for bytes in BYTES {
-        let device = &options.device;
-        let guarded = Guarded::new(device, bytes)?;
-        let mut bare = Bare::new(device, DEPTH, bytes)?;
-        let steps = steps(options, |steps| bare.leased_calls(steps))?;
-        let sides = sides(
-            options,
-            (4 * DEPTH, steps),
-            |steps| guarded.hand_over(steps),
-            |steps| bare.leased_calls(steps),
-        )?;
-        report.add(
-            "guards",
-            Entry {
-                parameters: json!({ "bytes": bytes }),
-                value: sides.value.map(|s| s * 1e6),
-                unit: "us/batch",
-                floor: Some(sides.floor.median() * 1e6),
-                ratio: Some(sides.ratio.median()),
-                target: Target::RatioAtMost(1.05),
-                more: json!({ "steps": steps, "depth": DEPTH }),
-            },
-        )?;
-    }
-    Ok(())
+    BYTES.into_iter().try_for_each(|bytes| one(options, report, bytes, DEPTH))
+}
+
+/// Batches of one size at one depth.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn one(options: &Options, report: &mut Report, bytes: usize, depth: usize) -> Result<()> {
+    let device = &options.device;
+    let guarded = Guarded::new(device, bytes, depth)?;
+    let mut bare = Bare::new(device, depth, bytes)?;
+    let steps = steps(options, |steps| bare.leased_calls(steps))?;
+    let sides = sides(
+        options,
+        (4 * depth, steps),
+        |steps| guarded.hand_over(steps),
+        |steps| bare.leased_calls(steps),
+    )?;
+    report.add(
+        "guards",
+        Entry {
+            parameters: json!({ "bytes": bytes }),
+            value: sides.value.map(|s| s * 1e6),
+            unit: "us/batch",
+            floor: Some(sides.floor.median() * 1e6),
+            ratio: Some(sides.ratio.median()),
+            target: Target::RatioAtMost(1.05),
+            more: json!({ "steps": steps, "depth": depth }),
+        },
+    )
 }
 
 /// The two rings, a copy stream and a compute stream.
@@ -57,10 +62,10 @@ struct Guarded {
 }
 
 impl Guarded {
-    fn new(device: &Device, bytes: usize) -> Result<Self> {
+    fn new(device: &Device, bytes: usize, depth: usize) -> Result<Self> {
         Ok(Self {
-            host: Ring::new((0..DEPTH).map(|_| device.pinned(bytes)).collect::<Result<_>>()?),
-            slots: SlotRing::new(device, DEPTH, bytes)?,
+            host: Ring::new((0..depth).map(|_| device.pinned(bytes)).collect::<Result<_>>()?),
+            slots: SlotRing::new(device, depth, bytes)?,
             copier: copy_stream(device)?,
             compute: device.stream()?,
             empty: Empty::new(device)?,

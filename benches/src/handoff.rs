@@ -10,10 +10,11 @@ use crate::measure::{Figures, busy, sides, steps};
 use crate::options::Options;
 use crate::row::{Entry, Report, Target};
 use crate::sets::{Nothing, scramble};
+use crate::setting::Setting;
 
 /// Rows and bytes a row: batches of 1 KB and of 100 KB.
 const BATCHES: [(usize, usize); 2] = [(1, 1024), (128, 784)];
-const DEPTH: usize = 3;
+pub(crate) const BASE: Setting = Setting { batch: 128, workers: Workers::Count(1), depth: 3 };
 /// What the consumer does between two batches while its own calls are timed: enough for the next batch to be there.
 const PAUSE: Duration = Duration::from_micros(50);
 
@@ -22,24 +23,27 @@ const PAUSE: Duration = Duration::from_micros(50);
 /// # Errors
 /// Whatever the device or the pipeline ends with.
 pub fn run(options: &Options, report: &mut Report) -> Result<()> {
-    BATCHES.into_iter().try_for_each(|(rows, row_bytes)| one(options, report, (rows, row_bytes, DEPTH), true))
+    BATCHES
+        .into_iter()
+        .try_for_each(|(batch, row_bytes)| one(options, report, Setting { batch, ..BASE }, row_bytes, true))
 }
 
-/// Batches of one size at one depth; and the consumer's own calls, when `host` says so.
+/// Batches of one size by one setting; and the consumer's own calls, when `host` says so.
 ///
 /// # Errors
 /// As [`run`].
 pub(crate) fn one(
     options: &Options,
     report: &mut Report,
-    (rows, row_bytes, depth): (usize, usize, usize),
+    setting: Setting,
+    row_bytes: usize,
     host: bool,
 ) -> Result<()> {
+    let Setting { batch: rows, depth, .. } = setting;
     let device = &options.device;
     let (compute, empty) = (device.stream()?, Empty::new(device)?);
     let data = Nothing::new(row_bytes, 4 * depth * rows)?;
-    let mut loader =
-        Loader::builder(data).batch_size(rows).workers(Workers::Count(1)).depth(depth).build(device)?;
+    let mut loader = setting.of(Loader::builder(data)).build(device)?;
     let held = loader.held();
     let mut bare = Bare::new(device, depth, rows * row_bytes)?;
     for slot in 0..depth {

@@ -12,6 +12,7 @@ mod records;
 mod row;
 mod scale;
 mod sets;
+mod setting;
 mod start;
 mod tiny;
 mod train;

@@ -10,9 +10,11 @@ use crate::measure::Figures;
 use crate::options::Options;
 use crate::row::{Entry, Report, Target};
 use crate::sets::Burning;
+use crate::setting::Setting;
 
-const BATCH: usize = 128;
-const SAMPLE: Duration = Duration::from_micros(20);
+pub(crate) const BASE: Setting = Setting { batch: 128, workers: Workers::Auto, depth: 3 };
+/// What decoding a batch costs, however many samples it has: those of 128 take 20 us each.
+const DECODE: Duration = Duration::from_micros(128 * 20);
 /// Kernels of a step: as many launches as a small model's.
 const LAUNCHES: usize = 16;
 
@@ -21,11 +23,20 @@ const LAUNCHES: usize = 16;
 /// # Errors
 /// Whatever the device or the pipeline ends with.
 pub fn run(options: &Options, report: &mut Report) -> Result<()> {
+    one(options, report, BASE)
+}
+
+/// The steps beside a loader of one setting.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn one(options: &Options, report: &mut Report, setting: Setting) -> Result<()> {
     let (compute, empty) = (options.device.stream()?, Empty::new(&options.device)?);
-    let builder = Loader::builder(Burning::new(784, SAMPLE)?).batch_size(BATCH);
-    let mut loader = builder.workers(Workers::Auto).build(&options.device)?;
+    let data = Burning::new(784, DECODE / setting.batch as u32)?;
+    let mut loader = setting.of(Loader::builder(data)).build(&options.device)?;
     let mut batches = loader.epoch(0)?;
-    let steps = if options.smoke { 10 } else { 500 };
+    // 500 by default; fewer than 200 would have no 99th percentile.
+    let steps = (options.repetition.as_micros() as usize / 500).max(if options.smoke { 10 } else { 200 });
     let (mut noisy, mut quiet, mut medians) = (Vec::new(), Vec::new(), (Vec::new(), Vec::new()));
     for turn in 0..=options.reps {
         let mut times = Vec::with_capacity(steps);
@@ -59,7 +70,7 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     report.add(
         "noisy",
         Entry {
-            parameters: json!({ "batch": BATCH, "workers": Workers::Auto.count()? }),
+            parameters: json!({ "batch": setting.batch, "workers": setting.workers() }),
             ratio: Some(noisy.median() / quiet),
             value: noisy,
             unit: "p99/median",

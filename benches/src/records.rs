@@ -3,7 +3,7 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -19,83 +19,83 @@ use crate::measure::{sides, steps};
 use crate::options::Options;
 use crate::row::{Entry, Report, Target};
 use crate::sets::scramble;
+use crate::setting::Setting;
 
 /// Blocks of each plain thread: one is filled while the other is sent.
 const BLOCKS: usize = 2;
 
-/// 3x224x224 u8 images, batch 256.
+/// 3x224x224 u8 images.
+pub(crate) const RAW: Case =
+    Case { bench: "raw", row_bytes: 3 * 224 * 224, workers: Target::RatioAtLeast(0.95), direct: 44.0 };
+/// Short records: of them nothing is asked of the workers.
+pub(crate) const GATHER: Case = Case { bench: "gather", row_bytes: 784, workers: Target::None, direct: 40.0 };
+const DEPTH: usize = 3;
+
+/// Images, batch 256.
 ///
 /// # Errors
 /// Whatever the file, the device or the pipeline ends with.
 pub fn raw(options: &Options, report: &mut Report) -> Result<()> {
-    let batch = if options.smoke { 16 } else { 256 };
-    all(
-        options,
-        report,
-        &Case {
-            bench: "raw",
-            row_bytes: 3 * 224 * 224,
-            batch,
-            workers: Target::RatioAtLeast(0.95),
-            direct: 44.0,
-        },
-    )
+    all(options, report, RAW, if options.smoke { 16 } else { 256 })
 }
 
-/// 784-byte records, batch 4096.
+/// Short records, batch 4096.
 ///
 /// # Errors
 /// As [`raw`].
 pub fn gather(options: &Options, report: &mut Report) -> Result<()> {
-    all(
-        options,
-        report,
-        &Case { bench: "gather", row_bytes: 784, batch: 4096, workers: Target::None, direct: 40.0 },
-    )
+    all(options, report, GATHER, 4096)
 }
 
-struct Case {
-    bench: &'static str,
-    row_bytes: usize,
-    batch: usize,
-    /// What the workers must reach of what plain threads do; of short rows nothing is asked of them.
-    workers: Target,
-    /// GB/s that the direct road must reach on a GPU.
-    direct: f64,
-}
-
-fn all(options: &Options, report: &mut Report, case: &Case) -> Result<()> {
-    let scratch = Scratch::new(options, case.bench, case.row_bytes)?;
+fn all(options: &Options, report: &mut Report, case: Case, batch: usize) -> Result<()> {
+    let filed = Filed::new(options, case)?;
+    let setting = |workers| Setting { batch, workers: Workers::Count(workers), depth: DEPTH };
     for road in &options.roads {
         match road {
-            Road::Direct => direct(options, report, case, &scratch.0)?,
+            Road::Direct => filed.direct(options, report, setting(1))?,
             _ => {
                 options
                     .workers
                     .iter()
-                    .try_for_each(|&workers| by_workers(options, report, case, &scratch.0, workers))?;
+                    .try_for_each(|&workers| filed.by_workers(options, report, setting(workers)))?;
             }
         }
     }
     Ok(())
 }
 
-impl Case {
-    fn open(&self, path: &Path) -> Result<Records> {
-        Records::open(path, Spec::new().field("bytes", DType::U8, [self.row_bytes])?)
+/// Records of one kind.
+#[derive(Clone, Copy)]
+pub(crate) struct Case {
+    bench: &'static str,
+    row_bytes: usize,
+    /// What the workers must reach of what plain threads do.
+    workers: Target,
+    /// GB/s that the direct road must reach on a GPU.
+    direct: f64,
+}
+
+/// Records in a file, and where it lies.
+pub(crate) struct Filed {
+    case: Case,
+    scratch: Scratch,
+}
+
+impl Filed {
+    /// Writes the file.
+    ///
+    /// # Errors
+    /// `Config` when there is no room for it.
+    pub(crate) fn new(options: &Options, case: Case) -> Result<Self> {
+        Ok(Self { case, scratch: Scratch::new(options, case.bench, case.row_bytes)? })
     }
 
-    fn builder(&self, records: Records) -> LoaderBuilder {
-        Loader::builder(records).batch_size(self.batch).shuffle(1).drop_last(true)
+    fn open(&self) -> Result<Records> {
+        Records::open(&self.scratch.0, Spec::new().field("bytes", DType::U8, [self.case.row_bytes])?)
     }
 
-    fn batch_bytes(&self) -> usize {
-        self.batch * self.row_bytes
-    }
-
-    /// Bytes a second, in GB, from seconds a batch.
-    fn rate(&self, seconds: f64) -> f64 {
-        self.batch_bytes() as f64 / seconds / 1e9
+    fn builder(&self, records: Records, setting: Setting) -> LoaderBuilder {
+        setting.of(Loader::builder(records).shuffle(1).drop_last(true))
     }
 }
 
@@ -118,76 +118,95 @@ fn feed(loader: &mut Loader, compute: &Stream, epoch: &mut u64, steps: usize) ->
     compute.synchronize()
 }
 
-/// The road of the workers.
-fn by_workers(
-    options: &Options,
-    report: &mut Report,
-    case: &Case,
-    path: &Path,
-    workers: usize,
-) -> Result<()> {
-    let compute = options.device.stream()?;
-    let records = case.open(path)?;
-    let builder = case.builder(case.open(path)?).road(Road::Workers).workers(Workers::Count(workers));
-    let mut loader = builder.build(&options.device)?;
-    let an_epoch = an_epoch(&loader)?;
-    let plain = Plain::new(options, &records, case.batch, workers)?;
-    let mut epoch = 0;
-    let whole = steps(options, |steps| plain.run(steps))?.div_ceil(an_epoch) * an_epoch;
-    let feed = |steps: usize| feed(&mut loader, &compute, &mut epoch, steps);
-    let sides = sides(options, (an_epoch, whole), feed, |steps| plain.run(steps))?;
-    let more = json!({
-        "samples_per_s": case.batch as f64 / sides.value.median(),
-        "floor_samples_per_s": case.batch as f64 / sides.floor.median(),
-        "file_bytes": records.bytes().len(), "steps": whole,
-    });
-    report.add(
-        case.bench,
-        Entry {
-            parameters: json!({ "road": "workers", "row_bytes": case.row_bytes, "batch": case.batch, "workers": workers }),
-            value: sides.value.map(|seconds| case.rate(seconds)),
-            unit: "GB/s",
-            floor: Some(case.rate(sides.floor.median())),
-            ratio: Some(1.0 / sides.ratio.median()),
-            target: case.workers,
-            more,
-        },
-    )
+impl Filed {
+    /// The road of the workers.
+    ///
+    /// # Errors
+    /// Whatever the file, the device or the pipeline ends with.
+    pub(crate) fn by_workers(&self, options: &Options, report: &mut Report, setting: Setting) -> Result<()> {
+        let (Setting { batch, workers, depth }, row_bytes) = (setting, self.case.row_bytes);
+        let compute = options.device.stream()?;
+        let records = self.open()?;
+        let builder = self.builder(self.open()?, setting).road(Road::Workers);
+        let mut loader = builder.build(&options.device)?;
+        let an_epoch = an_epoch(&loader)?;
+        let plain = Plain::new(options, &records, batch, workers.count()?)?;
+        let mut epoch = 0;
+        let whole = steps(options, |steps| plain.run(steps))?.div_ceil(an_epoch) * an_epoch;
+        let feed = |steps: usize| feed(&mut loader, &compute, &mut epoch, steps);
+        let sides = sides(options, (lead(an_epoch, depth), whole), feed, |steps| plain.run(steps))?;
+        let rate = |seconds: f64| rate(batch * row_bytes, seconds);
+        let more = json!({
+            "samples_per_s": batch as f64 / sides.value.median(),
+            "floor_samples_per_s": batch as f64 / sides.floor.median(),
+            "file_bytes": records.bytes().len(), "steps": whole, "depth": depth,
+        });
+        report.add(
+            self.case.bench,
+            Entry {
+                parameters: json!({
+                    "road": "workers", "row_bytes": row_bytes, "batch": batch, "workers": setting.workers(),
+                }),
+                value: sides.value.map(rate),
+                unit: "GB/s",
+                floor: Some(rate(sides.floor.median())),
+                ratio: Some(1.0 / sides.ratio.median()),
+                target: self.case.workers,
+                more,
+            },
+        )
+    }
+
+    /// The road of the device itself; the floor is the wire: copies from page-locked memory, one after the other.
+    ///
+    /// # Errors
+    /// Whatever the file, the device or the pipeline ends with.
+    pub(crate) fn direct(&self, options: &Options, report: &mut Report, setting: Setting) -> Result<()> {
+        let (Setting { batch, depth, .. }, row_bytes) = (setting, self.case.row_bytes);
+        let compute = options.device.stream()?;
+        let records = self.open()?;
+        let file_bytes = records.bytes().len();
+        // Room for the file, and for the ids.
+        let builder =
+            self.builder(records, setting).road(Road::Direct).pinned_budget(file_bytes + (64 << 20));
+        let start = std::time::Instant::now();
+        let mut loader = builder.build(&options.device)?;
+        let build = start.elapsed().as_secs_f64();
+        let an_epoch = an_epoch(&loader)?;
+        let mut wire = Bare::new(&options.device, depth, batch * row_bytes)?;
+        let mut epoch = 0;
+        let whole = steps(options, |steps| wire.copies(steps))?.div_ceil(an_epoch) * an_epoch;
+        let feed = |steps: usize| feed(&mut loader, &compute, &mut epoch, steps);
+        let sides = sides(options, (lead(an_epoch, depth), whole), feed, |steps| wire.copies(steps))?;
+        let rate = |seconds: f64| rate(batch * row_bytes, seconds);
+        let more = json!({
+            "samples_per_s": batch as f64 / sides.value.median(),
+            "file_bytes": file_bytes, "steps": whole, "build_s": build, "depth": depth,
+        });
+        let is_gpu = options.device.kind() == feedline::Kind::Cuda;
+        report.add(
+            self.case.bench,
+            Entry {
+                parameters: json!({ "road": "direct", "row_bytes": row_bytes, "batch": batch }),
+                value: sides.value.map(rate),
+                unit: "GB/s",
+                floor: Some(rate(sides.floor.median())),
+                ratio: Some(1.0 / sides.ratio.median()),
+                target: if is_gpu { Target::AtLeast(self.case.direct) } else { Target::None },
+                more,
+            },
+        )
+    }
 }
 
-/// The road of the device itself; the floor is the wire: copies from page-locked memory, one after the other.
-fn direct(options: &Options, report: &mut Report, case: &Case, path: &Path) -> Result<()> {
-    let compute = options.device.stream()?;
-    let records = case.open(path)?;
-    let file_bytes = records.bytes().len();
-    // Room for the file, and for the ids.
-    let builder = case.builder(records).road(Road::Direct).pinned_budget(file_bytes + (64 << 20));
-    let start = std::time::Instant::now();
-    let mut loader = builder.build(&options.device)?;
-    let build = start.elapsed().as_secs_f64();
-    let an_epoch = an_epoch(&loader)?;
-    let mut wire = Bare::new(&options.device, 3, case.batch_bytes())?;
-    let mut epoch = 0;
-    let whole = steps(options, |steps| wire.copies(steps))?.div_ceil(an_epoch) * an_epoch;
-    let feed = |steps: usize| feed(&mut loader, &compute, &mut epoch, steps);
-    let sides = sides(options, (an_epoch, whole), feed, |steps| wire.copies(steps))?;
-    let more = json!({
-        "samples_per_s": case.batch as f64 / sides.value.median(),
-        "file_bytes": file_bytes, "steps": whole, "build_s": build,
-    });
-    let is_gpu = options.device.kind() == feedline::Kind::Cuda;
-    report.add(
-        case.bench,
-        Entry {
-            parameters: json!({ "road": "direct", "row_bytes": case.row_bytes, "batch": case.batch }),
-            value: sides.value.map(|seconds| case.rate(seconds)),
-            unit: "GB/s",
-            floor: Some(case.rate(sides.floor.median())),
-            ratio: Some(1.0 / sides.ratio.median()),
-            target: if is_gpu { Target::AtLeast(case.direct) } else { Target::None },
-            more,
-        },
-    )
+/// Whole epochs that use up what was read ahead.
+fn lead(an_epoch: usize, depth: usize) -> usize {
+    (4 * depth).div_ceil(an_epoch) * an_epoch
+}
+
+/// Bytes a second, in GB, from seconds a batch.
+fn rate(bytes: usize, seconds: f64) -> f64 {
+    bytes as f64 / seconds / 1e9
 }
 
 /// The floor: threads that take the next batch, copy its rows and send it, each on a stream of its own.

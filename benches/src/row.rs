@@ -65,7 +65,7 @@ pub struct Report {
     device: String,
     smoke: bool,
     head: bool,
-    sweep: Option<&'static str>,
+    sweep: Option<(&'static str, u64)>,
 }
 
 impl Report {
@@ -82,9 +82,9 @@ impl Report {
         Ok(Self { file, device: options.device.name(), smoke: options.smoke, head: true, sweep: None })
     }
 
-    /// Until told otherwise, rows are points of a sweep over `quantity`, which is one of their own figures.
-    pub fn sweep(&mut self, quantity: Option<&'static str>) {
-        self.sweep = quantity;
+    /// Until told otherwise, rows are the point of a sweep over a quantity at a value of it.
+    pub fn sweep(&mut self, point: Option<(&'static str, u64)>) {
+        self.sweep = point;
     }
 
     /// Adds a row.
@@ -105,12 +105,14 @@ impl Report {
         let (target, reached) = if self.sweep.is_some() { (String::new(), None) } else { (target, reached) };
         let map = |value| if let Value::Object(map) = value { map } else { Map::new() };
         let (mut parameters, mut more) = (map(parameters), map(more));
-        if let Some(quantity) = self.sweep {
-            let x = parameters.get(quantity).or_else(|| more.get(quantity)).cloned().unwrap_or(Value::Null);
+        if let Some((quantity, x)) = self.sweep {
+            // A benchmark that has several rows a point says which is which.
+            let what = parameters.get("road").or_else(|| parameters.get("what")).cloned();
             more.append(&mut parameters);
             // What the process holds: the measured side and its floor, as they are still alive.
             more.insert("rss_bytes".into(), resident_bytes().into());
-            parameters = map(json!({ "of": bench, "sweep": quantity, "x": x }));
+            parameters = map(json!({ "of": bench, "what": what, "sweep": quantity, "x": x }));
+            parameters.retain(|_, value| !value.is_null());
         }
         let row = Row {
             bench: if self.sweep.is_some() { "scale" } else { bench },

@@ -1,34 +1,39 @@
-//! What cost and memory grow with: sweeps of one quantity at a time around one point, by the other benchmarks' measuring.
+//! What cost and memory grow with: every benchmark over workers, batch and depth, one quantity at a time around a point of its
+//! own, by the benchmarks' own measuring.
 //!
 //! Cost is to grow with bytes, and not with the number of batches, the workers or the length of the set; memory is to grow
 //! with depth and the bytes of a batch alone.
 
 use std::time::{Duration, Instant};
 
-use feedline::{Kind, Result, Road};
+use feedline::{Kind, Result, Road, Workers};
 
 use crate::options::Options;
+use crate::records::{self, Filed};
 use crate::row::Report;
+use crate::setting::Setting;
 use crate::tiny::{Memory, Point};
-use crate::{handoff, records, tiny, train, transfer};
+use crate::{epoch, guards, handoff, idle, noisy, start, tiny, train, transfer};
 
-/// The point of `tiny` that its sweeps go through.
-const BASE: Point =
-    Point { length: 10_000_000, row_bytes: 784, batch: 512, workers: 1, depth: 3, batches: None };
 const WORKERS: [usize; 5] = [1, 2, 4, 8, 16];
-const DEPTHS: [usize; 6] = [1, 2, 3, 4, 8, 16];
 const BATCHES: [usize; 5] = [32, 128, 512, 2048, 8192];
+const DEPTHS: [usize; 5] = [1, 2, 4, 8, 16];
+/// Batches of benchmarks that go through the training set, or compute: shorter ones make their turns long.
+const LONGER: [usize; 4] = [128, 512, 2048, 8192];
+/// Images a batch: 2.4 to 38.5 MB, of a file that holds a few of the largest.
+const IMAGES: [usize; 5] = [16, 32, 64, 128, 256];
+/// Bytes a sample, but for images.
+const BYTES: usize = 784;
+/// The files of records, at most: every point goes through them several times.
+const FILE_BYTES: u64 = 256 << 20;
+
+/// The point of `tiny` that the sweeps go through which it alone has.
+const TINY: Point =
+    Point { length: 10_000_000, row_bytes: BYTES, batch: 512, workers: 1, depth: 3, batches: None };
 const ROW_BYTES: [usize; 6] = [16, 64, 256, 1024, 4096, 16_384];
 const LENGTHS: [u64; 4] = [100_000, 10_000_000, 10_000_000_000, 1_000_000_000_000];
 /// Batches of a whole run.
 const RUNS: [usize; 4] = [100, 1000, 10_000, 50_000];
-/// Rows of 1 KiB in a batch that is handed over: 1 KiB to 32 MiB.
-const ROWS: [usize; 6] = [1, 16, 128, 1024, 8192, 32_768];
-/// Rows and bytes a row of the batches that are handed over, and sent, at each depth.
-const SMALL: (usize, usize) = (128, 784);
-const LARGE: (usize, usize) = (4096, 784);
-/// The file of `raw` and `gather`, at most: it is written before every sweep.
-const FILE_BYTES: u64 = 1 << 30;
 
 /// Runs the sweeps; after `--limit`, no further point is begun, and those that were left out are named.
 ///
@@ -40,10 +45,13 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
         report,
         // A smoke run takes the first points of each sweep.
         points: if options.smoke { 2 } else { usize::MAX },
-        until: options.limit.map(|limit: Duration| Instant::now() + limit),
+        begun: Instant::now(),
         left_out: Vec::new(),
     };
-    let outcome = without_device(&mut sweeps).and_then(|()| on_device(&mut sweeps));
+    let outcome = without_device(&mut sweeps)
+        .and_then(|()| synthetic(&mut sweeps))
+        .and_then(|()| of_the_training_set(&mut sweeps))
+        .and_then(|()| of_files(&mut sweeps));
     if !sweeps.left_out.is_empty() {
         eprintln!("benches: scale: left out for the time: {}", sweeps.left_out.join(", "));
     }
@@ -56,41 +64,73 @@ fn without_device(sweeps: &mut Sweeps<'_>) -> Result<()> {
     let memory = Memory::new();
     // The longest of these takes seconds: two pairs are enough.
     let few = Options { reps: sweeps.options.reps.min(2), ..sweeps.options.clone() };
-    let runs = RUNS.map(|batches| Point { batches: Some(batches), batch: 128, ..BASE });
-    sweeps.over("batches", "tiny", &runs, |_, report, &point| tiny::one(&few, report, &memory, point))?;
-    let mut tiny = |name, points: Vec<Point>| {
-        sweeps
-            .over(name, "tiny", &points, |options, report, &point| tiny::one(options, report, &memory, point))
+    let run = |_: &Options, report: &mut Report, batches: u64| {
+        tiny::one(&few, report, &memory, Point { batches: Some(batches as usize), batch: 128, ..TINY })
     };
+    sweeps.over("tiny", "batches", &RUNS.map(|batches| batches as u64), run)?;
+    let one = |options: &Options, report: &mut Report, point| tiny::one(options, report, &memory, point);
     // Those that need more memory come last: what an allocator keeps of it would be counted in the others.
-    tiny("length", LENGTHS.map(|length| Point { length, ..BASE }).to_vec())?;
-    tiny("workers", WORKERS.map(|workers| Point { workers, ..BASE }).to_vec())?;
-    tiny("depth", DEPTHS.map(|depth| Point { depth, ..BASE }).to_vec())?;
-    tiny("batch", BATCHES.map(|batch| Point { batch, ..BASE }).to_vec())?;
-    tiny("row_bytes", ROW_BYTES.map(|row_bytes| Point { row_bytes, ..BASE }).to_vec())
+    sweeps.over("tiny", "length", &LENGTHS, |o, r, length| one(o, r, Point { length, ..TINY }))?;
+    let base = Setting { batch: TINY.batch, workers: Workers::Count(TINY.workers), depth: TINY.depth };
+    let of = |Setting { batch, workers, depth }: Setting| {
+        Ok(Point { batch, workers: workers.count()?, depth, ..TINY })
+    };
+    sweeps.all("tiny", base, (&WORKERS, &BATCHES, &DEPTHS), |o, r, setting| one(o, r, of(setting)?))?;
+    let sizes = ROW_BYTES.map(|bytes| bytes as u64);
+    sweeps.over("tiny", "row_bytes", &sizes, |o, r, bytes| {
+        one(o, r, Point { row_bytes: bytes as usize, ..TINY })
+    })
 }
 
-/// The hand-off, the wire and the file, on the device.
-fn on_device(sweeps: &mut Sweeps<'_>) -> Result<()> {
-    let sizes = ROWS.map(|rows| (rows, 1024, BASE.depth));
-    sweeps
-        .over("bytes", "handoff", &sizes, |options, report, &at| handoff::one(options, report, at, false))?;
-    let depths = DEPTHS.map(|depth| (SMALL.0, SMALL.1, depth));
-    sweeps
-        .over("depth", "handoff", &depths, |options, report, &at| handoff::one(options, report, at, false))?;
-    let depths = DEPTHS.map(|depth| (LARGE.0, LARGE.1, depth));
-    sweeps.over("depth", "transfer", &depths, |options, report, &at| transfer::one(options, report, at))?;
-    // One call measures all workers: its file is written once.
-    let workers = WORKERS.into_iter().take(sweeps.points).collect();
-    let file_bytes = sweeps.options.file_bytes.min(FILE_BYTES);
-    // One road: a sweep has one row a point, and workers are of the workers' road.
-    let roads = vec![Road::Workers];
-    let of_file = Options { workers, file_bytes, roads, ..sweeps.options.clone() };
-    sweeps.over("workers", "gather", &[()], |_, report, ()| records::gather(&of_file, report))?;
-    sweeps.over("workers", "raw", &[()], |_, report, ()| records::raw(&of_file, report))?;
-    // The host computes a step in a third of a second: batches of other sizes would say nothing about feeding.
-    if sweeps.options.device.kind() == Kind::Cuda || sweeps.options.smoke {
-        sweeps.over("batch", "train", &[()], |_, report, ()| train::run(&of_file, report))?;
+/// The hand-off, the wire and the threads, with samples that cost nothing, or a core's whole time.
+fn synthetic(sweeps: &mut Sweeps<'_>) -> Result<()> {
+    let every = (&WORKERS[..], &BATCHES[..], &DEPTHS[..]);
+    sweeps.all("handoff", handoff::BASE, every, |o, r, setting| handoff::one(o, r, setting, BYTES, false))?;
+    sweeps.all("transfer", transfer::BASE, every, |o, r, setting| transfer::one(o, r, setting, BYTES))?;
+    // One thread without a loader: there are no workers.
+    let base = Setting { batch: 128, workers: Workers::Auto, depth: guards::DEPTH };
+    sweeps.all("guards", base, (&[], every.1, every.2), |o, r, Setting { batch, depth, .. }| {
+        guards::one(o, r, batch * BYTES, depth)
+    })?;
+    sweeps.all("noisy", noisy::BASE, every, noisy::one)?;
+    sweeps.all("idle", idle::BASE, every, idle::one)
+}
+
+/// A trainer's epochs, start, stop and step.
+fn of_the_training_set(sweeps: &mut Sweeps<'_>) -> Result<()> {
+    let every = (&WORKERS[..], &LONGER[..], &DEPTHS[..]);
+    sweeps.all("epoch", epoch::BASE, every, epoch::one)?;
+    sweeps.all("start", start::BASE, every, start::one)?;
+    // The host computes a step in a third of a second: that would say nothing about feeding.
+    if sweeps.options.device.kind() != Kind::Cuda && !sweeps.options.smoke {
+        return Ok(());
+    }
+    sweeps.all("train, workers", train::BASE, every, |o, r, setting| {
+        train::one(o, r, setting, Road::Workers)
+    })?;
+    let direct = (&[][..], every.1, every.2);
+    sweeps.all("train, direct", train::BASE, direct, |o, r, setting| train::one(o, r, setting, Road::Direct))
+}
+
+/// Records of a file, by both roads.
+fn of_files(sweeps: &mut Sweeps<'_>) -> Result<()> {
+    let of_file = Options { file_bytes: sweeps.options.file_bytes.min(FILE_BYTES), ..sweeps.options.clone() };
+    // What the file of a smoke run holds.
+    let images = if sweeps.options.smoke { IMAGES[0] } else { IMAGES[2] };
+    for (case, batch, batches, names) in [
+        (records::GATHER, 4096, &BATCHES, ["gather, workers", "gather, direct"]),
+        (records::RAW, images, &IMAGES, ["raw, workers", "raw, direct"]),
+    ] {
+        if sweeps.is_late() {
+            names.into_iter().for_each(|name| sweeps.leave_out(name));
+            continue;
+        }
+        let filed = Filed::new(&of_file, case)?;
+        let base = Setting { batch, workers: Workers::Count(4), depth: 3 };
+        sweeps.all(names[0], base, (&WORKERS, batches, &DEPTHS), |o, r, setting| {
+            filed.by_workers(o, r, setting)
+        })?;
+        sweeps.all(names[1], base, (&[], batches, &DEPTHS), |o, r, setting| filed.direct(o, r, setting))?;
     }
     Ok(())
 }
@@ -100,27 +140,62 @@ struct Sweeps<'a> {
     options: &'a Options,
     report: &'a mut Report,
     points: usize,
-    until: Option<Instant>,
+    begun: Instant,
     left_out: Vec<String>,
 }
 
 impl Sweeps<'_> {
-    /// Measures `bench` at each of `points`, which differ in `quantity`.
-    fn over<T>(
+    /// Measures `bench` over workers, batch and depth, each around `base`; over none where there are no points.
+    fn all(
         &mut self,
-        quantity: &'static str,
         bench: &str,
-        points: &[T],
-        measure: impl Fn(&Options, &mut Report, &T) -> Result<()>,
+        base: Setting,
+        (workers, batches, depths): (&[usize], &[usize], &[usize]),
+        measure: impl Fn(&Options, &mut Report, Setting) -> Result<()>,
     ) -> Result<()> {
-        self.report.sweep(Some(quantity));
-        for (number, point) in points.iter().take(self.points).enumerate() {
-            if self.until.is_some_and(|until| Instant::now() >= until) {
-                self.left_out.push(format!("{bench} over {quantity} from point {}", number + 1));
-                break;
-            }
-            measure(self.options, self.report, point)?;
+        type Moved = fn(Setting, usize) -> Setting;
+        let quantities: [(_, _, Moved); 3] = [
+            ("workers", workers, |base, n| Setting { workers: Workers::Count(n), ..base }),
+            ("batch", batches, |base, batch| Setting { batch, ..base }),
+            ("depth", depths, |base, depth| Setting { depth, ..base }),
+        ];
+        for (quantity, points, moved) in quantities {
+            let points: Vec<_> = points.iter().map(|&point| point as u64).collect();
+            self.over(bench, quantity, &points, |options, report, x| {
+                measure(options, report, moved(base, x as usize))
+            })?;
         }
         Ok(())
+    }
+
+    /// Measures `bench` at each of `points` of `quantity`.
+    fn over(
+        &mut self,
+        bench: &str,
+        quantity: &'static str,
+        points: &[u64],
+        measure: impl Fn(&Options, &mut Report, u64) -> Result<()>,
+    ) -> Result<()> {
+        for (number, &x) in points.iter().take(self.points).enumerate() {
+            if self.is_late() {
+                self.leave_out(&format!("{bench} over {quantity} from {x}"));
+                break;
+            }
+            if number == 0 {
+                let seconds = self.begun.elapsed().as_secs_f64();
+                eprintln!("benches: scale: {seconds:.0} s: {bench} over {quantity}");
+            }
+            self.report.sweep(Some((quantity, x)));
+            measure(self.options, self.report, x)?;
+        }
+        Ok(())
+    }
+
+    fn is_late(&self) -> bool {
+        self.options.limit.is_some_and(|limit: Duration| self.begun.elapsed() >= limit)
+    }
+
+    fn leave_out(&mut self, what: &str) {
+        self.left_out.push(what.to_owned());
     }
 }

@@ -13,9 +13,9 @@ use crate::measure::{Figures, timed};
 use crate::options::Options;
 use crate::row::{Entry, Report, Target};
 use crate::sets;
+use crate::setting::Setting;
 
-const BATCH: usize = 4096;
-const DEPTH: usize = 3;
+pub(crate) const BASE: Setting = Setting { batch: 4096, workers: Workers::Auto, depth: 3 };
 const STOP: Duration = Duration::from_secs(10);
 
 /// Runs the benchmark.
@@ -23,10 +23,22 @@ const STOP: Duration = Duration::from_secs(10);
 /// # Errors
 /// Whatever the data, the device or the pipeline ends with.
 pub fn run(options: &Options, report: &mut Report) -> Result<()> {
+    one(options, report, BASE)?;
+    match &options.mlp {
+        Some(mlp) => first_steps(options, report, mlp),
+        None => Ok(()),
+    }
+}
+
+/// Start and stop of a loader of one setting.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn one(options: &Options, report: &mut Report, setting: Setting) -> Result<()> {
     let (mut first, mut floors, mut ratios, mut stops) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for turn in 0..=options.reps {
-        let (value, stop) = begin_and_stop(options)?;
-        let floor = floor(options)?;
+        let (value, stop) = begin_and_stop(options, setting)?;
+        let floor = floor(options, setting)?;
         if turn > 0 {
             first.push(value);
             floors.push(floor);
@@ -34,7 +46,7 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
             stops.push(stop);
         }
     }
-    let parameters = |what: &str| json!({ "what": what, "batch": BATCH });
+    let parameters = |what: &str| json!({ "what": what, "batch": setting.batch });
     report.add(
         "start",
         Entry {
@@ -58,20 +70,16 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
             target: Target::AtMost(50.0),
             more: Value::Null,
         },
-    )?;
-    match &options.mlp {
-        Some(mlp) => first_steps(options, report, mlp),
-        None => Ok(()),
-    }
+    )
 }
 
 /// Milliseconds from `build` to the first batch open on the stream, and of a stop in the midst of an epoch.
-fn begin_and_stop(options: &Options) -> Result<(f64, f64)> {
+fn begin_and_stop(options: &Options, setting: Setting) -> Result<(f64, f64)> {
     let compute = options.device.stream()?;
     let data = sets::training(options)?;
     let (begun, mut loader) = timed(|| {
-        let builder = Loader::builder(data).batch_size(BATCH).shuffle(1).drop_last(true);
-        let mut loader = builder.workers(Workers::Auto).depth(DEPTH).build(&options.device)?;
+        let builder = Loader::builder(data).shuffle(1).drop_last(true);
+        let mut loader = setting.of(builder).build(&options.device)?;
         if let Some(batch) = loader.epoch(0)?.next() {
             drop(batch?.wait_on(&compute)?);
         }
@@ -82,13 +90,13 @@ fn begin_and_stop(options: &Options) -> Result<(f64, f64)> {
 }
 
 /// Milliseconds to allocate as much as the loader, and to decode one batch.
-fn floor(options: &Options) -> Result<f64> {
+fn floor(options: &Options, Setting { batch, depth, .. }: Setting) -> Result<f64> {
     let data = sets::training(options)?;
-    let layout = Layout::new(data.spec(), BATCH)?;
-    let ids: Vec<u64> = (0..BATCH as u64).map(|row| row * 7919 % data.len()).collect();
+    let layout = Layout::new(data.spec(), batch)?;
+    let ids: Vec<u64> = (0..batch as u64).map(|row| row * 7919 % data.len()).collect();
     let (time, _) = timed(|| {
-        let mut bare = Bare::new(&options.device, DEPTH + 1, layout.bytes())?;
-        let mut rows = Rows::new(&layout, bare.fill(0)?, BATCH);
+        let mut bare = Bare::new(&options.device, depth + 1, layout.bytes())?;
+        let mut rows = Rows::new(&layout, bare.fill(0)?, batch);
         let read = data.read_many(&ids, &mut rows, &mut Context::new(0, 0));
         read.map_err(|(_, cause)| Error::new(ErrorKind::Sample, "cannot read a sample").caused_by(cause))?;
         drop(rows);

@@ -10,11 +10,12 @@ use crate::measure::{Figures, sides, steps};
 use crate::options::Options;
 use crate::row::{Entry, Report, Target};
 use crate::sets;
+use crate::setting::Setting;
 
 const BATCHES: [usize; 3] = [128, 512, 4096];
 /// Batches on the device that the floor takes in turns.
 const RESIDENT: usize = 8;
-const DEPTH: usize = 3;
+pub(crate) const BASE: Setting = Setting { batch: 512, workers: Workers::Auto, depth: 8 };
 
 /// Runs the benchmark.
 ///
@@ -30,10 +31,15 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     batches
         .iter()
         .flat_map(|&batch| roads(batch))
-        .try_for_each(|(batch, road)| one(options, report, batch, road))
+        .try_for_each(|(batch, road)| one(options, report, Setting { batch, ..BASE }, road))
 }
 
-fn one(options: &Options, report: &mut Report, batch: usize, road: Road) -> Result<()> {
+/// The step by one setting and road.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn one(options: &Options, report: &mut Report, setting: Setting, road: Road) -> Result<()> {
+    let Setting { batch, depth, .. } = setting;
     let device = &options.device;
     let compute = device.stream()?;
     let data = sets::training(options)?;
@@ -47,8 +53,8 @@ fn one(options: &Options, report: &mut Report, batch: usize, road: Road) -> Resu
     let resident = (0..RESIDENT).map(|n| Resident::new(&compute, &data, n * batch, batch, &mut model));
     let mut resident = resident.collect::<Result<Vec<_>>>()?;
 
-    let builder = Loader::builder(data).batch_size(batch).shuffle(1).drop_last(true).road(road);
-    let mut loader = builder.workers(Workers::Auto).depth(DEPTH).build(device)?;
+    let builder = Loader::builder(data).shuffle(1).drop_last(true).road(road);
+    let mut loader = setting.of(builder).build(device)?;
     let an_epoch = loader.plan().steps(0, 0).max(1) as usize;
     let mut floor = |steps: usize, model: &mut Mlp| {
         for step in 0..steps {
@@ -83,7 +89,7 @@ fn one(options: &Options, report: &mut Report, batch: usize, road: Road) -> Resu
         "floor_samples_per_s": rate(sides.floor.median()),
         "floor_min": us(&sides.floor).min(),
         "floor_max": us(&sides.floor).max(),
-        "steps": whole, "hidden": hidden, "depth": DEPTH, "products": products,
+        "steps": whole, "hidden": hidden, "depth": depth, "products": products,
     });
     report.add(
         "train",

@@ -8,34 +8,33 @@ use crate::measure::{sides, steps};
 use crate::options::Options;
 use crate::row::{Entry, Report, Target};
 use crate::sets::{Nothing, scramble};
+use crate::setting::Setting;
 
 /// Rows and bytes a row: batches of 3.2 and of 38.5 MB.
 const BATCHES: [(usize, usize); 2] = [(4096, 784), (256, 3 * 224 * 224)];
-const DEPTH: usize = 3;
+pub(crate) const BASE: Setting = Setting { batch: 4096, workers: Workers::Count(1), depth: 3 };
 
 /// Runs the benchmark.
 ///
 /// # Errors
 /// Whatever the device or the pipeline ends with.
 pub fn run(options: &Options, report: &mut Report) -> Result<()> {
-    BATCHES.into_iter().try_for_each(|(rows, row_bytes)| one(options, report, (rows, row_bytes, DEPTH)))
+    BATCHES
+        .into_iter()
+        .try_for_each(|(batch, row_bytes)| one(options, report, Setting { batch, ..BASE }, row_bytes))
 }
 
-/// Batches of one size at one depth.
+/// Batches of one size by one setting.
 ///
 /// # Errors
 /// As [`run`].
-pub(crate) fn one(
-    options: &Options,
-    report: &mut Report,
-    (rows, row_bytes, depth): (usize, usize, usize),
-) -> Result<()> {
+pub(crate) fn one(options: &Options, report: &mut Report, setting: Setting, row_bytes: usize) -> Result<()> {
+    let Setting { batch: rows, depth, .. } = setting;
     let device = &options.device;
     let compute = device.stream()?;
     let bytes = rows * row_bytes;
     let data = Nothing::new(row_bytes, 4 * depth * rows)?;
-    let mut loader =
-        Loader::builder(data).batch_size(rows).workers(Workers::Count(1)).depth(depth).build(device)?;
+    let mut loader = setting.of(Loader::builder(data)).build(device)?;
     let mut bare = Bare::new(device, depth, bytes)?;
     for slot in 0..depth {
         scramble(bare.fill(slot)?, slot as u64);

@@ -24,7 +24,7 @@ usage: mlp [options]
   --momentum X        momentum of sgd [0.9]
   --workers N         threads that decode, or auto [auto]
   --road NAME         how rows get to the device: auto, workers or direct [auto]
-  --depth N           batches on the device at a time [3]
+  --depth N           batches on the device at a time [3 to 8, by their bytes]
   --seed N            of the order and the first weights [1]
   --no-shuffle        samples in file order
   --init NAME         first weights: random or reference [random]
@@ -83,7 +83,7 @@ pub struct Options {
     pub momentum: f32,
     pub workers: Workers,
     pub road: Road,
-    pub depth: usize,
+    pub depth: Option<usize>,
     pub seed: u64,
     pub shuffle: bool,
     pub reference_init: bool,
@@ -110,7 +110,7 @@ impl Default for Options {
             momentum: 0.9,
             workers: Workers::Auto,
             road: Road::Auto,
-            depth: 3,
+            depth: None,
             seed: 1,
             shuffle: true,
             reference_init: false,
@@ -196,7 +196,7 @@ impl Options {
                 let roads = [("auto", Road::Auto), ("workers", Road::Workers), ("direct", Road::Direct)];
                 self.road = choice(name, &text, &roads)?;
             }
-            "depth" => self.depth = number(name, &text, "a whole number of 1 or more", |n| *n >= 1)?,
+            "depth" => self.depth = Some(number(name, &text, "a whole number of 1 or more", |n| *n >= 1)?),
             "seed" => self.seed = number(name, &text, "a whole number", |_| true)?,
             "init" => self.reference_init = choice(name, &text, &[("random", false), ("reference", true)])?,
             "pinned-budget" => self.pinned_budget = number(name, &text, "a number of bytes", |_| true)?,

@@ -70,9 +70,12 @@ fn train_loader(options: &Options, data: Idx, device: &Device) -> Result<Loader>
         .drop_last(true)
         .workers(options.workers)
         .road(options.road)
-        .depth(options.depth)
         .pinned_budget(options.pinned_budget)
         .epochs(options.epochs);
+    let builder = match options.depth {
+        Some(depth) => builder.depth(depth),
+        None => builder,
+    };
     if options.shuffle { builder.shuffle(options.seed) } else { builder }.build(device)
 }
 
@@ -100,7 +103,6 @@ fn test(
         .batch_size(options.batch)
         .workers(options.workers)
         .road(options.road)
-        .depth(options.depth)
         .pinned_budget(options.pinned_budget)
         .epochs(1)
         .build(device)?;

@@ -63,7 +63,7 @@ impl Training {
             resumed: None,
             interrupted: Arc::default(),
             replay: Replay::new(compute),
-            results: Readback::new(compute, 2, RESULTS.max(options.depth))?,
+            results: Readback::new(compute, 2, RESULTS.max(loader.slot_addresses().len()))?,
             meter: WaitMeter::new(compute, if options.steps < 1000 { 4 } else { 16 })?,
             losses: Vec::new(),
             steps: 0,

@@ -6,7 +6,7 @@
 //   hits        = rows whose largest logit, the first of equals, is the label's
 //
 // One warp a row, 8 a block, any grid of x. The last block to finish adds row_loss in a fixed order, so the mean does not
-// depend on the order in which blocks run. `scratch` is two u32, zero before and after a launch; launches that can overlap
+// depend on the order in which blocks run. `scratch` is one u64, zero before and after a launch; launches that can overlap
 // need one each. A label that is no class gives a NaN loss, never a read out of bounds.
 
 typedef unsigned char u8;
@@ -63,35 +63,49 @@ static __device__ __forceinline__ float xent_row(const float* z, Label label, fl
 }
 
 // The mean of row_loss and the number of hits, by the last block to come; `mine` are the hits of the calling warp's rows.
-static __device__ __forceinline__ void xent_finish(float* row_loss, u32 mine, float* loss, u32* hits, u32* scratch, u64 rows) {
+// Blocks of a power of two of threads, 256 at most.
+static __device__ __forceinline__ void xent_finish(const float* row_loss, u32 mine, float* loss, u32* hits, u64* scratch, u64 rows) {
     __shared__ float sums[256];
-    __shared__ bool last;
+    __shared__ u32 warps[8];
+    __shared__ u64 before;
     const u32 thread = threadIdx.x;
-    if ((thread & 31) == 0 && mine > 0) atomicAdd(&scratch[1], mine);
+    if ((thread & 31) == 0) warps[thread / 32] = mine;
     __threadfence();
     __syncthreads();
-    if (thread == 0) last = atomicAdd(&scratch[0], 1u) == gridDim.x - 1;
+    if (thread == 0) {
+        for (u32 w = 1; w < blockDim.x / 32; ++w) mine += warps[w];
+        // One addition for both: the blocks that were here below, their hits above.
+        before = atomicAdd(scratch, (u64)mine << 32 | 1) + ((u64)mine << 32);
+    }
     __syncthreads();
-    if (!last) return;
+    if ((u32)before != gridDim.x - 1) return;
     __threadfence();
     float sum = 0.0f;
-    for (u64 r = thread; r < rows; r += 256) sum += ((volatile float*)row_loss)[r];
+    u64 done = 0;
+    if (((u64)row_loss & 15) == 0) {
+        done = rows / 4 * 4;
+#pragma unroll 8
+        for (u64 r = 4 * thread; r < done; r += 4 * blockDim.x) {
+            const float4 four = __ldcg((const float4*)(row_loss + r));
+            sum += (four.x + four.y) + (four.z + four.w);
+        }
+    }
+    for (u64 r = done + thread; r < rows; r += blockDim.x) sum += __ldcg(&row_loss[r]);
     sums[thread] = sum;
-    for (u32 half = 128; half > 0; half /= 2) {
+    for (u32 half = blockDim.x / 2; half > 0; half /= 2) {
         __syncthreads();
         if (thread < half) sums[thread] += sums[thread + half];
     }
     if (thread == 0) {
         *loss = sums[0] / (float)rows;
-        *hits = ((volatile u32*)scratch)[1];
-        scratch[0] = 0;
-        scratch[1] = 0;
+        *hits = (u32)(before >> 32);
+        *scratch = 0;
     }
 }
 
 template <typename Label>
 static __device__ __forceinline__ void xent(const float* logits, const Label* labels, float* dlogits, float* row_loss,
-                                            float* loss, u32* hits, u32* scratch, u64 rows, u32 cols) {
+                                            float* loss, u32* hits, u64* scratch, u64 rows, u32 cols) {
     const float inverse_rows = 1.0f / (float)rows;
     u32 mine = 0;
     for (u64 r = (u64)blockIdx.x * 8 + threadIdx.x / 32; r < rows; r += (u64)gridDim.x * 8) {
@@ -103,90 +117,139 @@ static __device__ __forceinline__ void xent(const float* logits, const Label* la
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-softmax_xent_u8(const float* logits, const u8* labels, float* dlogits, float* row_loss, float* loss, u32* hits, u32* scratch,
+softmax_xent_u8(const float* logits, const u8* labels, float* dlogits, float* row_loss, float* loss, u32* hits, u64* scratch,
                 u64 rows, u32 cols) {
     xent(logits, labels, dlogits, row_loss, loss, hits, scratch, rows, cols);
 }
 
 extern "C" __global__ void __launch_bounds__(256)
 softmax_xent_i64(const float* logits, const long long* labels, float* dlogits, float* row_loss, float* loss, u32* hits,
-                 u32* scratch, u64 rows, u32 cols) {
+                 u64* scratch, u64 rows, u32 cols) {
     xent(logits, labels, dlogits, row_loss, loss, hits, scratch, rows, cols);
 }
 
 // The same behind a linear layer, the last of a classifier: z = x w^T + b, with x [rows, inputs], w [classes, inputs] and
-// b [classes]; z itself is not kept. At most 16 or 32 classes, by the kernel's name. One warp a row, 8 a block.
+// b [classes]; z itself is not kept. At most 16 or 32 classes, by the kernel's name. A block of 4 warps takes one row at a time,
+// or with `_wide` 4 rows of 16 classes, 2 of 32: then a weight is read once for all of them, and there are fewer blocks. Each
+// warp takes a part of the inputs for all classes; what they have meets in shared memory.
 
-// Adds to sums[k] this lane's part of row . w[k].
-template <int MOST>
-static __device__ __forceinline__ void classifier_dots(const float* row, const float* w, float (&sums)[MOST], u64 inputs, u32 classes) {
+// Adds N values over the lanes of a warp, N a power of two, 16 at least. Lane by lane the sums are those of the values
+// lane * N / 32 on, in the first N / 32 places; of 16 values two lanes have the same. Each step hands half of what is left to
+// the lane across and takes the other half from it: N - 1 exchanges in place of 5 N.
+template <u32 N>
+static __device__ __forceinline__ void classifier_spread(float (&values)[N]) {
     const u32 lane = threadIdx.x & 31;
-    if ((((u64)row | (u64)w) & 15) == 0 && inputs % 4 == 0) {
-        for (u64 i = 4 * lane; i < inputs; i += 128) {
-            const float4 x = *(const float4*)(row + i);
 #pragma unroll
-            for (u32 k = 0; k < MOST; ++k) {
+    for (u32 lanes = 16, left = N; lanes > 0; lanes /= 2, left /= 2) {
+        if (left == 1) {
+            values[0] += __shfl_xor_sync(0xffffffffu, values[0], lanes);
+            break;
+        }
+        const bool upper = (lane & lanes) != 0;
+#pragma unroll
+        for (u32 i = 0; i < N / 2; ++i) {
+            if (i < left / 2) {
+                const float own = upper ? values[i + left / 2] : values[i];
+                const float other = upper ? values[i] : values[i + left / 2];
+                values[i] = own + __shfl_xor_sync(0xffffffffu, other, lanes);
+            }
+        }
+    }
+}
+
+// Adds to sums[r * MOST + k] this thread's part of row first + r . w[k].
+template <u32 MOST, u32 ROWS>
+static __device__ __forceinline__ void classifier_dots(const float* x, const float* w, float (&sums)[MOST * ROWS], u64 first, u64 rows,
+                                                       u64 inputs, u32 classes) {
+    if ((((u64)x | (u64)w) & 15) == 0 && inputs % 4 == 0) {
+        for (u64 i = 4 * threadIdx.x; i < inputs; i += 512) {
+            float4 a[ROWS];
+#pragma unroll
+            for (u32 r = 0; r < ROWS; ++r)
+                a[r] = first + r < rows ? *(const float4*)(x + (first + r) * inputs + i) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            // Four weights on their way at a time; behind the last class, its own again, for a sum that nobody reads.
+#pragma unroll
+            for (u32 k = 0; k < MOST; k += 4) {
                 if (k < classes) {
-                    const float4 y = *(const float4*)(w + k * inputs + i);
-                    sums[k] += x.x * y.x + x.y * y.y + x.z * y.z + x.w * y.w;
+                    float4 b[4];
+#pragma unroll
+                    for (u32 j = 0; j < 4; ++j)
+                        b[j] = *(const float4*)(w + (k + j < classes ? k + j : classes - 1) * inputs + i);
+#pragma unroll
+                    for (u32 j = 0; j < 4; ++j) {
+#pragma unroll
+                        for (u32 r = 0; r < ROWS; ++r)
+                            sums[r * MOST + k + j] += a[r].x * b[j].x + a[r].y * b[j].y + a[r].z * b[j].z + a[r].w * b[j].w;
+                    }
                 }
             }
         }
         return;
     }
-    for (u64 i = lane; i < inputs; i += 32) {
+    for (u64 i = threadIdx.x; i < inputs; i += 128) {
 #pragma unroll
-        for (u32 k = 0; k < MOST; ++k)
-            if (k < classes) sums[k] += row[i] * w[k * inputs + i];
+        for (u32 k = 0; k < MOST; ++k) {
+#pragma unroll
+            for (u32 r = 0; r < ROWS; ++r)
+                if (k < classes && first + r < rows) sums[r * MOST + k] += x[(first + r) * inputs + i] * w[k * inputs + i];
+        }
     }
 }
 
-template <int MOST>
+template <u32 MOST, u32 ROWS>
 static __device__ __forceinline__ void classifier_forward(const float* x, const float* w, const float* b, const u8* labels,
-                                                          float* dlogits, float* row_loss, float* loss, u32* hits, u32* scratch,
+                                                          float* dlogits, float* row_loss, float* loss, u32* hits, u64* scratch,
                                                           u64 rows, u64 inputs, u32 classes) {
-    const u32 lane = threadIdx.x & 31;
+    constexpr u32 N = MOST * ROWS, EACH = N > 32 ? N / 32 : 1;
+    __shared__ float parts[4][N];
+    const u32 lane = threadIdx.x & 31, warp = threadIdx.x / 32;
     const float inverse_rows = 1.0f / (float)rows;
     const float nan = __int_as_float(0x7fffffff), infinity = __int_as_float(0x7f800000);
     u32 mine = 0;
-    for (u64 r = (u64)blockIdx.x * 8 + threadIdx.x / 32; r < rows; r += (u64)gridDim.x * 8) {
-        float sums[MOST];
+    for (u64 first = (u64)blockIdx.x * ROWS; first < rows; first += (u64)gridDim.x * ROWS) {
+        float sums[N];
 #pragma unroll
-        for (u32 k = 0; k < MOST; ++k) sums[k] = 0.0f;
-        classifier_dots(x + r * inputs, w, sums, inputs, classes);
-        // From here on a lane is a class.
-        float z = -infinity;
+        for (u32 i = 0; i < N; ++i) sums[i] = 0.0f;
+        classifier_dots<MOST, ROWS>(x, w, sums, first, rows, inputs, classes);
+        classifier_spread(sums);
+        __syncthreads();
 #pragma unroll
-        for (u32 k = 0; k < MOST; ++k) {
-            if (k < classes) {
-                const float sum = xent_warp_sum(sums[k]);
-                if (k == lane) z = sum + b[k];
+        for (u32 i = 0; i < EACH; ++i)
+            if (lane % (32 * EACH / N) == 0) parts[warp][lane * N / 32 + i] = sums[i];
+        __syncthreads();
+        // From here on a warp is a row, and a lane a class.
+        const u64 r = first + warp;
+        if (warp < ROWS && r < rows) {
+            float z = -infinity;
+            if (lane < classes) {
+                const u32 at = warp * MOST + lane;
+                z = parts[0][at] + parts[1][at] + parts[2][at] + parts[3][at] + b[lane];
             }
+            float largest = z > -infinity ? z : -infinity;
+            u32 at = z > -infinity ? lane : 0xffffffffu;
+            xent_warp_argmax(largest, at);
+            const float power = lane < classes ? expf(z - largest) : 0.0f;
+            const float sum = xent_warp_sum(power);
+            const u32 label = labels[r];
+            const bool known = label < classes;
+            const float own = xent_warp_sum(lane == label && known ? z : 0.0f);
+            mine += known && at == label;
+            if (lane < classes)
+                dlogits[r * classes + lane] = known ? (power / sum - (lane == label ? 1.0f : 0.0f)) * inverse_rows : nan;
+            if (lane == 0) row_loss[r] = known ? logf(sum) - (own - largest) : nan;
         }
-        float largest = z > -infinity ? z : -infinity;
-        u32 at = z > -infinity ? lane : 0xffffffffu;
-        xent_warp_argmax(largest, at);
-        const float power = lane < classes ? expf(z - largest) : 0.0f;
-        const float sum = xent_warp_sum(power);
-        const u32 label = labels[r];
-        const bool known = label < classes;
-        const float own = xent_warp_sum(lane == label && known ? z : 0.0f);
-        mine += known && at == label;
-        if (lane < classes)
-            dlogits[r * classes + lane] = known ? (power / sum - (lane == label ? 1.0f : 0.0f)) * inverse_rows : nan;
-        if (lane == 0) row_loss[r] = known ? logf(sum) - (own - largest) : nan;
     }
     xent_finish(row_loss, mine, loss, hits, scratch, rows);
 }
 
-extern "C" __global__ void __launch_bounds__(256)
-classifier_16(const float* x, const float* w, const float* b, const u8* labels, float* dlogits, float* row_loss, float* loss,
-              u32* hits, u32* scratch, u64 rows, u64 inputs, u32 classes) {
-    classifier_forward<16>(x, w, b, labels, dlogits, row_loss, loss, hits, scratch, rows, inputs, classes);
-}
+#define CLASSIFIER(NAME, MOST, ROWS)                                                                                       \
+    extern "C" __global__ void __launch_bounds__(128)                                                                      \
+    NAME(const float* x, const float* w, const float* b, const u8* labels, float* dlogits, float* row_loss, float* loss,   \
+         u32* hits, u64* scratch, u64 rows, u64 inputs, u32 classes) {                                                     \
+        classifier_forward<MOST, ROWS>(x, w, b, labels, dlogits, row_loss, loss, hits, scratch, rows, inputs, classes);    \
+    }
 
-extern "C" __global__ void __launch_bounds__(256)
-classifier_32(const float* x, const float* w, const float* b, const u8* labels, float* dlogits, float* row_loss, float* loss,
-              u32* hits, u32* scratch, u64 rows, u64 inputs, u32 classes) {
-    classifier_forward<32>(x, w, b, labels, dlogits, row_loss, loss, hits, scratch, rows, inputs, classes);
-}
+CLASSIFIER(classifier_16, 16, 1)
+CLASSIFIER(classifier_16_wide, 16, 4)
+CLASSIFIER(classifier_32, 32, 1)
+CLASSIFIER(classifier_32_wide, 32, 2)

@@ -20,8 +20,10 @@
 #define __grid_constant__
 
 struct uint3 { unsigned x, y, z; };
+struct alignas(8) float2 { float x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
+inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 
@@ -40,6 +42,12 @@ T shuffle_from(T value, unsigned from) {
     memcpy(&value, &exchange[warp][from % 32], sizeof value);
     pthread_barrier_wait(&warp_barrier[warp]);
     return value;
+}
+
+inline unsigned ballot(bool vote) {
+    unsigned votes = 0;
+    for (unsigned lane = 0; lane < 32; ++lane) votes |= (unsigned)shuffle_from<uint64_t>(vote, lane) << lane;
+    return votes;
 }
 
 template <typename T>
@@ -76,8 +84,12 @@ inline void __syncthreads() { pthread_barrier_wait(&emulate::block_barrier); }
 inline void __syncwarp() { pthread_barrier_wait(&emulate::warp_barrier[(threadIdx.x + blockDim.x * threadIdx.y) / 32]); }
 inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 inline unsigned long long __shfl_sync(unsigned, unsigned long long value, int lane) { return emulate::shuffle_from(value, (unsigned)lane); }
+inline unsigned __ballot_sync(unsigned, bool vote) { return emulate::ballot(vote); }
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
 inline float __shfl_xor_sync(unsigned, float value, int lanes) { return emulate::shuffle_xor(value, lanes); }
 inline unsigned __shfl_xor_sync(unsigned, unsigned value, int lanes) { return emulate::shuffle_xor(value, lanes); }
+template <typename T>
+T __ldcg(const T* at) { return *at; }
 inline float __int_as_float(int bits) { float value; memcpy(&value, &bits, 4); return value; }
 inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
     return (unsigned)(((uint64_t)high << 32 | low) >> (shift & 31));

@@ -215,7 +215,7 @@ pub fn spinner(
     + Sync
     + 'static,
 > {
-    let spin = crate::ops::load(cuda, &crate::source::PROBE, "spin")?;
+    let spin = crate::loaded::load(cuda, &crate::source::PROBE, "spin")?;
     Ok(move |driver: &dyn feedline_device::Driver, stream, time: std::time::Duration| {
         let grid = feedline_device::cuda::Grid { blocks: (1, 1, 1), threads: (1, 1, 1), shared_bytes: 0 };
         let (mut nanoseconds, mut times) = (time.as_nanos() as u64, 0u64);

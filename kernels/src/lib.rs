@@ -17,6 +17,8 @@ pub mod compile;
 pub mod host;
 #[allow(unsafe_code, reason = "the one place for it, see its head")]
 mod launch;
+#[cfg(feature = "cuda")]
+mod loaded;
 pub mod ops;
 #[cfg(feature = "cuda")]
 pub mod ptx;

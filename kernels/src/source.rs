@@ -53,16 +53,22 @@ pub static STEP: Program = Program {
     sources: &[
         source!("adamw.cu", ("adamw", 256), ("adamw_tick", 32)),
         source!("argmax.cu", ("argmax_hits_u8", 256), ("argmax_hits_i64", 256)),
-        source!("bias_relu.cu", ("bias_add", 256), ("bias_relu", 256), ("relu_bias_backward", 256)),
-        source!("classifier_backward.cu", ("classifier_backward_16", 256), ("classifier_backward_32", 256)),
+        source!(
+            "backward.cu",
+            ("relu_bias_backward", 512),
+            ("classifier_backward_16", 512),
+            ("classifier_backward_32", 512),
+        ),
         source!("fill.cu", ("fill_f32", 256)),
         source!("sgd.cu", ("sgd", 256)),
         source!(
             "softmax_xent.cu",
             ("softmax_xent_u8", 256),
             ("softmax_xent_i64", 256),
-            ("classifier_16", 256),
-            ("classifier_32", 256),
+            ("classifier_16", 128),
+            ("classifier_16_wide", 128),
+            ("classifier_32", 128),
+            ("classifier_32_wide", 128),
         ),
         source!("widen.cu", ("widen_u8", 256)),
     ],
@@ -180,8 +186,9 @@ mod tests {
                 let stem = kernel.name.trim_end_matches(|c: char| c.is_ascii_digit());
                 let stem = if source.file == "gemm.cu" { stem } else { kernel.name };
                 assert!(
-                    source.text.contains(&format!("\n{stem}("))
-                        || source.text.contains(&format!("    {stem}##TILE(")),
+                    [format!("\n{stem}("), format!("    {stem}##TILE("), format!("\nCLASSIFIER({stem},")]
+                        .iter()
+                        .any(|definition| source.text.contains(definition)),
                     "{} has no {}",
                     source.file,
                     kernel.name

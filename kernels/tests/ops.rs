@@ -124,9 +124,15 @@ fn linear_layers() {
 #[test]
 fn classifiers() {
     each("classifier", |case| {
-        for (rows, inputs, classes) in
-            [(1, 1, 2), (7, 33, 10), (128, 512, 10), (1000, 70, 16), (333, 64, 31), (65, 12, 40)]
-        {
+        for (rows, inputs, classes) in [
+            (1, 1, 2),
+            (7, 33, 10),
+            (128, 512, 10),
+            (1000, 70, 16),
+            (2000, 516, 10),
+            (333, 64, 31),
+            (65, 12, 40),
+        ] {
             let shape = Linear { rows, inputs, outputs: classes };
             for turn in 0..2 {
                 let what = format!("{shape:?}, turn {turn}");

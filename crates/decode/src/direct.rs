@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use feedline_core::{Plan, Result, Ticket};
+use feedline_device::slot::Visits;
 
 use crate::Run;
 use crate::feed::{Decode, Fill, Records};
@@ -10,11 +11,12 @@ use crate::feed::{Decode, Fill, Records};
 /// A plan, without its data.
 pub(crate) struct Ids {
     plan: Arc<Plan>,
+    visits: Visits,
 }
 
 impl Ids {
-    pub(crate) fn new(plan: Arc<Plan>) -> Self {
-        Self { plan }
+    pub(crate) fn new(plan: Arc<Plan>, visits: Visits) -> Self {
+        Self { plan, visits }
     }
 }
 
@@ -28,9 +30,7 @@ impl Fill for Ids {
         _: &Decode<'_>,
     ) -> Result<()> {
         ticket.due = self.plan.batch(run.epoch, run.start, ticket.step, &mut ticket.ids);
-        for (place, id) in bytes.chunks_exact_mut(size_of::<u64>()).zip(&ticket.ids) {
-            place.copy_from_slice(&id.to_ne_bytes());
-        }
+        self.visits.write(&ticket.ids, bytes);
         Ok(())
     }
 }

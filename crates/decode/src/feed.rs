@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvError, TryRecvError, select};
 use feedline_core::{Context, Dataset, Layout, ReadError, Result, Row, Rows, Source, Spec, Ticket};
+use feedline_device::slot::Visits;
 
 use crate::Run;
 use crate::batch::Decoder;
@@ -16,8 +17,8 @@ use crate::batch::Decoder;
 pub enum Input {
     /// Samples with random access: the plan is of them.
     Dataset(Arc<dyn Dataset>),
-    /// Samples that the device reads itself: a slot is filled with their ids, each a `u64`, from its first byte on.
-    Direct(Arc<dyn Dataset>),
+    /// Samples that the device reads itself: a slot is filled with their ids.
+    Direct(Arc<dyn Dataset>, Visits),
     /// Records in sequence: the plan is of the shards, one a step.
     Source(Arc<dyn Source>),
 }
@@ -26,7 +27,7 @@ impl Input {
     /// What a sample is.
     pub fn spec(&self) -> &Spec {
         match self {
-            Self::Dataset(dataset) | Self::Direct(dataset) => dataset.spec(),
+            Self::Dataset(dataset) | Self::Direct(dataset, _) => dataset.spec(),
             Self::Source(source) => source.spec(),
         }
     }
@@ -34,7 +35,7 @@ impl Input {
     /// A number that tells this data from other data.
     pub fn fingerprint(&self) -> u64 {
         match self {
-            Self::Dataset(dataset) | Self::Direct(dataset) => dataset.fingerprint(),
+            Self::Dataset(dataset) | Self::Direct(dataset, _) => dataset.fingerprint(),
             Self::Source(source) => source.fingerprint(),
         }
     }

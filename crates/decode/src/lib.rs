@@ -13,6 +13,7 @@
 //! | one batch: rows over workers, panics and errors named | `batch.rs` |
 //! | the makers: take a batch, fill it, put it in line | `maker.rs` |
 //! | whose turn it is to take a batch, and what the others do | `turn.rs` |
+//! | for how many copies who takes a slot waits at a time | `patience.rs` |
 //! | how long who has no batch waits before the next look | `pace.rs` |
 //! | the line in which batches leave | `delivery.rs` |
 //! | the stage and its start | `stage.rs` |
@@ -29,6 +30,7 @@ mod feed;
 mod line;
 mod maker;
 mod pace;
+mod patience;
 mod source;
 mod stage;
 mod turn;

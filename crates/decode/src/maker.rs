@@ -15,6 +15,7 @@ use crate::delivery::{Delivery, Outcome, Way};
 use crate::direct::Ids;
 use crate::feed::{Calls, Decode, Feed, Fill, Input, Next, Records};
 use crate::pace::Pace;
+use crate::patience::Patience;
 use crate::source::{FromSource, Gather};
 use crate::turn::{Head, InPieces, Turn};
 use crate::{Activity, Run, Stage};
@@ -33,6 +34,8 @@ pub(crate) struct Makers {
     delivery: Delivery<Filled, ToTransfer>,
 }
 
+/// A slot to fill, and one that is filled.
+type Slot = FillLease<Pinned, Option<Arc<Ticket>>>;
 type Filled = ReadyLease<Pinned, Option<Arc<Ticket>>>;
 
 /// The way to the transfer stage.
@@ -61,7 +64,7 @@ impl Way<Filled> for ToTransfer {
 struct Taken<'a> {
     number: u64,
     run: Run,
-    lease: FillLease<Pinned, Option<Arc<Ticket>>>,
+    lease: Slot,
     ticket: Arc<Ticket>,
     _in_pieces: Option<InPieces<'a>>,
 }
@@ -69,7 +72,7 @@ struct Taken<'a> {
 /// What the next turn came to.
 enum Planned {
     /// A batch with this slot and ticket, and the rows that there are to decode at most.
-    Batch(Run, FillLease<Pinned, Option<Arc<Ticket>>>, Arc<Ticket>, usize),
+    Batch(Run, Slot, Arc<Ticket>, usize),
     /// Nothing yet, and there are pieces to read.
     Later,
     /// Nothing more.
@@ -84,12 +87,15 @@ impl Makers {
             Input::Dataset(dataset) => {
                 (Box::new(Steps::new(plan.clone(), batch)), Box::new(FromDataset::new(dataset.clone(), plan)))
             }
-            Input::Direct(_) => (Box::new(Steps::new(plan.clone(), 0)), Box::new(Ids::new(plan))),
+            Input::Direct(_, visits) => {
+                (Box::new(Steps::new(plan.clone(), 0)), Box::new(Ids::new(plan, *visits)))
+            }
             Input::Source(source) => (
                 Box::new(Gather::new(source.clone(), plan.clone(), batch, stage.tail, activity.clone())),
                 Box::new(FromSource::new(source.clone(), &plan)),
             ),
         };
+        let patience = Patience::new(stage.ring.len());
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let (open, closed) = bounded(0);
         // The only sender: with it the transfer stage's channel closes.
@@ -98,7 +104,7 @@ impl Makers {
         Self {
             decoder: Decoder::new(stage.plan.options().seed, stage.bad_samples, activity),
             fill,
-            turn: Turn::new(Head::new(feed), open, cores),
+            turn: Turn::new(Head::new(feed, patience), open, cores),
             calls: Calls { runs: stage.runs.clone(), over: closed },
             // A batch that waits for its turn has a slot; one that failed has none, but its maker has.
             delivery: Delivery::new(stage.ring.len() + count, way),
@@ -136,16 +142,13 @@ impl Makers {
         loop {
             let mut head = self.turn.take(&mut pace)?;
             let number = head.number;
-            self.turn.await_slot(&head, || {
-                let counts = self.stage.ring.counts();
-                counts.free + counts.in_flight > 0
-            });
             let start = Instant::now();
             let end = match caught(|| self.plan(&mut head, records, self.turn.limit(&pace))) {
                 Ok(Planned::Batch(run, lease, ticket, rows)) => {
                     head.number += 1;
                     let in_pieces = self.decoder.splits(rows).then(|| self.turn.in_pieces());
                     let time = self.decoder.time(rows);
+                    head.patience.make(time);
                     head.judge(start.elapsed(), self.stage.ring.len(), self.stage.ring.counts(), time);
                     self.turn.give(head, time > WAKE);
                     return Some(Taken { number, run, lease, ticket, _in_pieces: in_pieces });
@@ -178,7 +181,7 @@ impl Makers {
                 head.begin_next_epoch(run);
                 continue;
             }
-            let Some(lease) = self.slot(limit)? else { return Ok(Planned::Later) };
+            let Some(lease) = self.slot(&mut head.patience, limit)? else { return Ok(Planned::Later) };
             // Asked after the wait, which is where time passes: what was asked for meanwhile comes first.
             if let Ok(run) = self.calls.runs.try_recv() {
                 head.begin(run);
@@ -199,11 +202,16 @@ impl Makers {
         }
     }
 
-    fn slot(&self, limit: Option<Duration>) -> Result<Option<FillLease<Pinned, Option<Arc<Ticket>>>>> {
-        match limit {
-            None => self.stage.ring.acquire().map(Some),
-            Some(limit) => self.stage.ring.acquire_timeout(limit),
+    /// Takes a slot to fill, waiting for at most `limit`; without one, as patiently as it may.
+    fn slot(&self, patience: &mut Patience, limit: Option<Duration>) -> Result<Option<Slot>> {
+        if let Some(limit) = limit {
+            return self.stage.ring.acquire_timeout(limit);
         }
+        let start = Instant::now();
+        let copies = patience.copies(start);
+        let lease = self.stage.ring.acquire_after(copies)?;
+        patience.took(copies, start, Instant::now());
+        Ok(Some(lease))
     }
 
     fn fill(&self, taken: Taken<'_>, records: &Records) -> Result<Filled> {

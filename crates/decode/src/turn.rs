@@ -12,6 +12,7 @@ use feedline_slots::Counts;
 use crate::Run;
 use crate::feed::Feed;
 use crate::pace::{Pace, stay_awake};
+use crate::patience::Patience;
 
 /// What is done by one maker at a time: where the stage is. It goes from hand to hand.
 pub(crate) struct Head {
@@ -22,6 +23,7 @@ pub(crate) struct Head {
     pub(crate) steps: u64,
     /// The number of the next batch, over all runs.
     pub(crate) number: u64,
+    pub(crate) patience: Patience,
     /// Of the last batches, about how many were taken while slots lay empty.
     behind: u32,
     /// Whether makers wait awake.
@@ -38,8 +40,8 @@ const TURN: Duration = Duration::from_micros(2);
 const WAITED: Duration = Duration::from_micros(10);
 
 impl Head {
-    pub(crate) fn new(feed: Box<dyn Feed>) -> Self {
-        Self { feed, run: None, steps: 0, number: 0, behind: 0, hurry: false }
+    pub(crate) fn new(feed: Box<dyn Feed>, patience: Patience) -> Self {
+        Self { feed, run: None, steps: 0, number: 0, patience, behind: 0, hurry: false }
     }
 
     /// Decides whether there is a hurry: whether decoding is what the pipeline waits for. Told once a batch, when its slot was just
@@ -56,6 +58,7 @@ impl Head {
     /// Goes to the beginning of `run`.
     pub(crate) fn begin(&mut self, run: Run) {
         self.feed.begin(run);
+        self.patience.forget();
         (self.run, self.steps) = (Some(run), 0);
     }
 
@@ -167,13 +170,6 @@ impl Turn {
         (self.split.load(Ordering::Relaxed) > 0).then_some(pace.wait())
     }
 
-    /// In a hurry, waits awake for a slot: it comes home within the time that it takes to fall asleep. `has_slot` tells.
-    pub(crate) fn await_slot(&self, head: &Head, has_slot: impl Fn() -> bool) {
-        if head.hurry && self.has_cores {
-            stay_awake(Instant::now() + Self::AWAKE, has_slot);
-        }
-    }
-
     /// Gives the head back, after a wait that came to its limit, and reads pieces.
     pub(crate) fn help(&self, head: Head, pace: &mut Pace) {
         self.give(head, false);
@@ -256,7 +252,7 @@ mod tests {
     }
 
     fn turn(cores: usize) -> Arc<Turn> {
-        Arc::new(Turn::new(Head::new(Box::new(Unused)), bounded(0).0, cores))
+        Arc::new(Turn::new(Head::new(Box::new(Unused), Patience::new(1)), bounded(0).0, cores))
     }
 
     fn counts(filling: usize, ready: usize, free: usize) -> Counts {
@@ -265,7 +261,7 @@ mod tests {
 
     #[test]
     fn only_a_line_of_batches_taken_beside_empty_slots_is_behind() {
-        let mut head = Head::new(Box::new(Unused));
+        let mut head = Head::new(Box::new(Unused), Patience::new(4));
         let mut ask = |turn, counts| {
             head.judge(turn, 4, counts, 2 * TURN);
             head.hurry
@@ -293,25 +289,9 @@ mod tests {
         for (slots, free, time, hurry) in
             [(1, 0, 2 * TURN, false), (4, 3, TURN, false), (4, 3, 2 * TURN, true)]
         {
-            let mut head = Head::new(Box::new(Unused));
+            let mut head = Head::new(Box::new(Unused), Patience::new(4));
             (0..100).for_each(|_| head.judge(Duration::ZERO, slots, counts(1, 0, free), time));
             assert_eq!(head.hurry, hurry);
-        }
-    }
-
-    #[test]
-    fn only_in_a_hurry_and_with_cores_a_slot_is_waited_for_awake() {
-        for (cores, hurry, looks) in [(8, true, 5), (8, false, 0), (3, true, 0)] {
-            let turn = turn(cores);
-            let mut head = turn.take(&mut Pace::new()).unwrap();
-            head.hurry = hurry;
-            let looked = std::cell::Cell::new(0);
-            turn.await_slot(&head, || {
-                looked.set(looked.get() + 1);
-                looked.get() == 5
-            });
-            // It may have come to its limit before.
-            assert!(looked.get() <= looks && (looked.get() > 0) == (looks > 0));
         }
     }
 

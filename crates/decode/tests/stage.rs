@@ -12,6 +12,7 @@ use feedline_core::{
     Tail, Ticket, World,
 };
 use feedline_decode::{Activity, Input, Run, Stage, Workers};
+use feedline_device::slot::Visits;
 use feedline_device::{Device, Pinned};
 use feedline_slots::{HostMemory, ReadyLease, Ring};
 use feedline_testkit::zoo::{self, Fine};
@@ -37,21 +38,27 @@ struct Rig {
 
 impl Rig {
     fn start(dataset: impl Dataset) -> Self {
+        let (len, layout) = (dataset.len(), Layout::new(dataset.spec(), BATCH).unwrap());
+        let slot_bytes = layout.bytes();
+        Self::of(Input::Dataset(Arc::new(dataset)), len, layout, Order::Sequential, slot_bytes)
+    }
+
+    fn of(input: Input, len: u64, layout: Layout, order: Order, slot_bytes: usize) -> Self {
         let device = Device::host();
-        let layout = Arc::new(Layout::new(dataset.spec(), BATCH).unwrap());
         let options = PlanOptions {
-            len: dataset.len(),
-            order: Order::Sequential,
+            len,
+            order,
             seed: 0,
-            batch: BATCH,
+            batch: layout.capacity(),
             tail: Tail::Keep,
             world: World::single(),
         };
-        let ring = Ring::new((0..SLOTS).map(|_| device.pinned(layout.bytes()).unwrap()).collect());
+        let layout = Arc::new(layout);
+        let ring = Ring::new((0..SLOTS).map(|_| device.pinned(slot_bytes).unwrap()).collect());
         let ((runs, to_stage), (from_stage, filled)) = (unbounded(), bounded(SLOTS));
         let ((tickets, home), (tell, ended)) = (bounded(16), mpsc::channel());
         let stage = Stage {
-            input: Input::Dataset(Arc::new(dataset)),
+            input,
             plan: Arc::new(Plan::new(options).unwrap()),
             tail: Tail::Keep,
             bad_samples: BadSamples::Fail,
@@ -111,6 +118,40 @@ fn a_run_fills_slots_in_order_and_in_place() {
         let Rig { runs, ended, .. } = rig;
         drop(runs);
         assert!(ended.recv_timeout(LIMIT).expect("no more can be asked for").is_ok());
+    });
+}
+
+/// A slot of the direct road: the ids in the order of the visits, and the places of those that have an order of their own.
+#[test]
+fn on_the_direct_road_a_slot_holds_the_visits_of_its_batch() {
+    with_watchdog(LIMIT, || {
+        const ROWS: usize = 512;
+        let data = Arc::new(Fine::new(5 * ROWS as u64 + 100, 8).unwrap());
+        for (bytes, ordered) in [(1 << 30, true), (1 << 20, false)] {
+            let layout = Layout::new(data.spec(), ROWS).unwrap();
+            let input = Input::Direct(data.clone(), Visits::new(data.len(), bytes));
+            let rig = Rig::of(input, data.len(), layout, Order::Shuffle, Visits::slot_bytes(ROWS));
+            rig.ask(1, 0, 1);
+            for step in 0..6 {
+                let filled = rig.take();
+                let ids = &filled.note().as_ref().expect("a ticket").ids;
+                assert_eq!(ids.len(), if step < 5 { ROWS } else { 100 });
+                let (visited, places) = filled.bytes().split_at(8 * ids.len());
+                let visited: Vec<_> =
+                    visited.as_chunks().0.iter().map(|id| u64::from_ne_bytes(*id)).collect();
+                // The last batch is too short for an order.
+                if !ordered || step == 5 {
+                    assert_eq!(&visited, ids);
+                    continue;
+                }
+                let places = places.as_chunks().0.iter().map(|place| u32::from_ne_bytes(*place) as usize);
+                let places: Vec<_> = places.take(ids.len()).collect();
+                assert!(visited.iter().zip(&places).all(|(&id, &place)| ids[place] == id));
+                assert_eq!(places.iter().collect::<BTreeSet<_>>().len(), ids.len(), "each place once");
+                // 2,660 samples have 256 buckets of 16, not all of them in use.
+                assert!(visited.iter().map(|id| id / 16).is_sorted());
+            }
+        }
     });
 }
 

@@ -45,7 +45,7 @@ impl Rig {
         let device = Device::host();
         let layout = Arc::new(Layout::new(input.spec(), batch).unwrap());
         let (len, batch) = match &input {
-            Input::Dataset(dataset) | Input::Direct(dataset) => (dataset.len(), batch),
+            Input::Dataset(dataset) | Input::Direct(dataset, _) => (dataset.len(), batch),
             Input::Source(source) => (source.shards(), 1),
         };
         let (order, tail) = (Order::Sequential, Tail::Keep);

@@ -103,8 +103,10 @@ impl<T: Element, L: Lane> Buffer<T, L> {
         staging.host_access(0, bytes.len(), Access::Write)?;
         // SAFETY: the block is as long as `bytes`, fresh, and no copy reads it yet.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), staging.as_ptr(), bytes.len()) };
-        // SAFETY: nothing writes the block again, and the copy is waited for before it is freed.
-        let copied = unsafe { staging.copy_to(core, self.address, bytes.len()) };
+        // SAFETY: both ranges are this long, and live until the stream is drained, next; nothing writes the block again.
+        let copied = unsafe {
+            core.device.driver.copy_to_device(core.id(), staging.as_ptr(), self.address, bytes.len())
+        };
         drain(copied, &self.stream, staging).map(drop)
     }
 

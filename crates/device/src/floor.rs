@@ -37,8 +37,6 @@ struct Slot<P: Place> {
     host: Pinned,
     target: Buffer<u8, P::Stream>,
     copied: Event,
-    /// A second mark behind the copy, as a host slot and a device slot have one each.
-    arrived: Event,
     consumed: Event,
 }
 
@@ -54,7 +52,6 @@ impl<P: Place> Bare<P> {
                 host: device.pinned(bytes)?,
                 target: copier.buffer(bytes)?,
                 copied: device.event(false)?,
-                arrived: device.event(false)?,
                 consumed: device.event(false)?,
             })
         };
@@ -87,8 +84,8 @@ impl<P: Place> Bare<P> {
         self.settle(outcome)
     }
 
-    /// `steps` batches with every driver call that leases make: [`hand_over`](Self::hand_over) and the host's wait for the
-    /// block's last copy, and a second mark behind the copy. Blocks until all of them have ended.
+    /// `steps` batches with every driver call that leases make: [`hand_over`](Self::hand_over), the host's wait for the block's
+    /// last copy, and no wait for a copy that is seen to be done. Blocks until all of them have ended.
     ///
     /// # Errors
     /// A device failure.
@@ -105,9 +102,10 @@ impl<P: Place> Bare<P> {
             // SAFETY: see above.
             unsafe { driver.record(slot.copied.id(), copier) }?;
             // SAFETY: see above.
-            unsafe { driver.record(slot.arrived.id(), copier) }?;
-            // SAFETY: see above.
-            unsafe { driver.wait(compute, slot.arrived.id()) }?;
+            if !unsafe { driver.query(slot.copied.id()) }? {
+                // SAFETY: see above.
+                unsafe { driver.wait(compute, slot.copied.id()) }?;
+            }
             self.empty.raw(driver, compute)?;
             // SAFETY: see above.
             unsafe { driver.record(slot.consumed.id(), compute) }

@@ -13,7 +13,7 @@ pub const SOURCE: &str = include_str!("cuda/gather.cu");
 #[doc(hidden)]
 pub const PTX: &str = include_str!("cuda/gather.ptx");
 
-/// One field of the rows to gather: row `i` is copied from `src + ids[i] * stride` to `to + i * row_bytes`.
+/// One field of the rows to gather: row `i` of visit `v` is copied from `src + ids[v] * stride` to `to + i * row_bytes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GatherField {
     /// Row 0 of the source, as [`register_host`](crate::Driver::register_host) gave it.
@@ -32,28 +32,42 @@ pub struct GatherField {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gather {
     ids: Address,
+    places: Option<Address>,
     rows: usize,
     fields: ArrayVec<GatherField, MAX_FIELDS>,
 }
 
 impl Gather {
-    /// The fields of the `rows` samples whose ids, each a `u64`, stand at `ids` in page-locked memory.
+    /// The fields of the `rows` samples whose ids, each a `u64`, stand at `ids` in page-locked memory, in the order in which
+    /// they are visited. The row that each belongs to, a `u32`, stands at `places`, where it is not that of its visit.
+    ///
+    /// A row that no place names stays as it was; nothing is written for a place that is no row.
     ///
     /// # Errors
     /// `Config` for more than [`MAX_FIELDS`] fields.
-    pub fn new(ids: Address, rows: usize, fields: impl IntoIterator<Item = GatherField>) -> Result<Self> {
+    pub fn new(
+        ids: Address,
+        places: Option<Address>,
+        rows: usize,
+        fields: impl IntoIterator<Item = GatherField>,
+    ) -> Result<Self> {
         let mut all = ArrayVec::new();
         for field in fields {
             let refuse =
                 |_| Error::new(ErrorKind::Config, format!("more than {MAX_FIELDS} fields in one gather"));
             all.try_push(field).map_err(refuse)?;
         }
-        Ok(Self { ids, rows, fields: all })
+        Ok(Self { ids, places, rows, fields: all })
     }
 
     /// The ids.
     pub fn ids(&self) -> Span {
         Span { address: self.ids, bytes: self.rows * size_of::<u64>() }
+    }
+
+    /// The rows that the ids belong to.
+    pub fn places(&self) -> Option<Span> {
+        self.places.map(|address| Span { address, bytes: self.rows * size_of::<u32>() })
     }
 
     /// How many rows.
@@ -80,12 +94,19 @@ impl Gather {
     /// Gathers on the calling thread, for devices whose memory is host memory.
     ///
     /// # Safety
-    /// The ids, the sources and the targets are valid host memory, and nobody writes what is read, nor uses what is written,
-    /// for the length of the call.
+    /// The ids, the places, the sources and the targets are valid host memory, and nobody writes what is read, nor uses what is
+    /// written, for the length of the call.
     pub(crate) unsafe fn execute(&self) {
-        for row in 0..self.rows {
+        for visit in 0..self.rows {
             // SAFETY: one of the ids, valid and written by nobody; they may lie at any address.
-            let id = unsafe { (self.ids.0 as *const u64).wrapping_add(row).read_unaligned() };
+            let id = unsafe { (self.ids.0 as *const u64).wrapping_add(visit).read_unaligned() };
+            let row = self.places.map_or(visit, |places| {
+                // SAFETY: one of the places, as above.
+                unsafe { (places.0 as *const u32).wrapping_add(visit).read_unaligned() as usize }
+            });
+            if row >= self.rows {
+                continue;
+            }
             for field in &self.fields {
                 let to = (field.to.0 as *mut u8).wrapping_add(row * field.row_bytes);
                 if id < field.rows as u64 {
@@ -143,7 +164,8 @@ mod tests {
             to: Address(to + offset),
             row_bytes,
         };
-        let gather = Gather::new(at(&ids), ids.len(), [field(0, 3, 0), field(3, 1, 16)]).expect("two fields");
+        let gather = Gather::new(at(&ids), None, ids.len(), [field(0, 3, 0), field(3, 1, 16)]);
+        let gather = gather.expect("two fields");
         assert_eq!((gather.target().address.0 - to, gather.target().bytes), (0, 21));
         assert_eq!(gather.fields()[1].source(), Span { address: Address(at(&file).0 + 3), bytes: 46 });
         // SAFETY: all of it is local memory of these sizes.
@@ -153,10 +175,24 @@ mod tests {
     }
 
     #[test]
+    fn rows_go_to_their_places_and_none_beyond_the_last() {
+        let (file, ids, places): ([u8; 8], _, _) =
+            ([0, 1, 2, 3, 4, 5, 6, 7], [7_u64, 1, 4, 9], [2_u32, 0, 4, 3]);
+        let mut slab = [0xEE_u8; 6];
+        let to = Address(slab.as_mut_ptr() as u64);
+        let field = GatherField { src: Address(at(&file).0), stride: 1, rows: 8, to, row_bytes: 1 };
+        let gather = Gather::new(at(&ids), Some(at(&places)), ids.len(), [field]).expect("a field");
+        assert_eq!(gather.places(), Some(Span { address: at(&places), bytes: 16 }));
+        // SAFETY: all of it is local memory of these sizes.
+        unsafe { gather.execute() };
+        assert_eq!(slab, [1, 0xEE, 7, 0, 0xEE, 0xEE]);
+    }
+
+    #[test]
     fn too_many_fields_are_refused_and_none_write_nothing() {
         let field = GatherField { src: Address(0), stride: 1, rows: 1, to: Address(256), row_bytes: 1 };
-        assert!(Gather::new(Address(0), 1, [field; MAX_FIELDS + 1]).is_err());
-        let none = Gather::new(Address(0), 1, []).expect("no field");
+        assert!(Gather::new(Address(0), None, 1, [field; MAX_FIELDS + 1]).is_err());
+        let none = Gather::new(Address(0), None, 1, []).expect("no field");
         assert_eq!(none.target().bytes, 0);
     }
 }

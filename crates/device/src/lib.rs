@@ -23,6 +23,7 @@ mod driver;
 mod event;
 mod graph;
 mod ledger;
+mod mark;
 mod pinned;
 mod place;
 mod readback;

@@ -35,6 +35,14 @@ impl StreamCore {
         unsafe { self.device.driver.wait(self.id, event.id()) }
     }
 
+    /// As [`wait`](Self::wait), left out where the host sees that `event` is done: what it gives to a stream after that runs
+    /// after the marked work anyway. A wait between two kernels takes a GPU about a microsecond, a query takes the host 0.3.
+    pub(crate) fn wait_unless_done(&self, event: &Event) -> Result<()> {
+        self.device.same(event.device(), "the event")?;
+        self.recorder.refuse("a wait")?;
+        if event.query()? { Ok(()) } else { self.wait(event) }
+    }
+
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.recorder.refuse("a wait of the host")?;
         // SAFETY: the stream is alive.

@@ -82,12 +82,12 @@ fn work_that_waits_for_the_simulator_is_told_off() {
 fn finish_names_what_is_left() {
     let (device, sim) = Device::sim(1).expect("a device");
     let stream = device.named_stream::<Compute>("kept", Priority::Normal).expect("a stream");
-    let pinned = device.pinned(100).expect("memory");
+    let (pinned, event) = (device.pinned(100).expect("memory"), device.event(false).expect("an event"));
     stream.run("late", [], [], |_| {}).expect("run");
     let left = sim.finish().expect_err("three things are left");
     for part in ["stream 0 \"kept\"", "page-locked block 1 (100 bytes", "1 event"] {
         assert!(left.message().contains(part), "\"{part}\" is not in: {left}");
     }
-    drop((stream, pinned));
+    drop((stream, pinned, event));
     sim.finish().expect("nothing is left");
 }

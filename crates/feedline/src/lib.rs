@@ -5,7 +5,7 @@
 //! sum.
 //!
 //! ```
-//! use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec, Workers};
+//! use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec};
 //!
 //! // A data set says how many samples there are, what a sample is, and how to write one.
 //! struct Squares { spec: Spec }
@@ -22,7 +22,7 @@
 //! let data = Squares { spec: Spec::new().field("square", DType::I64, [])? };
 //! let device = Device::best()?;
 //! let compute = device.stream()?;
-//! let mut loader = Loader::builder(data).batch_size(64).shuffle(7).workers(Workers::Auto).depth(3).build(&device)?;
+//! let mut loader = Loader::builder(data).batch_size(64).shuffle(7).build(&device)?;
 //! let mut rows = 0;
 //! for epoch in 0..2 {
 //!     for batch in loader.epoch(epoch)? {

@@ -129,13 +129,13 @@ impl<P: Place> Loader<P> {
     ) -> Result<Self> {
         let (plan, layout) = (Arc::new(plan), Arc::new(layout));
         let Chosen { taken, tables, slot_bytes } = chosen;
-        let host_slots = builder.host_slots();
+        let (device_slots, host_slots) = (builder.device_slots(&layout), builder.host_slots(&layout));
         let pinned = (0..host_slots).map(|_| device.pinned(slot_bytes)).collect::<Result<Vec<_>>>()?;
         let ring = Ring::new(pinned);
-        let slots = SlotRing::new(device, builder.depth, layout.bytes())?;
+        let slots = SlotRing::new(device, device_slots, layout.bytes())?;
         let (filled, to_transfer) = bounded(host_slots);
-        let (loaded, to_consumer) = bounded(builder.depth);
-        let (tickets, tickets_home) = all_tickets(host_slots + builder.depth + 1, layout.capacity());
+        let (loaded, to_consumer) = bounded(device_slots);
+        let (tickets, tickets_home) = all_tickets(host_slots + device_slots + 1, layout.capacity());
         let (runs, to_decode) = unbounded();
 
         let stop = Arc::new(Stop::new());
@@ -154,9 +154,11 @@ impl<P: Place> Loader<P> {
             over(result);
             ended(stage);
         })?;
-        let (input, workers) = match builder.input.clone() {
-            Input::Dataset(dataset) if taken.is_direct() => (Input::Direct(dataset), Workers::Count(1)),
-            other => (other, builder.workers),
+        let (input, workers) = match (builder.input.clone(), &tables) {
+            (Input::Dataset(dataset), Some(tables)) => {
+                (Input::Direct(dataset, tables.visits()), Workers::Count(1))
+            }
+            (other, _) => (other, builder.workers),
         };
         let decode = feedline_decode::Stage {
             input,
@@ -175,7 +177,7 @@ impl<P: Place> Loader<P> {
         let registered = tables.map_or(0, |tables| tables.bytes());
         let held = Held {
             pinned_bytes: (slot_bytes * host_slots + registered) as u64,
-            device_bytes: (layout.bytes() * builder.depth) as u64,
+            device_bytes: (layout.bytes() * device_slots) as u64,
         };
         Ok(Self {
             cursor: Cursor::new(&plan, fingerprint),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use feedline_core::{Error, ErrorKind, Layout, Order, Result};
 use feedline_decode::{Input, Workers};
-use feedline_device::slot::Tables;
+use feedline_device::slot::{Tables, Visits};
 use feedline_device::{Device, Kind, Place};
 
 /// How rows get to the device; [`LoaderBuilder::road`](crate::LoaderBuilder::road).
@@ -91,7 +91,7 @@ pub(crate) struct Chosen {
     pub(crate) taken: RoadTaken,
     /// Of the direct road.
     pub(crate) tables: Option<Arc<Tables>>,
-    /// Bytes of a host slot: a batch of samples, or of ids.
+    /// Bytes of a host slot: a batch of samples, or of visits.
     pub(crate) slot_bytes: usize,
 }
 
@@ -138,7 +138,7 @@ impl Choice<'_> {
     }
 
     fn ids_bytes(&self) -> usize {
-        self.layout.capacity().saturating_mul(size_of::<u64>())
+        Visits::slot_bytes(self.layout.capacity())
     }
 
     fn slots_bytes(&self, slot_bytes: usize) -> usize {

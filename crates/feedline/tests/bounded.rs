@@ -3,13 +3,17 @@
 
 mod common;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
 use common::{LONG, assert_empty, one_at_a_time, wait_until};
-use feedline::{Batch, Device, Epoch, Loader, Stream, Workers};
+use feedline::{Batch, Device, Epoch, Loader, Road, Stream, Workers};
 use feedline_device::host::Host;
 use feedline_device::wrap::{Count, Op};
-use feedline_testkit::Census;
 use feedline_testkit::alloc::{Allocations, CountingAllocator};
-use feedline_testkit::zoo::{self, Fine};
+use feedline_testkit::zoo::{self, Fine, Laid};
+use feedline_testkit::{Census, pattern};
 
 #[global_allocator]
 static HEAP: CountingAllocator = CountingAllocator::new();
@@ -115,6 +119,26 @@ fn a_steady_pipeline_allocates_nothing_on_the_heap() {
     }
 }
 
+/// On the direct road the rows of a batch are put into an order; the host device, whose stream is given a list of what to gather,
+/// allocates that.
+#[test]
+fn the_order_of_a_batch_allocates_nothing() {
+    let _one = one_at_a_time();
+    let device = Device::host();
+    as_consumer(|| {
+        let compute = device.stream().unwrap();
+        let set = Laid::far(&Fine::new(300 * STEPS, 8).unwrap(), 600 << 20).unwrap();
+        let mut loader =
+            Loader::builder(set).batch_size(300).shuffle(1).road(Road::Direct).build(&device).unwrap();
+        let mut epoch = 0;
+        take(&mut loader, &compute, &mut epoch, 4 * STEPS, blocking);
+        let steady = || take(&mut loader, &compute, &mut epoch, 10 * STEPS, blocking);
+        let made = allocations(["fl-decode", "consumer"], steady);
+        assert!(made.iter().all(|(_, made)| made.calls == 0), "{made:?}");
+    });
+    assert_empty(&device);
+}
+
 /// The tickets that travel with the batches are all there from the start: however late every slot is full for the first
 /// time, none is made then.
 #[test]
@@ -184,7 +208,7 @@ fn memory_is_flat_over_ten_thousand_batches() {
 }
 
 #[test]
-fn a_batch_costs_at_most_eight_driver_calls_and_creates_nothing() {
+fn a_batch_costs_at_most_seven_driver_calls_and_creates_nothing() {
     let _one = one_at_a_time();
     for depth in [1, 3] {
         let driver = Count::by_thread(Host::new());
@@ -201,17 +225,68 @@ fn a_batch_costs_at_most_eight_driver_calls_and_creates_nothing() {
             let (made, by_consumer) = (count.snapshot() - before, count.of_threads("consumer") - by_consumer);
 
             // The slots that are read ahead or copied at the moment may be on one side of a snapshot or the other.
-            let ahead = 8 * (2 * depth as u64 + 2);
-            assert!(made.total() <= 8 * batches + ahead, "{made:?} in {batches} batches");
+            let ahead = 7 * (2 * depth as u64 + 2);
+            assert!(made.total() <= 7 * batches + ahead, "{made:?} in {batches} batches");
             assert_eq!((made.created(), made.released()), (0, 0), "{made:?}");
             let copies = made.of(Op::CopyToDevice);
             assert!(copies.abs_diff(batches) <= ahead, "{copies} copies of {batches} batches");
-            // The consumer makes its stream wait and marks its end, and never waits for the device itself.
+            // The consumer asks whether the batch is there, makes its stream wait when it is not, and marks its end; it never waits
+            // for the device itself.
             assert_eq!(by_consumer.blocking(), 0, "{by_consumer:?}");
-            assert_eq!(by_consumer.total(), 2 * batches, "{by_consumer:?}");
+            let (asked, marked) = (by_consumer.of(Op::Query), by_consumer.of(Op::Record));
+            assert_eq!((asked, marked), (batches, batches), "{by_consumer:?}");
+            assert_eq!(by_consumer.total(), asked + marked + by_consumer.of(Op::Wait), "{by_consumer:?}");
         });
         assert_empty(&device);
     }
+}
+
+/// Where each step takes the device milliseconds, the makers wait for two copies at a time: then they ask whether the first has
+/// ended, which they never do otherwise. Every batch is whole, and in its place.
+#[test]
+fn a_slow_device_wakes_the_makers_once_for_several_batches() {
+    let _one = one_at_a_time();
+    let driver = Count::by_thread(Host::new());
+    let count = driver.handle();
+    let device = Device::with_driver(driver);
+    as_consumer(|| {
+        let compute = device.stream().unwrap();
+        let mut loader = loader(&device, 2, 3);
+        let fine = Fine::new(BATCH as u64 * STEPS, 64).unwrap();
+        let wrong = Arc::new(AtomicU64::new(0));
+        let step = |batch: Batch| {
+            let ready = batch.wait_on(&compute).unwrap();
+            let (ids, key) = (ready.ids().to_vec(), fine.key(ready.epoch()));
+            let wrong = wrong.clone();
+            let body = move |memory: &mut feedline::Memory<'_>| {
+                std::thread::sleep(Duration::from_millis(2));
+                let rows = memory.input::<u8>(0).chunks(64);
+                let is_wrong = |(&id, row)| pattern::check(row, key, id).is_err();
+                wrong.fetch_add(
+                    ids.iter().zip(rows).filter(|&one| is_wrong(one)).count() as u64,
+                    Ordering::Relaxed,
+                );
+            };
+            compute.run("step", [ready.field::<u8>("bytes").unwrap().into()], [], body).unwrap();
+        };
+        let (mut epoch, start) = (0, Instant::now());
+        while count.of_threads("fl-decode").of(Op::Query) == 0 {
+            // A machine with much else to do may take longer for a step than such waits are for.
+            assert!(start.elapsed() < LONG, "the makers wait for every copy by itself");
+            let mut next = 0;
+            for batch in loader.epoch(epoch).unwrap() {
+                let batch = batch.unwrap();
+                assert_eq!(batch.step(), next);
+                next += 1;
+                step(batch);
+            }
+            assert_eq!(next, STEPS);
+            epoch += 1;
+        }
+        compute.synchronize().unwrap();
+        assert_eq!(wrong.load(Ordering::Relaxed), 0, "rows");
+    });
+    assert_empty(&device);
 }
 
 /// What the slots hold is what was announced, and the budget is checked against it before anything is allocated.

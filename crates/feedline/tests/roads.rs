@@ -114,6 +114,26 @@ fn both_roads_bring_the_same_batches_in_any_order() {
 }
 
 #[test]
+fn both_roads_bring_the_same_batches_of_a_set_that_lies_far_apart() {
+    alone(|| {
+        let set = Laid::far(&Fine::new(2000, 24).expect("a set"), 600 << 20).expect("a laid set");
+        for depth in [1, 3] {
+            // Seven batches: the last of 200 rows, which are too few for an order of their own.
+            assert_eq!(assert_same(&set, |b| b.batch_size(300).shuffle(7).depth(depth)), 3 * 7);
+            assert_same(&set, |b| {
+                b.batch_size(300).order(Order::block(4, 16).expect("an order")).depth(depth)
+            });
+        }
+        assert_same(&set, |b| b.batch_size(300));
+        let device = Device::host();
+        let builder = Loader::builder(set.clone()).batch_size(300).depth(3).road(Road::Direct);
+        let held = builder.build(&device).expect("a loader").held();
+        assert_eq!(held.pinned_bytes, 4 * 300 * (8 + 4) + set.block_bytes() as u64);
+        wait_until("the pipeline has ended", || device.ledger().pinned_bytes.now() == 0);
+    });
+}
+
+#[test]
 fn both_roads_bring_fields_of_every_type_and_every_tail() {
     alone(|| {
         let wide = Wide::new(50).expect("a set");
@@ -186,7 +206,7 @@ fn the_road_is_told_and_why_it_is_not_another() {
         let device = Device::host();
         {
             let build = |set: Laid, road| {
-                Loader::builder(set).batch_size(8).road(road).build(&device).expect("a loader")
+                Loader::builder(set).batch_size(8).depth(3).road(road).build(&device).expect("a loader")
             };
             let road = |set, road| build(set, road).road().to_string();
             assert_eq!(road(columns(9, 0), Road::Direct), "direct");

@@ -16,6 +16,7 @@
 //! | the ring: acquire, close, count | `ring.rs` |
 //! | the leases: fill, ready, submit | `lease.rs` |
 //! | rows copied into a slot | `copy.rs` |
+//! | a look before a sleep | `spin.rs` |
 //!
 //! The proof that no slot is lost, doubled or freed under a copy stands in the crate's README.
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -24,6 +25,7 @@ mod copy;
 mod lease;
 mod memory;
 mod ring;
+mod spin;
 mod state;
 mod sync;
 
@@ -31,3 +33,4 @@ pub use copy::copy_rows;
 pub use lease::{FillLease, ReadyLease};
 pub use memory::{HeapMemory, HostMemory};
 pub use ring::{Counts, Ring};
+pub use spin::{Spin, Wait};

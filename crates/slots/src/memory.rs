@@ -32,6 +32,11 @@ pub unsafe trait HostMemory: Send + Sync + 'static {
     /// A device failure.
     fn landed(&self) -> Result<bool>;
 
+    /// Whether [`landed`](Self::landed) takes so little that a short wait is better spent asking it than in a sleep. By default not.
+    fn is_quick_to_ask(&self) -> bool {
+        false
+    }
+
     /// Blocks until the last copy out of this memory has ended.
     ///
     /// # Errors

@@ -3,6 +3,8 @@
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
+// Not loom's: it is read by who looks before it sleeps, which no model does.
+use std::sync::atomic::{AtomicUsize, Ordering};
 #[cfg(not(loom))]
 use std::time::{Duration, Instant};
 
@@ -10,6 +12,7 @@ use feedline_core::{Error, ErrorKind, Result};
 
 use crate::lease::{FillLease, Held};
 use crate::memory::HostMemory;
+use crate::spin::Spin;
 use crate::state::{State, Word};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, lock};
 
@@ -37,6 +40,11 @@ pub(crate) struct Shared<M: HostMemory, T> {
     pub(crate) slots: Box<[Slot<M, T>]>,
     line: Mutex<Line>,
     home: Condvar,
+    /// How often `home` was rung: who looks before it sleeps looks at this.
+    rung: AtomicUsize,
+    /// The waits for a slot, and those for its copy.
+    slot_waits: Spin,
+    copy_waits: Spin,
 }
 
 /// How many slots are in each state; the sum is the number of slots.
@@ -88,7 +96,9 @@ impl<M: HostMemory, T: Default> Ring<M, T> {
             .collect();
         let line =
             Mutex::new(Line { waiting: (0..slots.len()).collect(), lost: 0, closed: false, sleepers: 0 });
-        Self { shared: Arc::new(Shared { slots, line, home: Condvar::new() }) }
+        let (slot_waits, copy_waits) = (Spin::new(), Spin::new());
+        let (home, rung) = (Condvar::new(), AtomicUsize::new(0));
+        Self { shared: Arc::new(Shared { slots, line, home, rung, slot_waits, copy_waits }) }
     }
 }
 
@@ -102,18 +112,48 @@ impl<M: HostMemory, T> Ring<M, T> {
     /// `Stopped` once the ring is closed; `Device` once every slot is lost; a device failure while waiting for the
     /// copy, after which that slot is lost.
     pub fn acquire(&self) -> Result<FillLease<M, T>> {
+        let mut wait = self.shared.slot_waits.wait();
         let mut line = lock(&self.shared.line);
         let index = loop {
             self.shared.check_open(&line)?;
             if let Some(index) = line.waiting.pop_front() {
                 break index;
             }
+            // Read under the lock: what comes home from here on rings.
+            let rung = self.shared.rung.load(Ordering::Acquire);
+            if wait.looks() {
+                drop(line);
+                while self.shared.rung.load(Ordering::Acquire) == rung && wait.looks() {}
+                line = lock(&self.shared.line);
+                continue;
+            }
             line.sleepers += 1;
             line = self.shared.home.wait(line).unwrap_or_else(|poisoned| poisoned.into_inner());
             line.sleepers -= 1;
         };
         drop(line);
-        self.claim(index, HostMemory::wait_landed)
+        drop(wait);
+        self.claim(index, |memory| self.shared.wait_landed(memory))
+    }
+
+    /// Like [`acquire`](Self::acquire), but where the slot's copy has not ended, this waits also for those of the slots behind it,
+    /// `copies` in all: the next calls then need not sleep. The caller knows that they end one after the other, and
+    /// that nobody waits for what it would fill meanwhile.
+    ///
+    /// Slots that are not in line yet are not waited for: when there are fewer than `copies`, this is `acquire`.
+    ///
+    /// # Errors
+    /// As for [`acquire`](Self::acquire); a device failure while waiting for the copy of a slot behind costs no slot.
+    pub fn acquire_after(&self, copies: usize) -> Result<FillLease<M, T>> {
+        if copies > 1 {
+            let line = lock(&self.shared.line);
+            self.shared.check_open(&line)?;
+            if let Some(last) = self.shared.running(&line, copies)? {
+                drop(line);
+                self.shared.slots[last].memory.wait_landed()?;
+            }
+        }
+        self.acquire()
     }
 
     /// Takes the slot that came home first when its copy has ended; never blocks.
@@ -157,6 +197,7 @@ impl<M: HostMemory, T> Ring<M, T> {
     /// does nothing.
     pub fn close(&self) {
         lock(&self.shared.line).closed = true;
+        self.shared.rung.fetch_add(1, Ordering::Release);
         #[cfg(not(planted = "close_no_notify"))]
         self.shared.home.notify_all();
     }
@@ -227,8 +268,22 @@ impl<M: HostMemory, T> Shared<M, T> {
         self.wake(line);
     }
 
+    /// Blocks until the copy out of `memory` has ended.
+    fn wait_landed(&self, memory: &M) -> Result<()> {
+        let mut wait = self.copy_waits.wait();
+        while memory.is_quick_to_ask() && wait.looks() {
+            if memory.landed()? {
+                return Ok(());
+            }
+            // Not at every moment: who gives the copies needs the driver's lock too.
+            (0..16).for_each(|_| std::hint::spin_loop());
+        }
+        memory.wait_landed()
+    }
+
     /// Lets go of the line and wakes all who sleep.
     fn wake(&self, line: MutexGuard<'_, Line>) {
+        self.rung.fetch_add(1, Ordering::Release);
         let asleep = line.sleepers > 0;
         drop(line);
         if asleep {
@@ -247,6 +302,16 @@ impl<M: HostMemory, T> Shared<M, T> {
             return Err(Error::new(ErrorKind::Device, message));
         }
         Ok(())
+    }
+
+    /// The last of the first `count` slots in line, when there are as many and a copy reads it and the first.
+    fn running(&self, line: &Line, count: usize) -> Result<Option<usize>> {
+        let Some((&first, &last)) = line.waiting.front().zip(line.waiting.get(count - 1)) else {
+            return Ok(None);
+        };
+        let in_flight = |index: usize| self.slots[index].word.state() == State::InFlight;
+        let running = in_flight(first) && in_flight(last) && !self.slots[first].memory.landed()?;
+        Ok(running.then_some(last))
     }
 
     /// Takes the first slot off the line, when no copy reads it.

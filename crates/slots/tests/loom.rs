@@ -279,6 +279,29 @@ fn two_acquirers_share_a_slot_in_flight_and_one_that_comes_home() {
     });
 }
 
+/// Who waits for two copies has a hold on neither slot meanwhile: another may take them.
+#[test]
+fn two_slots_in_flight_go_to_one_who_waits_for_both_and_to_another() {
+    loom::model(|| {
+        let (ring, _) = ring::<2>();
+        let copies = [(); 2].map(|()| {
+            let mut lease = ring.acquire().expect("a free slot");
+            write(&mut lease);
+            submit(lease.ready())
+        });
+        let patient = thread::spawn({
+            let ring = ring.clone();
+            move || ring.acquire_after(2).map(|mut lease| (write(&mut lease), lease)).expect("open and whole")
+        });
+        let mut lease = ring.acquire().expect("open and whole");
+        assert_eq!(write(&mut lease), 2);
+        let (turn, other) = patient.join().unwrap();
+        assert_eq!(turn, 2);
+        assert_ne!(other.index(), lease.index());
+        copies.into_iter().for_each(|copy| assert_eq!(copy.join().unwrap(), 1, "it read the first writing"));
+    });
+}
+
 #[test]
 fn the_loss_of_the_last_slot_wakes_an_acquirer() {
     loom::model(|| {

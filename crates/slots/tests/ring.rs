@@ -180,6 +180,62 @@ fn acquire_sleeps_until_a_lease_comes_home() {
     });
 }
 
+/// In whichever order they end.
+#[test]
+fn acquire_after_two_copies_takes_the_first_slot_when_both_have_ended() {
+    within(WATCHDOG, || {
+        for order in [[0, 1], [1, 0]] {
+            let (ring, gates) = common::ring::<()>(4);
+            assert_eq!([(); 4].map(|()| put_in_flight(&ring)), [0, 1, 2, 3]);
+            let waiter = thread::spawn({
+                let ring = ring.clone();
+                move || ring.acquire_after(2).map(|lease| lease.index())
+            });
+            thread::sleep(PAUSE);
+            gates[order[0]].land();
+            thread::sleep(PAUSE);
+            assert!(!waiter.is_finished(), "a copy still runs");
+            gates[order[1]].land();
+            assert_eq!(waiter.join().expect("no panic").expect("open"), 0);
+            // The next one is there, and its line is as it was.
+            assert_eq!(ring.acquire_after(2).expect("open").index(), 1);
+            gates[2..].iter().for_each(|gate| gate.land());
+        }
+    });
+}
+
+/// What is there already, or is not there yet, is not waited for.
+#[test]
+fn acquire_after_two_copies_waits_for_no_more_than_it_must() {
+    within(WATCHDOG, || {
+        // The first copy has ended: its slot is taken, though the second still runs.
+        let (ring, gates) = common::ring::<()>(2);
+        assert_eq!([(); 2].map(|()| put_in_flight(&ring)), [0, 1]);
+        gates[0].land();
+        let first = ring.acquire_after(2).expect("open");
+        assert_eq!(first.index(), 0);
+        // The second slot in line is not there: the first is waited for.
+        let waiter = thread::spawn({
+            let ring = ring.clone();
+            move || ring.acquire_after(2).map(|lease| lease.index())
+        });
+        thread::sleep(PAUSE);
+        assert!(!waiter.is_finished(), "its copy still runs");
+        gates[1].land();
+        assert_eq!(waiter.join().expect("no panic").expect("open"), 1);
+        drop(first);
+        // A failure of the second copy is told, and costs no slot; closed, no copy is waited for.
+        assert_eq!([(); 2].map(|()| put_in_flight(&ring)), [1, 0]);
+        gates[0].fail();
+        assert_eq!(ring.acquire_after(2).expect_err("planned").kind(), ErrorKind::Device);
+        assert_eq!(ring.counts().in_flight, 2);
+        ring.close();
+        assert_eq!(ring.acquire_after(2).expect_err("closed").kind(), ErrorKind::Stopped);
+        gates.iter().for_each(|gate| gate.land());
+        common::keep(ring);
+    });
+}
+
 /// Blocks a thread by `wait` ten times, closes, and returns the middle one of the times to its end.
 fn close_to_end(wait: fn(Ring<HeapMemory, usize>) -> ErrorKind) -> Duration {
     median(|| {

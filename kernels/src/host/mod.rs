@@ -7,7 +7,8 @@
 //! | --- | --- |
 //! | [`widen`] | `widen.cu` |
 //! | [`fill`] | `fill.cu` |
-//! | [`bias_add`], [`bias_relu`], [`relu_bias_backward`] | `bias_relu.cu` |
+//! | [`bias_add`], [`bias_relu`] | in the products' |
+//! | [`relu_bias_backward`] | `backward.cu` |
 //! | [`linear`], [`input_gradient`], [`weight_gradient`] | `gemm.cu` |
 //! | [`softmax_xent`] | `softmax_xent.cu` |
 //! | [`argmax_hits`] | `argmax.cu` |

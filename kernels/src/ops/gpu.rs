@@ -1,26 +1,26 @@
 //! The operators as kernels and cuBLASLt products; lengths were checked by the callers in this folder.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-use feedline_core::{Error, ErrorKind, Result};
-use feedline_device::cuda::{Arg, Blas, BlasOptions, Cuda, Function, Grid, Module, Product, Sizes};
+use feedline_core::Result;
+use feedline_device::cuda::{Arg, Blas, BlasOptions, Grid, Product, Sizes};
 use feedline_device::{Buffer, Input, Lane, Output, Stream, View, ViewMut};
 
 use super::classifier::ClassifierGradients;
 use super::linear::Linear;
 use super::{AdamW, Options, Sgd};
-use crate::cache::Cache;
-use crate::compile::Arch;
 use crate::launch::kernel;
-use crate::ptx;
+use crate::loaded::{Loaded, missing};
 use crate::source::{GEMM, PROBE, Program, STEP};
 
 /// The most blocks of a kernel whose threads walk over the elements; enough to fill any GPU several times.
 const BLOCKS: u32 = 2048;
 
-/// Rows that one block of `relu_bias_backward` sums at least, and the most blocks it spreads a column over.
-const CHUNK_ROWS: usize = 64;
-const CHUNKS: usize = 32;
+/// Sums over rows (`backward.cu`): columns of a strip, rows that a block sums at least, and the most blocks that a strip is
+/// spread over.
+const STRIP: usize = 64;
+const CHUNK_ROWS: usize = 16;
+const CHUNKS: usize = 16;
 
 /// The kernels of one stream on a GPU.
 pub(super) struct Gpu<L: Lane> {
@@ -34,16 +34,11 @@ pub(super) struct Gpu<L: Lane> {
     scratch: Mutex<Scratch<L>>,
 }
 
-/// A loaded program and its kernels.
-struct Loaded {
-    functions: Vec<Function>,
-}
-
 /// Device memory that kernels meet in; zero before and after each launch where they ask for it.
 struct Scratch<L: Lane> {
     partial: Buffer<f32, L>,
     tickets: Buffer<u32, L>,
-    xent: Buffer<u32, L>,
+    xent: Buffer<i64, L>,
 }
 
 impl<L: Lane> Scratch<L> {
@@ -73,9 +68,9 @@ impl<L: Lane> Gpu<L> {
             options,
             multiprocessors: usize::try_from(cuda.multiprocessors()?).unwrap_or(1),
             scratch: Mutex::new(Scratch {
-                partial: stream.buffer(CHUNKS * 4096)?,
+                partial: stream.buffer(CHUNKS * 8192)?,
                 tickets: stream.buffer(128)?,
-                xent: stream.buffer(2)?,
+                xent: stream.buffer(1)?,
             }),
             stream: stream.clone(),
         };
@@ -113,7 +108,8 @@ impl<L: Lane> Gpu<L> {
 
     pub(super) fn widen(&self, src: View<'_, u8, L>, scale: f32, dst: ViewMut<'_, f32, L>) -> Result<()> {
         let n = src.len();
-        let grid = Grid::linear(n.div_ceil(4), 256, BLOCKS);
+        // Four words of four bytes a thread.
+        let grid = Grid::linear(n.div_ceil(16), 256, BLOCKS);
         self.run(
             "widen_u8",
             grid,
@@ -177,9 +173,13 @@ impl<L: Lane> Gpu<L> {
         let Some(most) = self.most_classes(shape) else { return Ok(false) };
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         let (loss, hits) = result.split_at(1)?;
+        let wide = 64 / most;
+        // Several rows a block once there are blocks enough.
+        let (name, each) = if shape.rows / wide >= self.multiprocessors { ("_wide", wide) } else { ("", 1) };
         self.run(
-            &format!("classifier_{most}"),
-            Grid::linear(shape.rows.div_ceil(8) * 256, 256, BLOCKS),
+            &format!("classifier_{most}{name}"),
+            // As many as run at a time: the end of a block costs as much as a turn of its loop.
+            Grid::linear(shape.rows.div_ceil(each) * 128, 128, 4 * self.multiprocessors as u32),
             &[
                 Arg::In(x.into()),
                 Arg::In(weights.into()),
@@ -209,14 +209,13 @@ impl<L: Lane> Gpu<L> {
     ) -> Result<bool> {
         let Some(most) = self.most_classes(shape) else { return Ok(false) };
         let Linear { rows, inputs, outputs: classes } = shape;
-        let strips = inputs.div_ceil(32);
-        let chunks = (rows / CHUNK_ROWS).clamp(1, CHUNKS);
+        let (grid, chunks) = strips(rows, inputs);
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        scratch.reserve(&self.stream, chunks * ((classes + 1) * inputs + classes), strips)?;
+        scratch.reserve(&self.stream, chunks * ((classes + 1) * inputs + classes), grid.blocks.0 as usize)?;
         let Scratch { partial, tickets, .. } = &mut *scratch;
         self.run(
             &format!("classifier_backward_{most}"),
-            Grid { blocks: (strips as u32, chunks as u32, 1), threads: (32, 8, 1), shared_bytes: 0 },
+            grid,
             &[
                 Arg::In(x.into()),
                 Arg::In(weights.into()),
@@ -354,12 +353,10 @@ impl<L: Lane> Gpu<L> {
         shape: Linear,
     ) -> Result<()> {
         let (rows, cols) = (shape.rows, shape.outputs);
-        let strips = cols.div_ceil(32);
-        let chunks = (rows / CHUNK_ROWS).clamp(1, CHUNKS);
+        let (grid, chunks) = strips(rows, cols);
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        scratch.reserve(&self.stream, chunks * cols, strips)?;
+        scratch.reserve(&self.stream, chunks * cols, grid.blocks.0 as usize)?;
         let Scratch { partial, tickets, .. } = &mut *scratch;
-        let grid = Grid { blocks: (strips as u32, chunks as u32, 1), threads: (32, 8, 1), shared_bytes: 0 };
         self.run(
             "relu_bias_backward",
             grid,
@@ -466,27 +463,9 @@ impl<L: Lane> Gpu<L> {
     }
 }
 
-/// The kernel called `name` of a program, loaded apart from any stream.
-pub(crate) fn load(cuda: &Cuda, program: &'static Program, name: &str) -> Result<Function> {
-    Loaded::new(cuda, program)?.function(name).cloned()
-}
-
-impl Loaded {
-    fn new(cuda: &Cuda, program: &'static Program) -> Result<Self> {
-        let (major, minor) = cuda.compute_capability()?;
-        let arch = Arch::new(major.unsigned_abs(), minor.unsigned_abs());
-        let module: Arc<Module> =
-            ptx::load(program, arch, Cache::of_user().as_ref(), |ptx| cuda.load_ptx(ptx))?.value;
-        let functions =
-            program.kernels().map(|kernel| cuda.function(&module, kernel.name)).collect::<Result<_>>()?;
-        Ok(Self { functions })
-    }
-
-    fn function(&self, name: &str) -> Result<&Function> {
-        self.functions.iter().find(|function| function.name() == name).ok_or_else(|| missing(name))
-    }
-}
-
-fn missing(name: &str) -> Error {
-    Error::new(ErrorKind::Unavailable, format!("the kernel {name} is not loaded"))
+/// The grid of a kernel that sums over `rows`, and how many chunks it makes of them.
+fn strips(rows: usize, columns: usize) -> (Grid, usize) {
+    let chunks = (rows / CHUNK_ROWS).clamp(1, CHUNKS);
+    let blocks = (columns.div_ceil(STRIP) as u32, chunks as u32, 1);
+    (Grid { blocks, threads: (32, 16, 1), shared_bytes: 0 }, chunks)
 }

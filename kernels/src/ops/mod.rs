@@ -24,8 +24,6 @@ use feedline_device::{Compute, Lane, Stream};
 
 pub use crate::host::{AdamW, Sgd};
 pub use classifier::ClassifierGradients;
-#[cfg(feature = "cuda")]
-pub(crate) use gpu::load;
 pub use linear::Linear;
 
 /// The operators of one stream.

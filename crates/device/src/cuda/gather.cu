@@ -1,19 +1,22 @@
-// gather: the fields of samples by id, out of host memory mapped into the device: to[i] = src[ids[i]], rows of bytes.
+// gather: the fields of samples by id, out of host memory mapped into the device: to[places[v]] = src[ids[v]], rows of bytes.
 //
 // One launch for all fields of a batch. 8 blocks of 512 threads fill a PCIe 5.0 x16 wire as well as 16 do, and leave the other
-// multiprocessors to the compute stream. The ids lie in host memory too, a read of which takes about a microsecond: a warp
-// reads up to 32 in one load and hands them round. Long rows go by a whole warp, or by several where there are fewer rows
-// than warps; short ones by 8 lanes or by one, so that many are on their way at a time.
+// multiprocessors to the compute stream. Visits follow each other as rows lie in the source, where the host has put them so, and
+// what is on its way at a time is to lie near each other: a page's address is looked up once. So the visits go round among the
+// warps by pieces of up to 8. The ids lie in host memory too, a read of which takes about a microsecond: a warp reads those of
+// up to 32 visits in one load and hands them round. Long rows go by a whole warp, or by several where there are fewer rows than
+// warps; short ones by 8 lanes or by one, so that many are on their way at a time.
 // Rows of whole 16-byte words that all begin on one go as one run, eight loads in flight a lane. Others that start on the same
 // byte of a 16-byte word as their target go by 16-byte loads, four in flight a lane; the rest by aligned 4-byte loads, shifted
 // into place. No byte outside a row is read.
-// An id that is no row (id >= rows of the field) leaves zeros, and nothing is read for it.
+// An id that is no row (id >= rows of the field) leaves zeros, and nothing is read for it. A place that is none (place >= rows of
+// the batch) gets nothing.
 
 typedef unsigned char u8;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-// Row i goes from src + ids[i] * stride to to + i * row_bytes.
+// Visit v takes a row from src + ids[v] * stride to to + places[v] * row_bytes.
 struct GatherField {
     const u8* src;
     u64 stride;
@@ -88,17 +91,32 @@ static __device__ __forceinline__ void gather_row(const u8* src, u8* dst, u64 by
     gather_words<LANES>(src + grain * words, dst + grain * words, bytes - grain * words, lane);
 }
 
-// Bytes from..from + bytes of rows first..first + count, whose ids the lanes hold in order; LANES lanes a row. All lanes of
-// the warp come here together.
+// What a lane holds of its visit.
+struct Visit {
+    u64 id;
+    // NOWHERE when there is none.
+    u64 place;
+};
+
+enum : u64 { NOWHERE = ~0ull };
+
+// The visit that another lane holds. All lanes of the warp come here together.
+static __device__ __forceinline__ Visit visit_of(const Visit& own, u32 lane) {
+    return {__shfl_sync(~0u, own.id, lane & 31), __shfl_sync(~0u, own.place, lane & 31)};
+}
+
+// Bytes from..from + bytes of the rows of `count` visits, which the lanes hold in order; LANES lanes a row. All lanes of the
+// warp come here together.
 template <u32 LANES>
-static __device__ __forceinline__ void gather_some(const GatherField& field, u64 id, u64 first, u32 count, u64 from, u64 bytes,
+static __device__ __forceinline__ void gather_some(const GatherField& field, const Visit& own, u32 count, u64 from, u64 bytes,
                                                    u32 lane) {
 #pragma unroll 1
     for (u32 r = 0; r < count; r += 32 / LANES) {
         const u32 mine = r + lane / LANES;
-        const u64 row = __shfl_sync(~0u, id, mine & 31);
-        if (mine < count) {
-            u8* to = field.to + (first + mine) * field.row_bytes + from;
+        const Visit visit = visit_of(own, mine);
+        if (mine < count && visit.place != NOWHERE) {
+            const u64 row = visit.id;
+            u8* to = field.to + visit.place * field.row_bytes + from;
             if (row < field.rows) {
                 gather_row<LANES>(field.src + row * field.stride + from, to, bytes, lane % LANES);
             } else {
@@ -109,62 +127,78 @@ static __device__ __forceinline__ void gather_some(const GatherField& field, u64
     }
 }
 
-// The same for whole rows of 16-byte words that all begin on one, up to `count` of them: the words of all rows are one run, so
-// that eight loads are in flight on every lane whatever the width of a row. All lanes of the warp come here together.
-static __device__ __forceinline__ void gather_run(const GatherField& field, u64 id, u64 first, u32 count, u32 lane) {
+// The same for whole rows of 16-byte words that all begin on one: the words of all rows are one run, so that eight loads are in
+// flight on every lane whatever the width of a row. All rows of the batch have fewer than 2^32 words. All lanes of the warp come
+// here together.
+static __device__ __forceinline__ void gather_run(const GatherField& field, const Visit& own, u32 count, u32 lane) {
     const u32 words = (u32)(field.row_bytes / 16), all = words * count;
-    uint4* to = (uint4*)field.to + first * words;
 #pragma unroll 1
     for (u32 begin = 0; begin < all; begin += 256) {
         uint4 eight[8];
+        u32 to[8];
 #pragma unroll
         for (u32 j = 0; j < 8; ++j) {
-            const u32 i = begin + 32 * j + lane, r = i / words;
-            const u64 row = __shfl_sync(~0u, id, r & 31);
+            const u32 i = begin + 32 * j + lane, r = i / words, word = i - r * words;
+            const Visit visit = visit_of(own, r);
+            const bool goes = i < all && visit.place != NOWHERE;
+            to[j] = goes ? (u32)visit.place * words + word : ~0u;
             eight[j] = make_uint4(0, 0, 0, 0);
-            if (i < all && row < field.rows) eight[j] = ((const uint4*)(field.src + row * field.stride))[i - r * words];
+            if (goes && visit.id < field.rows) eight[j] = ((const uint4*)(field.src + visit.id * field.stride))[word];
         }
 #pragma unroll
-        for (u32 j = 0; j < 8; ++j) {
-            const u32 i = begin + 32 * j + lane;
-            if (i < all) to[i] = eight[j];
-        }
+        for (u32 j = 0; j < 8; ++j)
+            if (to[j] != ~0u) ((uint4*)field.to)[to[j]] = eight[j];
     }
 }
 
+// The host may give no places: then visit v is of row v.
 extern "C" __global__ void __launch_bounds__(512)
-gather_fields(const u64* __restrict__ ids, u64 rows, u32 fields, const __grid_constant__ GatherFields all) {
+gather_fields(const u64* __restrict__ ids, const u32* __restrict__ places, u64 rows, u32 fields,
+              const __grid_constant__ GatherFields all) {
+    if (rows == 0) return;
     const u32 lane = threadIdx.x & 31;
     const u64 warps = (u64)gridDim.x * (blockDim.x / 32);
     const u64 warp = (u64)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
-    // Either some rows a warp, or some warps a row.
-    const u64 each = (rows + warps - 1) / warps;
-    const u32 chunk = (u32)(each < 32 ? each : 32);
-    const u64 parts = rows < warps && rows > 0 ? warps / rows : 1;
-    for (u64 unit = warp; unit / parts * chunk < rows; unit += warps) {
-        const u64 first = unit / parts * chunk, part = unit % parts;
-        const u32 count = (u32)(rows - first < chunk ? rows - first : chunk);
-        const u64 id = lane < count ? ids[first + lane] : 0;
+    // Either some visits a warp, or some warps a visit.
+    const u64 parts = rows < warps ? warps / rows : 1;
+    const u64 unit = warp / parts, part = warp % parts, units = warps / parts;
+    // Each unit's share in turns of up to 8 visits, alike: turn t of unit u begins at visit (t * units + u) * piece. A load takes as
+    // many turns as the lanes have room for.
+    const u64 share = (rows + units - 1) / units, turns = (share + 7) / 8;
+    const u32 piece = (u32)((share + turns - 1) / turns), held = 32 / piece;
+#pragma unroll 1
+    for (u64 turn = 0; (turn * units + unit) * piece < rows; turn += held) {
+        const u64 visit = ((turn + lane / piece) * units + unit) * piece + lane % piece;
+        const bool mine = lane < held * piece && visit < rows;
+        Visit own = {0, NOWHERE};
+        if (mine) {
+            own.id = ids[visit];
+            own.place = places ? places[visit] : visit;
+            if (own.place >= rows) own.place = NOWHERE;
+        }
+        // Those of the lower lanes come first: what is left out are lanes at the end.
+        const u32 count = (u32)__popc(__ballot_sync(~0u, mine));
 #pragma unroll 1
         for (u32 f = 0; f < fields; ++f) {
             const GatherField& field = all.at[f];
             const u64 grains = (u64)field.src | field.stride | (u64)field.to | field.row_bytes;
-            if (parts == 1 && (grains & 15) == 0 && field.row_bytes > 0 && field.row_bytes <= 4096) {
-                gather_run(field, id, first, count, lane);
+            const bool words = (grains & 15) == 0 && field.row_bytes > 0 && rows * field.row_bytes < 1ull << 36;
+            if (parts == 1 && words && field.row_bytes <= 4096) {
+                gather_run(field, own, count, lane);
             } else if (field.row_bytes > 256) {
                 // A part is at least what one warp has in flight, and begins on a word.
-                u64 piece = (field.row_bytes / parts + 15) / 16 * 16 + 16;
-                if (parts == 1) piece = field.row_bytes;
-                else if (piece < 2048) piece = 2048;
-                const u64 from = part * piece;
+                u64 bytes = (field.row_bytes / parts + 15) / 16 * 16 + 16;
+                if (parts == 1) bytes = field.row_bytes;
+                else if (bytes < 2048) bytes = 2048;
+                const u64 from = part * bytes;
                 if (from < field.row_bytes) {
                     const u64 left = field.row_bytes - from;
-                    gather_some<32>(field, id, first, count, from, left < piece ? left : piece, lane);
+                    gather_some<32>(field, own, count, from, left < bytes ? left : bytes, lane);
                 }
             } else if (part == 0 && field.row_bytes > 16) {
-                gather_some<8>(field, id, first, count, 0, field.row_bytes, lane);
+                gather_some<8>(field, own, count, 0, field.row_bytes, lane);
             } else if (part == 0) {
-                gather_some<1>(field, id, first, count, 0, field.row_bytes, lane);
+                gather_some<1>(field, own, count, 0, field.row_bytes, lane);
             }
         }
     }

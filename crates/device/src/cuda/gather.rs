@@ -96,9 +96,11 @@ impl Cuda {
         // Page-locked memory has one address on the host and on the device (CUDA C++ Programming Guide, "Unified Virtual
         // Address Space").
         let mut ids = gather.ids().address.0;
+        let mut places = gather.places().map_or(0, |places| places.address.0);
         let (mut rows, mut fields) = (gather.rows() as u64, gather.fields().len() as u32);
         let mut parameters = [
             std::ptr::from_mut(&mut ids).cast(),
+            std::ptr::from_mut(&mut places).cast(),
             std::ptr::from_mut(&mut rows).cast(),
             std::ptr::from_mut(&mut fields).cast(),
             std::ptr::from_mut(&mut all).cast::<c_void>(),

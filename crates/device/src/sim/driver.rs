@@ -215,7 +215,8 @@ unsafe impl Driver for Sim {
 
     unsafe fn gather(&self, stream: StreamId, gather: &Gather) -> Result<()> {
         let at = |span: Span, space| Place { address: span.address.0, bytes: span.bytes, space: Some(space) };
-        let mut touches = vec![(at(gather.ids(), Space::Host), Access::Read)];
+        let visits = [gather.ids()].into_iter().chain(gather.places());
+        let mut touches: Vec<_> = visits.map(|span| (at(span, Space::Host), Access::Read)).collect();
         for field in gather.fields() {
             touches.push((at(field.source(), Space::Registered), Access::Read));
             touches.push((at(field.target(gather.rows()), Space::Device), Access::Write));

@@ -70,8 +70,8 @@
 //! let race = save().unwrap_err(); // nothing makes the snapshot wait for the step
 //! assert_eq!(race.kind(), ErrorKind::Race);
 //! for part in [
-//!     r#""copy to host" on stream 1 "snapshots" (call 8) reads what "step" on stream 0 "compute" (call 7) may still write"#,
-//!     r#"make stream 1 "snapshots" wait for an event recorded on stream 0 "compute" after call 7"#,
+//!     r#""copy to host" on stream 1 "snapshots" (call 7) reads what "step" on stream 0 "compute" (call 6) may still write"#,
+//!     r#"make stream 1 "snapshots" wait for an event recorded on stream 0 "compute" after call 6"#,
 //! ] {
 //!     assert!(race.message().contains(part), "{race}");
 //! }

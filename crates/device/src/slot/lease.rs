@@ -60,15 +60,15 @@ impl<P: Place> WriteLease<P> {
             let why = format!("{bytes} bytes do not fit a device slot of {}", shared.bytes);
             return Err(Error::new(ErrorKind::Config, why));
         }
-        self.fill(stream.core(), from, |pinned, copier, slot| {
-            // SAFETY: `fill` keeps the block away from the host until `copied` is done, and orders the copy behind all readers
-            // of the slot.
-            unsafe { pinned.copy_to(copier, slot, bytes) }
+        self.fill(stream.core(), from, |copier, at, slot| {
+            // SAFETY: both are that long, checked above. `fill` keeps the block away from the host until the copy is done, and
+            // orders it behind all readers of the slot.
+            unsafe { copier.device.driver.copy_to_device(copier.id(), at, slot, bytes) }
         })
     }
 
     /// Fills this slot with rows `ids` of `tables`, on `stream`, without a copy on the host: a ready host slot carries the
-    /// same ids, each a `u64`, from its first byte on.
+    /// same ids, as the tables' [`visits`](Tables::visits) write them.
     ///
     /// As for [`upload`](Self::upload), the copy stream first waits for every reader of the slot's last batch, and the host
     /// slot goes home at once, to be filled when the work behind it has ended. The ring keeps the tables.
@@ -91,12 +91,10 @@ impl<P: Place> WriteLease<P> {
                 "a ring of device slots is filled from one set's tables only",
             ));
         }
-        self.fill(stream.core(), from, |pinned, copier, slot| {
-            pinned.read_by(copier, |at| {
-                // SAFETY: `accepts` was asked; `fill` keeps the block away from the host until `copied` is done, and orders
-                // the work behind all readers of the slot.
-                unsafe { tables.send(copier, ids, at, slot) }
-            })
+        self.fill(stream.core(), from, |copier, at, slot| {
+            // SAFETY: `accepts` was asked; `fill` keeps the block away from the host until the work is done, and orders it behind
+            // all readers of the slot.
+            unsafe { tables.send(copier, ids, at, slot) }
         })
     }
 
@@ -106,7 +104,7 @@ impl<P: Place> WriteLease<P> {
         self,
         copier: &Arc<StreamCore>,
         from: ReadyLease<Pinned, T>,
-        work: impl FnOnce(&Pinned, &Arc<StreamCore>, Address) -> Result<()>,
+        work: impl FnOnce(&Arc<StreamCore>, *const u8, Address) -> Result<()>,
     ) -> Result<Loaded<P>> {
         let Held { shared, index, .. } = &self.held;
         let slot = &shared.slots[*index];
@@ -116,23 +114,26 @@ impl<P: Place> WriteLease<P> {
         }
         // Before the submission: after it an error costs both slots.
         from.memory().accepts(copier)?;
+        let mark = shared.marks.take(&shared.device)?;
         let joined = slot.joined.load(Ordering::Acquire) as usize;
+        // Without asking whether they are done. Where it counts they are not: a slot is filled again as soon as its readers were
+        // given to their streams, and the device is behind.
         #[cfg(not(planted = "consumed_wait"))]
         for consumed in &slot.consumed[..joined] {
             copier.wait(consumed)?;
         }
         let copied = from.submit(|pinned, _| {
-            // `submit` keeps the block away from the host until `copied` is done. The slot is this lease's; every reader has
-            // recorded its end, and the stream waits for those marks before it writes.
-            work(pinned, copier, slot.address)?;
-            slot.copied.record(copier)
+            // `submit` keeps the block away from the host until `mark` is done. The slot is this lease's; every reader has
+            // recorded its end, and the stream waits for those events before it writes.
+            pinned.read_by(copier, &mark, |at| work(copier, at, slot.address))
         });
         if let Err(error) = copied {
             shared.lose(*index, &error);
             self.held.abandon();
             return Err(error);
         }
-        // Only now: the marks of the last readers counted until the copy was ordered behind them.
+        slot.copied.set(mark);
+        // Only now: the ends of the last readers counted until the copy was ordered behind them.
         slot.joined.store(0, Ordering::Release);
         Ok(Loaded { held: self.held, place: PhantomData })
     }
@@ -159,7 +160,8 @@ impl<P: Place> Loaded<P> {
         self.held.slot().copied.query()
     }
 
-    /// Makes `stream` wait for the copy, on the device, and opens the slot to it; the host does not block.
+    /// Makes `stream` wait for the copy, on the device, and opens the slot to it; the host does not block. Where the copy is seen
+    /// to be done, the stream need not wait.
     ///
     /// # Errors
     /// `Config` for another device's stream; a device failure.
@@ -229,7 +231,9 @@ fn join<L: Lane>(shared: &Arc<Shared>, index: usize, stream: &Stream<L>) -> Resu
     };
     // A claimed number whose wait fails stays claimed: its event is an older mark, and waiting for it is harmless.
     #[cfg(not(planted = "copied_wait"))]
-    stream.core().wait(&slot.copied)?;
+    if let Some(copied) = slot.copied.mark() {
+        stream.core().wait_unless_done(&copied)?;
+    }
     slot.live.fetch_add(1, Ordering::AcqRel);
     Ok(Reader { shared: shared.clone(), index, number: number as usize, stream: stream.clone() })
 }

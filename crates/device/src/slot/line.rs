@@ -1,13 +1,19 @@
 //! The free slots, in line: who waits for one sleeps, and takes no heap block to do so.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use feedline_slots::Spin;
 
 /// Numbers of free slots, first in, first out, until closed.
 pub(super) struct Line {
     state: Mutex<State>,
     moved: Condvar,
+    /// How often there was something to see: who looks before it sleeps looks at this.
+    moves: AtomicUsize,
+    waits: Spin,
 }
 
 struct State {
@@ -24,7 +30,8 @@ impl Line {
     /// An empty line with room for `slots`.
     pub(super) fn new(slots: usize) -> Self {
         let state = State { free: VecDeque::with_capacity(slots), closed: false, sleepers: 0 };
-        Self { state: Mutex::new(state), moved: Condvar::new() }
+        let (moves, waits) = (AtomicUsize::new(0), Spin::new());
+        Self { state: Mutex::new(state), moved: Condvar::new(), moves, waits }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -35,6 +42,7 @@ impl Line {
     pub(super) fn push(&self, index: usize) {
         let mut state = self.state();
         state.free.push_back(index);
+        self.moves.fetch_add(1, Ordering::Release);
         let asleep = state.sleepers > 0;
         drop(state);
         if asleep {
@@ -45,6 +53,7 @@ impl Line {
     /// Takes the first slot, waiting for one for at most `limit`; `None` when it passed, no limit when there is none.
     pub(super) fn pop(&self, limit: Option<Duration>) -> Result<Option<usize>, Closed> {
         let mut since = None;
+        let mut wait = self.waits.wait();
         let mut state = self.state();
         loop {
             if state.closed {
@@ -52,6 +61,14 @@ impl Line {
             }
             if let Some(index) = state.free.pop_front() {
                 return Ok(Some(index));
+            }
+            // Read under the lock: what comes from here on counts.
+            let moves = self.moves.load(Ordering::Acquire);
+            if limit.is_none() && wait.looks() {
+                drop(state);
+                while self.moves.load(Ordering::Acquire) == moves && wait.looks() {}
+                state = self.state();
+                continue;
             }
             state.sleepers += 1;
             state = match limit {
@@ -73,6 +90,7 @@ impl Line {
     /// Ends every wait, now and later.
     pub(super) fn close(&self) {
         self.state().closed = true;
+        self.moves.fetch_add(1, Ordering::Release);
         self.moved.notify_all();
     }
 

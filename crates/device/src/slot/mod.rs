@@ -19,8 +19,10 @@ mod lease;
 mod line;
 mod ring;
 mod tables;
+mod visits;
 
 pub use lease::{Loaded, Reader, WriteLease};
 pub use ring::{MAX_READERS, SlotRing};
 pub(crate) use ring::{SlotRef, SlotView};
 pub use tables::Tables;
+pub use visits::Visits;

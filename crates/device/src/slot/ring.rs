@@ -9,6 +9,7 @@ use feedline_core::{Error, ErrorKind, Result};
 
 use crate::device::Core;
 use crate::driver::Address;
+use crate::mark::{LastCopy, Marks};
 use crate::place::{Main, Place};
 use crate::slot::lease::WriteLease;
 use crate::slot::line::{Closed, Line};
@@ -21,8 +22,8 @@ pub const MAX_READERS: usize = 8;
 
 pub(crate) struct Slot {
     pub(crate) address: Address,
-    /// Recorded on the copy stream behind the copy into this slot.
-    pub(crate) copied: Event,
+    /// The last copy into this slot.
+    pub(crate) copied: LastCopy,
     /// Reader `i` records its end in `consumed[i]`.
     pub(crate) consumed: [Event; MAX_READERS],
     /// Readers that have joined since the last upload: how many of `consumed` count.
@@ -69,6 +70,8 @@ pub(crate) struct Shared {
     pub(crate) device: Arc<Core>,
     pub(crate) slots: Box<[Slot]>,
     pub(crate) bytes: usize,
+    /// For the copies into all slots.
+    pub(crate) marks: Marks,
     free: Line,
     /// Slots in the hands of the consumer, or lost there.
     pub(crate) delivered: AtomicUsize,
@@ -91,10 +94,14 @@ pub struct SlotRing<P: Place = Main> {
 impl<P: Place> SlotRing<P> {
     /// Allocates `count` slots of `bytes` bytes, and their events, on `device`.
     ///
+    /// There are events for as many host slots as these and one more; with others, the first copies make those that lack.
+    ///
     /// # Errors
     /// A device failure, or memory that the device does not have.
     pub fn new(device: &Device<P>, count: usize, bytes: usize) -> Result<Self> {
         let core = device.core();
+        // For each slot and each host slot its last copy's, and one for who waits for a copy of a host slot still in line.
+        let marks = Marks::new(core, count.saturating_mul(2).saturating_add(2))?;
         // Built slot by slot into the ring itself, so that an error half-way frees what there is.
         let mut slots = Vec::with_capacity(count);
         let built = (0..count).try_for_each(|_| Slot::new(core, bytes).map(|slot| slots.push(slot)));
@@ -102,6 +109,7 @@ impl<P: Place> SlotRing<P> {
             device: core.clone(),
             slots: slots.into(),
             bytes,
+            marks,
             free: Line::new(count),
             delivered: AtomicUsize::new(0),
             lost: AtomicUsize::new(0),
@@ -181,7 +189,6 @@ impl<P: Place> SlotRing<P> {
 
 impl Slot {
     fn new(device: &Arc<Core>, bytes: usize) -> Result<Self> {
-        let copied = Event::new(device, false)?;
         let mut consumed = arrayvec::ArrayVec::<Event, MAX_READERS>::new();
         for _ in 0..MAX_READERS {
             consumed.push(Event::new(device, false)?);
@@ -193,7 +200,7 @@ impl Slot {
         device.ledger.device_bytes.add(bytes as u64);
         Ok(Self {
             address,
-            copied,
+            copied: LastCopy::default(),
             consumed,
             joined: AtomicU32::new(0),
             live: AtomicU32::new(0),

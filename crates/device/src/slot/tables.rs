@@ -9,6 +9,7 @@ use crate::driver::Address;
 use crate::gather::{Gather, GatherField};
 use crate::place::Place;
 use crate::registered::Registered;
+use crate::slot::visits::Visits;
 use crate::stream::StreamCore;
 
 /// A table for every field of a data set, readable by the device as long as this lives, which keeps the set.
@@ -17,6 +18,7 @@ use crate::stream::StreamCore;
 pub struct Tables {
     blocks: Vec<Registered>,
     fields: Vec<Field>,
+    visits: Visits,
     capacity: usize,
     /// Bytes of a slot that takes a batch.
     slot_bytes: usize,
@@ -82,12 +84,18 @@ impl Tables {
             registered.ok_or_else(cannot)
         };
         let blocks = blocks.into_iter().map(register).collect::<Result<_>>()?;
-        Ok(Self { blocks, fields, capacity: layout.capacity(), slot_bytes: layout.bytes() })
+        let visits = Visits::new(dataset.len(), asked);
+        Ok(Self { blocks, fields, visits, capacity: layout.capacity(), slot_bytes: layout.bytes() })
     }
 
     /// Bytes of host memory that the device can read.
     pub fn bytes(&self) -> usize {
         self.blocks.iter().map(|block| block.bytes().len()).sum()
+    }
+
+    /// How the ids of a batch stand in a host slot.
+    pub fn visits(&self) -> Visits {
+        self.visits
     }
 
     /// Refuses another stream than that of the first batch, and batches and slots of another layout.
@@ -98,14 +106,12 @@ impl Tables {
         host_bytes: usize,
         slot_bytes: usize,
     ) -> Result<()> {
-        if rows > self.capacity || slot_bytes < self.slot_bytes || host_bytes / size_of::<u64>() < rows {
+        let ids = self.visits.bytes(rows);
+        if rows > self.capacity || slot_bytes < self.slot_bytes || host_bytes < ids {
             let why = format!(
-                "{rows} rows do not fit: {} are a batch of {} bytes, the host slot has room for {} ids, the device slot for {} \
-                 bytes",
-                self.capacity,
-                self.slot_bytes,
-                host_bytes / size_of::<u64>(),
-                slot_bytes
+                "{rows} rows do not fit: {} are a batch of {} bytes, their ids {ids}; the host slot has {host_bytes}, the \
+                 device slot {slot_bytes}",
+                self.capacity, self.slot_bytes
             );
             return Err(Error::new(ErrorKind::Config, why));
         }
@@ -113,15 +119,15 @@ impl Tables {
     }
 
     /// Gives `stream` the work that brings rows `ids` into the slot at `to`: the copy engine, where they lie in one piece,
-    /// else a gather that reads the same ids at `ids_at`.
+    /// else a gather that reads the same ids at `visits_at`, where `Visits` has put them.
     ///
     /// # Safety
-    /// `accepts` was asked. The ids at `ids_at` stay until the work has ended, and nothing unordered uses the slot.
+    /// `accepts` was asked. What stands at `visits_at` stays until the work has ended, and nothing unordered uses the slot.
     pub(crate) unsafe fn send(
         &self,
         stream: &StreamCore,
         ids: &[u64],
-        ids_at: *const u8,
+        visits_at: *const u8,
         to: Address,
     ) -> Result<()> {
         if let Some(first) = self.in_one_piece(ids) {
@@ -141,9 +147,12 @@ impl Tables {
             to: Address(to.0 + field.offset as u64),
             row_bytes: field.row_bytes,
         };
-        let gather = Gather::new(Address(ids_at as u64), ids.len(), self.fields.iter().map(field))?;
+        let at = |offset| Address(visits_at as u64 + offset as u64);
+        let places = self.visits.places(ids.len()).map(at);
+        let gather = Gather::new(at(0), places, ids.len(), self.fields.iter().map(field))?;
         // SAFETY: every row of a table lies in its bytes (`Table::new`), which `Registered` keeps until the stream is
-        // drained; other ids are not read for (`GatherField::rows`); the rest is the caller's promise.
+        // drained; other ids are not read for (`GatherField::rows`), and other
+        // places are not written to (`Gather::places`); the rest is the caller's promise.
         unsafe { stream.device.driver.gather(stream.id(), &gather) }
     }
 

@@ -95,6 +95,37 @@ fn a_slot_is_overwritten_after_all_its_readers() {
     });
 }
 
+/// One mark stands for the copy out of a block and into a slot. Neither waits for what the other was used for since.
+#[test]
+fn a_block_and_a_slot_wait_for_their_own_copy_and_none_after_it() {
+    everywhere("a_block_and_a_slot_wait_for_their_own_copy_and_none_after_it", Ending::Clean, |rig| {
+        let compute = rig.device.stream()?;
+        // The slot is filled again, out of another block.
+        let pipe = Pipe::new(rig, 1)?;
+        drop(pipe.load(1)?);
+        pipe.copies.synchronize()?;
+        let gate = rig.gate(&pipe.copies)?;
+        let late = pipe.load(2)?;
+        assert!(pipe.host.try_acquire()?.is_some(), "the first copy has landed");
+        assert!(pipe.host.try_acquire()?.is_none() && !late.arrived()?, "the second one has not");
+        drop(gate);
+        assert_eq!(pipe.see(&late.wait_on(&compute)?)?, [2; BYTES]);
+        // The block is copied again, into another slot.
+        let pipe = Pipe::new(rig, 2)?;
+        let loaded = pipe.load(1)?;
+        pipe.copies.synchronize()?;
+        let other = pipe.host.acquire()?;
+        let gate = rig.gate(&pipe.copies)?;
+        let late = pipe.load(2)?;
+        drop(other);
+        assert!(loaded.arrived()? && !late.arrived()?, "the first has arrived, the second has not");
+        assert_eq!(pipe.see(&loaded.wait_on(&compute)?)?, [1; BYTES]);
+        drop(gate);
+        assert_eq!(pipe.see(&late.wait_on(&compute)?)?, [2; BYTES]);
+        Ok(())
+    });
+}
+
 #[test]
 fn a_batch_has_so_many_readers_and_no_more() {
     everywhere("a_batch_has_so_many_readers_and_no_more", Ending::Clean, |rig| {

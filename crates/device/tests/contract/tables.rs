@@ -7,7 +7,7 @@ use feedline_core::{
     Context, DType, Dataset, Error, ErrorKind, Layout, ReadError, Result, Row, Rows, Spec, Table, random::key,
 };
 use feedline_device::sim::{Sim, SimOptions};
-use feedline_device::slot::{Loaded, Reader, SlotRing, Tables};
+use feedline_device::slot::{Loaded, Reader, SlotRing, Tables, Visits};
 use feedline_device::wrap::{Around, Call, Op, Wrap};
 use feedline_device::{Address, Compute, Device, Driver, Kind, Pinned, Stream};
 use feedline_slots::Ring;
@@ -32,12 +32,17 @@ struct Direct<'a> {
 
 impl<'a> Direct<'a> {
     fn new(rig: &'a Rig, set: impl Dataset, host_slots: usize, slots: usize) -> Result<Self> {
+        Self::of(rig, set, BATCH, host_slots, slots)
+    }
+
+    fn of(rig: &'a Rig, set: impl Dataset, batch: usize, host_slots: usize, slots: usize) -> Result<Self> {
         let set: Arc<dyn Dataset> = Arc::new(set);
-        let layout = Layout::new(set.spec(), BATCH)?;
-        let ids = (0..host_slots).map(|_| rig.device.pinned(BATCH * 8)).collect::<Result<_>>()?;
+        let layout = Layout::new(set.spec(), batch)?;
+        let visits = |_| rig.device.pinned(Visits::slot_bytes(batch));
+        let visits = (0..host_slots).map(visits).collect::<Result<_>>()?;
         Ok(Self {
             tables: Arc::new(Tables::new(&rig.device, &set, &layout, ROOM)?),
-            host: Ring::new(ids),
+            host: Ring::new(visits),
             slots: SlotRing::new(&rig.device, slots, layout.bytes())?,
             copies: rig.stream("copies")?,
             seen: rig.device.pinned(layout.bytes())?,
@@ -49,9 +54,7 @@ impl<'a> Direct<'a> {
 
     fn load(&self, ids: &[u64]) -> Result<Loaded> {
         let mut lease = self.host.acquire()?;
-        for (place, id) in lease.bytes_mut().chunks_exact_mut(8).zip(ids) {
-            place.copy_from_slice(&id.to_ne_bytes());
-        }
+        self.tables.visits().write(ids, lease.bytes_mut());
         self.slots.acquire()?.gather(&self.copies, lease.ready(), &self.tables, ids)
     }
 
@@ -177,6 +180,46 @@ fn ids_that_are_none_leave_zeros_and_read_nothing() {
             direct.pass(&[7, 8, 9, 10], &compute)?;
             direct.pass(&[u64::MAX, 0, 1], &compute)?;
         }
+        Ok(())
+    });
+}
+
+/// A set that lies so far apart that batches of some size are visited in another order than their own.
+fn far() -> Result<Laid> {
+    Ok(Laid::far(&Fine::new(3000, 24)?, 600 << 20).expect("a laid set"))
+}
+
+#[test]
+fn rows_of_a_set_that_lies_far_apart_arrive_in_their_places() {
+    everywhere("rows_of_a_set_that_lies_far_apart_arrive_in_their_places", Ending::Clean, |rig| {
+        let compute = rig.device.stream()?;
+        let direct = Direct::of(rig, far()?, 300, 2, 2)?;
+        assert_ne!(direct.tables.visits(), Visits::default());
+        for rows in [300, 257, 256, 255, 37] {
+            direct.pass(&shuffled(1, rows, 3000), &compute)?;
+            direct.pass(&(0..rows as u64).rev().map(|row| row * 9).collect::<Vec<_>>(), &compute)?;
+        }
+        let mut ids = shuffled(2, 300, 3000);
+        (ids[3], ids[100], ids[299]) = (3000, u64::MAX, 1 << 40);
+        direct.pass(&ids, &compute)?;
+        // One sample, again and again; and the rows one after the other.
+        direct.pass(&[2999; 300], &compute)?;
+        direct.pass(&(2700..3000).collect::<Vec<_>>(), &compute)
+    });
+}
+
+#[test]
+fn places_have_room_in_the_host_slot() {
+    everywhere("places_have_room_in_the_host_slot", Ending::Clean, |rig| {
+        let direct = Direct::of(rig, far()?, 300, 1, 1)?;
+        let host: Ring<Pinned> = Ring::new(vec![rig.device.pinned(12 * 300 - 1)?]);
+        let gather = |rows| {
+            let (slot, visits) = (direct.slots.acquire()?, host.acquire()?.ready());
+            slot.gather(&direct.copies, visits, &direct.tables, &shuffled(1, rows, 3000))
+        };
+        assert_eq!(gather(300).err().map(|error| error.kind()), Some(ErrorKind::Config));
+        // Of what lies in the slot nothing is known here: ids that are none, and places that are none.
+        drop(gather(299)?);
         Ok(())
     });
 }

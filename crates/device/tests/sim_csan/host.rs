@@ -53,6 +53,19 @@ fn a_refill_after_a_query_that_said_done_is_fine() {
     bench.host_races(0, Access::Write);
 }
 
+/// What the host gives to any stream comes after all that it has seen the end of: no wait is needed between the two.
+#[test]
+fn work_given_after_a_query_that_said_done_is_fine_and_before_it_races() {
+    let bench = Bench::new();
+    bench.good(1, &[], &[1]);
+    bench.record(1, 1);
+    bench.bad(2, &[1], &[]);
+    // SAFETY: the event is alive.
+    let done = || unsafe { bench.device.driver().query(bench.events[1]) }.expect("query");
+    assert!((0..10_000).any(|_| done()), "the work never ends, however often it is asked for");
+    bench.good(2, &[1], &[]);
+}
+
 #[test]
 fn a_refill_after_the_event_of_an_older_copy_races() {
     let bench = Bench::new();

@@ -1,40 +1,69 @@
 //! Calls are counted exactly, by operation and by thread.
 
+use std::sync::mpsc::channel;
+
 use feedline_device::Device;
 use feedline_device::host::Host;
+use feedline_device::wrap::count::Snapshot;
 use feedline_device::wrap::{Count, Op};
 
-use crate::SLOTS;
 use crate::hand_off::HandOff;
+use crate::{LIMIT, SLOTS};
 
-#[test]
-fn the_calls_of_a_hand_off_are_counted_exactly() {
+/// The calls of ten batches, each read before its copy has ended, or after it.
+fn ten_batches(early: bool, both: bool) -> Snapshot {
     let driver = Count::new(Host::new());
     let count = driver.handle();
     let hand_off = HandOff::new(&Device::with_driver(driver), "count").unwrap();
-    let steps = |both| {
-        (0..2 * SLOTS as u64).for_each(|batch| hand_off.step(batch, both).unwrap());
-        let before = count.snapshot();
-        (0..10).for_each(|batch| hand_off.step(batch, both).unwrap());
-        count.snapshot() - before
+    let step = |batch| {
+        // Each step holds up the copy stream for as long as it takes to open the batch, or not at all.
+        let (open, opened) = channel::<()>();
+        hand_off
+            .copier
+            .run("gate", [], [], move |_| {
+                let _ = opened.recv_timeout(LIMIT);
+            })
+            .unwrap();
+        let open = early.then_some(open);
+        let loaded = hand_off.load(batch).unwrap();
+        if !early {
+            hand_off.copier.synchronize().unwrap();
+        }
+        hand_off.read(loaded, batch, both).unwrap();
+        drop(open);
+        hand_off.copier.synchronize().unwrap();
     };
-    let one = steps(false);
-    let calls = [
-        (Op::HostWrite, 1),
-        (Op::Synchronize, 1), // the host slot's last copy
-        (Op::Wait, 2),        // the last reader, the copy
-        (Op::CopyToDevice, 1),
-        (Op::Record, 3), // the host slot's copy, the device slot's copy, the reader
-        (Op::Run, 1),    // the test's own check
-    ];
-    for (op, calls) in calls {
-        assert_eq!(one.of(op), 10 * calls, "{op:?} in {one:?}");
-    }
-    // Seven calls a batch of its own, of eight that are allowed; and the test's check.
-    assert_eq!((one.total(), one.created(), one.released(), one.blocking()), (80, 0, 0, 10));
+    (0..2 * SLOTS as u64).for_each(step);
+    let before = count.snapshot();
+    (0..10).for_each(step);
+    count.snapshot() - before
+}
 
-    let both = steps(true) - one;
-    assert_eq!(both.total(), 40, "a second reader costs two waits, a record, and its own work: {both:?}");
+#[test]
+fn the_calls_of_a_hand_off_are_counted_exactly() {
+    for early in [true, false] {
+        let one = ten_batches(early, false);
+        let waits = u64::from(early);
+        let calls = [
+            (Op::HostWrite, 1),
+            (Op::Synchronize, 1),  // the host slot's last copy
+            (Op::Wait, 1 + waits), // the last reader; the copy, when it was not done
+            (Op::Query, 1),        // whether it was
+            (Op::CopyToDevice, 1),
+            (Op::Record, 2), // the copy, the reader
+        ];
+        for (op, calls) in calls {
+            assert_eq!(one.of(op), 10 * calls, "{op:?} in {one:?}");
+        }
+        assert_eq!((one.created(), one.released()), (0, 0));
+        // Beside these there are the test's own: gate and check, and the end of the copy stream's work.
+        let own = one.of(Op::Run) + one.of(Op::SynchronizeStream);
+        assert_eq!(one.total() - own, 10 * (6 + waits), "{one:?}, of seven a batch that are allowed");
+
+        // A second reader: the query, the wait, its end, and the copy's wait for that.
+        let both = ten_batches(early, true) - one;
+        assert_eq!(both.total() - both.of(Op::Run), 10 * (3 + waits), "{both:?}");
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use feedline_core::Result;
-use feedline_device::slot::SlotRing;
+use feedline_device::slot::{Loaded, SlotRing};
 use feedline_device::{Device, Input, Lane, Pinned, Priority, Stream, lane};
 use feedline_slots::Ring;
 use feedline_testkit::pattern;
@@ -39,9 +39,16 @@ impl HandOff {
 
     /// Feeds batch `id` to one compute stream, or two, which check every byte.
     pub(crate) fn step(&self, id: u64, both: bool) -> Result<()> {
+        self.read(self.load(id)?, id, both)
+    }
+
+    pub(crate) fn load(&self, id: u64) -> Result<Loaded> {
         let mut lease = self.host.acquire()?;
         pattern::fill(lease.bytes_mut(), 0, id);
-        let loaded = self.slots.acquire()?.upload(&self.copier, lease.ready(), BYTES)?;
+        self.slots.acquire()?.upload(&self.copier, lease.ready(), BYTES)
+    }
+
+    pub(crate) fn read(&self, loaded: Loaded, id: u64, both: bool) -> Result<()> {
         let reader = loaded.wait_on(&self.compute)?;
         if both {
             let second = reader.also_on(&self.branch)?;

@@ -30,8 +30,7 @@ impl Switch {
         let batch = epoch * STEPS + step;
         let (op, by_the_copier, nth) = match cycle.fault {
             Fault::CopyError => (Some(Op::CopyToDevice), true, batch),
-            // Two marks a batch: of the host slot, of the device slot.
-            Fault::MarkError => (Some(Op::Record), true, 2 * batch + cycle.row % 2),
+            Fault::MarkError => (Some(Op::Record), true, batch),
             // While the batch after it is held back, the reader before it ends.
             Fault::EndError if cycle.moment == Moment::Blocked => (Some(Op::Record), false, batch - 1),
             Fault::EndError => (Some(Op::Record), false, batch),

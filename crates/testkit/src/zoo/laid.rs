@@ -1,13 +1,16 @@
 //! Samples that lie ready in memory, for devices that read them there.
 
+use std::sync::Arc;
+
 use feedline_core::{Context, Dataset, Field, Layout, ReadError, Result, Row, Rows, Spec, Table};
 
-/// The samples of another set, as they are in epoch 0, laid out in one block of memory; every field has a table.
+/// The samples of another set, as they are in epoch 0, laid out in one block of memory; every field has a table. Clones share
+/// the block.
 #[derive(Clone, Debug)]
 pub struct Laid {
     spec: Spec,
     len: u64,
-    bytes: Vec<u8>,
+    bytes: Arc<Vec<u8>>,
     /// Of each field: where row 0 begins, and how far it is to the next row.
     places: Vec<(usize, usize)>,
 }
@@ -26,6 +29,21 @@ impl Laid {
         });
         let places = starts.map(|start| (start, stride)).collect();
         Self::at(below, places)
+    }
+
+    /// Records that lie evenly over `bytes` bytes, in memory that is not written between them: most of it is not there.
+    ///
+    /// # Errors
+    /// Whatever the set cannot read.
+    pub fn far(below: &impl Dataset, bytes: usize) -> Result<Self, ReadError> {
+        let (sample, stride) = (below.spec().sample_bytes(), bytes / below.len() as usize);
+        let laid = Self::records(below, 0, 0)?;
+        let mut far = vec![0; bytes];
+        for (from, to) in laid.bytes.chunks_exact(sample).zip(far.chunks_exact_mut(stride)) {
+            to[..sample].copy_from_slice(from);
+        }
+        let places = laid.places.iter().map(|&(first, _)| (first, stride)).collect();
+        Ok(Self { bytes: Arc::new(far), places, ..laid })
     }
 
     /// Columns: all rows of a field one after the other, without gaps; `first` bytes that are nobody's before each field.
@@ -56,7 +74,7 @@ impl Laid {
                 bytes[at..at + width].copy_from_slice(&row[layout.offset(index)..][..width]);
             }
         }
-        Ok(Self { spec, len, bytes, places })
+        Ok(Self { spec, len, bytes: Arc::new(bytes), places })
     }
 
     /// Bytes of the block.
@@ -103,6 +121,8 @@ mod tests {
             Laid::records(&wide, 3, 2).unwrap(),
             Laid::columns(&fine, 0).unwrap(),
             Laid::columns(&wide, 1).unwrap(),
+            Laid::far(&fine, 9 * 4096 + 5).unwrap(),
+            Laid::far(&wide, 1 << 16).unwrap(),
         ] {
             for id in 0..9 {
                 audit(&laid, id).unwrap();

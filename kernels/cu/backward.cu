@@ -1,0 +1,229 @@
+// backward: on the way back through a linear layer, what is masked by a ReLU or summed over the rows of a batch.
+//
+// relu_bias_backward, in place:  dy = dy where activation > 0, else 0;  dbias[c] = sum_r dy[r, c].  `activation` may be null:
+// then dy is only summed.
+//
+// classifier_backward, from the gradient of a classifier's logits [rows, classes] back through its last layer and the ReLU
+// before it; x [rows, inputs] is what came in, behind the ReLU, and w is [classes, inputs]:
+//   dw = dlogits^T x;  db[k] = sum_r dlogits[r, k];  dx = dlogits w where x > 0, else 0;  dx_sums[c] = sum_r dx[r, c]
+// dx_sums is the bias gradient of the layer before. At most 16 or 32 classes, by the kernel's name.
+//
+// Grid (ceil(columns / 64), chunks), block (32, 16): a block takes a strip of 64 columns, two a thread, over one chunk of rows,
+// a row a warp. With more than one chunk the sums meet in `partial`, one part a chunk, and the last block of a strip adds them
+// in the order of the chunks: the result does not depend on the order in which blocks run. `tickets`, one a strip, are zero
+// before and after a launch. Two launches that can overlap need two `partial` and `tickets`.
+
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+// The two columns of a thread in a row of `cols`; `wide` when both are there and lie on 8 bytes.
+static __device__ __forceinline__ float2 strip_load(const float* row, u64 column, u64 cols, bool wide) {
+    if (wide) return *(const float2*)(row + column);
+    return make_float2(column < cols ? row[column] : 0.0f, column + 1 < cols ? row[column + 1] : 0.0f);
+}
+
+static __device__ __forceinline__ void strip_store(float* row, u64 column, u64 cols, bool wide, float2 value) {
+    if (wide) {
+        *(float2*)(row + column) = value;
+        return;
+    }
+    if (column < cols) row[column] = value.x;
+    if (column + 1 < cols) row[column + 1] = value.y;
+}
+
+// Adds `count` pairs of each thread over the 16 warps: sum k of a column goes to to[k * cols + column]. Whole blocks enter.
+template <u32 MOST>
+static __device__ __forceinline__ void strip_sums(const float2 (&mine)[MOST], u32 count, float* to, u64 cols) {
+    __shared__ float2 all[16][4][32];
+    const u32 thread = threadIdx.y * 32 + threadIdx.x, k = thread / 64, c = thread % 64;
+    const u64 column = (u64)blockIdx.x * 64 + c;
+#pragma unroll
+    for (u32 four = 0; four < MOST; four += 4) {
+        if (four < count) {
+            __syncthreads();
+#pragma unroll
+            for (u32 j = 0; j < 4; ++j)
+                if (four + j < MOST) all[threadIdx.y][j][threadIdx.x] = mine[four + j];
+            __syncthreads();
+            if (k < 4 && four + k < count && column < cols) {
+                float sum = 0.0f;
+#pragma unroll
+                for (u32 y = 0; y < 16; ++y) sum += c % 2 == 0 ? all[y][k][c / 2].x : all[y][k][c / 2].y;
+                to[(four + k) * cols + column] = sum;
+            }
+        }
+    }
+}
+
+// Whether this block is the last of its strip: then the parts of all others can be read, past the first cache. Whole blocks
+// enter.
+static __device__ __forceinline__ bool strip_is_last(u32* tickets) {
+    __shared__ bool last;
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0 && threadIdx.y == 0) {
+        last = atomicAdd(&tickets[blockIdx.x], 1u) == gridDim.y - 1;
+        if (last) tickets[blockIdx.x] = 0;
+    }
+    __syncthreads();
+    if (last) __threadfence();
+    return last;
+}
+
+// Element i of all parts, in their order.
+static __device__ __forceinline__ float strip_total(const float* partial, u64 part, u64 i) {
+    float total = 0.0f;
+#pragma unroll 8
+    for (u32 y = 0; y < gridDim.y; ++y) total += __ldcg(&partial[part * y + i]);
+    return total;
+}
+
+// partial [chunks, cols].
+extern "C" __global__ void __launch_bounds__(512)
+relu_bias_backward(float* __restrict__ dy, const float* __restrict__ activation, float* __restrict__ dbias,
+                   float* __restrict__ partial, u32* __restrict__ tickets, u64 rows, u64 cols) {
+    const u64 column = (u64)blockIdx.x * 64 + 2 * threadIdx.x;
+    const bool wide = cols % 2 == 0 && column < cols && (((u64)dy | (u64)activation) & 7) == 0;
+    const u64 chunk = (rows + gridDim.y - 1) / gridDim.y;
+    const u64 begin = chunk * blockIdx.y;
+    const u64 end = begin + chunk < rows ? begin + chunk : rows;
+    float2 sums[1] = {make_float2(0.0f, 0.0f)};
+    // Eight rows in flight a warp.
+    for (u64 first = begin + threadIdx.y; first < end; first += 128) {
+        float2 d[8], a[8];
+#pragma unroll
+        for (u32 j = 0; j < 8; ++j) {
+            const u64 r = first + 16 * j;
+            d[j] = a[j] = make_float2(0.0f, 0.0f);
+            if (r < end) {
+                d[j] = strip_load(dy + r * cols, column, cols, wide);
+                if (activation != 0) a[j] = strip_load(activation + r * cols, column, cols, wide);
+            }
+        }
+#pragma unroll
+        for (u32 j = 0; j < 8; ++j) {
+            const u64 r = first + 16 * j;
+            if (r < end) {
+                if (activation != 0) {
+                    // Selected, not multiplied: a NaN gradient under a closed ReLU is a zero, as in the host code.
+                    d[j] = make_float2(a[j].x > 0.0f ? d[j].x : 0.0f, a[j].y > 0.0f ? d[j].y : 0.0f);
+                    strip_store(dy + r * cols, column, cols, wide, d[j]);
+                }
+                sums[0].x += d[j].x;
+                sums[0].y += d[j].y;
+            }
+        }
+    }
+    const bool whole = gridDim.y == 1;
+    strip_sums(sums, 1, whole ? dbias : partial + cols * blockIdx.y, cols);
+    if (whole || !strip_is_last(tickets)) return;
+    const u64 mine = (u64)blockIdx.x * 64 + threadIdx.y * 32 + threadIdx.x;
+    if (threadIdx.y < 2 && mine < cols) dbias[mine] = strip_total(partial, cols, mine);
+}
+
+// The warp's rows among the 64 from `first` on; zeros behind the end.
+static __device__ __forceinline__ void strip_rows(float2 (&to)[4], const float* x, u64 first, u64 end, u64 column, u64 cols,
+                                                  bool wide) {
+#pragma unroll
+    for (u32 j = 0; j < 4; ++j) {
+        const u64 r = first + threadIdx.y + 16 * j;
+        to[j] = r < end ? strip_load(x + r * cols, column, cols, wide) : make_float2(0.0f, 0.0f);
+    }
+}
+
+// partial [chunks, (classes + 1) inputs + classes]: the rows of dw, then dx_sums, then db.
+template <u32 MOST>
+static __device__ __forceinline__ void classifier_back(const float* x, const float* w, const float* dlogits, float* dx, float* dw,
+                                                       float* db, float* dx_sums, float* partial, u32* tickets, u64 rows,
+                                                       u64 inputs, u32 classes) {
+    // The gradients of 64 rows at a time, with zeros for the classes that there are not.
+    __shared__ __align__(16) float gradients[64][MOST];
+    __shared__ float biases[16][32];
+    const u32 lane = threadIdx.x, warp = threadIdx.y, thread = warp * 32 + lane;
+    const u64 column = (u64)blockIdx.x * 64 + 2 * lane;
+    const bool wide = inputs % 2 == 0 && column < inputs && (((u64)x | (u64)dx) & 7) == 0;
+    const u64 chunk = (rows + gridDim.y - 1) / gridDim.y;
+    const u64 begin = chunk * blockIdx.y;
+    const u64 end = begin + chunk < rows ? begin + chunk : rows;
+    float2 weights[MOST], dweights[MOST], sums[1] = {make_float2(0.0f, 0.0f)};
+#pragma unroll
+    for (u32 k = 0; k < MOST; ++k) {
+        weights[k] = dweights[k] = make_float2(0.0f, 0.0f);
+        if (k < classes) weights[k] = strip_load(w + k * inputs, column, inputs, false);
+    }
+    float bias = 0.0f;
+    float2 value[4], next[4];
+    strip_rows(next, x, begin, end, column, inputs, wide);
+    for (u64 first = begin; first < end; first += 64) {
+        const u32 count = (u32)(end - first < 64 ? end - first : 64);
+        // The rows of the next turn are on their way while these are worked on.
+#pragma unroll
+        for (u32 j = 0; j < 4; ++j) value[j] = next[j];
+        strip_rows(next, x, first + 64, end, column, inputs, wide);
+        __syncthreads();
+        for (u32 i = thread; i < count * MOST; i += 512) {
+            const u32 k = i % MOST;
+            gradients[i / MOST][k] = k < classes ? dlogits[(first + i / MOST) * classes + k] : 0.0f;
+        }
+        __syncthreads();
+#pragma unroll
+        for (u32 j = 0; j < 4; ++j) {
+            const u32 r = warp + 16 * j;
+            if (r < count) {
+                float2 d = make_float2(0.0f, 0.0f);
+#pragma unroll
+                for (u32 k = 0; k < MOST; k += 4) {
+                    if (k < classes) {
+                        const float4 four = *(const float4*)&gradients[r][k];
+                        const float g[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+                        for (u32 i = 0; i < 4; ++i) {
+                            d.x += g[i] * weights[k + i].x;
+                            d.y += g[i] * weights[k + i].y;
+                            dweights[k + i].x += g[i] * value[j].x;
+                            dweights[k + i].y += g[i] * value[j].y;
+                        }
+                    }
+                }
+                if (lane < classes) bias += gradients[r][lane];
+                // Selected, not multiplied: a NaN gradient under a closed ReLU is a zero, as in the host code.
+                d = make_float2(value[j].x > 0.0f ? d.x : 0.0f, value[j].y > 0.0f ? d.y : 0.0f);
+                strip_store(dx + (first + r) * inputs, column, inputs, wide, d);
+                sums[0].x += d.x;
+                sums[0].y += d.y;
+            }
+        }
+    }
+    const bool whole = gridDim.y == 1;
+    const u64 part = (classes + 1) * inputs + classes;
+    float* mine = partial + part * blockIdx.y;
+    strip_sums(dweights, classes, whole ? dw : mine, inputs);
+    strip_sums(sums, 1, whole ? dx_sums : mine + classes * inputs, inputs);
+    if (blockIdx.x == 0) {
+        biases[warp][lane] = bias;
+        __syncthreads();
+        if (warp == 0 && lane < classes) {
+            for (u32 y = 1; y < 16; ++y) bias += biases[y][lane];
+            (whole ? db : mine + (classes + 1) * inputs)[lane] = bias;
+        }
+    }
+    if (whole || !strip_is_last(tickets)) return;
+    for (u32 i = thread; i < (classes + 1) * 64; i += 512) {
+        const u32 k = i / 64;
+        const u64 c = (u64)blockIdx.x * 64 + i % 64;
+        if (c < inputs) (k < classes ? dw + k * inputs : dx_sums)[c] = strip_total(partial, part, k * inputs + c);
+    }
+    if (blockIdx.x == 0 && thread < classes) db[thread] = strip_total(partial, part, (classes + 1) * inputs + thread);
+}
+
+extern "C" __global__ void __launch_bounds__(512)
+classifier_backward_16(const float* x, const float* w, const float* dlogits, float* dx, float* dw, float* db, float* dx_sums,
+                       float* partial, u32* tickets, u64 rows, u64 inputs, u32 classes) {
+    classifier_back<16>(x, w, dlogits, dx, dw, db, dx_sums, partial, tickets, rows, inputs, classes);
+}
+
+extern "C" __global__ void __launch_bounds__(512)
+classifier_backward_32(const float* x, const float* w, const float* dlogits, float* dx, float* dw, float* db, float* dx_sums,
+                       float* partial, u32* tickets, u64 rows, u64 inputs, u32 classes) {
+    classifier_back<32>(x, w, dlogits, dx, dw, db, dx_sums, partial, tickets, rows, inputs, classes);
+}

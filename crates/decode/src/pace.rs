@@ -62,6 +62,13 @@ impl Pace {
     }
 }
 
+/// Waits without sleeping until it is `done`, or `until` has come.
+pub(crate) fn stay_awake(until: Instant, done: impl Fn() -> bool) {
+    while !done() && Instant::now() < until {
+        std::hint::spin_loop();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

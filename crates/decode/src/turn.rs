@@ -11,7 +11,7 @@ use feedline_slots::Counts;
 
 use crate::Run;
 use crate::feed::Feed;
-use crate::pace::Pace;
+use crate::pace::{Pace, stay_awake};
 use crate::patience::Patience;
 
 /// What is done by one maker at a time: where the stage is. It goes from hand to hand.
@@ -216,13 +216,6 @@ impl Turn {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Waits without sleeping until it is `done`, or `until` has come.
-fn stay_awake(until: Instant, done: impl Fn() -> bool) {
-    while !done() && Instant::now() < until {
-        std::hint::spin_loop();
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvError, TryRecvError, select};
-use feedline_core::{Context, Dataset, Layout, ReadError, Result, Row, Rows, Source, Spec, Ticket};
+use feedline_core::{Context, CopyRows, Dataset, Layout, ReadError, Result, Row, Rows, Source, Spec, Ticket};
 use feedline_device::slot::Visits;
 
 use crate::Run;
@@ -73,12 +73,13 @@ pub(crate) struct Decode<'a> {
     pub(crate) layout: &'a Layout,
     /// The batch's number in the order of all batches.
     pub(crate) number: u64,
+    pub(crate) copy: CopyRows,
 }
 
 impl Decode<'_> {
     /// Reads the samples `ticket.ids` into the rows of `bytes`.
     pub(crate) fn rows(&self, samples: &dyn Samples, ticket: &mut Ticket, bytes: &mut [u8]) -> Result<()> {
-        let rows = Rows::new(self.layout, bytes, ticket.ids.len()).copied_by(feedline_slots::copy_rows);
+        let rows = Rows::new(self.layout, bytes, ticket.ids.len()).copied_by(self.copy);
         self.decoder.decode(self.number, samples, ticket, rows)
     }
 }

@@ -29,7 +29,7 @@ mod spin;
 mod state;
 mod sync;
 
-pub use copy::copy_rows;
+pub use copy::{copy_rows, stream_rows};
 pub use lease::{FillLease, ReadyLease};
 pub use memory::{HeapMemory, HostMemory};
 pub use ring::{Counts, Ring};

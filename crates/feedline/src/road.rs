@@ -11,8 +11,8 @@ use feedline_device::{Device, Kind, Place};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Road {
     /// On a GPU the direct road, where it can be taken; else workers. Workers too, where there are at least 8 and the order is
-    /// not sequential: so many gather as fast as the wire carries, and a gather on the GPU would take multiprocessors from
-    /// the training step.
+    /// not sequential: so many keep a training step fed, and a gather on the GPU would take multiprocessors from it. For a loop
+    /// that does nothing but read short rows the direct road is the faster one, all the same: ask for it.
     #[default]
     Auto,
     /// Workers read each sample into page-locked memory, which is copied.
@@ -66,7 +66,7 @@ fn cannot(error: Error) -> Error {
     }
 }
 
-/// As many workers as keep up with the wire.
+/// As many workers as keep a training step fed.
 const FILL: usize = 8;
 
 /// Why workers are the better road, for what the loader does on its device.
@@ -81,8 +81,7 @@ pub(crate) fn against_direct(
     }
     let workers = workers.count().unwrap_or(0);
     let gathers = !matches!(order, Order::Sequential);
-    let why =
-        || format!("{workers} of them gather as fast as the wire carries, and leave the GPU to its step");
+    let why = || format!("{workers} of them keep a step fed, and leave the GPU to it");
     (gathers && workers >= FILL).then(why)
 }
 

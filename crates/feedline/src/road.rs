@@ -218,12 +218,16 @@ mod tests {
     }
 
     #[test]
-    fn auto_leaves_a_shuffled_set_to_workers_that_fill_the_wire() {
+    fn auto_leaves_a_shuffled_set_to_workers_that_keep_a_step_fed() {
         let against = |kind, order: &Order, workers| {
             against_direct((kind, "it".to_owned()), order, Workers::Count(workers))
         };
         assert_eq!(against(Kind::Host, &Order::Sequential, 1).expect("a reason"), "it is no GPU");
-        assert!(against(Kind::Cuda, &Order::Shuffle, 8).expect("a reason").starts_with("8 of them gather"));
+        assert!(
+            against(Kind::Cuda, &Order::Shuffle, 8)
+                .expect("a reason")
+                .starts_with("8 of them keep a step fed")
+        );
         assert_eq!(against(Kind::Cuda, &Order::Shuffle, 7), None);
         assert_eq!(against(Kind::Cuda, &Order::Sequential, 64), None);
     }

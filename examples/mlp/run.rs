@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use feedline::{Device, Loader, Result, Stream};
+use feedline::{Device, Loader, LoaderBuilder, Result, Stream};
 use feedline_datasets::Idx;
 use feedline_examples::mlp::{Init, Mlp, Optimizer, Shape};
 use feedline_kernels::ops::{AdamW, Kernels, Sgd};
@@ -64,19 +64,21 @@ pub fn run(options: &Options) -> Result<Report> {
 }
 
 fn train_loader(options: &Options, data: Idx, device: &Device) -> Result<Loader> {
+    let builder = builder(options, data).seed(options.seed).drop_last(true).epochs(options.epochs);
+    if options.shuffle { builder.shuffle(options.seed) } else { builder }.build(device)
+}
+
+/// What the loaders of both sets have in common.
+fn builder(options: &Options, data: Idx) -> LoaderBuilder {
     let builder = Loader::builder(data)
         .batch_size(options.batch)
-        .seed(options.seed)
-        .drop_last(true)
         .workers(options.workers)
         .road(options.road)
-        .pinned_budget(options.pinned_budget)
-        .epochs(options.epochs);
-    let builder = match options.depth {
+        .pinned_budget(options.pinned_budget);
+    match options.depth {
         Some(depth) => builder.depth(depth),
         None => builder,
-    };
-    if options.shuffle { builder.shuffle(options.seed) } else { builder }.build(device)
+    }
 }
 
 fn init(options: &Options) -> Init {
@@ -99,13 +101,7 @@ fn test(
     model: &mut Mlp,
     training: &Training,
 ) -> Result<f64> {
-    let mut loader = Loader::builder(data)
-        .batch_size(options.batch)
-        .workers(options.workers)
-        .road(options.road)
-        .pinned_budget(options.pinned_budget)
-        .epochs(1)
-        .build(device)?;
+    let mut loader = builder(options, data).epochs(1).build(device)?;
     let mut hits = compute.buffer::<u32>(1)?;
     let mut samples = 0;
     for batch in loader.epoch(0)? {

@@ -13,6 +13,9 @@ const EPOCHS: u64 = 3;
 const ARGUMENTS: [&str; 10] =
     ["--data", ".", "--device", "host", "--batch", "48", "--hidden", "32", "--epochs", "3"];
 
+/// Bytes of a batch in a slot.
+const SLAB: usize = (BATCH * SIDE * SIDE).next_multiple_of(256) + BATCH.next_multiple_of(256);
+
 /// The order hash that the plan says, with a seed or in file order.
 fn order_hash(seed: u64, order: Order) -> String {
     let options = PlanOptions {
@@ -54,11 +57,23 @@ fn the_report_says_what_it_should() {
         between("test_accuracy", 0.5, 1.0);
         let hits = report["test_accuracy"].as_f64().unwrap() * TEST as f64;
         assert!((hits - hits.round()).abs() < 1e-6, "{hits} of {TEST} right");
-        let slab = (BATCH * SIDE * SIDE).next_multiple_of(256) + BATCH.next_multiple_of(256);
-        assert_eq!(report["peak_device_bytes"], 2 * slab);
-        assert_eq!(report["peak_pinned_bytes"], 3 * slab);
+        assert_eq!(report["peak_device_bytes"], 2 * SLAB);
+        assert_eq!(report["peak_pinned_bytes"], 3 * SLAB);
         assert_eq!(report["order_hash"], order_hash(5, Order::Shuffle));
         assert_eq!(report["exactly_once"], true);
+    });
+}
+
+/// With room for one batch on the device and one beside it, the test set must not ask for more.
+#[test]
+fn the_depth_that_was_asked_for_is_that_of_the_test_set_too() {
+    with_watchdog(LIMIT, || {
+        let set = small_set();
+        let budget = (2 * SLAB).to_string();
+        let more = ["--depth", "1", "--pinned-budget", &budget, "--steps", "2"];
+        let report = report(set.path(), &[&ARGUMENTS[..], &more].concat());
+        assert_eq!((&report["steps"], &report["peak_pinned_bytes"]), (&2.into(), &(2 * SLAB).into()));
+        assert!(report["test_accuracy"].is_f64(), "{}", report["test_accuracy"]);
     });
 }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded};
-use feedline_core::{CopyRows, Error, ErrorKind, Result, Ticket};
+use feedline_core::{Error, ErrorKind, Result, Ticket};
 use feedline_device::Pinned;
-use feedline_slots::{FillLease, ReadyLease, copy_rows, stream_rows};
+use feedline_slots::{FillLease, ReadyLease};
 
 use crate::batch::Decoder;
 use crate::dataset::{FromDataset, Steps};
@@ -23,10 +23,6 @@ use crate::{Activity, Run, Stage};
 /// What it takes to wake a maker, about. For a batch that will be done sooner, as far as the last one tells, none is woken but in
 /// a hurry: who makes it takes the next one too.
 const WAKE: Duration = Duration::from_micros(20);
-
-/// So many workers copy long rows past the caches: what they do is what a batch waits for. On an H200's machine, records of 150 KB
-/// of a mapped file to the GPU by 4, 8 and 15 workers: 31, 44 and 45 GB/s past the caches, 25, 43 and 53 by plain stores.
-const STREAMING: usize = 8;
 
 /// What the makers of a stage share.
 pub(crate) struct Makers {
@@ -221,8 +217,7 @@ impl Makers {
     fn fill(&self, taken: Taken<'_>, records: &Records) -> Result<Filled> {
         let Taken { number, run, mut lease, mut ticket, _in_pieces } = taken;
         let (bytes, note) = lease.parts_mut();
-        let copy: CopyRows = if rayon::current_num_threads() <= STREAMING { stream_rows } else { copy_rows };
-        let decode = Decode { decoder: &self.decoder, layout: &self.stage.layout, number, copy };
+        let decode = Decode { decoder: &self.decoder, layout: &self.stage.layout, number };
         self.fill.fill(run, Arc::make_mut(&mut ticket), records, bytes, &decode)?;
         *note = Some(ticket);
         Ok(lease.ready())

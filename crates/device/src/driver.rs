@@ -199,8 +199,8 @@ pub unsafe trait Driver: Send + Sync + 'static {
     /// Gathers rows of registered memory into device memory, on `stream`; reads no byte outside the rows whose ids are given.
     ///
     /// # Safety
-    /// The ids, the places, all rows of the sources and the targets stay valid until the work ends, and nothing unordered writes what is
-    /// read or uses the targets.
+    /// The ids, the places, all rows of the sources and the targets stay valid until the work ends, and nothing unordered writes
+    /// what is read or uses the targets.
     unsafe fn gather(&self, stream: StreamId, _gather: &Gather) -> Result<()> {
         let _ = stream;
         Err(Error::new(ErrorKind::Device, format!("{:?} reads no registered memory", self.kind())))

@@ -151,8 +151,8 @@ impl Tables {
         let places = self.visits.places(ids.len()).map(at);
         let gather = Gather::new(at(0), places, ids.len(), self.fields.iter().map(field))?;
         // SAFETY: every row of a table lies in its bytes (`Table::new`), which `Registered` keeps until the stream is
-        // drained; other ids are not read for (`GatherField::rows`), and other
-        // places are not written to (`Gather::places`); the rest is the caller's promise.
+        // drained; other ids are not read for (`GatherField::rows`), and other places are not written to (`Gather::places`); the
+        // rest is the caller's promise.
         unsafe { stream.device.driver.gather(stream.id(), &gather) }
     }
 

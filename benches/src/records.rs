@@ -7,15 +7,13 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use feedline::{
-    DType, Dataset, Error, ErrorKind, Loader, LoaderBuilder, Result, Road, Spec, Stream, Workers,
-};
+use feedline::{DType, Dataset, Error, ErrorKind, Loader, LoaderBuilder, Result, Road, Spec, Workers};
 use feedline_core::random::splitmix64;
 use feedline_datasets::Records;
 use feedline_device::floor::Bare;
 use serde_json::json;
 
-use crate::measure::{sides, steps};
+use crate::measure::{Sides, sides, steps};
 use crate::options::Options;
 use crate::row::{Entry, Report, Target};
 use crate::sets::scramble;
@@ -107,15 +105,29 @@ fn an_epoch(loader: &Loader) -> Result<usize> {
     }
 }
 
-/// Whole epochs of `steps` steps in all, from `epoch` on.
-fn feed(loader: &mut Loader, compute: &Stream, epoch: &mut u64, steps: usize) -> Result<()> {
-    for _ in 0..steps / an_epoch(loader)? {
-        for batch in loader.epoch(*epoch)? {
-            drop(batch?.wait_on(compute)?);
+/// A loader that reads whole epochs, in turns with its floor; and the steps of a turn.
+fn against(
+    options: &Options,
+    loader: &mut Loader,
+    depth: usize,
+    mut floor: impl FnMut(usize) -> Result<()>,
+) -> Result<(Sides, usize)> {
+    let compute = options.device.stream()?;
+    let an_epoch = an_epoch(loader)?;
+    let whole = |steps: usize| steps.div_ceil(an_epoch) * an_epoch;
+    let turn = whole(steps(options, &mut floor)?);
+    let mut epoch = 0;
+    let feed = |steps: usize| {
+        for _ in 0..steps / an_epoch {
+            for batch in loader.epoch(epoch)? {
+                drop(batch?.wait_on(&compute)?);
+            }
+            epoch += 1;
         }
-        *epoch += 1;
-    }
-    compute.synchronize()
+        compute.synchronize()
+    };
+    // What was read ahead is used up before a turn is timed.
+    Ok((sides(options, (whole(4 * depth), turn), feed, floor)?, turn))
 }
 
 impl Filed {
@@ -125,16 +137,11 @@ impl Filed {
     /// Whatever the file, the device or the pipeline ends with.
     pub(crate) fn by_workers(&self, options: &Options, report: &mut Report, setting: Setting) -> Result<()> {
         let (Setting { batch, workers, depth }, row_bytes) = (setting, self.case.row_bytes);
-        let compute = options.device.stream()?;
         let records = self.open()?;
         let builder = self.builder(self.open()?, setting).road(Road::Workers);
         let mut loader = builder.build(&options.device)?;
-        let an_epoch = an_epoch(&loader)?;
         let plain = Plain::new(options, &records, batch, workers.count()?)?;
-        let mut epoch = 0;
-        let whole = steps(options, |steps| plain.run(steps))?.div_ceil(an_epoch) * an_epoch;
-        let feed = |steps: usize| feed(&mut loader, &compute, &mut epoch, steps);
-        let sides = sides(options, (lead(an_epoch, depth), whole), feed, |steps| plain.run(steps))?;
+        let (sides, whole) = against(options, &mut loader, depth, |steps| plain.run(steps))?;
         let rate = |seconds: f64| rate(batch * row_bytes, seconds);
         let more = json!({
             "samples_per_s": batch as f64 / sides.value.median(),
@@ -163,7 +170,6 @@ impl Filed {
     /// Whatever the file, the device or the pipeline ends with.
     pub(crate) fn direct(&self, options: &Options, report: &mut Report, setting: Setting) -> Result<()> {
         let (Setting { batch, depth, .. }, row_bytes) = (setting, self.case.row_bytes);
-        let compute = options.device.stream()?;
         let records = self.open()?;
         let file_bytes = records.bytes().len();
         // Room for the file, and for the ids.
@@ -172,12 +178,8 @@ impl Filed {
         let start = std::time::Instant::now();
         let mut loader = builder.build(&options.device)?;
         let build = start.elapsed().as_secs_f64();
-        let an_epoch = an_epoch(&loader)?;
         let mut wire = Bare::new(&options.device, depth, batch * row_bytes)?;
-        let mut epoch = 0;
-        let whole = steps(options, |steps| wire.copies(steps))?.div_ceil(an_epoch) * an_epoch;
-        let feed = |steps: usize| feed(&mut loader, &compute, &mut epoch, steps);
-        let sides = sides(options, (lead(an_epoch, depth), whole), feed, |steps| wire.copies(steps))?;
+        let (sides, whole) = against(options, &mut loader, depth, |steps| wire.copies(steps))?;
         let rate = |seconds: f64| rate(batch * row_bytes, seconds);
         let more = json!({
             "samples_per_s": batch as f64 / sides.value.median(),
@@ -197,11 +199,6 @@ impl Filed {
             },
         )
     }
-}
-
-/// Whole epochs that use up what was read ahead.
-fn lead(an_epoch: usize, depth: usize) -> usize {
-    (4 * depth).div_ceil(an_epoch) * an_epoch
 }
 
 /// Bytes a second, in GB, from seconds a batch.

@@ -10,9 +10,9 @@ use crate::measure::Figures;
 use crate::options::Options;
 use crate::row::{Entry, Report, Target};
 use crate::sets;
-use crate::setting::Setting;
+use crate::setting::{DEPTH, Setting};
 
-pub(crate) const BASE: Setting = Setting { batch: 512, workers: Workers::Auto, depth: 3 };
+pub(crate) const BASE: Setting = Setting { batch: 512, workers: Workers::Auto, depth: DEPTH };
 /// What a step takes on the device.
 const STEP_NS: u64 = 200_000;
 

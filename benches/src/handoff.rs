@@ -10,11 +10,11 @@ use crate::measure::{Figures, busy, sides, steps};
 use crate::options::Options;
 use crate::row::{Entry, Report, Target};
 use crate::sets::{Nothing, scramble};
-use crate::setting::Setting;
+use crate::setting::{DEPTH, Setting};
 
 /// Rows and bytes a row: batches of 1 KB and of 100 KB.
 const BATCHES: [(usize, usize); 2] = [(1, 1024), (128, 784)];
-pub(crate) const BASE: Setting = Setting { batch: 128, workers: Workers::Count(1), depth: 3 };
+pub(crate) const BASE: Setting = Setting { batch: 128, workers: Workers::Count(1), depth: DEPTH };
 /// What the consumer does between two batches while its own calls are timed: enough for the next batch to be there.
 const PAUSE: Duration = Duration::from_micros(50);
 

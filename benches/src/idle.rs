@@ -12,9 +12,9 @@ use crate::measure::Figures;
 use crate::options::Options;
 use crate::row::{Entry, Report, Target};
 use crate::sets::Nothing;
-use crate::setting::Setting;
+use crate::setting::{DEPTH, Setting};
 
-pub(crate) const BASE: Setting = Setting { batch: 128, workers: Workers::Auto, depth: 8 };
+pub(crate) const BASE: Setting = Setting { batch: 128, workers: Workers::Auto, depth: DEPTH };
 /// What a step takes on the device.
 const STEP_NS: u64 = 2_000_000;
 

@@ -10,9 +10,9 @@ use crate::measure::Figures;
 use crate::options::Options;
 use crate::row::{Entry, Report, Target};
 use crate::sets::Burning;
-use crate::setting::Setting;
+use crate::setting::{DEPTH, Setting};
 
-pub(crate) const BASE: Setting = Setting { batch: 128, workers: Workers::Auto, depth: 3 };
+pub(crate) const BASE: Setting = Setting { batch: 128, workers: Workers::Auto, depth: DEPTH };
 /// What decoding a batch costs, however many samples it has: those of 128 take 20 us each.
 const DECODE: Duration = Duration::from_micros(128 * 20);
 /// Kernels of a step: as many launches as a small model's.

@@ -17,17 +17,22 @@ use crate::measure::{Sides, sides, steps};
 use crate::options::Options;
 use crate::row::{Entry, Report, Target};
 use crate::sets::scramble;
-use crate::setting::Setting;
+use crate::setting::{DEPTH, Setting};
 
 /// Blocks of each plain thread: one is filled while the other is sent.
 const BLOCKS: usize = 2;
 
 /// 3x224x224 u8 images.
-pub(crate) const RAW: Case =
-    Case { bench: "raw", row_bytes: 3 * 224 * 224, workers: Target::RatioAtLeast(0.95), direct: 44.0 };
+pub(crate) const RAW: Case = Case {
+    bench: "raw",
+    row_bytes: 3 * 224 * 224,
+    depth: 3,
+    workers: Target::RatioAtLeast(0.95),
+    direct: 44.0,
+};
 /// Short records: of them nothing is asked of the workers.
-pub(crate) const GATHER: Case = Case { bench: "gather", row_bytes: 784, workers: Target::None, direct: 40.0 };
-const DEPTH: usize = 3;
+pub(crate) const GATHER: Case =
+    Case { bench: "gather", row_bytes: 784, depth: DEPTH, workers: Target::None, direct: 40.0 };
 
 /// Images, batch 256.
 ///
@@ -47,7 +52,7 @@ pub fn gather(options: &Options, report: &mut Report) -> Result<()> {
 
 fn all(options: &Options, report: &mut Report, case: Case, batch: usize) -> Result<()> {
     let filed = Filed::new(options, case)?;
-    let setting = |workers| Setting { batch, workers: Workers::Count(workers), depth: DEPTH };
+    let setting = |workers| Setting { batch, workers: Workers::Count(workers), depth: case.depth };
     for road in &options.roads {
         match road {
             Road::Direct => filed.direct(options, report, setting(1))?,
@@ -67,6 +72,8 @@ fn all(options: &Options, report: &mut Report, case: Case, batch: usize) -> Resu
 pub(crate) struct Case {
     bench: &'static str,
     row_bytes: usize,
+    /// The loader's own, for batches of this size.
+    pub(crate) depth: usize,
     /// What the workers must reach of what plain threads do.
     workers: Target,
     /// GB/s that the direct road must reach on a GPU.

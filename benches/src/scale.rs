@@ -11,7 +11,7 @@ use feedline::{Kind, Result, Road, Workers};
 use crate::options::Options;
 use crate::records::{self, Filed};
 use crate::row::Report;
-use crate::setting::Setting;
+use crate::setting::{DEPTH, Setting};
 use crate::tiny::{Memory, Point};
 use crate::{epoch, guards, handoff, idle, noisy, start, tiny, train, transfer};
 
@@ -29,7 +29,7 @@ const FILE_BYTES: u64 = 256 << 20;
 
 /// The point of `tiny` that the sweeps go through which it alone has.
 const TINY: Point =
-    Point { length: 10_000_000, row_bytes: BYTES, batch: 512, workers: 1, depth: 3, batches: None };
+    Point { length: 10_000_000, row_bytes: BYTES, batch: 512, workers: 1, depth: DEPTH, batches: None };
 const ROW_BYTES: [usize; 6] = [16, 64, 256, 1024, 4096, 16_384];
 const LENGTHS: [u64; 4] = [100_000, 10_000_000, 10_000_000_000, 1_000_000_000_000];
 /// Batches of a whole run.
@@ -126,7 +126,7 @@ fn of_files(sweeps: &mut Sweeps<'_>) -> Result<()> {
             continue;
         }
         let filed = Filed::new(&of_file, case)?;
-        let base = Setting { batch, workers: Workers::Count(4), depth: 3 };
+        let base = Setting { batch, workers: Workers::Count(4), depth: case.depth };
         sweeps.all(names[0], base, (&WORKERS, batches, &DEPTHS), |o, r, setting| {
             filed.by_workers(o, r, setting)
         })?;

@@ -3,6 +3,9 @@
 use feedline::{LoaderBuilder, Workers};
 use serde_json::{Value, json};
 
+/// The depth that a loader has by itself, for batches of up to 4 MiB.
+pub const DEPTH: usize = 8;
+
 /// Batch, workers and depth of a loader.
 #[derive(Clone, Copy)]
 pub struct Setting {

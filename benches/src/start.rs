@@ -13,9 +13,9 @@ use crate::measure::{Figures, timed};
 use crate::options::Options;
 use crate::row::{Entry, Report, Target};
 use crate::sets;
-use crate::setting::Setting;
+use crate::setting::{DEPTH, Setting};
 
-pub(crate) const BASE: Setting = Setting { batch: 4096, workers: Workers::Auto, depth: 3 };
+pub(crate) const BASE: Setting = Setting { batch: 4096, workers: Workers::Auto, depth: DEPTH };
 const STOP: Duration = Duration::from_secs(10);
 
 /// Runs the benchmark.

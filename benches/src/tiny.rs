@@ -12,11 +12,11 @@ use serde_json::json;
 use crate::measure::{sides, steps};
 use crate::options::Options;
 use crate::row::{Entry, Report, Target};
+use crate::setting::DEPTH;
 
 const SAMPLES: u64 = 60_000;
 const BYTES: usize = 784;
 const BATCHES: [usize; 3] = [128, 512, 4096];
-const DEPTH: usize = 3;
 
 /// Runs the benchmark.
 ///

@@ -10,12 +10,12 @@ use crate::measure::{Figures, sides, steps};
 use crate::options::Options;
 use crate::row::{Entry, Report, Target};
 use crate::sets;
-use crate::setting::Setting;
+use crate::setting::{DEPTH, Setting};
 
 const BATCHES: [usize; 3] = [128, 512, 4096];
 /// Batches on the device that the floor takes in turns.
 const RESIDENT: usize = 8;
-pub(crate) const BASE: Setting = Setting { batch: 512, workers: Workers::Auto, depth: 8 };
+pub(crate) const BASE: Setting = Setting { batch: 512, workers: Workers::Auto, depth: DEPTH };
 
 /// Runs the benchmark.
 ///

@@ -8,11 +8,11 @@ use crate::measure::{sides, steps};
 use crate::options::Options;
 use crate::row::{Entry, Report, Target};
 use crate::sets::{Nothing, scramble};
-use crate::setting::Setting;
+use crate::setting::{DEPTH, Setting};
 
 /// Rows and bytes a row: batches of 3.2 and of 38.5 MB.
 const BATCHES: [(usize, usize); 2] = [(4096, 784), (256, 3 * 224 * 224)];
-pub(crate) const BASE: Setting = Setting { batch: 4096, workers: Workers::Count(1), depth: 3 };
+pub(crate) const BASE: Setting = Setting { batch: 4096, workers: Workers::Count(1), depth: DEPTH };
 
 /// Runs the benchmark.
 ///

@@ -10,10 +10,10 @@ const FAR: usize = 512 << 20;
 /// Fewer rows than these are on their way all at once, in whatever order.
 const ROWS: usize = 256;
 
-/// Rows of one bucket are visited one after the other, in the order of the batch. A bucket is less than what is on its way at a
-/// time, so that more of them would bring nothing nearer. 4096 ids take about 10 us, a whole sort 80: as long as their rows
-/// take on the wire.
-const BUCKETS: usize = 256;
+/// The most buckets of a batch, which has about one for each row: rows of one bucket are visited in the order of the batch, rows
+/// of different ones as they lie. 4096 ids take about 15 us so, and 80 by a whole sort: as long as their rows take on the
+/// wire.
+const BUCKETS: usize = 4096;
 
 /// How the ids of a batch stand in a host slot, and in which order the device visits their rows.
 ///
@@ -21,15 +21,15 @@ const BUCKETS: usize = 256;
 /// the row of the batch that each belongs to, a `u32`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Visits {
-    /// An id without so many of its low bits is its bucket; `None` for sets that are visited in the order of the batch.
-    shift: Option<u32>,
+    /// Bits of an id; `None` for sets that are visited in the order of the batch.
+    bits: Option<u32>,
 }
 
 impl Visits {
     /// For a set of `len` samples that lie in `bytes` bytes.
     pub fn new(len: u64, bytes: usize) -> Self {
         let bits = u64::BITS - len.saturating_sub(1).leading_zeros();
-        Self { shift: (bytes > FAR).then(|| bits.saturating_sub(BUCKETS.ilog2())) }
+        Self { bits: (bytes > FAR).then_some(bits) }
     }
 
     /// Bytes of a host slot for batches of up to `rows`, whatever the set.
@@ -48,8 +48,8 @@ impl Visits {
     /// assert_eq!(slot, [7_u64, 1, 4].map(u64::to_ne_bytes).concat());
     /// ```
     pub fn write(&self, ids: &[u64], slot: &mut [u8]) {
-        match self.shift {
-            Some(shift) if ordered(ids.len()) => write_ordered(shift, ids, slot),
+        match self.bits {
+            Some(bits) if ordered(ids.len()) => write_ordered(bits, ids, slot),
             _ => {
                 for (place, id) in slot.chunks_exact_mut(size_of::<u64>()).zip(ids) {
                     place.copy_from_slice(&id.to_ne_bytes());
@@ -60,12 +60,12 @@ impl Visits {
 
     /// Bytes of a batch of `rows` in a slot.
     pub(crate) fn bytes(&self, rows: usize) -> usize {
-        if self.shift.is_some() { Self::slot_bytes(rows) } else { rows.saturating_mul(size_of::<u64>()) }
+        if self.bits.is_some() { Self::slot_bytes(rows) } else { rows.saturating_mul(size_of::<u64>()) }
     }
 
     /// Where in a slot the rows of a batch of `rows` stand to which its ids belong, when they are not in the batch's order.
     pub(crate) fn places(&self, rows: usize) -> Option<usize> {
-        (self.shift.is_some() && ordered(rows)).then_some(rows * size_of::<u64>())
+        (self.bits.is_some() && ordered(rows)).then_some(rows * size_of::<u64>())
     }
 }
 
@@ -74,13 +74,16 @@ fn ordered(rows: usize) -> bool {
     (ROWS..=u32::MAX as usize).contains(&rows)
 }
 
-/// One pass counts the ids of each bucket, one puts every id behind those of the buckets before its own.
-fn write_ordered(shift: u32, ids: &[u64], slot: &mut [u8]) {
-    let bucket = |id: u64| ((id >> shift) as usize).min(BUCKETS - 1);
+/// An id's upper bits are its bucket. One pass counts the ids of each bucket, one puts every id behind those of the buckets
+/// before its own.
+fn write_ordered(bits: u32, ids: &[u64], slot: &mut [u8]) {
+    let buckets = ids.len().next_power_of_two().min(BUCKETS);
+    let shift = bits.saturating_sub(buckets.ilog2());
+    let bucket = |id: u64| ((id >> shift) as usize).min(buckets - 1);
     let mut next = [0_u32; BUCKETS];
     ids.iter().for_each(|&id| next[bucket(id)] += 1);
     let mut before = 0;
-    for count in &mut next {
+    for count in &mut next[..buckets] {
         before += std::mem::replace(count, before);
     }
     let (visits, places) = slot.split_at_mut(size_of_val(ids));
@@ -121,7 +124,7 @@ mod tests {
     #[test]
     fn rows_of_a_long_set_are_visited_bucket_by_bucket() {
         let visits = Visits::new(LEN, FAR + 1);
-        for rows in [ROWS, 1000, 4096] {
+        for rows in [ROWS, 1000, 4096, 10_000] {
             let ids = shuffled(rows);
             let (visited, places) = written(visits, &ids);
             let places = places.expect("an order");
@@ -130,8 +133,9 @@ mod tests {
             let mut sorted = places.clone();
             sorted.sort_unstable();
             assert!(sorted.into_iter().eq(0..rows));
-            // 2^23 is the next power: a bucket has 2^15 ids. Within one, the order is the batch's.
-            let keys: Vec<_> = visited.iter().zip(places).map(|(&id, place)| (id >> 15, place)).collect();
+            // Of 2^23 ids, the next power; within a bucket, the order is the batch's.
+            let bucket = (1 << 23) / rows.next_power_of_two().min(BUCKETS) as u64;
+            let keys: Vec<_> = visited.iter().zip(places).map(|(&id, place)| (id / bucket, place)).collect();
             assert!(keys.is_sorted());
         }
     }
@@ -148,7 +152,7 @@ mod tests {
 
     #[test]
     fn sets_of_any_length_have_their_buckets_and_ids_that_are_none_the_last() {
-        for len in [0, 1, 2, 255, 256, 257, 1 << 40, u64::MAX] {
+        for len in [0, 1, 2, 255, 256, 257, 5000, 1 << 40, u64::MAX] {
             let mut ids: Vec<_> =
                 (0..ROWS as u64).map(|row| row.wrapping_mul(len / 7 + 1) % len.max(1)).collect();
             ids[3] = u64::MAX;

@@ -33,4 +33,4 @@ pub use copy::{copy_rows, stream_rows};
 pub use lease::{FillLease, ReadyLease};
 pub use memory::{HeapMemory, HostMemory};
 pub use ring::{Counts, Ring};
-pub use spin::{Spin, Wait};
+pub use spin::{Moves, Spin, Wait};

@@ -3,8 +3,6 @@
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
-// Not loom's: it is read by who looks before it sleeps, which no model does.
-use std::sync::atomic::{AtomicUsize, Ordering};
 #[cfg(not(loom))]
 use std::time::{Duration, Instant};
 
@@ -12,7 +10,7 @@ use feedline_core::{Error, ErrorKind, Result};
 
 use crate::lease::{FillLease, Held};
 use crate::memory::HostMemory;
-use crate::spin::Spin;
+use crate::spin::{Moves, Spin};
 use crate::state::{State, Word};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, lock};
 
@@ -40,8 +38,8 @@ pub(crate) struct Shared<M: HostMemory, T> {
     pub(crate) slots: Box<[Slot<M, T>]>,
     line: Mutex<Line>,
     home: Condvar,
-    /// How often `home` was rung: who looks before it sleeps looks at this.
-    rung: AtomicUsize,
+    /// How often `home` was rung, or would have been.
+    moves: Moves,
     /// The waits for a slot, and those for its copy.
     slot_waits: Spin,
     copy_waits: Spin,
@@ -97,8 +95,8 @@ impl<M: HostMemory, T: Default> Ring<M, T> {
         let line =
             Mutex::new(Line { waiting: (0..slots.len()).collect(), lost: 0, closed: false, sleepers: 0 });
         let (slot_waits, copy_waits) = (Spin::new(), Spin::new());
-        let (home, rung) = (Condvar::new(), AtomicUsize::new(0));
-        Self { shared: Arc::new(Shared { slots, line, home, rung, slot_waits, copy_waits }) }
+        let (home, moves) = (Condvar::new(), Moves::default());
+        Self { shared: Arc::new(Shared { slots, line, home, moves, slot_waits, copy_waits }) }
     }
 }
 
@@ -119,11 +117,10 @@ impl<M: HostMemory, T> Ring<M, T> {
             if let Some(index) = line.waiting.pop_front() {
                 break index;
             }
-            // Read under the lock: what comes home from here on rings.
-            let rung = self.shared.rung.load(Ordering::Acquire);
+            let before = self.shared.moves.now();
             if wait.looks() {
                 drop(line);
-                while self.shared.rung.load(Ordering::Acquire) == rung && wait.looks() {}
+                wait.looks_for(&self.shared.moves, before);
                 line = lock(&self.shared.line);
                 continue;
             }
@@ -196,8 +193,10 @@ impl<M: HostMemory, T> Ring<M, T> {
     /// Ends every wait for a slot, now and later, with `Stopped`; leases already out stay valid. Calling it again
     /// does nothing.
     pub fn close(&self) {
-        lock(&self.shared.line).closed = true;
-        self.shared.rung.fetch_add(1, Ordering::Release);
+        let mut line = lock(&self.shared.line);
+        line.closed = true;
+        self.shared.moves.count();
+        drop(line);
         #[cfg(not(planted = "close_no_notify"))]
         self.shared.home.notify_all();
     }
@@ -283,7 +282,7 @@ impl<M: HostMemory, T> Shared<M, T> {
 
     /// Lets go of the line and wakes all who sleep.
     fn wake(&self, line: MutexGuard<'_, Line>) {
-        self.rung.fetch_add(1, Ordering::Release);
+        self.moves.count();
         let asleep = line.sleepers > 0;
         drop(line);
         if asleep {

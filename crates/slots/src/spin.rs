@@ -1,6 +1,6 @@
 //! A look before a sleep, where what is waited for comes within microseconds.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,22 @@ pub struct Spin {
     able: bool,
     /// Waits that are to sleep at once.
     blind: AtomicU32,
+}
+
+/// How often there was something to see behind a lock: who looks before it sleeps looks at this, without the lock.
+#[derive(Debug, Default)]
+pub struct Moves(AtomicUsize);
+
+impl Moves {
+    /// There is something to see. For who has the lock alone: two at a time would count as one.
+    pub fn count(&self) {
+        self.0.store(self.now().wrapping_add(1), Ordering::Release);
+    }
+
+    /// How often until now; under the lock: what comes from here on is seen by [`Wait::looks_for`].
+    pub fn now(&self) -> usize {
+        self.0.load(Ordering::Acquire)
+    }
 }
 
 /// One wait.
@@ -64,6 +80,11 @@ impl Wait<'_> {
         };
         std::hint::spin_loop();
         looks && begun.elapsed() < Spin::LOOK
+    }
+
+    /// Looks until there was more to see than `before`, or it is time to sleep.
+    pub fn looks_for(&mut self, moves: &Moves, before: usize) {
+        while moves.now() == before && self.looks() {}
     }
 }
 

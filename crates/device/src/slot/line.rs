@@ -1,18 +1,16 @@
 //! The free slots, in line: who waits for one sleeps, and takes no heap block to do so.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use feedline_slots::Spin;
+use feedline_slots::{Moves, Spin};
 
 /// Numbers of free slots, first in, first out, until closed.
 pub(super) struct Line {
     state: Mutex<State>,
     moved: Condvar,
-    /// How often there was something to see: who looks before it sleeps looks at this.
-    moves: AtomicUsize,
+    moves: Moves,
     waits: Spin,
 }
 
@@ -30,7 +28,7 @@ impl Line {
     /// An empty line with room for `slots`.
     pub(super) fn new(slots: usize) -> Self {
         let state = State { free: VecDeque::with_capacity(slots), closed: false, sleepers: 0 };
-        let (moves, waits) = (AtomicUsize::new(0), Spin::new());
+        let (moves, waits) = (Moves::default(), Spin::new());
         Self { state: Mutex::new(state), moved: Condvar::new(), moves, waits }
     }
 
@@ -42,7 +40,7 @@ impl Line {
     pub(super) fn push(&self, index: usize) {
         let mut state = self.state();
         state.free.push_back(index);
-        self.moves.fetch_add(1, Ordering::Release);
+        self.moves.count();
         let asleep = state.sleepers > 0;
         drop(state);
         if asleep {
@@ -62,11 +60,10 @@ impl Line {
             if let Some(index) = state.free.pop_front() {
                 return Ok(Some(index));
             }
-            // Read under the lock: what comes from here on counts.
-            let moves = self.moves.load(Ordering::Acquire);
+            let before = self.moves.now();
             if limit.is_none() && wait.looks() {
                 drop(state);
-                while self.moves.load(Ordering::Acquire) == moves && wait.looks() {}
+                wait.looks_for(&self.moves, before);
                 state = self.state();
                 continue;
             }
@@ -89,8 +86,10 @@ impl Line {
 
     /// Ends every wait, now and later.
     pub(super) fn close(&self) {
-        self.state().closed = true;
-        self.moves.fetch_add(1, Ordering::Release);
+        let mut state = self.state();
+        state.closed = true;
+        self.moves.count();
+        drop(state);
         self.moved.notify_all();
     }
 

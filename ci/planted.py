@@ -41,7 +41,7 @@ HOST_RING, HOST_LEASE = "crates/slots/src/ring.rs", "crates/slots/src/lease.rs"
 DEVICE_RING, DEVICE_LEASE = "crates/device/src/slot/ring.rs", "crates/device/src/slot/lease.rs"
 PINNED, DECODE, DECODE_SET = "crates/device/src/pinned.rs", "crates/decode/src/batch.rs", "crates/decode/src/dataset.rs"
 DELIVERY, MAKER = "crates/decode/src/delivery.rs", "crates/decode/src/maker.rs"
-CAPTURE = "crates/device/src/capture.rs"
+CAPTURE, MARK = "crates/device/src/capture.rs", "crates/device/src/mark.rs"
 LOADER, SHUTDOWN = "crates/feedline/src/loader.rs", "crates/feedline/src/shutdown.rs"
 
 HAND_OFF = Test(DEVICE, "sim_seeds", "a_whole_hand_off_has_no_race")
@@ -202,9 +202,10 @@ BUGS = [
     ),
     Bug(
         "mark_recorded_again",
-        "a copy takes a mark that a block or a slot still refers to",
+        "a copy takes a mark that a block or a lease still refers to",
         Test(DEVICE, "contract", "slots::a_block_and_a_slot_wait_for_their_own_copy_and_none_after_it"),
-        [("crates/device/src/mark.rs", "Arc::get_mut(event).is_some().then_some(event)", "Some(event)")],
+        [(MARK, "(*next..count).chain(0..*next)", "0..count"),
+         (MARK, "Arc::get_mut(&mut all[at]).is_some()", "count > 0")],
     ),
     Bug("host_gate_of_a_pipeline", "the same as host_gate, under a user's training loop", PIPELINE, NO_HOST_GATE),
     Bug("consumed_wait_of_a_pipeline", "the same as consumed_wait, under a user's training loop", PIPELINE, NO_CONSUMED_WAIT),

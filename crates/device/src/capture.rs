@@ -143,14 +143,15 @@ impl Recorder {
 
     /// Keeps `needed` alive with the graph, when the calling thread records.
     #[cfg(feature = "cuda")]
-    pub(crate) fn need(&self, needed: &Needed) {
+    pub(crate) fn need(&self, needed: impl FnOnce() -> Needed) {
         if !self.recording.load(Ordering::Acquire) {
             return;
         }
+        let needed = needed();
         if let Some(recording) = self.state().mine_mut()
-            && !recording.needed.iter().any(|known| Arc::ptr_eq(known, needed))
+            && !recording.needed.iter().any(|known| Arc::ptr_eq(known, &needed))
         {
-            recording.needed.push(needed.clone());
+            recording.needed.push(needed);
         }
     }
 

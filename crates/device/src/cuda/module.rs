@@ -166,8 +166,7 @@ impl<L: Lane> Stream<L> {
             Arg::U32(_) | Arg::U64(_) | Arg::F32(_) => None,
         });
         let target = self.target(used, function.name())?;
-        let module: Arc<dyn std::any::Any + Send + Sync> = function.module.clone();
-        self.core().recorder.need(&module);
+        self.core().recorder.need(|| function.module.clone());
         // A parameter is read with its own size from the start of its cell: right on little-endian machines, and CUDA
         // has no others.
         let mut parameters: ArrayVec<*mut c_void, MAX_ARGS> =

@@ -13,7 +13,7 @@ use crate::slot::ring::{MAX_READERS, Shared, Slot, SlotView};
 use crate::slot::tables::Tables;
 use crate::stream::StreamCore;
 use crate::view::View;
-use crate::{Pinned, Stream};
+use crate::{Event, Pinned, Stream};
 
 /// The right to overwrite a device slot. Dropped, it sends the slot home.
 pub struct WriteLease<P: Place = Main> {
@@ -24,6 +24,8 @@ pub struct WriteLease<P: Place = Main> {
 /// A slot with a batch on its way: the copy is queued, not necessarily done. Dropped unread, it sends the slot home.
 pub struct Loaded<P: Place = Main> {
     held: Held,
+    /// Of the copy.
+    copied: Arc<Event>,
     place: PhantomData<fn() -> P>,
 }
 
@@ -34,6 +36,8 @@ pub struct Reader<L: Lane = Compute> {
     /// Which of the slot's `consumed` events is this reader's.
     number: usize,
     stream: Stream<L>,
+    /// The mark of the copy, for further readers.
+    copied: Arc<Event>,
 }
 
 impl<P: Place> WriteLease<P> {
@@ -132,10 +136,9 @@ impl<P: Place> WriteLease<P> {
             self.held.abandon();
             return Err(error);
         }
-        slot.copied.set(mark);
         // Only now: the ends of the last readers counted until the copy was ordered behind them.
         slot.joined.store(0, Ordering::Release);
-        Ok(Loaded { held: self.held, place: PhantomData })
+        Ok(Loaded { held: self.held, copied: mark, place: PhantomData })
     }
 }
 
@@ -157,7 +160,7 @@ impl<P: Place> Loaded<P> {
     /// # Errors
     /// A device failure.
     pub fn arrived(&self) -> Result<bool> {
-        self.held.slot().copied.query()
+        self.copied.query()
     }
 
     /// Makes `stream` wait for the copy, on the device, and opens the slot to it; the host does not block. Where the copy is seen
@@ -166,11 +169,12 @@ impl<P: Place> Loaded<P> {
     /// # Errors
     /// `Config` for another device's stream; a device failure.
     pub fn wait_on<L: Lane<Place = P>>(mut self, stream: &Stream<L>) -> Result<Reader<L>> {
-        let reader = join(&self.held.shared, self.held.index, stream)?;
+        let number = join(&self.held.shared, self.held.index, &self.copied, stream)?;
         // A reader counts as delivered; `Reader::drop` takes it back.
         self.deliver();
+        let (shared, index) = (self.held.shared.clone(), self.held.index);
         self.held.abandon();
-        Ok(reader)
+        Ok(Reader { shared, index, number, stream: stream.clone(), copied: self.copied })
     }
 }
 
@@ -180,7 +184,9 @@ impl<L: Lane> Reader<L> {
     /// # Errors
     /// `Config` for another device's stream or more than [`MAX_READERS`] readers; a device failure.
     pub fn also_on<M: Lane<Place = L::Place>>(&self, stream: &Stream<M>) -> Result<Reader<M>> {
-        join(&self.shared, self.index, stream)
+        let (shared, index, copied) = (self.shared.clone(), self.index, self.copied.clone());
+        let number = join(&shared, index, &copied, stream)?;
+        Ok(Reader { shared, index, number, stream: stream.clone(), copied })
     }
 
     /// `len` elements at byte `offset` of the slot, readable on this reader's stream.
@@ -217,8 +223,9 @@ impl<L: Lane> Reader<L> {
     }
 }
 
-/// Adds `stream` to the readers of a slot that is loaded or has a reader already.
-fn join<L: Lane>(shared: &Arc<Shared>, index: usize, stream: &Stream<L>) -> Result<Reader<L>> {
+/// Adds `stream` to the readers of a slot that is loaded, by the copy that `copied` marks, or has a reader already: which of
+/// the slot's readers it is.
+fn join<L: Lane>(shared: &Shared, index: usize, copied: &Event, stream: &Stream<L>) -> Result<usize> {
     shared.device.same(&stream.core().device, "the stream")?;
     let slot = &shared.slots[index];
     let claim = slot.joined.fetch_update(Ordering::AcqRel, Ordering::Acquire, |joined| {
@@ -231,11 +238,9 @@ fn join<L: Lane>(shared: &Arc<Shared>, index: usize, stream: &Stream<L>) -> Resu
     };
     // A claimed number whose wait fails stays claimed: its event is an older mark, and waiting for it is harmless.
     #[cfg(not(planted = "copied_wait"))]
-    if let Some(copied) = slot.copied.mark() {
-        stream.core().wait_unless_done(&copied)?;
-    }
+    stream.core().wait_unless_done(copied)?;
     slot.live.fetch_add(1, Ordering::AcqRel);
-    Ok(Reader { shared: shared.clone(), index, number: number as usize, stream: stream.clone() })
+    Ok(number as usize)
 }
 
 impl<L: Lane> Drop for Reader<L> {
@@ -264,10 +269,6 @@ struct Held {
 }
 
 impl Held {
-    fn slot(&self) -> &Slot {
-        &self.shared.slots[self.index]
-    }
-
     /// Drops the hold without sending the slot home.
     fn abandon(mut self) {
         self.armed = false;

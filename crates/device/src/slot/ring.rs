@@ -9,7 +9,7 @@ use feedline_core::{Error, ErrorKind, Result};
 
 use crate::device::Core;
 use crate::driver::Address;
-use crate::mark::{LastCopy, Marks};
+use crate::mark::Marks;
 use crate::place::{Main, Place};
 use crate::slot::lease::WriteLease;
 use crate::slot::line::{Closed, Line};
@@ -22,8 +22,6 @@ pub const MAX_READERS: usize = 8;
 
 pub(crate) struct Slot {
     pub(crate) address: Address,
-    /// The last copy into this slot.
-    pub(crate) copied: LastCopy,
     /// Reader `i` records its end in `consumed[i]`.
     pub(crate) consumed: [Event; MAX_READERS],
     /// Readers that have joined since the last upload: how many of `consumed` count.
@@ -200,7 +198,6 @@ impl Slot {
         device.ledger.device_bytes.add(bytes as u64);
         Ok(Self {
             address,
-            copied: LastCopy::default(),
             consumed,
             joined: AtomicU32::new(0),
             live: AtomicU32::new(0),
@@ -208,9 +205,8 @@ impl Slot {
         })
     }
 
-    /// Blocks until no work given so far touches the slot.
+    /// Blocks until no reader given so far touches the slot.
     fn drain(&self) -> Result<()> {
-        self.copied.synchronize()?;
         let joined = self.joined.load(Ordering::Acquire) as usize;
         self.consumed[..joined].iter().try_for_each(Event::synchronize)
     }

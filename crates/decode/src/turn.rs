@@ -1,13 +1,13 @@
 //! Whose turn it is to take the next batch; and what makers do whose turn it is not.
 
 use std::convert::Infallible;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use feedline_core::Ticket;
-use feedline_slots::Counts;
+use feedline_slots::{Counts, Moves};
 
 use crate::Run;
 use crate::feed::Feed;
@@ -87,8 +87,8 @@ impl Head {
 pub(crate) struct Turn {
     state: Mutex<State>,
     free: Condvar,
-    /// Whether there is something to take or to end; for those who stay awake, that they need not lock to look.
-    news: AtomicBool,
+    /// Counts when there is something to take or to end; for those who stay awake, that they need not lock to look.
+    news: Moves,
     /// Whether there are cores for makers who stay awake.
     has_cores: bool,
     /// Batches in pieces. Only who has the head adds one.
@@ -121,7 +121,7 @@ impl Turn {
         Self {
             state: Mutex::new(state),
             free: Condvar::new(),
-            news: AtomicBool::new(true),
+            news: Moves::default(),
             // The consumer, the transfer thread and the maker at work have one each.
             has_cores: cores > 3,
             split: AtomicUsize::new(0),
@@ -135,15 +135,15 @@ impl Turn {
         loop {
             state.open.as_ref()?;
             if let Some(head) = state.head.take() {
-                self.news.store(false, Ordering::Relaxed);
                 return Some(head);
             }
             if state.hurry && self.limit(pace).is_none() {
                 let until = *asleep_from.get_or_insert_with(|| Instant::now() + Self::AWAKE);
                 if Instant::now() < until {
                     state.awake += 1;
+                    let before = self.news.now();
                     drop(state);
-                    stay_awake(until, || self.news.load(Ordering::Relaxed));
+                    stay_awake(until, || self.news.now() != before);
                     state = self.state();
                     state.awake -= 1;
                     continue;
@@ -192,7 +192,7 @@ impl Turn {
         }
         state.hurry = head.hurry && self.has_cores;
         state.head = Some(head);
-        self.news.store(true, Ordering::Relaxed);
+        self.news.count();
         let State { waiting, awake, hurry, .. } = *state;
         drop(state);
         // Not under the lock: who is woken takes it first.
@@ -208,7 +208,7 @@ impl Turn {
     pub(crate) fn close(&self) {
         let mut state = self.state();
         let (head, open) = (state.head.take(), state.open.take());
-        self.news.store(true, Ordering::Relaxed);
+        self.news.count();
         drop(state);
         self.free.notify_all();
         drop((head, open));

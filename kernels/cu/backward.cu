@@ -1,7 +1,8 @@
 // backward: on the way back through a linear layer, what is masked by a ReLU or summed over the rows of a batch.
 //
 // relu_bias_backward, in place:  dy = dy where activation > 0, else 0;  dbias[c] = sum_r dy[r, c].  `activation` may be null:
-// then dy is only summed.
+// then dy is only summed.  relu_bias_backward_transposed leaves dy as it is and writes what it would become, [cols, rows], to
+// `transposed`: where a product follows that wants its rows side by side.
 //
 // classifier_backward, from the gradient of a classifier's logits [rows, classes] back through its last layer and the ReLU
 // before it; x [rows, inputs] is what came in, behind the ReLU, and w is [classes, inputs]:
@@ -34,7 +35,8 @@ static __device__ __forceinline__ void strip_store(float* row, u64 column, u64 c
 // Adds `count` pairs of each thread over the 16 warps: sum k of a column goes to to[k * cols + column]. Whole blocks enter.
 template <u32 MOST>
 static __device__ __forceinline__ void strip_sums(const float2 (&mine)[MOST], u32 count, float* to, u64 cols) {
-    __shared__ float2 all[16][4][32];
+    const u32 FOUR = MOST < 4 ? MOST : 4;
+    __shared__ float2 all[16][FOUR][32];
     const u32 thread = threadIdx.y * 32 + threadIdx.x, k = thread / 64, c = thread % 64;
     const u64 column = (u64)blockIdx.x * 64 + c;
 #pragma unroll
@@ -78,10 +80,36 @@ static __device__ __forceinline__ float strip_total(const float* partial, u64 pa
     return total;
 }
 
-// partial [chunks, cols].
-extern "C" __global__ void __launch_bounds__(512)
-relu_bias_backward(float* __restrict__ dy, const float* __restrict__ activation, float* __restrict__ dbias,
-                   float* __restrict__ partial, u32* __restrict__ tickets, u64 rows, u64 cols) {
+// Writes 128 rows from `first` on, as far as `end`, to `to` [cols, rows]; d[j] is row threadIdx.y + 16 j. Whole blocks enter.
+static __device__ __forceinline__ void strip_transpose(const float2 (&d)[8], float* to, u64 first, u64 end, u64 rows, u64 cols) {
+    // Column 2l stands at l, column 2l + 1 at 32 + l: a warp meets no bank twice, neither along rows nor along columns.
+    __shared__ float tile[64][129];
+    const u32 lane = threadIdx.x, warp = threadIdx.y;
+    // Whoever still reads the rows before these.
+    __syncthreads();
+#pragma unroll
+    for (u32 j = 0; j < 8; ++j) {
+        tile[lane][warp + 16 * j] = d[j].x;
+        tile[32 + lane][warp + 16 * j] = d[j].y;
+    }
+    __syncthreads();
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) {
+        const u32 place = warp + 16 * i;
+        const u64 column = (u64)blockIdx.x * 64 + place % 32 * 2 + place / 32;
+        if (column < cols) {
+            float* line = to + column * rows + first;
+#pragma unroll
+            for (u32 r = lane; r < 128; r += 32)
+                if (first + r < end) line[r] = tile[place][r];
+        }
+    }
+}
+
+// partial [chunks, cols]. To `to`: [cols, rows] when TRANSPOSED; else it is dy itself.
+template <bool TRANSPOSED>
+static __device__ __forceinline__ void relu_bias_back(const float* dy, const float* activation, float* to, float* dbias,
+                                                      float* partial, u32* tickets, u64 rows, u64 cols) {
     const u64 column = (u64)blockIdx.x * 64 + 2 * threadIdx.x;
     const bool wide = cols % 2 == 0 && column < cols && (((u64)dy | (u64)activation) & 7) == 0;
     const u64 chunk = (rows + gridDim.y - 1) / gridDim.y;
@@ -89,11 +117,11 @@ relu_bias_backward(float* __restrict__ dy, const float* __restrict__ activation,
     const u64 end = begin + chunk < rows ? begin + chunk : rows;
     float2 sums[1] = {make_float2(0.0f, 0.0f)};
     // Eight rows in flight a warp.
-    for (u64 first = begin + threadIdx.y; first < end; first += 128) {
+    for (u64 first = begin; first < end; first += 128) {
         float2 d[8], a[8];
 #pragma unroll
         for (u32 j = 0; j < 8; ++j) {
-            const u64 r = first + 16 * j;
+            const u64 r = first + threadIdx.y + 16 * j;
             d[j] = a[j] = make_float2(0.0f, 0.0f);
             if (r < end) {
                 d[j] = strip_load(dy + r * cols, column, cols, wide);
@@ -102,23 +130,38 @@ relu_bias_backward(float* __restrict__ dy, const float* __restrict__ activation,
         }
 #pragma unroll
         for (u32 j = 0; j < 8; ++j) {
-            const u64 r = first + 16 * j;
+            const u64 r = first + threadIdx.y + 16 * j;
             if (r < end) {
                 if (activation != 0) {
                     // Selected, not multiplied: a NaN gradient under a closed ReLU is a zero, as in the host code.
                     d[j] = make_float2(a[j].x > 0.0f ? d[j].x : 0.0f, a[j].y > 0.0f ? d[j].y : 0.0f);
-                    strip_store(dy + r * cols, column, cols, wide, d[j]);
+                    if (!TRANSPOSED) strip_store(to + r * cols, column, cols, wide, d[j]);
                 }
                 sums[0].x += d[j].x;
                 sums[0].y += d[j].y;
             }
         }
+        if (TRANSPOSED) strip_transpose(d, to, first, end, rows, cols);
     }
     const bool whole = gridDim.y == 1;
     strip_sums(sums, 1, whole ? dbias : partial + cols * blockIdx.y, cols);
     if (whole || !strip_is_last(tickets)) return;
     const u64 mine = (u64)blockIdx.x * 64 + threadIdx.y * 32 + threadIdx.x;
     if (threadIdx.y < 2 && mine < cols) dbias[mine] = strip_total(partial, cols, mine);
+}
+
+extern "C" __global__ void __launch_bounds__(512)
+relu_bias_backward(float* __restrict__ dy, const float* __restrict__ activation, float* __restrict__ dbias,
+                   float* __restrict__ partial, u32* __restrict__ tickets, u64 rows, u64 cols) {
+    relu_bias_back<false>(dy, activation, dy, dbias, partial, tickets, rows, cols);
+}
+
+// Two blocks on a multiprocessor: one loads while the other stores.
+extern "C" __global__ void __launch_bounds__(512, 2)
+relu_bias_backward_transposed(const float* __restrict__ dy, const float* __restrict__ activation, float* __restrict__ transposed,
+                              float* __restrict__ dbias, float* __restrict__ partial, u32* __restrict__ tickets, u64 rows,
+                              u64 cols) {
+    relu_bias_back<true>(dy, activation, transposed, dbias, partial, tickets, rows, cols);
 }
 
 // The warp's rows among the 64 from `first` on; zeros behind the end.

@@ -1,7 +1,11 @@
-// widen: dst[i] = scale * src[i], u8 to f32.
+// widen: dst[i] = scale * src[i], u8 to f32; and, of a matrix, the transpose beside it.
 //
 // Four bytes a load and sixteen a store, both coalesced, four loads in flight a thread; a scalar loop takes the tail,
 // and everything when src is not 4-byte or dst not 16-byte aligned. Any grid is right: the loops stride by it.
+//
+// widen_u8_both: dst [rows, cols] as above, and transposed [cols, rows] the same numbers. A block takes tiles of 64 x 64, a
+// thread 4 x 4 of it, which it transposes in registers; the tile is transposed in shared memory as bytes, a quarter of what the
+// numbers would be. Stores are runs of 256 bytes both ways. What is not aligned, and the edges, goes element by element.
 
 typedef unsigned char u8;
 typedef unsigned int u32;
@@ -31,4 +35,66 @@ widen_u8(const u8* __restrict__ src, float* __restrict__ dst, u64 n, float scale
         done = quads * 4;
     }
     for (u64 i = done + first; i < n; i += stride) dst[i] = scale * (float)src[i];
+}
+
+// Bytes `at` to `at + 3` of a line of `count`, the first in the lowest place; zeros behind its end.
+static __device__ __forceinline__ u32 widen_load(const u8* line, u64 at, u64 count, bool wide) {
+    if (wide) return at < count ? *(const u32*)(line + at) : 0;
+    u32 four = 0;
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i)
+        if (at + i < count) four |= (u32)line[at + i] << 8 * i;
+    return four;
+}
+
+// The numbers of four such bytes, as far as the line goes.
+static __device__ __forceinline__ void widen_store(float* line, u64 at, u64 count, bool wide, u32 four, float scale) {
+    const float value[4] = {scale * (float)(four & 255), scale * (float)(four >> 8 & 255), scale * (float)(four >> 16 & 255),
+                            scale * (float)(four >> 24)};
+    if (wide) {
+        if (at < count) *(float4*)(line + at) = make_float4(value[0], value[1], value[2], value[3]);
+        return;
+    }
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i)
+        if (at + i < count) line[at + i] = value[i];
+}
+
+extern "C" __global__ void __launch_bounds__(256)
+widen_u8_both(const u8* __restrict__ src, float* __restrict__ dst, float* __restrict__ transposed, u64 rows, u64 cols,
+              float scale) {
+    // Four rows a word. Column 4c + i stands at 16 i + c: with 18 words each, a warp meets no bank twice, neither when it writes
+    // two words of 16 columns nor when it reads 16 words of the columns at p and p + 8.
+    __shared__ u32 tile[64][18];
+    const u32 across = threadIdx.x % 16, down = threadIdx.x / 16;
+    const bool wide = cols % 4 == 0 && ((u64)src & 3) == 0 && ((u64)dst & 15) == 0;
+    const bool wide_down = rows % 4 == 0 && ((u64)transposed & 15) == 0;
+    const u64 strips = (cols + 63) / 64, tiles = strips * ((rows + 63) / 64);
+    for (u64 t = blockIdx.x; t < tiles; t += gridDim.x) {
+        const u64 row0 = t / strips * 64, col0 = t % strips * 64;
+        const u64 row = row0 + 4 * down, col = col0 + 4 * across;
+        u32 four[4];
+#pragma unroll
+        for (u32 j = 0; j < 4; ++j) four[j] = row + j < rows ? widen_load(src + (row + j) * cols, col, cols, wide) : 0;
+#pragma unroll
+        for (u32 j = 0; j < 4; ++j)
+            if (row + j < rows) widen_store(dst + (row + j) * cols, col, cols, wide, four[j], scale);
+        // Columns 0 and 1, then 2 and 3, of two rows each; then a column of four rows.
+        const u32 left0 = __byte_perm(four[0], four[1], 0x5140), left2 = __byte_perm(four[2], four[3], 0x5140);
+        const u32 right0 = __byte_perm(four[0], four[1], 0x7362), right2 = __byte_perm(four[2], four[3], 0x7362);
+        // Whoever still reads the tile before this one.
+        __syncthreads();
+        tile[across][down] = __byte_perm(left0, left2, 0x5410);
+        tile[16 + across][down] = __byte_perm(left0, left2, 0x7632);
+        tile[32 + across][down] = __byte_perm(right0, right2, 0x5410);
+        tile[48 + across][down] = __byte_perm(right0, right2, 0x7632);
+        __syncthreads();
+        const u32 place = down % 2 * 8 + down / 2;
+#pragma unroll
+        for (u32 i = 0; i < 4; ++i) {
+            const u64 column = col0 + 4 * place + i;
+            if (column < cols)
+                widen_store(transposed + column * rows, row0 + 4 * across, rows, wide_down, tile[16 * i + place][across], scale);
+        }
+    }
 }

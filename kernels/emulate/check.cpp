@@ -72,6 +72,26 @@ static void elementwise() {
     }
 }
 
+static void both_ways() {
+    bool shifted = false;
+    for (size_t rows : {1, 3, 127, 128, 129, 200}) {
+        for (size_t cols : {1, 63, 64, 65, 130, 132}) {
+            // Each of the two is aligned in some cases, and in some not.
+            shifted = !shifted;
+            Block<u8> bytes(rows * cols, shifted);
+            Block<float> wide(rows * cols, shifted && rows % 2), transposed(rows * cols, shifted && cols % 2);
+            std::vector<double> want(rows * cols), want_transposed(rows * cols);
+            for (size_t i = 0; i < want.size(); ++i) {
+                wide[i] = transposed[i] = NAN;
+                want_transposed[i % cols * rows + i / cols] = want[i] = (bytes[i] = (u8)source()) / 255.0;
+            }
+            launch({3, 1, 1}, {256, 1, 1}, [&] { widen_u8_both(bytes.data, wide.data, transposed.data, rows, cols, 1 / 255.0f); });
+            near("widen_u8_both", wide.data, want, 1e-6);
+            near("widen_u8_both transposed", transposed.data, want_transposed, 1e-6);
+        }
+    }
+}
+
 static void updates() {
     for (size_t n : {1, 6, 1031, 5000}) {
         auto w = random_floats(n), v = random_floats(n), g = random_floats(n), m = random_floats(n), s = random_floats(n);
@@ -120,6 +140,32 @@ static void relu_and_bias() {
                 near("relu_bias_backward dbias", sums.data, want_sums, 1e-5);
                 for (unsigned t = 0; t < strips; ++t) expect(tickets[t] == 0, "tickets", tickets[t], 0, t);
             }
+        }
+    }
+}
+
+static void relu_and_bias_transposed() {
+    int turn = 0;
+    for (size_t rows : {1, 3, 127, 129, 200, 300}) {
+        for (size_t cols : {1, 63, 64, 65, 130}) {
+            const bool masked = ++turn % 4 != 0;
+            const unsigned chunks = turn % 3 == 0 ? 1 : 2, strips = (unsigned)(cols + 63) / 64;
+            auto dy = random_floats(rows * cols), activation = random_floats(rows * cols);
+            Block<float> transposed(rows * cols), sums(cols), partial(chunks * cols);
+            Block<u32> tickets(strips);
+            std::vector<double> want(rows * cols), want_dy(dy.data, dy.data + dy.n), want_sums(cols);
+            for (size_t i = 0; i < want.size(); ++i) {
+                transposed[i] = NAN;
+                want_sums[i % cols] += want[i % cols * rows + i / cols] = masked && activation[i] <= 0 ? 0 : dy[i];
+            }
+            launch({strips, chunks, 1}, {32, 16, 1}, [&] {
+                relu_bias_backward_transposed(dy.data, masked ? activation.data : nullptr, transposed.data, sums.data, partial.data,
+                                              tickets.data, rows, cols);
+            });
+            near("relu_bias_backward_transposed", transposed.data, want, 0);
+            near("relu_bias_backward_transposed dy", dy.data, want_dy, 0);
+            near("relu_bias_backward_transposed dbias", sums.data, want_sums, 1e-5);
+            for (unsigned t = 0; t < strips; ++t) expect(tickets[t] == 0, "transposed tickets", tickets[t], 0, t);
         }
     }
 }
@@ -374,8 +420,10 @@ static void rows_of_bytes() {
 
 int main() {
     elementwise();
+    both_ways();
     updates();
     relu_and_bias();
+    relu_and_bias_transposed();
     losses();
     classifiers();
     products();

@@ -16,7 +16,7 @@
 #define __shared__ static
 #define __forceinline__ inline
 #define __align__(n) __attribute__((aligned(n)))
-#define __launch_bounds__(threads)
+#define __launch_bounds__(...)
 #define __grid_constant__
 
 struct uint3 { unsigned x, y, z; };
@@ -91,6 +91,12 @@ inline unsigned __shfl_xor_sync(unsigned, unsigned value, int lanes) { return em
 template <typename T>
 T __ldcg(const T* at) { return *at; }
 inline float __int_as_float(int bits) { float value; memcpy(&value, &bits, 4); return value; }
+inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
+    const uint64_t bytes = (uint64_t)high << 32 | low;
+    unsigned picked = 0;
+    for (unsigned i = 0; i < 4; ++i) picked |= (unsigned)(bytes >> (selector >> 4 * i & 7) * 8 & 255) << 8 * i;
+    return picked;
+}
 inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
     return (unsigned)(((uint64_t)high << 32 | low) >> (shift & 31));
 }

@@ -56,6 +56,7 @@ pub static STEP: Program = Program {
         source!(
             "backward.cu",
             ("relu_bias_backward", 512),
+            ("relu_bias_backward_transposed", 512),
             ("classifier_backward_16", 512),
             ("classifier_backward_32", 512),
         ),
@@ -70,7 +71,7 @@ pub static STEP: Program = Program {
             ("classifier_32", 128),
             ("classifier_32_wide", 128),
         ),
-        source!("widen.cu", ("widen_u8", 256)),
+        source!("widen.cu", ("widen_u8", 256), ("widen_u8_both", 256)),
     ],
     ptx: "kernels/ptx/step.ptx",
 };

@@ -6,7 +6,7 @@ use feedline_datasets::Idx;
 use feedline_device::host::Host;
 use feedline_device::wrap::chaos::{Chaos, Options as Disorder};
 use feedline_examples::mlp::{Init, Mlp, Optimizer, Shape};
-use feedline_kernels::ops::{AdamW, Kernels, Sgd};
+use feedline_kernels::ops::{AdamW, Kernels, Options, Sgd};
 
 const BATCH: usize = 32;
 const STEPS: usize = 40;
@@ -39,7 +39,10 @@ fn train(device: &Device, optimizer: Optimizer, replayed: bool) -> Result<(Vec<[
     let compute = device.stream()?;
     let data = data();
     let shape = Shape { inputs: 64, hidden: 96, classes: 10, batch: BATCH };
-    let mut model = Mlp::new(&compute, Kernels::new(&compute)?, shape, Init::Random(1), optimizer)?;
+    // One of the two optimizers with transposed operands, so that those are recorded too.
+    let options = Options { transposed: matches!(optimizer, Optimizer::Sgd(_)), ..Options::default() };
+    let kernels = Kernels::with(&compute, options)?;
+    let mut model = Mlp::new(&compute, kernels, shape, Init::Random(1), optimizer)?;
     let builder = Loader::builder(data).batch_size(BATCH).shuffle(3).workers(Workers::Count(2)).depth(3);
     let mut loader = builder.build(device)?;
     let mut replay = Replay::new(&compute);

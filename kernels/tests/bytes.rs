@@ -18,6 +18,19 @@ fn every_byte_is_widened() {
 }
 
 #[test]
+fn every_byte_is_widened_both_ways() {
+    for (rows, columns) in [(0, 3), (1, 1), (1, 5), (5, 1), (3, 784), (129, 65)] {
+        let src: Vec<u8> = (0..rows * columns).map(|i| (i % 251) as u8).collect();
+        let (mut dst, mut transposed) = (vec![f32::NAN; src.len()], vec![f32::NAN; src.len()]);
+        host::widen_both(&src, 0.5, columns, &mut dst, &mut transposed);
+        for (i, byte) in src.iter().enumerate() {
+            let at = i % columns * rows + i / columns;
+            assert_eq!((dst[i], transposed[at]), (0.5 * f32::from(*byte), dst[i]), "element {i}");
+        }
+    }
+}
+
+#[test]
 fn the_pattern_is_what_its_documentation_says() {
     // Worked out apart from this code, by the formula: key 42, id 7.
     let golden: [u8; 12] = [15, 110, 88, 249, 75, 209, 227, 4, 92, 121, 175, 108];

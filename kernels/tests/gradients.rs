@@ -51,6 +51,15 @@ fn the_products_of_a_linear_layer() {
         host::weight_gradient(&dy, &x, outputs, &mut dweights);
         let want = differences(&wide_w, |w| dot(&linear(&wide_x, w, &wide_b, false), &wide_dy));
         assert_near(&format!("dW, {what}"), &dweights, &want, TOLERANCE);
+
+        // From the same operands as columns of rows, the same.
+        let turned = |matrix: &[f32], columns: usize| -> Vec<f32> {
+            (0..columns).flat_map(|c| matrix.iter().skip(c).step_by(columns).copied()).collect()
+        };
+        let (dy, x) = (turned(&dy, outputs), turned(&x, inputs));
+        let mut dweights = vec![f32::NAN; outputs * inputs];
+        host::weight_gradient_transposed(&dy, &x, outputs, &mut dweights);
+        assert_near(&format!("dW from transposed operands, {what}"), &dweights, &want, TOLERANCE);
     }
 }
 
@@ -110,6 +119,12 @@ fn bias_and_relu() {
         assert_near("dz", &dz, &want, TOLERANCE);
         let want = differences(&wide_b, |b| dot(&relu(&wide_z, b), &wide_dy));
         assert_near("dbias", &dbias, &want, TOLERANCE);
+
+        let (mut transposed, mut sums) = (vec![f32::NAN; rows * cols], vec![f32::NAN; cols]);
+        host::relu_bias_backward_transposed(&dy, &activation, &mut transposed, &mut sums);
+        let dz_at = |i: usize| dz[i % rows * cols + i / rows];
+        assert!((0..rows * cols).all(|i| transposed[i] == dz_at(i)), "dz transposed");
+        assert_eq!(sums, dbias, "dbias beside the transposed dz");
 
         let mut sums = vec![f32::NAN; cols];
         let mut same = dy.clone();

@@ -26,10 +26,10 @@ struct Case {
 
 /// The ways of a GPU: cuBLASLt's products, with less in one kernel, its quickest, and this crate's own.
 const PRODUCTS: [Options; 4] = [
-    Options { own_gemm: false, tf32: false, tuned: false, unfused: false },
-    Options { own_gemm: false, tf32: false, tuned: false, unfused: true },
-    Options { own_gemm: false, tf32: false, tuned: true, unfused: false },
-    Options { own_gemm: true, tf32: false, tuned: false, unfused: false },
+    Options { own_gemm: false, tf32: false, tuned: false, unfused: false, transposed: false },
+    Options { own_gemm: false, tf32: false, tuned: false, unfused: true, transposed: false },
+    Options { own_gemm: false, tf32: false, tuned: true, unfused: false, transposed: false },
+    Options { own_gemm: true, tf32: false, tuned: false, unfused: false, transposed: false },
 ];
 
 /// Runs `case` on the host, and on a GPU with each kind of products.
@@ -115,6 +115,82 @@ fn linear_layers() {
             case.kernels.input_gradient(dyd.view(), wd.view(), dx.view_mut(), shape)?;
             host::input_gradient(&dy, &w, outputs, &mut wanted);
             case.close(&format!("dx of {shape:?}"), &dx.read()?, &wanted);
+        }
+        Ok(())
+    });
+}
+
+/// The sizes at each side of a tile's edge, and a long batch.
+const TURNED: [Linear; 8] = [
+    Linear { rows: 1, inputs: 1, outputs: 1 },
+    Linear { rows: 3, inputs: 63, outputs: 65 },
+    Linear { rows: 127, inputs: 64, outputs: 130 },
+    Linear { rows: 129, inputs: 65, outputs: 64 },
+    Linear { rows: 200, inputs: 130, outputs: 63 },
+    Linear { rows: 128, inputs: 784, outputs: 512 },
+    Linear { rows: 4096, inputs: 784, outputs: 512 },
+    Linear { rows: 5003, inputs: 66, outputs: 70 },
+];
+
+fn turned<T: Copy>(matrix: &[T], columns: usize) -> Vec<T> {
+    (0..columns).flat_map(|c| matrix.iter().skip(c).step_by(columns).copied()).collect()
+}
+
+#[test]
+fn widening_both_ways() {
+    each("widen_both", |case| {
+        for Linear { rows, inputs, .. } in TURNED {
+            let bytes: Vec<u8> = (0..rows * inputs).map(|_| case.random.next_u64() as u8).collect();
+            let src = case.buffer(&bytes)?;
+            let (mut dst, mut transposed) = (case.unwritten(rows * inputs)?, case.unwritten(rows * inputs)?);
+            let (to, other) = (dst.view_mut(), transposed.view_mut());
+            case.kernels.widen_both(src.view(), 1.0 / 255.0, inputs, to, other)?;
+            let wanted: Vec<f32> = bytes.iter().map(|byte| f32::from(*byte) * (1.0 / 255.0)).collect();
+            assert!(dst.read()? == wanted, "{}: {rows} rows of {inputs}", case.name);
+            let wanted = turned(&wanted, inputs);
+            assert!(transposed.read()? == wanted, "{}: {rows} rows of {inputs}, transposed", case.name);
+        }
+        Ok(())
+    });
+}
+
+/// Twice, so that what the first turn left behind would show.
+#[test]
+fn masked_gradients_transposed() {
+    each("relu_bias_backward_transposed", |case| {
+        for shape in TURNED.iter().flat_map(|shape| [*shape; 2]) {
+            let len = shape.rows * shape.outputs;
+            let (dy, activation) = (case.floats(len), case.floats(len));
+            let (dyd, activation_d) = (case.buffer(&dy)?, case.buffer(&activation)?);
+            let (mut to, mut dbias) = (case.unwritten(len)?, case.unwritten(shape.outputs)?);
+            case.kernels.relu_bias_backward_transposed(
+                dyd.view(),
+                activation_d.view(),
+                to.view_mut(),
+                dbias.view_mut(),
+                shape,
+            )?;
+            let (mut wanted, mut sums) = (dy.clone(), vec![0.0; shape.outputs]);
+            host::relu_bias_backward(&mut wanted, Some(&activation[..]), &mut sums);
+            assert!(to.read()? == turned(&wanted, shape.outputs), "{}: dy of {shape:?}", case.name);
+            assert!(dyd.read()? == dy, "{}: dy of {shape:?} was written", case.name);
+            case.close(&format!("dbias of {shape:?}"), &dbias.read()?, &sums);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn weight_gradients_from_transposed_operands() {
+    each("weight_gradient_transposed", |case| {
+        for shape in TURNED {
+            let Linear { rows, inputs, outputs } = shape;
+            let (dy, x) = (case.floats(rows * outputs), case.floats(rows * inputs));
+            let (dyd, xd) = (case.buffer(&turned(&dy, outputs))?, case.buffer(&turned(&x, inputs))?);
+            let (mut dw, mut wanted) = (case.unwritten(outputs * inputs)?, vec![0.0; outputs * inputs]);
+            case.kernels.weight_gradient_transposed(dyd.view(), xd.view(), dw.view_mut(), shape)?;
+            host::weight_gradient(&dy, &x, outputs, &mut wanted);
+            case.close(&format!("dW of {shape:?}"), &dw.read()?, &wanted);
         }
         Ok(())
     });
@@ -313,6 +389,21 @@ fn lengths_that_do_not_fit_are_refused() {
         let error =
             case.kernels.weight_gradient(x.view(), x.view(), y.view_mut(), shape).expect_err("a dW of 5");
         assert!(error.to_string().contains("weight_gradient"), "{error}");
+        let (mut six, mut others) = (case.unwritten(6)?, case.unwritten(6)?);
+        let bytes = case.buffer(&[0u8; 6])?;
+        for columns in [0, 4, 12] {
+            let (dst, transposed) = (six.view_mut(), others.view_mut());
+            let error = case.kernels.widen_both(bytes.view(), 1.0, columns, dst, transposed);
+            assert!(error.is_err(), "six in rows of {columns}");
+        }
+        let (dy, mut to) = (case.unwritten(4)?, case.unwritten(5)?);
+        let mut sums = case.unwritten(2)?;
+        let (to, sums) = (to.view_mut(), sums.view_mut());
+        case.kernels
+            .relu_bias_backward_transposed(dy.view(), x.view(), to, sums, shape)
+            .expect_err("four gradients into five");
+        let error = case.kernels.weight_gradient_transposed(x.view(), x.view(), y.view_mut(), shape);
+        error.expect_err("a dW of 5");
         Ok(())
     });
 }

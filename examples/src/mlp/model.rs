@@ -41,7 +41,17 @@ pub struct Mlp<L: Lane = Compute> {
     /// Logits in an evaluation, their gradient in training.
     logits: Buffer<f32, L>,
     hidden_gradients: [Buffer<f32, L>; 2],
+    /// Where a full batch is worth it.
+    transposed: Option<Transposed<L>>,
     row_loss: Buffer<f32, L>,
+}
+
+/// What the gradient of the first layer's weights is made from, the way round in which a GPU takes it quicker.
+struct Transposed<L: Lane> {
+    /// `[inputs, rows]`.
+    input: Buffer<f32, L>,
+    /// `[outputs, rows]`, in place of the first of `hidden_gradients`.
+    gradient: Buffer<f32, L>,
 }
 
 impl<L: Lane> Mlp<L> {
@@ -60,16 +70,19 @@ impl<L: Lane> Mlp<L> {
         let len = layers[2].bias.end.next_multiple_of(64);
         let mut parameters = stream.buffer(len)?;
         parameters.write(&init.parameters(&layers, len))?;
-        let hidden = || stream.buffer(shape.batch * shape.hidden);
+        let (input, hidden) =
+            (|| stream.buffer(shape.batch * shape.inputs), || stream.buffer(shape.batch * shape.hidden));
+        let transposed = || Ok::<_, Error>(Transposed { input: input()?, gradient: hidden()? });
         let second = || Ok::<_, Error>((stream.buffer(len)?, stream.buffer(1)?));
         Ok(Self {
+            transposed: kernels.transposes(layers[0].linear(shape.batch)).then(transposed).transpose()?,
             kernels,
             optimizer,
             parameters,
             gradients: stream.buffer(len)?,
             first: stream.buffer(len)?,
             second: matches!(optimizer, Optimizer::AdamW(_)).then(second).transpose()?,
-            input: stream.buffer(shape.batch * shape.inputs)?,
+            input: input()?,
             hidden: [hidden()?, hidden()?],
             logits: stream.buffer(shape.batch * shape.classes)?,
             hidden_gradients: [hidden()?, hidden()?],
@@ -91,7 +104,8 @@ impl<L: Lane> Mlp<L> {
         result: ViewMut<'_, u32, L>,
     ) -> Result<()> {
         let rows = label.len();
-        self.hidden(image, rows)?;
+        self.widen(image, rows, self.transposes(rows))?;
+        self.hidden(rows)?;
         self.loss(label, result)?;
         self.backward(rows)?;
         self.update()
@@ -108,7 +122,8 @@ impl<L: Lane> Mlp<L> {
         hits: ViewMut<'_, u32, L>,
     ) -> Result<()> {
         let rows = label.len();
-        self.hidden(image, rows)?;
+        self.widen(image, rows, false)?;
+        self.hidden(rows)?;
         let Self { kernels, layers: [.., last], parameters, hidden: [_, x], logits, .. } = self;
         let x = x.slice(0..rows * last.inputs)?;
         let (weights, bias) = (parameters.slice(last.weights.clone())?, parameters.slice(last.bias.clone())?);
@@ -156,10 +171,26 @@ impl<L: Lane> Mlp<L> {
         self.first.write(first)
     }
 
+    /// Whether the gradient of the first layer's weights is made from transposed operands.
+    fn transposes(&self, rows: usize) -> bool {
+        self.transposed.is_some() && self.kernels.transposes(self.layers[0].linear(rows))
+    }
+
+    /// The pixels as numbers, transposed too when the way back asks for it.
+    fn widen(&mut self, image: View<'_, u8, L>, rows: usize, transposes: bool) -> Result<()> {
+        let inputs = self.layers[0].inputs;
+        let (scale, pixels) = (1.0 / 255.0, self.input.slice_mut(0..rows * inputs)?);
+        match &mut self.transposed {
+            Some(Transposed { input, .. }) if transposes => {
+                self.kernels.widen_both(image, scale, inputs, pixels, input.slice_mut(0..rows * inputs)?)
+            }
+            _ => self.kernels.widen(image, scale, pixels),
+        }
+    }
+
     /// The two hidden layers.
-    fn hidden(&mut self, image: View<'_, u8, L>, rows: usize) -> Result<()> {
+    fn hidden(&mut self, rows: usize) -> Result<()> {
         let Self { kernels, layers, parameters, input, hidden: [first, second], .. } = self;
-        kernels.widen(image, 1.0 / 255.0, input.slice_mut(0..image.len())?)?;
         let layer = |layer: &Layer, x: &Buffer<f32, L>, y: &mut Buffer<f32, L>| {
             let x = x.slice(0..rows * layer.inputs)?;
             let weights = parameters.slice(layer.weights.clone())?;
@@ -188,7 +219,9 @@ impl<L: Lane> Mlp<L> {
     /// From the last layer to the first; `logits` holds the gradient of the logits. The gradient of a hidden layer's bias
     /// comes with that of its output.
     fn backward(&mut self, rows: usize) -> Result<()> {
+        let transposes = self.transposes(rows);
         let Self { kernels, layers: [first, second, last], parameters, gradients, input, hidden, .. } = self;
+        let mut transposed = self.transposed.as_mut().filter(|_| transposes);
         let [d0, d1] = &mut self.hidden_gradients;
         let x = hidden[1].slice(0..rows * last.inputs)?;
         let dlogits = self.logits.slice_mut(0..rows * last.outputs)?;
@@ -204,18 +237,26 @@ impl<L: Lane> Mlp<L> {
         kernels.classifier_backward(x, weights, dlogits, last_gradients, last.linear(rows))?;
         let x = hidden[0].slice(0..rows * second.inputs)?;
         let (before, after) = gradients.view_mut().split_at(second.weights.start)?;
+        let (inputs, outputs) = (0..rows * first.inputs, 0..rows * first.outputs);
+        let gradient = transposed.as_mut().map(|transposed| transposed.gradient.slice_mut(outputs.clone()));
         kernels.layer_backward(
             d1.slice(0..rows * second.outputs)?,
             x,
             parameters.slice(second.weights.clone())?,
             after.slice(0..second.weights.len())?,
-            d0.slice_mut(0..rows * second.inputs)?,
+            d0.slice_mut(outputs.clone())?,
+            gradient.transpose()?,
             before.slice(first.bias.clone())?,
             second.linear(rows),
         )?;
-        let (dy, x) = (d0.slice(0..rows * first.outputs)?, input.slice(0..rows * first.inputs)?);
-        let dweights = gradients.slice_mut(first.weights.clone())?;
-        kernels.weight_gradient(dy, x, dweights, first.linear(rows))
+        let (dweights, shape) = (gradients.slice_mut(first.weights.clone())?, first.linear(rows));
+        match transposed {
+            Some(Transposed { input, gradient }) => {
+                let (dy, x) = (gradient.slice(outputs)?, input.slice(inputs)?);
+                kernels.weight_gradient_transposed(dy, x, dweights, shape)
+            }
+            None => kernels.weight_gradient(d0.slice(outputs)?, input.slice(inputs)?, dweights, shape),
+        }
     }
 
     fn update(&mut self) -> Result<()> {

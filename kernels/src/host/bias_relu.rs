@@ -48,6 +48,31 @@ pub fn relu_bias_backward(dy: &mut [f32], activation: Option<&[f32]>, dbias: &mu
     }
 }
 
+/// As [`relu_bias_backward`], but `dy` stays as it is: what it would become goes to `transposed`, `[dbias.len(), rows]`.
+///
+/// # Panics
+/// When `dy` is not whole rows of `dbias.len()`, or `activation` or `transposed` has another length.
+pub fn relu_bias_backward_transposed(
+    dy: &[f32],
+    activation: &[f32],
+    transposed: &mut [f32],
+    dbias: &mut [f32],
+) {
+    let columns = dbias.len();
+    assert_eq!(dy.len(), activation.len(), "relu_bias_backward_transposed: one activation a gradient");
+    assert_eq!(dy.len(), transposed.len(), "relu_bias_backward_transposed: a matrix and its transpose");
+    assert!(columns > 0 && dy.len().is_multiple_of(columns), "a matrix of rows of {columns}");
+    let rows = dy.len() / columns;
+    dbias.fill(0.0);
+    for (r, (dy, activation)) in dy.chunks_exact(columns).zip(activation.chunks_exact(columns)).enumerate() {
+        let column = transposed[r..].iter_mut().step_by(rows).zip(dbias.iter_mut());
+        for ((to, sum), (dy, activation)) in column.zip(dy.iter().zip(activation)) {
+            *to = if *activation > 0.0 { *dy } else { 0.0 };
+            *sum += *to;
+        }
+    }
+}
+
 fn rows(matrix: &mut [f32], cols: usize) -> std::slice::ChunksExactMut<'_, f32> {
     assert!(cols > 0 && matrix.len().is_multiple_of(cols), "a matrix of rows of {cols}");
     matrix.chunks_exact_mut(cols)

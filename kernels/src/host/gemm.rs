@@ -42,6 +42,16 @@ pub fn weight_gradient(dy: &[f32], x: &[f32], outputs: usize, dweights: &mut [f3
     multiply(dweights, Operand::new(dy, rows, outputs).transposed(), Operand::new(x, rows, inputs));
 }
 
+/// As [`weight_gradient`], from the transposed `dy` `[outputs, rows]` and `x` `[inputs, rows]`.
+///
+/// # Panics
+/// When the lengths are of no such shapes.
+pub fn weight_gradient_transposed(dy: &[f32], x: &[f32], outputs: usize, dweights: &mut [f32]) {
+    let inputs = whole(dweights.len(), outputs);
+    let rows = whole(x.len(), inputs);
+    multiply(dweights, Operand::new(dy, outputs, rows), Operand::new(x, inputs, rows).transposed());
+}
+
 fn whole(elements: usize, cols: usize) -> usize {
     assert!(cols > 0 && elements.is_multiple_of(cols), "{elements} elements are no rows of {cols}");
     elements / cols

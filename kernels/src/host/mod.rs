@@ -5,11 +5,11 @@
 //!
 //! | function | kernel |
 //! | --- | --- |
-//! | [`widen`] | `widen.cu` |
+//! | [`widen`], [`widen_both`] | `widen.cu` |
 //! | [`fill`] | `fill.cu` |
 //! | [`bias_add`], [`bias_relu`] | in the products' |
-//! | [`relu_bias_backward`] | `backward.cu` |
-//! | [`linear`], [`input_gradient`], [`weight_gradient`] | `gemm.cu` |
+//! | [`relu_bias_backward`], [`relu_bias_backward_transposed`] | `backward.cu` |
+//! | [`linear`], [`input_gradient`], [`weight_gradient`], [`weight_gradient_transposed`] | `gemm.cu` |
 //! | [`softmax_xent`] | `softmax_xent.cu` |
 //! | [`argmax_hits`] | `argmax.cu` |
 //! | [`sgd`] | `sgd.cu` |
@@ -29,9 +29,9 @@ mod widen;
 
 pub use adamw::{AdamW, adamw};
 pub use argmax::{Label, argmax_hits};
-pub use bias_relu::{bias_add, bias_relu, relu_bias_backward};
+pub use bias_relu::{bias_add, bias_relu, relu_bias_backward, relu_bias_backward_transposed};
 pub use fill::fill;
-pub use gemm::{input_gradient, linear, weight_gradient};
+pub use gemm::{input_gradient, linear, weight_gradient, weight_gradient_transposed};
 pub use sgd::{Sgd, sgd};
 pub use softmax_xent::{Outcome, softmax_xent};
-pub use widen::widen;
+pub use widen::{widen, widen_both};

@@ -14,36 +14,37 @@ use crate::loaded::{Loaded, missing};
 use crate::source::{GEMM, PROBE, Program, STEP};
 
 /// The most blocks of a kernel whose threads walk over the elements; enough to fill any GPU several times.
-const BLOCKS: u32 = 2048;
+pub(super) const BLOCKS: u32 = 2048;
 
-/// Sums over rows (`backward.cu`): columns of a strip, rows that a block sums at least, and the most blocks that a strip is
-/// spread over.
+/// Sums over rows (`backward.cu`): columns of a strip, rows of a chunk at least, and the most chunks of a strip, each with a block
+/// of its own.
 const STRIP: usize = 64;
 const CHUNK_ROWS: usize = 16;
 const CHUNKS: usize = 16;
 
 /// The kernels of one stream on a GPU.
 pub(super) struct Gpu<L: Lane> {
-    stream: Stream<L>,
+    pub(super) stream: Stream<L>,
     step: Loaded,
     gemm: OnceLock<Loaded>,
     probe: OnceLock<Loaded>,
-    blas: Option<Blas<L>>,
-    options: Options,
+    pub(super) blas: Option<Blas<L>>,
+    pub(super) options: Options,
+    pub(super) capability: (i32, i32),
     multiprocessors: usize,
-    scratch: Mutex<Scratch<L>>,
+    pub(super) scratch: Mutex<Scratch<L>>,
 }
 
 /// Device memory that kernels meet in; zero before and after each launch where they ask for it.
-struct Scratch<L: Lane> {
-    partial: Buffer<f32, L>,
-    tickets: Buffer<u32, L>,
+pub(super) struct Scratch<L: Lane> {
+    pub(super) partial: Buffer<f32, L>,
+    pub(super) tickets: Buffer<u32, L>,
     xent: Buffer<i64, L>,
 }
 
 impl<L: Lane> Scratch<L> {
     /// Makes room for `partial` sums and `tickets`; in the steady state there is.
-    fn reserve(&mut self, stream: &Stream<L>, partial: usize, tickets: usize) -> Result<()> {
+    pub(super) fn reserve(&mut self, stream: &Stream<L>, partial: usize, tickets: usize) -> Result<()> {
         if self.partial.len() < partial {
             self.partial = stream.buffer(partial)?;
         }
@@ -66,6 +67,7 @@ impl<L: Lane> Gpu<L> {
             probe: OnceLock::new(),
             blas,
             options,
+            capability: cuda.compute_capability()?,
             multiprocessors: usize::try_from(cuda.multiprocessors()?).unwrap_or(1),
             scratch: Mutex::new(Scratch {
                 partial: stream.buffer(CHUNKS * 8192)?,
@@ -85,8 +87,9 @@ impl<L: Lane> Gpu<L> {
             return "own kernels".to_owned();
         }
         let also = |is: bool, what| if is { what } else { "" };
-        let Options { tf32, tuned, unfused, .. } = self.options;
-        ["cuBLASLt", also(tf32, ", TF32"), also(tuned, ", tuned"), also(unfused, ", unfused")].concat()
+        let Options { tf32, tuned, unfused, transposed, .. } = self.options;
+        let (tf32, tuned) = (also(tf32, ", TF32"), also(tuned, ", tuned"));
+        ["cuBLASLt", tf32, tuned, also(unfused, ", unfused"), also(transposed, ", transposed")].concat()
     }
 
     fn gemm(&self) -> Result<&Loaded> {
@@ -102,7 +105,7 @@ impl<L: Lane> Gpu<L> {
         Ok(cell.get_or_init(|| loaded))
     }
 
-    fn run(&self, name: &str, grid: Grid, args: &[Arg<'_, L>]) -> Result<()> {
+    pub(super) fn run(&self, name: &str, grid: Grid, args: &[Arg<'_, L>]) -> Result<()> {
         kernel(&self.stream, self.step.function(name)?, grid, args)
     }
 
@@ -209,7 +212,7 @@ impl<L: Lane> Gpu<L> {
     ) -> Result<bool> {
         let Some(most) = self.most_classes(shape) else { return Ok(false) };
         let Linear { rows, inputs, outputs: classes } = shape;
-        let (grid, chunks) = strips(rows, inputs);
+        let (grid, chunks) = strips(rows, inputs, CHUNK_ROWS, CHUNKS);
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         scratch.reserve(&self.stream, chunks * ((classes + 1) * inputs + classes), grid.blocks.0 as usize)?;
         let Scratch { partial, tickets, .. } = &mut *scratch;
@@ -308,7 +311,7 @@ impl<L: Lane> Gpu<L> {
         self.own_gemm("nn", (m, n, k), dy.into(), weights.into(), dx.into(), [Arg::U64(0)])
     }
 
-    fn product(
+    pub(super) fn product(
         &self,
         product: Product,
         shape: Linear,
@@ -323,7 +326,7 @@ impl<L: Lane> Gpu<L> {
     }
 
     /// `c [m, n]` from `a` and `b`, by the widest tile that still gives every multiprocessor a block.
-    fn own_gemm<const E: usize>(
+    pub(super) fn own_gemm<const E: usize>(
         &self,
         kind: &str,
         (m, n, k): (usize, usize, usize),
@@ -353,7 +356,7 @@ impl<L: Lane> Gpu<L> {
         shape: Linear,
     ) -> Result<()> {
         let (rows, cols) = (shape.rows, shape.outputs);
-        let (grid, chunks) = strips(rows, cols);
+        let (grid, chunks) = strips(rows, cols, CHUNK_ROWS, CHUNKS);
         let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
         scratch.reserve(&self.stream, chunks * cols, grid.blocks.0 as usize)?;
         let Scratch { partial, tickets, .. } = &mut *scratch;
@@ -463,9 +466,9 @@ impl<L: Lane> Gpu<L> {
     }
 }
 
-/// The grid of a kernel that sums over `rows`, and how many chunks it makes of them.
-fn strips(rows: usize, columns: usize) -> (Grid, usize) {
-    let chunks = (rows / CHUNK_ROWS).clamp(1, CHUNKS);
+/// The grid of a kernel that sums over `rows`, in up to `most` chunks of at least `chunk_rows`; and how many chunks there are.
+pub(super) fn strips(rows: usize, columns: usize, chunk_rows: usize, most: usize) -> (Grid, usize) {
+    let chunks = (rows / chunk_rows).clamp(1, most);
     let blocks = (columns.div_ceil(STRIP) as u32, chunks as u32, 1);
     (Grid { blocks, threads: (32, 16, 1), shared_bytes: 0 }, chunks)
 }

@@ -92,9 +92,11 @@ impl<L: Lane> Kernels<L> {
     /// and `dbias` `[inputs]`, the sums of the columns of `dx`, the bias gradient of the layer before. In a recorded step `dW` is
     /// computed beside the rest.
     ///
+    /// With `transposed` that gradient goes there as `[inputs, rows]`, and what is left in `dx` is of no use.
+    ///
     /// # Errors
     /// `Config` for lengths that do not fit; a device failure.
-    #[allow(clippy::too_many_arguments)] // three come in, three go out, and their sizes
+    #[allow(clippy::too_many_arguments)] // three come in, four go out, and their sizes
     pub fn layer_backward(
         &self,
         dy: View<'_, f32, L>,
@@ -102,6 +104,7 @@ impl<L: Lane> Kernels<L> {
         weights: View<'_, f32, L>,
         dweights: ViewMut<'_, f32, L>,
         mut dx: ViewMut<'_, f32, L>,
+        transposed: Option<ViewMut<'_, f32, L>>,
         dbias: ViewMut<'_, f32, L>,
         shape: Linear,
     ) -> Result<()> {
@@ -111,7 +114,10 @@ impl<L: Lane> Kernels<L> {
             || self.weight_gradient(dy, x, dweights, shape),
             || {
                 self.input_gradient(dy, weights, dx.reborrow(), shape)?;
-                self.relu_bias_backward(dx, Some(x), dbias, before)
+                match transposed {
+                    Some(to) => self.relu_bias_backward_transposed(dx.as_view(), x, to, dbias, before),
+                    None => self.relu_bias_backward(dx, Some(x), dbias, before),
+                }
             },
         )
     }

@@ -9,7 +9,8 @@
 //! | the last layer with its loss | `classifier.rs` |
 //! | optimizers | `update.rs` |
 //! | delays and self-describing bytes, for tests | `probe.rs` |
-//! | all of them on a GPU | `gpu.rs` |
+//! | all of these on a GPU | `gpu.rs` |
+//! | the weight gradient of a long batch, on a GPU and elsewhere | `transposed.rs` |
 
 mod batch;
 mod classifier;
@@ -17,6 +18,7 @@ mod classifier;
 mod gpu;
 mod linear;
 mod probe;
+mod transposed;
 mod update;
 
 use feedline_core::{Error, ErrorKind, Result};
@@ -42,11 +44,12 @@ pub use linear::Linear;
 /// ```
 pub struct Kernels<L: Lane = Compute> {
     stream: Stream<L>,
+    options: Options,
     #[cfg(feature = "cuda")]
     gpu: Option<gpu::Gpu<L>>,
 }
 
-/// How the operators of a GPU compute.
+/// How the operators compute; off a GPU only `transposed` makes a difference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Matrix products by this crate's kernels, also where cuBLASLt is there.
@@ -58,6 +61,9 @@ pub struct Options {
     pub tuned: bool,
     /// A classifier's last layer operator by operator, also where one kernel does it all.
     pub unfused: bool,
+    /// Weight gradients from transposed operands at every shape, on every device, also where that does not pay; see
+    /// [`Kernels::transposes`].
+    pub transposed: bool,
 }
 
 impl<L: Lane> Kernels<L> {
@@ -69,14 +75,13 @@ impl<L: Lane> Kernels<L> {
         Self::with(stream, Options::default())
     }
 
-    /// The operators of `stream`, computing as `options` say; off a GPU they make no difference.
+    /// The operators of `stream`, computing as `options` say.
     ///
     /// # Errors
     /// A device failure.
     pub fn with(stream: &Stream<L>, options: Options) -> Result<Self> {
-        #[cfg(not(feature = "cuda"))]
-        let _ = options;
         Ok(Self {
+            options,
             #[cfg(feature = "cuda")]
             gpu: gpu::Gpu::new(stream, options)?,
             stream: stream.clone(),

@@ -40,6 +40,8 @@ pub enum Product {
     },
     /// `dW = dyᵀ x`.
     WeightGradient,
+    /// `dW = dyᵀ x` from the transposed operands `dyᵀ` `[outputs, rows]` and `xᵀ` `[inputs, rows]`.
+    WeightGradientTransposed,
     /// `dx = dy W`.
     InputGradient,
 }
@@ -221,7 +223,7 @@ fn check<L: Lane>(
     let (x, w, y) = (rows * inputs * 4, outputs * inputs * 4, rows * outputs * 4);
     let wanted = match product {
         Product::Forward { .. } => (x, w, y),
-        Product::WeightGradient => (y, x, w),
+        Product::WeightGradient | Product::WeightGradientTransposed => (y, x, w),
         Product::InputGradient => (y, w, x),
     };
     if wanted == (left.span.bytes, right.span.bytes, out.span.bytes) && x > 0 && w > 0 {
@@ -242,7 +244,7 @@ fn bias_of<L: Lane>(
             stream.accepts(bias.stream, "a matrix product")?;
             Ok(bias.span.address.0)
         }
-        (Product::WeightGradient | Product::InputGradient, None) => Ok(0),
+        (Product::WeightGradient | Product::WeightGradientTransposed | Product::InputGradient, None) => Ok(0),
         _ => Err(Error::new(ErrorKind::Config, format!("{product:?}: its bias does not fit {sizes:?}"))),
     }
 }
@@ -274,12 +276,17 @@ impl Plan {
         let (transposed, a, b, d) = match product {
             Product::Forward { .. } => ((true, false), (inputs, outputs), (inputs, rows), (outputs, rows)),
             Product::WeightGradient => ((false, true), (inputs, rows), (outputs, rows), (inputs, outputs)),
+            Product::WeightGradientTransposed => {
+                ((true, false), (rows, inputs), (rows, outputs), (inputs, outputs))
+            }
             Product::InputGradient => ((false, false), (inputs, outputs), (outputs, rows), (inputs, rows)),
         };
         let epilogue = match product {
             Product::Forward { relu: false } => Epilogue::CUBLASLT_EPILOGUE_BIAS,
             Product::Forward { relu: true } => Epilogue::CUBLASLT_EPILOGUE_RELU_BIAS,
-            Product::WeightGradient | Product::InputGradient => Epilogue::CUBLASLT_EPILOGUE_DEFAULT,
+            Product::WeightGradient | Product::WeightGradientTransposed | Product::InputGradient => {
+                Epilogue::CUBLASLT_EPILOGUE_DEFAULT
+            }
         };
         let compute = if tf32 {
             sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32

@@ -1,0 +1,79 @@
+//! A model that makes its first weight gradient from transposed operands trains as one that does not: on the host, and on a GPU
+//! where there is one.
+
+use feedline::{Device, Result};
+use feedline_examples::mlp::{Init, Mlp, Optimizer, Shape, State};
+use feedline_kernels::ops::{Kernels, Linear, Options, Sgd};
+
+const SHAPE: Shape = Shape { inputs: 77, hidden: 130, classes: 10, batch: 200 };
+/// A full batch, shorter ones around the sides of a tile, one row; and a full one again, over what they left behind.
+const BATCHES: [usize; 6] = [200, 129, 64, 3, 1, 200];
+
+struct Trained {
+    /// After the first step: the velocity is the gradient.
+    first: State,
+    last: State,
+    /// The loss and the hits of each step.
+    results: Vec<(f32, u32)>,
+}
+
+fn train(device: &Device, options: Options) -> Result<Trained> {
+    let compute = device.stream()?;
+    let kernels = Kernels::with(&compute, options)?;
+    let first = Linear { rows: SHAPE.batch, inputs: SHAPE.inputs, outputs: SHAPE.hidden };
+    assert_eq!(kernels.transposes(first), options.transposed, "on {device:?}");
+    let sgd = Optimizer::Sgd(Sgd { lr: 0.05, momentum: 0.9 });
+    let mut model = Mlp::new(&compute, kernels, SHAPE, Init::Random(1), sgd)?;
+    let mut random = feedline::Random::from_key(6);
+    let (mut states, mut results) = (Vec::new(), Vec::new());
+    for rows in BATCHES {
+        let pixels: Vec<u8> = (0..rows * SHAPE.inputs).map(|_| random.next_u64() as u8).collect();
+        let labels: Vec<u8> = (0..rows).map(|_| random.below(SHAPE.classes as u64) as u8).collect();
+        let (mut image, mut label) = (compute.buffer(pixels.len())?, compute.buffer(rows)?);
+        let mut result = compute.buffer(2)?;
+        image.write(&pixels)?;
+        label.write(&labels)?;
+        model.step(image.view(), label.view(), result.view_mut())?;
+        let result: Vec<u32> = result.read()?;
+        results.push((f32::from_bits(result[0]), result[1]));
+        states.push(model.state()?);
+        // What an evaluation widens must not come between a step and its way back.
+        let mut hits = compute.buffer(1)?;
+        model.evaluate(image.view(), label.view(), hits.view_mut())?;
+    }
+    let (last, first) = (states.pop().expect("a step"), states.swap_remove(0));
+    Ok(Trained { first, last, results })
+}
+
+/// Sums may be added in another order, no more.
+fn near(what: &str, got: &State, wanted: &State) {
+    for ((name, got), (_, wanted)) in got.parts.iter().zip(&wanted.parts) {
+        let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
+        let off = norm(&mut got.iter().zip(wanted).map(|(a, b)| f64::from(*a) - f64::from(*b)));
+        let whole = norm(&mut wanted.iter().map(|x| f64::from(*x)));
+        assert!(whole > 0.0 && off <= 1e-4 * whole, "{what}: {name} is off by {off:e} of {whole:e}");
+    }
+}
+
+fn check(device: &Device) {
+    let wanted = train(device, Options::default()).unwrap();
+    let got = train(device, Options { transposed: true, ..Options::default() }).unwrap();
+    near(&format!("{device:?}, the first step"), &got.first, &wanted.first);
+    near(&format!("{device:?}, the last step"), &got.last, &wanted.last);
+    for ((got, _), (wanted, _)) in got.results.iter().zip(&wanted.results) {
+        assert!((got - wanted).abs() <= 1e-4 * wanted, "{device:?}: a loss of {got}, not {wanted}");
+    }
+    assert_eq!(got.results[0], wanted.results[0], "{device:?}: the way there is the same");
+}
+
+#[test]
+fn the_host_trains_alike() {
+    check(&Device::host());
+}
+
+#[test]
+fn a_gpu_trains_alike() {
+    if let Some(device) = feedline_testkit::gpu("transposed operands") {
+        check(&device);
+    }
+}

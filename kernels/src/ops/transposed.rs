@@ -1,0 +1,202 @@
+//! The weight gradient of a long batch, from transposed operands.
+//!
+//! `dW = dyᵀ x` sums over rows, so both operands lie the wrong way for tensor cores that want what they sum over side by side,
+//! as Hopper's do for TF32. Whoever makes `x` and `dy` can write them transposed at little cost: [`Kernels::transposes`] says
+//! where that pays, and three operators make and take such operands.
+
+use feedline_core::Result;
+use feedline_device::{Lane, View, ViewMut};
+
+use super::{Kernels, Linear, check, on_gpu};
+use crate::host;
+
+impl<L: Lane> Kernels<L> {
+    /// Whether the weight gradient of `shape` is worth its operands being written transposed. Never on the host, unless
+    /// [`Options`](super::Options) ask for it.
+    pub fn transposes(&self, shape: Linear) -> bool {
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu {
+            return self.options.transposed || gpu.transposes(shape);
+        }
+        #[cfg(not(feature = "cuda"))]
+        let _ = shape;
+        self.options.transposed
+    }
+
+    /// `dst[i] = scale * src[i]`, and the same numbers transposed: `src` and `dst` are rows of `columns`, `transposed` is
+    /// columns of their rows.
+    ///
+    /// # Errors
+    /// `Config` for lengths that do not fit; a device failure.
+    pub fn widen_both(
+        &self,
+        src: View<'_, u8, L>,
+        scale: f32,
+        columns: usize,
+        dst: ViewMut<'_, f32, L>,
+        transposed: ViewMut<'_, f32, L>,
+    ) -> Result<()> {
+        let fits = (dst.len(), transposed.len()) == (src.len(), src.len())
+            && columns > 0
+            && src.len().is_multiple_of(columns);
+        check(fits, || {
+            let (bytes, numbers, others) = (src.len(), dst.len(), transposed.len());
+            format!("widen_both: {bytes} bytes in rows of {columns} into {numbers} numbers and {others}")
+        })?;
+        on_gpu!(self, widen_both(src, scale, columns, dst, transposed));
+        self.stream.run("widen_both", [src.into()], [dst.into(), transposed.into()], move |memory| {
+            host::widen_both(memory.input(0), scale, columns, memory.output(0), memory.output(1));
+        })
+    }
+
+    /// As [`relu_bias_backward`](Self::relu_bias_backward), but `dy` `[rows, outputs]` stays as it is: what it would become goes
+    /// to `transposed` `[outputs, rows]`.
+    ///
+    /// # Errors
+    /// `Config` for lengths that do not fit; a device failure.
+    pub fn relu_bias_backward_transposed(
+        &self,
+        dy: View<'_, f32, L>,
+        activation: View<'_, f32, L>,
+        transposed: ViewMut<'_, f32, L>,
+        dbias: ViewMut<'_, f32, L>,
+        shape: Linear,
+    ) -> Result<()> {
+        let elements = shape.rows * shape.outputs;
+        let fits = elements > 0
+            && (dy.len(), activation.len(), transposed.len()) == (elements, elements, elements)
+            && dbias.len() == shape.outputs;
+        check(fits, || format!("relu_bias_backward_transposed: lengths do not fit {shape:?}"))?;
+        on_gpu!(self, relu_bias_backward_transposed(dy, activation, transposed, dbias, shape));
+        let (inputs, outputs) = ([dy.into(), activation.into()], [transposed.into(), dbias.into()]);
+        self.stream.run("relu_bias_backward_transposed", inputs, outputs, |memory| {
+            let (dy, activation) = (memory.input(0), memory.input(1));
+            host::relu_bias_backward_transposed(dy, activation, memory.output(0), memory.output(1));
+        })
+    }
+
+    /// As [`weight_gradient`](Self::weight_gradient), from the transposed `dy` `[outputs, rows]` and `x` `[inputs, rows]`.
+    ///
+    /// # Errors
+    /// `Config` for lengths that do not fit; a device failure.
+    pub fn weight_gradient_transposed(
+        &self,
+        dy: View<'_, f32, L>,
+        x: View<'_, f32, L>,
+        dweights: ViewMut<'_, f32, L>,
+        shape: Linear,
+    ) -> Result<()> {
+        let fits = shape.fits(x.len(), dweights.len(), dy.len());
+        check(fits, || format!("weight_gradient_transposed: lengths do not fit {shape:?}"))?;
+        on_gpu!(self, weight_gradient_transposed(dy, x, dweights, shape));
+        self.stream.run(
+            "weight_gradient_transposed",
+            [dy.into(), x.into()],
+            [dweights.into()],
+            move |memory| {
+                let (dy, x) = (memory.input(0), memory.input(1));
+                host::weight_gradient_transposed(dy, x, shape.outputs, memory.output(0));
+            },
+        )
+    }
+}
+
+#[cfg(feature = "cuda")]
+mod gpu {
+    use std::sync::PoisonError;
+
+    use feedline_device::cuda::{Arg, Grid, Product};
+
+    use super::super::gpu::{BLOCKS, Gpu, Scratch, strips};
+    use super::{Lane, Linear, Result, View, ViewMut};
+
+    /// Rows from which on the quicker product is worth more than the stores.
+    const ROWS: usize = 2048;
+
+    /// Rows that `relu_bias_backward_transposed` turns at a time, a chunk at least; and the most chunks of a strip, so that at
+    /// batch 4096 there are two blocks a multiprocessor: one loads while the other stores.
+    const CHUNK_ROWS: usize = 128;
+    const CHUNKS: usize = 32;
+
+    impl<L: Lane> Gpu<L> {
+        /// Where the tensor cores take TF32 in this one order, and rows lie on the 16 bytes that their kernels ask for.
+        pub(super) fn transposes(&self, shape: Linear) -> bool {
+            self.capability >= (9, 0)
+                && self.blas.is_some()
+                && self.options.tf32
+                && shape.rows >= ROWS
+                && shape.rows.is_multiple_of(4)
+        }
+
+        pub(super) fn widen_both(
+            &self,
+            src: View<'_, u8, L>,
+            scale: f32,
+            columns: usize,
+            dst: ViewMut<'_, f32, L>,
+            transposed: ViewMut<'_, f32, L>,
+        ) -> Result<()> {
+            let rows = src.len() / columns;
+            // A block a tile.
+            let tiles = rows.div_ceil(64) * columns.div_ceil(64);
+            self.run(
+                "widen_u8_both",
+                Grid::linear(tiles * 256, 256, BLOCKS),
+                &[
+                    Arg::In(src.into()),
+                    Arg::Out(dst.into()),
+                    Arg::Out(transposed.into()),
+                    Arg::U64(rows as u64),
+                    Arg::U64(columns as u64),
+                    Arg::F32(scale),
+                ],
+            )
+        }
+
+        pub(super) fn relu_bias_backward_transposed(
+            &self,
+            dy: View<'_, f32, L>,
+            activation: View<'_, f32, L>,
+            transposed: ViewMut<'_, f32, L>,
+            dbias: ViewMut<'_, f32, L>,
+            shape: Linear,
+        ) -> Result<()> {
+            let (rows, cols) = (shape.rows, shape.outputs);
+            let (grid, chunks) = strips(rows, cols, CHUNK_ROWS, CHUNKS);
+            let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+            scratch.reserve(&self.stream, chunks * cols, grid.blocks.0 as usize)?;
+            let Scratch { partial, tickets, .. } = &mut *scratch;
+            self.run(
+                "relu_bias_backward_transposed",
+                grid,
+                &[
+                    Arg::In(dy.into()),
+                    Arg::In(activation.into()),
+                    Arg::Out(transposed.into()),
+                    Arg::Out(dbias.into()),
+                    Arg::Out(partial.view_mut().into()),
+                    Arg::Out(tickets.view_mut().into()),
+                    Arg::U64(rows as u64),
+                    Arg::U64(cols as u64),
+                ],
+            )
+        }
+
+        pub(super) fn weight_gradient_transposed(
+            &self,
+            dy: View<'_, f32, L>,
+            x: View<'_, f32, L>,
+            mut dweights: ViewMut<'_, f32, L>,
+            shape: Linear,
+        ) -> Result<()> {
+            let product = Product::WeightGradientTransposed;
+            if self.product(product, shape, dy.into(), x.into(), None, dweights.reborrow().into())? {
+                return Ok(());
+            }
+            // A layer without a bias, of which dy is the input and x are the weights.
+            let (m, n, k) = (shape.outputs, shape.inputs, shape.rows);
+            let extra = [Arg::U64(0), Arg::U32(0)];
+            self.own_gemm("nt", (m, n, k), dy.into(), x.into(), dweights.into(), extra)
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! Host memory of someone else that the device may read: a mapped file, a table.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use feedline_core::{Dataset, Error, ErrorKind, Result};
 
@@ -8,13 +8,16 @@ use crate::device::Core;
 use crate::driver::Address;
 use crate::stream::StreamCore;
 
+/// Sets that a device may read on, because the wait for it failed: to the end of the process.
+static KEPT: Mutex<Vec<Arc<dyn Dataset>>> = Mutex::new(Vec::new());
+
 /// Bytes of a data set, readable by the device until this is dropped. They count as page-locked.
 pub(crate) struct Registered {
     device: Arc<Core>,
     bytes: *const [u8],
     /// Where the device finds the first byte.
     address: Address,
-    /// Keeps the bytes; `None` once they are leaked.
+    /// Keeps the bytes.
     owner: Option<Arc<dyn Dataset>>,
     /// The one stream that reads the bytes, once it was given work.
     reader: OnceLock<Arc<StreamCore>>,
@@ -70,8 +73,7 @@ impl Drop for Registered {
             // SAFETY: registered by `new` with this size, given back once; the one stream that reads it has been drained.
             Ok(()) => unsafe { self.device.driver.unregister_host(self.bytes.cast(), self.bytes.len()) },
             Err(error) => {
-                // The device may read on: the bytes must stay.
-                std::mem::forget(self.owner.take());
+                KEPT.lock().unwrap_or_else(PoisonError::into_inner).extend(self.owner.take());
                 Err(error)
             }
         };

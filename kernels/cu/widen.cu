@@ -52,7 +52,8 @@ static __device__ __forceinline__ void widen_store(float* line, u64 at, u64 coun
     const float value[4] = {scale * (float)(four & 255), scale * (float)(four >> 8 & 255), scale * (float)(four >> 16 & 255),
                             scale * (float)(four >> 24)};
     if (wide) {
-        if (at < count) *(float4*)(line + at) = make_float4(value[0], value[1], value[2], value[3]);
+        // A plain store would be split up, to be one with those below: five microseconds of a batch of 4096.
+        if (at < count) __stcg((float4*)(line + at), make_float4(value[0], value[1], value[2], value[3]));
         return;
     }
 #pragma unroll

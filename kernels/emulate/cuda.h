@@ -90,6 +90,8 @@ inline float __shfl_xor_sync(unsigned, float value, int lanes) { return emulate:
 inline unsigned __shfl_xor_sync(unsigned, unsigned value, int lanes) { return emulate::shuffle_xor(value, lanes); }
 template <typename T>
 T __ldcg(const T* at) { return *at; }
+template <typename T>
+void __stcg(T* at, T value) { *at = value; }
 inline float __int_as_float(int bits) { float value; memcpy(&value, &bits, 4); return value; }
 inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
     const uint64_t bytes = (uint64_t)high << 32 | low;

@@ -110,7 +110,9 @@ mod gpu {
     use super::super::gpu::{BLOCKS, Gpu, Scratch, strips};
     use super::{Lane, Linear, Result, View, ViewMut};
 
-    /// Rows from which on the quicker product is worth more than the stores.
+    /// Rows from which on the quicker product is worth more than the stores. Steps of the example's model on an H200, with it and
+    /// without, in turns twice: of 1024 rows 75.3 and 79.2 for 77.0 and 76.6 us, of 2048 100.8 and 100.3 for 103.5 and 105.2, of
+    /// 4096 126.5 and 126.3 for 135.7 and 130.9.
     const ROWS: usize = 2048;
 
     /// Rows that `relu_bias_backward_transposed` turns at a time, a chunk at least; and the most chunks of a strip, so that at

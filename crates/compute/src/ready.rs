@@ -53,7 +53,8 @@ impl<L: Lane> Ready<L> {
     /// Opens the batch to one more stream; the slot is overwritten only after all its readers.
     ///
     /// # Errors
-    /// `Config` for another device's stream, or too many readers; a device failure.
+    /// `Config` for another device's stream, for too many readers, and within a recorded step, whose replay would not open it
+    /// again; a device failure.
     pub fn also_on<M: Lane<Place = L::Place>>(&self, stream: &Stream<M>) -> Result<Ready<M>> {
         Ok(Ready { reader: self.reader.also_on(stream)?, hold: self.hold.clone() })
     }

@@ -182,8 +182,10 @@ impl<L: Lane> Reader<L> {
     /// Opens the slot to one more stream: the slot is overwritten only after all its readers.
     ///
     /// # Errors
-    /// `Config` for another device's stream or more than [`MAX_READERS`] readers; a device failure.
+    /// `Config` for another device's stream, for more than [`MAX_READERS`] readers, and while this reader's stream is being
+    /// recorded by the caller: a replay would not open it again. A device failure.
     pub fn also_on<M: Lane<Place = L::Place>>(&self, stream: &Stream<M>) -> Result<Reader<M>> {
+        self.stream.core().recorder.refuse("a batch for another stream")?;
         let (shared, index, copied) = (self.shared.clone(), self.index, self.copied.clone());
         let number = join(&shared, index, &copied, stream)?;
         Ok(Reader { shared, index, number, stream: stream.clone(), copied })

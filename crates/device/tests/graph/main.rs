@@ -133,12 +133,14 @@ fn what_cannot_be_replayed_is_refused() {
     {
         let stream = device.stream().unwrap();
         let [first, second] = two_batches(&device, &stream);
+        let elsewhere: feedline_device::Stream = device.stream().unwrap();
         let (event, mut buffer) = (stream.event(false).unwrap(), stream.buffer::<u32>(1).unwrap());
         let buffer = std::cell::RefCell::new(&mut buffer);
         type Case<'a> = (&'a str, &'a dyn Fn() -> Result<()>);
-        let cases: [Case<'_>; 9] = [
+        let cases: [Case<'_>; 10] = [
             ("a batch", &|| read(&stream, &second)),
             ("a batch without its graph's", &|| read(&stream, &first)),
+            ("its own batch, elsewhere", &|| first.also_on(&elsewhere).map(drop)),
             ("record", &|| stream.record(&event)),
             ("wait", &|| stream.wait(&event)),
             ("synchronize", &|| stream.synchronize()),

@@ -182,7 +182,7 @@ pub(crate) fn kernel<L: feedline_device::Lane>(
     grid: feedline_device::cuda::Grid,
     args: &[feedline_device::cuda::Arg<'_, L>],
 ) -> Result<()> {
-    // SAFETY: `ops/gpu.rs` and `ops/transposed.rs` give every kernel the parameters of its CUDA signature, with lengths that
+    // SAFETY: the operators (`ops/`) give every kernel the parameters of its CUDA signature, with lengths that
     // the operators have checked; the kernels in `cu/` touch nothing beyond them.
     unsafe { stream.launch(function, grid, args) }
 }

@@ -97,3 +97,102 @@ impl<L: Lane> ClassifierGradients<'_, L> {
         }
     }
 }
+
+#[cfg(feature = "cuda")]
+mod gpu {
+    use std::sync::PoisonError;
+
+    use feedline_device::cuda::{Arg, Grid};
+
+    use super::super::gpu::{CHUNK_ROWS, CHUNKS, Gpu, Scratch, strips};
+    use super::{ClassifierGradients, Lane, Linear, Result, View, ViewMut};
+
+    impl<L: Lane> Gpu<L> {
+        /// Whether there is a kernel for so many classes; when not, nothing was queued.
+        #[allow(clippy::too_many_arguments)] // as the kernel has
+        pub(super) fn classifier(
+            &self,
+            x: View<'_, f32, L>,
+            weights: View<'_, f32, L>,
+            bias: View<'_, f32, L>,
+            labels: View<'_, u8, L>,
+            dlogits: ViewMut<'_, f32, L>,
+            row_loss: ViewMut<'_, f32, L>,
+            result: ViewMut<'_, u32, L>,
+            shape: Linear,
+        ) -> Result<bool> {
+            let Some(most) = self.most_classes(shape) else { return Ok(false) };
+            let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+            let (loss, hits) = result.split_at(1)?;
+            let wide = 64 / most;
+            // Several rows a block once there are blocks enough.
+            let (name, each) =
+                if shape.rows / wide >= self.multiprocessors { ("_wide", wide) } else { ("", 1) };
+            self.run(
+                &format!("classifier_{most}{name}"),
+                // As many as run at a time: the end of a block costs as much as a turn of its loop.
+                Grid::linear(shape.rows.div_ceil(each) * 128, 128, 4 * self.multiprocessors as u32),
+                &[
+                    Arg::In(x.into()),
+                    Arg::In(weights.into()),
+                    Arg::In(bias.into()),
+                    Arg::In(labels.into()),
+                    Arg::Out(dlogits.into()),
+                    Arg::Out(row_loss.into()),
+                    Arg::Out(loss.into()),
+                    Arg::Out(hits.into()),
+                    Arg::Out(scratch.xent.view_mut().into()),
+                    Arg::U64(shape.rows as u64),
+                    Arg::U64(shape.inputs as u64),
+                    Arg::U32(shape.outputs as u32),
+                ],
+            )?;
+            Ok(true)
+        }
+
+        /// Whether there is a kernel for so many classes; when not, nothing was queued.
+        pub(super) fn classifier_backward(
+            &self,
+            x: View<'_, f32, L>,
+            weights: View<'_, f32, L>,
+            dlogits: View<'_, f32, L>,
+            gradients: ClassifierGradients<'_, L>,
+            shape: Linear,
+        ) -> Result<bool> {
+            let Some(most) = self.most_classes(shape) else { return Ok(false) };
+            let Linear { rows, inputs, outputs: classes } = shape;
+            let (grid, chunks) = strips(rows, inputs, CHUNK_ROWS, CHUNKS);
+            let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+            scratch.reserve(
+                &self.stream,
+                chunks * ((classes + 1) * inputs + classes),
+                grid.blocks.0 as usize,
+            )?;
+            let Scratch { partial, tickets, .. } = &mut *scratch;
+            self.run(
+                &format!("classifier_backward_{most}"),
+                grid,
+                &[
+                    Arg::In(x.into()),
+                    Arg::In(weights.into()),
+                    Arg::In(dlogits.into()),
+                    Arg::Out(gradients.x.into()),
+                    Arg::Out(gradients.weights.into()),
+                    Arg::Out(gradients.bias.into()),
+                    Arg::Out(gradients.bias_before.into()),
+                    Arg::Out(partial.view_mut().into()),
+                    Arg::Out(tickets.view_mut().into()),
+                    Arg::U64(rows as u64),
+                    Arg::U64(inputs as u64),
+                    Arg::U32(classes as u32),
+                ],
+            )?;
+            Ok(true)
+        }
+
+        /// The kernel to take: for how many classes at most.
+        fn most_classes(&self, shape: Linear) -> Option<usize> {
+            [16, 32].into_iter().find(|&most| shape.outputs <= most && !self.options.unfused)
+        }
+    }
+}

@@ -1,4 +1,5 @@
-//! The operators as kernels and cuBLASLt products; lengths were checked by the callers in this folder.
+//! The operators as kernels and cuBLASLt products, but for those that have theirs in their own files; lengths were checked by the
+//! callers in this folder.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -6,7 +7,6 @@ use feedline_core::Result;
 use feedline_device::cuda::{Arg, Blas, BlasOptions, Grid, Product, Sizes};
 use feedline_device::{Buffer, Input, Lane, Output, Stream, View, ViewMut};
 
-use super::classifier::ClassifierGradients;
 use super::linear::Linear;
 use super::{AdamW, Options, Sgd};
 use crate::launch::kernel;
@@ -19,8 +19,8 @@ pub(super) const BLOCKS: u32 = 2048;
 /// Sums over rows (`backward.cu`): columns of a strip, rows of a chunk at least, and the most chunks of a strip, each with a block
 /// of its own.
 const STRIP: usize = 64;
-const CHUNK_ROWS: usize = 16;
-const CHUNKS: usize = 16;
+pub(super) const CHUNK_ROWS: usize = 16;
+pub(super) const CHUNKS: usize = 16;
 
 /// The kernels of one stream on a GPU.
 pub(super) struct Gpu<L: Lane> {
@@ -31,7 +31,7 @@ pub(super) struct Gpu<L: Lane> {
     pub(super) blas: Option<Blas<L>>,
     pub(super) options: Options,
     pub(super) capability: (i32, i32),
-    multiprocessors: usize,
+    pub(super) multiprocessors: usize,
     pub(super) scratch: Mutex<Scratch<L>>,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Gpu<L: Lane> {
 pub(super) struct Scratch<L: Lane> {
     pub(super) partial: Buffer<f32, L>,
     pub(super) tickets: Buffer<u32, L>,
-    xent: Buffer<i64, L>,
+    pub(super) xent: Buffer<i64, L>,
 }
 
 impl<L: Lane> Scratch<L> {
@@ -158,88 +158,6 @@ impl<L: Lane> Gpu<L> {
                 Arg::U32(classes as u32),
             ],
         )
-    }
-
-    /// Whether there is a kernel for so many classes; when not, nothing was queued.
-    #[allow(clippy::too_many_arguments)] // as the kernel has
-    pub(super) fn classifier(
-        &self,
-        x: View<'_, f32, L>,
-        weights: View<'_, f32, L>,
-        bias: View<'_, f32, L>,
-        labels: View<'_, u8, L>,
-        dlogits: ViewMut<'_, f32, L>,
-        row_loss: ViewMut<'_, f32, L>,
-        result: ViewMut<'_, u32, L>,
-        shape: Linear,
-    ) -> Result<bool> {
-        let Some(most) = self.most_classes(shape) else { return Ok(false) };
-        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        let (loss, hits) = result.split_at(1)?;
-        let wide = 64 / most;
-        // Several rows a block once there are blocks enough.
-        let (name, each) = if shape.rows / wide >= self.multiprocessors { ("_wide", wide) } else { ("", 1) };
-        self.run(
-            &format!("classifier_{most}{name}"),
-            // As many as run at a time: the end of a block costs as much as a turn of its loop.
-            Grid::linear(shape.rows.div_ceil(each) * 128, 128, 4 * self.multiprocessors as u32),
-            &[
-                Arg::In(x.into()),
-                Arg::In(weights.into()),
-                Arg::In(bias.into()),
-                Arg::In(labels.into()),
-                Arg::Out(dlogits.into()),
-                Arg::Out(row_loss.into()),
-                Arg::Out(loss.into()),
-                Arg::Out(hits.into()),
-                Arg::Out(scratch.xent.view_mut().into()),
-                Arg::U64(shape.rows as u64),
-                Arg::U64(shape.inputs as u64),
-                Arg::U32(shape.outputs as u32),
-            ],
-        )?;
-        Ok(true)
-    }
-
-    /// Whether there is a kernel for so many classes; when not, nothing was queued.
-    pub(super) fn classifier_backward(
-        &self,
-        x: View<'_, f32, L>,
-        weights: View<'_, f32, L>,
-        dlogits: View<'_, f32, L>,
-        gradients: ClassifierGradients<'_, L>,
-        shape: Linear,
-    ) -> Result<bool> {
-        let Some(most) = self.most_classes(shape) else { return Ok(false) };
-        let Linear { rows, inputs, outputs: classes } = shape;
-        let (grid, chunks) = strips(rows, inputs, CHUNK_ROWS, CHUNKS);
-        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-        scratch.reserve(&self.stream, chunks * ((classes + 1) * inputs + classes), grid.blocks.0 as usize)?;
-        let Scratch { partial, tickets, .. } = &mut *scratch;
-        self.run(
-            &format!("classifier_backward_{most}"),
-            grid,
-            &[
-                Arg::In(x.into()),
-                Arg::In(weights.into()),
-                Arg::In(dlogits.into()),
-                Arg::Out(gradients.x.into()),
-                Arg::Out(gradients.weights.into()),
-                Arg::Out(gradients.bias.into()),
-                Arg::Out(gradients.bias_before.into()),
-                Arg::Out(partial.view_mut().into()),
-                Arg::Out(tickets.view_mut().into()),
-                Arg::U64(rows as u64),
-                Arg::U64(inputs as u64),
-                Arg::U32(classes as u32),
-            ],
-        )?;
-        Ok(true)
-    }
-
-    /// The kernel to take: for how many classes at most.
-    fn most_classes(&self, shape: Linear) -> Option<usize> {
-        [16, 32].into_iter().find(|&most| shape.outputs <= most && !self.options.unfused)
     }
 
     pub(super) fn argmax_hits(

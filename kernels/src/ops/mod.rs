@@ -6,11 +6,11 @@
 //! | --- | --- |
 //! | products of a linear layer | `linear.rs` |
 //! | widening, loss, accuracy | `batch.rs` |
-//! | the last layer with its loss | `classifier.rs` |
+//! | the last layer with its loss, on a GPU and elsewhere | `classifier.rs` |
+//! | the weight gradient of a long batch, on a GPU and elsewhere | `transposed.rs` |
 //! | optimizers | `update.rs` |
 //! | delays and self-describing bytes, for tests | `probe.rs` |
-//! | all of these on a GPU | `gpu.rs` |
-//! | the weight gradient of a long batch, on a GPU and elsewhere | `transposed.rs` |
+//! | the others on a GPU | `gpu.rs` |
 
 mod batch;
 mod classifier;

@@ -12,6 +12,7 @@
 #include "../cu/pattern.cu"
 #include "../cu/sgd.cu"
 #include "../cu/softmax_xent.cu"
+#include "../cu/through.cu"
 #include "../cu/widen.cu"
 
 #include <algorithm>
@@ -280,6 +281,25 @@ static void classifier(size_t rows, size_t inputs, size_t classes, unsigned chun
     near("classifier db", db.data, want_db, 1e-5);
     near("classifier dx_sums", sums.data, want_sums, 1e-5);
     for (unsigned t = 0; t < strips; ++t) expect(tickets[t] == 0, "classifier tickets", tickets[t], 0, t);
+
+    // The same in one pass; `chunks` are its blocks.
+    if (classes > 16 || inputs > 512) return;
+    const size_t count = (classes + 1) * inputs + classes + 2;
+    Block<float> through_dx(rows * inputs, shift), parts(chunks * count);
+    loss[0] = dw[0] = db[0] = sums[0] = -1;
+    hits[0] = 0xEEEEEEEE;
+    launch({chunks, 1, 1}, {256, 1, 1}, [&] {
+        classifier_through(x.data, w.data, b.data, labels.data, through_dx.data, parts.data, rows, (u32)inputs, (u32)classes);
+    });
+    launch({(unsigned)(count + 31) / 32, 1, 1}, {32, 16, 1}, [&] {
+        classifier_through_sums(parts.data, dw.data, sums.data, db.data, loss.data, hits.data, chunks, rows, (u32)inputs, (u32)classes);
+    });
+    near("through dx", through_dx.data, want_dx, 1e-5);
+    near("through dw", dw.data, want_dw, 1e-5);
+    near("through db", db.data, want_db, 1e-5);
+    near("through dx_sums", sums.data, want_sums, 1e-5);
+    near("through loss", loss.data, {mean}, 1e-5);
+    expect(hits[0] == want_hits, "through hits", hits[0], want_hits, 0);
 }
 
 static void classifiers() {
@@ -287,6 +307,8 @@ static void classifiers() {
         classifier(1, 1, 2, chunks, 0);
         classifier(17, 64, 10, chunks, 0);
         classifier(18, 600, 10, chunks, 0);
+        classifier(37, 512, 10, chunks, 0);
+        classifier(5, 131, 3, chunks, 0);
         classifier(33, 70, 16, chunks, 1);
         classifier(34, 71, 16, chunks, 1);
         classifier(20, 36, 32, chunks, 1);

@@ -93,6 +93,7 @@ T __ldcg(const T* at) { return *at; }
 template <typename T>
 void __stcg(T* at, T value) { *at = value; }
 inline float __int_as_float(int bits) { float value; memcpy(&value, &bits, 4); return value; }
+inline int __float_as_int(float value) { int bits; memcpy(&bits, &value, 4); return bits; }
 inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
     const uint64_t bytes = (uint64_t)high << 32 | low;
     unsigned picked = 0;

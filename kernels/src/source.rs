@@ -71,6 +71,7 @@ pub static STEP: Program = Program {
             ("classifier_32", 128),
             ("classifier_32_wide", 128),
         ),
+        source!("through.cu", ("classifier_through", 256), ("classifier_through_sums", 512)),
         source!("widen.cu", ("widen_u8", 256), ("widen_u8_both", 256)),
     ],
     ptx: "kernels/ptx/step.ptx",

@@ -239,6 +239,7 @@ fn classifiers() {
                 assert_eq!(result[1], outcome.hits, "{}: hits of {what}", case.name);
 
                 let dlogits = dz.read()?;
+                let apart_result = result;
                 let (mut dx, mut dw) = (case.unwritten(rows * inputs)?, case.unwritten(classes * inputs)?);
                 let (mut db, mut before) = (case.unwritten(classes)?, case.unwritten(inputs)?);
                 let gradients = ClassifierGradients {
@@ -258,6 +259,39 @@ fn classifiers() {
                 host::relu_bias_backward(&mut dlogits.clone(), None, &mut sums);
                 case.close(&format!("dW of {what}"), &dw.read()?, &wanted);
                 case.close(&format!("bias gradient of {what}"), &db.read()?, &sums);
+
+                // In one go, the same.
+                let apart = [dx.read()?, dw.read()?, db.read()?, before.read()?];
+                let (mut dx, mut dw) = (case.unwritten(rows * inputs)?, case.unwritten(classes * inputs)?);
+                let (mut db, mut before) = (case.unwritten(classes)?, case.unwritten(inputs)?);
+                let mut result = case.buffer(&[0u32, 0])?;
+                let gradients = ClassifierGradients {
+                    x: dx.view_mut(),
+                    weights: dw.view_mut(),
+                    bias: db.view_mut(),
+                    bias_before: before.view_mut(),
+                };
+                case.kernels.classifier_through(
+                    xd.view(),
+                    wd.view(),
+                    bd.view(),
+                    ld.view(),
+                    dz.view_mut(),
+                    row_loss.view_mut(),
+                    result.view_mut(),
+                    gradients,
+                    shape,
+                )?;
+                let through = [dx.read()?, dw.read()?, db.read()?, before.read()?];
+                for (name, (through, apart)) in ["dx", "dW", "bias gradient", "bias gradient before"]
+                    .iter()
+                    .zip(through.iter().zip(&apart))
+                {
+                    case.close(&format!("{name} of {what}, in one go"), through, apart);
+                }
+                let (result, loss) = (result.read()?, |bits| [f32::from_bits(bits)]);
+                case.close(&format!("loss of {what}, in one go"), &loss(result[0]), &loss(apart_result[0]));
+                assert_eq!(result[1], apart_result[1], "{}: hits of {what}, in one go", case.name);
                 assert_eq!(dz.read()?, dlogits, "{}: dlogits of {what}", case.name);
             }
         }

@@ -106,7 +106,7 @@ impl<L: Lane> Mlp<L> {
         let rows = label.len();
         self.widen(image, rows, self.transposes(rows))?;
         self.hidden(rows)?;
-        self.loss(label, result)?;
+        self.last(label, result)?;
         self.backward(rows)?;
         self.update()
     }
@@ -201,10 +201,18 @@ impl<L: Lane> Mlp<L> {
         layer(&layers[1], first, second)
     }
 
-    /// The last layer and the loss; `logits` get their gradient.
-    fn loss(&mut self, label: View<'_, u8, L>, result: ViewMut<'_, u32, L>) -> Result<()> {
-        let (rows, last) = (label.len(), &self.layers[2]);
-        self.kernels.classifier(
+    /// The last layer and the loss, there and back: the gradients of its parameters, of what came in, and of the bias before.
+    fn last(&mut self, label: View<'_, u8, L>, result: ViewMut<'_, u32, L>) -> Result<()> {
+        let (rows, [_, second, last]) = (label.len(), &self.layers);
+        let (before, after) = self.gradients.view_mut().split_at(last.weights.start)?;
+        let (weights, bias) = after.split_at(last.bias.start - last.weights.start)?;
+        let gradients = ClassifierGradients {
+            x: self.hidden_gradients[1].slice_mut(0..rows * last.inputs)?,
+            weights: weights.slice(0..last.weights.len())?,
+            bias: bias.slice(0..last.outputs)?,
+            bias_before: before.slice(second.bias.clone())?,
+        };
+        self.kernels.classifier_through(
             self.hidden[1].slice(0..rows * last.inputs)?,
             self.parameters.slice(last.weights.clone())?,
             self.parameters.slice(last.bias.clone())?,
@@ -212,29 +220,17 @@ impl<L: Lane> Mlp<L> {
             self.logits.slice_mut(0..rows * last.outputs)?,
             self.row_loss.slice_mut(0..rows)?,
             result,
+            gradients,
             last.linear(rows),
         )
     }
 
-    /// From the last layer to the first; `logits` holds the gradient of the logits. The gradient of a hidden layer's bias
-    /// comes with that of its output.
+    /// From the second layer to the first. The gradient of a hidden layer's bias comes with that of its output.
     fn backward(&mut self, rows: usize) -> Result<()> {
         let transposes = self.transposes(rows);
-        let Self { kernels, layers: [first, second, last], parameters, gradients, input, hidden, .. } = self;
+        let Self { kernels, layers: [first, second, _], parameters, gradients, input, hidden, .. } = self;
         let mut transposed = self.transposed.as_mut().filter(|_| transposes);
         let [d0, d1] = &mut self.hidden_gradients;
-        let x = hidden[1].slice(0..rows * last.inputs)?;
-        let dlogits = self.logits.slice_mut(0..rows * last.outputs)?;
-        let (before, after) = gradients.view_mut().split_at(last.weights.start)?;
-        let (weights, bias) = after.split_at(last.bias.start - last.weights.start)?;
-        let last_gradients = ClassifierGradients {
-            x: d1.slice_mut(0..rows * last.inputs)?,
-            weights: weights.slice(0..last.weights.len())?,
-            bias: bias.slice(0..last.outputs)?,
-            bias_before: before.slice(second.bias.clone())?,
-        };
-        let weights = parameters.slice(last.weights.clone())?;
-        kernels.classifier_backward(x, weights, dlogits, last_gradients, last.linear(rows))?;
         let x = hidden[0].slice(0..rows * second.inputs)?;
         let (before, after) = gradients.view_mut().split_at(second.weights.start)?;
         let (inputs, outputs) = (0..rows * first.inputs, 0..rows * first.outputs);

@@ -54,6 +54,50 @@ impl<L: Lane> Kernels<L> {
         self.softmax_xent(dlogits, labels, row_loss.reborrow(), result.reborrow(), shape.outputs)
     }
 
+    /// [`classifier`](Self::classifier) and [`classifier_backward`](Self::classifier_backward), one after the other; of up to 16
+    /// classes and 512 inputs a GPU makes it one pass over `x`.
+    ///
+    /// What is left in `dlogits` and `row_loss` is of no use.
+    ///
+    /// # Errors
+    /// `Config` for lengths that do not fit; a device failure.
+    #[allow(clippy::too_many_arguments)] // four come in, four go out, and their sizes
+    pub fn classifier_through(
+        &self,
+        x: View<'_, f32, L>,
+        weights: View<'_, f32, L>,
+        bias: View<'_, f32, L>,
+        labels: View<'_, u8, L>,
+        mut dlogits: ViewMut<'_, f32, L>,
+        row_loss: ViewMut<'_, f32, L>,
+        mut result: ViewMut<'_, u32, L>,
+        mut gradients: ClassifierGradients<'_, L>,
+        shape: Linear,
+    ) -> Result<()> {
+        let fits = shape.fits(x.len(), weights.len(), dlogits.len())
+            && shape.fits(gradients.x.len(), gradients.weights.len(), dlogits.len())
+            && (bias.len(), gradients.bias.len()) == (shape.outputs, shape.outputs)
+            && gradients.bias_before.len() == shape.inputs
+            && (labels.len(), row_loss.len(), result.len()) == (shape.rows, shape.rows, 2);
+        check(fits, || format!("classifier_through: lengths do not fit {shape:?}"))?;
+        #[cfg(feature = "cuda")]
+        if let Some(gpu) = &self.gpu
+            && gpu.classifier_through(
+                x,
+                weights,
+                bias,
+                labels,
+                result.reborrow(),
+                gradients.reborrow(),
+                shape,
+            )?
+        {
+            return Ok(());
+        }
+        self.classifier(x, weights, bias, labels, dlogits.reborrow(), row_loss, result.reborrow(), shape)?;
+        self.classifier_backward(x, weights, dlogits, gradients.reborrow(), shape)
+    }
+
     /// From `dlogits`, which [`classifier`](Self::classifier) wrote and which stay as they are, back through the layer and
     /// the ReLU before it, behind which `x` is.
     ///
@@ -86,7 +130,6 @@ impl<L: Lane> Kernels<L> {
     }
 }
 
-#[cfg(feature = "cuda")]
 impl<L: Lane> ClassifierGradients<'_, L> {
     fn reborrow(&mut self) -> ClassifierGradients<'_, L> {
         ClassifierGradients {
@@ -106,6 +149,10 @@ mod gpu {
 
     use super::super::gpu::{CHUNK_ROWS, CHUNKS, Gpu, Scratch, strips};
     use super::{ClassifierGradients, Lane, Linear, Result, View, ViewMut};
+
+    /// What `through.cu` has room for: a thread holds two columns of each class.
+    const MOST_INPUTS: usize = 512;
+    const MOST_CLASSES: usize = 16;
 
     impl<L: Lane> Gpu<L> {
         /// Whether there is a kernel for so many classes; when not, nothing was queued.
@@ -184,6 +231,64 @@ mod gpu {
                     Arg::Out(tickets.view_mut().into()),
                     Arg::U64(rows as u64),
                     Arg::U64(inputs as u64),
+                    Arg::U32(classes as u32),
+                ],
+            )?;
+            Ok(true)
+        }
+
+        /// Whether the layer is small enough for one pass; when not, nothing was queued.
+        #[allow(clippy::too_many_arguments)] // as the kernels have
+        pub(super) fn classifier_through(
+            &self,
+            x: View<'_, f32, L>,
+            weights: View<'_, f32, L>,
+            bias: View<'_, f32, L>,
+            labels: View<'_, u8, L>,
+            result: ViewMut<'_, u32, L>,
+            gradients: ClassifierGradients<'_, L>,
+            shape: Linear,
+        ) -> Result<bool> {
+            let Linear { rows, inputs, outputs: classes } = shape;
+            if self.options.unfused || inputs > MOST_INPUTS || classes > MOST_CLASSES {
+                return Ok(false);
+            }
+            // A turn of four rows is long against the end of a block: one on each multiprocessor.
+            let blocks = rows.div_ceil(4).min(self.multiprocessors);
+            let count = (classes + 1) * inputs + classes + 2;
+            let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+            scratch.reserve(&self.stream, blocks * count, 0)?;
+            let (loss, hits) = result.split_at(1)?;
+            let grid =
+                |blocks: usize, threads| Grid { blocks: (blocks as u32, 1, 1), threads, shared_bytes: 0 };
+            self.run(
+                "classifier_through",
+                grid(blocks, (256, 1, 1)),
+                &[
+                    Arg::In(x.into()),
+                    Arg::In(weights.into()),
+                    Arg::In(bias.into()),
+                    Arg::In(labels.into()),
+                    Arg::Out(gradients.x.into()),
+                    Arg::Out(scratch.partial.view_mut().into()),
+                    Arg::U64(rows as u64),
+                    Arg::U32(inputs as u32),
+                    Arg::U32(classes as u32),
+                ],
+            )?;
+            self.run(
+                "classifier_through_sums",
+                grid(count.div_ceil(32), (32, 16, 1)),
+                &[
+                    Arg::In(scratch.partial.view().into()),
+                    Arg::Out(gradients.weights.into()),
+                    Arg::Out(gradients.bias_before.into()),
+                    Arg::Out(gradients.bias.into()),
+                    Arg::Out(loss.into()),
+                    Arg::Out(hits.into()),
+                    Arg::U32(blocks as u32),
+                    Arg::U64(rows as u64),
+                    Arg::U32(inputs as u32),
                     Arg::U32(classes as u32),
                 ],
             )?;

@@ -32,12 +32,13 @@ class Trainer:
 
     def __init__(self, inputs, device):
         self.model = mlp(inputs, device)
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
+        # Its quickest form: one kernel for all parameters.
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9, fused=device.type == "cuda")
         self.graph = None
 
     def step(self, image, label):
         self.optimizer.zero_grad(set_to_none=True)
-        logits = self.model(image.to(torch.float32).mul_(1.0 / 255.0))
+        logits = self.model(image * (1.0 / 255.0))
         F.cross_entropy(logits, label.long()).backward()
         self.optimizer.step()
 

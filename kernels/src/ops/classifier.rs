@@ -1,4 +1,5 @@
-//! The last layer of a classifier and its loss, there and back: one launch each on a GPU, for up to 32 classes.
+//! The last layer of a classifier and its loss, there and back: one launch each on a GPU, for up to 32 classes; of a small layer in
+//! one pass.
 
 use feedline_core::Result;
 use feedline_device::{Lane, View, ViewMut};

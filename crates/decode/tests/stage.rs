@@ -1,88 +1,41 @@
 //! The decode stage by itself: what enters by its channels, what leaves, and every way its loop ends.
 
+mod rig;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use feedline_core::{
-    BadSamples, Context, Dataset, ErrorKind, Layout, Order, Plan, PlanOptions, ReadError, Result, Row, Spec,
-    Tail, Ticket, World,
-};
-use feedline_decode::{Activity, Input, Run, Stage, Workers};
+use feedline_core::{Context, Dataset, ErrorKind, Order, ReadError, Result, Row, Spec, Ticket};
+use feedline_decode::{Input, Run, Workers};
 use feedline_device::slot::Visits;
-use feedline_device::{Device, Pinned};
-use feedline_slots::{HostMemory, ReadyLease, Ring};
+use feedline_slots::HostMemory;
 use feedline_testkit::zoo::{self, Fine};
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
-
-type Filled = ReadyLease<Pinned, Option<Arc<Ticket>>>;
+use rig::{Filled, Rig, Setting};
 
 const LEN: u64 = 20;
 const BATCH: usize = 4;
 const STEPS: u64 = 5;
 const SLOTS: usize = 2;
 
-/// A stage that runs, and the other ends of its channels.
-struct Rig {
-    ring: Ring<Pinned, Option<Arc<Ticket>>>,
-    layout: Arc<Layout>,
-    runs: Sender<Run>,
-    filled: Receiver<Filled>,
-    tickets: Sender<Arc<Ticket>>,
-    ended: mpsc::Receiver<Result<()>>,
-    activity: Arc<Activity>,
-}
-
 impl Rig {
     fn start(dataset: impl Dataset) -> Self {
-        let (len, layout) = (dataset.len(), Layout::new(dataset.spec(), BATCH).unwrap());
-        let slot_bytes = layout.bytes();
-        Self::of(Input::Dataset(Arc::new(dataset)), len, layout, Order::Sequential, slot_bytes)
+        Self::of(Input::Dataset(Arc::new(dataset)), BATCH, Order::Sequential, None)
     }
 
-    fn of(input: Input, len: u64, layout: Layout, order: Order, slot_bytes: usize) -> Self {
-        let device = Device::host();
-        let options = PlanOptions {
-            len,
-            order,
-            seed: 0,
-            batch: layout.capacity(),
-            tail: Tail::Keep,
-            world: World::single(),
-        };
-        let layout = Arc::new(layout);
-        let ring = Ring::new((0..SLOTS).map(|_| device.pinned(slot_bytes).unwrap()).collect());
-        let ((runs, to_stage), (from_stage, filled)) = (unbounded(), bounded(SLOTS));
-        let ((tickets, home), (tell, ended)) = (bounded(16), mpsc::channel());
-        let stage = Stage {
-            input,
-            plan: Arc::new(Plan::new(options).unwrap()),
-            tail: Tail::Keep,
-            bad_samples: BadSamples::Fail,
-            layout: layout.clone(),
-            ring: ring.clone(),
-            runs: to_stage,
-            filled: from_stage,
-            tickets: home,
-        };
-        let activity = stage.start(Workers::Count(2), move |result| tell.send(result).unwrap(), drop);
-        Self { ring, layout, runs, filled, tickets, ended, activity: activity.unwrap() }
+    fn of(input: Input, batch: usize, order: Order, slot_bytes: Option<usize>) -> Self {
+        Self::new(input, Setting { batch, workers: 2, slots: SLOTS, order, slot_bytes, asked: None })
     }
 
     fn ask(&self, number: u64, epoch: u64, end: u64) {
         self.runs.send(Run { number, epoch, start: 0, offset: 0, end }).unwrap();
     }
 
-    fn take(&self) -> Filled {
-        self.filled.recv_timeout(LIMIT).expect("a filled slot")
-    }
-
     /// How it ended.
     fn end(&self) -> Result<()> {
-        self.ended.recv_timeout(LIMIT).expect("the stage ends")
+        self.over.recv_timeout(LIMIT).expect("the stage ends")
     }
 }
 
@@ -93,10 +46,7 @@ fn fine() -> Fine {
 /// Checks a filled slot to the last byte, and returns its run, epoch and step.
 #[track_caller]
 fn check(rig: &Rig, filled: &Filled) -> (u64, u64, u64) {
-    let ticket = filled.note().as_ref().expect("a ticket");
-    let ids = fine().check(ticket.epoch, &rig.layout, ticket.ids.len(), filled.bytes()).expect("whole rows");
-    assert_eq!(ids, ticket.ids);
-    (ticket.run, ticket.epoch, ticket.step)
+    rig.check(&fine(), filled)
 }
 
 #[test]
@@ -107,7 +57,7 @@ fn a_run_fills_slots_in_order_and_in_place() {
         let mut places = BTreeSet::new();
         for epoch in 3..5 {
             for step in 0..STEPS {
-                let filled = rig.take();
+                let filled = rig.next();
                 assert_eq!(check(&rig, &filled), (7, epoch, step));
                 places.insert(filled.memory().as_ptr() as usize);
             }
@@ -115,9 +65,9 @@ fn a_run_fills_slots_in_order_and_in_place() {
         assert_eq!(places.len(), SLOTS, "slots are used again");
         // Epoch 5 was not asked for.
         assert!(rig.filled.recv_timeout(Duration::from_millis(20)).is_err());
-        let Rig { runs, ended, .. } = rig;
+        let Rig { runs, over, .. } = rig;
         drop(runs);
-        assert!(ended.recv_timeout(LIMIT).expect("no more can be asked for").is_ok());
+        assert!(over.recv_timeout(LIMIT).expect("no more can be asked for").is_ok());
     });
 }
 
@@ -128,12 +78,11 @@ fn on_the_direct_road_a_slot_holds_the_visits_of_its_batch() {
         const ROWS: usize = 512;
         let data = Arc::new(Fine::new(5 * ROWS as u64 + 100, 8).unwrap());
         for (bytes, ordered) in [(1 << 30, true), (1 << 20, false)] {
-            let layout = Layout::new(data.spec(), ROWS).unwrap();
             let input = Input::Direct(data.clone(), Visits::new(data.len(), bytes));
-            let rig = Rig::of(input, data.len(), layout, Order::Shuffle, Visits::slot_bytes(ROWS));
+            let rig = Rig::of(input, ROWS, Order::Shuffle, Some(Visits::slot_bytes(ROWS)));
             rig.ask(1, 0, 1);
             for step in 0..6 {
-                let filled = rig.take();
+                let filled = rig.next();
                 let ids = &filled.note().as_ref().expect("a ticket").ids;
                 assert_eq!(ids.len(), if step < 5 { ROWS } else { 100 });
                 let (visited, places) = filled.bytes().split_at(8 * ids.len());
@@ -148,8 +97,8 @@ fn on_the_direct_road_a_slot_holds_the_visits_of_its_batch() {
                 let places: Vec<_> = places.take(ids.len()).collect();
                 assert!(visited.iter().zip(&places).all(|(&id, &place)| ids[place] == id));
                 assert_eq!(places.iter().collect::<BTreeSet<_>>().len(), ids.len(), "each place once");
-                // 2,660 samples have 256 buckets of 16, not all of them in use.
-                assert!(visited.iter().map(|id| id / 16).is_sorted());
+                // 2,660 samples have 512 buckets of 8, not all of them in use.
+                assert!(visited.iter().map(|id| id / 8).is_sorted());
             }
         }
     });
@@ -161,12 +110,12 @@ fn a_new_run_comes_before_the_rest_of_the_old_one() {
         let rig = Rig::start(fine());
         rig.ask(1, 0, 1);
         // Both slots are full of run 1, and the loop waits for one.
-        let (one, two) = (rig.take(), rig.take());
+        let (one, two) = (rig.next(), rig.next());
         rig.ask(2, 9, 10);
         assert_eq!((check(&rig, &one), check(&rig, &two)), ((1, 0, 0), (1, 0, 1)));
         drop((one, two));
         for step in 0..STEPS {
-            assert_eq!(check(&rig, &rig.take()), (2, 9, step));
+            assert_eq!(check(&rig, &rig.next()), (2, 9, step));
         }
     });
 }
@@ -180,7 +129,7 @@ fn a_ticket_that_came_home_is_used_again() {
         rig.tickets.send(ticket).unwrap();
         rig.ask(1, 0, 3);
         for _ in 0..2 * STEPS {
-            let mut filled = rig.take();
+            let mut filled = rig.next();
             let ticket = filled.note_mut().take().unwrap();
             if Arc::as_ptr(&ticket) == known {
                 rig.tickets.send(ticket).unwrap();
@@ -188,7 +137,7 @@ fn a_ticket_that_came_home_is_used_again() {
         }
         // It goes round: one of the next slots has it.
         let again =
-            (0..STEPS).any(|_| rig.take().note().as_ref().is_some_and(|ticket| Arc::as_ptr(ticket) == known));
+            (0..STEPS).any(|_| rig.next().note().as_ref().is_some_and(|ticket| Arc::as_ptr(ticket) == known));
         assert!(again);
     });
 }
@@ -200,10 +149,10 @@ fn the_loop_ends_when_nobody_takes_what_it_fills() {
         let rig = Rig::start(data);
         rig.ask(1, 0, u64::MAX);
         assert!(gate.wait_until_waiting(1, LIMIT));
-        let Rig { filled, ended, runs, .. } = rig;
+        let Rig { filled, over, runs, .. } = rig;
         drop(filled);
         gate.open();
-        assert!(ended.recv_timeout(LIMIT).expect("the stage ends").is_ok());
+        assert!(over.recv_timeout(LIMIT).expect("the stage ends").is_ok());
         drop(runs);
     });
 }
@@ -213,7 +162,7 @@ fn the_loop_ends_when_its_slots_are_closed() {
     with_watchdog(LIMIT, || {
         let rig = Rig::start(fine());
         rig.ask(1, 0, 1);
-        let held = (rig.take(), rig.take());
+        let held = (rig.next(), rig.next());
         rig.ring.close();
         assert_eq!(rig.end().unwrap_err().kind(), ErrorKind::Stopped);
         drop(held);
@@ -226,7 +175,7 @@ fn the_loop_ends_with_the_first_bad_sample() {
         let rig = Rig::start(zoo::failing(fine(), [9]));
         rig.ask(1, 0, 1);
         for step in 0..2 {
-            assert_eq!(check(&rig, &rig.take()), (1, 0, step));
+            assert_eq!(check(&rig, &rig.next()), (1, 0, step));
         }
         let error = rig.end().unwrap_err();
         assert_eq!((error.kind(), error.batch(), error.sample()), (ErrorKind::Sample, Some(2), Some(9)));
@@ -275,7 +224,7 @@ fn who_reads_what_since_when_is_told() {
         assert_eq!(rig.activity.readings(), []);
         rig.ask(1, 0, 1);
         // The batch before it is read at the same time, maybe: it is there first. Its slot is kept, so that none comes after.
-        let first = rig.take();
+        let first = rig.next();
         assert!(gate.wait_until_waiting(1, LIMIT));
         // Other rows of the batch may be read still, by the other worker.
         let reading = loop {
@@ -295,10 +244,10 @@ fn who_reads_what_since_when_is_told() {
         gate.open();
         drop(first);
         for _ in 1..STEPS {
-            drop(rig.take());
+            drop(rig.next());
         }
         drop(rig.runs);
-        rig.ended.recv_timeout(LIMIT).expect("the stage ends").unwrap();
+        rig.over.recv_timeout(LIMIT).expect("the stage ends").unwrap();
         assert_eq!(rig.activity.readings(), []);
     });
 }

@@ -1,39 +1,23 @@
 //! Several batches are decoded at once: they leave in their order all the same, the first in that order is the error that is
 //! told, and every end finds all makers.
 
+mod rig;
+
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
-use feedline_core::{
-    BadSamples, Error, ErrorKind, Layout, Order, Plan, PlanOptions, Result, Tail, Ticket, World, source,
-};
-use feedline_decode::{Activity, Input, Run, Stage, Workers};
-use feedline_device::{Device, Pinned};
-use feedline_slots::{ReadyLease, Ring};
+use feedline_core::{Error, ErrorKind, Order, Result, source};
+use feedline_decode::{Input, Run};
 use feedline_testkit::zoo::streams::{Generator, Hooked};
 use feedline_testkit::zoo::{self, Fine};
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
-
-type Filled = ReadyLease<Pinned, Option<Arc<Ticket>>>;
+use rig::{Rig, Setting};
 
 /// Samples of the data sets, and rows of a batch unless a test says otherwise.
 const LEN: u64 = 12;
 const BATCH: usize = 4;
-
-/// A stage that runs, and the other ends of its channels.
-struct Rig {
-    ring: Ring<Pinned, Option<Arc<Ticket>>>,
-    layout: Arc<Layout>,
-    runs: Sender<Run>,
-    filled: Receiver<Filled>,
-    _tickets: Sender<Arc<Ticket>>,
-    over: mpsc::Receiver<Result<()>>,
-    ended: mpsc::Receiver<()>,
-    activity: Arc<Activity>,
-}
 
 impl Rig {
     fn start(input: Input, batch: usize, workers: usize, slots: usize) -> Self {
@@ -41,37 +25,9 @@ impl Rig {
     }
 
     /// Starts with a run that was asked for before.
-    fn start_with(input: Input, batch: usize, workers: usize, slots: usize, run: Option<Run>) -> Self {
-        let device = Device::host();
-        let layout = Arc::new(Layout::new(input.spec(), batch).unwrap());
-        let (len, batch) = match &input {
-            Input::Dataset(dataset) | Input::Direct(dataset, _) => (dataset.len(), batch),
-            Input::Source(source) => (source.shards(), 1),
-        };
-        let (order, tail) = (Order::Sequential, Tail::Keep);
-        let plan = Plan::new(PlanOptions { len, order, seed: 0, batch, tail, world: World::single() });
-        let ring = Ring::new((0..slots).map(|_| device.pinned(layout.bytes()).unwrap()).collect());
-        let ((runs, to_stage), (from_stage, filled)) = (unbounded(), bounded(slots));
-        run.into_iter().for_each(|run| runs.send(run).unwrap());
-        let (_tickets, home) = bounded(16);
-        let ((tell, over), (done, ended)) = (mpsc::channel(), mpsc::channel());
-        let stage = Stage {
-            input,
-            plan: Arc::new(plan.unwrap()),
-            tail,
-            bad_samples: BadSamples::Fail,
-            layout: layout.clone(),
-            ring: ring.clone(),
-            runs: to_stage,
-            filled: from_stage,
-            tickets: home,
-        };
-        let activity = stage.start(
-            Workers::Count(workers),
-            move |result| tell.send(result).unwrap(),
-            move |_stage| done.send(()).unwrap(),
-        );
-        Self { ring, layout, runs, filled, _tickets, over, ended, activity: activity.unwrap() }
+    fn start_with(input: Input, batch: usize, workers: usize, slots: usize, asked: Option<Run>) -> Self {
+        let order = Order::Sequential;
+        Self::new(input, Setting { batch, workers, slots, order, slot_bytes: None, asked })
     }
 
     fn of(dataset: impl feedline_core::Dataset, workers: usize, slots: usize) -> Self {
@@ -85,11 +41,8 @@ impl Rig {
     /// Checks the next filled slot to the last byte; its epoch and step.
     #[track_caller]
     fn take(&self) -> (u64, u64) {
-        let filled = self.filled.recv_timeout(LIMIT).expect("a filled slot");
-        let ticket = filled.note().as_ref().expect("a ticket");
-        let rows = fine().check(ticket.epoch, &self.layout, ticket.ids.len(), filled.bytes());
-        assert_eq!(rows.expect("whole rows"), ticket.ids);
-        (ticket.epoch, ticket.step)
+        let (_, epoch, step) = self.check(&fine(), &self.next());
+        (epoch, step)
     }
 
     /// Waits until some maker has met an end.
@@ -340,7 +293,7 @@ fn records_are_read_in_sequence_though_batches_are_decoded_at_once() {
         rig.ask(1);
         let mut ids = Vec::new();
         for step in 0..2 * RECORDS / BATCH as u64 {
-            let filled = rig.filled.recv_timeout(LIMIT).expect("a filled slot");
+            let filled = rig.next();
             let ticket = filled.note().as_ref().expect("a ticket");
             assert_eq!(ticket.step, step);
             let places = filled.bytes()[..8 * ticket.ids.len()].chunks_exact(8);

@@ -288,18 +288,27 @@ static void classifier(size_t rows, size_t inputs, size_t classes, unsigned chun
     Block<float> through_dx(rows * inputs, shift), parts(chunks * count);
     loss[0] = dw[0] = db[0] = sums[0] = -1;
     hits[0] = 0xEEEEEEEE;
-    launch({chunks, 1, 1}, {256, 1, 1}, [&] {
-        classifier_through(x.data, w.data, b.data, labels.data, through_dx.data, parts.data, rows, (u32)inputs, (u32)classes);
-    });
-    launch({(unsigned)(count + 31) / 32, 1, 1}, {32, 16, 1}, [&] {
-        classifier_through_sums(parts.data, dw.data, sums.data, db.data, loss.data, hits.data, chunks, rows, (u32)inputs, (u32)classes);
-    });
+    const auto through = [&] {
+        launch({chunks, 1, 1}, {256, 1, 1}, [&] {
+            classifier_through(x.data, w.data, b.data, labels.data, through_dx.data, parts.data, rows, (u32)inputs, (u32)classes);
+        });
+        launch({(unsigned)(count + 31) / 32, 1, 1}, {32, 16, 1}, [&] {
+            classifier_through_sums(parts.data, dw.data, sums.data, db.data, loss.data, hits.data, chunks, rows, (u32)inputs,
+                                    (u32)classes);
+        });
+    };
+    through();
     near("through dx", through_dx.data, want_dx, 1e-5);
     near("through dw", dw.data, want_dw, 1e-5);
     near("through db", db.data, want_db, 1e-5);
     near("through dx_sums", sums.data, want_sums, 1e-5);
     near("through loss", loss.data, {mean}, 1e-5);
     expect(hits[0] == want_hits, "through hits", hits[0], want_hits, 0);
+
+    labels[rows - 1] = 255;
+    through();
+    expect(std::isnan(loss[0]), "through loss of a label that is no class", loss[0], NAN, 0);
+    expect(std::isnan(db[0]), "through db of a label that is no class", db[0], NAN, 0);
 }
 
 static void classifiers() {

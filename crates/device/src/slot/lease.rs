@@ -169,12 +169,12 @@ impl<P: Place> Loaded<P> {
     /// # Errors
     /// `Config` for another device's stream; a device failure.
     pub fn wait_on<L: Lane<Place = P>>(mut self, stream: &Stream<L>) -> Result<Reader<L>> {
-        let number = join(&self.held.shared, self.held.index, &self.copied, stream)?;
-        // A reader counts as delivered; `Reader::drop` takes it back.
+        // A reader counts as delivered; `Reader::drop` takes it back, and so does `held` when there is to be none.
         self.deliver();
-        let (shared, index) = (self.held.shared.clone(), self.held.index);
-        self.held.abandon();
-        Ok(Reader { shared, index, number, stream: stream.clone(), copied: self.copied })
+        let Self { held, copied, .. } = self;
+        let reader = join(&held.shared, held.index, copied, stream)?;
+        held.abandon();
+        Ok(reader)
     }
 }
 
@@ -186,9 +186,7 @@ impl<L: Lane> Reader<L> {
     /// recorded by the caller: a replay would not open it again. A device failure.
     pub fn also_on<M: Lane<Place = L::Place>>(&self, stream: &Stream<M>) -> Result<Reader<M>> {
         self.stream.core().recorder.refuse("a batch for another stream")?;
-        let (shared, index, copied) = (self.shared.clone(), self.index, self.copied.clone());
-        let number = join(&shared, index, &copied, stream)?;
-        Ok(Reader { shared, index, number, stream: stream.clone(), copied })
+        join(&self.shared, self.index, self.copied.clone(), stream)
     }
 
     /// `len` elements at byte `offset` of the slot, readable on this reader's stream.
@@ -225,9 +223,13 @@ impl<L: Lane> Reader<L> {
     }
 }
 
-/// Adds `stream` to the readers of a slot that is loaded, by the copy that `copied` marks, or has a reader already: which of
-/// the slot's readers it is.
-fn join<L: Lane>(shared: &Shared, index: usize, copied: &Event, stream: &Stream<L>) -> Result<usize> {
+/// Adds `stream` to the readers of a slot that is loaded, by the copy that `copied` marks, or has a reader already.
+fn join<L: Lane>(
+    shared: &Arc<Shared>,
+    index: usize,
+    copied: Arc<Event>,
+    stream: &Stream<L>,
+) -> Result<Reader<L>> {
     shared.device.same(&stream.core().device, "the stream")?;
     let slot = &shared.slots[index];
     let claim = slot.joined.fetch_update(Ordering::AcqRel, Ordering::Acquire, |joined| {
@@ -240,9 +242,9 @@ fn join<L: Lane>(shared: &Shared, index: usize, copied: &Event, stream: &Stream<
     };
     // A claimed number whose wait fails stays claimed: its event is an older mark, and waiting for it is harmless.
     #[cfg(not(planted = "copied_wait"))]
-    stream.core().wait_unless_done(copied)?;
+    stream.core().wait_unless_done(&copied)?;
     slot.live.fetch_add(1, Ordering::AcqRel);
-    Ok(number as usize)
+    Ok(Reader { shared: shared.clone(), index, number: number as usize, stream: stream.clone(), copied })
 }
 
 impl<L: Lane> Drop for Reader<L> {

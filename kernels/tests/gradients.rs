@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{assert_near, cross_entropy, differences, linear, numbers, wide};
+use common::{assert_near, cross_entropy, differences, linear, numbers, turned, wide};
 use feedline_core::Random;
 use feedline_kernels::host;
 
@@ -53,9 +53,6 @@ fn the_products_of_a_linear_layer() {
         assert_near(&format!("dW, {what}"), &dweights, &want, TOLERANCE);
 
         // From the same operands as columns of rows, the same.
-        let turned = |matrix: &[f32], columns: usize| -> Vec<f32> {
-            (0..columns).flat_map(|c| matrix.iter().skip(c).step_by(columns).copied()).collect()
-        };
         let (dy, x) = (turned(&dy, outputs), turned(&x, inputs));
         let mut dweights = vec![f32::NAN; outputs * inputs];
         host::weight_gradient_transposed(&dy, &x, outputs, &mut dweights);

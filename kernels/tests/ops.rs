@@ -3,6 +3,9 @@
 //! On the host device this shows that the operators pass their arguments on right; on a GPU it checks every kernel, both
 //! with cuBLASLt and with this crate's own matrix products.
 
+mod common;
+
+use common::turned;
 use feedline_core::{Random, Result};
 use feedline_device::{Buffer, Device, Kind, Stream};
 use feedline_kernels::host::{self, pattern};
@@ -131,10 +134,6 @@ const TURNED: [Linear; 8] = [
     Linear { rows: 4096, inputs: 784, outputs: 512 },
     Linear { rows: 5003, inputs: 66, outputs: 70 },
 ];
-
-fn turned<T: Copy>(matrix: &[T], columns: usize) -> Vec<T> {
-    (0..columns).flat_map(|c| matrix.iter().skip(c).step_by(columns).copied()).collect()
-}
 
 #[test]
 fn widening_both_ways() {

@@ -76,9 +76,8 @@ impl<L: Lane> Kernels<L> {
         shape: Linear,
     ) -> Result<()> {
         let fits = shape.fits(x.len(), weights.len(), dlogits.len())
-            && shape.fits(gradients.x.len(), gradients.weights.len(), dlogits.len())
-            && (bias.len(), gradients.bias.len()) == (shape.outputs, shape.outputs)
-            && gradients.bias_before.len() == shape.inputs
+            && gradients.fit(shape, dlogits.len())
+            && bias.len() == shape.outputs
             && (labels.len(), row_loss.len(), result.len()) == (shape.rows, shape.rows, 2);
         check(fits, || format!("classifier_through: lengths do not fit {shape:?}"))?;
         #[cfg(feature = "cuda")]
@@ -112,9 +111,7 @@ impl<L: Lane> Kernels<L> {
         mut gradients: ClassifierGradients<'_, L>,
         shape: Linear,
     ) -> Result<()> {
-        let fits = shape.fits(x.len(), weights.len(), dlogits.len())
-            && shape.fits(gradients.x.len(), gradients.weights.len(), dlogits.len())
-            && (gradients.bias.len(), gradients.bias_before.len()) == (shape.outputs, shape.inputs);
+        let fits = shape.fits(x.len(), weights.len(), dlogits.len()) && gradients.fit(shape, dlogits.len());
         check(fits, || format!("classifier_backward: lengths do not fit {shape:?}"))?;
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu
@@ -132,6 +129,12 @@ impl<L: Lane> Kernels<L> {
 }
 
 impl<L: Lane> ClassifierGradients<'_, L> {
+    /// Whether they are of a layer of `shape`, whose logits are so many.
+    fn fit(&self, shape: Linear, logits: usize) -> bool {
+        shape.fits(self.x.len(), self.weights.len(), logits)
+            && (self.bias.len(), self.bias_before.len()) == (shape.outputs, shape.inputs)
+    }
+
     fn reborrow(&mut self) -> ClassifierGradients<'_, L> {
         ClassifierGradients {
             x: self.x.reborrow(),

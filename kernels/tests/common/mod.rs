@@ -16,6 +16,11 @@ pub fn wide(values: &[f32]) -> Vec<f64> {
     values.iter().map(|value| f64::from(*value)).collect()
 }
 
+/// A matrix of rows of `columns`, as rows of its columns.
+pub fn turned<T: Copy>(matrix: &[T], columns: usize) -> Vec<T> {
+    (0..columns).flat_map(|c| matrix.iter().skip(c).step_by(columns).copied()).collect()
+}
+
 /// Asserts that `got` is `want` within `tolerance` of the length of `want`.
 pub fn assert_near(what: &str, got: &[f32], want: &[f64], tolerance: f64) {
     assert_eq!(got.len(), want.len(), "{what}");

@@ -86,7 +86,9 @@ impl<L: Lane> Stream<L> {
 }
 
 impl<L: Lane> Stream<L> {
-    /// Gives this stream the work of both, in this order; in a recording, `first` may run beside `second`.
+    /// Gives this stream the work of both, in this order; in a recording, `aside` may run beside `main`.
+    ///
+    /// Let `main` be what more work waits for: a GPU begins with what it was given first.
     ///
     /// # Errors
     /// What they return, the first error first; a device failure.
@@ -95,12 +97,12 @@ impl<L: Lane> Stream<L> {
     /// Neither writes memory that the other reads or writes.
     pub unsafe fn beside(
         &self,
-        first: impl FnOnce() -> Result<()>,
-        second: impl FnOnce() -> Result<()>,
+        main: impl FnOnce() -> Result<()>,
+        aside: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let core = self.core();
         let Some((stream, side, fork, join)) = core.recorder.forks() else {
-            return first().and_then(|()| second());
+            return main().and_then(|()| aside());
         };
         let driver = &core.device.driver;
         let lead = |event, from, to| {
@@ -110,10 +112,11 @@ impl<L: Lane> Stream<L> {
             unsafe { driver.wait(to, event) }
         };
         lead(fork, stream, side)?;
+        main()?;
         core.recorder.set_aside(true);
-        let outcome = first();
+        let outcome = aside();
         core.recorder.set_aside(false);
-        outcome.and_then(|()| second())?;
+        outcome?;
         lead(join, side, stream)
     }
 }

@@ -111,7 +111,6 @@ impl<L: Lane> Kernels<L> {
         let before = Linear { rows: shape.rows, inputs: shape.inputs, outputs: shape.inputs };
         beside(
             &self.stream,
-            || self.weight_gradient(dy, x, dweights, shape),
             || {
                 self.input_gradient(dy, weights, dx.reborrow(), shape)?;
                 match transposed {
@@ -119,6 +118,7 @@ impl<L: Lane> Kernels<L> {
                     None => self.relu_bias_backward(dx, Some(x), dbias, before),
                 }
             },
+            || self.weight_gradient(dy, x, dweights, shape),
         )
     }
 

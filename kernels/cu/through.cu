@@ -6,9 +6,10 @@
 // with x [rows, inputs] behind a ReLU, w [classes, inputs] and b [classes]; at most 16 classes and 512 inputs. dx_sums is the bias
 // gradient of the layer before. Neither z nor dz is kept.
 //
-// classifier_through: a block of 256 threads takes 4 rows at a time, two columns a thread, and keeps its weights and its part
-// of dw in registers: x is read once, and the 4 rows meet in shared memory twice. Any grid of x. What a block has goes to
-// `partial` [blocks, (classes + 1) inputs + classes + 2]: the rows of dw, dx_sums, db, its losses and, as a whole number, its hits.
+// classifier_through_12, _16: of so many classes at most; a block of 512 threads takes `each` rows, up to 32 a turn. There a warp is two rows, and its lanes meet by
+// shuffles; back a thread is a column, and keeps its weights and its part of dw in registers: a sum over rows needs nobody else.
+// What a block has goes to `partial` [blocks, (classes + 1) inputs + classes + 2]: the rows of dw, dx_sums, db, its losses and, as
+// a whole number, its hits.
 // classifier_through_sums: adds them in the order of the blocks, so that the result does not depend on the order in which they
 // run; block (32, 16), a grid of x for 32 elements each.
 //
@@ -18,14 +19,15 @@ typedef unsigned char u8;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-static __device__ __forceinline__ float through_warp_sum(float value) {
-    for (int lanes = 16; lanes > 0; lanes /= 2) value += __shfl_xor_sync(0xffffffffu, value, lanes);
+// The sum over the 16 lanes of half a warp, the same on every lane.
+static __device__ __forceinline__ float through_half_sum(float value) {
+    for (int lanes = 8; lanes > 0; lanes /= 2) value += __shfl_xor_sync(0xffffffffu, value, lanes);
     return value;
 }
 
-// The largest value of the lanes and the first lane that has it, the same on every lane.
-static __device__ __forceinline__ void through_warp_argmax(float& value, u32& at) {
-    for (int lanes = 16; lanes > 0; lanes /= 2) {
+// The largest value of half a warp and the first lane that has it, the same on every lane.
+static __device__ __forceinline__ void through_half_argmax(float& value, u32& at) {
+    for (int lanes = 8; lanes > 0; lanes /= 2) {
         const float other = __shfl_xor_sync(0xffffffffu, value, lanes);
         const u32 there = __shfl_xor_sync(0xffffffffu, at, lanes);
         if (other > value || (other == value && there < at)) {
@@ -35,159 +37,192 @@ static __device__ __forceinline__ void through_warp_argmax(float& value, u32& at
     }
 }
 
-// Adds 64 values over the lanes of a warp: lane l gets the sums of 2l and 2l + 1 in the first two places. Each step hands half
-// of what is left to the lane across and takes the other half from it.
-static __device__ __forceinline__ void through_spread(float (&values)[64]) {
+// Adds 32 values over the lanes of a warp: lane l gets the sum of value l in the first place. Each step hands half of what is left
+// to the lane across and takes the other half from it.
+static __device__ __forceinline__ void through_spread(float (&values)[32]) {
     const u32 lane = threadIdx.x & 31;
 #pragma unroll
-    for (u32 lanes = 16, left = 64; lanes > 0; lanes /= 2, left /= 2) {
+    for (u32 lanes = 16; lanes > 0; lanes /= 2) {
         const bool upper = (lane & lanes) != 0;
 #pragma unroll
-        for (u32 i = 0; i < 32; ++i) {
-            if (i < left / 2) {
-                const float own = upper ? values[i + left / 2] : values[i];
-                const float other = upper ? values[i] : values[i + left / 2];
+        for (u32 i = 0; i < 16; ++i) {
+            if (i < lanes) {
+                const float own = upper ? values[i + lanes] : values[i];
+                const float other = upper ? values[i] : values[i + lanes];
                 values[i] = own + __shfl_xor_sync(0xffffffffu, other, lanes);
             }
         }
     }
 }
 
-static __device__ __forceinline__ float2 through_load(const float* row, u32 column, u32 cols, bool wide) {
-    if (wide) return *(const float2*)(row + column);
-    return make_float2(column < cols ? row[column] : 0.0f, column + 1 < cols ? row[column + 1] : 0.0f);
-}
-
-// Four rows from `first` on; zeros behind the end.
-static __device__ __forceinline__ void through_rows(float2 (&to)[4], const float* x, u64 first, u64 rows, u32 column, u32 cols,
-                                                    bool wide) {
+// A lane's share of the two rows at `from`, of which there are `count`: four columns of every 128. Zeros behind the end of a row and
+// of the rows.
+static __device__ __forceinline__ void through_rows(float4 (&to)[2][4], const float* from, u32 count, u32 cols, bool wide) {
+    const u32 lane = threadIdx.x & 31;
 #pragma unroll
-    for (u32 r = 0; r < 4; ++r)
-        to[r] = first + r < rows ? through_load(x + (first + r) * cols, column, cols, wide) : make_float2(0.0f, 0.0f);
+    for (u32 r = 0; r < 2; ++r) {
+#pragma unroll
+        for (u32 j = 0; j < 4; ++j) {
+            const u32 column = 128 * j + 4 * lane, left = r < count && column < cols ? cols - column : 0;
+            const float* at = from + r * cols + column;
+            to[r][j] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            if (wide) {
+                if (left > 0) to[r][j] = *(const float4*)at;
+            } else {
+                if (left > 0) to[r][j].x = at[0];
+                if (left > 1) to[r][j].y = at[1];
+                if (left > 2) to[r][j].z = at[2];
+                if (left > 3) to[r][j].w = at[3];
+            }
+        }
+    }
 }
 
-extern "C" __global__ void __launch_bounds__(256)
-classifier_through(const float* __restrict__ x, const float* __restrict__ w, const float* __restrict__ b,
-                   const u8* __restrict__ labels, float* __restrict__ dx, float* __restrict__ partial, u64 rows, u32 inputs,
-                   u32 classes) {
-    __shared__ float parts[8][64];
-    __shared__ __align__(16) float gradients[4][16];
-    __shared__ float biases[4][16], losses[4];
-    __shared__ u32 rights[4];
-    const u32 thread = threadIdx.x, lane = thread & 31, warp = thread / 32, column = 2 * thread;
-    const bool wide = inputs % 2 == 0 && column < inputs && (((u64)x | (u64)w | (u64)dx) & 7) == 0;
+// For up to MOST classes, a multiple of four: what is behind the last is reckoned with as zeros.
+template <u32 MOST>
+static __device__ __forceinline__ void through(const float* __restrict__ x, const float* __restrict__ w, const float* __restrict__ b,
+                                               const u8* __restrict__ labels, float* __restrict__ dx, float* __restrict__ partial,
+                                               u64 rows, u32 each, u32 inputs, u32 classes) {
+    __shared__ __align__(16) float weights[MOST][512];
+    __shared__ __align__(16) float gradients[32][16];
+    __shared__ float losses[32];
+    __shared__ u32 rights[32];
+    const u32 column = threadIdx.x, pair = threadIdx.x / 32 * 2, half = threadIdx.x / 16, k_own = threadIdx.x % 16;
+    const u64 begin = (u64)each * blockIdx.x, end = begin + each < rows ? begin + each : rows;
+    const bool wide = inputs % 4 == 0 && ((u64)x & 15) == 0;
     const float inverse_rows = 1.0f / (float)rows;
     const float nan = __int_as_float(0x7fffffff), infinity = __int_as_float(0x7f800000);
-    float2 weights[16], dweights[16], dx_sums = make_float2(0.0f, 0.0f), value[4], next[4];
-    const u64 stride = 4 * (u64)gridDim.x;
-    through_rows(next, x, 4 * (u64)blockIdx.x, rows, column, inputs, wide);
-#pragma unroll
-    for (u32 k = 0; k < 16; ++k) {
-        weights[k] = dweights[k] = make_float2(0.0f, 0.0f);
-        if (k < classes) weights[k] = through_load(w + k * inputs, column, inputs, wide);
-    }
-    const float bias = lane < classes ? b[lane] : 0.0f;
-    float loss = 0.0f, dbias = 0.0f;
+    float own[MOST], down[MOST], dx_sum = 0.0f, loss = 0.0f, dbias = 0.0f;
     u32 hits = 0;
-    for (u64 first = 4 * (u64)blockIdx.x; first < rows; first += stride) {
-        // The next rows are on their way while these are worked on.
 #pragma unroll
-        for (u32 r = 0; r < 4; ++r) value[r] = next[r];
-        through_rows(next, x, first + stride, rows, column, inputs, wide);
-        const u64 row = first + warp;
-        const u32 label = warp < 4 && row < rows ? labels[row] : 0;
-        float sums[64];
+    for (u32 k = 0; k < MOST; ++k) {
+        own[k] = k < classes && column < inputs ? w[k * inputs + column] : 0.0f;
+        down[k] = 0.0f;
+    }
+    const float bias = k_own < classes ? b[k_own] : 0.0f;
+    for (u64 first = begin; first < end; first += 32) {
+        const u32 count = end - first < 32 ? (u32)(end - first) : 32;
+        const float* from = x + first * inputs;
+        float4 value[2][4];
+        if (pair < count) through_rows(value, from + pair * inputs, count - pair, inputs, wide);
+        // Here, that both loads are on their way at once.
+        if (first == begin) {
 #pragma unroll
-        for (u32 k = 0; k < 16; ++k) {
-#pragma unroll
-            for (u32 r = 0; r < 4; ++r) sums[16 * r + k] = value[r].x * weights[k].x + value[r].y * weights[k].y;
+            for (u32 k = 0; k < MOST; ++k) weights[k][column] = own[k];
         }
-        through_spread(sums);
-        parts[warp][2 * lane] = sums[0];
-        parts[warp][2 * lane + 1] = sums[1];
+        // Whoever still reads the gradients of the rows before, too.
         __syncthreads();
-        // Here a warp is a row, and a lane a class.
-        if (warp < 4) {
-            float z = -infinity;
-            if (lane < classes) {
-                z = bias;
+        float gradient = 0.0f;
+        if (pair < count) {
+            const u32 label = half < count ? labels[first + half] : 0;
+            float sums[32];
 #pragma unroll
-                for (u32 y = 0; y < 8; ++y) z += parts[y][16 * warp + lane];
-            }
-            float largest = z > -infinity ? z : -infinity;
-            u32 at = z > -infinity ? lane : 0xffffffffu;
-            through_warp_argmax(largest, at);
-            const float power = lane < classes ? expf(z - largest) : 0.0f;
-            const float sum = through_warp_sum(power);
-            const bool known = label < classes;
-            const float own = through_warp_sum(lane == label && known ? z : 0.0f);
-            float gradient = 0.0f;
-            if (row < rows) {
-                if (lane < classes) gradient = known ? (power / sum - (lane == label ? 1.0f : 0.0f)) * inverse_rows : nan;
-                loss += known ? logf(sum) - (own - largest) : nan;
-                hits += known && at == label;
-            }
-            if (lane < 16) gradients[warp][lane] = gradient;
-            dbias += gradient;
-        }
-        __syncthreads();
+            for (u32 i = 0; i < 32; ++i) sums[i] = 0.0f;
 #pragma unroll
-        for (u32 r = 0; r < 4; ++r) {
-            float2 d = make_float2(0.0f, 0.0f);
+            for (u32 j = 0; j < 4; ++j) {
+                if (128 * j < inputs) {
 #pragma unroll
-            for (u32 k = 0; k < 16; k += 4) {
-                if (k < classes) {
-                    const float4 four = *(const float4*)&gradients[r][k];
-                    const float g[4] = {four.x, four.y, four.z, four.w};
+                    for (u32 k = 0; k < MOST; ++k) {
+                        const float4 four = *(const float4*)&weights[k][128 * j + 4 * (threadIdx.x & 31)];
 #pragma unroll
-                    for (u32 i = 0; i < 4; ++i) {
-                        d.x += g[i] * weights[k + i].x;
-                        d.y += g[i] * weights[k + i].y;
-                        dweights[k + i].x += g[i] * value[r].x;
-                        dweights[k + i].y += g[i] * value[r].y;
+                        for (u32 r = 0; r < 2; ++r) {
+                            sums[16 * r + k] += value[r][j].x * four.x;
+                            sums[16 * r + k] += value[r][j].y * four.y;
+                            sums[16 * r + k] += value[r][j].z * four.z;
+                            sums[16 * r + k] += value[r][j].w * four.w;
+                        }
                     }
                 }
             }
-            // Selected, not multiplied: a NaN gradient under a closed ReLU is a zero, as in the host code.
-            d = make_float2(value[r].x > 0.0f ? d.x : 0.0f, value[r].y > 0.0f ? d.y : 0.0f);
-            if (first + r < rows) {
-                float* to = dx + (first + r) * inputs;
-                // A plain store would be split up, to be one with those below.
-                if (wide) {
-                    __stcg((float2*)(to + column), d);
-                } else {
-                    if (column < inputs) to[column] = d.x;
-                    if (column + 1 < inputs) to[column + 1] = d.y;
-                }
+            // Now a lane is a class of one of the two rows.
+            through_spread(sums);
+            const float z = k_own < classes ? sums[0] + bias : -infinity;
+            float largest = z > -infinity ? z : -infinity;
+            u32 at = z > -infinity ? k_own : 0xffffffffu;
+            through_half_argmax(largest, at);
+            const float power = k_own < classes ? expf(z - largest) : 0.0f;
+            const float sum = through_half_sum(power);
+            const bool known = label < classes;
+            const float right = through_half_sum(k_own == label && known ? z : 0.0f);
+            if (half < count) {
+                if (k_own < classes) gradient = known ? (power / sum - (k_own == label ? 1.0f : 0.0f)) * inverse_rows : nan;
+                loss += known ? logf(sum) - (right - largest) : nan;
+                hits += known && at == label;
             }
-            dx_sums.x += d.x;
-            dx_sums.y += d.y;
+            dbias += gradient;
         }
-    }
-    float* mine = partial + ((u64)(classes + 1) * inputs + classes + 2) * blockIdx.x;
+        gradients[half][k_own] = gradient;
+        __syncthreads();
+        float* to = dx + first * inputs;
+        // Read again, not held meanwhile: registers are short there.
 #pragma unroll
-    for (u32 k = 0; k <= 16; ++k) {
-        const float2 sum = k < 16 && k < classes ? dweights[k < 16 ? k : 0] : dx_sums;
-        if (k <= classes) {
-            if (column < inputs) mine[k * inputs + column] = sum.x;
-            if (column + 1 < inputs) mine[k * inputs + column + 1] = sum.y;
+        for (u32 k = 0; k < MOST; ++k) own[k] = weights[k][column];
+        for (u32 r = 0; r < count; r += 8) {
+            float eight[8];
+#pragma unroll
+            for (u32 i = 0; i < 8; ++i) eight[i] = r + i < count && column < inputs ? from[(r + i) * inputs + column] : 0.0f;
+#pragma unroll
+            for (u32 i = 0; i < 8; ++i) {
+                float d = 0.0f;
+#pragma unroll
+                for (u32 k = 0; k < MOST; k += 4) {
+                    const float4 four = *(const float4*)&gradients[r + i][k];
+                    const float g[4] = {four.x, four.y, four.z, four.w};
+#pragma unroll
+                    for (u32 q = 0; q < 4; ++q) {
+                        d += g[q] * own[k + q];
+                        down[k + q] += g[q] * eight[i];
+                    }
+                }
+                // Selected, not multiplied: a NaN gradient under a closed ReLU is a zero, as in the host code.
+                d = eight[i] > 0.0f ? d : 0.0f;
+                if (r + i < count && column < inputs) to[(r + i) * inputs + column] = d;
+                dx_sum += d;
+            }
         }
     }
-    if (warp < 4) {
-        if (lane < 16) biases[warp][lane] = dbias;
-        if (lane == 0) {
-            losses[warp] = loss;
-            rights[warp] = hits;
-        }
+    // Whoever still reads the gradients.
+    __syncthreads();
+    float* mine = partial + ((u64)(classes + 1) * inputs + classes + 2) * blockIdx.x;
+    if (column < inputs) {
+#pragma unroll
+        for (u32 k = 0; k < MOST; ++k)
+            if (k < classes) mine[k * inputs + column] = down[k];
+        mine[classes * inputs + column] = dx_sum;
+    }
+    gradients[half][k_own] = dbias;
+    if (k_own == 0) {
+        losses[half] = loss;
+        rights[half] = hits;
     }
     __syncthreads();
     mine += (u64)(classes + 1) * inputs;
-    if (thread < classes) mine[thread] = biases[0][thread] + biases[1][thread] + biases[2][thread] + biases[3][thread];
-    if (thread == 0) {
-        mine[classes] = losses[0] + losses[1] + losses[2] + losses[3];
-        ((u32*)mine)[classes + 1] = rights[0] + rights[1] + rights[2] + rights[3];
+    if (threadIdx.x < classes) {
+        float sum = 0.0f;
+        for (u32 h = 0; h < 32; ++h) sum += gradients[h][threadIdx.x];
+        mine[threadIdx.x] = sum;
+    }
+    if (threadIdx.x == 32) {
+        float sum = 0.0f;
+        u32 whole = 0;
+        for (u32 h = 0; h < 32; ++h) {
+            sum += losses[h];
+            whole += rights[h];
+        }
+        mine[classes] = sum;
+        ((u32*)mine)[classes + 1] = whole;
     }
 }
+
+#define THROUGH(NAME, MOST)                                                                                                          \
+    extern "C" __global__ void __launch_bounds__(512)                                                                                \
+    NAME(const float* __restrict__ x, const float* __restrict__ w, const float* __restrict__ b, const u8* __restrict__ labels,       \
+         float* __restrict__ dx, float* __restrict__ partial, u64 rows, u32 each, u32 inputs, u32 classes) {                         \
+        through<MOST>(x, w, b, labels, dx, partial, rows, each, inputs, classes);                                                    \
+    }
+
+THROUGH(classifier_through_12, 12)
+THROUGH(classifier_through_16, 16)
 
 extern "C" __global__ void __launch_bounds__(512)
 classifier_through_sums(const float* __restrict__ partial, float* __restrict__ dw, float* __restrict__ dx_sums,

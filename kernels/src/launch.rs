@@ -187,19 +187,20 @@ pub(crate) fn kernel<L: feedline_device::Lane>(
     unsafe { stream.launch(function, grid, args) }
 }
 
-/// Gives `stream` the work of both operators, which may run beside each other where a step is recorded.
+/// Gives `stream` the work of both, which may run beside each other where a step is recorded; see
+/// [`beside`](feedline_device::Stream::beside).
 ///
-/// The caller's arguments are borrowed by both at once, so none writes what the other touches: what one writes it holds
+/// The caller's arguments are borrowed by both at once, so neither writes what the other touches: what one writes it holds
 /// alone (`ViewMut`).
 pub(crate) fn beside<L: feedline_device::Lane>(
     stream: &feedline_device::Stream<L>,
-    first: impl FnOnce() -> feedline_core::Result<()>,
-    second: impl FnOnce() -> feedline_core::Result<()>,
+    main: impl FnOnce() -> feedline_core::Result<()>,
+    aside: impl FnOnce() -> feedline_core::Result<()>,
 ) -> feedline_core::Result<()> {
-    // SAFETY: `Kernels::layer_backward` alone calls this: a weight gradient and an input gradient, each with outputs that it
-    // holds uniquely, beside shared inputs. The operators' scratch memory is used by the second only, and products aside have
-    // a workspace of their own (`feedline_device::cuda::Blas`).
-    unsafe { stream.beside(first, second) }
+    // SAFETY: called by `layer_backward`, for a weight gradient aside, and `classifier_through`, for sums aside: what these
+    // write they hold uniquely, beside shared inputs. Of the operators' scratch memory the sums have theirs taken out until they
+    // are given, the weight gradient uses none, and products aside have a workspace of their own (`feedline_device::cuda::Blas`).
+    unsafe { stream.beside(main, aside) }
 }
 
 /// A delay for the streams of a GPU: what `feedline_device::wrap::chaos` takes as its spin.

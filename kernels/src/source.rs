@@ -71,7 +71,12 @@ pub static STEP: Program = Program {
             ("classifier_32", 128),
             ("classifier_32_wide", 128),
         ),
-        source!("through.cu", ("classifier_through", 256), ("classifier_through_sums", 512)),
+        source!(
+            "through.cu",
+            ("classifier_through_12", 512),
+            ("classifier_through_16", 512),
+            ("classifier_through_sums", 512)
+        ),
         source!("widen.cu", ("widen_u8", 256), ("widen_u8_both", 256)),
     ],
     ptx: "kernels/ptx/step.ptx",
@@ -188,9 +193,14 @@ mod tests {
                 let stem = kernel.name.trim_end_matches(|c: char| c.is_ascii_digit());
                 let stem = if source.file == "gemm.cu" { stem } else { kernel.name };
                 assert!(
-                    [format!("\n{stem}("), format!("    {stem}##TILE("), format!("\nCLASSIFIER({stem},")]
-                        .iter()
-                        .any(|definition| source.text.contains(definition)),
+                    [
+                        format!("\n{stem}("),
+                        format!("    {stem}##TILE("),
+                        format!("\nCLASSIFIER({stem},"),
+                        format!("\nTHROUGH({stem},")
+                    ]
+                    .iter()
+                    .any(|definition| source.text.contains(definition)),
                     "{} has no {}",
                     source.file,
                     kernel.name

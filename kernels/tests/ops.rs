@@ -205,6 +205,8 @@ fn classifiers() {
             (128, 512, 10),
             (1000, 70, 16),
             (2000, 516, 10),
+            // More rows than a block takes at a time.
+            (4500, 50, 12),
             (333, 64, 31),
             (65, 12, 40),
         ] {
@@ -263,7 +265,7 @@ fn classifiers() {
                 let apart = [dx.read()?, dw.read()?, db.read()?, before.read()?];
                 let (mut dx, mut dw) = (case.unwritten(rows * inputs)?, case.unwritten(classes * inputs)?);
                 let (mut db, mut before) = (case.unwritten(classes)?, case.unwritten(inputs)?);
-                let mut result = case.buffer(&[0u32, 0])?;
+                let (mut result, mut given) = (case.buffer(&[0u32, 0])?, 0);
                 let gradients = ClassifierGradients {
                     x: dx.view_mut(),
                     weights: dw.view_mut(),
@@ -280,7 +282,12 @@ fn classifiers() {
                     result.view_mut(),
                     gradients,
                     shape,
+                    |from| {
+                        given = from.len();
+                        Ok(())
+                    },
                 )?;
+                assert_eq!(given, rows * inputs, "{}: what is gone on from, of {what}", case.name);
                 let through = [dx.read()?, dw.read()?, db.read()?, before.read()?];
                 for (name, (through, apart)) in ["dx", "dW", "bias gradient", "bias gradient before"]
                     .iter()

@@ -106,8 +106,7 @@ impl<L: Lane> Mlp<L> {
         let rows = label.len();
         self.widen(image, rows, self.transposes(rows))?;
         self.hidden(rows)?;
-        self.last(label, result)?;
-        self.backward(rows)?;
+        self.backward(label, result)?;
         self.update()
     }
 
@@ -201,58 +200,58 @@ impl<L: Lane> Mlp<L> {
         layer(&layers[1], first, second)
     }
 
-    /// The last layer and the loss, there and back: the gradients of its parameters, of what came in, and of the bias before.
-    fn last(&mut self, label: View<'_, u8, L>, result: ViewMut<'_, u32, L>) -> Result<()> {
-        let (rows, [_, second, last]) = (label.len(), &self.layers);
-        let (before, after) = self.gradients.view_mut().split_at(last.weights.start)?;
-        let (weights, bias) = after.split_at(last.bias.start - last.weights.start)?;
-        let gradients = ClassifierGradients {
-            x: self.hidden_gradients[1].slice_mut(0..rows * last.inputs)?,
-            weights: weights.slice(0..last.weights.len())?,
-            bias: bias.slice(0..last.outputs)?,
-            bias_before: before.slice(second.bias.clone())?,
+    /// The last layer and the loss there and back, and on to the first layer. The gradient of a hidden layer's bias comes with
+    /// that of its output.
+    fn backward(&mut self, label: View<'_, u8, L>, result: ViewMut<'_, u32, L>) -> Result<()> {
+        let (rows, transposes) = (label.len(), self.transposes(label.len()));
+        let Self { kernels, layers, parameters, gradients, input, hidden, hidden_gradients, .. } = self;
+        let ([first, second, last], [d0, d1]) = (&*layers, hidden_gradients);
+        let [of_first, of_second, of_last] = gradients_of(layers, gradients.view_mut())?;
+        let of_last = ClassifierGradients {
+            x: d1.slice_mut(0..rows * last.inputs)?,
+            weights: of_last.weights,
+            bias: of_last.bias,
+            bias_before: of_second.bias,
         };
-        self.kernels.classifier_through(
-            self.hidden[1].slice(0..rows * last.inputs)?,
-            self.parameters.slice(last.weights.clone())?,
-            self.parameters.slice(last.bias.clone())?,
+        let (inputs, outputs) = (0..rows * first.inputs, 0..rows * first.outputs);
+        let mut transposed = self.transposed.as_mut().filter(|_| transposes);
+        let weights = |layer: &Layer| parameters.slice(layer.weights.clone());
+        let on = |dy: View<'_, f32, L>| {
+            let gradient =
+                transposed.as_mut().map(|transposed| transposed.gradient.slice_mut(outputs.clone()));
+            kernels.layer_backward(
+                dy,
+                hidden[0].slice(0..rows * second.inputs)?,
+                weights(second)?,
+                of_second.weights,
+                d0.slice_mut(outputs.clone())?,
+                gradient.transpose()?,
+                of_first.bias,
+                second.linear(rows),
+            )?;
+            match transposed {
+                Some(Transposed { input, gradient }) => {
+                    let (dy, x) = (gradient.slice(outputs)?, input.slice(inputs)?);
+                    kernels.weight_gradient_transposed(dy, x, of_first.weights, first.linear(rows))
+                }
+                None => {
+                    let (dy, x) = (d0.slice(outputs)?, input.slice(inputs)?);
+                    kernels.weight_gradient(dy, x, of_first.weights, first.linear(rows))
+                }
+            }
+        };
+        kernels.classifier_through(
+            hidden[1].slice(0..rows * last.inputs)?,
+            weights(last)?,
+            parameters.slice(last.bias.clone())?,
             label,
             self.logits.slice_mut(0..rows * last.outputs)?,
             self.row_loss.slice_mut(0..rows)?,
             result,
-            gradients,
+            of_last,
             last.linear(rows),
+            on,
         )
-    }
-
-    /// From the second layer to the first. The gradient of a hidden layer's bias comes with that of its output.
-    fn backward(&mut self, rows: usize) -> Result<()> {
-        let transposes = self.transposes(rows);
-        let Self { kernels, layers: [first, second, _], parameters, gradients, input, hidden, .. } = self;
-        let mut transposed = self.transposed.as_mut().filter(|_| transposes);
-        let [d0, d1] = &mut self.hidden_gradients;
-        let x = hidden[0].slice(0..rows * second.inputs)?;
-        let (before, after) = gradients.view_mut().split_at(second.weights.start)?;
-        let (inputs, outputs) = (0..rows * first.inputs, 0..rows * first.outputs);
-        let gradient = transposed.as_mut().map(|transposed| transposed.gradient.slice_mut(outputs.clone()));
-        kernels.layer_backward(
-            d1.slice(0..rows * second.outputs)?,
-            x,
-            parameters.slice(second.weights.clone())?,
-            after.slice(0..second.weights.len())?,
-            d0.slice_mut(outputs.clone())?,
-            gradient.transpose()?,
-            before.slice(first.bias.clone())?,
-            second.linear(rows),
-        )?;
-        let (dweights, shape) = (gradients.slice_mut(first.weights.clone())?, first.linear(rows));
-        match transposed {
-            Some(Transposed { input, gradient }) => {
-                let (dy, x) = (gradient.slice(outputs)?, input.slice(inputs)?);
-                kernels.weight_gradient_transposed(dy, x, dweights, shape)
-            }
-            None => kernels.weight_gradient(d0.slice(outputs)?, input.slice(inputs)?, dweights, shape),
-        }
     }
 
     fn update(&mut self) -> Result<()> {
@@ -270,4 +269,25 @@ impl<L: Lane> Mlp<L> {
             (Optimizer::AdamW(_), None) => Ok(()),
         }
     }
+}
+
+/// The gradients of a layer's parameters.
+struct Gradients<'a, L: Lane> {
+    weights: ViewMut<'a, f32, L>,
+    bias: ViewMut<'a, f32, L>,
+}
+
+/// Each layer's gradients; they lie one after the other, as the parameters do.
+fn gradients_of<'a, L: Lane>(
+    layers: &[Layer; 3],
+    gradients: ViewMut<'a, f32, L>,
+) -> Result<[Gradients<'a, L>; 3]> {
+    let [first, second, last] = layers;
+    let (of_first, others) = gradients.split_at(second.weights.start)?;
+    let (of_second, of_last) = others.split_at(last.weights.start - second.weights.start)?;
+    let of = |layer: &Layer, both: ViewMut<'a, f32, L>| {
+        let (weights, bias) = both.split_at(layer.bias.start - layer.weights.start)?;
+        Ok(Gradients { weights: weights.slice(0..layer.weights.len())?, bias: bias.slice(0..layer.outputs)? })
+    };
+    Ok([of(first, of_first)?, of(second, of_second)?, of(last, of_last)?])
 }

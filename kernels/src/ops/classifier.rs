@@ -55,13 +55,14 @@ impl<L: Lane> Kernels<L> {
         self.softmax_xent(dlogits, labels, row_loss.reborrow(), result.reborrow(), shape.outputs)
     }
 
-    /// [`classifier`](Self::classifier) and [`classifier_backward`](Self::classifier_backward), one after the other; of up to 16
-    /// classes and 512 inputs a GPU makes it one pass over `x`.
+    /// [`classifier`](Self::classifier) and [`classifier_backward`](Self::classifier_backward), one after the other, and `then`
+    /// what goes on from the gradient of `x`; of up to 16 classes and 512 inputs a GPU makes it one pass over `x`, and in a
+    /// recorded step the other gradients are added up beside `then`.
     ///
     /// What is left in `dlogits` and `row_loss` is of no use.
     ///
     /// # Errors
-    /// `Config` for lengths that do not fit; a device failure.
+    /// `Config` for lengths that do not fit; a device failure; what `then` returns.
     #[allow(clippy::too_many_arguments)] // four come in, four go out, and their sizes
     pub fn classifier_through(
         &self,
@@ -74,6 +75,7 @@ impl<L: Lane> Kernels<L> {
         mut result: ViewMut<'_, u32, L>,
         mut gradients: ClassifierGradients<'_, L>,
         shape: Linear,
+        then: impl FnOnce(View<'_, f32, L>) -> Result<()>,
     ) -> Result<()> {
         let fits = shape.fits(x.len(), weights.len(), dlogits.len())
             && gradients.fit(shape, dlogits.len())
@@ -82,20 +84,13 @@ impl<L: Lane> Kernels<L> {
         check(fits, || format!("classifier_through: lengths do not fit {shape:?}"))?;
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu
-            && gpu.classifier_through(
-                x,
-                weights,
-                bias,
-                labels,
-                result.reborrow(),
-                gradients.reborrow(),
-                shape,
-            )?
+            && gpu.goes_through(shape)
         {
-            return Ok(());
+            return gpu.classifier_through(x, weights, bias, labels, result, gradients, shape, then);
         }
         self.classifier(x, weights, bias, labels, dlogits.reborrow(), row_loss, result.reborrow(), shape)?;
-        self.classifier_backward(x, weights, dlogits, gradients.reborrow(), shape)
+        self.classifier_backward(x, weights, dlogits, gradients.reborrow(), shape)?;
+        then(gradients.x.as_view())
     }
 
     /// From `dlogits`, which [`classifier`](Self::classifier) wrote and which stay as they are, back through the layer and
@@ -147,16 +142,17 @@ impl<L: Lane> ClassifierGradients<'_, L> {
 
 #[cfg(feature = "cuda")]
 mod gpu {
-    use std::sync::PoisonError;
-
     use feedline_device::cuda::{Arg, Grid};
 
     use super::super::gpu::{CHUNK_ROWS, CHUNKS, Gpu, Scratch, strips};
     use super::{ClassifierGradients, Lane, Linear, Result, View, ViewMut};
+    use crate::launch::beside;
 
-    /// What `through.cu` has room for: a thread holds two columns of each class.
+    /// What `through.cu` has room for: a thread holds a column of each class.
     const MOST_INPUTS: usize = 512;
     const MOST_CLASSES: usize = 16;
+    /// Rows of its blocks at least.
+    const LEAST_ROWS: usize = 4;
 
     impl<L: Lane> Gpu<L> {
         /// Whether there is a kernel for so many classes; when not, nothing was queued.
@@ -173,7 +169,7 @@ mod gpu {
             shape: Linear,
         ) -> Result<bool> {
             let Some(most) = self.most_classes(shape) else { return Ok(false) };
-            let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut scratch = self.scratch();
             let (loss, hits) = result.split_at(1)?;
             let wide = 64 / most;
             // Several rows a block once there are blocks enough.
@@ -213,7 +209,7 @@ mod gpu {
             let Some(most) = self.most_classes(shape) else { return Ok(false) };
             let Linear { rows, inputs, outputs: classes } = shape;
             let (grid, chunks) = strips(rows, inputs, CHUNK_ROWS, CHUNKS);
-            let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut scratch = self.scratch();
             scratch.reserve(
                 &self.stream,
                 chunks * ((classes + 1) * inputs + classes),
@@ -241,7 +237,13 @@ mod gpu {
             Ok(true)
         }
 
-        /// Whether the layer is small enough for one pass; when not, nothing was queued.
+        /// Whether the layer is small enough for one pass.
+        pub(super) fn goes_through(&self, shape: Linear) -> bool {
+            !self.options.unfused && shape.inputs <= MOST_INPUTS && shape.outputs <= MOST_CLASSES
+        }
+
+        /// One pass over the rows of a layer that [`goes_through`](Self::goes_through), and `then` beside the sums of what its
+        /// blocks have.
         #[allow(clippy::too_many_arguments)] // as the kernels have
         pub(super) fn classifier_through(
             &self,
@@ -252,51 +254,58 @@ mod gpu {
             result: ViewMut<'_, u32, L>,
             gradients: ClassifierGradients<'_, L>,
             shape: Linear,
-        ) -> Result<bool> {
+            then: impl FnOnce(View<'_, f32, L>) -> Result<()>,
+        ) -> Result<()> {
             let Linear { rows, inputs, outputs: classes } = shape;
-            if self.options.unfused || inputs > MOST_INPUTS || classes > MOST_CLASSES {
-                return Ok(false);
-            }
-            // A turn of four rows is long against the end of a block: one on each multiprocessor.
-            let blocks = rows.div_ceil(4).min(self.multiprocessors);
+            // The end of a block is long against a row: one block on each multiprocessor, and of few rows not one for each.
+            let each = rows.div_ceil(self.multiprocessors).max(LEAST_ROWS);
+            let blocks = rows.div_ceil(each);
             let count = (classes + 1) * inputs + classes + 2;
-            let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
-            scratch.reserve(&self.stream, blocks * count, 0)?;
+            // Nobody else's until the sums are given: `then` may be anything, this operator too.
+            let parts = self.scratch().through.take().filter(|parts| parts.len() >= blocks * count);
+            let mut parts = parts.map_or_else(|| self.stream.buffer(blocks * count), Ok)?;
+            let ClassifierGradients { x: mut dx, weights: dweights, bias: dbias, bias_before } = gradients;
             let (loss, hits) = result.split_at(1)?;
             let grid =
                 |blocks: usize, threads| Grid { blocks: (blocks as u32, 1, 1), threads, shared_bytes: 0 };
+            let most = if classes <= 12 { 12 } else { 16 };
             self.run(
-                "classifier_through",
-                grid(blocks, (256, 1, 1)),
+                &format!("classifier_through_{most}"),
+                grid(blocks, (512, 1, 1)),
                 &[
                     Arg::In(x.into()),
                     Arg::In(weights.into()),
                     Arg::In(bias.into()),
                     Arg::In(labels.into()),
-                    Arg::Out(gradients.x.into()),
-                    Arg::Out(scratch.partial.view_mut().into()),
+                    Arg::Out(dx.reborrow().into()),
+                    Arg::Out(parts.view_mut().into()),
                     Arg::U64(rows as u64),
+                    Arg::U32(each as u32),
                     Arg::U32(inputs as u32),
                     Arg::U32(classes as u32),
                 ],
             )?;
-            self.run(
-                "classifier_through_sums",
-                grid(count.div_ceil(32), (32, 16, 1)),
-                &[
-                    Arg::In(scratch.partial.view().into()),
-                    Arg::Out(gradients.weights.into()),
-                    Arg::Out(gradients.bias_before.into()),
-                    Arg::Out(gradients.bias.into()),
-                    Arg::Out(loss.into()),
-                    Arg::Out(hits.into()),
-                    Arg::U32(blocks as u32),
-                    Arg::U64(rows as u64),
-                    Arg::U32(inputs as u32),
-                    Arg::U32(classes as u32),
-                ],
-            )?;
-            Ok(true)
+            let sums = || {
+                self.run(
+                    "classifier_through_sums",
+                    grid(count.div_ceil(32), (32, 16, 1)),
+                    &[
+                        Arg::In(parts.view().into()),
+                        Arg::Out(dweights.into()),
+                        Arg::Out(bias_before.into()),
+                        Arg::Out(dbias.into()),
+                        Arg::Out(loss.into()),
+                        Arg::Out(hits.into()),
+                        Arg::U32(blocks as u32),
+                        Arg::U64(rows as u64),
+                        Arg::U32(inputs as u32),
+                        Arg::U32(classes as u32),
+                    ],
+                )
+            };
+            beside(&self.stream, || then(dx.as_view()), sums)?;
+            self.scratch().through = Some(parts);
+            Ok(())
         }
 
         /// The kernel to take: for how many classes at most.

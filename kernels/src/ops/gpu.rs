@@ -1,7 +1,7 @@
 //! The operators as kernels and cuBLASLt products, but for those that have theirs in their own files; lengths were checked by the
 //! callers in this folder.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use feedline_core::Result;
 use feedline_device::cuda::{Arg, Blas, BlasOptions, Grid, Product, Sizes};
@@ -32,7 +32,7 @@ pub(super) struct Gpu<L: Lane> {
     pub(super) options: Options,
     pub(super) capability: (i32, i32),
     pub(super) multiprocessors: usize,
-    pub(super) scratch: Mutex<Scratch<L>>,
+    scratch: Mutex<Scratch<L>>,
 }
 
 /// Device memory that kernels meet in; zero before and after each launch where they ask for it.
@@ -40,6 +40,8 @@ pub(super) struct Scratch<L: Lane> {
     pub(super) partial: Buffer<f32, L>,
     pub(super) tickets: Buffer<u32, L>,
     pub(super) xent: Buffer<i64, L>,
+    /// What the blocks of `through.cu` have; taken out while work may be given that runs beside their sums.
+    pub(super) through: Option<Buffer<f32, L>>,
 }
 
 impl<L: Lane> Scratch<L> {
@@ -73,6 +75,7 @@ impl<L: Lane> Gpu<L> {
                 partial: stream.buffer(CHUNKS * 8192)?,
                 tickets: stream.buffer(128)?,
                 xent: stream.buffer(1)?,
+                through: None,
             }),
             stream: stream.clone(),
         };
@@ -90,6 +93,10 @@ impl<L: Lane> Gpu<L> {
         let Options { tf32, tuned, unfused, transposed, .. } = self.options;
         let (tf32, tuned) = (also(tf32, ", TF32"), also(tuned, ", tuned"));
         ["cuBLASLt", tf32, tuned, also(unfused, ", unfused"), also(transposed, ", transposed")].concat()
+    }
+
+    pub(super) fn scratch(&self) -> MutexGuard<'_, Scratch<L>> {
+        self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn gemm(&self) -> Result<&Loaded> {
@@ -138,7 +145,7 @@ impl<L: Lane> Gpu<L> {
         classes: usize,
     ) -> Result<()> {
         let rows = labels.len();
-        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut scratch = self.scratch();
         let (loss, hits) = result.split_at(1)?;
         // In place: the kernel reads a row's logits before it writes their gradient.
         let logits: Output<'_, L> = logits.into();
@@ -275,7 +282,7 @@ impl<L: Lane> Gpu<L> {
     ) -> Result<()> {
         let (rows, cols) = (shape.rows, shape.outputs);
         let (grid, chunks) = strips(rows, cols, CHUNK_ROWS, CHUNKS);
-        let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut scratch = self.scratch();
         scratch.reserve(&self.stream, chunks * cols, grid.blocks.0 as usize)?;
         let Scratch { partial, tickets, .. } = &mut *scratch;
         self.run(

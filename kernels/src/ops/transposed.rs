@@ -103,8 +103,6 @@ impl<L: Lane> Kernels<L> {
 
 #[cfg(feature = "cuda")]
 mod gpu {
-    use std::sync::PoisonError;
-
     use feedline_device::cuda::{Arg, Grid, Product};
 
     use super::super::gpu::{BLOCKS, Gpu, Scratch, strips};
@@ -165,7 +163,7 @@ mod gpu {
         ) -> Result<()> {
             let (rows, cols) = (shape.rows, shape.outputs);
             let (grid, chunks) = strips(rows, cols, CHUNK_ROWS, CHUNKS);
-            let mut scratch = self.scratch.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut scratch = self.scratch();
             scratch.reserve(&self.stream, chunks * cols, grid.blocks.0 as usize)?;
             let Scratch { partial, tickets, .. } = &mut *scratch;
             self.run(

@@ -104,9 +104,10 @@ impl<L: Lane> Mlp<L> {
         result: ViewMut<'_, u32, L>,
     ) -> Result<()> {
         let rows = label.len();
-        self.widen(image, rows, self.transposes(rows))?;
+        let transposes = self.transposes(rows);
+        self.widen(image, rows, transposes)?;
         self.hidden(rows)?;
-        self.backward(label, result)?;
+        self.backward(label, result, transposes)?;
         self.update()
     }
 
@@ -202,8 +203,13 @@ impl<L: Lane> Mlp<L> {
 
     /// The last layer and the loss there and back, and on to the first layer. The gradient of a hidden layer's bias comes with
     /// that of its output.
-    fn backward(&mut self, label: View<'_, u8, L>, result: ViewMut<'_, u32, L>) -> Result<()> {
-        let (rows, transposes) = (label.len(), self.transposes(label.len()));
+    fn backward(
+        &mut self,
+        label: View<'_, u8, L>,
+        result: ViewMut<'_, u32, L>,
+        transposes: bool,
+    ) -> Result<()> {
+        let rows = label.len();
         let Self { kernels, layers, parameters, gradients, input, hidden, hidden_gradients, .. } = self;
         let ([first, second, last], [d0, d1]) = (&*layers, hidden_gradients);
         let [of_first, of_second, of_last] = gradients_of(layers, gradients.view_mut())?;

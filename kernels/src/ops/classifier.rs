@@ -144,7 +144,7 @@ impl<L: Lane> ClassifierGradients<'_, L> {
 mod gpu {
     use feedline_device::cuda::{Arg, Grid};
 
-    use super::super::gpu::{CHUNK_ROWS, CHUNKS, Gpu, Scratch, strips};
+    use super::super::gpu::{CHUNKS, Gpu};
     use super::{ClassifierGradients, Lane, Linear, Result, View, ViewMut};
     use crate::launch::beside;
 
@@ -208,32 +208,17 @@ mod gpu {
         ) -> Result<bool> {
             let Some(most) = self.most_classes(shape) else { return Ok(false) };
             let Linear { rows, inputs, outputs: classes } = shape;
-            let (grid, chunks) = strips(rows, inputs, CHUNK_ROWS, CHUNKS);
-            let mut scratch = self.scratch();
-            scratch.reserve(
-                &self.stream,
-                chunks * ((classes + 1) * inputs + classes),
-                grid.blocks.0 as usize,
-            )?;
-            let Scratch { partial, tickets, .. } = &mut *scratch;
-            self.run(
-                &format!("classifier_backward_{most}"),
-                grid,
-                &[
-                    Arg::In(x.into()),
-                    Arg::In(weights.into()),
-                    Arg::In(dlogits.into()),
-                    Arg::Out(gradients.x.into()),
-                    Arg::Out(gradients.weights.into()),
-                    Arg::Out(gradients.bias.into()),
-                    Arg::Out(gradients.bias_before.into()),
-                    Arg::Out(partial.view_mut().into()),
-                    Arg::Out(tickets.view_mut().into()),
-                    Arg::U64(rows as u64),
-                    Arg::U64(inputs as u64),
-                    Arg::U32(classes as u32),
-                ],
-            )?;
+            let own = [
+                Arg::In(x.into()),
+                Arg::In(weights.into()),
+                Arg::In(dlogits.into()),
+                Arg::Out(gradients.x.into()),
+                Arg::Out(gradients.weights.into()),
+                Arg::Out(gradients.bias.into()),
+                Arg::Out(gradients.bias_before.into()),
+            ];
+            let (name, sums) = (format!("classifier_backward_{most}"), (classes + 1) * inputs + classes);
+            self.over_strips(&name, (rows, inputs), CHUNKS, sums, own, [Arg::U32(classes as u32)])?;
             Ok(true)
         }
 

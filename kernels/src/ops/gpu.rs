@@ -11,23 +11,29 @@ use super::linear::Linear;
 use super::{AdamW, Options, Sgd};
 use crate::launch::kernel;
 use crate::loaded::{Loaded, missing};
-use crate::source::{GEMM, PROBE, Program, STEP};
+use crate::source::{GEMM, Program, STEP};
 
 /// The most blocks of a kernel whose threads walk over the elements; enough to fill any GPU several times.
 pub(super) const BLOCKS: u32 = 2048;
 
-/// Sums over rows (`backward.cu`): columns of a strip, rows of a chunk at least, and the most chunks of a strip, each with a block
-/// of its own.
+/// Sums over rows (`backward.cu`): columns of a strip.
 const STRIP: usize = 64;
-pub(super) const CHUNK_ROWS: usize = 16;
-pub(super) const CHUNKS: usize = 16;
+
+/// Into how many chunks the rows of a strip go, each with a block of its own.
+pub(super) struct Chunks {
+    /// Rows of a chunk at least.
+    pub(super) rows: usize,
+    pub(super) most: usize,
+}
+
+pub(super) const CHUNKS: Chunks = Chunks { rows: 16, most: 16 };
 
 /// The kernels of one stream on a GPU.
 pub(super) struct Gpu<L: Lane> {
     pub(super) stream: Stream<L>,
     step: Loaded,
     gemm: OnceLock<Loaded>,
-    probe: OnceLock<Loaded>,
+    pub(super) probe: OnceLock<Loaded>,
     pub(super) blas: Option<Blas<L>>,
     pub(super) options: Options,
     pub(super) capability: (i32, i32),
@@ -72,7 +78,7 @@ impl<L: Lane> Gpu<L> {
             capability: cuda.compute_capability()?,
             multiprocessors: usize::try_from(cuda.multiprocessors()?).unwrap_or(1),
             scratch: Mutex::new(Scratch {
-                partial: stream.buffer(CHUNKS * 8192)?,
+                partial: stream.buffer(CHUNKS.most * 8192)?,
                 tickets: stream.buffer(128)?,
                 xent: stream.buffer(1)?,
                 through: None,
@@ -103,7 +109,11 @@ impl<L: Lane> Gpu<L> {
         self.lazy(&self.gemm, &GEMM)
     }
 
-    fn lazy<'a>(&'a self, cell: &'a OnceLock<Loaded>, program: &'static Program) -> Result<&'a Loaded> {
+    pub(super) fn lazy<'a>(
+        &'a self,
+        cell: &'a OnceLock<Loaded>,
+        program: &'static Program,
+    ) -> Result<&'a Loaded> {
         if let Some(loaded) = cell.get() {
             return Ok(loaded);
         }
@@ -280,24 +290,33 @@ impl<L: Lane> Gpu<L> {
         dbias: ViewMut<'_, f32, L>,
         shape: Linear,
     ) -> Result<()> {
-        let (rows, cols) = (shape.rows, shape.outputs);
-        let (grid, chunks) = strips(rows, cols, CHUNK_ROWS, CHUNKS);
+        let activation = activation.map_or(Arg::U64(0), |activation| Arg::In(activation.into()));
+        let own = [Arg::Out(dy.into()), activation, Arg::Out(dbias.into())];
+        let (rows, columns) = (shape.rows, shape.outputs);
+        self.over_strips("relu_bias_backward", (rows, columns), CHUNKS, columns, own, [])
+    }
+
+    /// Runs a kernel of `backward.cu` on matrices of `rows` and `columns`, with room for `sums` of each chunk. Between its `own`
+    /// arguments and the `last` are that room, tickets and the sizes.
+    pub(super) fn over_strips<const O: usize, const E: usize>(
+        &self,
+        name: &str,
+        (rows, columns): (usize, usize),
+        chunks: Chunks,
+        sums: usize,
+        own: [Arg<'_, L>; O],
+        last: [Arg<'_, L>; E],
+    ) -> Result<()> {
+        let chunks = (rows / chunks.rows).clamp(1, chunks.most);
+        let strips = columns.div_ceil(STRIP);
+        let grid = Grid { blocks: (strips as u32, chunks as u32, 1), threads: (32, 16, 1), shared_bytes: 0 };
         let mut scratch = self.scratch();
-        scratch.reserve(&self.stream, chunks * cols, grid.blocks.0 as usize)?;
+        scratch.reserve(&self.stream, chunks * sums, strips)?;
         let Scratch { partial, tickets, .. } = &mut *scratch;
-        self.run(
-            "relu_bias_backward",
-            grid,
-            &[
-                Arg::Out(dy.into()),
-                activation.map_or(Arg::U64(0), |activation| Arg::In(activation.into())),
-                Arg::Out(dbias.into()),
-                Arg::Out(partial.view_mut().into()),
-                Arg::Out(tickets.view_mut().into()),
-                Arg::U64(rows as u64),
-                Arg::U64(cols as u64),
-            ],
-        )
+        let room = [Arg::Out(partial.view_mut().into()), Arg::Out(tickets.view_mut().into())];
+        let sizes = [Arg::U64(rows as u64), Arg::U64(columns as u64)];
+        let args: Vec<_> = own.into_iter().chain(room).chain(sizes).chain(last).collect();
+        self.run(name, grid, &args)
     }
 
     pub(super) fn sgd(
@@ -357,43 +376,4 @@ impl<L: Lane> Gpu<L> {
         let one = Grid { blocks: (1, 1, 1), threads: (32, 1, 1), shared_bytes: 0 };
         self.run("adamw_tick", one, &[Arg::Out(steps.reborrow().into())])
     }
-
-    pub(super) fn spin(&self, nanoseconds: u64) -> Result<()> {
-        let grid = Grid { blocks: (1, 1, 1), threads: (1, 1, 1), shared_bytes: 0 };
-        let spin = self.lazy(&self.probe, &PROBE)?.function("spin")?;
-        kernel(&self.stream, spin, grid, &[Arg::U64(nanoseconds), Arg::U64(0)])
-    }
-
-    pub(super) fn pattern_check(
-        &self,
-        data: View<'_, u8, L>,
-        row_bytes: usize,
-        key: u64,
-        first_row: u64,
-        report: ViewMut<'_, i64, L>,
-    ) -> Result<()> {
-        let rows = data.len() / row_bytes;
-        let check = self.lazy(&self.probe, &PROBE)?.function("pattern_check")?;
-        kernel(
-            &self.stream,
-            check,
-            Grid::linear(data.len().div_ceil(8), 256, BLOCKS),
-            &[
-                Arg::In(data.into()),
-                Arg::U64(rows as u64),
-                Arg::U64(row_bytes as u64),
-                Arg::U64(key),
-                Arg::U64(0),
-                Arg::U64(first_row),
-                Arg::Out(report.into()),
-            ],
-        )
-    }
-}
-
-/// The grid of a kernel that sums over `rows`, in up to `most` chunks of at least `chunk_rows`; and how many chunks there are.
-pub(super) fn strips(rows: usize, columns: usize, chunk_rows: usize, most: usize) -> (Grid, usize) {
-    let chunks = (rows / chunk_rows).clamp(1, most);
-    let blocks = (columns.div_ceil(STRIP) as u32, chunks as u32, 1);
-    (Grid { blocks, threads: (32, 16, 1), shared_bytes: 0 }, chunks)
 }

@@ -51,3 +51,47 @@ impl<L: Lane> Kernels<L> {
         })
     }
 }
+
+#[cfg(feature = "cuda")]
+mod gpu {
+    use feedline_device::cuda::{Arg, Grid};
+
+    use super::super::gpu::{BLOCKS, Gpu};
+    use super::{Lane, Result, View, ViewMut};
+    use crate::launch::kernel;
+    use crate::source::PROBE;
+
+    impl<L: Lane> Gpu<L> {
+        pub(super) fn spin(&self, nanoseconds: u64) -> Result<()> {
+            let grid = Grid { blocks: (1, 1, 1), threads: (1, 1, 1), shared_bytes: 0 };
+            let spin = self.lazy(&self.probe, &PROBE)?.function("spin")?;
+            kernel(&self.stream, spin, grid, &[Arg::U64(nanoseconds), Arg::U64(0)])
+        }
+
+        pub(super) fn pattern_check(
+            &self,
+            data: View<'_, u8, L>,
+            row_bytes: usize,
+            key: u64,
+            first_row: u64,
+            report: ViewMut<'_, i64, L>,
+        ) -> Result<()> {
+            let rows = data.len() / row_bytes;
+            let check = self.lazy(&self.probe, &PROBE)?.function("pattern_check")?;
+            kernel(
+                &self.stream,
+                check,
+                Grid::linear(data.len().div_ceil(8), 256, BLOCKS),
+                &[
+                    Arg::In(data.into()),
+                    Arg::U64(rows as u64),
+                    Arg::U64(row_bytes as u64),
+                    Arg::U64(key),
+                    Arg::U64(0),
+                    Arg::U64(first_row),
+                    Arg::Out(report.into()),
+                ],
+            )
+        }
+    }
+}

@@ -105,7 +105,7 @@ impl<L: Lane> Kernels<L> {
 mod gpu {
     use feedline_device::cuda::{Arg, Grid, Product};
 
-    use super::super::gpu::{BLOCKS, Gpu, Scratch, strips};
+    use super::super::gpu::{BLOCKS, Chunks, Gpu};
     use super::{Lane, Linear, Result, View, ViewMut};
 
     /// Rows from which on the quicker product is worth more than the stores. Steps of the example's model on an H200, with it and
@@ -115,8 +115,7 @@ mod gpu {
 
     /// Rows that `relu_bias_backward_transposed` turns at a time, a chunk at least; and the most chunks of a strip, so that at
     /// batch 4096 there are two blocks a multiprocessor: one loads while the other stores.
-    const CHUNK_ROWS: usize = 128;
-    const CHUNKS: usize = 32;
+    const TURNED: Chunks = Chunks { rows: 128, most: 32 };
 
     impl<L: Lane> Gpu<L> {
         /// Where the tensor cores take TF32 in this one order, and rows lie on the 16 bytes that their kernels ask for.
@@ -161,25 +160,15 @@ mod gpu {
             dbias: ViewMut<'_, f32, L>,
             shape: Linear,
         ) -> Result<()> {
-            let (rows, cols) = (shape.rows, shape.outputs);
-            let (grid, chunks) = strips(rows, cols, CHUNK_ROWS, CHUNKS);
-            let mut scratch = self.scratch();
-            scratch.reserve(&self.stream, chunks * cols, grid.blocks.0 as usize)?;
-            let Scratch { partial, tickets, .. } = &mut *scratch;
-            self.run(
-                "relu_bias_backward_transposed",
-                grid,
-                &[
-                    Arg::In(dy.into()),
-                    Arg::In(activation.into()),
-                    Arg::Out(transposed.into()),
-                    Arg::Out(dbias.into()),
-                    Arg::Out(partial.view_mut().into()),
-                    Arg::Out(tickets.view_mut().into()),
-                    Arg::U64(rows as u64),
-                    Arg::U64(cols as u64),
-                ],
-            )
+            let own = [
+                Arg::In(dy.into()),
+                Arg::In(activation.into()),
+                Arg::Out(transposed.into()),
+                Arg::Out(dbias.into()),
+            ];
+            let (rows, columns) = (shape.rows, shape.outputs);
+            let name = "relu_bias_backward_transposed";
+            self.over_strips(name, (rows, columns), TURNED, columns, own, [])
         }
 
         pub(super) fn weight_gradient_transposed(

@@ -84,6 +84,9 @@ impl Head {
 ///
 /// To sleep and be woken takes longer than to make a small batch. So where decoding is what the pipeline waits for, a maker
 /// stays awake for a moment before it sleeps, and takes its turn as soon as there is one; given that there are cores enough.
+///
+/// For the same reason nobody is woken for a batch that is expected to be done sooner. It may not be: a read may take as long as
+/// it likes. So of the makers that sleep one is the watch, and looks from time to time whether the head was left alone.
 pub(crate) struct Turn {
     state: Mutex<State>,
     free: Condvar,
@@ -100,6 +103,10 @@ struct State {
     head: Option<Head>,
     /// Makers that sleep, or help with pieces meanwhile.
     waiting: usize,
+    /// Those among them that sleep until they are woken.
+    asleep: usize,
+    /// Whether one of them is the watch.
+    watched: bool,
     /// Makers that wait awake.
     awake: usize,
     /// Whether to wait awake.
@@ -114,10 +121,20 @@ pub(crate) struct InPieces<'a>(&'a Turn);
 impl Turn {
     /// How long a maker stays awake for what it waits for: about as long as it takes to wake it.
     const AWAKE: Duration = Duration::from_micros(20);
+    /// How often the watch looks: so long a read that takes unexpectedly long keeps the others asleep.
+    const WATCH: Duration = Duration::from_millis(10);
 
     /// `open` is dropped when the stage is over.
     pub(crate) fn new(head: Head, open: Sender<Infallible>, cores: usize) -> Self {
-        let state = State { head: Some(head), waiting: 0, awake: 0, hurry: false, open: Some(open) };
+        let state = State {
+            head: Some(head),
+            waiting: 0,
+            asleep: 0,
+            watched: false,
+            awake: 0,
+            hurry: false,
+            open: Some(open),
+        };
         Self {
             state: Mutex::new(state),
             free: Condvar::new(),
@@ -135,6 +152,11 @@ impl Turn {
         loop {
             state.open.as_ref()?;
             if let Some(head) = state.head.take() {
+                let is_unwatched = state.asleep > 0 && !state.watched;
+                drop(state);
+                if is_unwatched {
+                    self.free.notify_one();
+                }
                 return Some(head);
             }
             if state.hurry && self.limit(pace).is_none() {
@@ -151,7 +173,7 @@ impl Turn {
             }
             state.waiting += 1;
             state = match self.limit(pace) {
-                None => self.free.wait(state).unwrap_or_else(PoisonError::into_inner),
+                None => self.sleep(state),
                 Some(Duration::ZERO) => state,
                 Some(limit) => self.free.wait_timeout(state, limit).unwrap_or_else(PoisonError::into_inner).0,
             };
@@ -162,6 +184,20 @@ impl Turn {
                 state = self.state();
             }
         }
+    }
+
+    /// Sleeps until woken; or, as the watch, for a while.
+    fn sleep<'a>(&self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        if state.watched {
+            state.asleep += 1;
+            state = self.free.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.asleep -= 1;
+        } else {
+            state.watched = true;
+            state = self.free.wait_timeout(state, Self::WATCH).unwrap_or_else(PoisonError::into_inner).0;
+            state.watched = false;
+        }
+        state
     }
 
     /// How long who has the head, or waits for it, may wait before it is to [`help`](Self::help); no limit when there is
@@ -324,17 +360,26 @@ mod tests {
     }
 
     #[test]
-    fn without_cores_or_a_hurry_small_batches_wake_nobody() {
+    fn without_cores_or_a_hurry_small_batches_wake_nobody_but_the_watch_finds_a_head_that_is_left_alone() {
         with_watchdog(LIMIT, || {
             for (cores, hurry) in [(3, true), (8, false)] {
                 let turn = turn(cores);
                 let mut head = turn.take(&mut Pace::new()).unwrap();
-                let makers = asleep(&turn, 1);
+                let makers = asleep(&turn, 8);
                 head.hurry = hurry;
+                let start = Instant::now();
+                for _ in 0..2000 {
+                    turn.give(head, false);
+                    head = turn.take(&mut Pace::new()).unwrap();
+                }
+                let woken = makers.iter().filter(|maker| maker.is_finished()).count();
+                let looks = 1 + start.elapsed().div_duration_f64(Turn::WATCH) as usize;
+                assert!(
+                    woken <= looks,
+                    "{woken} of 8 woken, where the watch has looked {looks} times at most"
+                );
+                // Each of them, the next being the watch when one has gone.
                 turn.give(head, false);
-                std::thread::sleep(Duration::from_millis(20));
-                let head = turn.take(&mut Pace::new()).expect("it is still there");
-                turn.give(head, true);
                 makers.into_iter().for_each(|maker| maker.join().unwrap());
             }
         });

@@ -5,7 +5,7 @@ mod rig;
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use feedline_core::{Error, ErrorKind, Order, Result, source};
@@ -117,6 +117,35 @@ fn any_number_of_workers_and_slots_makes_all_batches_in_order() {
                 drop(runs);
                 assert!(over.recv().unwrap().is_ok());
             }
+        }
+    });
+}
+
+/// Batches that are done in a moment wake no other maker. When one of them takes long after all, the others are not to sleep
+/// until it is done: here each ends only once every maker reads one.
+#[test]
+fn a_read_that_takes_unexpectedly_long_leaves_no_maker_asleep() {
+    const MAKERS: usize = 3;
+    with_watchdog(LIMIT, || {
+        let meeting = Arc::new((Mutex::new(MAKERS), Condvar::new()));
+        let (place, met) = (meeting.clone(), move |missing: &mut usize| *missing > 0);
+        let data = zoo::Before::new(fine(), move |id| {
+            if id % BATCH as u64 == 0 {
+                let mut missing = place.0.lock().unwrap();
+                *missing = missing.saturating_sub(1);
+                place.1.notify_all();
+                drop(place.1.wait_while(missing, met).unwrap());
+            }
+            Ok(())
+        });
+        let rig = Rig::of(data, MAKERS, MAKERS + 1);
+        rig.ask(u64::MAX);
+        // From the second round on it is known how soon a batch is done.
+        for round in 0..20 {
+            for at in 0..100 {
+                assert_eq!(rig.take().1, (100 * round + at) % (LEN / BATCH as u64));
+            }
+            *meeting.0.lock().unwrap() = MAKERS;
         }
     });
 }

@@ -121,8 +121,9 @@ pub(crate) struct InPieces<'a>(&'a Turn);
 impl Turn {
     /// How long a maker stays awake for what it waits for: about as long as it takes to wake it.
     const AWAKE: Duration = Duration::from_micros(20);
-    /// How often the watch looks: so long a read that takes unexpectedly long keeps the others asleep.
-    const WATCH: Duration = Duration::from_millis(10);
+    /// How often the watch looks: so long a read that takes unexpectedly long keeps the others asleep. A look costs some 20 us, also
+    /// where all wait for the device.
+    const WATCH: Duration = Duration::from_millis(100);
 
     /// `open` is dropped when the stage is over.
     pub(crate) fn new(head: Head, open: Sender<Infallible>, cores: usize) -> Self {

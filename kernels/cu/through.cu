@@ -6,10 +6,10 @@
 // with x [rows, inputs] behind a ReLU, w [classes, inputs] and b [classes]; at most 16 classes and 512 inputs. dx_sums is the bias
 // gradient of the layer before. Neither z nor dz is kept.
 //
-// classifier_through_12, _16: of so many classes at most; a block of 512 threads takes `each` rows, up to 32 a turn. There a warp is two rows, and its lanes meet by
-// shuffles; back a thread is a column, and keeps its weights and its part of dw in registers: a sum over rows needs nobody else.
-// What a block has goes to `partial` [blocks, (classes + 1) inputs + classes + 2]: the rows of dw, dx_sums, db, its losses and, as
-// a whole number, its hits.
+// classifier_through_12, _16: of so many classes at most; a block of 512 threads takes `each` rows, up to 32 a turn. There a warp is
+// two rows, and its lanes meet by shuffles; back a thread is a column, and keeps its weights and its part of dw in registers: a sum
+// over rows needs nobody else. What a block has goes to `partial` [blocks, (classes + 1) inputs + classes + 2]: the rows of dw,
+// dx_sums, db, its losses and, as a whole number, its hits.
 // classifier_through_sums: adds them in the order of the blocks, so that the result does not depend on the order in which they
 // run; block (32, 16), a grid of x for 32 elements each.
 //

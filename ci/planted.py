@@ -264,6 +264,12 @@ BUGS = [
         [("crates/device/src/slot/line.rs", "let asleep = state.sleepers > 0;", "let asleep = state.sleepers > 1;")],
     ),
     Bug(
+        "nobody_watches",
+        "no maker that sleeps looks whether the turn was left to nobody",
+        Test("feedline-decode", "together", "a_read_that_takes_unexpectedly_long_leaves_no_maker_asleep"),
+        [("crates/decode/src/turn.rs", "WATCH: Duration = Duration::from_millis(100)", "WATCH: Duration = Duration::from_secs(36_000)")],
+    ),
+    Bug(
         "delivered_as_done",
         "decode sends batches on in the order in which they are done",
         Test("feedline-decode", "together", "batches_that_are_done_in_another_order_leave_in_theirs"),

@@ -21,6 +21,7 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <vector>
 
 using emulate::launch;
 

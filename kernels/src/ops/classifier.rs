@@ -253,7 +253,7 @@ mod gpu {
             let (loss, hits) = result.split_at(1)?;
             let grid =
                 |blocks: usize, threads| Grid { blocks: (blocks as u32, 1, 1), threads, shared_bytes: 0 };
-            let most = if classes <= 12 { 12 } else { 16 };
+            let most = if classes <= 12 { 12 } else { MOST_CLASSES };
             self.run(
                 &format!("classifier_through_{most}"),
                 grid(blocks, (512, 1, 1)),

@@ -1,6 +1,6 @@
 //! What safety costs: leases and guards on one thread, against the same driver calls without them.
 
-use feedline::{Device, Lane, Main, Priority, Result, Stream};
+use feedline::{Device, Priority, Result, Stream};
 use feedline_device::Pinned;
 use feedline_device::floor::{Bare, Empty};
 use feedline_device::slot::SlotRing;
@@ -54,7 +54,7 @@ pub(crate) fn one(options: &Options, report: &mut Report, bytes: usize, depth: u
 /// The two rings, a copy stream and a compute stream.
 struct Guarded {
     host: Ring<Pinned>,
-    slots: SlotRing<Main>,
+    slots: SlotRing,
     copier: Stream,
     compute: Stream,
     empty: Empty,
@@ -86,6 +86,6 @@ impl Guarded {
     }
 }
 
-fn copy_stream<L: Lane<Place = Main>>(device: &Device) -> Result<Stream<L>> {
+fn copy_stream(device: &Device) -> Result<Stream> {
     device.named_stream("guards-copy", Priority::High)
 }

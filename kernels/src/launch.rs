@@ -176,11 +176,11 @@ pub(crate) fn nvrtc_archs() -> Result<Vec<i32>> {
 
 /// Launches one of this crate's kernels.
 #[cfg(feature = "cuda")]
-pub(crate) fn kernel<L: feedline_device::Lane>(
-    stream: &feedline_device::Stream<L>,
+pub(crate) fn kernel(
+    stream: &feedline_device::Stream,
     function: &feedline_device::cuda::Function,
     grid: feedline_device::cuda::Grid,
-    args: &[feedline_device::cuda::Arg<'_, L>],
+    args: &[feedline_device::cuda::Arg<'_>],
 ) -> Result<()> {
     // SAFETY: the operators (`ops/`) give every kernel the parameters of its CUDA signature, with lengths that
     // the operators have checked; the kernels in `cu/` touch nothing beyond them.
@@ -192,8 +192,8 @@ pub(crate) fn kernel<L: feedline_device::Lane>(
 ///
 /// The caller's arguments are borrowed by both at once, so neither writes what the other touches: what one writes it holds
 /// alone (`ViewMut`).
-pub(crate) fn beside<L: feedline_device::Lane>(
-    stream: &feedline_device::Stream<L>,
+pub(crate) fn beside(
+    stream: &feedline_device::Stream,
     main: impl FnOnce() -> feedline_core::Result<()>,
     aside: impl FnOnce() -> feedline_core::Result<()>,
 ) -> feedline_core::Result<()> {

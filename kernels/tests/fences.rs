@@ -6,13 +6,10 @@
 
 use feedline_core::{Result, random::key};
 use feedline_device::slot::{Loaded, Reader, SlotRing};
-use feedline_device::{Compute, Device, Kind, Lane, Main, Pinned, Priority, Stream, lane};
+use feedline_device::{Device, Kind, Pinned, Priority, Stream};
 use feedline_kernels::host::pattern;
 use feedline_kernels::ops::Kernels;
 use feedline_slots::{ReadyLease, Ring};
-
-lane!(Copier);
-lane!(Branch);
 
 const SIZES: [usize; 4] = [4 << 10, 256 << 10, 1 << 20, 64 << 20];
 const ROW: usize = 1024;
@@ -57,19 +54,19 @@ struct Rig {
     bytes: usize,
     host: Ring<Pinned>,
     slots: SlotRing,
-    copy: Stream<Copier>,
-    on_copy: Kernels<Copier>,
+    copy: Stream,
+    on_copy: Kernels,
     compute: Stream,
     on_compute: Kernels,
     delay_ns: u64,
 }
 
 /// What a check on the device found.
-struct Checked<L: Lane = Compute>(feedline_device::Buffer<i64, L>);
+struct Checked(feedline_device::Buffer<i64>);
 
-impl<L: Lane> Checked<L> {
+impl Checked {
     /// Made before the work is held back: allocations may wait for the whole device.
-    fn new(kernels: &Kernels<L>) -> Result<Self> {
+    fn new(kernels: &Kernels) -> Result<Self> {
         let mut report = kernels.stream().buffer::<i64>(3)?;
         report.write(&[0, -1, 0])?;
         Ok(Self(report))
@@ -78,8 +75,8 @@ impl<L: Lane> Checked<L> {
     /// Queues the comparison of a slot with the pattern of `key`, behind `delay_ns` of waiting.
     fn queue(
         mut self,
-        reader: &Reader<L>,
-        kernels: &Kernels<L>,
+        reader: &Reader,
+        kernels: &Kernels,
         delay_ns: u64,
         bytes: usize,
         key: u64,
@@ -100,7 +97,7 @@ impl<L: Lane> Checked<L> {
 impl Rig {
     fn new(device: &Device, bytes: usize) -> Result<Self> {
         let pinned = (0..2).map(|_| device.pinned(bytes)).collect::<Result<_>>()?;
-        let copy = device.named_stream::<Copier>("copy", Priority::High)?;
+        let copy = device.named_stream("copy", Priority::High)?;
         let compute = device.stream()?;
         let rig = Self {
             host: Ring::new(pinned),
@@ -125,7 +122,7 @@ impl Rig {
         Ok(lease.ready())
     }
 
-    fn upload(&self, ready: ReadyLease<Pinned>) -> Result<Loaded<Main>> {
+    fn upload(&self, ready: ReadyLease<Pinned>) -> Result<Loaded> {
         self.slots.acquire()?.upload(&self.copy, ready, self.bytes)
     }
 }
@@ -178,7 +175,7 @@ fn a_device_slot_is_overwritten_only_after_its_reader() {
 #[test]
 fn a_device_slot_is_overwritten_only_after_all_its_readers() {
     each("all readers", |rig, key| {
-        let branch = rig.device.stream_in::<Branch>()?;
+        let branch = rig.device.stream()?;
         let on_branch = Kernels::new(&branch)?;
         on_branch.spin(1)?;
         let (quick_check, slow_check) = (Checked::new(&on_branch)?, Checked::new(&rig.on_compute)?);
@@ -215,7 +212,7 @@ fn assert_together(what: &str, delay_ns: u64, run: impl Fn(u64) -> Result<bool>)
 fn two_readers_of_one_batch_run_together() {
     for device in devices("readers together") {
         let rig = Rig::new(&device, SIZES[0]).expect("the rig is built");
-        let branch = device.stream_in::<Branch>().expect("a second stream");
+        let branch = device.stream().expect("a second stream");
         let on_branch = Kernels::new(&branch).expect("its kernels");
         let timed = || device.event(true).expect("an event with timing");
         let (begin, end) = (timed(), timed());
@@ -243,7 +240,7 @@ fn a_copy_runs_beside_the_kernels_of_the_batch_before() {
         let timed = || device.event(true).expect("an event with timing");
         let (kernel_begins, kernel_ends, copy_begins, copy_ends) = (timed(), timed(), timed(), timed());
         assert_together(&format!("a copy and a kernel on {device:?}"), rig.delay_ns, |delay_ns| {
-            let slots = SlotRing::<Main>::new(&device, 2, rig.bytes)?;
+            let slots = SlotRing::new(&device, 2, rig.bytes)?;
             let (first, second) = (rig.fill(1)?, rig.fill(2)?);
             let reader = slots.acquire()?.upload(&rig.copy, first, rig.bytes)?.wait_on(&rig.compute)?;
             rig.compute.synchronize()?;
@@ -276,7 +273,7 @@ fn things_of_another_device_are_refused() {
         let loaded = rig.fill(3).and_then(|ready| rig.upload(ready)).expect("a batch");
         let error = loaded.wait_on(&foreign).expect_err("a stream of another device");
         assert!(error.to_string().contains("build both on one device"), "{error}");
-        let foreign_copy = other.named_stream::<Copier>("copy", Priority::High).expect("a stream");
+        let foreign_copy = other.named_stream("copy", Priority::High).expect("a stream");
         let ready = rig.fill(4).expect("a filled slot");
         let error = rig.slots.acquire().expect("the slot came home").upload(&foreign_copy, ready, rig.bytes);
         assert!(error.is_err(), "a copy stream of another device");

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 use feedline_core::{Layout, Replaced, Result, Ticket};
+use feedline_device::Stream;
 use feedline_device::slot::Loaded;
-use feedline_device::{Lane, Main, Place, Stream};
 
 use crate::Ready;
 
@@ -13,8 +13,8 @@ use crate::Ready;
 ///
 /// Its data cannot be reached from here: [`wait_on`](Self::wait_on) is the only way.
 #[must_use = "a batch that is dropped unread was decoded and copied for nothing"]
-pub struct Batch<P: Place = Main> {
-    pub(crate) loaded: Loaded<P>,
+pub struct Batch {
+    pub(crate) loaded: Loaded,
     pub(crate) hold: Hold,
 }
 
@@ -52,11 +52,11 @@ impl Drop for Hold {
     }
 }
 
-impl<P: Place> Batch<P> {
+impl Batch {
     /// A batch from its parts; `tickets` takes the ticket back when the batch is done.
     pub fn new(
         ticket: Arc<Ticket>,
-        mut loaded: Loaded<P>,
+        mut loaded: Loaded,
         layout: Arc<Layout>,
         tickets: Sender<Arc<Ticket>>,
     ) -> Self {
@@ -71,7 +71,7 @@ impl<P: Place> Batch<P> {
     ///
     /// # Errors
     /// `Config` for another device's stream; a device failure.
-    pub fn wait_on<L: Lane<Place = P>>(self, stream: &Stream<L>) -> Result<Ready<L>> {
+    pub fn wait_on(self, stream: &Stream) -> Result<Ready> {
         let step = self.step();
         let place =
             |error: feedline_core::Error| error.at_stage(feedline_core::Stage::Compute).at_batch(step);
@@ -128,7 +128,7 @@ impl<P: Place> Batch<P> {
     }
 }
 
-impl<P: Place> std::fmt::Debug for Batch<P> {
+impl std::fmt::Debug for Batch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Batch(epoch {}, step {}, {} rows)", self.epoch(), self.step(), self.len())
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use feedline_core::Result;
-use feedline_device::{Compute, Event, Lane, Stream};
+use feedline_device::{Event, Stream};
 
 use crate::{Batch, Ready};
 
@@ -18,8 +18,8 @@ const OPEN: usize = 8;
 ///
 /// Call [`begin`](Self::begin) before the next batch is asked for, [`wait_on`](Self::wait_on) in place of
 /// [`Batch::wait_on`], and [`end`](Self::end) when the step's work has been given to the stream.
-pub struct WaitMeter<L: Lane = Compute> {
-    stream: Stream<L>,
+pub struct WaitMeter {
+    stream: Stream,
     period: u64,
     step: u64,
     samples: Vec<Sample>,
@@ -43,12 +43,12 @@ struct Sample {
     open: bool,
 }
 
-impl<L: Lane> WaitMeter<L> {
+impl WaitMeter {
     /// A meter of `stream` that measures one step in `period`.
     ///
     /// # Errors
     /// A device failure.
-    pub fn new(stream: &Stream<L>, period: u64) -> Result<Self> {
+    pub fn new(stream: &Stream, period: u64) -> Result<Self> {
         let sample = |_| {
             Ok(Sample {
                 start: stream.event(true)?,
@@ -81,7 +81,7 @@ impl<L: Lane> WaitMeter<L> {
     ///
     /// # Errors
     /// As [`Batch::wait_on`].
-    pub fn wait_on(&mut self, batch: Batch<L::Place>) -> Result<Ready<L>> {
+    pub fn wait_on(&mut self, batch: Batch) -> Result<Ready> {
         let Some(index) = self.current else { return batch.wait_on(&self.stream) };
         let sample = &mut self.samples[index];
         sample.host_ms = ms(self.asked.elapsed());
@@ -146,7 +146,7 @@ fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-impl<L: Lane> std::fmt::Debug for WaitMeter<L> {
+impl std::fmt::Debug for WaitMeter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "WaitMeter({} of {} steps)", self.measured, self.step)
     }

@@ -2,7 +2,7 @@
 
 use feedline_core::{Element, Error, ErrorKind, Result};
 use feedline_device::slot::Reader;
-use feedline_device::{Compute, Lane, Stream, View};
+use feedline_device::{Stream, View};
 
 use crate::batch::Hold;
 
@@ -13,14 +13,14 @@ use crate::batch::Hold;
 ///
 /// `mem::forget` costs the slot, for good; nothing is ever aliased.
 #[must_use = "dropping it at once says that nothing reads the batch"]
-pub struct Ready<L: Lane = Compute> {
+pub struct Ready {
     // Before the hold: the slot comes home first, the ticket after it.
-    pub(crate) reader: Reader<L>,
+    pub(crate) reader: Reader,
     hold: Hold,
 }
 
-impl<L: Lane> Ready<L> {
-    pub(crate) fn new(reader: Reader<L>, hold: Hold) -> Self {
+impl Ready {
+    pub(crate) fn new(reader: Reader, hold: Hold) -> Self {
         Self { reader, hold }
     }
 
@@ -28,7 +28,7 @@ impl<L: Lane> Ready<L> {
     ///
     /// # Errors
     /// `Config` for a name the spec does not have, or a field of another type.
-    pub fn field<T: Element>(&self, name: &str) -> Result<View<'_, T, L>> {
+    pub fn field<T: Element>(&self, name: &str) -> Result<View<'_, T>> {
         let index = self.hold.layout.spec().index_of(name)?;
         self.field_at(index)
     }
@@ -37,7 +37,7 @@ impl<L: Lane> Ready<L> {
     ///
     /// # Errors
     /// `Config` for an index the spec does not have, or a field of another type.
-    pub fn field_at<T: Element>(&self, index: usize) -> Result<View<'_, T, L>> {
+    pub fn field_at<T: Element>(&self, index: usize) -> Result<View<'_, T>> {
         let layout = &self.hold.layout;
         let Some(field) = layout.spec().fields().get(index) else {
             let why = format!("no field {index}: the spec has {}", layout.spec().fields().len());
@@ -55,12 +55,12 @@ impl<L: Lane> Ready<L> {
     /// # Errors
     /// `Config` for another device's stream, for too many readers, and within a recorded step, whose replay would not open it
     /// again; a device failure.
-    pub fn also_on<M: Lane<Place = L::Place>>(&self, stream: &Stream<M>) -> Result<Ready<M>> {
+    pub fn also_on(&self, stream: &Stream) -> Result<Ready> {
         Ok(Ready { reader: self.reader.also_on(stream)?, hold: self.hold.clone() })
     }
 
     /// The stream that reads.
-    pub fn stream(&self) -> &Stream<L> {
+    pub fn stream(&self) -> &Stream {
         self.reader.stream()
     }
 
@@ -95,7 +95,7 @@ impl<L: Lane> Ready<L> {
     }
 }
 
-impl<L: Lane> std::fmt::Debug for Ready<L> {
+impl std::fmt::Debug for Ready {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Ready(epoch {}, step {}, {} rows)", self.epoch(), self.step(), self.len())
     }

@@ -1,7 +1,7 @@
 //! A training step that costs one call: recorded once for each device slot, whose address is fixed, and replayed.
 
 use feedline_core::{Element, Result};
-use feedline_device::{Address, Compute, Graph, Lane, Stream, ViewMut};
+use feedline_device::{Address, Graph, Stream, ViewMut};
 
 use crate::Ready;
 
@@ -23,24 +23,24 @@ const MOST: usize = 64;
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct Replay<L: Lane = Compute> {
-    stream: Stream<L>,
+pub struct Replay {
+    stream: Stream,
     /// The numbers of rows that a step has run with.
     seen: Vec<usize>,
-    recordings: Vec<Recording<L>>,
+    recordings: Vec<Recording>,
 }
 
 /// A step on a batch of `rows` rows in the graph's slot, with its result at `result`.
 #[derive(Debug)]
-struct Recording<L: Lane> {
+struct Recording {
     rows: usize,
     result: Address,
-    graph: Graph<L>,
+    graph: Graph,
 }
 
-impl<L: Lane> Replay<L> {
+impl Replay {
     /// Nothing recorded yet, for steps on `stream`.
-    pub fn new(stream: &Stream<L>) -> Self {
+    pub fn new(stream: &Stream) -> Self {
         Self { stream: stream.clone(), seen: Vec::new(), recordings: Vec::new() }
     }
 
@@ -54,12 +54,12 @@ impl<L: Lane> Replay<L> {
     /// `Config` for work that cannot be recorded (see [`Stream::record_graph`]); what `step` returns; a device failure.
     pub fn step<T: Element>(
         &mut self,
-        batch: &Ready<L>,
-        result: ViewMut<'_, T, L>,
-        step: impl FnOnce(&Ready<L>, ViewMut<'_, T, L>) -> Result<()>,
+        batch: &Ready,
+        result: ViewMut<'_, T>,
+        step: impl FnOnce(&Ready, ViewMut<'_, T>) -> Result<()>,
     ) -> Result<()> {
         let (rows, address) = (batch.len(), result.address());
-        let stands = |known: &&mut Recording<L>| {
+        let stands = |known: &&mut Recording| {
             known.rows == rows && known.result == address && known.graph.is_for(&batch.reader)
         };
         if let Some(known) = self.recordings.iter_mut().find(stands) {

@@ -9,15 +9,14 @@ use feedline_slots::HostMemory;
 use crate::Stream;
 use crate::driver::{Access, Address};
 use crate::pinned::Pinned;
-use crate::place::{Compute, Lane};
 use crate::task::Span;
 use crate::view::{View, ViewMut};
 
-/// `len` elements of device memory, for use on one stream of lane `L`.
+/// `len` elements of device memory, for use on one stream.
 ///
 /// Dropping it waits for the stream: keep buffers, do not make them in a loop.
-pub struct Buffer<T: Element, L: Lane = Compute> {
-    stream: Stream<L>,
+pub struct Buffer<T: Element> {
+    stream: Stream,
     address: Address,
     len: usize,
     /// Work on another stream may still use the memory: it is never freed.
@@ -25,8 +24,8 @@ pub struct Buffer<T: Element, L: Lane = Compute> {
     element: PhantomData<T>,
 }
 
-impl<T: Element, L: Lane> Buffer<T, L> {
-    pub(crate) fn zeroed(stream: &Stream<L>, len: usize) -> Result<Self> {
+impl<T: Element> Buffer<T> {
+    pub(crate) fn zeroed(stream: &Stream, len: usize) -> Result<Self> {
         let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| bytes > 0).ok_or_else(|| {
             Error::new(ErrorKind::Config, format!("a buffer of {len} x {} cannot be", T::DTYPE))
         })?;
@@ -51,17 +50,17 @@ impl<T: Element, L: Lane> Buffer<T, L> {
     }
 
     /// The stream the buffer is used on.
-    pub fn stream(&self) -> &Stream<L> {
+    pub fn stream(&self) -> &Stream {
         &self.stream
     }
 
     /// All elements, to read.
-    pub fn view(&self) -> View<'_, T, L> {
+    pub fn view(&self) -> View<'_, T> {
         View::new(self.address, self.len, self.stream.core(), None)
     }
 
     /// All elements, to write.
-    pub fn view_mut(&mut self) -> ViewMut<'_, T, L> {
+    pub fn view_mut(&mut self) -> ViewMut<'_, T> {
         ViewMut::new(self.address, self.len, self.stream.core())
     }
 
@@ -69,7 +68,7 @@ impl<T: Element, L: Lane> Buffer<T, L> {
     ///
     /// # Errors
     /// `Config` for a range outside the buffer.
-    pub fn slice(&self, range: Range<usize>) -> Result<View<'_, T, L>> {
+    pub fn slice(&self, range: Range<usize>) -> Result<View<'_, T>> {
         self.view().slice(range)
     }
 
@@ -77,7 +76,7 @@ impl<T: Element, L: Lane> Buffer<T, L> {
     ///
     /// # Errors
     /// `Config` for a range outside the buffer.
-    pub fn slice_mut(&mut self, range: Range<usize>) -> Result<ViewMut<'_, T, L>> {
+    pub fn slice_mut(&mut self, range: Range<usize>) -> Result<ViewMut<'_, T>> {
         self.view_mut().slice(range)
     }
 
@@ -130,7 +129,7 @@ impl<T: Element, L: Lane> Buffer<T, L> {
 }
 
 /// Waits for a copy between `staging` and the device; leaks the block when nobody knows whether the copy has ended.
-fn drain<L: Lane>(copied: Result<()>, stream: &Stream<L>, staging: Pinned) -> Result<Pinned> {
+fn drain(copied: Result<()>, stream: &Stream, staging: Pinned) -> Result<Pinned> {
     match stream.synchronize() {
         Ok(()) => copied.map(|()| staging),
         Err(error) => {
@@ -140,7 +139,7 @@ fn drain<L: Lane>(copied: Result<()>, stream: &Stream<L>, staging: Pinned) -> Re
     }
 }
 
-impl<T: Element, L: Lane> Drop for Buffer<T, L> {
+impl<T: Element> Drop for Buffer<T> {
     fn drop(&mut self) {
         let core = self.stream.core();
         let bytes = self.len * size_of::<T>();
@@ -163,7 +162,7 @@ impl<T: Element, L: Lane> Drop for Buffer<T, L> {
     }
 }
 
-impl<T: Element, L: Lane> std::fmt::Debug for Buffer<T, L> {
+impl<T: Element> std::fmt::Debug for Buffer<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Buffer<{}>({})", T::DTYPE, self.len)
     }

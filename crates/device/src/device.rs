@@ -1,13 +1,11 @@
 //! A device: where streams, events and memory come from.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use feedline_core::{Element, Error, ErrorKind, Result};
 
 use crate::driver::{Driver, Kind, Priority};
 use crate::ledger::Ledger;
-use crate::place::{Lane, Main, Place};
 use crate::{Buffer, Event, Pinned, Stream};
 
 pub(crate) struct Core {
@@ -43,9 +41,9 @@ impl Core {
 /// assert_eq!(numbers.read()?, [1.0, 2.0, 3.0]);
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
-pub struct Device<P: Place = Main> {
+#[derive(Clone)]
+pub struct Device {
     core: Arc<Core>,
-    place: PhantomData<fn() -> P>,
 }
 
 impl Device {
@@ -81,17 +79,7 @@ impl Device {
 
     /// A device on any [`Driver`].
     pub fn with_driver(driver: impl Driver) -> Self {
-        Self {
-            core: Arc::new(Core { driver: Box::new(driver), ledger: Ledger::default() }),
-            place: PhantomData,
-        }
-    }
-}
-
-impl<P: Place> Device<P> {
-    /// The same device under another type, so that things of two devices do not mix; see [`place!`](crate::place).
-    pub fn in_place<Q: Place>(self) -> Device<Q> {
-        Device { core: self.core, place: PhantomData }
+        Self { core: Arc::new(Core { driver: Box::new(driver), ledger: Ledger::default() }) }
     }
 
     /// Which implementation this is.
@@ -104,27 +92,19 @@ impl<P: Place> Device<P> {
         self.core.driver.name()
     }
 
-    /// A stream that runs beside all others.
+    /// Creates a stream. Its work runs concurrently with that of all other streams.
     ///
     /// # Errors
     /// A device failure.
-    pub fn stream(&self) -> Result<Stream<P::Stream>> {
-        self.stream_in::<P::Stream>()
-    }
-
-    /// A stream of a lane of its own; see [`lane!`](crate::lane).
-    ///
-    /// # Errors
-    /// A device failure.
-    pub fn stream_in<L: Lane<Place = P>>(&self) -> Result<Stream<L>> {
+    pub fn stream(&self) -> Result<Stream> {
         Stream::create(&self.core, "compute", Priority::Normal)
     }
 
-    /// A stream called `name` in traces and thread names.
+    /// Creates a stream called `name` in traces and thread names.
     ///
     /// # Errors
     /// A device failure.
-    pub fn named_stream<L: Lane<Place = P>>(&self, name: &str, priority: Priority) -> Result<Stream<L>> {
+    pub fn named_stream(&self, name: &str, priority: Priority) -> Result<Stream> {
         Stream::create(&self.core, name, priority)
     }
 
@@ -170,33 +150,25 @@ impl<P: Place> Device<P> {
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.core
     }
-}
 
-impl<P: Place> Device<P> {
     /// Whether `other` is the same device.
-    pub fn is(&self, other: &Device<P>) -> bool {
+    pub fn is(&self, other: &Device) -> bool {
         Arc::ptr_eq(&self.core, &other.core)
     }
 }
 
-impl<P: Place> Clone for Device<P> {
-    fn clone(&self) -> Self {
-        Self { core: self.core.clone(), place: PhantomData }
-    }
-}
-
-impl<P: Place> std::fmt::Debug for Device<P> {
+impl std::fmt::Debug for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Device({})", self.name())
     }
 }
 
-impl<L: Lane> Stream<L> {
+impl Stream {
     /// Zeroed device memory for `len` elements, for use on this stream.
     ///
     /// # Errors
     /// A device failure, or memory that the device does not have.
-    pub fn buffer<T: Element>(&self, len: usize) -> Result<Buffer<T, L>> {
+    pub fn buffer<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
         Buffer::zeroed(self, len)
     }
 }

@@ -18,9 +18,9 @@ use crate::task::Task;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId(pub u64);
 
-impl<L: crate::Lane> From<&crate::Stream<L>> for StreamId {
+impl From<&crate::Stream> for StreamId {
     /// For calls on the driver beside the safe ones; valid while the stream lives.
-    fn from(stream: &crate::Stream<L>) -> Self {
+    fn from(stream: &crate::Stream) -> Self {
         stream.core().id()
     }
 }

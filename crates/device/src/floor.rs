@@ -15,38 +15,37 @@ use feedline_core::{Error, ErrorKind, Result};
 use feedline_slots::HostMemory;
 
 use crate::driver::{Address, Driver, Priority, StreamId};
-use crate::place::{Main, Place};
 use crate::{Buffer, Device, Event, Pinned, Stream};
 
 pub use absent::Absent;
 pub use empty::Empty;
 
 /// Page-locked blocks, a device buffer and two events for each, and two streams.
-pub struct Bare<P: Place = Main> {
-    slots: Vec<Slot<P>>,
-    copier: Stream<P::Stream>,
-    compute: Stream<P::Stream>,
+pub struct Bare {
+    slots: Vec<Slot>,
+    copier: Stream,
+    compute: Stream,
     empty: Empty,
     bytes: usize,
     /// Work may run that no event covers: nothing may be written or freed.
     lost: bool,
-    device: Device<P>,
+    device: Device,
 }
 
-struct Slot<P: Place> {
+struct Slot {
     host: Pinned,
-    target: Buffer<u8, P::Stream>,
+    target: Buffer<u8>,
     copied: Event,
     consumed: Event,
 }
 
-impl<P: Place> Bare<P> {
+impl Bare {
     /// `slots` blocks of `bytes` bytes.
     ///
     /// # Errors
     /// A device failure.
-    pub fn new(device: &Device<P>, slots: usize, bytes: usize) -> Result<Self> {
-        let copier = device.named_stream::<P::Stream>("floor-copy", Priority::High)?;
+    pub fn new(device: &Device, slots: usize, bytes: usize) -> Result<Self> {
+        let copier = device.named_stream("floor-copy", Priority::High)?;
         let slot = |_| {
             Ok(Slot {
                 host: device.pinned(bytes)?,
@@ -189,7 +188,7 @@ impl<P: Place> Bare<P> {
     }
 }
 
-impl<P: Place> Slot<P> {
+impl Slot {
     /// Queues the copy of the whole block.
     ///
     /// # Safety
@@ -201,7 +200,7 @@ impl<P: Place> Slot<P> {
     }
 }
 
-impl<P: Place> Drop for Bare<P> {
+impl Drop for Bare {
     fn drop(&mut self) {
         if self.settle(Ok(())).is_err() || self.lost {
             std::mem::forget(std::mem::take(&mut self.slots));
@@ -209,7 +208,7 @@ impl<P: Place> Drop for Bare<P> {
     }
 }
 
-impl<P: Place> std::fmt::Debug for Bare<P> {
+impl std::fmt::Debug for Bare {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Bare({} slots of {} bytes)", self.slots.len(), self.bytes)
     }

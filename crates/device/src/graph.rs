@@ -1,13 +1,11 @@
 //! A step's work, recorded once and given to its stream again and again in one call: a CUDA graph.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use feedline_core::{Error, ErrorKind, Result};
 
 use crate::capture::{Needed, Side};
 use crate::driver::{GraphId, Priority, StreamId};
-use crate::place::{Compute, Lane};
 use crate::slot::{Reader, SlotRef};
 use crate::stream::StreamCore;
 use crate::task::Span;
@@ -16,16 +14,15 @@ use crate::{Event, Stream};
 /// The recorded work of one step, for one stream, and for one slot where it reads a batch.
 ///
 /// It keeps everything its work uses: buffers dropped meanwhile are freed with the last graph of their stream.
-pub struct Graph<L: Lane = Compute> {
+pub struct Graph {
     stream: Arc<StreamCore>,
     id: GraphId,
     slot: Option<SlotRef>,
     /// Kept alive, never looked at.
     needed: Vec<Needed>,
-    lane: PhantomData<fn() -> L>,
 }
 
-impl<L: Lane> Stream<L> {
+impl Stream {
     /// Whether the device can record work: CUDA can.
     pub fn records(&self) -> bool {
         self.core().device.driver.records()
@@ -39,18 +36,14 @@ impl<L: Lane> Stream<L> {
     ///
     /// # Errors
     /// `Config` for work that cannot be recorded; what `body` returns; a device failure, also where the device cannot record.
-    pub fn record_graph(
-        &self,
-        batch: Option<&Reader<L>>,
-        body: impl FnOnce() -> Result<()>,
-    ) -> Result<Graph<L>> {
+    pub fn record_graph(&self, batch: Option<&Reader>, body: impl FnOnce() -> Result<()>) -> Result<Graph> {
         let core = self.core();
         if let Some(reader) = batch {
             self.accepts(reader.stream().core(), "a recording")?;
         }
         let driver = &core.device.driver;
         // These end here: the graph is a copy of what was recorded.
-        let new_stream = || Stream::<L>::create(&core.device, "record", Priority::Normal);
+        let new_stream = || Stream::create(&core.device, "record", Priority::Normal);
         let (aside, beside) = (new_stream()?, new_stream()?);
         let (fork, join) = (Event::new(&core.device, false)?, Event::new(&core.device, false)?);
         let slot = batch.map(|reader| reader.slot_view().keep());
@@ -73,7 +66,7 @@ impl<L: Lane> Stream<L> {
             (Ok(()), Ok(id)) => {
                 // From here on the graph gives back what the recording held.
                 std::mem::forget(recording);
-                Ok(Graph { stream: core.clone(), id, slot, needed, lane: PhantomData })
+                Ok(Graph { stream: core.clone(), id, slot, needed })
             }
             (Err(error), Ok(id)) => {
                 destroy(core, id);
@@ -85,7 +78,7 @@ impl<L: Lane> Stream<L> {
     }
 }
 
-impl<L: Lane> Stream<L> {
+impl Stream {
     /// Gives this stream the work of both, in this order; in a recording, `aside` may run beside `main`.
     ///
     /// Let `main` be what more work waits for: a GPU begins with what it was given first.
@@ -133,13 +126,13 @@ impl Drop for Recording<'_> {
     }
 }
 
-impl<L: Lane> Graph<L> {
+impl Graph {
     /// Gives the stream the recorded work once more; the host does not block. `batch` is a batch in the slot that it was
     /// recorded for.
     ///
     /// # Errors
     /// `Config` for another slot or stream; a device failure.
-    pub fn launch(&mut self, batch: Option<&Reader<L>>) -> Result<()> {
+    pub fn launch(&mut self, batch: Option<&Reader>) -> Result<()> {
         let is_its_slot = match (&self.slot, batch) {
             (Some(slot), Some(reader)) => *slot == reader.slot_view(),
             (slot, reader) => slot.is_none() && reader.is_none(),
@@ -158,13 +151,13 @@ impl<L: Lane> Graph<L> {
     }
 
     /// Whether this graph was recorded for the slot that `batch` is in, and the stream that reads it.
-    pub fn is_for(&self, batch: &Reader<L>) -> bool {
+    pub fn is_for(&self, batch: &Reader) -> bool {
         self.slot.as_ref().is_some_and(|slot| *slot == batch.slot_view())
             && Arc::ptr_eq(batch.stream().core(), &self.stream)
     }
 }
 
-impl<L: Lane> Drop for Graph<L> {
+impl Drop for Graph {
     fn drop(&mut self) {
         if let Err(error) = self.stream.synchronize() {
             // Its work may still run: everything it uses stays, for good.
@@ -208,7 +201,7 @@ fn wrong(why: &str) -> Error {
     Error::new(ErrorKind::Config, format!("a graph cannot be launched: {why}"))
 }
 
-impl<L: Lane> std::fmt::Debug for Graph<L> {
+impl std::fmt::Debug for Graph {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Graph({:#x} on stream {:#x})", self.id.0, self.stream.id().0)
     }

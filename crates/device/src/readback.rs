@@ -6,7 +6,6 @@ use feedline_core::{Element, Error, ErrorKind, Result};
 use feedline_slots::HostMemory;
 
 use crate::driver::{Access, Address, Priority};
-use crate::place::{Compute, Lane};
 use crate::view::ViewMut;
 use crate::{Buffer, Event, Pinned, Stream};
 
@@ -25,11 +24,11 @@ use crate::{Buffer, Event, Pinned, Stream};
 /// assert_eq!(losses.wait()?, Some(&[0.5][..]));
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
-pub struct Readback<T: Element, L: Lane = Compute> {
+pub struct Readback<T: Element> {
     // Freed only after the results stream is drained, leaked when that fails.
-    cells: ManuallyDrop<Buffer<T, L>>,
+    cells: ManuallyDrop<Buffer<T>>,
     host: ManuallyDrop<Pinned>,
-    results: Stream<L>,
+    results: Stream,
     written: Event,
     arrived: Vec<Event>,
     width: usize,
@@ -41,12 +40,12 @@ pub struct Readback<T: Element, L: Lane = Compute> {
     read: usize,
 }
 
-impl<T: Element, L: Lane> Readback<T, L> {
+impl<T: Element> Readback<T> {
     /// A ring of `depth` cells of `width` elements, written on `stream`.
     ///
     /// # Errors
     /// `Config` for a width or depth of zero; a device failure.
-    pub fn new(stream: &Stream<L>, width: usize, depth: usize) -> Result<Self> {
+    pub fn new(stream: &Stream, width: usize, depth: usize) -> Result<Self> {
         if depth == 0 {
             return Err(Error::new(ErrorKind::Config, "a readback needs at least one cell"));
         }
@@ -80,7 +79,7 @@ impl<T: Element, L: Lane> Readback<T, L> {
     ///
     /// # Errors
     /// `Config` when every cell is on its way: read one first.
-    pub fn begin(&mut self) -> Result<ViewMut<'_, T, L>> {
+    pub fn begin(&mut self) -> Result<ViewMut<'_, T>> {
         self.begin_at(self.sent % self.depth())
     }
 
@@ -91,7 +90,7 @@ impl<T: Element, L: Lane> Readback<T, L> {
     ///
     /// # Errors
     /// `Config` for no such cell, or when every result is on its way: read one first; a device failure.
-    pub fn begin_at(&mut self, cell: usize) -> Result<ViewMut<'_, T, L>> {
+    pub fn begin_at(&mut self, cell: usize) -> Result<ViewMut<'_, T>> {
         if cell >= self.depth() {
             let why = format!("there is no result cell {cell}: there are {}", self.depth());
             return Err(Error::new(ErrorKind::Config, why));
@@ -168,7 +167,7 @@ impl<T: Element, L: Lane> Readback<T, L> {
     }
 }
 
-impl<T: Element, L: Lane> Drop for Readback<T, L> {
+impl<T: Element> Drop for Readback<T> {
     fn drop(&mut self) {
         let drained = self.results.synchronize();
         // SAFETY: taken once, here, and not used after.
@@ -183,7 +182,7 @@ impl<T: Element, L: Lane> Drop for Readback<T, L> {
     }
 }
 
-impl<T: Element, L: Lane> std::fmt::Debug for Readback<T, L> {
+impl<T: Element> std::fmt::Debug for Readback<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Readback({} cells of {} {})", self.depth(), self.width, T::DTYPE)
     }

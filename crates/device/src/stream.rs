@@ -1,6 +1,5 @@
 //! A stream: work that runs in order, beside the work of other streams.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use feedline_core::{Error, ErrorKind, Result};
@@ -9,7 +8,6 @@ use crate::Event;
 use crate::capture::{Recorder, Use};
 use crate::device::Core;
 use crate::driver::{Priority, StreamId};
-use crate::place::{Compute, Lane};
 use crate::task::{Memory, Task};
 use crate::view::{Input, Output};
 
@@ -63,16 +61,16 @@ impl Drop for StreamCore {
     }
 }
 
-/// A stream of lane `L`. Clones are the same stream.
+/// An in-order queue of work on one device. Clones are the same stream.
 ///
-/// Work is given to it and runs later, in order; no call here blocks the host except
-/// [`synchronize`](Self::synchronize).
-pub struct Stream<L: Lane = Compute> {
+/// Calls queue work and return; only [`synchronize`](Self::synchronize) blocks the host. A view, batch or event of
+/// another device, or a view of another stream, is refused at the call with an error of kind `Config`.
+#[derive(Clone)]
+pub struct Stream {
     core: Arc<StreamCore>,
-    lane: PhantomData<fn() -> L>,
 }
 
-impl<L: Lane> Stream<L> {
+impl Stream {
     pub(crate) fn create(device: &Arc<Core>, name: &str, priority: Priority) -> Result<Self> {
         let id = device.driver.create_stream(name, priority)?;
         device.ledger.streams.add(1);
@@ -84,7 +82,7 @@ impl<L: Lane> Stream<L> {
             owned: true,
             recorder: Recorder::default(),
         };
-        Ok(Self { core: Arc::new(core), lane: PhantomData })
+        Ok(Self { core: Arc::new(core) })
     }
 
     #[cfg(feature = "cuda")]
@@ -97,7 +95,7 @@ impl<L: Lane> Stream<L> {
             owned: false,
             recorder: Recorder::default(),
         };
-        Self { core: Arc::new(core), lane: PhantomData }
+        Self { core: Arc::new(core) }
     }
 
     pub(crate) fn core(&self) -> &Arc<StreamCore> {
@@ -138,8 +136,8 @@ impl<L: Lane> Stream<L> {
     pub fn run<const I: usize, const O: usize>(
         &self,
         name: &'static str,
-        inputs: [Input<'_, L>; I],
-        outputs: [Output<'_, L>; O],
+        inputs: [Input<'_>; I],
+        outputs: [Output<'_>; O],
         body: impl FnOnce(&mut Memory<'_>) + Send + 'static,
     ) -> Result<()> {
         for stream in inputs.iter().map(|i| i.stream).chain(outputs.iter().map(|o| o.stream)) {
@@ -176,7 +174,7 @@ impl<L: Lane> Stream<L> {
     }
 
     /// Whether `other` is the same stream.
-    pub fn is<M: Lane>(&self, other: &Stream<M>) -> bool {
+    pub fn is(&self, other: &Stream) -> bool {
         Arc::ptr_eq(&self.core, &other.core)
     }
 
@@ -206,13 +204,7 @@ impl<L: Lane> Stream<L> {
     }
 }
 
-impl<L: Lane> Clone for Stream<L> {
-    fn clone(&self) -> Self {
-        Self { core: self.core.clone(), lane: PhantomData }
-    }
-}
-
-impl<L: Lane> std::fmt::Debug for Stream<L> {
+impl std::fmt::Debug for Stream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Stream({:#x})", self.core.id.0)
     }

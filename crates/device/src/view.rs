@@ -8,33 +8,27 @@ use feedline_core::{Element, Error, ErrorKind, Result};
 
 use crate::capture::Use;
 use crate::driver::Address;
-use crate::place::{Compute, Lane};
 use crate::slot::SlotView;
 use crate::stream::StreamCore;
 use crate::task::Span;
 
-/// A lane, and a borrow of elements.
-type Types<'a, T, L> = PhantomData<(fn() -> L, &'a [T])>;
-/// A lane, and a unique borrow of elements.
-type TypesMut<'a, T, L> = PhantomData<(fn() -> L, &'a mut [T])>;
-
-/// `len` elements of device memory, readable on one stream of lane `L` for as long as `'a`.
+/// `len` elements of device memory, readable on one stream for as long as `'a`.
 #[derive(Clone, Copy)]
-pub struct View<'a, T: Element, L: Lane = Compute> {
+pub struct View<'a, T: Element> {
     address: Address,
     len: usize,
     stream: &'a Arc<StreamCore>,
     /// Of a batch; none of a buffer.
     slot: Option<SlotView<'a>>,
-    types: Types<'a, T, L>,
+    elements: PhantomData<&'a [T]>,
 }
 
-/// `len` elements of device memory, readable and writable on one stream of lane `L` for as long as `'a`.
-pub struct ViewMut<'a, T: Element, L: Lane = Compute> {
+/// `len` elements of device memory, readable and writable on one stream for as long as `'a`.
+pub struct ViewMut<'a, T: Element> {
     address: Address,
     len: usize,
     stream: &'a Arc<StreamCore>,
-    types: TypesMut<'a, T, L>,
+    elements: PhantomData<&'a mut [T]>,
 }
 
 fn sliced<T>(address: Address, len: usize, range: &Range<usize>) -> Result<(Address, usize)> {
@@ -45,14 +39,14 @@ fn sliced<T>(address: Address, len: usize, range: &Range<usize>) -> Result<(Addr
     Ok((Address(address.0 + (range.start * size_of::<T>()) as u64), range.end - range.start))
 }
 
-impl<'a, T: Element, L: Lane> View<'a, T, L> {
+impl<'a, T: Element> View<'a, T> {
     pub(crate) fn new(
         address: Address,
         len: usize,
         stream: &'a Arc<StreamCore>,
         slot: Option<SlotView<'a>>,
     ) -> Self {
-        Self { address, len, stream, slot, types: PhantomData }
+        Self { address, len, stream, slot, elements: PhantomData }
     }
 
     /// Elements.
@@ -74,7 +68,7 @@ impl<'a, T: Element, L: Lane> View<'a, T, L> {
     ///
     /// # Errors
     /// `Config` for a range outside the view.
-    pub fn slice(&self, range: Range<usize>) -> Result<View<'a, T, L>> {
+    pub fn slice(&self, range: Range<usize>) -> Result<View<'a, T>> {
         let (address, len) = sliced::<T>(self.address, self.len, &range)?;
         Ok(View { address, len, ..*self })
     }
@@ -85,9 +79,9 @@ impl<'a, T: Element, L: Lane> View<'a, T, L> {
     }
 }
 
-impl<'a, T: Element, L: Lane> ViewMut<'a, T, L> {
+impl<'a, T: Element> ViewMut<'a, T> {
     pub(crate) fn new(address: Address, len: usize, stream: &'a Arc<StreamCore>) -> Self {
-        Self { address, len, stream, types: PhantomData }
+        Self { address, len, stream, elements: PhantomData }
     }
 
     /// Elements.
@@ -111,12 +105,12 @@ impl<'a, T: Element, L: Lane> ViewMut<'a, T, L> {
     }
 
     /// The same elements, to read.
-    pub fn as_view(&self) -> View<'_, T, L> {
+    pub fn as_view(&self) -> View<'_, T> {
         View::new(self.address, self.len, self.stream, None)
     }
 
     /// The same elements for a shorter time, so that this view can be used again.
-    pub fn reborrow(&mut self) -> ViewMut<'_, T, L> {
+    pub fn reborrow(&mut self) -> ViewMut<'_, T> {
         ViewMut::new(self.address, self.len, self.stream)
     }
 
@@ -124,7 +118,7 @@ impl<'a, T: Element, L: Lane> ViewMut<'a, T, L> {
     ///
     /// # Errors
     /// `Config` for a `mid` outside the view.
-    pub fn split_at(self, mid: usize) -> Result<(ViewMut<'a, T, L>, ViewMut<'a, T, L>)> {
+    pub fn split_at(self, mid: usize) -> Result<(ViewMut<'a, T>, ViewMut<'a, T>)> {
         let (left, left_len) = sliced::<T>(self.address, self.len, &(0..mid))?;
         let (right, right_len) = sliced::<T>(self.address, self.len, &(mid..self.len))?;
         Ok((ViewMut::new(left, left_len, self.stream), ViewMut::new(right, right_len, self.stream)))
@@ -134,7 +128,7 @@ impl<'a, T: Element, L: Lane> ViewMut<'a, T, L> {
     ///
     /// # Errors
     /// `Config` for a range outside the view.
-    pub fn slice(self, range: Range<usize>) -> Result<ViewMut<'a, T, L>> {
+    pub fn slice(self, range: Range<usize>) -> Result<ViewMut<'a, T>> {
         let (address, len) = sliced::<T>(self.address, self.len, &range)?;
         Ok(ViewMut { address, len, ..self })
     }
@@ -142,35 +136,32 @@ impl<'a, T: Element, L: Lane> ViewMut<'a, T, L> {
 
 /// Device memory that a piece of work reads.
 #[derive(Clone, Copy)]
-pub struct Input<'a, L: Lane = Compute> {
+pub struct Input<'a> {
     pub(crate) span: Span,
     pub(crate) stream: &'a Arc<StreamCore>,
     /// Of a batch; none of a buffer.
     pub(crate) slot: Option<SlotView<'a>>,
-    lane: PhantomData<fn() -> L>,
 }
 
 /// Device memory that a piece of work writes, or reads and writes.
-pub struct Output<'a, L: Lane = Compute> {
+pub struct Output<'a> {
     pub(crate) span: Span,
     pub(crate) stream: &'a Arc<StreamCore>,
-    types: TypesMut<'a, u8, L>,
+    bytes: PhantomData<&'a mut [u8]>,
 }
 
-impl<L: Lane> Input<'_, L> {
+impl Input<'_> {
     /// The range of device memory.
     pub fn span(&self) -> Span {
         self.span
     }
-}
 
-impl<L: Lane> Input<'_, L> {
     pub(crate) fn used(&self) -> Use {
         self.slot.map_or(Use::Buffer(self.span), |slot| Use::Slot(slot.keep()))
     }
 }
 
-impl<L: Lane> Output<'_, L> {
+impl Output<'_> {
     pub(crate) fn used(&self) -> Use {
         Use::Buffer(self.span)
     }
@@ -181,27 +172,27 @@ impl<L: Lane> Output<'_, L> {
     }
 }
 
-impl<'a, T: Element, L: Lane> From<View<'a, T, L>> for Input<'a, L> {
-    fn from(view: View<'a, T, L>) -> Self {
+impl<'a, T: Element> From<View<'a, T>> for Input<'a> {
+    fn from(view: View<'a, T>) -> Self {
         let span = Span { address: view.address, bytes: view.len * size_of::<T>() };
-        Self { span, stream: view.stream, slot: view.slot, lane: PhantomData }
+        Self { span, stream: view.stream, slot: view.slot }
     }
 }
 
-impl<'a, T: Element, L: Lane> From<ViewMut<'a, T, L>> for Output<'a, L> {
-    fn from(view: ViewMut<'a, T, L>) -> Self {
+impl<'a, T: Element> From<ViewMut<'a, T>> for Output<'a> {
+    fn from(view: ViewMut<'a, T>) -> Self {
         let span = Span { address: view.address, bytes: view.len * size_of::<T>() };
-        Self { span, stream: view.stream, types: PhantomData }
+        Self { span, stream: view.stream, bytes: PhantomData }
     }
 }
 
-impl<T: Element, L: Lane> std::fmt::Debug for View<'_, T, L> {
+impl<T: Element> std::fmt::Debug for View<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "View<{}>({} at {:#x})", T::DTYPE, self.len, self.address.0)
     }
 }
 
-impl<T: Element, L: Lane> std::fmt::Debug for ViewMut<'_, T, L> {
+impl<T: Element> std::fmt::Debug for ViewMut<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "ViewMut<{}>({} at {:#x})", T::DTYPE, self.len, self.address.0)
     }

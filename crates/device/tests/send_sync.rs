@@ -6,12 +6,8 @@ use feedline_device::host::Host;
 use feedline_device::slot::{Loaded, Reader, SlotRing, Tables, WriteLease};
 use feedline_device::wrap::{Chaos, Count, Faults};
 use feedline_device::{
-    Buffer, Compute, Device, Event, Input, Ledger, Main, Memory, Output, Pinned, Readback, Stream, Task,
-    View, ViewMut, lane, place,
+    Buffer, Device, Event, Input, Ledger, Memory, Output, Pinned, Readback, Stream, Task, View, ViewMut,
 };
-
-lane!(Branch);
-place!(Second, SecondCompute);
 
 const fn is_send<T: Send>() {}
 const fn is_sync<T: Sync>() {}
@@ -43,22 +39,15 @@ macro_rules! is_both {
 }
 
 // A device, its streams and events are handles: any thread may use them, several at a time.
-is_both!(Device, Device<Second>, Stream, Stream<Branch>, Stream<SecondCompute>, Event, Ledger);
+is_both!(Device, Stream, Event, Ledger);
 // Memory moves and is shared; who may touch its bytes is the business of leases and streams.
-is_both!(Pinned, Tables, Buffer<f32>, Buffer<u8, Branch>, Readback<f32>, SlotRing, SlotRing<Second>);
+is_both!(Pinned, Tables, Buffer<f32>, Buffer<u8>, Readback<f32>, SlotRing);
 // Leases travel from stage to stage.
-is_both!(WriteLease, WriteLease<Second>, Loaded, Loaded<Second>, Reader, Reader<Branch>);
+is_both!(WriteLease, Loaded, Reader);
 // Views and arguments may be made on one thread and used on another.
-is_both!(
-    View<'static, f32>,
-    ViewMut<'static, f32>,
-    Input<'static>,
-    Output<'static>,
-    View<'static, u8, Branch>
-);
+is_both!(View<'static, f32>, ViewMut<'static, f32>, Input<'static>, Output<'static>);
 // Drivers are called by every thread.
 is_both!(Host, Count<Host>, Chaos<Host>, Faults<Host>);
-is_both!(Main, Compute);
 
 // Work goes to the thread of its stream, and is nobody else's: what it captured need not be shared.
 const _: () = is_send::<Task>();

@@ -2,17 +2,15 @@
 
 use feedline_core::Result;
 use feedline_device::slot::{Loaded, SlotRing};
-use feedline_device::{Compute, Device, Pinned, Priority, Stream, lane};
+use feedline_device::{Device, Pinned, Priority, Stream};
 use feedline_slots::Ring;
-
-lane!(Other);
 
 const BYTES: usize = 256;
 
 struct Pipe {
     host: Ring<Pinned>,
     slots: SlotRing,
-    copies: Stream<Compute>,
+    copies: Stream,
 }
 
 impl Pipe {
@@ -25,10 +23,10 @@ impl Pipe {
 
 /// Two batches, read on a stream each; the first reader ends first, and its slot is filled first.
 fn two_batches_on_two_streams(device: &Device) -> Result<()> {
-    let copies = device.named_stream::<Compute>("copies", Priority::High)?;
+    let copies = device.named_stream("copies", Priority::High)?;
     let host = Ring::new((0..3).map(|_| device.pinned(BYTES)).collect::<Result<_>>()?);
     let pipe = Pipe { host, slots: SlotRing::new(device, 2, BYTES)?, copies };
-    let (one, two) = (device.stream()?, device.stream_in::<Other>()?);
+    let (one, two) = (device.stream()?, device.stream()?);
     for _ in 0..3 {
         let (first, second) = (pipe.load()?.wait_on(&one)?, pipe.load()?.wait_on(&two)?);
         one.run("first", [first.view::<u8>(0, BYTES)?.into()], [], |_| {})?;

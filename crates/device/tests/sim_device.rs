@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 
 use feedline_device::sim::SimOptions;
-use feedline_device::{Compute, Device, Event, Memory, Priority};
+use feedline_device::{Device, Event, Memory, Priority};
 
 #[test]
 fn two_streams_of_the_simulator_overlap_in_its_time() {
@@ -45,7 +45,7 @@ fn an_event_without_timing_has_no_time() {
 #[test]
 fn waiting_for_what_cannot_be_is_an_error_and_no_hang() {
     let (device, sim) = Device::sim(1).expect("a device");
-    let stream = |name: &str| device.named_stream::<Compute>(name, Priority::Normal).expect("a stream");
+    let stream = |name: &str| device.named_stream(name, Priority::Normal).expect("a stream");
     let (a, b, event) = (stream("a"), stream("b"), device.event(false).expect("an event"));
     sim.hold(&a).expect("a stream of this device");
     a.record(&event).and_then(|()| b.wait(&event)).expect("given");
@@ -81,7 +81,7 @@ fn work_that_waits_for_the_simulator_is_told_off() {
 #[test]
 fn finish_names_what_is_left() {
     let (device, sim) = Device::sim(1).expect("a device");
-    let stream = device.named_stream::<Compute>("kept", Priority::Normal).expect("a stream");
+    let stream = device.named_stream("kept", Priority::Normal).expect("a stream");
     let (pinned, event) = (device.pinned(100).expect("memory"), device.event(false).expect("an event"));
     stream.run("late", [], [], |_| {}).expect("run");
     let left = sim.finish().expect_err("three things are left");

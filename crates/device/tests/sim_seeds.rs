@@ -10,12 +10,9 @@ use feedline_core::{ErrorKind, Result};
 use feedline_device::sim::{SimHandle, SimOptions};
 use feedline_device::slot::{Loaded, SlotRing};
 use feedline_device::{
-    Access, Address, Compute, Device, EventId, Lane, Memory, Pinned, Priority, Span, Stream, StreamId, Task,
-    lane,
+    Access, Address, Device, EventId, Memory, Pinned, Priority, Span, Stream, StreamId, Task,
 };
 use feedline_slots::Ring;
-
-lane!(Branch);
 
 const BYTES: usize = 512;
 const BATCHES: u64 = 3;
@@ -62,7 +59,7 @@ impl Tally {
 
 struct Consumer {
     compute: Stream,
-    branch: Option<Stream<Branch>>,
+    branch: Option<Stream>,
     tally: Arc<Tally>,
     seed: u64,
 }
@@ -70,7 +67,7 @@ struct Consumer {
 impl Consumer {
     fn new(device: &Device, seed: u64) -> Result<Self> {
         let compute = device.stream()?;
-        let branch = seed.is_multiple_of(2).then(|| device.stream_in::<Branch>()).transpose()?;
+        let branch = seed.is_multiple_of(2).then(|| device.stream()).transpose()?;
         Ok(Self { compute, branch, tally: Arc::default(), seed })
     }
 
@@ -100,13 +97,7 @@ fn host_ring(device: &Device) -> Result<Ring<Pinned>> {
     Ok(Ring::new((0..2).map(|_| device.pinned(BYTES)).collect::<Result<_>>()?))
 }
 
-fn upload<L: Lane<Place = feedline_device::Main>>(
-    seed: u64,
-    batch: u64,
-    copies: &Stream<L>,
-    host: &Ring<Pinned>,
-    slots: &SlotRing,
-) -> Result<Loaded> {
+fn upload(seed: u64, batch: u64, copies: &Stream, host: &Ring<Pinned>, slots: &SlotRing) -> Result<Loaded> {
     let mut lease = host.acquire()?;
     fill(lease.bytes_mut(), seed, batch);
     slots.acquire()?.upload(copies, lease.ready(), BYTES)
@@ -114,7 +105,7 @@ fn upload<L: Lane<Place = feedline_device::Main>>(
 
 /// Three batches on one host thread; some seeds read one batch behind the upload.
 fn hand_off(device: &Device, seed: u64) -> Result<()> {
-    let copies = device.named_stream::<Compute>("transfer", Priority::High)?;
+    let copies = device.named_stream("transfer", Priority::High)?;
     let (host, slots) = (host_ring(device)?, SlotRing::new(device, 2, BYTES)?);
     let consumer = Consumer::new(device, seed)?;
     let behind = (seed / 2 % 2) as usize;
@@ -150,7 +141,7 @@ fn a_hand_off_between_threads_has_no_race() {
     for seed in 0..seeds().div_ceil(20) {
         let (device, sim) = Device::sim(seed).expect("a device");
         std::thread::scope(|scope| -> Result<()> {
-            let copies = device.named_stream::<Compute>("transfer", Priority::High)?;
+            let copies = device.named_stream("transfer", Priority::High)?;
             let (host, slots) = (host_ring(&device)?, SlotRing::new(&device, 2, BYTES)?);
             let consumer = Consumer::new(&device, seed)?;
             let (give_ready, ready) = crossbeam_channel::bounded(1);

@@ -6,7 +6,7 @@ use feedline_core::{
     BadSamples, Error, ErrorKind, Layout, Order, Plan, PlanOptions, Result, Tail, World, source,
 };
 use feedline_decode::{Input, Workers};
-use feedline_device::{Device, Place};
+use feedline_device::Device;
 
 use crate::road::{Choice, against_direct};
 use crate::{Loader, Road};
@@ -192,7 +192,7 @@ impl LoaderBuilder {
     /// # Errors
     /// `Config` for options that cannot work, `Budget` for slots beyond the budget, a device failure; why the direct road
     /// cannot be taken, where that was asked for.
-    pub fn build<P: Place>(self, device: &Device<P>) -> Result<Loader<P>> {
+    pub fn build(self, device: &Device) -> Result<Loader> {
         if self.depth == Some(0) {
             return Err(Error::new(
                 ErrorKind::Config,

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use feedline_compute::Batch;
 use feedline_core::{Cursor, Quarantine, Result};
-use feedline_device::{Main, Place};
 
 use crate::Loader;
 
@@ -12,16 +11,16 @@ use crate::Loader;
 ///
 /// `next` blocks until a batch is on its way to the device. After an error it gives `None`: an error ends the epoch, and
 /// a short epoch always has one.
-pub struct Epoch<'a, P: Place = Main> {
-    loader: &'a mut Loader<P>,
+pub struct Epoch<'a> {
+    loader: &'a mut Loader,
     epoch: u64,
     steps: Option<u64>,
     delivered: u64,
     failed: bool,
 }
 
-impl<'a, P: Place> Epoch<'a, P> {
-    pub(crate) fn new(loader: &'a mut Loader<P>, epoch: u64, steps: Option<u64>) -> Self {
+impl<'a> Epoch<'a> {
+    pub(crate) fn new(loader: &'a mut Loader, epoch: u64, steps: Option<u64>) -> Self {
         Self { loader, epoch, steps, delivered: 0, failed: false }
     }
 
@@ -40,7 +39,7 @@ impl<'a, P: Place> Epoch<'a, P> {
     ///
     /// # Errors
     /// As the iterator's items.
-    pub fn try_next(&mut self) -> Result<Option<Batch<P>>> {
+    pub fn try_next(&mut self) -> Result<Option<Batch>> {
         self.next_timeout(Duration::ZERO)
     }
 
@@ -48,7 +47,7 @@ impl<'a, P: Place> Epoch<'a, P> {
     ///
     /// # Errors
     /// As the iterator's items.
-    pub fn next_timeout(&mut self, limit: Duration) -> Result<Option<Batch<P>>> {
+    pub fn next_timeout(&mut self, limit: Duration) -> Result<Option<Batch>> {
         self.advance(Some(limit))
     }
 
@@ -67,7 +66,7 @@ impl<'a, P: Place> Epoch<'a, P> {
         self.failed || self.loader.is_at_end()
     }
 
-    fn advance(&mut self, limit: Option<Duration>) -> Result<Option<Batch<P>>> {
+    fn advance(&mut self, limit: Option<Duration>) -> Result<Option<Batch>> {
         if self.is_over() {
             return Ok(None);
         }
@@ -81,8 +80,8 @@ impl<'a, P: Place> Epoch<'a, P> {
     }
 }
 
-impl<P: Place> Iterator for Epoch<'_, P> {
-    type Item = Result<Batch<P>>;
+impl Iterator for Epoch<'_> {
+    type Item = Result<Batch>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.advance(None).transpose()
@@ -95,7 +94,7 @@ impl<P: Place> Iterator for Epoch<'_, P> {
     }
 }
 
-impl<P: Place> std::fmt::Debug for Epoch<'_, P> {
+impl std::fmt::Debug for Epoch<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.steps {
             Some(steps) => write!(f, "Epoch({}, {} of {steps} batches)", self.epoch, self.delivered),

@@ -52,8 +52,8 @@ pub use feedline_core::{
 };
 pub use feedline_decode::{Reading, Workers};
 pub use feedline_device::{
-    Address, Buffer, Compute, Device, Event, Graph, Input, Kind, Lane, Ledger, Main, Memory, Output, Place,
-    Priority, Readback, Stream, View, ViewMut, lane, place,
+    Address, Buffer, Device, Event, Graph, Input, Kind, Ledger, Memory, Output, Priority, Readback, Stream,
+    View, ViewMut,
 };
 pub use loader::{Held, Loader};
 pub use road::{Road, RoadTaken};

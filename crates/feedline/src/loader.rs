@@ -11,7 +11,7 @@ use feedline_core::{
 };
 use feedline_decode::{Input, Run, Workers};
 use feedline_device::slot::{Loaded, SlotRing};
-use feedline_device::{Device, Main, Place, Priority};
+use feedline_device::{Device, Priority};
 use feedline_slots::Ring;
 
 use crate::builder::LoaderBuilder;
@@ -25,12 +25,12 @@ const HELD_LIMIT: Duration = Duration::from_secs(5);
 /// Batches of a data set or a source, decoded, copied and handed over while the caller computes.
 ///
 /// Dropping it stops the stages, waits for them up to a deadline, and frees the slots; see [`Loader::stop`].
-pub struct Loader<P: Place = Main> {
+pub struct Loader {
     pub(crate) plan: Arc<Plan>,
     layout: Arc<Layout>,
-    device: Device<P>,
-    slots: SlotRing<P>,
-    loaded: Receiver<(Arc<Ticket>, Loaded<P>)>,
+    device: Device,
+    slots: SlotRing,
+    loaded: Receiver<(Arc<Ticket>, Loaded)>,
     tickets: Sender<Arc<Ticket>>,
     runs: Sender<Run>,
     /// The run that is going on, and the next batch it will deliver; `None` before the first epoch.
@@ -119,13 +119,13 @@ impl Loader {
     }
 }
 
-impl<P: Place> Loader<P> {
+impl Loader {
     pub(crate) fn start(
         builder: LoaderBuilder,
         chosen: Chosen,
         plan: Plan,
         layout: Layout,
-        device: &Device<P>,
+        device: &Device,
     ) -> Result<Self> {
         let (plan, layout) = (Arc::new(plan), Arc::new(layout));
         let Chosen { taken, tables, slot_bytes } = chosen;
@@ -146,7 +146,7 @@ impl<P: Place> Loader<P> {
             filled: to_transfer,
             tables: tables.clone(),
             ring: slots.clone(),
-            stream: device.named_stream::<P::Stream>("copy", Priority::High)?,
+            stream: device.named_stream("copy", Priority::High)?,
             loaded,
         };
         let (over, ended) = (running.over(), running.stage("transfer"));
@@ -207,7 +207,7 @@ impl<P: Place> Loader<P> {
     ///
     /// # Errors
     /// The first cause, once the pipeline has ended.
-    pub fn epoch(&mut self, epoch: u64) -> Result<Epoch<'_, P>> {
+    pub fn epoch(&mut self, epoch: u64) -> Result<Epoch<'_>> {
         self.cursor.begin(epoch);
         self.go_on()
     }
@@ -221,14 +221,14 @@ impl<P: Place> Loader<P> {
     /// # Errors
     /// `Cursor` when it does not fit the data set, the order or the seed, or stands in the midst of a step; the first
     /// cause, once the pipeline has ended.
-    pub fn resume(&mut self, cursor: Cursor) -> Result<Epoch<'_, P>> {
+    pub fn resume(&mut self, cursor: Cursor) -> Result<Epoch<'_>> {
         let fit = if self.is_source { Cursor::fit_source } else { Cursor::fit };
         self.cursor = fit(cursor, &self.plan, self.fingerprint)?;
         self.go_on()
     }
 
     /// The batches from the cursor to the end of its epoch.
-    fn go_on(&mut self) -> Result<Epoch<'_, P>> {
+    fn go_on(&mut self) -> Result<Epoch<'_>> {
         let (epoch, start, offset) = (self.cursor.epoch(), self.cursor.position(), self.cursor.offset());
         let steps = self.plan.steps(epoch, start);
         let goes_on = |Position { run, step }: Position| {
@@ -276,7 +276,7 @@ impl<P: Place> Loader<P> {
     }
 
     /// The next batch of the current run; blocks for at most `limit`, `None` when it passed, and at the end of a source.
-    pub(crate) fn receive(&mut self, limit: Option<Duration>) -> Result<Option<Batch<P>>> {
+    pub(crate) fn receive(&mut self, limit: Option<Duration>) -> Result<Option<Batch>> {
         let deadline = limit.map(|limit| Instant::now() + limit);
         loop {
             let Some((ticket, loaded)) = self.receive_any(deadline)? else { return Ok(None) };
@@ -304,7 +304,7 @@ impl<P: Place> Loader<P> {
     }
 
     /// Moves the cursor over a batch that is about to be delivered, and holds its bad samples against the budget.
-    fn count(&mut self, batch: &Batch<P>, reached: Option<Reached>) -> Result<()> {
+    fn count(&mut self, batch: &Batch, reached: Option<Reached>) -> Result<()> {
         self.quarantine.delivered(batch.len() as u64);
         for replaced in batch.replaced() {
             for (number, failure) in replaced.failures.iter().enumerate() {
@@ -328,7 +328,7 @@ impl<P: Place> Loader<P> {
         Ok(())
     }
 
-    fn receive_any(&self, deadline: Option<Instant>) -> Result<Option<(Arc<Ticket>, Loaded<P>)>> {
+    fn receive_any(&self, deadline: Option<Instant>) -> Result<Option<(Arc<Ticket>, Loaded)>> {
         let mut held_since = None;
         loop {
             // While the caller holds every slot nothing can arrive: then the wait is cut short, to say so.
@@ -385,7 +385,7 @@ impl<P: Place> Loader<P> {
     }
 
     /// The device.
-    pub fn device(&self) -> &Device<P> {
+    pub fn device(&self) -> &Device {
         &self.device
     }
 
@@ -420,7 +420,7 @@ fn all_tickets(count: usize, rows: usize) -> (Sender<Arc<Ticket>>, Receiver<Arc<
     (tickets, home)
 }
 
-impl<P: Place> Drop for Loader<P> {
+impl Drop for Loader {
     fn drop(&mut self) {
         const LIMIT: Duration = Duration::from_secs(5);
         if let Err(error) = self.stop(LIMIT) {
@@ -429,7 +429,7 @@ impl<P: Place> Drop for Loader<P> {
     }
 }
 
-impl<P: Place> std::fmt::Debug for Loader<P> {
+impl std::fmt::Debug for Loader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let what = if self.is_source { "shards" } else { "samples" };
         write!(f, "Loader({} {what} on {:?})", self.plan.options().len, self.device)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use feedline_core::{Error, ErrorKind, Layout, Order, Result};
 use feedline_decode::{Input, Workers};
 use feedline_device::slot::{Tables, Visits};
-use feedline_device::{Device, Kind, Place};
+use feedline_device::{Device, Kind};
 
 /// How rows get to the device; [`LoaderBuilder::road`](crate::LoaderBuilder::road).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,7 +107,7 @@ pub(crate) struct Choice<'a> {
 
 impl Choice<'_> {
     /// Takes the direct road where it can and may be taken.
-    pub(crate) fn take<P: Place>(&self, device: &Device<P>) -> Result<Chosen> {
+    pub(crate) fn take(&self, device: &Device) -> Result<Chosen> {
         let why = match self.road {
             Road::Workers => None,
             Road::Auto if self.against.is_some() => self.against.clone(),
@@ -121,7 +121,7 @@ impl Choice<'_> {
         self.by(why, None)
     }
 
-    fn direct<P: Place>(&self, device: &Device<P>) -> Result<Tables> {
+    fn direct(&self, device: &Device) -> Result<Tables> {
         let Input::Dataset(dataset) = self.input else {
             return Err(Error::new(ErrorKind::Config, "a source is read in sequence, by a worker"));
         };

@@ -11,7 +11,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 use feedline_core::{Error, ErrorKind, Result, Stop, Ticket};
 use feedline_decode::Activity;
 use feedline_device::slot::SlotRing;
-use feedline_device::{Device, Pinned, Place};
+use feedline_device::{Device, Pinned};
 use feedline_slots::Ring;
 
 /// What wakes every waiting stage.
@@ -23,11 +23,7 @@ pub(crate) struct Closers {
 }
 
 impl Closers {
-    pub(crate) fn new<P: Place>(
-        stop: Arc<Stop>,
-        ring: Ring<Pinned, Option<Arc<Ticket>>>,
-        slots: SlotRing<P>,
-    ) -> Self {
+    pub(crate) fn new(stop: Arc<Stop>, ring: Ring<Pinned, Option<Arc<Ticket>>>, slots: SlotRing) -> Self {
         Self {
             stop,
             close_host: Arc::new(move || ring.close()),
@@ -52,7 +48,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) fn new<P: Place>(closers: Closers, device: Device<P>) -> Self {
+    pub(crate) fn new(closers: Closers, device: Device) -> Self {
         let errors = Box::new(move || device.ledger().take_errors());
         Self { closers, started: Vec::new(), ended: unbounded(), activity: None, errors }
     }

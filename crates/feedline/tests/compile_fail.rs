@@ -5,14 +5,12 @@
 
 use std::time::Duration;
 
-use feedline::{Loader, Result, Stream, lane};
+use feedline::{Loader, Result, Stream};
 use feedline_testkit::Watchdog;
-
-lane!(Branch);
 
 /// What the files get wrong, done right: were this refused too, their refusal would prove nothing.
 #[allow(dead_code, reason = "compiled, not run")]
-fn the_way_it_is_meant(compute: &Stream, branch: &Stream<Branch>, loader: &mut Loader) -> Result<()> {
+fn the_way_it_is_meant(compute: &Stream, branch: &Stream, loader: &mut Loader) -> Result<()> {
     for epoch in 0..2 {
         for batch in loader.epoch(epoch)? {
             let batch = batch?.wait_on(compute)?;

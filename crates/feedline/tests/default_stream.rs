@@ -4,11 +4,9 @@
 mod common;
 
 use common::{LONG, alone, assert_empty};
-use feedline::{Device, Loader, Readback, Result, Stream, Workers, lane};
+use feedline::{Device, Loader, Readback, Result, Stream, Workers};
 use feedline_kernels::ops::Kernels;
 use feedline_testkit::zoo::Fine;
-
-lane!(Branch);
 
 const ROWS: usize = 4;
 const STEPS: usize = 8;
@@ -18,7 +16,7 @@ const EPOCHS: u64 = 2;
 /// wait for them would be over long before.
 fn whole_batches(
     device: &Device,
-    streams: (&Stream, &Stream<Branch>),
+    streams: (&Stream, &Stream),
     depth: usize,
     width: usize,
     spin_ns: u64,
@@ -63,7 +61,7 @@ fn whole_batches(
 }
 
 /// On slots that are overwritten in every step, and on more.
-fn at_every_depth(device: &Device, streams: (&Stream, &Stream<Branch>), width: usize, spin_ns: u64) {
+fn at_every_depth(device: &Device, streams: (&Stream, &Stream), width: usize, spin_ns: u64) {
     for depth in [1, 2, 3] {
         whole_batches(device, streams, depth, width, spin_ns)
             .unwrap_or_else(|error| panic!("{device:?}, depth {depth}, rows of {width}: {error}"));
@@ -76,14 +74,14 @@ fn the_simulator_sees_no_race_and_on_the_host_every_byte_is_whole() {
         for seed in 0..5 {
             let (device, sim) = Device::sim(seed).unwrap();
             {
-                let (compute, branch) = (device.stream().unwrap(), device.stream_in().unwrap());
+                let (compute, branch) = (device.stream().unwrap(), device.stream().unwrap());
                 at_every_depth(&device, (&compute, &branch), 256, 1);
             }
             sim.finish().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         }
         let device = Device::host();
         {
-            let (compute, branch) = (device.stream().unwrap(), device.stream_in().unwrap());
+            let (compute, branch) = (device.stream().unwrap(), device.stream().unwrap());
             at_every_depth(&device, (&compute, &branch), 256, 100_000);
         }
         assert_empty(&device);

@@ -1,5 +1,5 @@
-//! The hand-off: a batch has as many readers as it likes, on streams of any lane, and its slot is overwritten after all of
-//! them; what the compiler cannot tell apart is refused at the call.
+//! The hand-off: several streams read one batch, and its slot is overwritten after the last of them. A stream that did not
+//! wait, or that is of another device, is refused at the call.
 
 mod common;
 
@@ -8,11 +8,8 @@ use std::time::{Duration, Instant};
 
 use common::small::{builder, fine, on_a_device, take_epoch};
 use common::{LONG, alone, assert_empty, assert_whole, wait_until};
-use feedline::{Device, ErrorKind, Lane, Loader, Ready, Stream, lane};
+use feedline::{Device, ErrorKind, Loader, Ready, Stream};
 use feedline_testkit::zoo::Fine;
-
-lane!(Branch);
-lane!(Third);
 
 /// How long a copy that nothing holds back is given to show: some hundred times what it takes.
 const WINDOW: Duration = Duration::from_millis(100);
@@ -24,7 +21,7 @@ struct SlowReader {
 }
 
 impl SlowReader {
-    fn start<L: Lane>(batch: &Ready<L>) -> Self {
+    fn start(batch: &Ready) -> Self {
         let ((go, wait), (tell, same)) = (channel::<()>(), channel());
         let read = move |memory: &mut feedline::Memory<'_>| {
             let first = memory.input::<u8>(0).to_vec();
@@ -59,13 +56,13 @@ fn one_slot(device: &Device) -> Loader {
 /// Reads the first batch on two streams, lets go of it in the order given, and holds one reader up at a time.
 fn two_readers(first_is_slow: bool, first_goes_first: bool) {
     on_a_device(|device, compute| {
-        let branch = device.stream_in::<Branch>().unwrap();
+        let branch = device.stream().unwrap();
         let mut loader = one_slot(device);
         let mut batches = loader.epoch(0).unwrap();
         let on_compute = batches.next().unwrap().unwrap().wait_on(compute).unwrap();
         let on_branch = on_compute.also_on(&branch).unwrap();
         let slow = if first_is_slow { SlowReader::start(&on_compute) } else { SlowReader::start(&on_branch) };
-        let whole = |batch: &Ready<_>| assert_whole(&fine(), batch);
+        let whole = |batch: &Ready| assert_whole(&fine(), batch);
         if first_is_slow {
             assert_whole(&fine(), &on_branch);
         } else {
@@ -101,7 +98,7 @@ fn a_slot_is_overwritten_only_after_both_readers() {
 fn a_slot_is_not_even_queued_for_while_a_reader_is_in_hand() {
     alone(|| {
         on_a_device(|device, compute| {
-            let branch = device.stream_in::<Branch>().unwrap();
+            let branch = device.stream().unwrap();
             let mut loader = one_slot(device);
             let mut batches = loader.epoch(0).unwrap();
             let on_compute = batches.next().unwrap().unwrap().wait_on(compute).unwrap();
@@ -119,11 +116,11 @@ fn a_slot_is_not_even_queued_for_while_a_reader_is_in_hand() {
 }
 
 #[test]
-fn readers_of_three_lanes_come_and_go_all_epoch() {
+fn readers_on_three_streams_come_and_go_all_epoch() {
     alone(|| {
         on_a_device(|device, compute| {
-            let branch = device.stream_in::<Branch>().unwrap();
-            let third = device.stream_in::<Third>().unwrap();
+            let branch = device.stream().unwrap();
+            let third = device.stream().unwrap();
             let mut loader = builder(fine()).depth(2).build(device).unwrap();
             for epoch in 0..20 {
                 let mut last = None;
@@ -268,7 +265,7 @@ fn on_a_gpu_every_byte_is_whole_for_two_slow_readers() {
         for width in [1 << 10, 64 << 10, 256 << 10] {
             let fine = Fine::new(ROWS * STEPS, width).unwrap();
             let compute = device.stream().unwrap();
-            let branch = device.stream_in::<Branch>().unwrap();
+            let branch = device.stream().unwrap();
             let kernels = (Kernels::new(&compute).unwrap(), Kernels::new(&branch).unwrap());
             let mut reports = (compute.buffer::<i64>(3).unwrap(), branch.buffer::<i64>(3).unwrap());
             reports.0.write(&[0, -1, 0]).unwrap();
@@ -307,7 +304,7 @@ fn no_access_of_two_readers_is_unordered_on_the_simulator() {
             let (device, sim) = Device::sim(seed).unwrap();
             {
                 let compute = device.stream().unwrap();
-                let branch = device.stream_in::<Branch>().unwrap();
+                let branch = device.stream().unwrap();
                 let mut loader = builder(fine()).depth(1 + seed as usize % 3).build(&device).unwrap();
                 for epoch in 0..2 {
                     for batch in loader.epoch(epoch).unwrap() {
@@ -325,6 +322,6 @@ fn no_access_of_two_readers_is_unordered_on_the_simulator() {
 }
 
 /// Queues work that reads a batch.
-fn look<L: Lane>(stream: &Stream<L>, batch: &Ready<L>) {
+fn look(stream: &Stream, batch: &Ready) {
     stream.run("look", [batch.field::<u8>("bytes").unwrap().into()], [], |_| {}).unwrap();
 }

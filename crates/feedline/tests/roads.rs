@@ -55,7 +55,7 @@ fn bytes(stream: &Stream, batch: &Ready, index: usize, dtype: DType) -> Vec<u8> 
         ($($name:ident: $type:ty),*) => {
             match dtype {
                 $(DType::$name => {
-                    let values = elements::<$type, _>(stream, batch.field_at(index).expect("a field"));
+                    let values = elements::<$type>(stream, batch.field_at(index).expect("a field"));
                     values.iter().flat_map(|value| value.to_ne_bytes()).collect()
                 })*
             }

@@ -6,10 +6,7 @@ mod common;
 
 use common::small::{STEPS, builder, fine, on_a_device};
 use common::{alone, assert_whole};
-use feedline::{Batch, Cursor, Epoch, Error, Loader, LoaderBuilder, Ready, WaitMeter, lane, place};
-
-lane!(Branch);
-place!(Second, SecondCompute);
+use feedline::{Batch, Cursor, Epoch, Error, Loader, LoaderBuilder, Ready, WaitMeter};
 
 const fn is_send<T: Send>() {}
 const fn is_sync<T: Sync>() {}
@@ -23,8 +20,7 @@ macro_rules! is_both {
     };
 }
 
-is_both!(LoaderBuilder, Loader, Loader<Second>, Epoch<'static>, Epoch<'static, Second>);
-is_both!(Batch, Batch<Second>, Ready, Ready<Branch>, Ready<SecondCompute>, WaitMeter, Cursor, Error);
+is_both!(LoaderBuilder, Loader, Epoch<'static>, Batch, Ready, WaitMeter, Cursor, Error);
 
 /// The pins above, seen at work: a loader on one thread, its batches opened on another and dropped on a third.
 #[test]

@@ -9,11 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{LONG, alone};
-use feedline::{Device, Loader, Readback, Result, Workers, lane};
+use feedline::{Device, Loader, Readback, Result, Workers};
 use feedline_testkit::pattern;
 use feedline_testkit::zoo::Fine;
-
-lane!(Branch);
 
 const BATCH: usize = 4;
 const STEPS: u64 = 5;
@@ -37,7 +35,7 @@ struct Trained {
 
 /// Two branches of a model read each batch; weights are updated; a result of every step comes back a few steps later.
 fn train(device: &Device, depth: usize, seed: u64) -> Result<Trained> {
-    let (compute, branch) = (device.stream()?, device.stream_in::<Branch>()?);
+    let (compute, branch) = (device.stream()?, device.stream()?);
     let mut weights = compute.buffer::<i64>(1)?;
     let mut results = Readback::<i64>::new(&compute, 1, 3)?;
     let fine = Fine::new(STEPS * BATCH as u64, ROW)?;

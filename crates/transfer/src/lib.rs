@@ -13,11 +13,11 @@ use std::thread::JoinHandle;
 use crossbeam_channel::{Receiver, Sender};
 use feedline_core::{Error, ErrorKind, Layout, Result, Ticket};
 use feedline_device::slot::{Loaded, SlotRing, Tables};
-use feedline_device::{Lane, Pinned, Place, Stream};
+use feedline_device::{Pinned, Stream};
 use feedline_slots::ReadyLease;
 
 /// Everything the transfer loop works with.
-pub struct Stage<P: Place, L: Lane<Place = P>> {
+pub struct Stage {
     /// Where fields lie in a slot.
     pub layout: Arc<Layout>,
     /// Filled slots; the loop ends when the other end is dropped.
@@ -25,14 +25,14 @@ pub struct Stage<P: Place, L: Lane<Place = P>> {
     /// What the device reads itself, when host slots hold nothing but ids.
     pub tables: Option<Arc<Tables>>,
     /// The device slots.
-    pub ring: SlotRing<P>,
+    pub ring: SlotRing,
     /// The copy stream.
-    pub stream: Stream<L>,
+    pub stream: Stream,
     /// Where loaded batches go; the loop ends when the other end is dropped.
-    pub loaded: Sender<(Arc<Ticket>, Loaded<P>)>,
+    pub loaded: Sender<(Arc<Ticket>, Loaded)>,
 }
 
-impl<P: Place, L: Lane<Place = P>> Stage<P, L> {
+impl Stage {
     /// Starts the thread `fl-transfer`; `ended` gets its result and the stage when it ends, also after a panic.
     ///
     /// Who finds the stage's channels closed looks for the cause: `ended` tells it before it drops the stage.

@@ -8,7 +8,7 @@ use feedline_core::{DType, Error, ErrorKind, Layout, Result, Spec, Ticket};
 use feedline_device::host::Host;
 use feedline_device::slot::{Loaded, SlotRing};
 use feedline_device::wrap::{Around, Call, Op, Wrap};
-use feedline_device::{Compute, Device, Driver, Main, Pinned, Stream};
+use feedline_device::{Device, Driver, Pinned, Stream};
 use feedline_slots::{ReadyLease, Ring};
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 use feedline_transfer::Stage;
@@ -58,7 +58,7 @@ impl Rig {
         let slots = SlotRing::new(&device, DEPTH, layout.bytes()).unwrap();
         let ((filled, to_stage), (from_stage, loaded)) = (bounded(DEPTH + 1), bounded(DEPTH));
         let (tell, ended) = mpsc::channel();
-        let stage: Stage<Main, Compute> = Stage {
+        let stage = Stage {
             layout: layout.clone(),
             filled: to_stage,
             tables: None,

@@ -1,6 +1,6 @@
 //! Forward, backward and update, as work on one stream.
 
-use feedline::{Buffer, Compute, Error, ErrorKind, Lane, Result, Stream, View, ViewMut};
+use feedline::{Buffer, Error, ErrorKind, Result, Stream, View, ViewMut};
 use feedline_kernels::ops::{AdamW, ClassifierGradients, Kernels, Sgd};
 
 use crate::mlp::{Init, Layer, Shape};
@@ -26,42 +26,42 @@ pub struct State {
 /// The model, its gradients and its optimizer's state, on one stream.
 ///
 /// No call blocks the host or allocates on the device.
-pub struct Mlp<L: Lane = Compute> {
-    kernels: Kernels<L>,
+pub struct Mlp {
+    kernels: Kernels,
     layers: [Layer; 3],
     optimizer: Optimizer,
-    parameters: Buffer<f32, L>,
-    gradients: Buffer<f32, L>,
+    parameters: Buffer<f32>,
+    gradients: Buffer<f32>,
     /// Velocity, or the first moment.
-    first: Buffer<f32, L>,
+    first: Buffer<f32>,
     /// The second moment, and the steps counted.
-    second: Option<(Buffer<f32, L>, Buffer<u32, L>)>,
-    input: Buffer<f32, L>,
-    hidden: [Buffer<f32, L>; 2],
+    second: Option<(Buffer<f32>, Buffer<u32>)>,
+    input: Buffer<f32>,
+    hidden: [Buffer<f32>; 2],
     /// Logits in an evaluation, their gradient in training.
-    logits: Buffer<f32, L>,
-    hidden_gradients: [Buffer<f32, L>; 2],
+    logits: Buffer<f32>,
+    hidden_gradients: [Buffer<f32>; 2],
     /// Where a full batch is worth it.
-    transposed: Option<Transposed<L>>,
-    row_loss: Buffer<f32, L>,
+    transposed: Option<Transposed>,
+    row_loss: Buffer<f32>,
 }
 
 /// What the gradient of the first layer's weights is made from, the way round in which a GPU takes it quicker.
-struct Transposed<L: Lane> {
+struct Transposed {
     /// `[inputs, rows]`.
-    input: Buffer<f32, L>,
+    input: Buffer<f32>,
     /// `[outputs, rows]`, in place of the first of `hidden_gradients`.
-    gradient: Buffer<f32, L>,
+    gradient: Buffer<f32>,
 }
 
-impl<L: Lane> Mlp<L> {
+impl Mlp {
     /// A model with its first weights; blocks while they are copied.
     ///
     /// # Errors
     /// `Config` for sizes that cannot be; a device failure.
     pub fn new(
-        stream: &Stream<L>,
-        kernels: Kernels<L>,
+        stream: &Stream,
+        kernels: Kernels,
         shape: Shape,
         init: Init,
         optimizer: Optimizer,
@@ -97,12 +97,7 @@ impl<L: Lane> Mlp<L> {
     ///
     /// # Errors
     /// `Config` for lengths that do not fit; a device failure.
-    pub fn step(
-        &mut self,
-        image: View<'_, u8, L>,
-        label: View<'_, u8, L>,
-        result: ViewMut<'_, u32, L>,
-    ) -> Result<()> {
+    pub fn step(&mut self, image: View<'_, u8>, label: View<'_, u8>, result: ViewMut<'_, u32>) -> Result<()> {
         let rows = label.len();
         let transposes = self.transposes(rows);
         self.widen(image, rows, transposes)?;
@@ -117,9 +112,9 @@ impl<L: Lane> Mlp<L> {
     /// `Config` for lengths that do not fit; a device failure.
     pub fn evaluate(
         &mut self,
-        image: View<'_, u8, L>,
-        label: View<'_, u8, L>,
-        hits: ViewMut<'_, u32, L>,
+        image: View<'_, u8>,
+        label: View<'_, u8>,
+        hits: ViewMut<'_, u32>,
     ) -> Result<()> {
         let rows = label.len();
         self.widen(image, rows, false)?;
@@ -177,7 +172,7 @@ impl<L: Lane> Mlp<L> {
     }
 
     /// The pixels as numbers, transposed too when the way back asks for it.
-    fn widen(&mut self, image: View<'_, u8, L>, rows: usize, transposes: bool) -> Result<()> {
+    fn widen(&mut self, image: View<'_, u8>, rows: usize, transposes: bool) -> Result<()> {
         let inputs = self.layers[0].inputs;
         let (scale, pixels) = (1.0 / 255.0, self.input.slice_mut(0..rows * inputs)?);
         match &mut self.transposed {
@@ -191,7 +186,7 @@ impl<L: Lane> Mlp<L> {
     /// The two hidden layers.
     fn hidden(&mut self, rows: usize) -> Result<()> {
         let Self { kernels, layers, parameters, input, hidden: [first, second], .. } = self;
-        let layer = |layer: &Layer, x: &Buffer<f32, L>, y: &mut Buffer<f32, L>| {
+        let layer = |layer: &Layer, x: &Buffer<f32>, y: &mut Buffer<f32>| {
             let x = x.slice(0..rows * layer.inputs)?;
             let weights = parameters.slice(layer.weights.clone())?;
             let bias = parameters.slice(layer.bias.clone())?;
@@ -203,12 +198,7 @@ impl<L: Lane> Mlp<L> {
 
     /// The last layer and the loss there and back, and on to the first layer. The gradient of a hidden layer's bias comes with
     /// that of its output.
-    fn backward(
-        &mut self,
-        label: View<'_, u8, L>,
-        result: ViewMut<'_, u32, L>,
-        transposes: bool,
-    ) -> Result<()> {
+    fn backward(&mut self, label: View<'_, u8>, result: ViewMut<'_, u32>, transposes: bool) -> Result<()> {
         let rows = label.len();
         let Self { kernels, layers, parameters, gradients, input, hidden, hidden_gradients, .. } = self;
         let ([first, second, last], [d0, d1]) = (&*layers, hidden_gradients);
@@ -222,7 +212,7 @@ impl<L: Lane> Mlp<L> {
         let (inputs, outputs) = (0..rows * first.inputs, 0..rows * first.outputs);
         let mut transposed = self.transposed.as_mut().filter(|_| transposes);
         let weights = |layer: &Layer| parameters.slice(layer.weights.clone());
-        let on = |dy: View<'_, f32, L>| {
+        let on = |dy: View<'_, f32>| {
             let gradient =
                 transposed.as_mut().map(|transposed| transposed.gradient.slice_mut(outputs.clone()));
             kernels.layer_backward(
@@ -278,20 +268,17 @@ impl<L: Lane> Mlp<L> {
 }
 
 /// The gradients of a layer's parameters.
-struct Gradients<'a, L: Lane> {
-    weights: ViewMut<'a, f32, L>,
-    bias: ViewMut<'a, f32, L>,
+struct Gradients<'a> {
+    weights: ViewMut<'a, f32>,
+    bias: ViewMut<'a, f32>,
 }
 
 /// Each layer's gradients; they lie one after the other, as the parameters do.
-fn gradients_of<'a, L: Lane>(
-    layers: &[Layer; 3],
-    gradients: ViewMut<'a, f32, L>,
-) -> Result<[Gradients<'a, L>; 3]> {
+fn gradients_of<'a>(layers: &[Layer; 3], gradients: ViewMut<'a, f32>) -> Result<[Gradients<'a>; 3]> {
     let [first, second, last] = layers;
     let (of_first, others) = gradients.split_at(second.weights.start)?;
     let (of_second, of_last) = others.split_at(last.weights.start - second.weights.start)?;
-    let of = |layer: &Layer, both: ViewMut<'a, f32, L>| {
+    let of = |layer: &Layer, both: ViewMut<'a, f32>| {
         let (weights, bias) = both.split_at(layer.bias.start - layer.weights.start)?;
         Ok(Gradients { weights: weights.slice(0..layer.weights.len())?, bias: bias.slice(0..layer.outputs)? })
     };

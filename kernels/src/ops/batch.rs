@@ -1,17 +1,17 @@
 //! From a batch to numbers and back: widening, loss, accuracy.
 
 use feedline_core::Result;
-use feedline_device::{Lane, View, ViewMut};
+use feedline_device::{View, ViewMut};
 
 use super::{Kernels, check, on_gpu};
 use crate::host;
 
-impl<L: Lane> Kernels<L> {
+impl Kernels {
     /// `dst[i] = scale * src[i]`.
     ///
     /// # Errors
     /// `Config` for lengths that differ; a device failure.
-    pub fn widen(&self, src: View<'_, u8, L>, scale: f32, dst: ViewMut<'_, f32, L>) -> Result<()> {
+    pub fn widen(&self, src: View<'_, u8>, scale: f32, dst: ViewMut<'_, f32>) -> Result<()> {
         check(src.len() == dst.len(), || format!("widen: {} bytes into {} numbers", src.len(), dst.len()))?;
         on_gpu!(self, widen(src, scale, dst));
         self.stream.run("widen", [src.into()], [dst.into()], move |memory| {
@@ -28,10 +28,10 @@ impl<L: Lane> Kernels<L> {
     /// `Config` for lengths that do not fit; a device failure.
     pub fn softmax_xent(
         &self,
-        logits: ViewMut<'_, f32, L>,
-        labels: View<'_, u8, L>,
-        row_loss: ViewMut<'_, f32, L>,
-        result: ViewMut<'_, u32, L>,
+        logits: ViewMut<'_, f32>,
+        labels: View<'_, u8>,
+        row_loss: ViewMut<'_, f32>,
+        result: ViewMut<'_, u32>,
         classes: usize,
     ) -> Result<()> {
         let rows = labels.len();
@@ -55,9 +55,9 @@ impl<L: Lane> Kernels<L> {
     /// `Config` for lengths that do not fit; a device failure.
     pub fn argmax_hits(
         &self,
-        logits: View<'_, f32, L>,
-        labels: View<'_, u8, L>,
-        hits: ViewMut<'_, u32, L>,
+        logits: View<'_, f32>,
+        labels: View<'_, u8>,
+        hits: ViewMut<'_, u32>,
         classes: usize,
     ) -> Result<()> {
         let rows = labels.len();
@@ -73,7 +73,7 @@ impl<L: Lane> Kernels<L> {
     ///
     /// # Errors
     /// A device failure.
-    pub fn fill(&self, dst: ViewMut<'_, f32, L>, value: f32) -> Result<()> {
+    pub fn fill(&self, dst: ViewMut<'_, f32>, value: f32) -> Result<()> {
         on_gpu!(self, fill(dst, value));
         self.stream.run("fill", [], [dst.into()], move |memory| host::fill(memory.output(0), value))
     }

@@ -2,24 +2,24 @@
 //! one pass.
 
 use feedline_core::Result;
-use feedline_device::{Lane, View, ViewMut};
+use feedline_device::{View, ViewMut};
 
 use super::{Kernels, Linear, check};
 
 /// What [`Kernels::classifier_backward`] writes.
 #[derive(Debug)]
-pub struct ClassifierGradients<'a, L: Lane> {
+pub struct ClassifierGradients<'a> {
     /// Of the layer's input, zero where that is not positive: `[rows, inputs]`.
-    pub x: ViewMut<'a, f32, L>,
+    pub x: ViewMut<'a, f32>,
     /// Of the layer's weights: `[classes, inputs]`.
-    pub weights: ViewMut<'a, f32, L>,
+    pub weights: ViewMut<'a, f32>,
     /// Of the layer's bias: `[classes]`.
-    pub bias: ViewMut<'a, f32, L>,
+    pub bias: ViewMut<'a, f32>,
     /// Of the bias of the layer before: the sums of the columns of `x`, `[inputs]`.
-    pub bias_before: ViewMut<'a, f32, L>,
+    pub bias_before: ViewMut<'a, f32>,
 }
 
-impl<L: Lane> Kernels<L> {
+impl Kernels {
     /// Softmax cross-entropy of `x Wᵀ + bias` against `labels`: `x` `[rows, inputs]`, `weights` `[classes, inputs]`, and
     /// `shape.outputs` the classes.
     ///
@@ -31,13 +31,13 @@ impl<L: Lane> Kernels<L> {
     #[allow(clippy::too_many_arguments)] // four come in, three go out, and their sizes
     pub fn classifier(
         &self,
-        x: View<'_, f32, L>,
-        weights: View<'_, f32, L>,
-        bias: View<'_, f32, L>,
-        labels: View<'_, u8, L>,
-        mut dlogits: ViewMut<'_, f32, L>,
-        mut row_loss: ViewMut<'_, f32, L>,
-        mut result: ViewMut<'_, u32, L>,
+        x: View<'_, f32>,
+        weights: View<'_, f32>,
+        bias: View<'_, f32>,
+        labels: View<'_, u8>,
+        mut dlogits: ViewMut<'_, f32>,
+        mut row_loss: ViewMut<'_, f32>,
+        mut result: ViewMut<'_, u32>,
         shape: Linear,
     ) -> Result<()> {
         let fits = shape.fits(x.len(), weights.len(), dlogits.len())
@@ -66,16 +66,16 @@ impl<L: Lane> Kernels<L> {
     #[allow(clippy::too_many_arguments)] // four come in, four go out, and their sizes
     pub fn classifier_through(
         &self,
-        x: View<'_, f32, L>,
-        weights: View<'_, f32, L>,
-        bias: View<'_, f32, L>,
-        labels: View<'_, u8, L>,
-        mut dlogits: ViewMut<'_, f32, L>,
-        row_loss: ViewMut<'_, f32, L>,
-        mut result: ViewMut<'_, u32, L>,
-        mut gradients: ClassifierGradients<'_, L>,
+        x: View<'_, f32>,
+        weights: View<'_, f32>,
+        bias: View<'_, f32>,
+        labels: View<'_, u8>,
+        mut dlogits: ViewMut<'_, f32>,
+        row_loss: ViewMut<'_, f32>,
+        mut result: ViewMut<'_, u32>,
+        mut gradients: ClassifierGradients<'_>,
         shape: Linear,
-        then: impl FnOnce(View<'_, f32, L>) -> Result<()>,
+        then: impl FnOnce(View<'_, f32>) -> Result<()>,
     ) -> Result<()> {
         let fits = shape.fits(x.len(), weights.len(), dlogits.len())
             && gradients.fit(shape, dlogits.len())
@@ -100,10 +100,10 @@ impl<L: Lane> Kernels<L> {
     /// `Config` for lengths that do not fit; a device failure.
     pub fn classifier_backward(
         &self,
-        x: View<'_, f32, L>,
-        weights: View<'_, f32, L>,
-        mut dlogits: ViewMut<'_, f32, L>,
-        mut gradients: ClassifierGradients<'_, L>,
+        x: View<'_, f32>,
+        weights: View<'_, f32>,
+        mut dlogits: ViewMut<'_, f32>,
+        mut gradients: ClassifierGradients<'_>,
         shape: Linear,
     ) -> Result<()> {
         let fits = shape.fits(x.len(), weights.len(), dlogits.len()) && gradients.fit(shape, dlogits.len());
@@ -123,14 +123,14 @@ impl<L: Lane> Kernels<L> {
     }
 }
 
-impl<L: Lane> ClassifierGradients<'_, L> {
+impl ClassifierGradients<'_> {
     /// Whether they are of a layer of `shape`, whose logits are so many.
     fn fit(&self, shape: Linear, logits: usize) -> bool {
         shape.fits(self.x.len(), self.weights.len(), logits)
             && (self.bias.len(), self.bias_before.len()) == (shape.outputs, shape.inputs)
     }
 
-    fn reborrow(&mut self) -> ClassifierGradients<'_, L> {
+    fn reborrow(&mut self) -> ClassifierGradients<'_> {
         ClassifierGradients {
             x: self.x.reborrow(),
             weights: self.weights.reborrow(),
@@ -145,7 +145,7 @@ mod gpu {
     use feedline_device::cuda::{Arg, Grid};
 
     use super::super::gpu::{CHUNKS, Gpu};
-    use super::{ClassifierGradients, Lane, Linear, Result, View, ViewMut};
+    use super::{ClassifierGradients, Linear, Result, View, ViewMut};
     use crate::launch::beside;
 
     /// What `through.cu` has room for: a thread holds a column of each class.
@@ -154,18 +154,18 @@ mod gpu {
     /// Rows of its blocks at least.
     const LEAST_ROWS: usize = 4;
 
-    impl<L: Lane> Gpu<L> {
+    impl Gpu {
         /// Whether there is a kernel for so many classes; when not, nothing was queued.
         #[allow(clippy::too_many_arguments)] // as the kernel has
         pub(super) fn classifier(
             &self,
-            x: View<'_, f32, L>,
-            weights: View<'_, f32, L>,
-            bias: View<'_, f32, L>,
-            labels: View<'_, u8, L>,
-            dlogits: ViewMut<'_, f32, L>,
-            row_loss: ViewMut<'_, f32, L>,
-            result: ViewMut<'_, u32, L>,
+            x: View<'_, f32>,
+            weights: View<'_, f32>,
+            bias: View<'_, f32>,
+            labels: View<'_, u8>,
+            dlogits: ViewMut<'_, f32>,
+            row_loss: ViewMut<'_, f32>,
+            result: ViewMut<'_, u32>,
             shape: Linear,
         ) -> Result<bool> {
             let Some(most) = self.most_classes(shape) else { return Ok(false) };
@@ -200,10 +200,10 @@ mod gpu {
         /// Whether there is a kernel for so many classes; when not, nothing was queued.
         pub(super) fn classifier_backward(
             &self,
-            x: View<'_, f32, L>,
-            weights: View<'_, f32, L>,
-            dlogits: View<'_, f32, L>,
-            gradients: ClassifierGradients<'_, L>,
+            x: View<'_, f32>,
+            weights: View<'_, f32>,
+            dlogits: View<'_, f32>,
+            gradients: ClassifierGradients<'_>,
             shape: Linear,
         ) -> Result<bool> {
             let Some(most) = self.most_classes(shape) else { return Ok(false) };
@@ -232,14 +232,14 @@ mod gpu {
         #[allow(clippy::too_many_arguments)] // as the kernels have
         pub(super) fn classifier_through(
             &self,
-            x: View<'_, f32, L>,
-            weights: View<'_, f32, L>,
-            bias: View<'_, f32, L>,
-            labels: View<'_, u8, L>,
-            result: ViewMut<'_, u32, L>,
-            gradients: ClassifierGradients<'_, L>,
+            x: View<'_, f32>,
+            weights: View<'_, f32>,
+            bias: View<'_, f32>,
+            labels: View<'_, u8>,
+            result: ViewMut<'_, u32>,
+            gradients: ClassifierGradients<'_>,
             shape: Linear,
-            then: impl FnOnce(View<'_, f32, L>) -> Result<()>,
+            then: impl FnOnce(View<'_, f32>) -> Result<()>,
         ) -> Result<()> {
             let Linear { rows, inputs, outputs: classes } = shape;
             // The end of a block is long against a row: one block on each multiprocessor, and of few rows not one for each.

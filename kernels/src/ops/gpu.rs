@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use feedline_core::Result;
 use feedline_device::cuda::{Arg, Blas, BlasOptions, Grid, Product, Sizes};
-use feedline_device::{Buffer, Input, Lane, Output, Stream, View, ViewMut};
+use feedline_device::{Buffer, Input, Output, Stream, View, ViewMut};
 
 use super::linear::Linear;
 use super::{AdamW, Options, Sgd};
@@ -29,30 +29,30 @@ pub(super) struct Chunks {
 pub(super) const CHUNKS: Chunks = Chunks { rows: 16, most: 16 };
 
 /// The kernels of one stream on a GPU.
-pub(super) struct Gpu<L: Lane> {
-    pub(super) stream: Stream<L>,
+pub(super) struct Gpu {
+    pub(super) stream: Stream,
     step: Loaded,
     gemm: OnceLock<Loaded>,
     pub(super) probe: OnceLock<Loaded>,
-    pub(super) blas: Option<Blas<L>>,
+    pub(super) blas: Option<Blas>,
     pub(super) options: Options,
     pub(super) capability: (i32, i32),
     pub(super) multiprocessors: usize,
-    scratch: Mutex<Scratch<L>>,
+    scratch: Mutex<Scratch>,
 }
 
 /// Device memory that kernels meet in; zero before and after each launch where they ask for it.
-pub(super) struct Scratch<L: Lane> {
-    pub(super) partial: Buffer<f32, L>,
-    pub(super) tickets: Buffer<u32, L>,
-    pub(super) xent: Buffer<i64, L>,
+pub(super) struct Scratch {
+    pub(super) partial: Buffer<f32>,
+    pub(super) tickets: Buffer<u32>,
+    pub(super) xent: Buffer<i64>,
     /// What the blocks of `through.cu` have; taken out while work may be given that runs beside their sums.
-    pub(super) through: Option<Buffer<f32, L>>,
+    pub(super) through: Option<Buffer<f32>>,
 }
 
-impl<L: Lane> Scratch<L> {
+impl Scratch {
     /// Makes room for `partial` sums and `tickets`; in the steady state there is.
-    pub(super) fn reserve(&mut self, stream: &Stream<L>, partial: usize, tickets: usize) -> Result<()> {
+    pub(super) fn reserve(&mut self, stream: &Stream, partial: usize, tickets: usize) -> Result<()> {
         if self.partial.len() < partial {
             self.partial = stream.buffer(partial)?;
         }
@@ -63,9 +63,9 @@ impl<L: Lane> Scratch<L> {
     }
 }
 
-impl<L: Lane> Gpu<L> {
+impl Gpu {
     /// The kernels for `stream`; `None` when it is not a CUDA stream.
-    pub(super) fn new(stream: &Stream<L>, options: Options) -> Result<Option<Self>> {
+    pub(super) fn new(stream: &Stream, options: Options) -> Result<Option<Self>> {
         let Some(cuda) = stream.cuda() else { return Ok(None) };
         let Options { own_gemm, tf32, tuned, .. } = options;
         let blas = if own_gemm { None } else { Blas::new(stream, BlasOptions { tf32, tuned })? };
@@ -101,7 +101,7 @@ impl<L: Lane> Gpu<L> {
         ["cuBLASLt", tf32, tuned, also(unfused, ", unfused"), also(transposed, ", transposed")].concat()
     }
 
-    pub(super) fn scratch(&self) -> MutexGuard<'_, Scratch<L>> {
+    pub(super) fn scratch(&self) -> MutexGuard<'_, Scratch> {
         self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -122,11 +122,11 @@ impl<L: Lane> Gpu<L> {
         Ok(cell.get_or_init(|| loaded))
     }
 
-    pub(super) fn run(&self, name: &str, grid: Grid, args: &[Arg<'_, L>]) -> Result<()> {
+    pub(super) fn run(&self, name: &str, grid: Grid, args: &[Arg<'_>]) -> Result<()> {
         kernel(&self.stream, self.step.function(name)?, grid, args)
     }
 
-    pub(super) fn widen(&self, src: View<'_, u8, L>, scale: f32, dst: ViewMut<'_, f32, L>) -> Result<()> {
+    pub(super) fn widen(&self, src: View<'_, u8>, scale: f32, dst: ViewMut<'_, f32>) -> Result<()> {
         let n = src.len();
         // Four words of four bytes a thread.
         let grid = Grid::linear(n.div_ceil(16), 256, BLOCKS);
@@ -137,7 +137,7 @@ impl<L: Lane> Gpu<L> {
         )
     }
 
-    pub(super) fn fill(&self, dst: ViewMut<'_, f32, L>, value: f32) -> Result<()> {
+    pub(super) fn fill(&self, dst: ViewMut<'_, f32>, value: f32) -> Result<()> {
         let n = dst.len();
         self.run(
             "fill_f32",
@@ -148,17 +148,17 @@ impl<L: Lane> Gpu<L> {
 
     pub(super) fn softmax_xent(
         &self,
-        logits: ViewMut<'_, f32, L>,
-        labels: View<'_, u8, L>,
-        row_loss: ViewMut<'_, f32, L>,
-        result: ViewMut<'_, u32, L>,
+        logits: ViewMut<'_, f32>,
+        labels: View<'_, u8>,
+        row_loss: ViewMut<'_, f32>,
+        result: ViewMut<'_, u32>,
         classes: usize,
     ) -> Result<()> {
         let rows = labels.len();
         let mut scratch = self.scratch();
         let (loss, hits) = result.split_at(1)?;
         // In place: the kernel reads a row's logits before it writes their gradient.
-        let logits: Output<'_, L> = logits.into();
+        let logits: Output<'_> = logits.into();
         let gradient = Arg::U64(logits.span().address.0);
         self.run(
             "softmax_xent_u8",
@@ -179,9 +179,9 @@ impl<L: Lane> Gpu<L> {
 
     pub(super) fn argmax_hits(
         &self,
-        logits: View<'_, f32, L>,
-        labels: View<'_, u8, L>,
-        hits: ViewMut<'_, u32, L>,
+        logits: View<'_, f32>,
+        labels: View<'_, u8>,
+        hits: ViewMut<'_, u32>,
         classes: usize,
     ) -> Result<()> {
         let rows = labels.len();
@@ -200,11 +200,11 @@ impl<L: Lane> Gpu<L> {
 
     pub(super) fn linear(
         &self,
-        x: View<'_, f32, L>,
-        weights: View<'_, f32, L>,
-        bias: View<'_, f32, L>,
+        x: View<'_, f32>,
+        weights: View<'_, f32>,
+        bias: View<'_, f32>,
         relu: bool,
-        mut y: ViewMut<'_, f32, L>,
+        mut y: ViewMut<'_, f32>,
         shape: Linear,
     ) -> Result<()> {
         let product = Product::Forward { relu };
@@ -218,9 +218,9 @@ impl<L: Lane> Gpu<L> {
 
     pub(super) fn weight_gradient(
         &self,
-        dy: View<'_, f32, L>,
-        x: View<'_, f32, L>,
-        mut dweights: ViewMut<'_, f32, L>,
+        dy: View<'_, f32>,
+        x: View<'_, f32>,
+        mut dweights: ViewMut<'_, f32>,
         shape: Linear,
     ) -> Result<()> {
         let product = Product::WeightGradient;
@@ -233,9 +233,9 @@ impl<L: Lane> Gpu<L> {
 
     pub(super) fn input_gradient(
         &self,
-        dy: View<'_, f32, L>,
-        weights: View<'_, f32, L>,
-        mut dx: ViewMut<'_, f32, L>,
+        dy: View<'_, f32>,
+        weights: View<'_, f32>,
+        mut dx: ViewMut<'_, f32>,
         shape: Linear,
     ) -> Result<()> {
         let product = Product::InputGradient;
@@ -250,10 +250,10 @@ impl<L: Lane> Gpu<L> {
         &self,
         product: Product,
         shape: Linear,
-        left: Input<'_, L>,
-        right: Input<'_, L>,
-        bias: Option<Input<'_, L>>,
-        out: Output<'_, L>,
+        left: Input<'_>,
+        right: Input<'_>,
+        bias: Option<Input<'_>>,
+        out: Output<'_>,
     ) -> Result<bool> {
         let Some(blas) = &self.blas else { return Ok(false) };
         let sizes = Sizes { rows: shape.rows, inputs: shape.inputs, outputs: shape.outputs };
@@ -265,10 +265,10 @@ impl<L: Lane> Gpu<L> {
         &self,
         kind: &str,
         (m, n, k): (usize, usize, usize),
-        a: Input<'_, L>,
-        b: Input<'_, L>,
-        c: Output<'_, L>,
-        extra: [Arg<'_, L>; E],
+        a: Input<'_>,
+        b: Input<'_>,
+        c: Output<'_>,
+        extra: [Arg<'_>; E],
     ) -> Result<()> {
         let blocks = |tile: usize| m.div_ceil(tile) * n.div_ceil(tile);
         let tile = [128, 64].into_iter().find(|&tile| blocks(tile) >= self.multiprocessors).unwrap_or(32);
@@ -285,9 +285,9 @@ impl<L: Lane> Gpu<L> {
 
     pub(super) fn relu_bias_backward(
         &self,
-        dy: ViewMut<'_, f32, L>,
-        activation: Option<View<'_, f32, L>>,
-        dbias: ViewMut<'_, f32, L>,
+        dy: ViewMut<'_, f32>,
+        activation: Option<View<'_, f32>>,
+        dbias: ViewMut<'_, f32>,
         shape: Linear,
     ) -> Result<()> {
         let activation = activation.map_or(Arg::U64(0), |activation| Arg::In(activation.into()));
@@ -304,8 +304,8 @@ impl<L: Lane> Gpu<L> {
         (rows, columns): (usize, usize),
         chunks: Chunks,
         sums: usize,
-        own: [Arg<'_, L>; O],
-        last: [Arg<'_, L>; E],
+        own: [Arg<'_>; O],
+        last: [Arg<'_>; E],
     ) -> Result<()> {
         let chunks = (rows / chunks.rows).clamp(1, chunks.most);
         let strips = columns.div_ceil(STRIP);
@@ -321,9 +321,9 @@ impl<L: Lane> Gpu<L> {
 
     pub(super) fn sgd(
         &self,
-        weights: ViewMut<'_, f32, L>,
-        velocity: ViewMut<'_, f32, L>,
-        gradient: View<'_, f32, L>,
+        weights: ViewMut<'_, f32>,
+        velocity: ViewMut<'_, f32>,
+        gradient: View<'_, f32>,
         rule: Sgd,
     ) -> Result<()> {
         let n = gradient.len();
@@ -343,12 +343,12 @@ impl<L: Lane> Gpu<L> {
 
     pub(super) fn adamw(
         &self,
-        weights: ViewMut<'_, f32, L>,
-        mean: ViewMut<'_, f32, L>,
-        square: ViewMut<'_, f32, L>,
-        gradient: View<'_, f32, L>,
+        weights: ViewMut<'_, f32>,
+        mean: ViewMut<'_, f32>,
+        square: ViewMut<'_, f32>,
+        gradient: View<'_, f32>,
         rule: AdamW,
-        mut steps: ViewMut<'_, u32, L>,
+        mut steps: ViewMut<'_, u32>,
     ) -> Result<()> {
         let n = gradient.len();
         self.run(

@@ -1,7 +1,7 @@
 //! The three products of a linear layer, with what is cheap to fuse into them.
 
 use feedline_core::Result;
-use feedline_device::{Lane, View, ViewMut};
+use feedline_device::{View, ViewMut};
 
 use super::{Kernels, check, on_gpu};
 use crate::host;
@@ -28,18 +28,18 @@ impl Linear {
     }
 }
 
-impl<L: Lane> Kernels<L> {
+impl Kernels {
     /// `y = x Wᵀ + bias`, and `max(y, 0)` with `relu`: `x` `[rows, inputs]`, `weights` `[outputs, inputs]`.
     ///
     /// # Errors
     /// `Config` for lengths that do not fit; a device failure.
     pub fn linear(
         &self,
-        x: View<'_, f32, L>,
-        weights: View<'_, f32, L>,
-        bias: View<'_, f32, L>,
+        x: View<'_, f32>,
+        weights: View<'_, f32>,
+        bias: View<'_, f32>,
         relu: bool,
-        y: ViewMut<'_, f32, L>,
+        y: ViewMut<'_, f32>,
         shape: Linear,
     ) -> Result<()> {
         let fits = shape.fits(x.len(), weights.len(), y.len()) && bias.len() == shape.outputs;
@@ -56,9 +56,9 @@ impl<L: Lane> Kernels<L> {
     /// `Config` for lengths that do not fit; a device failure.
     pub fn weight_gradient(
         &self,
-        dy: View<'_, f32, L>,
-        x: View<'_, f32, L>,
-        dweights: ViewMut<'_, f32, L>,
+        dy: View<'_, f32>,
+        x: View<'_, f32>,
+        dweights: ViewMut<'_, f32>,
         shape: Linear,
     ) -> Result<()> {
         let fits = shape.fits(x.len(), dweights.len(), dy.len());
@@ -75,9 +75,9 @@ impl<L: Lane> Kernels<L> {
     /// `Config` for lengths that do not fit; a device failure.
     pub fn input_gradient(
         &self,
-        dy: View<'_, f32, L>,
-        weights: View<'_, f32, L>,
-        dx: ViewMut<'_, f32, L>,
+        dy: View<'_, f32>,
+        weights: View<'_, f32>,
+        dx: ViewMut<'_, f32>,
         shape: Linear,
     ) -> Result<()> {
         let fits = shape.fits(dx.len(), weights.len(), dy.len());
@@ -99,13 +99,13 @@ impl<L: Lane> Kernels<L> {
     #[allow(clippy::too_many_arguments)] // three come in, four go out, and their sizes
     pub fn layer_backward(
         &self,
-        dy: View<'_, f32, L>,
-        x: View<'_, f32, L>,
-        weights: View<'_, f32, L>,
-        dweights: ViewMut<'_, f32, L>,
-        mut dx: ViewMut<'_, f32, L>,
-        transposed: Option<ViewMut<'_, f32, L>>,
-        dbias: ViewMut<'_, f32, L>,
+        dy: View<'_, f32>,
+        x: View<'_, f32>,
+        weights: View<'_, f32>,
+        dweights: ViewMut<'_, f32>,
+        mut dx: ViewMut<'_, f32>,
+        transposed: Option<ViewMut<'_, f32>>,
+        dbias: ViewMut<'_, f32>,
         shape: Linear,
     ) -> Result<()> {
         let before = Linear { rows: shape.rows, inputs: shape.inputs, outputs: shape.inputs };
@@ -129,9 +129,9 @@ impl<L: Lane> Kernels<L> {
     /// `Config` for lengths that do not fit; a device failure.
     pub fn relu_bias_backward(
         &self,
-        dy: ViewMut<'_, f32, L>,
-        activation: Option<View<'_, f32, L>>,
-        dbias: ViewMut<'_, f32, L>,
+        dy: ViewMut<'_, f32>,
+        activation: Option<View<'_, f32>>,
+        dbias: ViewMut<'_, f32>,
         shape: Linear,
     ) -> Result<()> {
         let elements = shape.rows * shape.outputs;

@@ -22,7 +22,7 @@ mod transposed;
 mod update;
 
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_device::{Compute, Lane, Stream};
+use feedline_device::Stream;
 
 pub use crate::host::{AdamW, Sgd};
 pub use classifier::ClassifierGradients;
@@ -42,11 +42,11 @@ pub use linear::Linear;
 /// assert_eq!(wide.read()?, [0.0, 25.5, 127.5]);
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
-pub struct Kernels<L: Lane = Compute> {
-    stream: Stream<L>,
+pub struct Kernels {
+    stream: Stream,
     options: Options,
     #[cfg(feature = "cuda")]
-    gpu: Option<gpu::Gpu<L>>,
+    gpu: Option<gpu::Gpu>,
 }
 
 /// How the operators compute; off a GPU only `transposed` makes a difference.
@@ -66,12 +66,12 @@ pub struct Options {
     pub transposed: bool,
 }
 
-impl<L: Lane> Kernels<L> {
+impl Kernels {
     /// The operators of `stream`; on a GPU this loads the kernels, which compiles them at the first use on a machine.
     ///
     /// # Errors
     /// A device failure.
-    pub fn new(stream: &Stream<L>) -> Result<Self> {
+    pub fn new(stream: &Stream) -> Result<Self> {
         Self::with(stream, Options::default())
     }
 
@@ -79,7 +79,7 @@ impl<L: Lane> Kernels<L> {
     ///
     /// # Errors
     /// A device failure.
-    pub fn with(stream: &Stream<L>, options: Options) -> Result<Self> {
+    pub fn with(stream: &Stream, options: Options) -> Result<Self> {
         Ok(Self {
             options,
             #[cfg(feature = "cuda")]
@@ -98,7 +98,7 @@ impl<L: Lane> Kernels<L> {
     }
 
     /// The stream the operators run on.
-    pub fn stream(&self) -> &Stream<L> {
+    pub fn stream(&self) -> &Stream {
         &self.stream
     }
 }

@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use feedline_core::Result;
-use feedline_device::{Lane, View, ViewMut};
+use feedline_device::{View, ViewMut};
 
 use super::{Kernels, check, on_gpu};
 use crate::host::pattern;
 
-impl<L: Lane> Kernels<L> {
+impl Kernels {
     /// Keeps the stream busy for at least `nanoseconds`.
     ///
     /// # Errors
@@ -32,11 +32,11 @@ impl<L: Lane> Kernels<L> {
     /// `Config` for lengths that do not fit; a device failure.
     pub fn pattern_check(
         &self,
-        data: View<'_, u8, L>,
+        data: View<'_, u8>,
         row_bytes: usize,
         key: u64,
         first_row: u64,
-        report: ViewMut<'_, i64, L>,
+        report: ViewMut<'_, i64>,
     ) -> Result<()> {
         let fits = row_bytes > 0 && data.len().is_multiple_of(row_bytes) && report.len() == 3;
         check(fits, || format!("pattern_check: {} bytes in rows of {row_bytes}", data.len()))?;
@@ -57,11 +57,11 @@ mod gpu {
     use feedline_device::cuda::{Arg, Grid};
 
     use super::super::gpu::{BLOCKS, Gpu};
-    use super::{Lane, Result, View, ViewMut};
+    use super::{Result, View, ViewMut};
     use crate::launch::kernel;
     use crate::source::PROBE;
 
-    impl<L: Lane> Gpu<L> {
+    impl Gpu {
         pub(super) fn spin(&self, nanoseconds: u64) -> Result<()> {
             let grid = Grid { blocks: (1, 1, 1), threads: (1, 1, 1), shared_bytes: 0 };
             let spin = self.lazy(&self.probe, &PROBE)?.function("spin")?;
@@ -70,11 +70,11 @@ mod gpu {
 
         pub(super) fn pattern_check(
             &self,
-            data: View<'_, u8, L>,
+            data: View<'_, u8>,
             row_bytes: usize,
             key: u64,
             first_row: u64,
-            report: ViewMut<'_, i64, L>,
+            report: ViewMut<'_, i64>,
         ) -> Result<()> {
             let rows = data.len() / row_bytes;
             let check = self.lazy(&self.probe, &PROBE)?.function("pattern_check")?;

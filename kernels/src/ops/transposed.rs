@@ -5,12 +5,12 @@
 //! where that pays, and three operators make and take such operands.
 
 use feedline_core::Result;
-use feedline_device::{Lane, View, ViewMut};
+use feedline_device::{View, ViewMut};
 
 use super::{Kernels, Linear, check, on_gpu};
 use crate::host;
 
-impl<L: Lane> Kernels<L> {
+impl Kernels {
     /// Whether the weight gradient of `shape` is worth its operands being written transposed. Never on the host, unless
     /// [`Options`](super::Options) ask for it.
     pub fn transposes(&self, shape: Linear) -> bool {
@@ -30,11 +30,11 @@ impl<L: Lane> Kernels<L> {
     /// `Config` for lengths that do not fit; a device failure.
     pub fn widen_both(
         &self,
-        src: View<'_, u8, L>,
+        src: View<'_, u8>,
         scale: f32,
         columns: usize,
-        dst: ViewMut<'_, f32, L>,
-        transposed: ViewMut<'_, f32, L>,
+        dst: ViewMut<'_, f32>,
+        transposed: ViewMut<'_, f32>,
     ) -> Result<()> {
         let fits = (dst.len(), transposed.len()) == (src.len(), src.len())
             && columns > 0
@@ -56,10 +56,10 @@ impl<L: Lane> Kernels<L> {
     /// `Config` for lengths that do not fit; a device failure.
     pub fn relu_bias_backward_transposed(
         &self,
-        dy: View<'_, f32, L>,
-        activation: View<'_, f32, L>,
-        transposed: ViewMut<'_, f32, L>,
-        dbias: ViewMut<'_, f32, L>,
+        dy: View<'_, f32>,
+        activation: View<'_, f32>,
+        transposed: ViewMut<'_, f32>,
+        dbias: ViewMut<'_, f32>,
         shape: Linear,
     ) -> Result<()> {
         let elements = shape.rows * shape.outputs;
@@ -81,9 +81,9 @@ impl<L: Lane> Kernels<L> {
     /// `Config` for lengths that do not fit; a device failure.
     pub fn weight_gradient_transposed(
         &self,
-        dy: View<'_, f32, L>,
-        x: View<'_, f32, L>,
-        dweights: ViewMut<'_, f32, L>,
+        dy: View<'_, f32>,
+        x: View<'_, f32>,
+        dweights: ViewMut<'_, f32>,
         shape: Linear,
     ) -> Result<()> {
         let fits = shape.fits(x.len(), dweights.len(), dy.len());
@@ -106,7 +106,7 @@ mod gpu {
     use feedline_device::cuda::{Arg, Grid, Product};
 
     use super::super::gpu::{BLOCKS, Chunks, Gpu};
-    use super::{Lane, Linear, Result, View, ViewMut};
+    use super::{Linear, Result, View, ViewMut};
 
     /// Rows from which on the quicker product is worth more than the stores. Steps of the example's model on an H200, with it and
     /// without, in turns twice: of 1024 rows 75.3 and 79.2 for 77.0 and 76.6 us, of 2048 100.8 and 100.3 for 103.5 and 105.2, of
@@ -117,7 +117,7 @@ mod gpu {
     /// batch 4096 there are two blocks a multiprocessor: one loads while the other stores.
     const TURNED: Chunks = Chunks { rows: 128, most: 32 };
 
-    impl<L: Lane> Gpu<L> {
+    impl Gpu {
         /// Where the tensor cores take TF32 in this one order, and rows lie on the 16 bytes that their kernels ask for.
         pub(super) fn transposes(&self, shape: Linear) -> bool {
             self.capability >= (9, 0)
@@ -129,11 +129,11 @@ mod gpu {
 
         pub(super) fn widen_both(
             &self,
-            src: View<'_, u8, L>,
+            src: View<'_, u8>,
             scale: f32,
             columns: usize,
-            dst: ViewMut<'_, f32, L>,
-            transposed: ViewMut<'_, f32, L>,
+            dst: ViewMut<'_, f32>,
+            transposed: ViewMut<'_, f32>,
         ) -> Result<()> {
             let rows = src.len() / columns;
             // A block a tile.
@@ -154,10 +154,10 @@ mod gpu {
 
         pub(super) fn relu_bias_backward_transposed(
             &self,
-            dy: View<'_, f32, L>,
-            activation: View<'_, f32, L>,
-            transposed: ViewMut<'_, f32, L>,
-            dbias: ViewMut<'_, f32, L>,
+            dy: View<'_, f32>,
+            activation: View<'_, f32>,
+            transposed: ViewMut<'_, f32>,
+            dbias: ViewMut<'_, f32>,
             shape: Linear,
         ) -> Result<()> {
             let own = [
@@ -173,9 +173,9 @@ mod gpu {
 
         pub(super) fn weight_gradient_transposed(
             &self,
-            dy: View<'_, f32, L>,
-            x: View<'_, f32, L>,
-            mut dweights: ViewMut<'_, f32, L>,
+            dy: View<'_, f32>,
+            x: View<'_, f32>,
+            mut dweights: ViewMut<'_, f32>,
             shape: Linear,
         ) -> Result<()> {
             let product = Product::WeightGradientTransposed;

@@ -1,21 +1,21 @@
 //! Optimizers: all parameters of a model, flat, in one call.
 
 use feedline_core::Result;
-use feedline_device::{Lane, View, ViewMut};
+use feedline_device::{View, ViewMut};
 
 use super::{Kernels, check, on_gpu};
 use crate::host::{self, AdamW, Sgd};
 
-impl<L: Lane> Kernels<L> {
+impl Kernels {
     /// Momentum SGD: `v = momentum * v + g`, then `w -= lr * v`.
     ///
     /// # Errors
     /// `Config` for lengths that differ; a device failure.
     pub fn sgd(
         &self,
-        weights: ViewMut<'_, f32, L>,
-        velocity: ViewMut<'_, f32, L>,
-        gradient: View<'_, f32, L>,
+        weights: ViewMut<'_, f32>,
+        velocity: ViewMut<'_, f32>,
+        gradient: View<'_, f32>,
         rule: Sgd,
     ) -> Result<()> {
         let len = gradient.len();
@@ -35,12 +35,12 @@ impl<L: Lane> Kernels<L> {
     /// `Config` for lengths that differ; a device failure.
     pub fn adamw(
         &self,
-        weights: ViewMut<'_, f32, L>,
-        mean: ViewMut<'_, f32, L>,
-        square: ViewMut<'_, f32, L>,
-        gradient: View<'_, f32, L>,
+        weights: ViewMut<'_, f32>,
+        mean: ViewMut<'_, f32>,
+        square: ViewMut<'_, f32>,
+        gradient: View<'_, f32>,
         rule: AdamW,
-        steps: ViewMut<'_, u32, L>,
+        steps: ViewMut<'_, u32>,
     ) -> Result<()> {
         let len = gradient.len();
         let fits = weights.len() == len && mean.len() == len && square.len() == len && steps.len() == 1;

@@ -15,7 +15,6 @@ use feedline_core::{Error, ErrorKind, Result};
 
 use crate::capture::Use;
 use crate::driver::StreamId;
-use crate::place::{Compute, Lane};
 use crate::view::{Input, Output};
 use crate::{Buffer, Event, Stream};
 
@@ -71,22 +70,22 @@ pub struct BlasOptions {
 }
 
 /// cuBLASLt for one stream.
-pub struct Blas<L: Lane = Compute> {
+pub struct Blas {
     handle: Handle,
     options: BlasOptions,
-    workspace: Buffer<u8, L>,
+    workspace: Buffer<u8>,
     /// For products that run beside others; see [`Stream::beside`].
-    side_workspace: Buffer<u8, L>,
+    side_workspace: Buffer<u8>,
     /// `None` where cuBLASLt has no algorithm.
     plans: Mutex<HashMap<Key, Option<Plan>>>,
 }
 
-impl<L: Lane> Blas<L> {
+impl Blas {
     /// cuBLASLt for `stream`. `None` where the library is missing.
     ///
     /// # Errors
     /// A device failure.
-    pub fn new(stream: &Stream<L>, options: BlasOptions) -> Result<Option<Self>> {
+    pub fn new(stream: &Stream, options: BlasOptions) -> Result<Option<Self>> {
         // SAFETY: loading the vendor's library runs its initialisers, which every program that uses it does.
         let present = LIBRARIES.iter().any(|name| unsafe { libloading::Library::new(*name) }.is_ok());
         if !present {
@@ -108,10 +107,10 @@ impl<L: Lane> Blas<L> {
         &self,
         product: Product,
         sizes: Sizes,
-        left: Input<'_, L>,
-        right: Input<'_, L>,
-        bias: Option<Input<'_, L>>,
-        out: Output<'_, L>,
+        left: Input<'_>,
+        right: Input<'_>,
+        bias: Option<Input<'_>>,
+        out: Output<'_>,
     ) -> Result<bool> {
         let stream = self.workspace.stream();
         for argument in [left.stream, right.stream, out.stream] {
@@ -212,12 +211,12 @@ impl<L: Lane> Blas<L> {
     }
 }
 
-fn check<L: Lane>(
+fn check(
     product: Product,
     sizes: Sizes,
-    left: &Input<'_, L>,
-    right: &Input<'_, L>,
-    out: &Output<'_, L>,
+    left: &Input<'_>,
+    right: &Input<'_>,
+    out: &Output<'_>,
 ) -> Result<()> {
     let Sizes { rows, inputs, outputs } = sizes;
     let (x, w, y) = (rows * inputs * 4, outputs * inputs * 4, rows * outputs * 4);
@@ -233,12 +232,7 @@ fn check<L: Lane>(
 }
 
 /// The address of the bias that a forward product adds; 0 for the others.
-fn bias_of<L: Lane>(
-    stream: &Stream<L>,
-    product: Product,
-    sizes: Sizes,
-    bias: Option<Input<'_, L>>,
-) -> Result<u64> {
+fn bias_of(stream: &Stream, product: Product, sizes: Sizes, bias: Option<Input<'_>>) -> Result<u64> {
     match (product, bias) {
         (Product::Forward { .. }, Some(bias)) if bias.span.bytes == sizes.outputs * 4 => {
             stream.accepts(bias.stream, "a matrix product")?;

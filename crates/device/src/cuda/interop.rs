@@ -6,7 +6,6 @@ use cudarc::driver::{CudaContext, CudaStream, DevicePtr, DevicePtrMut, DeviceSli
 use feedline_core::{Element, Error, ErrorKind, Result};
 
 use super::Cuda;
-use crate::place::{Lane, Place};
 use crate::view::{View, ViewMut};
 use crate::{Buffer, Device, Stream};
 
@@ -17,14 +16,14 @@ impl Device {
     }
 }
 
-impl<P: Place> Device<P> {
+impl Device {
     /// A cudarc stream of this device's context as a [`Stream`]: any stream, the default and the per-thread one too.
     ///
     /// The per-thread default stream is a different stream on each thread: use the result on one thread only.
     ///
     /// # Errors
     /// `Config` for a stream of another context, or a device that is not CUDA.
-    pub fn wrap_stream<L: Lane<Place = P>>(&self, stream: Arc<CudaStream>) -> Result<Stream<L>> {
+    pub fn wrap_stream(&self, stream: Arc<CudaStream>) -> Result<Stream> {
         let Some(cuda) = self.driver().cuda() else {
             return Err(Error::new(ErrorKind::Config, format!("{} has no cudarc streams", self.name())));
         };
@@ -38,7 +37,7 @@ impl<P: Place> Device<P> {
 // Not reached on other devices: a view only says what stream it is for, and only CUDA streams have a cudarc stream.
 const NOT_CUDA: &str = "a view of a device that is not CUDA was given to cudarc";
 
-impl<T: Element, L: Lane> DeviceSlice<T> for View<'_, T, L> {
+impl<T: Element> DeviceSlice<T> for View<'_, T> {
     fn len(&self) -> usize {
         View::len(self)
     }
@@ -50,7 +49,7 @@ impl<T: Element, L: Lane> DeviceSlice<T> for View<'_, T, L> {
     }
 }
 
-impl<T: Element, L: Lane> DevicePtr<T> for View<'_, T, L> {
+impl<T: Element> DevicePtr<T> for View<'_, T> {
     /// The address, for work on `stream`.
     ///
     /// # Panics
@@ -65,7 +64,7 @@ impl<T: Element, L: Lane> DevicePtr<T> for View<'_, T, L> {
     }
 }
 
-impl<T: Element, L: Lane> DeviceSlice<T> for ViewMut<'_, T, L> {
+impl<T: Element> DeviceSlice<T> for ViewMut<'_, T> {
     fn len(&self) -> usize {
         ViewMut::len(self)
     }
@@ -77,7 +76,7 @@ impl<T: Element, L: Lane> DeviceSlice<T> for ViewMut<'_, T, L> {
     }
 }
 
-impl<T: Element, L: Lane> DevicePtrMut<T> for ViewMut<'_, T, L> {
+impl<T: Element> DevicePtrMut<T> for ViewMut<'_, T> {
     /// The address, for work on `stream`.
     ///
     /// # Panics
@@ -92,7 +91,7 @@ impl<T: Element, L: Lane> DevicePtrMut<T> for ViewMut<'_, T, L> {
     }
 }
 
-impl<T: Element, L: Lane> Buffer<T, L> {
+impl<T: Element> Buffer<T> {
     /// The CUDA stream the buffer is used on, on CUDA.
     pub fn cuda_stream(&self) -> Option<&Arc<CudaStream>> {
         self.stream().cuda_stream()

@@ -9,9 +9,8 @@ use feedline_core::{Error, ErrorKind, Result};
 
 use super::{Cuda, status};
 use crate::driver::Driver;
-use crate::place::Lane;
 use crate::view::{Input, Output};
-use crate::{Device, Place, Stream};
+use crate::{Device, Stream};
 
 /// The most arguments a kernel can have here.
 const MAX_ARGS: usize = 24;
@@ -61,11 +60,11 @@ impl Grid {
 }
 
 /// An argument of a kernel, in the order of its parameters.
-pub enum Arg<'a, L: Lane> {
+pub enum Arg<'a> {
     /// A pointer the kernel reads.
-    In(Input<'a, L>),
+    In(Input<'a>),
     /// A pointer the kernel writes, or reads and writes.
-    Out(Output<'a, L>),
+    Out(Output<'a>),
     /// A 32-bit number.
     U32(u32),
     /// A 64-bit number.
@@ -124,14 +123,14 @@ impl Cuda {
     }
 }
 
-impl<P: Place> Device<P> {
+impl Device {
     /// The CUDA side of the device, on CUDA.
     pub fn cuda_driver(&self) -> Option<&Cuda> {
         self.driver().cuda()
     }
 }
 
-impl<L: Lane> Stream<L> {
+impl Stream {
     /// Launches a kernel on this stream.
     ///
     /// # Errors
@@ -139,7 +138,7 @@ impl<L: Lane> Stream<L> {
     ///
     /// # Safety
     /// `args` are what the kernel's parameters are, and the kernel touches no memory outside them.
-    pub unsafe fn launch(&self, function: &Function, grid: Grid, args: &[Arg<'_, L>]) -> Result<()> {
+    pub unsafe fn launch(&self, function: &Function, grid: Grid, args: &[Arg<'_>]) -> Result<()> {
         let mut values = ArrayVec::<u64, MAX_ARGS>::new();
         for arg in args {
             let value = match arg {

@@ -3,7 +3,6 @@
 use feedline_core::Result;
 
 use crate::driver::{Driver, StreamId};
-use crate::place::{Lane, Place};
 use crate::task::Task;
 use crate::{Device, Stream};
 
@@ -29,7 +28,7 @@ impl Empty {
     ///
     /// # Errors
     /// A device failure.
-    pub fn new<P: Place>(device: &Device<P>) -> Result<Self> {
+    pub fn new(device: &Device) -> Result<Self> {
         #[cfg(not(feature = "cuda"))]
         let _ = device;
         Ok(Self {
@@ -45,7 +44,7 @@ impl Empty {
     ///
     /// # Errors
     /// A device failure.
-    pub fn launch<L: Lane>(&self, stream: &Stream<L>) -> Result<()> {
+    pub fn launch(&self, stream: &Stream) -> Result<()> {
         #[cfg(feature = "cuda")]
         if let Some(function) = &self.function {
             // SAFETY: the kernel has no parameters and touches no memory.

@@ -7,7 +7,6 @@ use feedline_core::{Error, ErrorKind, Result};
 use super::report;
 use super::schedule::Shared;
 use super::state::State;
-use crate::place::Lane;
 use crate::{Kind, Stream, StreamId};
 
 /// A handle on a simulated device, from [`Device::sim`](crate::Device::sim). Clones are handles on the same device.
@@ -71,7 +70,7 @@ impl SimHandle {
     ///
     /// # Errors
     /// A stream of another device.
-    pub fn hold<L: Lane>(&self, stream: &Stream<L>) -> Result<()> {
+    pub fn hold(&self, stream: &Stream) -> Result<()> {
         self.set_held(stream, true)
     }
 
@@ -79,11 +78,11 @@ impl SimHandle {
     ///
     /// # Errors
     /// A stream of another device.
-    pub fn release<L: Lane>(&self, stream: &Stream<L>) -> Result<()> {
+    pub fn release(&self, stream: &Stream) -> Result<()> {
         self.set_held(stream, false)
     }
 
-    fn set_held<L: Lane>(&self, stream: &Stream<L>, held: bool) -> Result<()> {
+    fn set_held(&self, stream: &Stream, held: bool) -> Result<()> {
         if stream.kind() != Kind::Sim {
             return Err(Error::new(ErrorKind::Config, "only a stream of a simulated device can be held"));
         }

@@ -1,6 +1,5 @@
 //! The leases of a device slot: write, loaded, reader.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -8,7 +7,6 @@ use feedline_core::{Element, Error, ErrorKind, Result};
 use feedline_slots::ReadyLease;
 
 use crate::driver::Address;
-use crate::place::{Compute, Lane, Main, Place};
 use crate::slot::ring::{MAX_READERS, Shared, Slot, SlotView};
 use crate::slot::tables::Tables;
 use crate::stream::StreamCore;
@@ -16,33 +14,31 @@ use crate::view::View;
 use crate::{Event, Pinned, Stream};
 
 /// The right to overwrite a device slot. Dropped, it sends the slot home.
-pub struct WriteLease<P: Place = Main> {
+pub struct WriteLease {
     held: Held,
-    place: PhantomData<fn() -> P>,
 }
 
 /// A slot with a batch on its way: the copy is queued, not necessarily done. Dropped unread, it sends the slot home.
-pub struct Loaded<P: Place = Main> {
+pub struct Loaded {
     held: Held,
     /// Of the copy.
     copied: Arc<Event>,
-    place: PhantomData<fn() -> P>,
 }
 
 /// The right to read a slot on one stream, until dropped: then `consumed` is recorded on that stream.
-pub struct Reader<L: Lane = Compute> {
+pub struct Reader {
     shared: Arc<Shared>,
     index: usize,
     /// Which of the slot's `consumed` events is this reader's.
     number: usize,
-    stream: Stream<L>,
+    stream: Stream,
     /// The mark of the copy, for further readers.
     copied: Arc<Event>,
 }
 
-impl<P: Place> WriteLease<P> {
+impl WriteLease {
     pub(crate) fn new(shared: Arc<Shared>, index: usize) -> Self {
-        Self { held: Held { shared, index, delivered: false, armed: true }, place: PhantomData }
+        Self { held: Held { shared, index, delivered: false, armed: true } }
     }
 
     /// Copies the first `bytes` bytes of a ready host slot into this slot, on `stream`, in one copy.
@@ -53,12 +49,7 @@ impl<P: Place> WriteLease<P> {
     /// # Errors
     /// `Config` for another device's stream or sizes that do not fit; a device failure. A slot whose copy failed is
     /// out of use.
-    pub fn upload<T, L: Lane<Place = P>>(
-        self,
-        stream: &Stream<L>,
-        from: ReadyLease<Pinned, T>,
-        bytes: usize,
-    ) -> Result<Loaded<P>> {
+    pub fn upload<T>(self, stream: &Stream, from: ReadyLease<Pinned, T>, bytes: usize) -> Result<Loaded> {
         let shared = &self.held.shared;
         if bytes > shared.bytes || bytes > from.bytes().len() {
             let why = format!("{bytes} bytes do not fit a device slot of {}", shared.bytes);
@@ -80,13 +71,13 @@ impl<P: Place> WriteLease<P> {
     /// # Errors
     /// `Config` for another device's stream, another stream or other tables than the ring had, or sizes that do not fit; a
     /// device failure. A slot whose gather failed is out of use.
-    pub fn gather<T, L: Lane<Place = P>>(
+    pub fn gather<T>(
         self,
-        stream: &Stream<L>,
+        stream: &Stream,
         from: ReadyLease<Pinned, T>,
         tables: &Arc<Tables>,
         ids: &[u64],
-    ) -> Result<Loaded<P>> {
+    ) -> Result<Loaded> {
         let shared = &self.held.shared;
         tables.accepts(stream.core(), ids.len(), from.bytes().len(), shared.bytes)?;
         if !Arc::ptr_eq(shared.tables.get_or_init(|| tables.clone()), tables) {
@@ -109,7 +100,7 @@ impl<P: Place> WriteLease<P> {
         copier: &Arc<StreamCore>,
         from: ReadyLease<Pinned, T>,
         work: impl FnOnce(&Arc<StreamCore>, *const u8, Address) -> Result<()>,
-    ) -> Result<Loaded<P>> {
+    ) -> Result<Loaded> {
         let Held { shared, index, .. } = &self.held;
         let slot = &shared.slots[*index];
         shared.device.same(&copier.device, "the copy stream")?;
@@ -138,11 +129,11 @@ impl<P: Place> WriteLease<P> {
         }
         // Only now: the ends of the last readers counted until the copy was ordered behind them.
         slot.joined.store(0, Ordering::Release);
-        Ok(Loaded { held: self.held, copied: mark, place: PhantomData })
+        Ok(Loaded { held: self.held, copied: mark })
     }
 }
 
-impl<P: Place> Loaded<P> {
+impl Loaded {
     /// Counts the slot as being in the consumer's hands.
     pub fn deliver(&mut self) {
         if !std::mem::replace(&mut self.held.delivered, true) {
@@ -168,7 +159,7 @@ impl<P: Place> Loaded<P> {
     ///
     /// # Errors
     /// `Config` for another device's stream; a device failure.
-    pub fn wait_on<L: Lane<Place = P>>(mut self, stream: &Stream<L>) -> Result<Reader<L>> {
+    pub fn wait_on(mut self, stream: &Stream) -> Result<Reader> {
         // A reader counts as delivered; `Reader::drop` takes it back, and so does `held` when there is to be none.
         self.deliver();
         let Self { held, copied, .. } = self;
@@ -178,13 +169,13 @@ impl<P: Place> Loaded<P> {
     }
 }
 
-impl<L: Lane> Reader<L> {
+impl Reader {
     /// Opens the slot to one more stream: the slot is overwritten only after all its readers.
     ///
     /// # Errors
     /// `Config` for another device's stream, for more than [`MAX_READERS`] readers, and while this reader's stream is being
     /// recorded by the caller: a replay would not open it again. A device failure.
-    pub fn also_on<M: Lane<Place = L::Place>>(&self, stream: &Stream<M>) -> Result<Reader<M>> {
+    pub fn also_on(&self, stream: &Stream) -> Result<Reader> {
         self.stream.core().recorder.refuse("a batch for another stream")?;
         join(&self.shared, self.index, self.copied.clone(), stream)
     }
@@ -193,7 +184,7 @@ impl<L: Lane> Reader<L> {
     ///
     /// # Errors
     /// `Config` when they lie outside the slot or are not aligned.
-    pub fn view<T: Element>(&self, offset: usize, len: usize) -> Result<View<'_, T, L>> {
+    pub fn view<T: Element>(&self, offset: usize, len: usize) -> Result<View<'_, T>> {
         let end = len.checked_mul(size_of::<T>()).and_then(|bytes| bytes.checked_add(offset));
         if end.is_none_or(|end| end > self.shared.bytes) || !offset.is_multiple_of(size_of::<T>()) {
             let why =
@@ -205,7 +196,7 @@ impl<L: Lane> Reader<L> {
     }
 
     /// The stream this reader reads on.
-    pub fn stream(&self) -> &Stream<L> {
+    pub fn stream(&self) -> &Stream {
         &self.stream
     }
 
@@ -224,12 +215,7 @@ impl<L: Lane> Reader<L> {
 }
 
 /// Adds `stream` to the readers of a slot that is loaded, by the copy that `copied` marks, or has a reader already.
-fn join<L: Lane>(
-    shared: &Arc<Shared>,
-    index: usize,
-    copied: Arc<Event>,
-    stream: &Stream<L>,
-) -> Result<Reader<L>> {
+fn join(shared: &Arc<Shared>, index: usize, copied: Arc<Event>, stream: &Stream) -> Result<Reader> {
     shared.device.same(&stream.core().device, "the stream")?;
     let slot = &shared.slots[index];
     let claim = slot.joined.fetch_update(Ordering::AcqRel, Ordering::Acquire, |joined| {
@@ -247,7 +233,7 @@ fn join<L: Lane>(
     Ok(Reader { shared: shared.clone(), index, number: number as usize, stream: stream.clone(), copied })
 }
 
-impl<L: Lane> Drop for Reader<L> {
+impl Drop for Reader {
     fn drop(&mut self) {
         let slot = self.slot();
         if let Err(error) = slot.consumed[self.number].record(self.stream.core()) {
@@ -290,19 +276,19 @@ impl Drop for Held {
     }
 }
 
-impl<P: Place> std::fmt::Debug for WriteLease<P> {
+impl std::fmt::Debug for WriteLease {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "WriteLease(slot {})", self.held.index)
     }
 }
 
-impl<P: Place> std::fmt::Debug for Loaded<P> {
+impl std::fmt::Debug for Loaded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Loaded(slot {})", self.held.index)
     }
 }
 
-impl<L: Lane> std::fmt::Debug for Reader<L> {
+impl std::fmt::Debug for Reader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Reader(slot {} on {:?})", self.index, self.stream)
     }

@@ -1,6 +1,5 @@
 //! The ring of device slots: addresses and events made once, handed out again and again.
 
-use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -10,7 +9,6 @@ use feedline_core::{Error, ErrorKind, Result};
 use crate::device::Core;
 use crate::driver::Address;
 use crate::mark::Marks;
-use crate::place::{Main, Place};
 use crate::slot::lease::WriteLease;
 use crate::slot::line::{Closed, Line};
 use crate::slot::tables::Tables;
@@ -84,19 +82,19 @@ pub(crate) struct Shared {
 }
 
 /// A fixed set of device slots of equal size. Clones share the slots.
-pub struct SlotRing<P: Place = Main> {
+#[derive(Clone)]
+pub struct SlotRing {
     pub(crate) shared: Arc<Shared>,
-    place: PhantomData<fn() -> P>,
 }
 
-impl<P: Place> SlotRing<P> {
+impl SlotRing {
     /// Allocates `count` slots of `bytes` bytes, and their events, on `device`.
     ///
     /// There are events for as many host slots as these and one more; with others, the first copies make those that lack.
     ///
     /// # Errors
     /// A device failure, or memory that the device does not have.
-    pub fn new(device: &Device<P>, count: usize, bytes: usize) -> Result<Self> {
+    pub fn new(device: &Device, count: usize, bytes: usize) -> Result<Self> {
         let core = device.core();
         // For each slot and each host slot its last copy's, and one for who waits for a copy of a host slot still in line.
         let marks = Marks::new(core, count.saturating_mul(2).saturating_add(2))?;
@@ -117,14 +115,14 @@ impl<P: Place> SlotRing<P> {
         });
         built?;
         (0..count).for_each(|index| shared.come_home(index));
-        Ok(Self { shared, place: PhantomData })
+        Ok(Self { shared })
     }
 
     /// Takes a slot to write, waiting for one; woken by a reader's drop and by [`close`](Self::close).
     ///
     /// # Errors
     /// `Stopped` once the ring is closed; a device failure once every slot is lost to one.
-    pub fn acquire(&self) -> Result<WriteLease<P>> {
+    pub fn acquire(&self) -> Result<WriteLease> {
         loop {
             if let Some(lease) = self.take(None)? {
                 return Ok(lease);
@@ -136,7 +134,7 @@ impl<P: Place> SlotRing<P> {
     ///
     /// # Errors
     /// `Stopped` once the ring is closed; a device failure once every slot is lost to one.
-    pub fn try_acquire(&self) -> Result<Option<WriteLease<P>>> {
+    pub fn try_acquire(&self) -> Result<Option<WriteLease>> {
         self.acquire_timeout(Duration::ZERO)
     }
 
@@ -144,11 +142,11 @@ impl<P: Place> SlotRing<P> {
     ///
     /// # Errors
     /// `Stopped` once the ring is closed; a device failure once every slot is lost to one.
-    pub fn acquire_timeout(&self, limit: Duration) -> Result<Option<WriteLease<P>>> {
+    pub fn acquire_timeout(&self, limit: Duration) -> Result<Option<WriteLease>> {
         self.take(Some(limit))
     }
 
-    fn take(&self, limit: Option<Duration>) -> Result<Option<WriteLease<P>>> {
+    fn take(&self, limit: Option<Duration>) -> Result<Option<WriteLease>> {
         let index = self.shared.free.pop(limit).map_err(|Closed| self.shared.closed())?;
         Ok(index.map(|index| WriteLease::new(self.shared.clone(), index)))
     }
@@ -263,13 +261,7 @@ impl Drop for Shared {
     }
 }
 
-impl<P: Place> Clone for SlotRing<P> {
-    fn clone(&self) -> Self {
-        Self { shared: self.shared.clone(), place: PhantomData }
-    }
-}
-
-impl<P: Place> std::fmt::Debug for SlotRing<P> {
+impl std::fmt::Debug for SlotRing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "SlotRing({} of {} free, {} bytes each)", self.free(), self.len(), self.shared.bytes)
     }

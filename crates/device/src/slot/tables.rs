@@ -7,7 +7,6 @@ use feedline_core::{Dataset, Error, ErrorKind, Layout, Result, Table};
 use crate::Device;
 use crate::driver::Address;
 use crate::gather::{Gather, GatherField};
-use crate::place::Place;
 use crate::registered::Registered;
 use crate::slot::visits::Visits;
 use crate::stream::StreamCore;
@@ -45,12 +44,7 @@ impl Tables {
     /// # Errors
     /// Why it cannot be, in one line: `Config` for a field that has no table, `Budget` for tables beyond `room`, `Unavailable`
     /// when this device cannot read them. A device failure.
-    pub fn new<P: Place>(
-        device: &Device<P>,
-        dataset: &Arc<dyn Dataset>,
-        layout: &Layout,
-        room: usize,
-    ) -> Result<Self> {
+    pub fn new(device: &Device, dataset: &Arc<dyn Dataset>, layout: &Layout, room: usize) -> Result<Self> {
         let mut blocks: Vec<*const [u8]> = Vec::new();
         let mut fields = Vec::new();
         for index in 0..layout.spec().fields().len() {

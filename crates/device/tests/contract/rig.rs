@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use feedline_core::Result;
 use feedline_device::sim::SimHandle;
-use feedline_device::{Access, Address, Buffer, Compute, Device, Event, Pinned, Priority, Stream, StreamId};
+use feedline_device::{Access, Address, Buffer, Device, Event, Pinned, Priority, Stream, StreamId};
 use feedline_slots::HostMemory;
 
 /// No case takes that long, unless it hangs.
@@ -79,7 +79,7 @@ fn clean(device: &Device) {
 
 impl Rig {
     pub(crate) fn stream(&self, name: &str) -> Result<Stream> {
-        self.device.named_stream::<Compute>(name, Priority::Normal)
+        self.device.named_stream(name, Priority::Normal)
     }
 
     /// Fills the buffer on `stream`, which need not be its own.

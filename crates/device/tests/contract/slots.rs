@@ -2,12 +2,10 @@
 
 use feedline_core::{ErrorKind, Result};
 use feedline_device::slot::{Loaded, MAX_READERS, Reader, SlotRing};
-use feedline_device::{Lane, Pinned, Stream, lane};
+use feedline_device::{Pinned, Stream};
 use feedline_slots::Ring;
 
 use crate::rig::{Ending, Rig, everywhere};
-
-lane!(Branch);
 
 const BYTES: usize = 4096;
 
@@ -41,7 +39,7 @@ impl<'a> Pipe<'a> {
     }
 
     /// Reads a batch on the reader's stream, and waits for the bytes.
-    pub(crate) fn see<L: Lane>(&self, reader: &Reader<L>) -> Result<Vec<u8>> {
+    pub(crate) fn see(&self, reader: &Reader) -> Result<Vec<u8>> {
         let from = reader.view::<u8>(0, BYTES)?.address();
         self.rig.fetch(reader.stream().into(), from, &self.seen)?;
         reader.stream().synchronize()?;
@@ -53,7 +51,7 @@ impl<'a> Pipe<'a> {
 fn batches_arrive_whole_on_one_stream_and_on_two() {
     everywhere("batches_arrive_whole_on_one_stream_and_on_two", Ending::Clean, |rig| {
         let pipe = Pipe::new(rig, 2)?;
-        let (compute, branch) = (rig.device.stream()?, rig.device.stream_in::<Branch>()?);
+        let (compute, branch) = (rig.device.stream()?, rig.device.stream()?);
         for batch in 1..=20 {
             let reader = pipe.load(batch)?.wait_on(&compute)?;
             let second = (batch % 2 == 0).then(|| reader.also_on(&branch)).transpose()?;

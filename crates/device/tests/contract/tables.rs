@@ -9,7 +9,7 @@ use feedline_core::{
 use feedline_device::sim::{Sim, SimOptions};
 use feedline_device::slot::{Loaded, Reader, SlotRing, Tables, Visits};
 use feedline_device::wrap::{Around, Call, Op, Wrap};
-use feedline_device::{Address, Compute, Device, Driver, Kind, Pinned, Stream};
+use feedline_device::{Address, Device, Driver, Kind, Pinned, Stream};
 use feedline_slots::Ring;
 use feedline_testkit::zoo::{Fine, Laid, Wide};
 
@@ -59,7 +59,7 @@ impl<'a> Direct<'a> {
     }
 
     /// Gives the reader's stream the fetch of the whole slot.
-    fn fetch(&self, reader: &Reader<Compute>, to: &Pinned) -> Result<()> {
+    fn fetch(&self, reader: &Reader, to: &Pinned) -> Result<()> {
         let from: Address = reader.view::<u8>(0, self.layout.bytes())?.address();
         self.rig.fetch(reader.stream().into(), from, to)
     }

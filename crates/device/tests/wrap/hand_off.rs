@@ -5,22 +5,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use feedline_core::Result;
 use feedline_device::slot::{Loaded, SlotRing};
-use feedline_device::{Device, Input, Lane, Pinned, Priority, Stream, lane};
+use feedline_device::{Device, Input, Pinned, Priority, Stream};
 use feedline_slots::Ring;
 use feedline_testkit::pattern;
 
 use crate::{BYTES, SLOTS};
 
-lane!(pub(crate) Branch);
-lane!(pub(crate) Copier);
-
 /// What one hand-off needs, made once.
 pub(crate) struct HandOff {
     pub(crate) host: Ring<Pinned>,
     pub(crate) slots: SlotRing,
-    pub(crate) copier: Stream<Copier>,
+    pub(crate) copier: Stream,
     pub(crate) compute: Stream,
-    pub(crate) branch: Stream<Branch>,
+    pub(crate) branch: Stream,
     pub(crate) wrong: Arc<AtomicU64>,
 }
 
@@ -57,7 +54,7 @@ impl HandOff {
         self.check(&self.compute, reader.view::<u8>(0, BYTES)?.into(), id)
     }
 
-    pub(crate) fn check<L: Lane>(&self, stream: &Stream<L>, batch: Input<'_, L>, id: u64) -> Result<()> {
+    pub(crate) fn check(&self, stream: &Stream, batch: Input<'_>, id: u64) -> Result<()> {
         let wrong = self.wrong.clone();
         stream.run("check", [batch], [], move |memory| {
             if pattern::check(memory.input(0), 0, id).is_err() {

@@ -8,7 +8,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
-use feedline::{Device, Element, Lane, Ready, Stream, View};
+use feedline::{Device, Element, Ready, Stream, View};
 use feedline_testkit::{Census, Watchdog, watchdog, zoo};
 
 /// Holds up the other tests of the binary, and watches over this one, until dropped.
@@ -59,7 +59,7 @@ pub fn assert_empty(device: &Device) {
 }
 
 /// The elements of a view, copied out by work on its stream; blocks until that has run.
-pub fn elements<T: Element, L: Lane>(stream: &Stream<L>, view: View<'_, T, L>) -> Vec<T> {
+pub fn elements<T: Element>(stream: &Stream, view: View<'_, T>) -> Vec<T> {
     let (send, receive) = channel();
     let copy = move |memory: &mut feedline::Memory<'_>| drop(send.send(memory.input::<T>(0).to_vec()));
     stream.run("elements", [view.into()], [], copy).expect("work on the stream");
@@ -69,7 +69,7 @@ pub fn elements<T: Element, L: Lane>(stream: &Stream<L>, view: View<'_, T, L>) -
 /// Checks every byte of a batch of [`zoo::Fine`] samples, on the batch's own stream, and that the rows are those its ids
 /// say.
 #[track_caller]
-pub fn assert_whole<L: Lane>(fine: &zoo::Fine, batch: &Ready<L>) {
+pub fn assert_whole(fine: &zoo::Fine, batch: &Ready) {
     let stream = batch.stream();
     let ids = elements(stream, batch.field::<i64>("id").expect("the ids"));
     assert!(

@@ -155,6 +155,18 @@ BUGS = [
         ],
     ),
     Bug(
+        "foreign_device",
+        "a stream of another device is accepted",
+        Test(DEVICE, "contract", "mismatch::everything_of_another_device_is_refused"),
+        [("crates/device/src/device.rs", "if Arc::ptr_eq(self, other) {", "if true {")],
+    ),
+    Bug(
+        "foreign_stream",
+        "a view of another stream is accepted",
+        Test(DEVICE, "contract", "mismatch::arguments_of_another_stream_are_refused"),
+        [("crates/device/src/stream.rs", "if Arc::ptr_eq(stream, &self.core) {", "if true {")],
+    ),
+    Bug(
         "copied_wait",
         "a reader does not wait for the copy",
         HAND_OFF,

@@ -4,7 +4,7 @@
 //! `FEEDLINE_REPEATS` sets how often each size is tried, `FEEDLINE_BYTES` the one size to try, `FEEDLINE_DELAY_MS` how long
 //! the work is held back.
 
-use feedline_core::{Result, random::key};
+use feedline_core::{ErrorKind, Result, random::key};
 use feedline_device::slot::{Loaded, Reader, SlotRing};
 use feedline_device::{Device, Kind, Pinned, Priority, Stream};
 use feedline_kernels::host::pattern;
@@ -280,6 +280,27 @@ fn things_of_another_device_are_refused() {
     }
 }
 
+#[test]
+fn views_of_another_stream_or_device_are_refused_by_kernels() {
+    for device in devices("a kernel on another stream") {
+        let rig = Rig::new(&device, SIZES[0]).expect("the rig is built");
+        let stream = device.stream().expect("a stream");
+        let mut buffer = stream.buffer::<f32>(16).expect("a buffer");
+        let other = match device.kind() {
+            Kind::Cuda => Device::cuda(0).expect("the GPU opens twice"),
+            _ => Device::host(),
+        };
+        let mut foreign = other.stream().and_then(|stream| stream.buffer::<f32>(16)).expect("a buffer");
+        let streams = format!("belongs to {}, not to {}", stream, rig.compute);
+        let devices = format!("belongs to {}, not to {}", other.name(), device.name());
+        for (view, part) in [(buffer.view_mut(), streams), (foreign.view_mut(), devices)] {
+            let error = rig.on_compute.fill(view, 1.0).expect_err("a view of another stream");
+            assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+            assert!(error.to_string().contains(&part), "no {part:?} in: {error}");
+        }
+    }
+}
+
 #[cfg(feature = "cuda")]
 #[test]
 fn the_streams_and_calls_of_cudarc_are_accepted() {
@@ -292,7 +313,7 @@ fn the_streams_and_calls_of_cudarc_are_accepted() {
         [cuda.context().default_stream(), cuda.context().new_stream().expect("a stream of cudarc's")];
     for stream in streams {
         let rig = Rig::new(&device, SIZES[1]).expect("the rig is built");
-        let wrapped: Stream = device.wrap_stream(stream.clone()).expect("a stream of this context");
+        let wrapped = device.wrap_stream(stream.clone()).expect("a stream of this context");
         rig.on_copy.spin(rig.delay_ns).expect("a late copy");
         let ready = rig.fill(11).expect("a filled slot");
         let mut expected = vec![0; rig.bytes];

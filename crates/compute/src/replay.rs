@@ -1,6 +1,6 @@
 //! A training step that costs one call: recorded once for each device slot, whose address is fixed, and replayed.
 
-use feedline_core::{Element, Result};
+use feedline_core::{Element, Error, ErrorKind, Result};
 use feedline_device::{Address, Graph, Stream, ViewMut};
 
 use crate::Ready;
@@ -51,13 +51,20 @@ impl Replay {
     /// memory. A result has an address of its own for each slot, so take `Readback::begin_at` with [`Ready::slot`].
     ///
     /// # Errors
-    /// `Config` for work that cannot be recorded (see [`Stream::record_graph`]); what `step` returns; a device failure.
+    /// `Config` for a batch that is open to another stream, and for work that cannot be recorded (see
+    /// [`Stream::record_graph`]); what `step` returns; a device failure.
     pub fn step<T: Element>(
         &mut self,
         batch: &Ready,
         result: ViewMut<'_, T>,
         step: impl FnOnce(&Ready, ViewMut<'_, T>) -> Result<()>,
     ) -> Result<()> {
+        if !batch.stream().is(&self.stream) {
+            let (own, other) = (&self.stream, batch.stream());
+            let why =
+                format!("this replay is for {own}, but the batch is open to {other}: use also_on(&stream)");
+            return Err(Error::new(ErrorKind::Config, why));
+        }
         let (rows, address) = (batch.len(), result.address());
         let stands = |known: &&mut Recording| {
             known.rows == rows && known.result == address && known.graph.is_for(&batch.reader)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crossbeam_channel::{Receiver, Sender, bounded};
-use feedline_compute::{Batch, WaitMeter};
+use feedline_compute::{Batch, Replay, WaitMeter};
 use feedline_core::{DType, ErrorKind, Layout, Spec, Stage, Ticket};
 use feedline_device::host::Host;
 use feedline_device::slot::SlotRing;
@@ -123,6 +123,42 @@ fn an_error_of_the_hand_off_names_stage_and_batch() {
             (ErrorKind::Config, Some(Stage::Compute), Some(3))
         );
         assert_eq!((rig.slots.free(), rig.slots.delivered()), (DEPTH, 0), "the slot is home again");
+    });
+}
+
+#[test]
+fn a_batch_of_another_device_is_refused_by_a_meter() {
+    with_watchdog(LIMIT, || {
+        let rig = Rig::new();
+        let other = Device::host();
+        let mut meter = WaitMeter::new(&other.stream().unwrap(), 1).unwrap();
+        meter.begin();
+        let error = meter.wait_on(rig.batch(0, vec![1])).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        let part = format!("belongs to {}, not to {}", other.name(), rig.device.name());
+        assert!(error.to_string().contains(&part), "no {part:?} in: {error}");
+        assert_eq!(rig.slots.free(), DEPTH, "the slot is free again");
+    });
+}
+
+#[test]
+fn a_batch_open_to_another_stream_is_refused_by_a_replay() {
+    with_watchdog(LIMIT, || {
+        let rig = Rig::new();
+        let branch = rig.device.stream().unwrap();
+        let mut replay = Replay::new(&rig.compute);
+        let mut result = branch.buffer::<u32>(1).unwrap();
+        let batch = rig.batch(0, vec![1]).wait_on(&branch).unwrap();
+        // Everything in the step is on one stream, but not on the replay's.
+        let error = replay
+            .step(&batch, result.view_mut(), |batch, result| {
+                branch.run("step", [batch.field::<u8>("image")?.into()], [result.into()], |_| {})
+            })
+            .unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+        for name in [rig.compute.to_string(), branch.to_string()] {
+            assert!(error.to_string().contains(&name), "no {name} in: {error}");
+        }
     });
 }
 

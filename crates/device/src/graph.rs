@@ -133,15 +133,19 @@ impl Graph {
     /// # Errors
     /// `Config` for another slot or stream; a device failure.
     pub fn launch(&mut self, batch: Option<&Reader>) -> Result<()> {
-        let is_its_slot = match (&self.slot, batch) {
-            (Some(slot), Some(reader)) => *slot == reader.slot_view(),
-            (slot, reader) => slot.is_none() && reader.is_none(),
-        };
-        if !is_its_slot {
-            return Err(wrong("the batch is in another slot than the one it was recorded for"));
+        const WRONG_SLOT: &str = "the batch is in another slot than the one it was recorded for";
+        match (&self.slot, batch) {
+            (None, None) => {}
+            (Some(slot), Some(reader)) if *slot == reader.slot_view() => {}
+            (Some(slot), Some(reader)) => {
+                return Err(wrong(&format!("{WRONG_SLOT}: {}", slot.mismatch(reader))));
+            }
+            (Some(_), None) => return Err(wrong(&format!("{WRONG_SLOT}: no batch was given"))),
+            (None, Some(_)) => return Err(wrong(&format!("{WRONG_SLOT}: it was recorded without a batch"))),
         }
-        if batch.is_some_and(|reader| !Arc::ptr_eq(reader.stream().core(), &self.stream)) {
-            return Err(wrong("the batch is open to another stream"));
+        if let Some(reader) = batch.filter(|reader| !Arc::ptr_eq(reader.stream().core(), &self.stream)) {
+            let other = reader.stream();
+            return Err(wrong(&format!("it is for {}, the batch is open to another {other}", self.stream)));
         }
         self.stream.recorder.refuse("a graph")?;
         let stream: StreamId = self.stream.id();

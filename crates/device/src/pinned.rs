@@ -53,10 +53,12 @@ impl Pinned {
     /// Refuses a stream of another device, and a second copy stream.
     pub(crate) fn accepts(&self, stream: &Arc<StreamCore>) -> Result<()> {
         self.device.same(&stream.device, "the copy stream")?;
-        if Arc::ptr_eq(self.copier.get_or_init(|| stream.clone()), stream) {
+        let owner = self.copier.get_or_init(|| stream.clone());
+        if Arc::ptr_eq(owner, stream) {
             return Ok(());
         }
-        Err(Error::new(ErrorKind::Config, "a page-locked slot is copied by one stream only"))
+        let why = format!("a pinned slot is copied by one stream only: by {owner}, not by {stream}");
+        Err(Error::new(ErrorKind::Config, why))
     }
 
     /// Tells a race checker that the host is about to touch `bytes` bytes from `offset`.

@@ -166,9 +166,8 @@ impl Stream {
         Err(Error::new(
             ErrorKind::Config,
             format!(
-                "an argument of \"{name}\" belongs to stream {:#x}, not to stream {:#x}: use also_on(&stream) for a \
-                 batch, one stream for a buffer",
-                stream.id.0, self.core.id.0
+                "an argument of \"{name}\" belongs to {stream}, not to {self}: use also_on(&stream) for a batch, one \
+                 stream for a buffer"
             ),
         ))
     }
@@ -201,6 +200,19 @@ impl Stream {
     #[cfg(feature = "cuda")]
     pub fn cuda(&self) -> Option<&crate::cuda::Cuda> {
         self.core.device.driver.cuda()
+    }
+}
+
+impl std::fmt::Display for StreamCore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "stream {:#x}", self.id.0)
+    }
+}
+
+/// Written as in errors: `stream 0x1`.
+impl std::fmt::Display for Stream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.core.fmt(f)
     }
 }
 

@@ -169,7 +169,6 @@ fn a_batch_takes_eight_readers_and_refuses_a_ninth() {
 fn a_stream_that_did_not_wait_is_refused() {
     alone(|| {
         on_a_device(|device, compute| {
-            // Of the same lane: the compiler sees no difference, the call does.
             let other = device.stream().unwrap();
             let mut loader = one_slot(device);
             let mut batches = loader.epoch(0).unwrap();
@@ -178,6 +177,9 @@ fn a_stream_that_did_not_wait_is_refused() {
             let error = other.run("wrong stream", [view.into()], [], |_| {}).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config);
             assert!(error.to_string().contains("also_on"), "{error}");
+            for stream in [compute, &other] {
+                assert!(error.to_string().contains(&stream.to_string()), "no {stream} in: {error}");
+            }
             assert_whole(&fine(), &batch.also_on(&other).unwrap());
         });
     });
@@ -195,10 +197,14 @@ fn a_stream_of_another_device_is_refused() {
                 let batch = batches.next().unwrap().unwrap();
                 let error = batch.wait_on(&foreign).unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+                let both = format!("belongs to {}, not to {}", elsewhere.name(), device.name());
+                assert!(error.to_string().contains(&both), "no {both:?} in: {error}");
                 // The batch is gone, its slot is not: the epoch goes on.
                 let batch =
                     batches.next_timeout(LONG).unwrap().expect("the slot is home").wait_on(compute).unwrap();
-                assert_eq!(batch.also_on(&foreign).unwrap_err().kind(), ErrorKind::Config);
+                let error = batch.also_on(&foreign).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Config);
+                assert!(error.to_string().contains(&both), "no {both:?} in: {error}");
                 assert_whole(&fine(), &batch);
             });
         }

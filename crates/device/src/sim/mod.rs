@@ -54,13 +54,12 @@
 //!
 //! ```
 //! use feedline_core::ErrorKind;
-//! use feedline_device::{Device, StreamId, lane};
+//! use feedline_device::{Device, StreamId};
 //! use feedline_slots::HostMemory;
-//! lane!(Snapshots);
 //!
 //! let (device, sim) = Device::sim(7)?;
 //! let train = device.stream()?;
-//! let snapshots = device.named_stream::<Snapshots>("snapshots", Default::default())?;
+//! let snapshots = device.named_stream("snapshots", Default::default())?;
 //! let mut weights = train.buffer::<f32>(256)?;
 //! let saved = device.pinned(1024)?;
 //! let (from, to) = (weights.view().address(), saved.as_ptr());

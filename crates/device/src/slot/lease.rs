@@ -104,8 +104,11 @@ impl WriteLease {
         let Held { shared, index, .. } = &self.held;
         let slot = &shared.slots[*index];
         shared.device.same(&copier.device, "the copy stream")?;
-        if !Arc::ptr_eq(shared.copier.get_or_init(|| copier.clone()), copier) {
-            return Err(Error::new(ErrorKind::Config, "a ring of device slots is filled by one stream only"));
+        let owner = shared.copier.get_or_init(|| copier.clone());
+        if !Arc::ptr_eq(owner, copier) {
+            let why =
+                format!("a ring of device slots is filled by one stream only: by {owner}, not by {copier}");
+            return Err(Error::new(ErrorKind::Config, why));
         }
         // Before the submission: after it an error costs both slots.
         from.memory().accepts(copier)?;

@@ -9,7 +9,7 @@ use feedline_core::{Error, ErrorKind, Result};
 use crate::device::Core;
 use crate::driver::Address;
 use crate::mark::Marks;
-use crate::slot::lease::WriteLease;
+use crate::slot::lease::{Reader, WriteLease};
 use crate::slot::line::{Closed, Line};
 use crate::slot::tables::Tables;
 use crate::stream::StreamCore;
@@ -47,6 +47,15 @@ pub(crate) struct SlotRef {
 impl SlotView<'_> {
     pub(crate) fn keep(self) -> SlotRef {
         SlotRef { shared: self.shared.clone(), index: self.index }
+    }
+}
+
+impl SlotRef {
+    /// Says that this slot was expected and the slot of `given` was found.
+    pub(crate) fn mismatch(&self, given: &Reader) -> String {
+        let ring =
+            if Arc::ptr_eq(&self.shared, given.slot_view().shared) { "" } else { " of another loader" };
+        format!("slot {}, not slot {}{ring}", self.index, given.index())
     }
 }
 

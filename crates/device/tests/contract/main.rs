@@ -2,6 +2,7 @@
 
 mod lost;
 mod memory;
+mod mismatch;
 mod order;
 mod rig;
 mod slots;

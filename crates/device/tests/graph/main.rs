@@ -31,7 +31,7 @@ fn assert_empty(device: &Device, tape: &Tape) {
 fn two_batches(device: &Device, stream: &Stream) -> [Reader; 2] {
     let host = Ring::<_, ()>::new(vec![device.pinned(64).unwrap(), device.pinned(64).unwrap()]);
     let slots = SlotRing::new(device, 2, 64).unwrap();
-    let copier: Stream = device.stream().unwrap();
+    let copier = device.stream().unwrap();
     [(); 2].map(|()| {
         let filled = host.acquire().unwrap().ready();
         slots.acquire().unwrap().upload(&copier, filled, 64).unwrap().wait_on(stream).unwrap()
@@ -56,7 +56,7 @@ fn a_recording_holds_the_work_and_runs_none_of_it() {
             add_one(&stream, &mut count)?;
             add_one(&stream, &mut count)
         };
-        let mut graph: feedline_device::Graph = stream.record_graph(None, body).unwrap();
+        let mut graph = stream.record_graph(None, body).unwrap();
         assert_eq!(tape.graphs(), [(2, 0)]);
         for _ in 0..3 {
             graph.launch(None).unwrap();
@@ -91,7 +91,7 @@ fn work_beside_other_work_is_recorded_and_runs_in_order_where_nothing_is() {
         };
         both(false).unwrap();
         let body = || both(false).and_then(|()| both(true));
-        let graph: feedline_device::Graph = stream.record_graph(None, body).unwrap();
+        let graph = stream.record_graph(None, body).unwrap();
         assert_eq!(tape.graphs(), [(4, 0)]);
         drop(graph);
         assert_eq!((first.read().unwrap(), second.read().unwrap()), (vec![1], vec![1]), "recorded work ran");
@@ -133,7 +133,7 @@ fn what_cannot_be_replayed_is_refused() {
     {
         let stream = device.stream().unwrap();
         let [first, second] = two_batches(&device, &stream);
-        let elsewhere: feedline_device::Stream = device.stream().unwrap();
+        let elsewhere = device.stream().unwrap();
         let (event, mut buffer) = (stream.event(false).unwrap(), stream.buffer::<u32>(1).unwrap());
         let buffer = std::cell::RefCell::new(&mut buffer);
         type Case<'a> = (&'a str, &'a dyn Fn() -> Result<()>);
@@ -170,14 +170,29 @@ fn a_graph_runs_on_the_slot_it_was_recorded_for_and_no_other() {
         let mut graph = stream.record_graph(Some(&first), || read(&stream, &first)).unwrap();
         assert!(graph.is_for(&first) && !graph.is_for(&second));
         graph.launch(Some(&first)).unwrap();
-        for wrong in [Some(&second), None] {
+        let [foreign, _] = two_batches(&device, &stream);
+        let (own, other) = (first.index(), second.index());
+        assert_eq!(foreign.index(), own, "the same number in another ring");
+        for (wrong, part) in [
+            (Some(&second), format!("slot {own}, not slot {other}")),
+            (Some(&foreign), format!("slot {own}, not slot {own} of another loader")),
+            (None, "no batch was given".to_owned()),
+        ] {
             let error = graph.launch(wrong).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Config);
             assert!(error.to_string().contains("another slot"), "{error}");
+            assert!(error.to_string().contains(&part), "no {part:?} in: {error}");
         }
         let branch = device.stream().unwrap();
         let elsewhere = first.also_on(&branch).unwrap();
         let error = graph.launch(Some(&elsewhere)).unwrap_err();
         assert!(error.to_string().contains("another stream"), "{error}");
+        for stream in [&stream, &branch] {
+            assert!(error.to_string().contains(&stream.to_string()), "no {stream} in: {error}");
+        }
+        let error = branch.record_graph(Some(&first), || Ok(())).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.to_string().contains("an argument of \"a recording\" belongs to stream"), "{error}");
         assert_eq!(tape.graphs(), [(1, 1)]);
     }
     assert_empty(&device, &tape);

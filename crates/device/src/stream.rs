@@ -63,8 +63,8 @@ impl Drop for StreamCore {
 
 /// An in-order queue of work on one device. Clones are the same stream.
 ///
-/// Calls queue work and return; only [`synchronize`](Self::synchronize) blocks the host. A view, batch or event of
-/// another device, or a view of another stream, is refused at the call with an error of kind `Config`.
+/// Calls queue work and return; only [`synchronize`](Self::synchronize) blocks the host. A view, batch or
+/// event of another device, or a view of another stream, is refused at the call: an error of kind `Config`.
 #[derive(Clone)]
 pub struct Stream {
     core: Arc<StreamCore>,
@@ -166,8 +166,8 @@ impl Stream {
         Err(Error::new(
             ErrorKind::Config,
             format!(
-                "an argument of \"{name}\" belongs to {stream}, not to {self}: use also_on(&stream) for a batch, one \
-                 stream for a buffer"
+                "an argument of \"{name}\" belongs to {stream}, not to {self}: use also_on(&stream) for a \
+                 batch, one stream for a buffer"
             ),
         ))
     }

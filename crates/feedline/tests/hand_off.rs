@@ -1,5 +1,6 @@
-//! The hand-off: several streams read one batch, and its slot is overwritten after the last of them. A stream that did not
-//! wait, or that is of another device, is refused at the call.
+//! The hand-off: several streams read one batch, and its slot is overwritten after the last of them.
+//!
+//! A stream that did not wait, or that is of another device, is refused at the call.
 
 mod common;
 

@@ -9,7 +9,7 @@ if ! cargo +nightly --version >/dev/null 2>&1; then
     echo "not run: asan (it needs a nightly compiler)"
     exit 1
 fi
-packages=(-p feedline-slots -p feedline-device -p feedline-decode -p feedline-transfer -p feedline-compute -p feedline)
+packages=(-p feedline-slots -p feedline-device -p feedline)
 [ $# -eq 0 ] || packages=("$@")
 export CARGO_TARGET_DIR="$(realpath -m "${CARGO_TARGET_DIR:-target}")/asan"
 # The standard library of a toolchain is not instrumented, so the compiler asks to be told that this is meant. Every

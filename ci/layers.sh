@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks that every crate imports only what stands before it:
-# core -> slots -> device -> {decode, transfer, compute} -> feedline -> {examples, benches}.
+# core -> slots -> device -> feedline -> {examples, benches}.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,19 +8,16 @@ python3 - <<'PYTHON'
 import json, subprocess, sys
 
 CORE, SLOTS, DEVICE = "feedline-core", "feedline-slots", "feedline-device"
-STAGES = ["feedline-decode", "feedline-transfer", "feedline-compute"]
 FACADE, KERNELS, DATASETS = "feedline", "feedline-kernels", "feedline-datasets"
 EXAMPLES, TESTKIT = "feedline-examples", "feedline-testkit"
 
-# What each package may import. No stage imports a stage; nothing but examples and benches imports the facade.
-stages = {stage: {CORE, SLOTS, DEVICE} for stage in STAGES}
-below_facade = {CORE, SLOTS, DEVICE, *STAGES}
+# What each package may import. Nothing but examples and benches imports the facade.
+below_facade = {CORE, SLOTS, DEVICE}
 programs = below_facade | {FACADE, KERNELS, DATASETS}
 may = {
     CORE: set(),
     SLOTS: {CORE},
     DEVICE: {CORE, SLOTS},
-    **stages,
     FACADE: below_facade,
     KERNELS: {CORE, DEVICE},
     DATASETS: {CORE},

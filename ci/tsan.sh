@@ -67,7 +67,7 @@ if [ "${1:-}" = --planted ]; then
     exit 0
 fi
 
-packages=(-p feedline-slots -p feedline-device -p feedline-decode -p feedline-transfer -p feedline-compute -p feedline)
+packages=(-p feedline-slots -p feedline-device -p feedline)
 [ $# -eq 0 ] || packages=("$@")
 # What these measure is the process's own memory, of which the sanitizer takes its part; one runs the compiler.
 skipped=(--skip a_steady_pipeline_allocates_nothing --skip memory_is_flat --skip in_constant_memory

@@ -15,11 +15,12 @@
 //! | cursor | what was delivered: a checkpoint | [`cursor`] |
 //! | proof | that every sample was delivered exactly once | [`proof`] |
 //! | quarantine | the samples that could not be read | [`quarantine`] |
-//! | ticket | which batch a slot holds | [`ticket`] |
+//! | batch info | what is known of a batch beside its bytes | [`batch_info`] |
 //! | stop | the first cause that ended a pipeline | [`stop`] |
 //! | error | a value that says what, where and what to do | [`error`] |
 #![forbid(unsafe_code)]
 
+pub mod batch_info;
 pub mod cursor;
 pub mod dataset;
 pub mod dtype;
@@ -35,9 +36,10 @@ pub mod source;
 pub mod spec;
 pub mod stop;
 pub mod table;
-pub mod ticket;
+
 pub mod world;
 
+pub use batch_info::{BatchInfo, Failure, Substituted};
 pub use cursor::Cursor;
 pub use dataset::{Context, Dataset, ReadError};
 pub use dtype::{DType, Element};
@@ -53,5 +55,5 @@ pub use source::{Next, Reached, Shard, Source};
 pub use spec::{Field, Spec};
 pub use stop::Stop;
 pub use table::Table;
-pub use ticket::{Failure, Replaced, Ticket};
+
 pub use world::World;

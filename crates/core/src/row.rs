@@ -57,6 +57,22 @@ impl<'a> Rows<'a> {
         Self { spec: layout.spec(), fields, first: 0, len, copy: copy_plainly }
     }
 
+    /// `len` rows of a batch, from row `first` on, given as one column of bytes for each field of `spec`.
+    ///
+    /// # Panics
+    /// When the columns are not exactly `len` rows of each field.
+    pub fn from_columns(
+        spec: &'a Spec,
+        columns: impl IntoIterator<Item = &'a mut [u8]>,
+        first: usize,
+        len: usize,
+    ) -> Self {
+        let fields: ArrayVec<_, MAX_FIELDS> = columns.into_iter().collect();
+        let bytes = spec.fields().iter().map(|field| field.row_bytes() * len);
+        assert!(fields.iter().map(|column| column.len()).eq(bytes), "a column of {len} rows for each field");
+        Self { spec, fields, first, len, copy: copy_plainly }
+    }
+
     /// With another way for [`write`](Self::write) to copy, such as one that goes past the caches.
     pub fn copied_by(self, copy: CopyRows) -> Self {
         Self { copy, ..self }

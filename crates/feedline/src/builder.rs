@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
+use crate::decode::{Input, WorkerPool, Workers};
 use feedline_core::{
     BadSamples, Error, ErrorKind, Layout, Order, Plan, PlanOptions, Result, Tail, World, source,
 };
-use feedline_decode::{Input, Workers};
 use feedline_device::Device;
 
 use crate::road::{Choice, against_direct};
@@ -44,6 +44,7 @@ pub struct LoaderBuilder {
     pub(crate) tail: Tail,
     world: World,
     pub(crate) workers: Workers,
+    pool: Option<WorkerPool>,
     depth: Option<usize>,
     pinned_budget: usize,
     road: Road,
@@ -62,6 +63,7 @@ impl LoaderBuilder {
             tail: Tail::Keep,
             world: World::single(),
             workers: Workers::Auto,
+            pool: None,
             depth: None,
             pinned_budget: PINNED_BUDGET,
             road: Road::Auto,
@@ -129,6 +131,32 @@ impl LoaderBuilder {
     /// Threads that decode; on the direct road nothing is decoded, and there is one.
     pub fn workers(self, workers: Workers) -> Self {
         Self { workers, ..self }
+    }
+
+    /// Decodes with the workers of `pool`, which other loaders may use too, in place of threads of its own.
+    ///
+    /// ```
+    /// # use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec};
+    /// use feedline::{WorkerPool, Workers};
+    /// # struct Ones(Spec);
+    /// # impl Dataset for Ones {
+    /// #     fn len(&self) -> u64 { 10 }
+    /// #     fn spec(&self) -> &Spec { &self.0 }
+    /// #     fn read(&self, _: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+    /// #         row.bytes_mut(0).fill(1);
+    /// #         Ok(())
+    /// #     }
+    /// # }
+    /// # let (train, validate) = (Ones(Spec::new().field("x", DType::U8, [])?), Ones(Spec::new().field("x", DType::U8, [])?));
+    /// # let device = Device::host();
+    /// let pool = WorkerPool::new(Workers::Auto)?;
+    /// let mut train = Loader::builder(train).pool(&pool).build(&device)?;
+    /// let mut validate = Loader::builder(validate).pool(&pool).build(&device)?;
+    /// assert_eq!(train.epoch(0)?.count() + validate.epoch(0)?.count(), 20);
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn pool(self, pool: &WorkerPool) -> Self {
+        Self { pool: Some(pool.clone()), ..self }
     }
 
     /// Batches on the device at a time: being copied, waiting, or being read. Unless told otherwise as many as 32 MiB hold, from
@@ -203,7 +231,7 @@ impl LoaderBuilder {
         let layout = Layout::new(self.input.spec(), self.batch_size)?;
         self.bad_samples.check()?;
         let plan = match &self.input {
-            Input::Dataset(dataset) | Input::Direct(dataset, _) => self.plan(dataset.len())?,
+            Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => self.plan(dataset.len())?,
             Input::Source(source) => self.shard_plan(source.shards())?,
         };
         let choice = Choice {
@@ -216,6 +244,15 @@ impl LoaderBuilder {
         };
         let chosen = choice.take(device)?;
         Loader::start(self, chosen, plan, layout, device)
+    }
+
+    /// The workers: those of the pool that was given, or new ones. In zero-copy mode one is enough, which writes ids.
+    pub(crate) fn start_pool(&self, is_zero_copy: bool) -> Result<WorkerPool> {
+        match &self.pool {
+            Some(pool) => Ok(pool.clone()),
+            None if is_zero_copy => WorkerPool::new(Workers::Count(1)),
+            None => WorkerPool::new(self.workers),
+        }
     }
 
     fn plan(&self, len: u64) -> Result<Plan> {

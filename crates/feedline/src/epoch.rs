@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use feedline_compute::Batch;
 use feedline_core::{Cursor, Quarantine, Result};
 
-use crate::Loader;
+use crate::{Batch, Loader};
 
 /// The batches of one epoch, in order; made by [`Loader::epoch`].
 ///

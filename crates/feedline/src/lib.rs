@@ -37,20 +37,23 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod compute;
+mod decode;
 mod epoch;
 mod loader;
 mod road;
 mod shutdown;
+mod transfer;
 
 pub use builder::LoaderBuilder;
+pub use compute::{Batch, Ready, Replay, WaitMeter};
+pub use decode::{MAX_WORKERS, Reading, WorkerPool, Workers};
 pub use epoch::Epoch;
-pub use feedline_compute::{Batch, Ready, Replay, WaitMeter};
 pub use feedline_core::{
     BadSamples, Budget, Context, Cursor, DType, Dataset, Element, Error, ErrorKind, Field, Layout, Order,
     OrderHash, Plan, Proof, Quarantine, Random, ReadError, Result, Row, Rows, Shard, Source, Spec, Stage,
     Table, Tail, World, source,
 };
-pub use feedline_decode::{Reading, Workers};
 pub use feedline_device::{
     Address, Buffer, Device, Event, Graph, Input, Kind, Ledger, Memory, Output, Priority, Readback, Stream,
     View, ViewMut,

@@ -3,21 +3,21 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
-use feedline_compute::Batch;
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use feedline_core::{
-    BadSamples, Cursor, Dataset, Error, ErrorKind, Layout, Plan, Quarantine, Reached, Result, Source, Stop,
-    Ticket,
+    BadSamples, Cursor, Dataset, Error, ErrorKind, Layout, Plan, Quarantine, Result, Source, Stop,
 };
-use feedline_decode::{Input, Run, Workers};
-use feedline_device::slot::{Loaded, SlotRing};
-use feedline_device::{Device, Priority};
+use feedline_device::slot::SlotRing;
+use feedline_device::{Device, Pinned, Priority};
 use feedline_slots::Ring;
 
+use crate::Batch;
 use crate::builder::LoaderBuilder;
+use crate::decode::{Decoder, DecoderOptions, Input, Note, SourceReader};
 use crate::epoch::Epoch;
 use crate::road::{Chosen, RoadTaken};
 use crate::shutdown::{Closers, Running};
+use crate::transfer::{Delivery, Request, Transfer, Wanted};
 
 /// How long `next` waits while the caller itself holds every device slot, before it says so.
 const HELD_LIMIT: Duration = Duration::from_secs(5);
@@ -30,9 +30,7 @@ pub struct Loader {
     layout: Arc<Layout>,
     device: Device,
     slots: SlotRing,
-    loaded: Receiver<(Arc<Ticket>, Loaded)>,
-    tickets: Sender<Arc<Ticket>>,
-    runs: Sender<Run>,
+    loaded: Receiver<Delivery>,
     /// The run that is going on, and the next batch it will deliver; `None` before the first epoch.
     current: Option<Position>,
     epochs: u64,
@@ -59,9 +57,16 @@ pub struct Held {
 /// Where a run is: the next batch to come out of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Position {
-    /// What was asked for; in later epochs, what stands for them.
-    run: Run,
+    /// What was asked for, moved on to the epoch that is being delivered.
+    request: Request,
     step: u64,
+}
+
+impl Position {
+    fn begin_next_epoch(&mut self) {
+        let epoch = self.request.epoch.saturating_add(1);
+        *self = Self { request: Request { epoch, start: 0, offset: 0, ..self.request }, step: 0 };
+    }
 }
 
 impl Loader {
@@ -131,50 +136,74 @@ impl Loader {
         let Chosen { taken, tables, slot_bytes } = chosen;
         let (device_slots, host_slots) = (builder.device_slots(&layout), builder.host_slots(&layout));
         let pinned = (0..host_slots).map(|_| device.pinned(slot_bytes)).collect::<Result<Vec<_>>>()?;
-        let ring = Ring::new(pinned);
+        let host_ring = Ring::new(pinned);
         let slots = SlotRing::new(device, device_slots, layout.bytes())?;
-        let (filled, to_transfer) = bounded(host_slots);
+        reserve_ids(&host_ring, &slots, layout.capacity())?;
+        // Room for every batch that is being decoded, the reader of a source, and one call to wake.
+        let (to_transfer, inbox) = bounded(host_slots + 2);
         let (loaded, to_consumer) = bounded(device_slots);
-        let (tickets, tickets_home) = all_tickets(host_slots + device_slots + 1, layout.capacity());
-        let (runs, to_decode) = unbounded();
+        let pool = builder.start_pool(tables.is_some())?;
 
-        let stop = Arc::new(Stop::new());
-        let closers = Closers::new(stop.clone(), ring.clone(), slots.clone());
-        let mut running = Running::new(closers, device.clone());
-        let transfer = feedline_transfer::Stage {
-            layout: layout.clone(),
-            filled: to_transfer,
-            tables: tables.clone(),
-            ring: slots.clone(),
-            stream: device.named_stream("copy", Priority::High)?,
-            loaded,
+        let wanted = Arc::new(Wanted::default());
+        let closers = Closers {
+            stop: Arc::new(Stop::new()),
+            host_slots: host_ring.clone(),
+            device_slots: slots.clone(),
+            wanted: wanted.clone(),
+            inbox: to_transfer.clone(),
         };
-        let (over, ended) = (running.over(), running.stage("transfer"));
-        transfer.start(move |result, stage| {
-            over(result);
-            ended(stage);
-        })?;
-        let (input, workers) = match (builder.input.clone(), &tables) {
-            (Input::Dataset(dataset), Some(tables)) => {
-                (Input::Direct(dataset, tables.visits()), Workers::Count(1))
+        let mut running = Running::new(closers, device.clone(), pool.clone());
+        let input = match (builder.input.clone(), &tables) {
+            (Input::Dataset(dataset), Some(tables)) => Input::ZeroCopy(dataset, tables.visits()),
+            (other, _) => other,
+        };
+        let reader = match &input {
+            Input::Source(source) => {
+                let (source, batch) = (source.clone(), layout.capacity());
+                Some(Box::new(SourceReader::new(source, plan.clone(), batch, builder.tail)))
             }
-            (other, _) => (other, builder.workers),
+            Input::Dataset(_) | Input::ZeroCopy(..) => None,
         };
-        let decode = feedline_decode::Stage {
+        let fingerprint = builder.input.fingerprint();
+        let is_source = reader.is_some();
+        let options = DecoderOptions {
             input,
             plan: plan.clone(),
-            tail: builder.tail,
-            bad_samples: builder.bad_samples,
             layout: layout.clone(),
-            ring,
-            runs: to_decode,
-            filled,
-            tickets: tickets_home,
+            bad_samples: builder.bad_samples,
+            workers: pool.workers(),
+            host_slots,
+            inbox: to_transfer,
         };
-        let activity = decode.start(workers, running.over(), running.stage("decode"))?;
-        running.watch(activity);
-        let fingerprint = builder.input.fingerprint();
-        let registered = tables.map_or(0, |tables| tables.bytes());
+        // The data set is dropped with the decoder, by the last thread that needs it.
+        drop(builder.input);
+        let (outcome, ended) = (running.outcome(), running.stage("decode"));
+        let decoder = Arc::new(Decoder::new(options, move |dropped| {
+            outcome(dropped);
+            ended();
+        }));
+        running.watch(&decoder);
+        let registered = tables.as_ref().map_or(0, |tables| tables.bytes());
+        let transfer = Transfer {
+            layout: layout.clone(),
+            tables,
+            host_slots: host_ring,
+            device_slots: slots.clone(),
+            stream: device.named_stream("copy", Priority::High)?,
+            pool,
+            decoder,
+            inbox,
+            wanted,
+            loaded,
+        };
+        let (outcome, ended) = (running.outcome(), running.stage("transfer"));
+        let thread = transfer.start(plan.clone(), reader, move |result, transfer| {
+            outcome(result);
+            // In this order: whoever hears that the stage has ended finds its slots released.
+            drop(transfer);
+            ended();
+        })?;
+        running.join(thread);
         let held = Held {
             pinned_bytes: (slot_bytes * host_slots + registered) as u64,
             device_bytes: (layout.bytes() * device_slots) as u64,
@@ -182,7 +211,7 @@ impl Loader {
         Ok(Self {
             cursor: Cursor::new(&plan, fingerprint),
             fingerprint,
-            is_source: matches!(builder.input, Input::Source(_)),
+            is_source,
             bad_samples: builder.bad_samples,
             quarantine: Quarantine::new(),
             road: taken,
@@ -192,8 +221,6 @@ impl Loader {
             device: device.clone(),
             slots,
             loaded: to_consumer,
-            tickets,
-            runs,
             current: None,
             epochs: builder.epochs,
             running,
@@ -231,27 +258,28 @@ impl Loader {
     fn go_on(&mut self) -> Result<Epoch<'_>> {
         let (epoch, start, offset) = (self.cursor.epoch(), self.cursor.position(), self.cursor.offset());
         let steps = self.plan.steps(epoch, start);
-        let goes_on = |Position { run, step }: Position| {
-            (run.epoch, run.start, run.offset, step) == (epoch, start, offset, 0) && run.epoch < run.end
+        let goes_on = |Position { request, step }: Position| {
+            let Request { epoch: at, end, .. } = request;
+            (at, request.start, request.offset, step) == (epoch, start, offset, 0) && at < end
         };
         // In a run that goes on, an error comes after the batches read before it.
         if !self.current.is_some_and(goes_on) {
             self.running.check()?;
             if steps > 0 {
-                self.begin_run(epoch, start, offset)?;
+                self.request(epoch, start, offset)?;
             }
         }
         let steps = (!self.is_source).then_some(steps);
         Ok(Epoch::new(self, epoch, steps))
     }
 
-    /// Asks for batches from `start` in `epoch` on; those of older runs are dropped as they come.
-    fn begin_run(&mut self, epoch: u64, start: u64, offset: u64) -> Result<()> {
-        let number = self.current.map_or(1, |at| at.run.number + 1);
+    /// Asks for batches from `start` in `epoch` on; those of older requests are dropped as they come.
+    fn request(&mut self, epoch: u64, start: u64, offset: u64) -> Result<()> {
+        let number = self.current.map_or(1, |at| at.request.number + 1);
         let end = self.epochs.max(epoch.saturating_add(1));
-        let run = Run { number, epoch, start, offset, end };
-        self.runs.send(run).map_err(|_| self.running.cause())?;
-        self.current = Some(Position { run, step: 0 });
+        let request = Request { number, epoch, start, offset, end };
+        self.running.ask(request)?;
+        self.current = Some(Position { request, step: 0 });
         Ok(())
     }
 
@@ -277,41 +305,51 @@ impl Loader {
 
     /// The next batch of the current run; blocks for at most `limit`, `None` when it passed, and at the end of a source.
     pub(crate) fn receive(&mut self, limit: Option<Duration>) -> Result<Option<Batch>> {
-        let deadline = limit.map(|limit| Instant::now() + limit);
+        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         loop {
-            let Some((ticket, loaded)) = self.receive_any(deadline)? else { return Ok(None) };
-            let (run, reached) = (ticket.run, ticket.reached);
-            let batch = Batch::new(ticket, loaded, self.layout.clone(), self.tickets.clone());
+            let Some(delivery) = self.receive_any(deadline)? else { return Ok(None) };
             let Some(at) = &mut self.current else { continue };
-            if run != at.run.number {
-                continue; // of a run that was given up; dropped, its slot goes home
+            match delivery {
+                // Batches of a request that was given up are dropped, which releases their slots.
+                Delivery::Batch(loaded) if loaded.info().request != at.request.number => {}
+                Delivery::EpochEnd(end) if end.request != at.request.number => {}
+                Delivery::EpochEnd(end) => {
+                    at.begin_next_epoch();
+                    self.cursor.reach(end.reached, &[]);
+                    return Ok(None);
+                }
+                Delivery::Batch(loaded) => {
+                    let batch = Batch::new(loaded, self.layout.clone());
+                    let Position { request, step } = *at;
+                    debug_assert_eq!(
+                        (batch.epoch(), batch.step()),
+                        (request.epoch, step),
+                        "batch out of order"
+                    );
+                    at.step += 1;
+                    let is_last = match batch.info().reached {
+                        Some(reached) => self.plan.steps(request.epoch, reached.position) == 0,
+                        None => at.step == self.plan.steps(request.epoch, request.start),
+                    };
+                    if is_last {
+                        at.begin_next_epoch();
+                    }
+                    self.count(&batch)?;
+                    return Ok(Some(batch));
+                }
             }
-            debug_assert_eq!((batch.epoch(), batch.step()), (at.run.epoch, at.step), "a batch out of order");
-            at.step += 1;
-            let is_last = match reached {
-                Some(reached) => self.plan.steps(at.run.epoch, reached.position) == 0,
-                None => at.step == self.plan.steps(at.run.epoch, at.run.start),
-            };
-            if is_last {
-                let epoch = at.run.epoch.saturating_add(1);
-                *at = Position { run: Run { epoch, start: 0, offset: 0, ..at.run }, step: 0 };
-            }
-            self.count(&batch, reached)?;
-            // Only a source's end is a batch without rows that reached something; it goes home unseen.
-            let is_end = reached.is_some() && batch.is_empty();
-            return Ok((!is_end).then_some(batch));
         }
     }
 
     /// Moves the cursor over a batch that is about to be delivered, and holds its bad samples against the budget.
-    fn count(&mut self, batch: &Batch, reached: Option<Reached>) -> Result<()> {
+    fn count(&mut self, batch: &Batch) -> Result<()> {
         self.quarantine.delivered(batch.len() as u64);
-        for replaced in batch.replaced() {
-            for (number, failure) in replaced.failures.iter().enumerate() {
+        for substituted in batch.substituted() {
+            for (number, failure) in substituted.failures.iter().enumerate() {
                 let path = failure.path.clone();
                 if number == 0 {
-                    let (due, given) = (failure.sample, replaced.given);
-                    self.quarantine.replaced(batch.epoch(), due, given, path, &failure.cause);
+                    let (own, substitute) = (failure.sample, substituted.substitute);
+                    self.quarantine.replaced(batch.epoch(), own, substitute, path, &failure.cause);
                 } else {
                     self.quarantine.failed(failure.sample, path, &failure.cause);
                 }
@@ -321,14 +359,14 @@ impl Loader {
         if !self.quarantine.samples().is_empty() {
             self.quarantine.check(self.bad_samples).map_err(|error| error.at_batch(batch.step()))?;
         }
-        match reached {
+        match batch.info().reached {
             Some(reached) => self.cursor.reach(reached, batch.ids()),
-            None => self.cursor.deliver(&self.plan, &batch.ids()[..batch.due()]),
+            None => self.cursor.deliver(&self.plan, &batch.ids()[..batch.valid_rows()]),
         }
         Ok(())
     }
 
-    fn receive_any(&self, deadline: Option<Instant>) -> Result<Option<(Arc<Ticket>, Loaded)>> {
+    fn receive_any(&self, deadline: Option<Instant>) -> Result<Option<Delivery>> {
         let mut held_since = None;
         loop {
             // While the caller holds every slot nothing can arrive: then the wait is cut short, to say so.
@@ -404,20 +442,18 @@ impl Loader {
     pub fn stop(&mut self, limit: Duration) -> Result<()> {
         // Nobody receives any more: the stages' sends fail instead of waiting.
         self.loaded = crossbeam_channel::never();
-        self.runs = bounded(0).0;
         self.current = None;
         self.running.stop(limit)
     }
 }
 
-/// Every ticket there can be at a time, home and at its full size, so that none is made on the way: one a slot, and one
-/// that the consumer is giving back.
-fn all_tickets(count: usize, rows: usize) -> (Sender<Arc<Ticket>>, Receiver<Arc<Ticket>>) {
-    let (tickets, home) = bounded(count);
-    for _ in 0..count {
-        let _ = tickets.try_send(Arc::new(Ticket { ids: Vec::with_capacity(rows), ..Ticket::default() }));
-    }
-    (tickets, home)
+/// Gives every slot room for the ids of a batch, so that none is allocated on the way.
+fn reserve_ids(host_slots: &Ring<Pinned, Note>, device_slots: &SlotRing, rows: usize) -> Result<()> {
+    let mut host = (0..host_slots.len()).map(|_| host_slots.acquire()).collect::<Result<Vec<_>>>()?;
+    let mut device = (0..device_slots.len()).map(|_| device_slots.acquire()).collect::<Result<Vec<_>>>()?;
+    host.iter_mut().for_each(|slot| slot.note_mut().info.ids.reserve(rows));
+    device.iter_mut().for_each(|slot| slot.info_mut().ids.reserve(rows));
+    Ok(())
 }
 
 impl Drop for Loader {

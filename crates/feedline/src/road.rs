@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::decode::{Input, Workers};
 use feedline_core::{Error, ErrorKind, Layout, Order, Result};
-use feedline_decode::{Input, Workers};
 use feedline_device::slot::{Tables, Visits};
 use feedline_device::{Device, Kind};
 

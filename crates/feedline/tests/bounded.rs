@@ -208,7 +208,7 @@ fn memory_is_flat_over_ten_thousand_batches() {
 }
 
 #[test]
-fn a_batch_costs_at_most_seven_driver_calls_and_creates_nothing() {
+fn a_batch_costs_six_driver_calls_and_some_queries_and_creates_nothing() {
     let _one = one_at_a_time();
     for depth in [1, 3] {
         let driver = Count::by_thread(Host::new());
@@ -220,13 +220,20 @@ fn a_batch_costs_at_most_seven_driver_calls_and_creates_nothing() {
             let mut epoch = 0;
             take(&mut loader, &compute, &mut epoch, 2 * STEPS, blocking);
             let (before, by_consumer) = (count.snapshot(), count.of_threads("consumer"));
-            let batches = 50 * STEPS;
+            let (batches, start) = (50 * STEPS, Instant::now());
             take(&mut loader, &compute, &mut epoch, batches, blocking);
+            let took = start.elapsed();
             let (made, by_consumer) = (count.snapshot() - before, count.of_threads("consumer") - by_consumer);
 
             // The slots that are read ahead or copied at the moment may be on one side of a snapshot or the other.
             let ahead = 7 * (2 * depth as u64 + 2);
-            assert!(made.total() <= 7 * batches + ahead, "{made:?} in {batches} batches");
+            // `HostWrite` is a hook for race checkers, which a GPU's driver never sees.
+            let (queries, hooks) = (made.of(Op::Query), made.of(Op::HostWrite));
+            let calls = made.total() - queries - hooks;
+            assert!(calls <= 6 * batches + ahead, "{made:?} in {batches} batches");
+            // The consumer asks once per batch; the transfer thread at most twice, and again every 25 us while it waits.
+            let polls = took.as_micros() as u64 / 25;
+            assert!(queries <= 3 * batches + polls + ahead, "{made:?} in {batches} batches, {took:?}");
             assert_eq!((made.created(), made.released()), (0, 0), "{made:?}");
             let copies = made.of(Op::CopyToDevice);
             assert!(copies.abs_diff(batches) <= ahead, "{copies} copies of {batches} batches");
@@ -241,10 +248,10 @@ fn a_batch_costs_at_most_seven_driver_calls_and_creates_nothing() {
     }
 }
 
-/// Where each step takes the device milliseconds, the makers wait for two copies at a time: then they ask whether the first has
-/// ended, which they never do otherwise. Every batch is whole, and in its place.
+/// Where each step takes the device milliseconds, the pipeline's threads wait for each other, never for the device: a wait for
+/// the device costs a thread much more. Every batch is whole, and in its place.
 #[test]
-fn a_slow_device_wakes_the_makers_once_for_several_batches() {
+fn a_slow_device_is_not_waited_for_by_the_pipeline() {
     let _one = one_at_a_time();
     let driver = Count::by_thread(Host::new());
     let count = driver.handle();
@@ -269,10 +276,8 @@ fn a_slow_device_wakes_the_makers_once_for_several_batches() {
             };
             compute.run("step", [ready.field::<u8>("bytes").unwrap().into()], [], body).unwrap();
         };
-        let (mut epoch, start) = (0, Instant::now());
-        while count.of_threads("fl-decode").of(Op::Query) == 0 {
-            // A machine with much else to do may take longer for a step than such waits are for.
-            assert!(start.elapsed() < LONG, "the makers wait for every copy by itself");
+        let mut after_warm_up = 0;
+        for epoch in 0..4 {
             let mut next = 0;
             for batch in loader.epoch(epoch).unwrap() {
                 let batch = batch.unwrap();
@@ -281,10 +286,13 @@ fn a_slow_device_wakes_the_makers_once_for_several_batches() {
                 step(batch);
             }
             assert_eq!(next, STEPS);
-            epoch += 1;
+            if epoch == 0 {
+                after_warm_up = count.of_threads("fl-").blocking();
+            }
         }
         compute.synchronize().unwrap();
         assert_eq!(wrong.load(Ordering::Relaxed), 0, "rows");
+        assert_eq!(count.of_threads("fl-").blocking(), after_warm_up, "waits for the device");
     });
     assert_empty(&device);
 }

@@ -4,7 +4,8 @@
 mod common;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::small::{BATCH, STEPS, builder, fine, on_a_device, take_epoch};
@@ -95,8 +96,8 @@ fn of_several_bad_samples_the_first_in_order_is_named() {
     });
 }
 
-/// Cannot read `id` in epoch 1.
-struct FailsLater(Fine, u64);
+/// Cannot read a sample in epoch 1; tells when that was tried.
+struct FailsLater(Fine, u64, Arc<AtomicBool>);
 
 impl Dataset for FailsLater {
     fn len(&self) -> u64 {
@@ -109,6 +110,7 @@ impl Dataset for FailsLater {
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         if (context.epoch(), id) == (1, self.1) {
+            self.2.store(true, Ordering::SeqCst);
             return Err("planned failure later".into());
         }
         self.0.read(id, row, context)
@@ -119,11 +121,13 @@ impl Dataset for FailsLater {
 fn an_error_met_while_reading_ahead_comes_in_its_place() {
     alone(|| {
         on_a_device(|device, compute| {
-            let mut loader = builder(FailsLater(fine(), BATCH as u64)).depth(8).build(device).unwrap();
+            let failed = Arc::new(AtomicBool::new(false));
+            let data = FailsLater(fine(), BATCH as u64, failed.clone());
+            let mut loader = builder(data).depth(8).build(device).unwrap();
             let mut batches = loader.epoch(0).unwrap();
             let first = batches.next().unwrap().unwrap();
-            // The whole epoch and the first batch of the next fit in the slots; the stage ends at the second.
-            wait_until_gone("fl-decode");
+            // The whole epoch and the first batch of the next fit in the slots; the second fails.
+            wait_until("the read has failed", || failed.load(Ordering::SeqCst));
             assert_whole(&fine(), &first.wait_on(compute).unwrap());
             for batch in batches {
                 assert_whole(&fine(), &batch.unwrap().wait_on(compute).unwrap());
@@ -287,7 +291,7 @@ impl Dataset for NoPath {
 }
 
 #[test]
-fn a_panic_outside_of_read_is_an_error_too() {
+fn a_panic_in_path_hides_neither_the_error_nor_its_place() {
     hush_planned_panics();
     alone(|| {
         for workers in [1, 3] {
@@ -297,7 +301,11 @@ fn a_panic_outside_of_read_is_an_error_too() {
                 let mut batches = loader.epoch(0).unwrap();
                 assert_whole(&fine(), &batches.next().unwrap().unwrap().wait_on(compute).unwrap());
                 let error = batches.next().expect("an error, not a short epoch").unwrap_err();
-                assert_eq!(error.kind(), ErrorKind::Panic, "{error}");
+                assert_eq!(
+                    (error.kind(), error.batch(), error.sample()),
+                    (ErrorKind::Sample, Some(1), Some(8))
+                );
+                assert!(error.to_string().contains("planned failure"), "{error}");
                 assert!(batches.next().is_none());
             });
         }

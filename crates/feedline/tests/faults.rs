@@ -229,7 +229,7 @@ fn delivered(workers: usize, rows_slow: bool) -> (Vec<Vec<u64>>, u64) {
     for epoch in 0..2 {
         for batch in loader.epoch(epoch).expect("an epoch") {
             let batch = batch.expect("a batch");
-            replaced += batch.replaced().len() as u64;
+            replaced += batch.substituted().len() as u64;
             let batch = batch.wait_on(&compute).expect("a batch on the device");
             let ids = batch.ids().to_vec();
             let bytes = common::elements(&compute, batch.field::<u8>("bytes").expect("the bytes"));

@@ -42,7 +42,7 @@ type Whole = (u64, u64, Vec<u64>, usize, Vec<Vec<u8>>);
 /// Opens a batch, and reads it.
 fn whole(stream: &Stream, batch: Result<Batch>, spec: &Spec) -> Result<Whole> {
     let batch = batch?;
-    let due = batch.due();
+    let due = batch.valid_rows();
     let batch = batch.wait_on(stream)?;
     let fields = spec.fields().iter().enumerate();
     let bytes = fields.map(|(index, field)| bytes(stream, &batch, index, field.dtype())).collect();

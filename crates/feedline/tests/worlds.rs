@@ -130,7 +130,7 @@ fn a_rank() {
                 && let Some(batch) = batches.next()
             {
                 let batch = batch.unwrap();
-                steps.push((epoch, batch.ids()[..batch.due()].to_vec()));
+                steps.push((epoch, batch.ids()[..batch.valid_rows()].to_vec()));
                 sizes.push(batch.len());
                 // What the rows say they are.
                 let batch = batch.wait_on(&compute).unwrap();

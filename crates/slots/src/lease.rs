@@ -14,6 +14,8 @@ use crate::sync::Arc;
 /// The right to write a slot. Dropped, it sends the slot home.
 pub struct FillLease<M: HostMemory, T = ()> {
     held: Held<M, T>,
+    /// Shared between threads only when `T` may be: `note` gives out a `&T`.
+    note: PhantomData<T>,
 }
 
 /// The right to read a filled slot, and to submit it once. Dropped, it sends the slot home.
@@ -26,7 +28,7 @@ pub struct ReadyLease<M: HostMemory, T = ()> {
 impl<M: HostMemory, T> FillLease<M, T> {
     /// `held` is of a slot that is Filling.
     pub(crate) fn new(held: Held<M, T>) -> Self {
-        Self { held }
+        Self { held, note: PhantomData }
     }
 
     /// All bytes of the slot; what an earlier batch left is still in them.
@@ -35,6 +37,12 @@ impl<M: HostMemory, T> FillLease<M, T> {
     }
 
     /// What travels with the bytes.
+    pub fn note(&self) -> &T {
+        // SAFETY: the note belongs to the holder of the lease (`state.rs`).
+        unsafe { &*self.held.shared.slots[self.held.index].note.get() }
+    }
+
+    /// What travels with the bytes, to change it.
     pub fn note_mut(&mut self) -> &mut T {
         self.parts_mut().1
     }

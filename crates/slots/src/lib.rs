@@ -15,6 +15,7 @@
 //! | memory a slot can stand on | `memory.rs` |
 //! | the ring: acquire, close, count | `ring.rs` |
 //! | the leases: fill, ready, submit | `lease.rs` |
+//! | a slot that several workers fill at once | `shared.rs` |
 //! | rows copied into a slot | `copy.rs` |
 //! | a look before a sleep | `spin.rs` |
 //!
@@ -25,6 +26,7 @@ mod copy;
 mod lease;
 mod memory;
 mod ring;
+mod shared;
 mod spin;
 mod state;
 mod sync;
@@ -33,4 +35,5 @@ pub use copy::{copy_rows, stream_rows};
 pub use lease::{FillLease, ReadyLease};
 pub use memory::{HeapMemory, HostMemory};
 pub use ring::{Counts, Ring};
+pub use shared::{Claim, SharedFill};
 pub use spin::{Moves, Spin, Wait};

@@ -45,16 +45,14 @@ const _: () = {
     is_sync::<ReadyLease<Memory, Vec<u64>>>();
 };
 
-// A note that is Send only: one thread at a time has it, so the ring is shared all the same, but not a lease that
-// gives out `&T`. A fill lease gives out `&mut T` only, for which `&FillLease` is not enough.
+// A note that is Send only: one thread at a time has it, so the ring can be shared, but not a lease, which gives out `&T`.
 const _: () = {
     is_send::<Ring<Memory, Cell<u8>>>();
     is_sync::<Ring<Memory, Cell<u8>>>();
     is_send::<FillLease<Memory, Cell<u8>>>();
-    is_sync::<FillLease<Memory, Cell<u8>>>();
     is_send::<ReadyLease<Memory, Cell<u8>>>();
 };
-is_not!(Sync: ReadyLease<Memory, Cell<u8>>);
+is_not!(Sync: FillLease<Memory, Cell<u8>>, ReadyLease<Memory, Cell<u8>>);
 
 // A note that is bound to its thread: nothing moves, nothing is shared.
 is_not!(Send: Ring<Memory, Rc<u8>>, FillLease<Memory, Rc<u8>>, ReadyLease<Memory, Rc<u8>>);

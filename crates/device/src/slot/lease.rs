@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use feedline_core::{Element, Error, ErrorKind, Result};
+use feedline_core::{BatchInfo, Element, Error, ErrorKind, Result};
 use feedline_slots::ReadyLease;
 
 use crate::driver::Address;
@@ -41,6 +41,13 @@ impl WriteLease {
         Self { held: Held { shared, index, delivered: false, armed: true } }
     }
 
+    /// Which batch the slot will hold. Swap it with a host slot's, so that the memory of both is used again.
+    pub fn info_mut(&mut self) -> &mut BatchInfo {
+        let slot = &self.held.shared.slots[self.held.index];
+        // SAFETY: this is the slot's one lease, borrowed mutably (`ring.rs`, at `Slot`).
+        unsafe { &mut *slot.info.get() }
+    }
+
     /// Copies the first `bytes` bytes of a ready host slot into this slot, on `stream`, in one copy.
     ///
     /// The copy stream first waits for every reader of the slot's last batch. The host slot goes home at once; the host
@@ -62,8 +69,8 @@ impl WriteLease {
         })
     }
 
-    /// Fills this slot with rows `ids` of `tables`, on `stream`, without a copy on the host: a ready host slot carries the
-    /// same ids, as the tables' [`visits`](Tables::visits) write them.
+    /// Fills this slot with the rows of `tables` that its [`info`](Self::info_mut) names, on `stream`, without a copy on the host: a
+    /// ready host slot carries the same ids, as the tables' [`visits`](Tables::visits) write them.
     ///
     /// As for [`upload`](Self::upload), the copy stream first waits for every reader of the slot's last batch, and the host
     /// slot goes home at once, to be filled when the work behind it has ended. The ring keeps the tables.
@@ -76,9 +83,10 @@ impl WriteLease {
         stream: &Stream,
         from: ReadyLease<Pinned, T>,
         tables: &Arc<Tables>,
-        ids: &[u64],
     ) -> Result<Loaded> {
-        let shared = &self.held.shared;
+        let shared = self.held.shared.clone();
+        // SAFETY: this is the slot's one lease, and nobody writes the info before `fill` returns (`ring.rs`, at `Slot`).
+        let ids = unsafe { &(*shared.slots[self.held.index].info.get()).ids };
         tables.accepts(stream.core(), ids.len(), from.bytes().len(), shared.bytes)?;
         if !Arc::ptr_eq(shared.tables.get_or_init(|| tables.clone()), tables) {
             return Err(Error::new(
@@ -137,6 +145,12 @@ impl WriteLease {
 }
 
 impl Loaded {
+    /// Which batch the slot holds.
+    pub fn info(&self) -> &BatchInfo {
+        // SAFETY: as long as a slot is loaded it has no `WriteLease`, so nobody writes (`ring.rs`, at `Slot`).
+        unsafe { &*self.held.shared.slots[self.held.index].info.get() }
+    }
+
     /// Counts the slot as being in the consumer's hands.
     pub fn deliver(&mut self) {
         if !std::mem::replace(&mut self.held.delivered, true) {
@@ -181,6 +195,12 @@ impl Reader {
     pub fn also_on(&self, stream: &Stream) -> Result<Reader> {
         self.stream.core().recorder.refuse("a batch for another stream")?;
         join(&self.shared, self.index, self.copied.clone(), stream)
+    }
+
+    /// Which batch the slot holds.
+    pub fn info(&self) -> &BatchInfo {
+        // SAFETY: as long as there is a reader the slot has no `WriteLease`, so nobody writes (`ring.rs`, at `Slot`).
+        unsafe { &*self.slot().info.get() }
     }
 
     /// `len` elements at byte `offset` of the slot, readable on this reader's stream.

@@ -1,10 +1,11 @@
 //! The ring of device slots: addresses and events made once, handed out again and again.
 
+use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::{BatchInfo, Error, ErrorKind, Result};
 
 use crate::device::Core;
 use crate::driver::Address;
@@ -26,9 +27,16 @@ pub(crate) struct Slot {
     pub(crate) joined: AtomicU32,
     /// Readers that have not recorded their end yet.
     pub(crate) live: AtomicU32,
+    /// Which batch the slot holds. Written by the holder of the slot's `WriteLease` alone, read by those of its `Loaded`
+    /// and its readers.
+    pub(crate) info: UnsafeCell<BatchInfo>,
     /// The slot's memory may be in use by work that no event covers: it is never freed nor handed out again.
     pub(crate) lost: AtomicBool,
 }
+
+// SAFETY: `info` is reached through leases only (`slot/lease.rs`). A slot has one `WriteLease` at a time, and while it has
+// one it has no `Loaded` and no reader: it is released only when the last of them is dropped, through the lock of `free`.
+unsafe impl Sync for Slot {}
 
 /// A slot, for as long as its ring is borrowed.
 #[derive(Clone, Copy)]
@@ -208,6 +216,7 @@ impl Slot {
             consumed,
             joined: AtomicU32::new(0),
             live: AtomicU32::new(0),
+            info: UnsafeCell::new(BatchInfo::default()),
             lost: AtomicBool::new(false),
         })
     }

@@ -55,7 +55,9 @@ impl<'a> Direct<'a> {
     fn load(&self, ids: &[u64]) -> Result<Loaded> {
         let mut lease = self.host.acquire()?;
         self.tables.visits().write(ids, lease.bytes_mut());
-        self.slots.acquire()?.gather(&self.copies, lease.ready(), &self.tables, ids)
+        let mut slot = self.slots.acquire()?;
+        slot.info_mut().ids = ids.to_vec();
+        slot.gather(&self.copies, lease.ready(), &self.tables)
     }
 
     /// Gives the reader's stream the fetch of the whole slot.
@@ -215,7 +217,8 @@ fn places_have_room_in_the_host_slot() {
         let host: Ring<Pinned> = Ring::new(vec![rig.device.pinned(12 * 300 - 1)?]);
         let gather = |rows| {
             let (slot, visits) = (direct.slots.acquire()?, host.acquire()?.ready());
-            slot.gather(&direct.copies, visits, &direct.tables, &shuffled(1, rows, 3000))
+            slot.info_mut().ids = shuffled(1, rows, 3000);
+            slot.gather(&direct.copies, visits, &direct.tables)
         };
         assert_eq!(gather(300).err().map(|error| error.kind()), Some(ErrorKind::Config));
         // Of what lies in the slot nothing is known here: ids that are none, and places that are none.
@@ -317,7 +320,9 @@ fn what_does_not_fit_is_refused() {
         let ids = shuffled(1, BATCH, 60);
         drop(direct.load(&ids)?);
         let load = |stream: &Stream, tables: &Arc<Tables>, ids: &[u64]| {
-            direct.slots.acquire()?.gather(stream, direct.host.acquire()?.ready(), tables, ids)
+            let mut slot = direct.slots.acquire()?;
+            slot.info_mut().ids = ids.to_vec();
+            slot.gather(stream, direct.host.acquire()?.ready(), tables)
         };
         assert_eq!(kind(load(&rig.stream("other")?, &direct.tables, &ids)), Some(ErrorKind::Config));
         assert_eq!(kind(load(&direct.copies, &direct.tables, &[0; BATCH + 1])), Some(ErrorKind::Config));

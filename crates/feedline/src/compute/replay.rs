@@ -15,7 +15,7 @@ const MOST: usize = 64;
 /// runs as it is.
 ///
 /// ```
-/// use feedline_compute::Replay;
+/// use feedline::Replay;
 /// use feedline_device::Device;
 /// let stream = Device::host().stream()?;
 /// let replay = Replay::new(&stream);

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 const IDLE: u64 = u64::MAX;
 
-/// One entry for each worker.
+/// One entry for each worker of a pool.
 #[derive(Debug)]
-pub struct Activity {
+pub(crate) struct Activity {
     start: Instant,
     workers: Box<[Entry]>,
 }
 
-/// Written by its worker at every piece: on cache lines of its own.
+/// Written by its worker for each piece, so it has cache lines of its own.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Entry {
@@ -24,14 +24,15 @@ struct Entry {
 
 /// A read that is going on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Reading {
-    /// The worker: its thread is called `fl-decode-N`.
+    /// The worker; its thread is called `fl-decode-N`.
     pub worker: usize,
-    /// The batch: its step.
+    /// The step of the batch.
     pub step: u64,
-    /// The sample, or the first of those read at once.
+    /// The sample, or the first of several that are read together.
     pub sample: u64,
-    /// For how long.
+    /// How long the read has taken so far.
     pub time: Duration,
 }
 
@@ -45,23 +46,26 @@ impl Activity {
         Self { start: Instant::now(), workers: (0..workers).map(|_| entry()).collect() }
     }
 
-    /// The calling worker begins to read rows of `step`, the first being `sample`; returns where it tells the id of each.
-    pub(crate) fn begin(&self, step: u64, sample: u64) -> Option<Arc<AtomicU64>> {
-        let entry = &self.workers[rayon::current_thread_index()?];
+    /// Number of workers.
+    pub(crate) fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// Worker `worker` begins to read rows of `step`; returns where it stores the id of each sample.
+    pub(crate) fn begin(&self, worker: usize, step: u64, sample: u64) -> Arc<AtomicU64> {
+        let entry = &self.workers[worker];
         entry.sample.store(sample, Ordering::Relaxed);
         entry.since_us.store(self.start.elapsed().as_micros() as u64, Ordering::Relaxed);
         entry.step.store(step, Ordering::Relaxed);
-        Some(entry.sample.clone())
+        entry.sample.clone()
     }
 
-    pub(crate) fn end(&self) {
-        if let Some(worker) = rayon::current_thread_index() {
-            self.workers[worker].step.store(IDLE, Ordering::Relaxed);
-        }
+    pub(crate) fn end(&self, worker: usize) {
+        self.workers[worker].step.store(IDLE, Ordering::Relaxed);
     }
 
     /// The reads that are going on, the longest first. A snapshot, exact for reads that hang.
-    pub fn readings(&self) -> Vec<Reading> {
+    pub(crate) fn readings(&self) -> Vec<Reading> {
         let now = self.start.elapsed();
         let mut readings: Vec<_> = self
             .workers
@@ -83,10 +87,10 @@ impl Activity {
 impl std::fmt::Display for Reading {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { worker, step, sample, time } = self;
+        let seconds = time.as_secs_f64();
         write!(
             f,
-            "worker fl-decode-{worker} reads sample {sample} of batch {step} since {:.1} s",
-            time.as_secs_f64()
+            "worker fl-decode-{worker} has been reading sample {sample} of batch {step} for {seconds:.1} s"
         )
     }
 }

@@ -1,10 +1,10 @@
 //! A batch open to one stream: typed views of its fields, until it is dropped.
 
-use feedline_core::{Element, Error, ErrorKind, Result};
+use std::sync::Arc;
+
+use feedline_core::{BatchInfo, Element, Error, ErrorKind, Layout, Result, Spec, Substituted};
 use feedline_device::slot::Reader;
 use feedline_device::{Stream, View};
-
-use crate::batch::Hold;
 
 /// A batch that a stream waits for: its fields can be read on that stream.
 ///
@@ -14,14 +14,13 @@ use crate::batch::Hold;
 /// `mem::forget` costs the slot, for good; nothing is ever aliased.
 #[must_use = "dropping it at once says that nothing reads the batch"]
 pub struct Ready {
-    // Before the hold: the slot comes home first, the ticket after it.
     pub(crate) reader: Reader,
-    hold: Hold,
+    layout: Arc<Layout>,
 }
 
 impl Ready {
-    pub(crate) fn new(reader: Reader, hold: Hold) -> Self {
-        Self { reader, hold }
+    pub(crate) fn new(reader: Reader, layout: Arc<Layout>) -> Self {
+        Self { reader, layout }
     }
 
     /// The field called `name` of all rows: `[rows, shape...]`, row-major.
@@ -29,7 +28,7 @@ impl Ready {
     /// # Errors
     /// `Config` for a name the spec does not have, or a field of another type.
     pub fn field<T: Element>(&self, name: &str) -> Result<View<'_, T>> {
-        let index = self.hold.layout.spec().index_of(name)?;
+        let index = self.layout.spec().index_of(name)?;
         self.field_at(index)
     }
 
@@ -38,7 +37,7 @@ impl Ready {
     /// # Errors
     /// `Config` for an index the spec does not have, or a field of another type.
     pub fn field_at<T: Element>(&self, index: usize) -> Result<View<'_, T>> {
-        let layout = &self.hold.layout;
+        let layout = &self.layout;
         let Some(field) = layout.spec().fields().get(index) else {
             let why = format!("no field {index}: the spec has {}", layout.spec().fields().len());
             return Err(Error::new(ErrorKind::Config, why));
@@ -56,7 +55,7 @@ impl Ready {
     /// `Config` for another device's stream, for too many readers, and within a recorded step, whose replay would not open it
     /// again; a device failure.
     pub fn also_on(&self, stream: &Stream) -> Result<Ready> {
-        Ok(Ready { reader: self.reader.also_on(stream)?, hold: self.hold.clone() })
+        Ok(Ready { reader: self.reader.also_on(stream)?, layout: self.layout.clone() })
     }
 
     /// The stream that reads.
@@ -66,7 +65,7 @@ impl Ready {
 
     /// The sample ids, row by row.
     pub fn ids(&self) -> &[u64] {
-        &self.hold.ticket().ids
+        &self.info().ids
     }
 
     /// Rows: the batch size, or less in a short last batch.
@@ -81,12 +80,31 @@ impl Ready {
 
     /// The epoch.
     pub fn epoch(&self) -> u64 {
-        self.hold.ticket().epoch
+        self.info().epoch
     }
 
     /// The step within the epoch.
     pub fn step(&self) -> u64 {
-        self.hold.ticket().step
+        self.info().step
+    }
+
+    /// Valid rows, the first ones; those behind them repeat samples of the epoch, to pad the last batch.
+    pub fn valid_rows(&self) -> usize {
+        self.info().valid
+    }
+
+    /// Rows whose sample could not be read, in order.
+    pub fn substituted(&self) -> &[Substituted] {
+        &self.info().substituted
+    }
+
+    /// What a sample is.
+    pub fn spec(&self) -> &Spec {
+        self.layout.spec()
+    }
+
+    fn info(&self) -> &BatchInfo {
+        self.reader.info()
     }
 
     /// Which of the fixed device slots the batch is in.

@@ -6,7 +6,6 @@
 //! | a batch open to one stream: typed views of its fields | `ready.rs` |
 //! | a step recorded once a slot, and replayed | `replay.rs` |
 //! | how long the stream waited for data | `meter.rs` |
-#![forbid(unsafe_code)]
 
 mod batch;
 mod meter;

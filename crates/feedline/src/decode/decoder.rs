@@ -1,0 +1,406 @@
+//! One loader's decoding: a batch is begun by one worker, and joined by others when it is long enough to be split.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::Sender;
+use feedline_core::{
+    BadSamples, BatchInfo, Context, CopyRows, Error, ErrorKind, Layout, Plan, Reached, Result, Rows,
+    Substituted,
+};
+use feedline_device::Pinned;
+use feedline_slots::{FillLease, ReadyLease, SharedFill, copy_rows, stream_rows};
+
+use super::input::{Input, Note};
+use super::pool::Worker;
+use super::rows::{Reader, panic_text};
+use super::source::{Read, SourceReader};
+use super::tuning::{STREAMING_WORKERS, piece_rows};
+
+/// What the workers need to know of a loader.
+pub(crate) struct Decoder {
+    input: Option<Input>,
+    plan: Arc<Plan>,
+    layout: Arc<Layout>,
+    bad_samples: BadSamples,
+    /// Workers of the pool.
+    workers: usize,
+    inbox: Sender<Message>,
+    /// Batches of other requests are not worth decoding.
+    request: AtomicU64,
+    /// The number of the first batch that failed: no later one is delivered.
+    first_failed: AtomicU64,
+    /// Nanoseconds per row in the last batch; 0 before the first.
+    row_ns: AtomicU64,
+    /// The batches that are split, by their host slots.
+    split: Box<[RwLock<Option<Split>>]>,
+    /// Called with the outcome of dropping the data, once no worker needs it any more.
+    on_end: Mutex<Option<OnEnd>>,
+}
+
+type OnEnd = Box<dyn FnOnce(Result<()>) + Send>;
+
+/// A batch to decode, for a worker.
+pub(crate) struct Job {
+    pub(crate) decoder: Arc<Decoder>,
+    pub(crate) batch: Undecoded,
+}
+
+/// A batch to decode.
+pub(crate) struct Undecoded {
+    /// Its number in the order of all batches of the loader.
+    pub(crate) number: u64,
+    /// The slot to fill; its note says which batch it is.
+    pub(crate) lease: FillLease<Pinned, Note>,
+    /// Of a source, what reads the records.
+    pub(crate) reader: Option<Box<SourceReader>>,
+}
+
+/// A batch that other workers may join.
+#[derive(Clone)]
+pub(crate) struct Share {
+    decoder: Arc<Decoder>,
+    /// The host slot that it fills.
+    slot: usize,
+}
+
+/// What the workers tell the transfer thread.
+pub(crate) enum Message {
+    /// What became of batch `number`.
+    Decoded { number: u64, outcome: Result<Outcome> },
+    /// The source can be read on, by another worker; it was read for `request`.
+    Reader { reader: Box<SourceReader>, request: u64 },
+    /// The source has nothing yet: begin this again in a moment.
+    Later(Box<Undecoded>),
+    /// Look at what the consumer wants.
+    Wake,
+}
+
+/// What became of a batch.
+pub(crate) enum Outcome {
+    /// It is decoded.
+    Ready(ReadyLease<Pinned, Note>),
+    /// There is none: the epoch of a source has ended.
+    EpochEnd(EpochEnd),
+    /// Nobody wants it any more.
+    Stale,
+}
+
+/// Where the epoch of a source has ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EpochEnd {
+    pub(crate) request: u64,
+    pub(crate) reached: Reached,
+}
+
+/// A batch that is split into pieces.
+struct Split {
+    number: u64,
+    fill: SharedFill<Pinned, Note>,
+    piece_rows: usize,
+    busy_ns: AtomicU64,
+    substituted: Mutex<Vec<Substituted>>,
+    /// The first row of the first piece that failed, and why.
+    error: Mutex<Option<(usize, Error)>>,
+}
+
+/// What a decoder is made of.
+pub(crate) struct DecoderOptions {
+    pub(crate) input: Input,
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) layout: Arc<Layout>,
+    pub(crate) bad_samples: BadSamples,
+    pub(crate) workers: usize,
+    pub(crate) host_slots: usize,
+    pub(crate) inbox: Sender<Message>,
+}
+
+impl Decoder {
+    pub(crate) fn new(options: DecoderOptions, on_end: impl FnOnce(Result<()>) + Send + 'static) -> Self {
+        let DecoderOptions { input, plan, layout, bad_samples, workers, host_slots, inbox } = options;
+        Self {
+            input: Some(input),
+            plan,
+            layout,
+            bad_samples,
+            workers,
+            inbox,
+            request: AtomicU64::new(0),
+            first_failed: AtomicU64::new(u64::MAX),
+            row_ns: AtomicU64::new(0),
+            split: (0..host_slots).map(|_| RwLock::new(None)).collect(),
+            on_end: Mutex::new(Some(Box::new(on_end))),
+        }
+    }
+
+    /// From now on only batches of `request` are worth decoding.
+    pub(crate) fn set_request(&self, request: u64) {
+        self.request.store(request, Ordering::Relaxed);
+    }
+
+    /// From now on no batch is worth decoding.
+    pub(crate) fn stop(&self) {
+        self.set_request(u64::MAX);
+    }
+
+    /// Whether nobody wants the batches of `request` any more.
+    pub(crate) fn is_stale(&self, request: u64) -> bool {
+        self.request.load(Ordering::Relaxed) != request
+    }
+
+    /// Whether a batch before `number` failed, so that `number` will not be delivered.
+    fn is_in_vain(&self, number: u64) -> bool {
+        self.first_failed.load(Ordering::Relaxed) < number
+    }
+
+    fn send(&self, number: u64, outcome: Result<Outcome>) {
+        if outcome.is_err() {
+            self.first_failed.fetch_min(number, Ordering::Relaxed);
+        }
+        // There is room for every batch in flight. Nobody receives once the transfer thread has ended.
+        let _ = self.inbox.send(Message::Decoded { number, outcome });
+    }
+
+    fn input(&self) -> Result<&Input> {
+        self.input.as_ref().ok_or_else(|| Error::new(ErrorKind::Stopped, "the data set is gone"))
+    }
+
+    fn copy(&self) -> CopyRows {
+        if self.workers <= STREAMING_WORKERS { stream_rows } else { copy_rows }
+    }
+
+    fn measured(&self, busy: Duration, rows: usize) {
+        let ns = busy.as_nanos() as u64 / rows.max(1) as u64;
+        self.row_ns.store(ns.max(1), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Decoder {
+    fn drop(&mut self) {
+        let input = self.input.take();
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(input))).map_err(|panic| {
+            let why = format!("the data set panicked when it was dropped: {}", panic_text(panic));
+            Error::new(ErrorKind::Panic, why)
+        });
+        let on_end = self.on_end.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(on_end) = on_end {
+            on_end(dropped);
+        }
+    }
+}
+
+impl Job {
+    /// Decodes the batch, and lets other workers join when it is long.
+    pub(crate) fn run(self, worker: &Worker) {
+        let Self { decoder, batch } = self;
+        let number = batch.number;
+        // Calls into the user's code are guarded one by one; what gets this far is a defect, and must not hang the loader.
+        let run = catch_unwind(AssertUnwindSafe(|| batch.begin(&decoder, worker)));
+        match run {
+            Ok(Ok(None)) => {}
+            Ok(Ok(Some(outcome))) => decoder.send(number, Ok(outcome)),
+            Ok(Err(error)) => decoder.send(number, Err(error)),
+            Err(panic) => {
+                let why = format!("a decode worker panicked: {}", panic_text(panic));
+                decoder.send(number, Err(Error::new(ErrorKind::Panic, why)));
+            }
+        }
+    }
+}
+
+impl Undecoded {
+    /// What became of the batch; `None` when it goes on elsewhere.
+    fn begin(mut self, decoder: &Arc<Decoder>, worker: &Worker) -> Result<Option<Outcome>> {
+        let request = self.lease.note().info.request;
+        if decoder.is_stale(request) || decoder.is_in_vain(self.number) {
+            if let Some(reader) = self.reader.take() {
+                let _ = decoder.inbox.send(Message::Reader { reader, request });
+            }
+            return Ok(Some(Outcome::Stale));
+        }
+        let input = decoder.input()?;
+        match input {
+            Input::Dataset(_) => self.sample(&decoder.plan),
+            Input::ZeroCopy(_, visits) => {
+                self.sample(&decoder.plan);
+                let (bytes, note) = self.lease.parts_mut();
+                visits.write(&note.info.ids, bytes);
+                return Ok(Some(Outcome::Ready(self.lease.ready())));
+            }
+            Input::Source(_) => match self.read_records(decoder, worker)? {
+                Read::Batch => {}
+                Read::EpochEnd => {
+                    let reached = self.lease.note().info.reached.unwrap_or_default();
+                    return Ok(Some(Outcome::EpochEnd(EpochEnd { request, reached })));
+                }
+                Read::Later => {
+                    let _ = decoder.inbox.send(Message::Later(Box::new(self)));
+                    return Ok(None);
+                }
+            },
+        }
+        self.decode(decoder, worker)
+    }
+
+    /// Writes the batch's ids into the note.
+    fn sample(&mut self, plan: &Plan) {
+        let Note { info, start, .. } = self.lease.note_mut();
+        let BatchInfo { epoch, step, .. } = *info;
+        info.valid = plan.batch(epoch, *start, step, &mut info.ids);
+    }
+
+    /// Reads the records of a source, and passes the reader on.
+    fn read_records(&mut self, decoder: &Decoder, worker: &Worker) -> Result<Read> {
+        let Some(reader) = &mut self.reader else { return Ok(Read::Batch) };
+        let note = self.lease.note_mut();
+        let request = note.info.request;
+        let watch = worker.begin(note.info.step, 0);
+        let read = reader.read(note, &watch, || decoder.is_stale(request));
+        worker.end();
+        let read = read?;
+        if read != Read::Later
+            && let Some(reader) = self.reader.take()
+        {
+            let _ = decoder.inbox.send(Message::Reader { reader, request });
+        }
+        Ok(read)
+    }
+
+    fn decode(self, decoder: &Arc<Decoder>, worker: &Worker) -> Result<Option<Outcome>> {
+        let Self { number, mut lease, .. } = self;
+        let rows = lease.note().info.ids.len();
+        let piece_rows = piece_rows(rows, decoder.row_ns.load(Ordering::Relaxed), decoder.workers);
+        if rows > piece_rows {
+            let share = Share::open(decoder.clone(), number, lease, piece_rows)?;
+            let others = (rows.div_ceil(piece_rows) - 1).min(decoder.workers - 1);
+            worker.queue().share(share.clone(), others);
+            share.join(worker);
+            return Ok(None);
+        }
+        let (bytes, note) = lease.parts_mut();
+        let substituted = Mutex::new(std::mem::take(&mut note.info.substituted));
+        let samples = decoder.input()?.samples(&decoder.plan, note);
+        let rows_of_batch = Rows::new(&decoder.layout, bytes, rows).copied_by(decoder.copy());
+        let reader = Reader { samples, bad_samples: decoder.bad_samples, substituted: &substituted };
+        let start = Instant::now();
+        read_piece(decoder, &reader, rows_of_batch, worker)?;
+        decoder.measured(start.elapsed(), rows);
+        Ok(Some(Outcome::Ready(finish(lease, substituted))))
+    }
+}
+
+impl Share {
+    fn open(
+        decoder: Arc<Decoder>,
+        number: u64,
+        mut lease: FillLease<Pinned, Note>,
+        piece_rows: usize,
+    ) -> Result<Self> {
+        let slot = lease.index();
+        let info = &mut lease.note_mut().info;
+        let (rows, substituted) = (info.ids.len(), std::mem::take(&mut info.substituted));
+        let fill = SharedFill::new(lease, decoder.layout.clone(), rows)?;
+        let split = Split {
+            number,
+            fill,
+            piece_rows,
+            busy_ns: AtomicU64::new(0),
+            substituted: Mutex::new(substituted),
+            error: Mutex::new(None),
+        };
+        let share = Self { decoder, slot };
+        *share.write() = Some(split);
+        Ok(share)
+    }
+
+    /// Decodes pieces until none is left; the worker that finishes the last one sends the batch.
+    pub(crate) fn join(&self, worker: &Worker) {
+        let is_finished = self.read().as_ref().is_some_and(|split| split.decode(&self.decoder, worker));
+        if !is_finished {
+            return;
+        }
+        // Nobody else takes it: of all claims of a batch one is the last.
+        let Some(split) = self.write().take() else { return };
+        let Split { number, fill, busy_ns, substituted, error, .. } = split;
+        let rows = fill.note().info.ids.len();
+        self.decoder.measured(Duration::from_nanos(busy_ns.into_inner()), rows);
+        let outcome = match error.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some((_, error)) => Err(error),
+            None => Ok(Outcome::Ready(finish(fill.into_lease(), substituted))),
+        };
+        self.decoder.send(number, outcome);
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Option<Split>> {
+        self.decoder.split[self.slot].read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Option<Split>> {
+        self.decoder.split[self.slot].write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Split {
+    /// Decodes pieces until none is left; true when that finished the batch.
+    fn decode(&self, decoder: &Decoder, worker: &Worker) -> bool {
+        let note = self.fill.note();
+        let Ok(input) = decoder.input() else { return false };
+        let reader = Reader {
+            samples: input.samples(&decoder.plan, note),
+            bad_samples: decoder.bad_samples,
+            substituted: &self.substituted,
+        };
+        let mut is_finished = false;
+        while let Some(mut piece) = self.fill.claim(self.piece_rows) {
+            let first = piece.range().start;
+            let start = Instant::now();
+            if !decoder.is_in_vain(self.number)
+                && let Err(error) =
+                    read_piece(decoder, &reader, piece.rows().copied_by(decoder.copy()), worker)
+            {
+                decoder.first_failed.fetch_min(self.number, Ordering::Relaxed);
+                self.fail(first, error);
+                // Rows are claimed in order, so an earlier error would be in a piece that another worker has.
+                is_finished |= self.fill.give_up();
+            }
+            self.busy_ns.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+            is_finished |= piece.finish();
+        }
+        is_finished
+    }
+
+    /// Keeps the error of the earliest rows, so that the same data gives the same error.
+    fn fail(&self, first: usize, error: Error) {
+        let mut earliest = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        if earliest.as_ref().is_none_or(|(row, _)| first < *row) {
+            *earliest = Some((first, error));
+        }
+    }
+}
+
+/// Reads one piece of a batch, and tells meanwhile which sample.
+fn read_piece(decoder: &Decoder, reader: &Reader<'_>, rows: Rows<'_>, worker: &Worker) -> Result<()> {
+    let info = reader.samples.info();
+    let Some(&first) = info.ids.get(rows.first()) else { return Ok(()) };
+    let watch = worker.begin(info.step, first);
+    let mut context = Context::new(decoder.plan.options().seed, info.epoch).watched(watch);
+    let read = reader.read(rows, &mut context);
+    worker.end();
+    read
+}
+
+/// Ends the writing of a batch; its note learns of the substitutes.
+fn finish(
+    mut lease: FillLease<Pinned, Note>,
+    substituted: Mutex<Vec<Substituted>>,
+) -> ReadyLease<Pinned, Note> {
+    let info = &mut lease.note_mut().info;
+    info.substituted = substituted.into_inner().unwrap_or_else(PoisonError::into_inner);
+    info.substituted.sort_unstable_by_key(|substituted| substituted.row);
+    for Substituted { row, substitute, .. } in &info.substituted {
+        info.ids[*row] = *substitute;
+    }
+    lease.ready()
+}

@@ -1,0 +1,160 @@
+//! The data that is decoded, and the samples of one batch of it.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use feedline_core::quarantine::substitute;
+use feedline_core::source::place;
+use feedline_core::{BatchInfo, Context, Dataset, Plan, ReadError, Row, Rows, Source, Spec};
+use feedline_device::slot::Visits;
+
+/// The data of a loader.
+#[derive(Clone)]
+pub(crate) enum Input {
+    /// Samples with random access; the plan is of samples.
+    Dataset(Arc<dyn Dataset>),
+    /// Samples that the device reads itself: a host slot holds their ids only.
+    ZeroCopy(Arc<dyn Dataset>, Visits),
+    /// Records in sequence; the plan is of shards, one per step.
+    Source(Arc<dyn Source>),
+}
+
+/// What travels with a host slot.
+#[derive(Debug, Default)]
+pub(crate) struct Note {
+    pub(crate) info: BatchInfo,
+    /// The position in the epoch from which the steps are counted.
+    pub(crate) start: u64,
+    /// The raw records of a source.
+    pub(crate) records: Records,
+}
+
+/// The raw records of one batch of a source. Their memory is used again for the slot's next batch.
+#[derive(Debug, Default)]
+pub(crate) struct Records {
+    pub(crate) ids: Vec<u64>,
+    /// Record `i` is that of sample `ids[i]`; there may be older ones behind.
+    pub(crate) bytes: Vec<Vec<u8>>,
+}
+
+/// The samples of one batch, read into its rows by any number of workers.
+#[derive(Clone, Copy)]
+pub(super) enum Samples<'a> {
+    Dataset { dataset: &'a dyn Dataset, plan: &'a Plan, start: u64, info: &'a BatchInfo },
+    Source { source: &'a dyn Source, seed: u64, records: &'a Records, info: &'a BatchInfo },
+}
+
+impl Input {
+    /// What a sample is.
+    pub(crate) fn spec(&self) -> &Spec {
+        match self {
+            Self::Dataset(dataset) | Self::ZeroCopy(dataset, _) => dataset.spec(),
+            Self::Source(source) => source.spec(),
+        }
+    }
+
+    /// A number that tells this data from other data.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        match self {
+            Self::Dataset(dataset) | Self::ZeroCopy(dataset, _) => dataset.fingerprint(),
+            Self::Source(source) => source.fingerprint(),
+        }
+    }
+
+    /// The samples of the batch that `note` describes.
+    pub(super) fn samples<'a>(&'a self, plan: &'a Plan, note: &'a Note) -> Samples<'a> {
+        let Note { info, start, records } = note;
+        match self {
+            Self::Dataset(dataset) | Self::ZeroCopy(dataset, _) => {
+                Samples::Dataset { dataset: &**dataset, plan, start: *start, info }
+            }
+            Self::Source(source) => {
+                Samples::Source { source: &**source, seed: plan.options().seed, records, info }
+            }
+        }
+    }
+}
+
+impl<'a> Samples<'a> {
+    /// The batch.
+    pub(super) fn info(&self) -> &'a BatchInfo {
+        match *self {
+            Self::Dataset { info, .. } | Self::Source { info, .. } => info,
+        }
+    }
+
+    /// Reads the samples of `rows`, or says which of them failed.
+    pub(super) fn read_many(
+        &self,
+        ids: &[u64],
+        rows: &mut Rows<'_>,
+        context: &mut Context,
+    ) -> Result<(), (usize, ReadError)> {
+        if let Self::Dataset { dataset, .. } = self {
+            return dataset.read_many(ids, rows, context);
+        }
+        let first = rows.first();
+        for (index, &id) in ids.iter().enumerate() {
+            context.begin(index, id);
+            self.read(id, first + index, &mut rows.row(index), context).map_err(|error| (index, error))?;
+        }
+        Ok(())
+    }
+
+    /// Reads sample `id`, which belongs to row `own` of the batch, into `row`.
+    pub(super) fn read(
+        &self,
+        id: u64,
+        own: usize,
+        row: &mut Row<'_, '_>,
+        context: &mut Context,
+    ) -> Result<(), ReadError> {
+        match self {
+            Self::Dataset { dataset, .. } => dataset.read(id, row, context),
+            Self::Source { source, records, .. } => source.decode(&records.bytes[own], row, context),
+        }
+    }
+
+    /// The sample to read into `row` in place of its own, and the row that it belongs to.
+    ///
+    /// For a data set it depends on the row's global position alone, so it is the same on every rank and in every
+    /// replay. For a source it is another record of the batch, so nothing is read again.
+    pub(super) fn substitute(&self, row: usize, attempt: u32) -> (u64, usize) {
+        match self {
+            Self::Dataset { plan, start, info, .. } => {
+                let position = plan.position(info.epoch, *start, info.step, row).unwrap_or(0);
+                (plan.substitute(info.epoch, position, attempt), row)
+            }
+            Self::Source { seed, records, info, .. } => {
+                let ids = &records.ids;
+                let own = substitute(*seed, info.epoch, ids[row], attempt, ids.len() as u64) as usize;
+                (ids[own], own)
+            }
+        }
+    }
+
+    /// The file that sample `id` comes from.
+    pub(super) fn path(&self, id: u64) -> Option<&'a Path> {
+        match *self {
+            Self::Dataset { dataset, .. } => dataset.path(id),
+            Self::Source { source, .. } => source.path(place(id).0),
+        }
+    }
+}
+
+impl Records {
+    /// Forgets the records and keeps their memory.
+    pub(crate) fn clear(&mut self) {
+        self.ids.clear();
+    }
+
+    /// An empty buffer for the next record.
+    pub(super) fn next(&mut self) -> &mut Vec<u8> {
+        let index = self.ids.len();
+        if index == self.bytes.len() {
+            self.bytes.push(Vec::new());
+        }
+        self.bytes[index].clear();
+        &mut self.bytes[index]
+    }
+}

@@ -1,0 +1,31 @@
+//! Stage 1: a pool of workers decodes batches in place, into pinned host slots.
+//!
+//! The transfer thread puts batches to decode into the queue, in order. A worker takes one, reads its rows, and sends the
+//! filled slot back. `README.md` beside this file explains how, and why nothing gets lost.
+//!
+//! | part | file |
+//! | --- | --- |
+//! | the worker threads | `pool.rs` |
+//! | the queue they take their work from | `queue.rs` |
+//! | one loader's decoding: whole batches, and batches split over workers | `decoder.rs` |
+//! | a range of rows read by one worker; errors, panics, substitutes | `rows.rs` |
+//! | the samples of a batch, of a data set or a source | `input.rs` |
+//! | the records of a source, read in sequence | `source.rs` |
+//! | what each worker is reading | `activity.rs` |
+//! | numbers chosen by measurement | `tuning.rs` |
+
+mod activity;
+mod decoder;
+mod input;
+mod pool;
+mod queue;
+mod rows;
+mod source;
+mod sync;
+mod tuning;
+
+pub use activity::Reading;
+pub(crate) use decoder::{Decoder, DecoderOptions, EpochEnd, Job, Message, Outcome, Undecoded};
+pub(crate) use input::{Input, Note};
+pub use pool::{MAX_WORKERS, WorkerPool, Workers};
+pub(crate) use source::SourceReader;

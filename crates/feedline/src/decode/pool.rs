@@ -1,0 +1,182 @@
+//! The worker threads, which one loader has for itself or several loaders share.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use feedline_core::{Error, ErrorKind, Result};
+
+use super::activity::{Activity, Reading};
+use super::decoder::{Job, Share};
+use super::queue::{Queue, Work};
+use super::rows::panic_text;
+
+/// The most workers of a pool.
+pub const MAX_WORKERS: usize = 1024;
+
+/// Batches that the queue holds without further memory.
+const QUEUE_CAPACITY: usize = 1024;
+
+/// How many threads decode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Workers {
+    /// One per core, less one for the training loop on machines with more than two cores.
+    #[default]
+    Auto,
+    /// This many; from 1 to [`MAX_WORKERS`].
+    Count(usize),
+}
+
+impl Workers {
+    /// The number of threads on this machine.
+    ///
+    /// # Errors
+    /// `Config` for a count of zero, or above [`MAX_WORKERS`].
+    pub fn count(self) -> Result<usize> {
+        match self {
+            Self::Count(0) => {
+                Err(Error::new(ErrorKind::Config, "workers is 0: at least one thread must decode"))
+            }
+            Self::Count(count) if count > MAX_WORKERS => Err(Error::new(
+                ErrorKind::Config,
+                format!("workers is {count}: at most {MAX_WORKERS}; a few per core are enough"),
+            )),
+            Self::Count(count) => Ok(count),
+            Self::Auto => {
+                let cores = std::thread::available_parallelism().map_or(1, usize::from);
+                Ok(if cores > 2 { cores - 1 } else { cores }.min(MAX_WORKERS))
+            }
+        }
+    }
+}
+
+/// Threads that decode batches, called `fl-decode-N`.
+///
+/// A loader starts a pool of its own unless [`LoaderBuilder::pool`](crate::LoaderBuilder::pool) gives it one. Several
+/// loaders may share a pool: batches are begun in the order in which they are asked for, whichever loader asks.
+///
+/// Clones are handles of the same threads. They end when the last handle is dropped and no loader uses them.
+///
+/// ```
+/// use feedline::{WorkerPool, Workers};
+/// let pool = WorkerPool::new(Workers::Count(2))?;
+/// assert_eq!(pool.workers(), 2);
+/// # Ok::<(), feedline::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct WorkerPool {
+    threads: Arc<Threads>,
+}
+
+/// The last owner ends the threads, which do not own this.
+struct Threads {
+    shared: Arc<Shared>,
+    handles: Mutex<Vec<JoinHandle<()>>>,
+}
+
+struct Shared {
+    queue: Queue<Job, Share>,
+    activity: Activity,
+}
+
+/// What a worker knows of itself.
+pub(crate) struct Worker {
+    shared: Arc<Shared>,
+    index: usize,
+}
+
+impl WorkerPool {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// As [`Workers::count`]; `Config` when the system refuses a thread. The threads started so far end again.
+    pub fn new(workers: Workers) -> Result<Self> {
+        let count = workers.count()?;
+        let shared = Arc::new(Shared { queue: Queue::new(QUEUE_CAPACITY), activity: Activity::new(count) });
+        let threads = Threads { shared, handles: Mutex::new(Vec::with_capacity(count)) };
+        for index in 0..count {
+            let worker = Worker { shared: threads.shared.clone(), index };
+            let spawned = std::thread::Builder::new()
+                .name(format!("fl-decode-{index}"))
+                .spawn(move || worker.run())
+                .map_err(|error| {
+                    let why = format!("cannot start decode worker {index} of {count}: take fewer workers");
+                    Error::new(ErrorKind::Config, why).caused_by(error)
+                })?;
+            threads.handles().push(spawned);
+        }
+        Ok(Self { threads: Arc::new(threads) })
+    }
+
+    /// Number of threads.
+    pub fn workers(&self) -> usize {
+        self.threads.shared.activity.workers()
+    }
+
+    /// The reads that are going on, the longest first.
+    pub fn readings(&self) -> Vec<Reading> {
+        self.threads.shared.activity.readings()
+    }
+
+    /// Gives the workers a batch to begin.
+    pub(crate) fn begin(&self, job: Job) {
+        // The queue is open as long as there is a handle, and this is one.
+        let _ = self.threads.shared.queue.begin(job);
+    }
+
+    /// The threads, to be joined, when this is the last handle; they end as soon as they have no work.
+    pub(crate) fn into_handles(self) -> Vec<JoinHandle<()>> {
+        let Some(threads) = Arc::into_inner(self.threads) else { return Vec::new() };
+        threads.shared.queue.close();
+        std::mem::take(&mut *threads.handles())
+    }
+}
+
+impl Threads {
+    fn handles(&self) -> std::sync::MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.shared.queue.close();
+    }
+}
+
+impl Worker {
+    fn run(self) {
+        while let Some(work) = self.shared.queue.next() {
+            // The drop of the last job of a loader drops its data set, which is the user's code.
+            let worked = catch_unwind(AssertUnwindSafe(|| match work {
+                Work::Begin(job) => job.run(&self),
+                Work::Join(share) => share.join(&self),
+            }));
+            if let Err(panic) = worked {
+                panic_text(panic);
+            }
+        }
+    }
+
+    /// The queue, to let other workers join a batch.
+    pub(crate) fn queue(&self) -> &Queue<Job, Share> {
+        &self.shared.queue
+    }
+
+    /// This worker begins to read; returns where it stores the id of each sample.
+    pub(crate) fn begin(&self, step: u64, sample: u64) -> Arc<AtomicU64> {
+        self.shared.activity.begin(self.index, step, sample)
+    }
+
+    /// This worker has read.
+    pub(crate) fn end(&self) {
+        self.shared.activity.end(self.index);
+    }
+}
+
+impl std::fmt::Debug for WorkerPool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "WorkerPool({} workers)", self.workers())
+    }
+}

@@ -1,0 +1,137 @@
+//! The queue that the workers take their work from.
+
+use std::collections::VecDeque;
+
+use super::sync::{Condvar, Mutex, MutexGuard};
+
+/// Work for a worker.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Work<J, S> {
+    /// A batch to begin.
+    Begin(J),
+    /// A batch that another worker has begun, to decode some of its rows.
+    Join(S),
+}
+
+/// Batches to begin, and batches to join, behind one mutex and one condition variable.
+///
+/// Batches to join come first, the oldest before the others, so that the batch that is needed first is finished first.
+///
+/// No wake-up is lost: a worker looks at the lists and goes to sleep under the same lock under which work is added, and
+/// work that is added wakes a worker for each item that no worker is awake for. `ci/loom.sh` checks that.
+pub(crate) struct Queue<J, S> {
+    state: Mutex<State<J, S>>,
+    wake: Condvar,
+}
+
+struct State<J, S> {
+    jobs: VecDeque<J>,
+    /// Batches to join, each with the number of workers that may still do so.
+    shares: VecDeque<(S, usize)>,
+    /// Workers that sleep.
+    asleep: usize,
+    closed: bool,
+}
+
+impl<J, S: Clone> Queue<J, S> {
+    /// An empty queue; `capacity` items need no further memory.
+    pub(crate) fn new(capacity: usize) -> Self {
+        let state = State {
+            jobs: VecDeque::with_capacity(capacity),
+            shares: VecDeque::with_capacity(capacity),
+            asleep: 0,
+            closed: false,
+        };
+        Self { state: Mutex::new(state), wake: Condvar::new() }
+    }
+
+    /// Adds a batch to begin; gives it back when the queue is closed.
+    pub(crate) fn begin(&self, job: J) -> Result<(), J> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(job);
+        }
+        state.jobs.push_back(job);
+        self.wake(state, 1);
+        Ok(())
+    }
+
+    /// Lets up to `workers` workers join a batch.
+    pub(crate) fn share(&self, batch: S, workers: usize) {
+        let mut state = self.lock();
+        if workers > 0 && !state.closed {
+            state.shares.push_back((batch, workers));
+            self.wake(state, workers);
+        }
+    }
+
+    /// Takes the next work, and sleeps until there is some; `None` once the queue is closed.
+    pub(crate) fn next(&self) -> Option<Work<J, S>> {
+        let mut state = self.lock();
+        loop {
+            if state.closed {
+                return None;
+            }
+            if let Some((batch, workers)) = state.shares.front_mut() {
+                *workers -= 1;
+                let (batch, is_last) = (batch.clone(), *workers == 0);
+                if is_last {
+                    state.shares.pop_front();
+                }
+                return Some(Work::Join(batch));
+            }
+            if let Some(job) = state.jobs.pop_front() {
+                return Some(Work::Begin(job));
+            }
+            state.asleep += 1;
+            state = self.wake.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+            state.asleep -= 1;
+        }
+    }
+
+    /// Ends every `next`, now and later, and drops the work that nobody has taken.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        state.closed = true;
+        let left = (std::mem::take(&mut state.jobs), std::mem::take(&mut state.shares));
+        drop(state);
+        self.wake.notify_all();
+        // Not under the lock: a job holds what users wrote.
+        drop(left);
+    }
+
+    fn wake(&self, state: MutexGuard<'_, State<J, S>>, items: usize) {
+        let workers = items.min(state.asleep);
+        drop(state);
+        (0..workers).for_each(|_| self.wake.notify_one());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<J, S>> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_to_join_come_before_batches_to_begin_and_in_their_order() {
+        let queue = Queue::new(4);
+        queue.begin(1).unwrap();
+        queue.share("a", 2);
+        queue.share("b", 1);
+        queue.share("nobody", 0);
+        queue.begin(2).unwrap();
+        let all: Vec<_> = (0..5).map(|_| queue.next().unwrap()).collect();
+        assert_eq!(all, [Work::Join("a"), Work::Join("a"), Work::Join("b"), Work::Begin(1), Work::Begin(2)]);
+    }
+
+    #[test]
+    fn a_closed_queue_gives_no_work_and_takes_none() {
+        let queue = Queue::<_, ()>::new(1);
+        queue.begin(1).unwrap();
+        queue.close();
+        assert_eq!((queue.next(), queue.begin(2)), (None, Err(2)));
+    }
+}

@@ -1,0 +1,112 @@
+//! A range of rows, read by one worker: panics and errors become errors that name them, bad samples get a substitute.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+
+use feedline_core::quarantine::ATTEMPTS;
+use feedline_core::{
+    BadSamples, Context, Error, ErrorKind, Failure, ReadError, Result, Rows, Stage, Substituted,
+};
+
+use super::input::Samples;
+
+/// What the readers of one batch share.
+pub(super) struct Reader<'a> {
+    pub(super) samples: Samples<'a>,
+    pub(super) bad_samples: BadSamples,
+    /// The substitutes of the batch so far.
+    pub(super) substituted: &'a Mutex<Vec<Substituted>>,
+}
+
+impl Reader<'_> {
+    /// Reads the samples of `rows`.
+    ///
+    /// # Errors
+    /// `Sample` for one that cannot be read, `Panic` when the data set panics; both with stage, batch, sample and path.
+    pub(super) fn read(&self, mut rows: Rows<'_>, context: &mut Context) -> Result<()> {
+        let ids = &self.samples.info().ids[rows.first()..][..rows.len()];
+        let read = catch_unwind(AssertUnwindSafe(|| self.read_or_substitute(ids, &mut rows, context)));
+        read.unwrap_or_else(|panic| {
+            // Without a current sample the set reads in bulk: the first of the range is the nearest there is.
+            let id = context.current().map_or_else(|| ids.first().copied(), |(_, id)| Some(id));
+            let why = format!("the data set panicked: {}", panic_text(panic));
+            Err(self.locate(Error::new(ErrorKind::Panic, why), id))
+        })
+    }
+
+    /// Reads in bulk; after the first bad sample row by row, where bad samples are tolerated.
+    fn read_or_substitute(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<()> {
+        let Err((bad, error)) = self.samples.read_many(ids, rows, context) else { return Ok(()) };
+        if self.bad_samples == BadSamples::Fail || bad >= ids.len() {
+            let failed = Error::new(ErrorKind::Sample, "cannot read a sample").caused_by(error);
+            return Err(self.locate(failed, ids.get(bad).copied()));
+        }
+        self.substitute(ids[bad], error, bad, rows, context)?;
+        for (index, &id) in ids.iter().enumerate().skip(bad + 1) {
+            context.begin(index, id);
+            let row = rows.first() + index;
+            if let Err(error) = self.samples.read(id, row, &mut rows.row(index), context) {
+                self.substitute(id, error, index, rows, context)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads another sample into row `index` of `rows`, in place of `id`.
+    fn substitute(
+        &self,
+        id: u64,
+        error: ReadError,
+        index: usize,
+        rows: &mut Rows<'_>,
+        context: &mut Context,
+    ) -> Result<()> {
+        let row = rows.first() + index;
+        let mut failures = vec![self.failure(id, &error)];
+        for attempt in 0..ATTEMPTS {
+            let (substitute, own) = self.samples.substitute(row, attempt);
+            context.begin(index, substitute);
+            match self.samples.read(substitute, own, &mut rows.row(index), context) {
+                Ok(()) => {
+                    let mut all = self.substituted.lock().unwrap_or_else(PoisonError::into_inner);
+                    all.push(Substituted { row, substitute, failures });
+                    return Ok(());
+                }
+                Err(error) => failures.push(self.failure(substitute, &error)),
+            }
+        }
+        let why = format!("cannot read a sample, nor {ATTEMPTS} in its place: {error}");
+        Err(self.locate(Error::new(ErrorKind::Sample, why), Some(id)))
+    }
+
+    fn failure(&self, sample: u64, error: &ReadError) -> Failure {
+        let path = self.samples.path(sample).map(std::path::Path::to_path_buf);
+        Failure { sample, path, cause: error.to_string() }
+    }
+
+    /// Adds stage, batch, sample and path to `error`. The data set's `path` may panic too.
+    fn locate(&self, error: Error, id: Option<u64>) -> Error {
+        let error = error.at_stage(Stage::Decode).at_batch(self.samples.info().step);
+        let Some(id) = id else { return error };
+        let error = error.at_sample(id);
+        match catch_unwind(AssertUnwindSafe(|| self.samples.path(id))) {
+            Ok(Some(path)) => error.at_path(path),
+            Ok(None) => error,
+            Err(panic) => {
+                panic_text(panic);
+                error
+            }
+        }
+    }
+}
+
+/// What a panic said. The payload is dropped here, and a panic in its own `Drop` goes no further.
+pub(crate) fn panic_text(panic: Box<dyn std::any::Any + Send>) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        // A payload that panics when it is dropped: its payload is not dropped at all.
+        std::mem::forget(second);
+    }
+    text.unwrap_or_else(|| "no message".to_owned())
+}

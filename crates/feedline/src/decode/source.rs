@@ -1,0 +1,187 @@
+//! The records of a source, read in sequence: one worker at a time has the reader.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use feedline_core::source::{self, MAX_OFFSET, Next};
+use feedline_core::{Error, ErrorKind, Plan, Reached, ReadError, Result, Shard, Source, Stage, Tail};
+
+use super::input::Note;
+use super::rows::panic_text;
+
+/// Reads this rank's shards of a source, one after the other, batch by batch.
+///
+/// It travels: the transfer thread sends it along with a slot, and the worker sends it back as soon as the batch's records
+/// are read, so that the next worker reads on while this one decodes.
+pub(crate) struct SourceReader {
+    source: Arc<dyn Source>,
+    /// One shard per step.
+    shards: Arc<Plan>,
+    batch: usize,
+    last_batch: Tail,
+    epoch: u64,
+    reached: Reached,
+    /// The shard at `reached`, once it is open.
+    open: Option<(u64, Box<dyn Shard>)>,
+    /// The ids of a step; its memory is used again.
+    ids: Vec<u64>,
+}
+
+/// What a call of [`SourceReader::read`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Read {
+    /// The records of a batch are read.
+    Batch,
+    /// The source has nothing at the moment.
+    Later,
+    /// The epoch has no further batch.
+    EpochEnd,
+}
+
+/// What one shard had.
+enum Found {
+    Record(u64),
+    Later,
+    End,
+}
+
+impl SourceReader {
+    /// A reader of `source`, whose shards are read in the order of the plan `shards`, for batches of `batch` samples.
+    pub(crate) fn new(source: Arc<dyn Source>, shards: Arc<Plan>, batch: usize, last_batch: Tail) -> Self {
+        let (reached, ids) = (Reached::default(), Vec::new());
+        Self { source, shards, batch, last_batch, epoch: 0, reached, open: None, ids }
+    }
+
+    /// Goes to a place in `epoch`.
+    pub(crate) fn seek(&mut self, epoch: u64, reached: Reached) {
+        (self.epoch, self.reached, self.open) = (epoch, reached, None);
+    }
+
+    /// Whether the epoch has nothing more to read.
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.shards.steps(self.epoch, self.reached.position) == 0
+    }
+
+    /// Reads the records of the next batch into `note`, which may hold some of them already; `watch` learns which sample
+    /// is being read, and `is_stale` says when nobody wants the batch any more.
+    pub(super) fn read(
+        &mut self,
+        note: &mut Note,
+        watch: &AtomicU64,
+        is_stale: impl Fn() -> bool,
+    ) -> Result<Read> {
+        let mut at_end = false;
+        while note.records.ids.len() < self.batch && !at_end {
+            if is_stale() {
+                return Ok(Read::Later);
+            }
+            match self.next(note.records.next(), watch).map_err(|error| error.at_batch(note.info.step))? {
+                Found::Record(id) => note.records.ids.push(id),
+                Found::Later => return Ok(Read::Later),
+                Found::End => at_end = true,
+            }
+        }
+        let records = &note.records.ids;
+        if at_end && (self.last_batch == Tail::Drop || records.is_empty()) {
+            note.records.clear();
+            note.info.reached = Some(self.reached);
+            return Ok(Read::EpochEnd);
+        }
+        note.info.ids.clone_from(records);
+        note.info.valid = records.len();
+        note.info.reached = Some(self.reached);
+        Ok(Read::Batch)
+    }
+
+    /// Appends the next record to `record`.
+    fn next(&mut self, record: &mut Vec<u8>, watch: &AtomicU64) -> Result<Found> {
+        loop {
+            if self.open.is_none() {
+                self.open = self.open_next()?;
+            }
+            let Some((shard, reader)) = &mut self.open else { return Ok(Found::End) };
+            let (source, shard, offset) = (&*self.source, *shard, reader.offset());
+            let refuse = |why: String| unreadable(source, shard, offset, why.into());
+            let id = source::id(shard, offset)
+                .ok_or_else(|| refuse(format!("an offset must be below {MAX_OFFSET}")))?;
+            watch.store(id, Ordering::Relaxed);
+            let next = guard(source, shard, offset, || reader.read(record))?;
+            let after = reader.offset();
+            match next {
+                Next::Record if after <= offset => {
+                    return Err(refuse(format!("the offset after the record is {after}: it must grow")));
+                }
+                Next::Record => {
+                    self.reached.offset = after;
+                    return Ok(Found::Record(id));
+                }
+                Next::Later => return Ok(Found::Later),
+                Next::End => {
+                    self.open = None;
+                    self.go_to_next_shard();
+                }
+            }
+        }
+    }
+
+    /// Opens the shard at `reached`, or the next one of this rank; `None` at the end of the epoch.
+    fn open_next(&mut self) -> Result<Option<(u64, Box<dyn Shard>)>> {
+        while !self.is_at_end() {
+            let Reached { position, offset } = self.reached;
+            self.shards.batch(self.epoch, position, 0, &mut self.ids);
+            let Some(&shard) = self.ids.first() else {
+                // Fewer shards are left than ranks, and none of them is this rank's.
+                self.go_to_next_shard();
+                continue;
+            };
+            let (source, epoch) = (&*self.source, self.epoch);
+            let reader = guard(source, shard, offset, || source.open(epoch, shard, offset))?;
+            if offset > 0 && reader.offset() != offset {
+                let why = format!("it was opened at {} instead", reader.offset());
+                return Err(unreadable(source, shard, offset, why.into()));
+            }
+            return Ok(Some((shard, reader)));
+        }
+        Ok(None)
+    }
+
+    fn go_to_next_shard(&mut self) {
+        let position = self.shards.position_after(self.epoch, self.reached.position, 0);
+        self.reached = Reached { position, offset: 0 };
+    }
+}
+
+/// Calls into a user's source; an error or a panic there gets shard, offset and path.
+fn guard<T>(
+    source: &dyn Source,
+    shard: u64,
+    offset: u64,
+    call: impl FnOnce() -> Result<T, ReadError>,
+) -> Result<T> {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(result) => result.map_err(|error| unreadable(source, shard, offset, error)),
+        Err(panic) => {
+            let text = panic_text(panic);
+            let why = format!("the source panicked at shard {shard}, offset {offset}: {text}");
+            Err(locate(source, shard, Error::new(ErrorKind::Panic, why)))
+        }
+    }
+}
+
+fn unreadable(source: &dyn Source, shard: u64, offset: u64, why: ReadError) -> Error {
+    let what = format!("cannot read shard {shard} from offset {offset} on");
+    locate(source, shard, Error::new(ErrorKind::Data, what).caused_by(why))
+}
+
+fn locate(source: &dyn Source, shard: u64, error: Error) -> Error {
+    let error = error.at_stage(Stage::Decode);
+    match catch_unwind(AssertUnwindSafe(|| source.path(shard))) {
+        Ok(Some(path)) => error.at_path(path),
+        Ok(None) => error,
+        Err(panic) => {
+            panic_text(panic);
+            error
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Stage 2: one thread drives a loader. It hands slots to the workers, and copies filled slots to the device, in order.
+//!
+//! | part | file |
+//! | --- | --- |
+//! | the thread, and its loop | `mod.rs` |
+//! | which batch is decoded next | `schedule.rs` |
+//! | batches back in their order | `reorder.rs` |
+//! | how often to look for the end of a copy | `poll.rs` |
+//!
+//! The two waits of this stage must not be confused:
+//! - the **copy stream** waits on the device for `consumed` of every reader before a device slot is overwritten
+//!   (`feedline_device::slot`);
+//! - the **host** waits for `copied` before a pinned slot is filled again (`feedline_slots::Ring`).
+
+mod poll;
+mod reorder;
+mod schedule;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError};
+use feedline_core::{Error, ErrorKind, Layout, Plan, Result, Stage};
+use feedline_device::slot::{Loaded, SlotRing, Tables, WriteLease};
+use feedline_device::{Pinned, Stream};
+use feedline_slots::{ReadyLease, Ring};
+
+use self::poll::CopyPoll;
+use self::reorder::Reorder;
+pub(crate) use self::schedule::Request;
+use self::schedule::Schedule;
+use crate::decode::{Decoder, EpochEnd, Job, Message, Note, Outcome, SourceReader, Undecoded, WorkerPool};
+
+/// How soon a source that had nothing is asked again.
+const SOURCE_POLL: Duration = Duration::from_millis(1);
+
+/// What the consumer receives.
+pub(crate) enum Delivery {
+    /// A batch whose copy is queued.
+    Batch(Loaded),
+    /// The epoch of a source has ended.
+    EpochEnd(EpochEnd),
+}
+
+/// What the consumer wants; the thread looks at it whenever it wakes.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted {
+    is_changed: AtomicBool,
+    wanted: Mutex<(Option<Request>, bool)>,
+}
+
+/// Everything the thread works with.
+pub(crate) struct Transfer {
+    pub(crate) layout: Arc<Layout>,
+    /// The set that the device reads itself, in zero-copy mode.
+    pub(crate) tables: Option<Arc<Tables>>,
+    pub(crate) host_slots: Ring<Pinned, Note>,
+    pub(crate) device_slots: SlotRing,
+    /// The copy stream.
+    pub(crate) stream: Stream,
+    pub(crate) pool: WorkerPool,
+    pub(crate) decoder: Arc<Decoder>,
+    pub(crate) inbox: Receiver<Message>,
+    pub(crate) wanted: Arc<Wanted>,
+    /// Where batches go; the thread ends when the other end is dropped.
+    pub(crate) loaded: Sender<Delivery>,
+}
+
+/// The state of the loop.
+struct Run<'a> {
+    with: &'a Transfer,
+    schedule: Schedule,
+    reorder: Reorder<Result<Outcome>>,
+    /// The number of the request being served.
+    request: u64,
+    /// Batches that the workers have.
+    decoding: usize,
+    copies: CopyPoll,
+    /// A batch of a source that had nothing, to be begun again.
+    later: Option<Box<Undecoded>>,
+}
+
+/// The consumer wants no more.
+struct Stopped;
+
+impl Wanted {
+    /// Asks for other batches.
+    pub(crate) fn ask(&self, request: Request, inbox: &Sender<Message>) -> Result<()> {
+        self.lock().0 = Some(request);
+        self.wake(inbox)
+    }
+
+    /// Asks the thread to end.
+    pub(crate) fn stop(&self, inbox: &Sender<Message>) {
+        self.lock().1 = true;
+        // When nobody receives the thread has ended already.
+        let _ = self.wake(inbox);
+    }
+
+    fn wake(&self, inbox: &Sender<Message>) -> Result<()> {
+        self.is_changed.store(true, Ordering::Release);
+        match inbox.try_send(Message::Wake) {
+            // A full inbox wakes the thread as well.
+            Ok(()) | Err(TrySendError::Full(_)) => Ok(()),
+            Err(TrySendError::Disconnected(_)) => {
+                Err(Error::new(ErrorKind::Stopped, "the pipeline was stopped"))
+            }
+        }
+    }
+
+    /// The new request, if there is one.
+    fn take(&self) -> Result<Option<Request>, Stopped> {
+        if !self.is_changed.swap(false, Ordering::Acquire) {
+            return Ok(None);
+        }
+        let mut wanted = self.lock();
+        if wanted.1 { Err(Stopped) } else { Ok(wanted.0.take()) }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, (Option<Request>, bool)> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Transfer {
+    /// Starts the thread `fl-transfer`. `ended` gets its result and this value when it ends, also after a panic.
+    ///
+    /// A consumer that finds its channel closed looks for the cause, so `ended` tells the cause before it drops the value.
+    ///
+    /// # Errors
+    /// `Config` when the system refuses a thread.
+    pub(crate) fn start(
+        self,
+        plan: Arc<Plan>,
+        reader: Option<Box<SourceReader>>,
+        ended: impl FnOnce(Result<()>, Self) + Send + 'static,
+    ) -> Result<JoinHandle<()>> {
+        let run = move || {
+            let slots = self.host_slots.len();
+            let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                Run {
+                    with: &self,
+                    schedule: Schedule::new(plan, reader),
+                    reorder: Reorder::new(slots),
+                    request: 0,
+                    decoding: 0,
+                    copies: CopyPoll::default(),
+                    later: None,
+                }
+                .run()
+            }));
+            let panicked = |_| Err(Error::new(ErrorKind::Panic, "the transfer thread panicked"));
+            ended(outcome.unwrap_or_else(panicked), self);
+        };
+        std::thread::Builder::new().name("fl-transfer".to_owned()).spawn(run).map_err(|error| {
+            Error::new(ErrorKind::Config, "cannot start the transfer thread").caused_by(error)
+        })
+    }
+}
+
+impl Run<'_> {
+    fn run(&mut self) -> Result<()> {
+        loop {
+            match self.with.wanted.take() {
+                Ok(None) => {}
+                Ok(Some(request)) => self.begin(request),
+                Err(Stopped) => return Ok(()),
+            }
+            match self.reorder.take() {
+                Some(outcome) => {
+                    if !self.deliver(outcome?)? {
+                        return Ok(());
+                    }
+                    while let Ok(message) = self.with.inbox.try_recv() {
+                        self.handle(message);
+                    }
+                }
+                None => {
+                    self.hand_out_slots()?;
+                    self.wait()?;
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, request: Request) {
+        self.request = request.number;
+        self.with.decoder.set_request(request.number);
+        self.schedule.begin(request);
+    }
+
+    /// Gives the workers every slot that can be filled; returns whether there was one.
+    fn hand_out_slots(&mut self) -> Result<bool> {
+        let mut any = false;
+        while self.schedule.has_next() {
+            let Some(mut lease) = self.with.host_slots.try_acquire()? else { break };
+            let (number, reader) = self.schedule.next(lease.note_mut());
+            self.give(Undecoded { number, lease, reader });
+            any = true;
+        }
+        Ok(any)
+    }
+
+    fn give(&mut self, batch: Undecoded) {
+        self.decoding += 1;
+        self.with.pool.begin(Job { decoder: self.with.decoder.clone(), batch });
+    }
+
+    /// Whether the end of a copy is waited for: then the thread has to look, for nothing wakes it.
+    fn awaits_copies(&mut self) -> bool {
+        self.schedule.has_next() && self.with.host_slots.counts().in_flight > 0
+    }
+
+    /// Waits for the workers, for a copy to end, or for the consumer to want something.
+    fn wait(&mut self) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            let limit = if self.later.is_some() {
+                Some(SOURCE_POLL)
+            } else {
+                self.awaits_copies().then(|| self.copies.interval(start.elapsed()))
+            };
+            let received = match limit {
+                None => self.with.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(limit) => self.with.inbox.recv_timeout(limit),
+            };
+            match received {
+                Ok(message) => {
+                    self.handle(message);
+                    return Ok(());
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Error::new(ErrorKind::Stopped, "the decode workers are gone"));
+                }
+            }
+            if let Some(batch) = self.later.take() {
+                self.give(*batch);
+                return Ok(());
+            }
+            if self.hand_out_slots()? {
+                self.copies.waited(start.elapsed());
+                return Ok(());
+            }
+        }
+    }
+
+    fn handle(&mut self, message: Message) {
+        match message {
+            Message::Decoded { number, outcome } => {
+                self.decoding -= 1;
+                self.reorder.put(number, outcome);
+            }
+            Message::Reader { reader, request } => self.schedule.accept_reader(reader, request),
+            Message::Later(batch) => {
+                self.decoding -= 1;
+                self.later = Some(batch);
+            }
+            Message::Wake => {}
+        }
+    }
+
+    /// Sends what became of a batch to the consumer; false when nobody receives.
+    fn deliver(&mut self, outcome: Outcome) -> Result<bool> {
+        let delivery = match outcome {
+            Outcome::Stale => return Ok(true),
+            Outcome::EpochEnd(end) => Delivery::EpochEnd(end),
+            Outcome::Ready(filled) => {
+                if self.is_stale(&filled) {
+                    return Ok(true);
+                }
+                match self.copy(filled)? {
+                    Some(loaded) => Delivery::Batch(loaded),
+                    None => return Ok(true),
+                }
+            }
+        };
+        Ok(self.with.loaded.send(delivery).is_ok())
+    }
+
+    /// Copies a batch to the device, once a slot is free there; `None` when nobody wants it by then.
+    fn copy(&mut self, mut filled: ReadyLease<Pinned, Note>) -> Result<Option<Loaded>> {
+        let Transfer { layout, tables, stream, .. } = self.with;
+        let mut slot = self.device_slot()?;
+        if self.is_stale(&filled) {
+            return Ok(None);
+        }
+        let step = filled.note().info.step;
+        // Swapped, so that the memory of both is used again.
+        std::mem::swap(slot.info_mut(), &mut filled.note_mut().info);
+        let rows = slot.info_mut().ids.len();
+        let loaded = match tables {
+            None => slot.upload(stream, filled, layout.used_bytes(rows)),
+            Some(tables) => slot.gather(stream, filled, tables),
+        };
+        loaded.map(Some).map_err(|error| error.at_stage(Stage::Transfer).at_batch(step))
+    }
+
+    /// Waits for a device slot; meanwhile the workers get every host slot whose copy has ended.
+    fn device_slot(&mut self) -> Result<WriteLease> {
+        let device_slots = &self.with.device_slots;
+        let start = Instant::now();
+        while self.awaits_copies() {
+            if let Some(slot) = device_slots.acquire_timeout(self.copies.interval(start.elapsed()))? {
+                return Ok(slot);
+            }
+            if self.hand_out_slots()? {
+                self.copies.waited(start.elapsed());
+            }
+        }
+        device_slots.acquire()
+    }
+
+    fn is_stale(&self, filled: &ReadyLease<Pinned, Note>) -> bool {
+        self.with.decoder.is_stale(filled.note().info.request)
+    }
+}

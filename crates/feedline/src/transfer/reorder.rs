@@ -1,0 +1,54 @@
+//! Batches are decoded in any order, and leave in theirs.
+
+use std::collections::VecDeque;
+
+/// What became of the batches, from the next one to leave on.
+pub(super) struct Reorder<T> {
+    /// The number of the first place.
+    next: u64,
+    places: VecDeque<Option<T>>,
+}
+
+impl<T> Reorder<T> {
+    /// For the numbers from 0 on; `capacity` of them at a time need no further memory.
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { next: 0, places: VecDeque::with_capacity(capacity) }
+    }
+
+    /// Puts an item in its place. A number that has left already, or has an item, is a defect and is ignored.
+    pub(super) fn put(&mut self, number: u64, item: T) {
+        let Some(index) = number.checked_sub(self.next) else { return };
+        let index = index as usize;
+        while self.places.len() <= index {
+            self.places.push_back(None);
+        }
+        debug_assert!(self.places[index].is_none(), "number {number} twice");
+        self.places[index] = Some(item);
+    }
+
+    /// The next item, when it is there.
+    pub(super) fn take(&mut self) -> Option<T> {
+        let item = self.places.front_mut()?.take()?;
+        self.places.pop_front();
+        self.next += 1;
+        Some(item)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_leave_in_the_order_of_their_numbers() {
+        let mut reorder = Reorder::new(4);
+        assert_eq!(reorder.take(), None::<char>);
+        reorder.put(2, 'c');
+        reorder.put(0, 'a');
+        assert_eq!([reorder.take(), reorder.take()], [Some('a'), None]);
+        reorder.put(1, 'b');
+        assert_eq!([reorder.take(), reorder.take(), reorder.take()], [Some('b'), Some('c'), None]);
+        reorder.put(1, 'x');
+        assert_eq!(reorder.take(), None, "it has left");
+    }
+}

@@ -1,6 +1,7 @@
 //! A device: where streams, events and memory come from.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use feedline_core::{Element, Error, ErrorKind, Result};
 
@@ -9,6 +10,8 @@ use crate::ledger::Ledger;
 use crate::{Buffer, Event, Pinned, Stream};
 
 pub(crate) struct Core {
+    /// Counted from 1 over the devices of this process: two may have the same name.
+    number: u64,
     pub(crate) driver: Box<dyn Driver>,
     pub(crate) ledger: Ledger,
 }
@@ -19,14 +22,14 @@ impl Core {
         if Arc::ptr_eq(self, other) {
             return Ok(());
         }
-        Err(Error::new(
-            ErrorKind::Config,
-            format!(
-                "{what} belongs to {}, not to {}: build both on one device",
-                other.driver.name(),
-                self.driver.name()
-            ),
-        ))
+        let why = format!("{what} belongs to {other}, not to {self}: build both on one device");
+        Err(Error::new(ErrorKind::Config, why))
+    }
+}
+
+impl std::fmt::Display for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} (device #{} of this process)", self.driver.name(), self.number)
     }
 }
 
@@ -79,7 +82,9 @@ impl Device {
 
     /// A device on any [`Driver`].
     pub fn with_driver(driver: impl Driver) -> Self {
-        Self { core: Arc::new(Core { driver: Box::new(driver), ledger: Ledger::default() }) }
+        static DEVICES: AtomicU64 = AtomicU64::new(0);
+        let number = DEVICES.fetch_add(1, Ordering::Relaxed) + 1;
+        Self { core: Arc::new(Core { number, driver: Box::new(driver), ledger: Ledger::default() }) }
     }
 
     /// Which implementation this is.
@@ -87,7 +92,7 @@ impl Device {
         self.core.driver.kind()
     }
 
-    /// What the device calls itself.
+    /// What the device calls itself. Two devices may have the same name; `Display` adds a number.
     pub fn name(&self) -> String {
         self.core.driver.name()
     }
@@ -151,15 +156,30 @@ impl Device {
         &self.core
     }
 
+    /// Checks that `stream` is one of this device.
+    ///
+    /// # Errors
+    /// `Config` when it is not.
+    pub fn check_stream(&self, stream: &Stream) -> Result<()> {
+        self.core.same(&stream.core().device, "the stream")
+    }
+
     /// Whether `other` is the same device.
     pub fn is(&self, other: &Device) -> bool {
         Arc::ptr_eq(&self.core, &other.core)
     }
 }
 
+/// The name and the number that tells it from others of that name.
+impl std::fmt::Display for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.core.fmt(f)
+    }
+}
+
 impl std::fmt::Debug for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Device({})", self.name())
+        write!(f, "Device({})", self.core)
     }
 }
 

@@ -32,7 +32,7 @@ fn assert_names<T: std::fmt::Debug>(outcome: Result<T>, found: &str, expected: &
 fn everything_of_another_device_is_refused() {
     everywhere("everything_of_another_device_is_refused", Ending::Clean, |rig| {
         let other = second_device(rig)?;
-        let (home, away) = (rig.device.name(), format!("belongs to {}", other.name()));
+        let (home, away) = (rig.device.to_string(), format!("belongs to {other}"));
         let (compute, foreign) = (rig.stream("compute")?, other.stream()?);
         let pipe = Pipe::new(rig, 1)?;
         // A batch, before and after its own stream waited for it.
@@ -44,7 +44,7 @@ fn everything_of_another_device_is_refused() {
             let view = reader.view::<u8>(0, BYTES)?;
             foreign.run("read", [view.into()], [], |_| {})
         };
-        let (from_home, elsewhere) = (format!("belongs to {home}"), other.name());
+        let (from_home, elsewhere) = (format!("belongs to {home}"), other.to_string());
         assert_names(read(&reader), &from_home, &elsewhere);
         let mut buffer = compute.buffer::<u8>(16)?;
         let write = foreign.run("write", [], [buffer.view_mut().into()], |_| {});

@@ -43,6 +43,7 @@ PINNED, DECODE, DECODE_SET = "crates/device/src/pinned.rs", "crates/decode/src/b
 DELIVERY, MAKER = "crates/decode/src/delivery.rs", "crates/decode/src/maker.rs"
 CAPTURE, MARK = "crates/device/src/capture.rs", "crates/device/src/mark.rs"
 LOADER, SHUTDOWN = "crates/feedline/src/loader.rs", "crates/feedline/src/shutdown.rs"
+CHECKPOINT = "crates/feedline/src/checkpoint.rs"
 
 HAND_OFF = Test(DEVICE, "sim_seeds", "a_whole_hand_off_has_no_race")
 ALL_READERS = Test(DEVICE, "contract", "slots::a_slot_is_overwritten_after_all_its_readers")
@@ -301,6 +302,18 @@ BUGS = [
         [(LOADER, "None => self.cursor.deliver(&self.plan, &batch.ids()[..batch.due()]),",
           "None => (0..=u8::from(batch.step() == 0))\n"
           "                .for_each(|_| self.cursor.deliver(&self.plan, &batch.ids()[..batch.due()])),")],
+    ),
+    Bug(
+        "checkpoint_wait",
+        "a checkpoint does not wait for the work queued so far",
+        Test(FEEDLINE, "checkpoint", "a_checkpoint_matches_the_model_when_the_device_is_ten_steps_behind"),
+        [(CHECKPOINT, "        compute.synchronize()?;\n", "")],
+    ),
+    Bug(
+        "checkpoint_held",
+        "a checkpoint is taken while a batch is held",
+        Test(FEEDLINE, "checkpoint", "a_batch_that_is_held_is_a_clear_error"),
+        [(CHECKPOINT, "match self.batches_in_hand() {", "match 0 * self.batches_in_hand() {")],
     ),
     Bug(
         "cause_after_the_end",

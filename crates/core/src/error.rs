@@ -56,6 +56,8 @@ pub enum ErrorKind {
     Race,
     /// Every device slot is held by batches the caller still holds.
     SlotsHeld,
+    /// A batch that the caller still holds, where none may be held.
+    BatchHeld,
     /// A wait that took longer than its limit.
     Timeout,
     /// The pipeline was stopped.

@@ -50,7 +50,11 @@ impl<'a> Epoch<'a> {
         self.advance(Some(limit))
     }
 
-    /// What was delivered so far; see [`Loader::cursor`].
+    pub(crate) fn loader(&self) -> &Loader<P> {
+        self.loader
+    }
+
+    /// What was delivered so far; see [`Loader::cursor`]. To save a run take [`checkpoint`](Self::checkpoint).
     pub fn cursor(&self) -> Cursor {
         self.loader.cursor()
     }

@@ -34,9 +34,13 @@
 //! assert_eq!(rows, 2000);
 //! # Ok::<(), feedline::Error>(())
 //! ```
+//!
+//! To save a run, take [`Loader::checkpoint`] when no batch is held: it waits for the work queued so far and returns the
+//! cursor that matches the model.
 #![forbid(unsafe_code)]
 
 mod builder;
+mod checkpoint;
 mod compute;
 mod decode;
 mod epoch;
@@ -46,6 +50,7 @@ mod shutdown;
 mod transfer;
 
 pub use builder::LoaderBuilder;
+pub use checkpoint::Checkpoint;
 pub use compute::{Batch, Ready, Replay, WaitMeter};
 pub use decode::{MAX_WORKERS, Reading, WorkerPool, Workers};
 pub use epoch::Epoch;

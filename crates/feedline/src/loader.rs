@@ -239,7 +239,7 @@ impl Loader {
         self.go_on()
     }
 
-    /// The rest of the epoch in which `cursor` was saved; epochs after it follow by [`epoch`](Self::epoch).
+    /// The rest of the epoch in which `cursor` was saved ([`checkpoint`](Self::checkpoint)); epochs after it follow by [`epoch`](Self::epoch).
     ///
     /// Takes the same time wherever the cursor stands. Workers, depth and device may differ from the run that saved it,
     /// and so may batch size, tail and world: the global order goes on unchanged. The world of a source may not, but
@@ -283,7 +283,10 @@ impl Loader {
         Ok(())
     }
 
-    /// What was delivered so far: save it with the model, and [`resume`](Self::resume) from it.
+    /// What was delivered so far.
+    ///
+    /// It counts a batch as soon as it is delivered, before the work on it has run. To save a run take
+    /// [`checkpoint`](Self::checkpoint), which waits for the model.
     pub fn cursor(&self) -> Cursor {
         self.cursor
     }
@@ -296,6 +299,11 @@ impl Loader {
     /// Goes on with the quarantine of the run that saved the cursor: its samples count in the budget.
     pub fn set_quarantine(&mut self, quarantine: Quarantine) {
         self.quarantine = quarantine;
+    }
+
+    /// Batches that were delivered and not released.
+    pub(crate) fn batches_in_hand(&self) -> usize {
+        self.slots.in_hand()
     }
 
     /// Whether the epoch has nothing more to deliver.

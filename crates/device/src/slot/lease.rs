@@ -155,6 +155,7 @@ impl Loaded {
     pub fn deliver(&mut self) {
         if !std::mem::replace(&mut self.held.delivered, true) {
             self.held.shared.delivered.fetch_add(1, Ordering::AcqRel);
+            self.held.shared.in_hand.fetch_add(1, Ordering::AcqRel);
         }
     }
 
@@ -264,8 +265,12 @@ impl Drop for Reader {
             self.shared.lose(self.index, &error);
             self.shared.device.ledger.report(error);
         }
+        if slot.live.fetch_sub(1, Ordering::AcqRel) > 1 {
+            return;
+        }
+        self.shared.in_hand.fetch_sub(1, Ordering::AcqRel);
         // A lost slot counts as delivered for good: who holds all others waits for none that could come.
-        if slot.live.fetch_sub(1, Ordering::AcqRel) == 1 && !slot.lost.load(Ordering::Acquire) {
+        if !slot.lost.load(Ordering::Acquire) {
             self.shared.delivered.fetch_sub(1, Ordering::AcqRel);
             self.shared.come_home(self.index);
         }
@@ -292,6 +297,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         if self.armed {
             if self.delivered {
+                self.shared.in_hand.fetch_sub(1, Ordering::AcqRel);
                 self.shared.delivered.fetch_sub(1, Ordering::AcqRel);
             }
             self.shared.come_home(self.index);

@@ -88,6 +88,8 @@ pub(crate) struct Shared {
     free: Line,
     /// Slots in the hands of the consumer, or lost there.
     pub(crate) delivered: AtomicUsize,
+    /// Batches that the consumer has and has not released; a lost slot counts only until its last reader is dropped.
+    pub(crate) in_hand: AtomicUsize,
     /// Slots that never come home again.
     lost: AtomicUsize,
     /// Why the first of them does not.
@@ -125,6 +127,7 @@ impl SlotRing {
             marks,
             free: Line::new(count),
             delivered: AtomicUsize::new(0),
+            in_hand: AtomicUsize::new(0),
             lost: AtomicUsize::new(0),
             first_loss: OnceLock::new(),
             copier: OnceLock::new(),
@@ -192,6 +195,12 @@ impl SlotRing {
     /// end.
     pub fn delivered(&self) -> usize {
         self.shared.delivered.load(Ordering::Acquire)
+    }
+
+    /// Batches that the consumer has and has not released. Unlike [`delivered`](Self::delivered) it does not count a slot
+    /// that is lost, once its readers are dropped.
+    pub fn in_hand(&self) -> usize {
+        self.shared.in_hand.load(Ordering::Acquire)
     }
 
     /// The addresses of the slots, fixed for the life of the ring: a step captured once for each can be replayed.

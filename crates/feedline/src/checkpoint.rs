@@ -1,0 +1,88 @@
+//! A checkpoint that matches the model: the position after exactly the batches whose work has run.
+
+use feedline_core::{Cursor, Error, ErrorKind, Quarantine, Result, Stage};
+use feedline_device::{Lane, Place, Stream};
+
+use crate::{Epoch, Loader};
+
+/// Where a loader stands at a moment when the model stands at the same place; made by [`Loader::checkpoint`].
+///
+/// Save both fields with the model. To go on, pass them to [`Loader::set_quarantine`] and [`Loader::resume`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// The batches delivered so far.
+    pub cursor: Cursor,
+    /// The samples that could not be read so far.
+    pub quarantine: Quarantine,
+}
+
+impl<P: Place> Loader<P> {
+    /// A checkpoint to save with the model.
+    ///
+    /// Blocks until all work queued on `compute` so far has run. Without that wait the model is behind the loader: work on a
+    /// stream runs later, so after `next` has returned batch 40 the weights may be those of step 30. Once this has returned,
+    /// the model contains every batch that the cursor counts, and no other, until the next batch is delivered.
+    ///
+    /// Pass the stream that updates the model. If several streams do, let `compute` wait for the others first
+    /// ([`Stream::wait`]).
+    ///
+    /// # Errors
+    /// `BatchHeld` while a delivered batch is not released: the cursor counts that batch, but its work may not be queued yet.
+    /// `Config` for a stream of another device, or one that is being recorded. A device failure, also one of the work itself.
+    ///
+    /// ```
+    /// use feedline::{Device, Loader};
+    /// # use feedline::{Context, DType, Dataset, ReadError, Row, Spec};
+    /// # struct Ones(Spec);
+    /// # impl Dataset for Ones {
+    /// #     fn len(&self) -> u64 { 40 }
+    /// #     fn spec(&self) -> &Spec { &self.0 }
+    /// #     fn read(&self, _: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+    /// #         row.bytes_mut(0).fill(1);
+    /// #         Ok(())
+    /// #     }
+    /// # }
+    /// # let data = || Ok::<_, feedline::Error>(Ones(Spec::new().field("x", DType::U8, [])?));
+    /// let device = Device::host();
+    /// let compute = device.stream()?;
+    /// let mut loader = Loader::builder(data()?).batch_size(4).build(&device)?;
+    /// let mut batches = loader.epoch(0)?;
+    /// for _ in 0..3 {
+    ///     let Some(batch) = batches.next() else { break };
+    ///     let batch = batch?.wait_on(&compute)?;
+    ///     // queue a training step on `compute` here
+    /// } // the batch is released before the checkpoint
+    /// let saved = batches.checkpoint(&compute)?; // blocks until the three steps have run
+    ///
+    /// let mut loader = Loader::builder(data()?).batch_size(4).build(&device)?;
+    /// loader.set_quarantine(saved.quarantine);
+    /// assert_eq!(loader.resume(saved.cursor)?.count(), 7);
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn checkpoint<L: Lane<Place = P>>(&self, compute: &Stream<L>) -> Result<Checkpoint> {
+        self.device().check_stream(compute)?;
+        // Before the wait: work that is queued for a batch after this point must not be missed.
+        match self.batches_in_hand() {
+            0 => {}
+            held => {
+                let why = format!(
+                    "cannot take a checkpoint while {held} delivered {}: queue the work for it and drop it first",
+                    if held == 1 { "batch is held" } else { "batches are held" }
+                );
+                return Err(Error::new(ErrorKind::BatchHeld, why).at_stage(Stage::Compute));
+            }
+        }
+        compute.synchronize()?;
+        Ok(Checkpoint { cursor: self.cursor(), quarantine: self.quarantine().clone() })
+    }
+}
+
+impl<P: Place> Epoch<'_, P> {
+    /// A checkpoint to save with the model; see [`Loader::checkpoint`].
+    ///
+    /// # Errors
+    /// As [`Loader::checkpoint`].
+    pub fn checkpoint<L: Lane<Place = P>>(&self, compute: &Stream<L>) -> Result<Checkpoint> {
+        self.loader().checkpoint(compute)
+    }
+}

@@ -146,8 +146,22 @@ impl Cursor {
     ///
     /// # Errors
     /// `Cursor` for another data set, seed or order, for a position beyond the epoch, and for one in the midst of a
-    /// step of the world that wrote it: there some ranks have delivered their part and others have not.
+    /// step of the world that wrote it: there some ranks have delivered their part and others have not. Also for an offset
+    /// in a shard, which only the cursor of a source has.
     pub fn fit(self, plan: &Plan, fingerprint: u64) -> Result<Self> {
+        let next = self.fit_any(plan, fingerprint)?;
+        if self.offset != 0 {
+            return Err(refuse(format!(
+                "the cursor is at offset {} of a shard, but a data set has no shards: it is of a source, or was changed by \
+                 hand",
+                self.offset
+            )));
+        }
+        Ok(next)
+    }
+
+    /// What [`fit`](Self::fit) and [`fit_source`](Self::fit_source) have in common.
+    fn fit_any(self, plan: &Plan, fingerprint: u64) -> Result<Self> {
         if self.fingerprint != fingerprint {
             return Err(refuse(format!(
                 "the cursor is of another data set (fingerprint {:#x}, this one has {fingerprint:#x}): open the data it \
@@ -185,7 +199,7 @@ impl Cursor {
     /// As [`fit`](Self::fit); and for another rank or world than that of the run that saved the cursor, unless it stands at
     /// the beginning or the end of an epoch: each rank is at a place of its own, and others do not know it.
     pub fn fit_source(self, shards: &Plan, fingerprint: u64) -> Result<Self> {
-        let next = self.fit(shards, fingerprint)?;
+        let next = self.fit_any(shards, fingerprint)?;
         let world = shards.options().world;
         let between = self.is_at_end(shards) || (self.position, self.offset) == (0, 0);
         if (self.rank, self.world) != (world.rank(), world.size()) && !between {

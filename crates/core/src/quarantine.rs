@@ -125,7 +125,7 @@ impl Quarantine {
 
     /// Counts rows delivered, the substitutes among them.
     pub fn delivered(&mut self, rows: u64) {
-        self.delivered += rows;
+        self.delivered = self.delivered.saturating_add(rows);
     }
 
     /// Records that `sample` was due in `epoch` and could not be read, and that `given` was delivered in its place.
@@ -137,9 +137,12 @@ impl Quarantine {
 
     /// Records that `sample` could not be read when it was tried as a substitute.
     pub fn failed(&mut self, sample: u64, path: Option<PathBuf>, cause: &str) {
-        self.failures += 1;
+        self.failures = self.failures.saturating_add(1);
         match self.samples.binary_search_by_key(&sample, |bad| bad.sample) {
-            Ok(known) => self.samples[known].times += 1,
+            Ok(known) => {
+                let times = &mut self.samples[known].times;
+                *times = times.saturating_add(1);
+            }
             Err(at) => self.samples.insert(at, Bad { sample, path, cause: cause.to_owned(), times: 1 }),
         }
     }
@@ -282,6 +285,24 @@ mod tests {
         assert!(delivered.check(&expected).is_err());
         quarantine.adjust(&mut expected);
         assert!(delivered.check(&expected).is_ok());
+    }
+
+    #[test]
+    fn counts_at_their_end_stay_there() {
+        let mut quarantine = bad(1);
+        quarantine.delivered(3);
+        let text = serde_json::to_string(&quarantine).unwrap();
+        let most = u64::MAX;
+        let text = text.replace(r#""delivered":3"#, &format!(r#""delivered":{most}"#));
+        let text = text.replace(r#""failures":1"#, &format!(r#""failures":{most}"#));
+        let text = text.replace(r#""times":1"#, &format!(r#""times":{most}"#));
+        let mut quarantine: Quarantine = serde_json::from_str(&text).unwrap();
+        quarantine.delivered(1);
+        quarantine.failed(0, None, "torn");
+        assert_eq!(
+            (quarantine.delivered, quarantine.failures(), quarantine.samples()[0].times),
+            (most, most, most)
+        );
     }
 
     #[test]

@@ -205,6 +205,12 @@ fn what_does_not_fit_is_refused_with_what_to_do() {
     refused(edited(r#""rank":0"#, r#""rank":2"#), &home, DATA, "contradicts itself");
     refused(edited(r#""start":0"#, r#""start":32"#), &home, DATA, "contradicts itself");
     refused(edited(r#""batch":4"#, r#""batch":0"#), &home, DATA, "contradicts itself");
+    refused(
+        edited(r#""offset":0"#, r#""offset":9"#),
+        &home,
+        DATA,
+        "at offset 9 of a shard, but a data set has no",
+    );
     assert!(edited(place, r#""position":50"#).fit(&home, DATA).is_ok(), "the end of the epoch is a boundary");
 }
 

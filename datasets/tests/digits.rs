@@ -182,3 +182,26 @@ fn a_killed_process_leaves_no_half_written_file() {
     digits::ensure(dir.path(), &mut |_, _| {}).unwrap();
     assert_complete(dir.path());
 }
+
+/// A named pipe would block its opener, and a link would lead the lock to a file of somebody else.
+#[test]
+#[cfg(unix)]
+fn a_lock_that_is_no_file_is_refused() {
+    let dir = tempdir().unwrap();
+    let (lock, other) = (dir.path().join(".digits.lock"), dir.path().join("other"));
+    std::fs::write(&other, "precious").unwrap();
+    let refused = |what: &str| {
+        let (dir, (tell, told)) = (dir.path().to_owned(), std::sync::mpsc::channel());
+        std::thread::spawn(move || tell.send(digits::ensure(&dir, &mut |_, _| {})));
+        let result = told.recv_timeout(Duration::from_secs(20));
+        let error = result.unwrap_or_else(|_| panic!("{what}: it hangs")).expect_err(what);
+        assert_eq!(error.kind(), ErrorKind::Data);
+        assert!(error.to_string().contains("delete it") && error.path() == Some(&lock), "{what}: {error}");
+    };
+    assert!(Command::new("mkfifo").arg(&lock).status().unwrap().success());
+    refused("a named pipe");
+    std::fs::remove_file(&lock).unwrap();
+    std::os::unix::fs::symlink(&other, &lock).unwrap();
+    refused("a link");
+    assert_eq!(std::fs::read(&other).unwrap(), b"precious");
+}

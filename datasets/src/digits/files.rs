@@ -147,7 +147,14 @@ fn content(part: Part, threads: usize, drawn: &mut dyn FnMut(usize)) -> Result<[
 /// Where the file system has no locks, two processes may both draw: they write the same bytes, each file whole.
 fn lock(dir: &Path) -> Result<Option<File>> {
     let path = dir.join(LOCK);
-    let file = File::create(&path).map_err(|error| cannot("cannot write in the folder", error, dir))?;
+    // Asked before opening: to open a named pipe would wait for its reader.
+    if path.symlink_metadata().is_ok_and(|there| !there.is_file()) {
+        let why =
+            "the name of the lock is taken by something that is no file: delete it, or give another folder";
+        return Err(Error::new(ErrorKind::Data, why).at_path(path));
+    }
+    let file = File::options().create(true).write(true).truncate(false).open(&path);
+    let file = file.map_err(|error| cannot("cannot write in the folder", error, dir))?;
     match file.lock() {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::Unsupported => return Ok(None),

@@ -15,6 +15,9 @@ use crate::source::hash;
 /// The variable that names the folder; `off` or nothing turns the cache off.
 pub const VARIABLE: &str = "FEEDLINE_CACHE";
 
+/// The most bytes an entry is read from; the kernels of this crate have less than a thousandth of it.
+const MAX_BYTES: u64 = 256 << 20;
+
 /// A folder of compiled kernels.
 ///
 /// ```
@@ -58,7 +61,13 @@ impl Cache {
 
     /// The entry called `name`; none when there is none or it is damaged.
     pub fn read(&self, name: &str) -> Option<String> {
-        let file = fs::read_to_string(self.folder.join(name)).ok()?;
+        let path = self.folder.join(name);
+        // Asked before opening: a named pipe would wait for its writer, and a device may have no end.
+        let metadata = fs::metadata(&path).ok()?;
+        if !metadata.is_file() || metadata.len() > MAX_BYTES {
+            return None;
+        }
+        let file = fs::read_to_string(&path).ok()?;
         let (first, text) = file.split_once('\n')?;
         (first == first_line(text)).then(|| text.to_owned())
     }
@@ -135,6 +144,23 @@ mod tests {
         }
         fs::write(&path, [0xff; 40]).unwrap();
         assert_eq!(cache.read("entry"), None);
+    }
+
+    /// Each of these would hang or fill the memory if it were opened and read.
+    #[test]
+    #[cfg(unix)]
+    fn what_is_no_regular_file_of_a_sane_size_is_none() {
+        let _watchdog = feedline_testkit::Watchdog::new(feedline_testkit::watchdog::LIMIT, "no regular file");
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path());
+        let pipe = folder.path().join("pipe");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        std::os::unix::fs::symlink("/dev/zero", folder.path().join("zeros")).unwrap();
+        let huge = fs::File::create(folder.path().join("huge")).unwrap();
+        huge.set_len(1 << 40).unwrap();
+        for name in ["pipe", "zeros", "huge"] {
+            assert_eq!(cache.read(name), None, "{name}");
+        }
     }
 
     #[test]

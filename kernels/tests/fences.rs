@@ -292,7 +292,7 @@ fn views_of_another_stream_or_device_are_refused_by_kernels() {
         };
         let mut foreign = other.stream().and_then(|stream| stream.buffer::<f32>(16)).expect("a buffer");
         let streams = format!("belongs to {}, not to {}", stream, rig.compute);
-        let devices = format!("belongs to {}, not to {}", other, device);
+        let devices = format!("belongs to {other}, not to {device}");
         for (view, part) in [(buffer.view_mut(), streams), (foreign.view_mut(), devices)] {
             let error = rig.on_compute.fill(view, 1.0).expect_err("a view of another stream");
             assert_eq!(error.kind(), ErrorKind::Config, "{error}");

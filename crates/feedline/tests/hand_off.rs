@@ -198,7 +198,7 @@ fn a_stream_of_another_device_is_refused() {
                 let batch = batches.next().unwrap().unwrap();
                 let error = batch.wait_on(&foreign).unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Config, "{error}");
-                let both = format!("belongs to {}, not to {}", elsewhere, device);
+                let both = format!("belongs to {elsewhere}, not to {device}");
                 assert!(error.to_string().contains(&both), "no {both:?} in: {error}");
                 // The batch is gone, its slot is not: the epoch goes on.
                 let batch =

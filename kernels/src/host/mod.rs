@@ -21,7 +21,7 @@ mod argmax;
 mod bias_relu;
 mod fill;
 mod gemm;
-mod parallel;
+pub(crate) mod parallel;
 pub mod pattern;
 mod sgd;
 mod softmax_xent;

@@ -22,7 +22,9 @@ mod transposed;
 mod update;
 
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_device::Stream;
+use feedline_device::{Kind, Stream};
+
+use crate::host::parallel;
 
 pub use crate::host::{AdamW, Sgd};
 pub use classifier::ClassifierGradients;
@@ -78,8 +80,11 @@ impl Kernels {
     /// The operators of `stream`, computing as `options` say.
     ///
     /// # Errors
-    /// A device failure.
+    /// A device failure; `Unavailable` when the threads of the host's operators cannot be started.
     pub fn with(stream: &Stream, options: Options) -> Result<Self> {
+        if stream.kind() != Kind::Cuda {
+            parallel::start_threads()?;
+        }
         Ok(Self {
             options,
             #[cfg(feature = "cuda")]

@@ -36,7 +36,8 @@ impl Worker {
             .name(format!("fl-stream-{name}"))
             .spawn(move || run(&commands, &lost))
             .map_err(|error| {
-                Error::new(ErrorKind::Device, "cannot start a stream's thread").caused_by(error)
+                let why = "cannot start a stream's thread: raise the limit of processes (ulimit -u)";
+                Error::new(ErrorKind::Device, why).caused_by(error)
             })?;
         Ok(Self { queue, thread: Mutex::new(Some(thread)) })
     }

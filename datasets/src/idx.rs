@@ -102,6 +102,11 @@ impl Idx {
         self.shape
     }
 
+    /// The two files it reads: images and labels.
+    pub fn paths(&self) -> [&Path; 2] {
+        [self.images.path(), self.labels.path()]
+    }
+
     /// All images, one after the other: `len() * rows * columns` bytes.
     pub fn images(&self) -> &[u8] {
         self.images.data()

@@ -1,20 +1,23 @@
-//! A checkpoint: model, optimizer, losses so far, cursor and quarantine, in one safetensors file, written whole or not at
-//! all.
+//! A checkpoint: model, optimizer, losses so far, cursor and quarantine, in one safetensors file.
 
 use std::collections::HashMap;
-use std::io::Write;
+use std::io::Read;
 use std::path::Path;
 
-use feedline::{Cursor, Error, ErrorKind, Quarantine, Result};
+use feedline::{Cursor, Error, ErrorKind, Proof, Quarantine, Result};
 use feedline_core::random::splitmix64;
 use feedline_examples::mlp::State;
-use safetensors::tensor::TensorView;
-use safetensors::{Dtype, SafeTensors};
+use safetensors::tensor::{Metadata, TensorView};
+use safetensors::{Dtype, SafeTensorError, SafeTensors};
+
+use crate::files::{Output, open_regular};
 
 /// Everything a run goes on from.
 pub struct Checkpoint {
     pub cursor: Cursor,
     pub quarantine: Quarantine,
+    /// The proof expected of the epochs before the cursor's.
+    pub expected: Proof,
     pub model: State,
     /// Of every step since the run's first beginning.
     pub losses: Vec<f32>,
@@ -28,72 +31,148 @@ const PARTS: [&str; 3] = ["parameters", "first", "second"];
 /// The note that tells whether the rest is whole.
 const CHECKSUM: &str = "checksum";
 
+/// The most bytes a checkpoint may have; a larger file is not read into memory.
+const MAX_BYTES: u64 = 64 << 30;
+
+/// The longest header of a safetensors file.
+const MAX_HEADER: u64 = 100_000_000;
+
 impl Checkpoint {
-    /// Writes the checkpoint beside `path` and moves it there: the file at `path` is always a whole one.
-    pub fn write(&self, path: &Path) -> Result<()> {
+    /// Writes the checkpoint.
+    ///
+    /// # Errors
+    /// `Data` when it cannot be written; the last checkpoint stays.
+    pub fn write(&self, output: &Output) -> Result<()> {
+        let bytes = self.to_bytes().map_err(|cause| {
+            Error::new(ErrorKind::Data, "cannot put the run into a checkpoint").caused_by(cause)
+        })?;
+        output.replace(&bytes)
+    }
+
+    fn to_bytes(&self) -> Result<Vec<u8>, Cause> {
         let arrays = self.model.parts.iter().map(|(name, values)| (*name, values.as_slice()));
         let mut tensors = Vec::new();
         for (name, values) in arrays.chain([("losses", self.losses.as_slice())]) {
-            let view = TensorView::new(Dtype::F32, vec![values.len()], bytemuck::cast_slice(values));
-            tensors.push((name, view.map_err(|error| refuse("write", path).caused_by(error))?));
+            let view = TensorView::new(Dtype::F32, vec![values.len()], bytemuck::cast_slice(values))?;
+            tensors.push((name, view));
         }
-        let json =
-            |value: serde_json::Result<String>| value.map_err(|error| refuse("write", path).caused_by(error));
-        let mut notes = HashMap::from([
-            ("cursor".to_owned(), json(serde_json::to_string(&self.cursor))?),
-            ("quarantine".to_owned(), json(serde_json::to_string(&self.quarantine))?),
+        let notes = HashMap::from([
+            ("cursor".to_owned(), serde_json::to_string(&self.cursor)?),
+            ("quarantine".to_owned(), serde_json::to_string(&self.quarantine)?),
+            ("expected".to_owned(), serde_json::to_string(&self.expected)?),
             ("steps".to_owned(), self.model.steps.to_string()),
             ("samples".to_owned(), self.samples.to_string()),
         ]);
-        let sum = checksum(tensors.iter().map(|(name, view)| (*name, view.data())), &notes);
-        notes.insert(CHECKSUM.to_owned(), sum);
-        let bytes =
-            safetensors::serialize(tensors, Some(notes)).map_err(|e| refuse("write", path).caused_by(e))?;
-        replace_file(path, &bytes).map_err(|error| refuse("write", path).caused_by(error))
+        Ok(seal(tensors, notes)?)
     }
 
     /// Reads a checkpoint.
+    ///
+    /// # Errors
+    /// `Data` for a file that is no regular file, no checkpoint, cut short, damaged, or contradicts itself.
     pub fn read(path: &Path) -> Result<Self> {
-        let broken = || refuse("read", path);
-        let bytes = std::fs::read(path).map_err(|error| {
+        let bytes = read_file(path).map_err(|cause| {
             let why = "cannot read the checkpoint, give the path of one that --checkpoint has written";
-            Error::new(ErrorKind::Data, why).caused_by(error).at_path(path)
+            Error::new(ErrorKind::Data, why).caused_by(cause).at_path(path)
         })?;
-        let (_, header) = SafeTensors::read_metadata(&bytes).map_err(|error| broken().caused_by(error))?;
-        let tensors = SafeTensors::deserialize(&bytes).map_err(|error| broken().caused_by(error))?;
-        let notes = header.metadata().clone().unwrap_or_default();
-        let note = |name: &str| {
-            let missing = || {
-                broken().caused_by(format!("it has no \"{name}\": it is not a checkpoint of this trainer"))
-            };
-            notes.get(name).map(String::as_str).ok_or_else(missing)
-        };
-        let floats = |name: &str| {
-            let tensor = tensors.tensor(name).map_err(|error| broken().caused_by(error))?;
-            if tensor.dtype() != Dtype::F32 {
-                return Err(broken().caused_by(format!("\"{name}\" is {:?}, not F32", tensor.dtype())));
-            }
-            let bytes = tensor.data().as_chunks::<4>().0;
-            Ok(bytes.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
-        };
-        let number = |name: &str| note(name)?.parse::<u64>().map_err(|error| broken().caused_by(error));
-        // First, as a file of a newer version may have another checksum, or none.
-        let cursor = serde_json::from_str(note("cursor")?).map_err(|error| broken().caused_by(error))?;
-        let whole = tensors.iter().map(|(name, view)| (name, view.data()));
-        if *note(CHECKSUM)? != checksum(whole, &notes) {
-            return Err(broken().caused_by("it is damaged: its checksum does not match"));
-        }
-        let present = PARTS.into_iter().filter(|name| tensors.tensor(name).is_ok());
-        let parts = present.map(|name| Ok((name, floats(name)?))).collect::<Result<_>>()?;
-        Ok(Self {
-            cursor,
-            quarantine: serde_json::from_str(note("quarantine")?)
-                .map_err(|error| broken().caused_by(error))?,
-            model: State { steps: number("steps")? as u32, parts },
-            losses: floats("losses")?,
-            samples: number("samples")?,
+        Self::from_bytes(&bytes).map_err(|cause| {
+            Error::new(ErrorKind::Data, "cannot read the checkpoint").caused_by(cause).at_path(path)
         })
     }
+
+    fn from_bytes(bytes: &[u8]) -> Result<Self, Cause> {
+        let (_, header) = SafeTensors::read_metadata(bytes)?;
+        let tensors = SafeTensors::deserialize(bytes)?;
+        let notes = header.metadata().clone().unwrap_or_default();
+        let note = |name: &str| {
+            let missing = || format!("it has no \"{name}\": it is not a checkpoint of this trainer");
+            notes.get(name).map(String::as_str).ok_or_else(missing)
+        };
+        let floats = |name: &str| -> Result<Vec<f32>, Cause> {
+            let tensor = tensors.tensor(name)?;
+            if tensor.dtype() != Dtype::F32 {
+                return Err(format!("\"{name}\" is {:?}, not F32", tensor.dtype()).into());
+            }
+            let values = tensor.data().as_chunks::<4>().0;
+            Ok(values.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
+        };
+        // First, as a file of a newer version may have another checksum, or none.
+        let cursor = serde_json::from_str(note("cursor")?)?;
+        let whole = tensors.iter().map(|(name, view)| (name, view.data()));
+        if *note(CHECKSUM)? != checksum(whole, &notes) {
+            return Err("it is damaged: its checksum does not match".into());
+        }
+        let present = PARTS.into_iter().filter(|name| tensors.tensor(name).is_ok());
+        let parts = present.map(|name| Ok((name, floats(name)?))).collect::<Result<_, Cause>>()?;
+        let steps = note("steps")?;
+        let steps = steps.parse().map_err(|error| format!("\"steps\" is {steps}: {error}"))?;
+        let samples = note("samples")?;
+        let checkpoint = Self {
+            cursor,
+            quarantine: serde_json::from_str(note("quarantine")?)?,
+            expected: serde_json::from_str(note("expected")?)?,
+            model: State { steps, parts },
+            losses: floats("losses")?,
+            samples: samples.parse().map_err(|error| format!("\"samples\" is {samples}: {error}"))?,
+        };
+        checkpoint.check().map(|()| checkpoint)
+    }
+
+    /// Whether the parts belong to one run.
+    fn check(&self) -> Result<(), Cause> {
+        let Self { cursor, model, losses, samples, .. } = self;
+        let counted = if model.parts.iter().any(|(name, _)| *name == "second") { losses.len() } else { 0 };
+        if model.steps as usize != counted {
+            let (steps, losses) = (model.steps, losses.len());
+            return Err(
+                format!("its optimizer has counted {steps} steps, but there are {losses} losses").into()
+            );
+        }
+        if cursor.proof().count() != *samples {
+            let count = cursor.proof().count();
+            return Err(format!("it says {samples} samples, but its cursor counts {count}").into());
+        }
+        Ok(())
+    }
+}
+
+/// Why a file is not a checkpoint.
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
+/// The bytes of a safetensors file. Nothing is read that the header does not announce: a device without an end and a file of
+/// any size are refused by their first bytes.
+fn read_file(path: &Path) -> Result<Vec<u8>, Cause> {
+    let (mut file, len) = open_regular(path)?;
+    let mut first = [0; 8];
+    file.read_exact(&mut first).map_err(|_| format!("it is cut short: it has {len} bytes"))?;
+    let header = u64::from_le_bytes(first);
+    // The shortest header is "{}".
+    if !(2..=MAX_HEADER).contains(&header) || header > len.saturating_sub(8) {
+        return Err(format!("it does not begin as a checkpoint, or is cut short at {len} bytes").into());
+    }
+    let mut bytes = first.to_vec();
+    file.by_ref().take(header).read_to_end(&mut bytes)?;
+    let metadata: Metadata = serde_json::from_slice(&bytes[8..])?;
+    let announced = bytes.len() as u64 + metadata.data_len() as u64;
+    if announced != len {
+        return Err(format!("it has {len} bytes, but its header announces {announced}").into());
+    }
+    if len > MAX_BYTES {
+        return Err(format!("it has {len} bytes, more than the {MAX_BYTES} of the largest checkpoint").into());
+    }
+    bytes.try_reserve_exact(metadata.data_len())?;
+    file.take(metadata.data_len() as u64).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// A safetensors file of these tensors and notes, with their checksum among the notes.
+pub fn seal(
+    tensors: Vec<(&str, TensorView<'_>)>,
+    mut notes: HashMap<String, String>,
+) -> Result<Vec<u8>, SafeTensorError> {
+    let sum = checksum(tensors.iter().map(|(name, view)| (*name, view.data())), &notes);
+    notes.insert(CHECKSUM.to_owned(), sum);
+    safetensors::serialize(tensors, Some(notes))
 }
 
 /// Of the names and bytes of all tensors and notes; every step is a bijection, so one changed word is always found.
@@ -115,43 +194,4 @@ fn checksum<'a>(
         }
     }
     format!("{state:#018x}")
-}
-
-/// Asks whether [`replace_file`] can work, so that it is known before hours of training.
-pub fn check_place(path: &Path, what: &str) -> Result<()> {
-    let refuse = |why: std::io::Error| {
-        let message =
-            format!("cannot write the {what}, give a path to a file in a folder that can be written");
-        Err(Error::new(ErrorKind::Data, message).caused_by(why).at_path(path))
-    };
-    if path.as_os_str().is_empty() || path.metadata().is_ok_and(|there| !there.is_file()) {
-        return refuse(std::io::Error::other("this is no file"));
-    }
-    // Asked first for the plainer error. The file has no name: nothing is left of it, however this process ends.
-    let place = folder_of(path).metadata().and_then(|_| tempfile::tempfile_in(folder_of(path)));
-    place.map_or_else(refuse, |_| Ok(()))
-}
-
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// Writes a file whole: beside it, to the disk, and then in its place.
-pub fn replace_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let folder = folder_of(path);
-    // Of one name: what a killed run has left of it is written over by the next.
-    let mut name = std::ffi::OsString::from(".");
-    name.push(path.file_name().ok_or(std::io::ErrorKind::InvalidInput)?);
-    name.push(".part");
-    let part = folder.join(name);
-    let mut file = std::fs::File::create(&part)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    std::fs::rename(&part, path)?;
-    // The new name is on the disk only when the folder is.
-    std::fs::File::open(folder)?.sync_all()
-}
-
-fn refuse(what: &str, path: &Path) -> Error {
-    Error::new(ErrorKind::Data, format!("cannot {what} the checkpoint")).at_path(path)
 }

@@ -36,15 +36,26 @@ impl Data {
     }
 }
 
+/// The folder with the built-in digits, which are drawn when they are not there.
 fn drawn_digits(quiet: bool) -> Result<PathBuf> {
     // In the source tree the drawn files lie beside the code that draws them; elsewhere below the current folder.
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets");
     let dir = if source.is_dir() { source } else { PathBuf::from("datasets") }.join("digits");
+    draw(&dir, quiet)?;
+    Ok(dir)
+}
+
+/// Draws the digits in `dir`, where they are not there.
+pub fn draw(dir: &Path, quiet: bool) -> Result<()> {
     let bar = progress::drawing(quiet);
-    digits::ensure(&dir, &mut |done, total| {
+    let drawn = digits::ensure(dir, &mut |done, total| {
         bar.set_length(total);
         bar.set_position(done);
-    })?;
+    });
     bar.finish_and_clear();
-    Ok(dir)
+    drawn.map_err(|error| {
+        let why =
+            "cannot draw the built-in digits: make their folder writable, or give images with --data DIR";
+        Error::new(error.kind(), why).caused_by(error)
+    })
 }

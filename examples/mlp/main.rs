@@ -3,6 +3,9 @@
 
 mod checkpoint;
 mod data;
+mod expected;
+mod files;
+mod interrupt;
 mod options;
 mod progress;
 mod report;
@@ -10,42 +13,47 @@ mod run;
 mod train;
 
 use std::fmt::Display;
-use std::io::Write;
+use std::io::{ErrorKind as Io, Write};
 use std::process::ExitCode;
 
-use feedline::ErrorKind;
+use feedline::{Error, ErrorKind, Result};
 use options::Command;
 
 fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("mlp: {error}");
+            // Not `eprintln`, which panics where standard error is full: the exit code still says what happened.
+            let _ = writeln!(std::io::stderr(), "mlp: {error}");
             // 128 and the number of SIGINT, as shells have it.
             ExitCode::from(if error.kind() == ErrorKind::Stopped { 130 } else { 2 })
         }
     }
 }
 
-fn run() -> feedline::Result<()> {
+fn run() -> Result<()> {
     let options = match options::parse(std::env::args_os().skip(1))? {
-        Command::Print(text) => {
-            print(&text);
-            return Ok(());
-        }
+        Command::Print(text) => return print(&text),
         Command::Train(options) => options,
     };
-    let report = run::run(&options)?;
-    if let Some(path) = &options.json {
-        report.write(path)?;
+    let (report, output) = run::run(&options)?;
+    let written = output.map_or(Ok(()), |output| report.write(&output));
+    if written.is_err() {
+        // The figures of a long run are not lost with the file.
+        print(&report.json()?)?;
     }
     if !options.quiet {
-        print(&report);
+        print(&report)?;
     }
-    Ok(())
+    written.and_then(|()| report.check())
 }
 
-/// Prints to whoever listens: a closed standard output is no error.
-fn print(text: &dyn Display) {
-    let _ = writeln!(std::io::stdout(), "{text}");
+/// Prints to standard output. It is no error if nobody reads it.
+fn print(text: &dyn Display) -> Result<()> {
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(error) if error.kind() != Io::BrokenPipe => {
+            Err(Error::new(ErrorKind::Data, "cannot write to standard output").caused_by(error))
+        }
+        _ => Ok(()),
+    }
 }

@@ -32,11 +32,15 @@ usage: mlp [options]
   --checkpoint FILE   save model, optimizer and cursor there: at the end of each epoch, at Ctrl-C
   --every N           and every N steps
   --resume FILE       go on from a checkpoint
-  --json FILE         write a report
+  --json FILE         write a report; to standard output if that fails at the end
   --quiet             print errors only
   --help, --version
 
-exit code: 0 done, 2 an error, 130 interrupted: with --checkpoint FILE the run is saved there";
+exit code: 0 done, 2 an error or a sample that was not delivered exactly once,
+           130 interrupted: with --checkpoint FILE the run is saved there";
+
+/// The most threads that decode: each takes a stack and time to start, and no machine has as many cores.
+const MAX_WORKERS: usize = 1024;
 
 /// Which device to train on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -189,8 +193,9 @@ impl Options {
             }
             "workers" if text == "auto" => self.workers = Workers::Auto,
             "workers" => {
-                let wanted = "a whole number of 1 or more, or auto";
-                self.workers = Workers::Count(number(name, &text, wanted, |n| *n >= 1)?);
+                let wanted = format!("a whole number from 1 to {MAX_WORKERS}, or auto");
+                let fits = |count: &usize| (1..=MAX_WORKERS).contains(count);
+                self.workers = Workers::Count(number(name, &text, &wanted, fits)?);
             }
             "road" => {
                 let roads = [("auto", Road::Auto), ("workers", Road::Workers), ("direct", Road::Direct)];

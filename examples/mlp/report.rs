@@ -1,13 +1,12 @@
 //! What a run tells at its end: a few lines for people, one JSON object for programs.
 
 use std::fmt;
-use std::path::Path;
 
 use feedline::{Error, ErrorKind, Proof, Result};
 use feedline_core::quarantine::Bad;
 use serde::Serialize;
 
-use crate::checkpoint::replace_file;
+use crate::files::Output;
 
 /// The figures of a run.
 #[derive(Clone, Debug, Serialize)]
@@ -27,8 +26,10 @@ pub struct Report {
     pub test_accuracy: f64,
     /// Over the delivered sample ids, in order.
     pub order_hash: String,
-    /// Over the delivered (epoch, sample id), and whether it is what the plan says: every sample exactly once.
+    /// Over the delivered (epoch, sample id).
     pub proof: Proof,
+    /// What the plan says, over all parts of a resumed run; and whether the two are equal: every sample exactly once.
+    pub expected_proof: Proof,
     pub exactly_once: bool,
     /// Samples that could not be read, with their files and why.
     pub bad_samples: Vec<Bad>,
@@ -39,14 +40,32 @@ pub struct Report {
 }
 
 impl Report {
-    /// Writes the object to `path`: whole, or not at all.
-    pub fn write(&self, path: &Path) -> Result<()> {
-        let refuse = |error: std::io::Error| {
-            Error::new(ErrorKind::Data, "cannot write the report").caused_by(error).at_path(path)
-        };
-        let mut json = serde_json::to_vec(self).map_err(|error| refuse(error.into()))?;
-        json.push(b'\n');
-        replace_file(path, &json).map_err(refuse)
+    /// The report as one line of JSON.
+    ///
+    /// # Errors
+    /// `Data` when it cannot be JSON.
+    pub fn json(&self) -> Result<String> {
+        serde_json::to_string(self)
+            .map_err(|error| Error::new(ErrorKind::Data, "cannot put the report into JSON").caused_by(error))
+    }
+
+    /// Writes the JSON to a file: whole, or not at all.
+    ///
+    /// # Errors
+    /// `Data` when it cannot be written.
+    pub fn write(&self, output: &Output) -> Result<()> {
+        output.replace(format!("{}\n", self.json()?).as_bytes())
+    }
+
+    /// Whether the run delivered what the plan says.
+    ///
+    /// # Errors
+    /// `Data` when a sample was lost, delivered twice or delivered in place of another.
+    pub fn check(&self) -> Result<()> {
+        self.proof.check(&self.expected_proof).map_err(|error| {
+            let why = "the run did not deliver every sample exactly once, please report this as a bug";
+            Error::new(ErrorKind::Data, why).caused_by(error)
+        })
     }
 }
 
@@ -56,6 +75,10 @@ impl fmt::Display for Report {
         writeln!(f, "device         {} ({})", self.device, self.kernels)?;
         writeln!(f, "road           {}", self.road)?;
         writeln!(f, "steps          {} in {:.1} s, last loss {last:.4}", self.steps, self.seconds)?;
+        match self.proof.check(&self.expected_proof) {
+            Ok(()) => writeln!(f, "samples        {}, each exactly once per epoch", self.proof.count())?,
+            Err(error) => writeln!(f, "samples        NOT EXACTLY ONCE: {}", error.message())?,
+        }
         writeln!(f, "throughput     {:.0} samples/s", self.samples_per_s)?;
         writeln!(f, "waited         {:.1} % of the time for data", 100.0 * self.wait_share)?;
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);

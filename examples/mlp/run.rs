@@ -1,14 +1,17 @@
 //! One run: open, build, train, test, report.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use feedline::{Device, Loader, LoaderBuilder, Result, Stream};
+use feedline::{Dataset, Device, Error, ErrorKind, Loader, LoaderBuilder, Result, Stream};
 use feedline_datasets::Idx;
 use feedline_examples::mlp::{Init, Mlp, Optimizer, Shape};
 use feedline_kernels::ops::{AdamW, Kernels, Sgd};
 
-use crate::checkpoint::{Checkpoint, check_place};
+use crate::checkpoint::Checkpoint;
 use crate::data::Data;
+use crate::files::Output;
+use crate::interrupt::Interrupt;
 use crate::options::{Method, Options};
 use crate::report::Report;
 use crate::train::Training;
@@ -16,15 +19,18 @@ use crate::train::Training;
 /// How long the pipeline may take to stop.
 const STOP: Duration = Duration::from_secs(10);
 
-/// Trains as the options say, and tests.
-pub fn run(options: &Options) -> Result<Report> {
+/// Trains as the options say, and tests; the report, and the file it goes to.
+pub fn run(options: &Options) -> Result<(Report, Option<Output>)> {
     let started = Instant::now();
-    for (what, path) in [("report", &options.json), ("checkpoint", &options.checkpoint)] {
-        path.as_deref().map_or(Ok(()), |path| check_place(path, what))?;
-    }
+    let (report_file, checkpoint) = outputs(options)?;
     let resumed = options.resume.as_deref().map(Checkpoint::read).transpose()?;
     let device = options.device.open()?;
     let data = Data::open(options.data.as_deref(), options.classes, options.quiet)?;
+    for output in report_file.iter().chain(&checkpoint) {
+        for path in data.train.paths().into_iter().chain(data.test.paths()) {
+            output.spares(path, "a file of the data set")?;
+        }
+    }
     let pixels = data.train.shape().iter().product();
     let compute = device.stream()?;
     let mut loader = train_loader(options, data.train, &device)?;
@@ -35,15 +41,17 @@ pub fn run(options: &Options) -> Result<Report> {
     let kernels_name = kernels.describe();
     let mut model = Mlp::new(&compute, kernels, shape, init(options), optimizer(options))?;
 
-    let mut training = Training::new(&compute, options, resumed, &mut loader, &mut model)?;
+    let interrupt = Interrupt::watch()?;
+    let mut training =
+        Training::new(&compute, options, interrupt, checkpoint, resumed, &mut loader, &mut model)?;
     training.run(&mut loader, &mut model, started)?;
     let cursor = loader.cursor();
-    let exactly_once = cursor.proof().check(&training.expected_proof(&loader)).is_ok();
+    let expected_proof = training.expected_proof(&loader);
     let test_accuracy = test(options, data.test, &device, &compute, &mut model, &training)?;
     let bad_samples = loader.quarantine().samples().to_vec();
     loader.stop(STOP)?;
     let seconds = training.seconds();
-    Ok(Report {
+    let report = Report {
         device: device.name(),
         kernels: kernels_name,
         road,
@@ -55,15 +63,40 @@ pub fn run(options: &Options) -> Result<Report> {
         test_accuracy,
         order_hash: format!("{:016x}", cursor.order_hash().value()),
         proof: *cursor.proof(),
-        exactly_once,
+        expected_proof,
+        exactly_once: *cursor.proof() == expected_proof,
         bad_samples,
         wait_share: training.wait_share()?,
         peak_pinned_bytes: held.pinned_bytes,
         peak_device_bytes: held.device_bytes,
-    })
+    };
+    Ok((report, report_file))
+}
+
+/// The files of the report and of the checkpoints.
+fn outputs(options: &Options) -> Result<(Option<Output>, Option<Output>)> {
+    let output =
+        |what, path: &Option<PathBuf>| path.as_deref().map(|path| Output::new(what, path)).transpose();
+    let (report, checkpoint) = (output("report", &options.json)?, output("checkpoint", &options.checkpoint)?);
+    if let Some(report) = &report {
+        if let Some(checkpoint) = &checkpoint {
+            report.spares(checkpoint.target(), "the checkpoint")?;
+        }
+        if let Some(resumed) = &options.resume {
+            report.spares(resumed, "the checkpoint to resume from")?;
+        }
+    }
+    Ok((report, checkpoint))
 }
 
 fn train_loader(options: &Options, data: Idx, device: &Device) -> Result<Loader> {
+    // The loader refuses it too, in words of its own options.
+    let (batch, images) = (options.batch as u64, data.len());
+    if batch > images {
+        let why =
+            format!("--batch is {batch}, but the training set has {images} images: take a smaller batch");
+        return Err(Error::new(ErrorKind::Config, why));
+    }
     let builder = builder(options, data).seed(options.seed).drop_last(true).epochs(options.epochs);
     if options.shuffle { builder.shuffle(options.seed) } else { builder }.build(device)
 }

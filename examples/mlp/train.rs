@@ -1,17 +1,15 @@
 //! The training loop: batches in, losses out, checkpoints on the way.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use feedline::{
-    Cursor, Error, ErrorKind, Loader, Proof, Quarantine, Readback, Replay, Result, Stream, WaitMeter,
-};
+use feedline::{Cursor, Error, ErrorKind, Loader, Proof, Readback, Replay, Result, Stream, WaitMeter};
 use feedline_examples::mlp::Mlp;
 use indicatif::ProgressBar;
 
 use crate::checkpoint::Checkpoint;
+use crate::expected::Expected;
+use crate::files::Output;
+use crate::interrupt::Interrupt;
 use crate::options::Options;
 use crate::progress;
 
@@ -27,12 +25,14 @@ pub struct Training {
     epochs: u64,
     /// The step to stop after, counted from the run's first beginning.
     last_step: u64,
-    checkpoint: Option<PathBuf>,
+    checkpoint: Option<Output>,
     every: Option<u64>,
     quiet: bool,
     /// Where to go on, when this run was resumed.
     resumed: Option<Cursor>,
-    interrupted: Arc<AtomicBool>,
+    expected: Expected,
+    interrupt: Interrupt,
+    compute: Stream,
     replay: Replay,
     results: Readback<u32>,
     meter: WaitMeter,
@@ -50,6 +50,8 @@ impl Training {
     pub fn new(
         compute: &Stream,
         options: &Options,
+        interrupt: Interrupt,
+        checkpoint: Option<Output>,
         resumed: Option<Checkpoint>,
         loader: &mut Loader,
         model: &mut Mlp,
@@ -57,11 +59,13 @@ impl Training {
         let mut training = Self {
             epochs: options.epochs,
             last_step: options.steps,
-            checkpoint: options.checkpoint.clone(),
+            checkpoint,
             every: options.every,
             quiet: options.quiet,
             resumed: None,
-            interrupted: Arc::default(),
+            expected: Expected::new(),
+            interrupt,
+            compute: compute.clone(),
             replay: Replay::new(compute),
             results: Readback::new(compute, 2, RESULTS.max(loader.slot_addresses().len()))?,
             meter: WaitMeter::new(compute, if options.steps < 1000 { 4 } else { 16 })?,
@@ -79,7 +83,7 @@ impl Training {
                 let why = format!(
                     "the checkpoint is in epoch {} after {steps} steps, beyond what --epochs and --steps ask for: ask for \
                      more",
-                    epoch + 1
+                    epoch.saturating_add(1)
                 );
                 return Err(Error::new(ErrorKind::Config, why));
             }
@@ -88,16 +92,9 @@ impl Training {
             training.steps = resumed.losses.len() as u64;
             training.losses = resumed.losses;
             (training.samples, training.samples_before) = (resumed.samples, resumed.samples);
+            training.expected = Expected::resume(&resumed.cursor, resumed.expected);
             training.resumed = Some(resumed.cursor);
         }
-        let interrupted = training.interrupted.clone();
-        // A second interrupt ends the process at once, as without a handler.
-        ctrlc::set_handler(move || {
-            if interrupted.swap(true, Ordering::Relaxed) {
-                std::process::exit(130);
-            }
-        })
-        .map_err(|error| Error::new(ErrorKind::Config, "cannot watch for Ctrl-C").caused_by(error))?;
         Ok(training)
     }
 
@@ -108,12 +105,21 @@ impl Training {
     pub fn run(&mut self, loader: &mut Loader, model: &mut Mlp, started: Instant) -> Result<()> {
         let all = loader.plan().steps(0, 0).saturating_mul(self.epochs).min(self.last_step);
         let bar = progress::training(self.quiet, all);
-        let first = self.resumed.map_or(0, |cursor| cursor.epoch());
+        let first = match self.resumed {
+            Some(cursor) => {
+                loader.resume(cursor)?;
+                self.check_resumed(loader)?;
+                cursor.epoch()
+            }
+            None => 0,
+        };
         self.start = Instant::now();
         for epoch in first..self.epochs {
             bar.set_prefix(format!("epoch {}/{}", epoch + 1, self.epochs));
             self.epoch(epoch, loader, model, started, &bar)?;
-            self.save(loader.cursor(), loader.quarantine(), model)?;
+            if self.checkpoint.is_some() {
+                self.save(loader.checkpoint(&self.compute)?, model)?;
+            }
             if self.steps >= self.last_step {
                 break;
             }
@@ -132,6 +138,10 @@ impl Training {
         started: Instant,
         bar: &ProgressBar,
     ) -> Result<()> {
+        if self.checkpoint.is_some() {
+            // Here, where nothing waits for the loader yet; a save within the epoch needs it.
+            self.expected.begin(loader.plan(), epoch);
+        }
         let mut batches = match self.resumed.take() {
             Some(cursor) => loader.resume(cursor)?,
             None => loader.epoch(epoch)?,
@@ -159,8 +169,10 @@ impl Training {
                 self.show(bar)?;
             }
             let interrupted = self.interrupted();
-            if interrupted.is_err() || self.every.is_some_and(|every| self.steps.is_multiple_of(every)) {
-                self.save(batches.cursor(), batches.quarantine(), model)?;
+            let saves =
+                interrupted.is_err() || self.every.is_some_and(|every| self.steps.is_multiple_of(every));
+            if saves && self.checkpoint.is_some() {
+                self.save(batches.checkpoint(&self.compute)?, model)?;
             }
             interrupted?;
         }
@@ -170,37 +182,43 @@ impl Training {
     /// # Errors
     /// `Stopped` once Ctrl-C was pressed.
     pub fn interrupted(&self) -> Result<()> {
-        if !self.interrupted.load(Ordering::Relaxed) {
+        if !self.interrupt.pressed() {
             return Ok(());
         }
         let stopped =
             |rest| Error::new(ErrorKind::Stopped, format!("interrupted after step {}; {rest}", self.steps));
         Err(match &self.checkpoint {
-            Some(path) => stopped("go on with --resume").at_path(path),
+            Some(output) => stopped("go on with --resume").at_path(output.given()),
             None => stopped("nothing is saved without --checkpoint FILE"),
         })
     }
 
-    /// The proof of what a run to its end delivers: every sample of the plan, but for what was replaced.
-    pub fn expected_proof(&self, loader: &Loader) -> Proof {
-        let (plan, cursor) = (loader.plan(), loader.cursor());
-        let mut expected = Proof::expected(plan, 0..cursor.epoch());
-        expected.merge(&Proof::expected_part(plan, cursor.epoch(), 0..cursor.position()));
-        loader.quarantine().adjust(&mut expected);
-        expected
+    /// The proof of what was due until now: every sample of the plan, but for what was replaced.
+    pub fn expected_proof(&mut self, loader: &Loader) -> Proof {
+        self.expected.until(loader.plan(), &loader.cursor(), loader.quarantine())
     }
 
-    fn save(&mut self, cursor: Cursor, quarantine: &Quarantine, model: &Mlp) -> Result<()> {
-        let Some(path) = self.checkpoint.clone() else { return Ok(()) };
+    /// Refuses a checkpoint whose cursor stands elsewhere than its proofs say.
+    fn check_resumed(&mut self, loader: &Loader) -> Result<()> {
+        let expected = self.expected_proof(loader);
+        loader.cursor().proof().check(&expected).map_err(|error| {
+            let why = "the checkpoint contradicts itself, resume from another one";
+            Error::new(ErrorKind::Cursor, why).caused_by(error)
+        })
+    }
+
+    fn save(&mut self, saved: feedline::Checkpoint, model: &Mlp) -> Result<()> {
         self.finish()?;
+        let Some(output) = &self.checkpoint else { return Ok(()) };
         let checkpoint = Checkpoint {
-            cursor,
-            quarantine: quarantine.clone(),
+            expected: self.expected.ended(),
+            cursor: saved.cursor,
+            quarantine: saved.quarantine,
             model: model.state()?,
             losses: std::mem::take(&mut self.losses),
             samples: self.samples,
         };
-        let written = checkpoint.write(&path);
+        let written = checkpoint.write(output);
         self.losses = checkpoint.losses;
         written
     }

@@ -9,7 +9,7 @@ use std::process::Output;
 use feedline::Device;
 use feedline_testkit::{not_run, watchdog::LIMIT, with_watchdog};
 use tempfile::TempDir;
-use trainer::{SIDE, TRAIN, command, idx, listing, put, run, small_set, text};
+use trainer::{SIDE, TRAIN, assert_says, command, idx, listing, put, run, small_set, text};
 
 /// Runs the trainer on the host over `data`, with more epochs than it could ever do: an error that comes late never comes.
 fn refused(data: &Path, arguments: &[&str]) -> Output {
@@ -32,21 +32,6 @@ fn refused(data: &Path, arguments: &[&str]) -> Output {
     output
 }
 
-/// Asserts that it was one line with each of `parts`, exit code 2, and nothing else.
-#[track_caller]
-fn assert_says(output: &Output, parts: &[&str]) {
-    let (said, line) = (text(&output.stderr), text(&output.stdout));
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert_eq!(line, "", "something on standard output");
-    assert!(
-        said.starts_with("mlp: ") && said.ends_with('\n') && said.lines().count() == 1,
-        "not one line: {said:?}"
-    );
-    for part in parts {
-        assert!(said.contains(part), "no {part:?} in: {said}");
-    }
-}
-
 #[test]
 fn an_option_that_cannot_be_is_named_with_what_it_takes() {
     with_watchdog(LIMIT, || {
@@ -60,6 +45,8 @@ fn an_option_that_cannot_be_is_named_with_what_it_takes() {
             (&["--batch", "99999999999999999999"], &["--batch", whole]),
             (&["--batch", ""], &["--batch is \"\"", whole]),
             (&["--workers", "0"], &["--workers is \"0\"", "or auto"]),
+            (&["--workers", "1025"], &["--workers is \"1025\"", "from 1 to 1024, or auto"]),
+            (&["--workers", "18446744073709551615"], &["--workers is", "from 1 to 1024, or auto"]),
             (&["--workers", "all"], &["--workers is \"all\"", "or auto"]),
             (&["--road", "fast"], &["--road is \"fast\"", "auto or workers or direct"]),
             (&["--depth", "0"], &["--depth is \"0\"", whole]),
@@ -100,7 +87,7 @@ fn what_does_not_fit_together_is_refused_before_training() {
         for (arguments, parts) in [
             (
                 &["--batch", &over][..],
-                &["batch larger than the set with drop_last", over.as_str(), "smaller batch"][..],
+                &["--batch is ", over.as_str(), "the training set has 320 images", "smaller batch"][..],
             ),
             (&["--classes", "3"], &["is outside the 3 classes", "train-labels-idx1-ubyte", "byte", "sample"]),
             (&["--pinned-budget", "1000"], &["page-locked bytes", "the budget is 1000", "raise the budget"]),
@@ -109,7 +96,7 @@ fn what_does_not_fit_together_is_refused_before_training() {
                 &["cannot take the direct road", "page-locked", "left", "ask for auto or workers"],
             ),
             (&["--depth", "18446744073709551615"], &["page-locked bytes", "the budget is 2147483648"]),
-            (&["--batch", "18446744073709551615"], &["larger than the address space", "smaller batch"]),
+            (&["--batch", "18446744073709551615"], &["the training set has 320 images", "smaller batch"]),
             (&["--hidden", "18446744073709551615"], &["18446744073709551615", "fewer units"]),
             (
                 &["--resume", "nothing.safetensors"],
@@ -122,6 +109,12 @@ fn what_does_not_fit_together_is_refused_before_training() {
             (&["--json", "."], &["cannot write the report", "this is no file", "give a path"]),
             (&["--json", "/dev/stdout"], &["cannot write the report", "this is no file", "give a path"]),
             (&["--json", ""], &["cannot write the report", "give a path"]),
+            (&["--resume", "/dev/zero"], &["cannot read the checkpoint", "not a regular file", "/dev/zero"]),
+            (&["--resume", "/dev/urandom"], &["cannot read the checkpoint", "not a regular file"]),
+            (&["--resume", "."], &["cannot read the checkpoint", "not a regular file", "give the path"]),
+            (&["--data", "/dev/zero"], &["/dev/zero", "give the folder"]),
+            (&["--checkpoint", "/dev/full"], &["cannot write the checkpoint", "this is no file"]),
+            (&["--checkpoint", "/"], &["cannot write the checkpoint", "this is no file"]),
             (&["--checkpoint", "nowhere/c"], &["cannot write the checkpoint", "nowhere/c", "give a path"]),
         ] {
             assert_says(&refused(set.path(), arguments), parts);

@@ -61,6 +61,21 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// Asserts that it ended with exit code 2 and one line on standard error, with each of `parts`; and nothing else.
+#[track_caller]
+pub fn assert_says(output: &Output, parts: &[&str]) {
+    let (said, line) = (text(&output.stderr), text(&output.stdout));
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert_eq!(line, "", "something on standard output");
+    assert!(
+        said.starts_with("mlp: ") && said.ends_with('\n') && said.lines().count() == 1,
+        "not one line: {said:?}"
+    );
+    for part in parts {
+        assert!(said.contains(part), "no {part:?} in: {said}");
+    }
+}
+
 /// Trains with `arguments` and a report, and returns the report.
 pub fn report(dir: &Path, arguments: &[&str]) -> serde_json::Value {
     let path = dir.join("report.json");

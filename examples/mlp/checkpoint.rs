@@ -123,10 +123,8 @@ impl Checkpoint {
         let Self { cursor, model, losses, samples, .. } = self;
         let counted = if model.parts.iter().any(|(name, _)| *name == "second") { losses.len() } else { 0 };
         if model.steps as usize != counted {
-            let (steps, losses) = (model.steps, losses.len());
-            return Err(
-                format!("its optimizer has counted {steps} steps, but there are {losses} losses").into()
-            );
+            let steps = model.steps;
+            return Err(format!("its optimizer has counted {steps} steps, and should have {counted}").into());
         }
         if cursor.proof().count() != *samples {
             let count = cursor.proof().count();

@@ -13,7 +13,7 @@ const LIMIT: Duration = Duration::from_secs(100);
 
 /// The trainer's binary: beside this test's, or named by `FEEDLINE_MLP`. A whole `cargo test` builds it anew, one with
 /// `--test` does not.
-fn binary() -> PathBuf {
+pub fn binary() -> PathBuf {
     if let Some(path) = std::env::var_os("FEEDLINE_MLP") {
         // Absolute: it runs in another folder.
         return std::path::absolute(path).expect("a path");

@@ -1,7 +1,7 @@
 //! A checkpoint that matches the model: the position after exactly the batches whose work has run.
 
 use feedline_core::{Cursor, Error, ErrorKind, Quarantine, Result, Stage};
-use feedline_device::{Lane, Place, Stream};
+use feedline_device::Stream;
 
 use crate::{Epoch, Loader};
 
@@ -16,7 +16,7 @@ pub struct Checkpoint {
     pub quarantine: Quarantine,
 }
 
-impl<P: Place> Loader<P> {
+impl Loader {
     /// A checkpoint to save with the model.
     ///
     /// Blocks until all work queued on `compute` so far has run. Without that wait the model is behind the loader: work on a
@@ -59,7 +59,7 @@ impl<P: Place> Loader<P> {
     /// assert_eq!(loader.resume(saved.cursor)?.count(), 7);
     /// # Ok::<(), feedline::Error>(())
     /// ```
-    pub fn checkpoint<L: Lane<Place = P>>(&self, compute: &Stream<L>) -> Result<Checkpoint> {
+    pub fn checkpoint(&self, compute: &Stream) -> Result<Checkpoint> {
         self.device().check_stream(compute)?;
         // Before the wait: work that is queued for a batch after this point must not be missed.
         match self.batches_in_hand() {
@@ -77,12 +77,12 @@ impl<P: Place> Loader<P> {
     }
 }
 
-impl<P: Place> Epoch<'_, P> {
+impl Epoch<'_> {
     /// A checkpoint to save with the model; see [`Loader::checkpoint`].
     ///
     /// # Errors
     /// As [`Loader::checkpoint`].
-    pub fn checkpoint<L: Lane<Place = P>>(&self, compute: &Stream<L>) -> Result<Checkpoint> {
+    pub fn checkpoint(&self, compute: &Stream) -> Result<Checkpoint> {
         self.loader().checkpoint(compute)
     }
 }

@@ -50,7 +50,7 @@ impl<'a> Epoch<'a> {
         self.advance(Some(limit))
     }
 
-    pub(crate) fn loader(&self) -> &Loader<P> {
+    pub(crate) fn loader(&self) -> &Loader {
         self.loader
     }
 

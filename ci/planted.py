@@ -313,7 +313,7 @@ BUGS = [
         "checkpoint_held",
         "a checkpoint is taken while a batch is held",
         Test(FEEDLINE, "checkpoint", "a_batch_that_is_held_is_a_clear_error"),
-        [(CHECKPOINT, "match self.batches_in_hand() {", "match 0 * self.batches_in_hand() {")],
+        [(CHECKPOINT, "let held = self.batches_in_hand();", "let held = 0 * self.batches_in_hand();")],
     ),
     Bug(
         "cause_after_the_end",

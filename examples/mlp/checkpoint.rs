@@ -137,8 +137,8 @@ impl Checkpoint {
 /// Why a file is not a checkpoint.
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// The bytes of a safetensors file. Nothing is read that the header does not announce: a device without an end and a file of
-/// any size are refused by their first bytes.
+/// The bytes of a safetensors file. Nothing is read that the header does not announce: a device without an
+/// end and a file of any size are refused by their first bytes.
 fn read_file(path: &Path) -> Result<Vec<u8>, Cause> {
     let (mut file, len) = open_regular(path)?;
     let mut first = [0; 8];

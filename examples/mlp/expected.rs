@@ -4,8 +4,9 @@ use feedline::{Cursor, Plan, Proof, Quarantine};
 
 /// The proof of the epochs that have ended, and where the run is.
 ///
-/// The samples at the end of an epoch that fill no batch are dropped, so an epoch ends where its batch size says. A run that
-/// is resumed with another batch size cannot tell where earlier epochs ended: a checkpoint holds their proof.
+/// The samples at the end of an epoch that fill no batch are dropped, so an epoch ends where its batch size
+/// says. A run that is resumed with another batch size cannot tell where earlier epochs ended: a checkpoint
+/// holds their proof.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
     ended: Proof,

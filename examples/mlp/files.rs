@@ -23,12 +23,12 @@ pub struct Output {
 }
 
 impl Output {
-    /// Checks that a file can be written at `path`, so that this is known before hours of training, and removes what an
-    /// interrupted run has left in that folder.
+    /// Checks that a file can be written at `path`, so that this is known before hours of training, and
+    /// removes what an interrupted run has left in that folder.
     ///
     /// # Errors
-    /// `Data` for a path that cannot be a regular file: a folder, a device, a name that is too long, a folder that cannot be
-    /// written.
+    /// `Data` for a path that cannot be a regular file: a folder, a device, a name that is too long, a folder
+    /// that cannot be written.
     pub fn new(what: &'static str, path: &Path) -> Result<Self> {
         let refuse = |why: io::Error| {
             let message =
@@ -65,8 +65,8 @@ impl Output {
         Err(Error::new(ErrorKind::Config, why).at_path(&self.given))
     }
 
-    /// Writes the file: first under another name, to the disk, and then in its place. Other processes may write the same
-    /// path meanwhile: the file is always a whole one.
+    /// Writes the file: first under another name, to the disk, and then in its place. Other processes may
+    /// write the same path meanwhile: the file is always a whole one.
     ///
     /// # Errors
     /// `Data` when it cannot be written; then the old file is there as it was, and nothing else.
@@ -119,7 +119,8 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// An unfinished file, locked for as long as it is open: what is not locked was left by a process that has ended.
+/// An unfinished file, locked for as long as it is open: what is not locked was left by a process that has
+/// ended.
 fn new_part(folder: &Path) -> io::Result<NamedTempFile> {
     // Not `tempfile`'s own way to create it: the file gets the permissions of any other.
     let create = |path: &Path| File::options().write(true).create_new(true).open(path);

@@ -23,7 +23,8 @@ fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Not `eprintln`, which panics where standard error is full: the exit code still says what happened.
+            // Not `eprintln`, which panics where standard error is full: the exit code still says what
+            // happened.
             let _ = writeln!(std::io::stderr(), "mlp: {error}");
             // 128 and the number of SIGINT, as shells have it.
             ExitCode::from(if error.kind() == ErrorKind::Stopped { 130 } else { 2 })

@@ -28,7 +28,8 @@ pub struct Report {
     pub order_hash: String,
     /// Over the delivered (epoch, sample id).
     pub proof: Proof,
-    /// What the plan says, over all parts of a resumed run; and whether the two are equal: every sample exactly once.
+    /// What the plan says, over all parts of a resumed run; and whether the two are equal: every sample
+    /// exactly once.
     pub expected_proof: Proof,
     pub exactly_once: bool,
     /// Samples that could not be read, with their files and why.

@@ -1,5 +1,5 @@
-//! Every sample once per epoch is proved over all parts of a run, also when each has another batch size; and a run that
-//! lost a sample says so and fails.
+//! Every sample once per epoch is proved over all parts of a run, also when each has another batch size; and
+//! a run that lost a sample says so and fails.
 
 #[path = "../mlp/files.rs"]
 #[allow(dead_code)]
@@ -19,8 +19,8 @@ const SAVED: &str = "saved.ckpt";
 const ARGUMENTS: [&str; 7] = ["--data", ".", "--device", "host", "--hidden", "8", "--epochs"];
 const EPOCHS: &str = "3";
 
-/// The samples that a run of three epochs delivers, counted by hand: what of each epoch is left by the batch sizes it was
-/// read with, from (steps, batch size) of each part; the last part goes to the end.
+/// The samples that a run of three epochs delivers, counted by hand: what of each epoch is left by the batch
+/// sizes it was read with, from (steps, batch size) of each part; the last part goes to the end.
 fn delivered(parts: &[(usize, usize)]) -> usize {
     let (mut epoch, mut position, mut delivered) = (0, 0, 0);
     for &(steps, batch) in parts {

@@ -1,5 +1,5 @@
-//! The files that the trainer writes are whole, whatever else writes there or stands in their way; and what it reads is a
-//! regular file.
+//! The files that the trainer writes are whole, whatever else writes there or stands in their way; and what
+//! it reads is a regular file.
 
 #[path = "../mlp/checkpoint.rs"]
 #[allow(dead_code)]

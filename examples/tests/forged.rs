@@ -1,5 +1,6 @@
-//! A checkpoint that was changed by hand, with a checksum that is right again, is refused with one clear line; whatever is
-//! in it, the trainer neither panics nor hangs nor trains from a place that its proof does not cover.
+//! A checkpoint that was changed by hand, with a checksum that is right again, is refused with one clear
+//! line; whatever is in it, the trainer neither panics nor hangs nor trains from a place that its proof does
+//! not cover.
 
 #[path = "../mlp/checkpoint.rs"]
 #[allow(dead_code)]
@@ -46,7 +47,7 @@ impl Saved {
     /// Writes the checkpoint with other notes and resumes from it.
     fn resume(&self, notes: HashMap<String, String>, more: &[&str]) -> Output {
         let tensors = SafeTensors::deserialize(&self.bytes).expect("tensors");
-        let views = tensors.iter().map(|(name, view)| (name, view)).collect();
+        let views = tensors.iter().collect();
         put(&self.set, FORGED, &checkpoint::seal(views, notes).expect("a file"));
         let mut trainer = command(self.set.path());
         trainer.args(ARGUMENTS).args(["--epochs", "3", "--resume", FORGED, "--json", "report.json"]);

@@ -1,5 +1,5 @@
-//! Where the system gives no thread, or no place for the built-in digits, the trainer says so in one line that tells what
-//! to do.
+//! Where the system gives no thread, or no place for the built-in digits, the trainer says so in one line
+//! that tells what to do.
 
 #[path = "../mlp/data.rs"]
 #[allow(dead_code)]

@@ -145,15 +145,15 @@ impl Cursor {
     /// the proof of a whole run whose world shrank, [merge](Proof::merge) those of the ranks that are gone.
     ///
     /// # Errors
-    /// `Cursor` for another data set, seed or order, for a position beyond the epoch, and for one in the midst of a
-    /// step of the world that wrote it: there some ranks have delivered their part and others have not. Also for an offset
-    /// in a shard, which only the cursor of a source has.
+    /// `Cursor` for another data set, seed or order, for a position beyond the epoch, and for one in the
+    /// midst of a step of the world that wrote it: there some ranks have delivered their part and others have
+    /// not. Also for an offset in a shard, which only the cursor of a source has.
     pub fn fit(self, plan: &Plan, fingerprint: u64) -> Result<Self> {
         let next = self.fit_any(plan, fingerprint)?;
         if self.offset != 0 {
             return Err(refuse(format!(
-                "the cursor is at offset {} of a shard, but a data set has no shards: it is of a source, or was changed by \
-                 hand",
+                "the cursor is at offset {} of a shard, but a data set has no shards: it is of a source, or \
+                 was changed by hand",
                 self.offset
             )));
         }

@@ -118,8 +118,8 @@ impl Stream {
         self.core.wait(event)
     }
 
-    /// Blocks the calling thread until all work given so far has ended. A training step does not need it; what is saved
-    /// does, and the loader's `checkpoint` waits by itself.
+    /// Blocks the calling thread until all work given so far has ended. A training step does not need it;
+    /// what is saved does, and the loader's `checkpoint` waits by itself.
     ///
     /// # Errors
     /// A device failure, also one of the work itself.

@@ -19,16 +19,19 @@ pub struct Checkpoint {
 impl Loader {
     /// A checkpoint to save with the model.
     ///
-    /// Blocks until all work queued on `compute` so far has run. Without that wait the model is behind the loader: work on a
-    /// stream runs later, so after `next` has returned batch 40 the weights may be those of step 30. Once this has returned,
-    /// the model contains every batch that the cursor counts, and no other, until the next batch is delivered.
+    /// Blocks until all work queued on `compute` so far has run. Without that wait the model is behind the
+    /// loader: work on a stream runs later, so after `next` has returned batch 40 the weights may be those of
+    /// step 30. Once this has returned, the model contains every batch that the cursor counts, and no other,
+    /// until the next batch is delivered.
     ///
     /// Pass the stream that updates the model. If several streams do, let `compute` wait for the others first
     /// ([`Stream::wait`]).
     ///
     /// # Errors
-    /// `BatchHeld` while a delivered batch is not released: the cursor counts that batch, but its work may not be queued yet.
-    /// `Config` for a stream of another device, or one that is being recorded. A device failure, also one of the work itself.
+    /// `BatchHeld` while a delivered batch is not released: the cursor counts that batch, but its work may
+    /// not be queued yet.
+    /// `Config` for a stream of another device, or one that is being recorded. A device failure, also one of
+    /// the work itself.
     ///
     /// ```
     /// use feedline::{Device, Loader};
@@ -62,15 +65,13 @@ impl Loader {
     pub fn checkpoint(&self, compute: &Stream) -> Result<Checkpoint> {
         self.device().check_stream(compute)?;
         // Before the wait: work that is queued for a batch after this point must not be missed.
-        match self.batches_in_hand() {
-            0 => {}
-            held => {
-                let why = format!(
-                    "cannot take a checkpoint while {held} delivered {}: queue the work for it and drop it first",
-                    if held == 1 { "batch is held" } else { "batches are held" }
-                );
-                return Err(Error::new(ErrorKind::BatchHeld, why).at_stage(Stage::Compute));
-            }
+        let held = self.batches_in_hand();
+        if held > 0 {
+            let batches = if held == 1 { "batch is held" } else { "batches are held" };
+            let why = format!(
+                "cannot take a checkpoint while {held} delivered {batches}: queue the work and drop it first"
+            );
+            return Err(Error::new(ErrorKind::BatchHeld, why).at_stage(Stage::Compute));
         }
         compute.synchronize()?;
         Ok(Checkpoint { cursor: self.cursor(), quarantine: self.quarantine().clone() })

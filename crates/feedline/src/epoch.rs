@@ -54,7 +54,8 @@ impl<'a> Epoch<'a> {
         self.loader
     }
 
-    /// What was delivered so far; see [`Loader::cursor`]. To save a run take [`checkpoint`](Self::checkpoint).
+    /// What was delivered so far; see [`Loader::cursor`]. To save a run take
+    /// [`checkpoint`](Self::checkpoint).
     pub fn cursor(&self) -> Cursor {
         self.loader.cursor()
     }

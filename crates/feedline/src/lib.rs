@@ -35,8 +35,8 @@
 //! # Ok::<(), feedline::Error>(())
 //! ```
 //!
-//! To save a run, take [`Loader::checkpoint`] when no batch is held: it waits for the work queued so far and returns the
-//! cursor that matches the model.
+//! To save a run, take [`Loader::checkpoint`] when no batch is held: it waits for the work queued so far and
+//! returns the cursor that matches the model.
 #![forbid(unsafe_code)]
 
 mod builder;

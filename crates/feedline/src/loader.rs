@@ -239,7 +239,8 @@ impl Loader {
         self.go_on()
     }
 
-    /// The rest of the epoch in which `cursor` was saved ([`checkpoint`](Self::checkpoint)); epochs after it follow by [`epoch`](Self::epoch).
+    /// The rest of the epoch in which `cursor` was saved ([`checkpoint`](Self::checkpoint)); epochs after it
+    /// follow by [`epoch`](Self::epoch).
     ///
     /// Takes the same time wherever the cursor stands. Workers, depth and device may differ from the run that saved it,
     /// and so may batch size, tail and world: the global order goes on unchanged. The world of a source may not, but

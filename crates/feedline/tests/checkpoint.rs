@@ -1,5 +1,5 @@
-//! A checkpoint matches the model, also when the device is many steps behind the host; and it is refused while a batch is
-//! held.
+//! A checkpoint matches the model, also when the device is many steps behind the host; and it is refused
+//! while a batch is held.
 
 mod common;
 

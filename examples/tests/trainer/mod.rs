@@ -61,7 +61,8 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Asserts that it ended with exit code 2 and one line on standard error, with each of `parts`; and nothing else.
+/// Asserts that it ended with exit code 2 and one line on standard error, with each of `parts`; and nothing
+/// else.
 #[track_caller]
 pub fn assert_says(output: &Output, parts: &[&str]) {
     let (said, line) = (text(&output.stderr), text(&output.stdout));

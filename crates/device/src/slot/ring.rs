@@ -88,7 +88,8 @@ pub(crate) struct Shared {
     free: Line,
     /// Slots in the hands of the consumer, or lost there.
     pub(crate) delivered: AtomicUsize,
-    /// Batches that the consumer has and has not released; a lost slot counts only until its last reader is dropped.
+    /// Batches that the consumer has and has not released; a lost slot counts only until its last reader is
+    /// dropped.
     pub(crate) in_hand: AtomicUsize,
     /// Slots that never come home again.
     lost: AtomicUsize,
@@ -197,8 +198,8 @@ impl SlotRing {
         self.shared.delivered.load(Ordering::Acquire)
     }
 
-    /// Batches that the consumer has and has not released. Unlike [`delivered`](Self::delivered) it does not count a slot
-    /// that is lost, once its readers are dropped.
+    /// Batches that the consumer has and has not released. Unlike [`delivered`](Self::delivered) it does not
+    /// count a slot that is lost, once its readers are dropped.
     pub fn in_hand(&self) -> usize {
         self.shared.in_hand.load(Ordering::Acquire)
     }

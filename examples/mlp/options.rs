@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use feedline::{Device, Error, ErrorKind, Result, Road, Workers};
+use feedline::{Device, Error, ErrorKind, MAX_WORKERS, Result, Road, Workers};
 use lexopt::prelude::{Long, Short};
 
 /// What `--help` prints.
@@ -38,9 +38,6 @@ usage: mlp [options]
 
 exit code: 0 done, 2 an error or a sample that was not delivered exactly once,
            130 interrupted: with --checkpoint FILE the run is saved there";
-
-/// The most threads that decode: each takes a stack and time to start, and no machine has as many cores.
-const MAX_WORKERS: usize = 1024;
 
 /// Which device to train on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

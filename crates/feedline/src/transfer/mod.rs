@@ -155,7 +155,8 @@ impl Transfer {
             ended(outcome.unwrap_or_else(panicked), self);
         };
         std::thread::Builder::new().name("fl-transfer".to_owned()).spawn(run).map_err(|error| {
-            Error::new(ErrorKind::Config, "cannot start the transfer thread").caused_by(error)
+            let why = "cannot start the transfer thread: raise the limit of processes (ulimit -u)";
+            Error::new(ErrorKind::Config, why).caused_by(error)
         })
     }
 }

@@ -216,7 +216,7 @@ fn places_have_room_in_the_host_slot() {
         let direct = Direct::of(rig, far()?, 300, 1, 1)?;
         let host: Ring<Pinned> = Ring::new(vec![rig.device.pinned(12 * 300 - 1)?]);
         let gather = |rows| {
-            let (slot, visits) = (direct.slots.acquire()?, host.acquire()?.ready());
+            let (mut slot, visits) = (direct.slots.acquire()?, host.acquire()?.ready());
             slot.info_mut().ids = shuffled(1, rows, 3000);
             slot.gather(&direct.copies, visits, &direct.tables)
         };

@@ -177,6 +177,12 @@ impl Cursor {
             )));
         }
         if self.order != plan.digest() {
+            if self.order == plan.former_digest() {
+                return Err(refuse(
+                    "the cursor was saved by an earlier feedline, whose shuffle gives another order: begin the epoch \
+                     anew, or finish it with that version",
+                ));
+            }
             return Err(refuse(
                 "the cursor is of another order of the samples: take the kind, weights or ids of the run that wrote it",
             ));

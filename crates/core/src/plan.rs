@@ -131,6 +131,11 @@ impl Plan {
         self.options.order.digest(self.options.len)
     }
 
+    /// See [`Order::former_digest`].
+    pub(crate) fn former_digest(&self) -> u64 {
+        self.options.order.former_digest(self.options.len)
+    }
+
     /// Leaves out steps of one epoch, without reading them: the batches after a spike of the loss, say.
     ///
     /// `steps` are counted from the beginning of the epoch, at this plan's batch and world, as if nothing were skipped: the

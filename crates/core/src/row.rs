@@ -3,7 +3,7 @@
 use arrayvec::ArrayVec;
 
 use crate::spec::MAX_FIELDS;
-use crate::{Element, Error, ErrorKind, Layout, Result, Spec};
+use crate::{Element, Error, ErrorKind, Field, Layout, Result, Spec};
 
 /// Copies rows to a place, one after the other; as long as the place, all together.
 pub type CopyRows = fn(to: &mut [u8], rows: &[&[u8]]);
@@ -126,11 +126,13 @@ impl<'a> Rows<'a> {
     /// long rows do not go through the caches.
     ///
     /// # Panics
-    /// When there are more items than rows, or one is not exactly [`row_bytes`](crate::Field::row_bytes) long.
+    /// When the spec has no such field, there are more items than rows, or one is not exactly
+    /// [`row_bytes`](crate::Field::row_bytes) long.
     pub fn write<'b>(&mut self, index: usize, rows: impl IntoIterator<Item = &'b [u8]>) {
-        let bytes = self.spec.fields()[index].row_bytes();
+        let field = &self.spec.fields()[index];
+        let bytes = field.row_bytes();
         let mut rest = &mut *self.fields[index];
-        let mut rows = rows.into_iter().inspect(|row| assert_eq!(row.len(), bytes, "bytes of a row"));
+        let mut rows = rows.into_iter().inspect(|row| assert_fills(field, row));
         loop {
             let next: ArrayVec<&[u8], AT_ONCE> = rows.by_ref().take(AT_ONCE).collect();
             if next.is_empty() {
@@ -175,18 +177,20 @@ impl Row<'_, '_> {
     /// # Panics
     /// When the spec has no such field, or `bytes` are not exactly [`row_bytes`](crate::Field::row_bytes) long.
     pub fn write(&mut self, index: usize, bytes: &[u8]) {
+        assert_fills(&self.rows.spec.fields()[index], bytes);
         (self.rows.copy)(self.bytes_mut(index), &[bytes]);
     }
 
     /// The elements of field `index`.
     ///
     /// # Errors
-    /// `Config` when the field is of another type.
-    ///
-    /// # Panics
-    /// When the spec has no such field.
+    /// `Config` when the field is of another type, or the spec has no such field.
     pub fn field_mut<T: Element>(&mut self, index: usize) -> Result<&mut [T]> {
-        let field = &self.rows.spec.fields()[index];
+        let fields = self.rows.spec.fields();
+        let Some(field) = fields.get(index) else {
+            let why = format!("there is no field {index}: the spec has {}", fields.len());
+            return Err(Error::new(ErrorKind::Config, why));
+        };
         if field.dtype() != T::DTYPE {
             return Err(Error::new(
                 ErrorKind::Config,
@@ -208,6 +212,16 @@ impl Row<'_, '_> {
     pub fn spec(&self) -> &Spec {
         self.rows.spec
     }
+}
+
+/// Refuses bytes that are not exactly one row of `field`.
+fn assert_fills(field: &Field, bytes: &[u8]) {
+    let (wanted, given) = (field.row_bytes(), bytes.len());
+    assert!(
+        given == wanted,
+        "bytes of a row: field \"{}\" has {wanted} bytes per row, {given} were given",
+        field.name()
+    );
 }
 
 fn copy_plainly(to: &mut [u8], rows: &[&[u8]]) {
@@ -267,9 +281,30 @@ mod tests {
     }
 
     #[test]
-    #[should_panic]
+    #[should_panic(expected = "field \"a\" has 3 bytes per row, 2 were given")]
     fn bytes_that_do_not_fill_their_row_are_refused() {
         let layout = layout();
         Rows::new(&layout, &mut vec![0; layout.bytes()], 2).row(0).write(0, &[1, 2]);
+    }
+
+    #[test]
+    #[should_panic(expected = "field \"a\" has 3 bytes per row, 4 were given")]
+    fn bytes_that_are_too_many_for_their_row_are_refused() {
+        let layout = layout();
+        Rows::new(&layout, &mut vec![0; layout.bytes()], 2).row(0).write(0, &[1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn elements_of_a_field_that_does_not_exist_are_an_error() {
+        let layout = layout();
+        let mut slab = vec![0; layout.bytes()];
+        let mut rows = Rows::new(&layout, &mut slab, 2);
+        let error = rows.row(0).field_mut::<u8>(2).unwrap_err();
+        assert_eq!(
+            (error.kind(), error.message()),
+            (ErrorKind::Config, "there is no field 2: the spec has 2")
+        );
+        let error = rows.row(0).field_mut::<i8>(1).unwrap_err();
+        assert_eq!(error.message(), "field \"b\" is u8, not i8");
     }
 }

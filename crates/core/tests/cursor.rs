@@ -215,6 +215,30 @@ fn what_does_not_fit_is_refused_with_what_to_do() {
 }
 
 #[test]
+fn a_cursor_of_the_former_shuffle_is_refused_with_the_reason() {
+    // The digests of 50 samples under the orders of version 1, as cursors saved by it hold them.
+    let former = |order: &str, digest: u64| {
+        let text = serde_json::to_string(&advanced(&plan(0, 2), 3)).unwrap();
+        let now = format!("\"order\":\"{:#x}\"", plan(0, 2).digest());
+        assert!(text.contains(&now), "{order}: {text}");
+        serde_json::from_str::<Cursor>(&text.replace(&now, &format!("\"order\":\"{digest:#x}\""))).unwrap()
+    };
+    for (name, order, digest) in [
+        ("shuffle", Order::Shuffle, 0xDDCF_FD98_419B_E5B9),
+        ("block", Order::block(4, 9).unwrap(), 0xC321_AD78_5DCA_9B86),
+        ("subset", Order::subset((0..50).collect(), Order::Shuffle).unwrap(), 0x9207_0888_1F52_19E0),
+    ] {
+        let error = former(name, digest).fit(&plan_of(order, Tail::Keep, 0, 2), DATA).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Cursor);
+        let part = "saved by an earlier feedline, whose shuffle gives another order: begin the epoch anew";
+        assert!(error.message().contains(part), "{name}: {error}");
+    }
+    // What is not shuffled goes on.
+    let sequential = plan_of(Order::Sequential, Tail::Keep, 0, 2);
+    assert!(former("sequential", 0x67CE_8DA9_8AC9_DA66).fit(&sequential, DATA).is_ok());
+}
+
+#[test]
 fn another_batch_and_another_tail_may_take_up() {
     let cursor = advanced(&plan(0, 1), 3);
     let options = PlanOptions { batch: 7, tail: Tail::Pad, ..plan(0, 1).options().clone() };

@@ -1,7 +1,7 @@
 //! The first ids of every order, written down.
 //!
 //! The rule for changing them: an order is a promise to every cursor that was saved. A list here changes only together
-//! with `VERSION` in `src/order/mod.rs`, so that cursors of the old order are refused, and with a line in
+//! with its version in `src/order/mod.rs`, so that cursors of the old order are refused, and with a line in
 //! the changelog. A list that differs on one machine only is a bug there, never a reason to change it.
 
 use feedline_core::random::key;
@@ -27,7 +27,7 @@ fn shuffle_of_a_table() {
 
 #[test]
 fn shuffle_of_8_pairs() {
-    check(&Order::Shuffle, 100, [92, 5, 33, 55, 63, 90, 0, 34, 25, 52, 57, 95], 0xA099_8892_B794_7B5F);
+    check(&Order::Shuffle, 100, [78, 26, 37, 19, 2, 30, 14, 68, 98, 5, 48, 61], 0xA198_B174_9050_378F);
 }
 
 #[test]
@@ -45,8 +45,8 @@ fn shuffle_of_3_pairs() {
     check(
         &Order::Shuffle,
         60_000,
-        [46395, 6350, 46572, 56028, 46357, 52459, 56216, 32448, 11202, 14682, 28625, 37604],
-        0xB7DC_83D8_D8B2_2640,
+        [46651, 13753, 54641, 3080, 56238, 52459, 42490, 29648, 26411, 14682, 28625, 37604],
+        0x244B_C151_4644_D3A1,
     );
 }
 
@@ -95,8 +95,8 @@ fn balanced() {
     check(
         &Order::balanced(&labels, 4).unwrap(),
         100,
-        [82, 93, 95, 55, 64, 99, 92, 91, 4, 79, 86, 75],
-        0x1D28_4776_DE39_1650,
+        [82, 93, 95, 8, 16, 99, 92, 91, 4, 79, 86, 75],
+        0x446B_51CA_087F_9DD5,
     );
 }
 
@@ -120,5 +120,5 @@ fn substitutes() {
 fn digests() {
     let digests =
         [Order::Sequential, Order::Shuffle, Order::block(16, 40).unwrap()].map(|order| order.digest(1000));
-    assert_eq!(digests, [0x796B_8A0B_EE87_54A6, 0xD9E8_9CA3_1F04_2A42, 0x46C9_D76F_2870_78ED]);
+    assert_eq!(digests, [0x796B_8A0B_EE87_54A6, 0x183E_E575_36F3_F361, 0xB3CD_BF2E_6C5D_00DE]);
 }

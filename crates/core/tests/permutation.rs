@@ -155,3 +155,31 @@ fn another_key_is_another_order() {
     let same = a.iter().zip(&b).filter(|(a, b)| a == b).count();
     assert!(same < 10, "{same} of 1000 stayed");
 }
+
+/// Whether a permutation takes an odd number of swaps: its length less its cycles.
+fn is_odd(values: &[u64]) -> bool {
+    let mut seen = vec![false; values.len()];
+    let cycles = (0..values.len()).filter(|&start| {
+        let is_new = !seen[start];
+        let mut at = start;
+        while !std::mem::replace(&mut seen[at], true) {
+            at = values[at] as usize;
+        }
+        is_new
+    });
+    (values.len() - cycles.count()) % 2 == 1
+}
+
+#[test]
+fn half_of_all_permutations_are_odd() {
+    // Around the lengths at which a digit gets another bit, and those whose digits are powers of two.
+    let lengths =
+        [2, 7, 32, 33, 40, 63, 64, 65, 100, 127, 128, 255, 256, 1000, 1023, 1024, 4095, 4096, 60_000];
+    for len in lengths {
+        let keys = if len > 10_000 { 1_000 } else { 4_000 };
+        let odd = (0..keys).filter(|&key| is_odd(&all(len, key))).count() as f64;
+        // A fair coin: standard deviation sqrt(n) / 2. Fixed keys, so this passes or fails the same everywhere.
+        let deviation = (odd - keys as f64 / 2.0) / (keys as f64).sqrt() * 2.0;
+        assert!(deviation.abs() < 4.0, "length {len}: {odd} of {keys} are odd, {deviation:.1} from half");
+    }
+}

@@ -10,8 +10,8 @@
 //! | balanced | each class equally often | 8 bytes a sample | [`balanced`] |
 //! | subset | another order over listed samples | 8 bytes a listed sample | [`subset`] |
 //!
-//! The orders are pinned by `tests/golden.rs`. Whoever changes one on purpose raises `VERSION` below, so that
-//! a cursor of the old order is refused and does not go on in the new one.
+//! The orders are pinned by `tests/golden.rs`. Whoever changes one on purpose raises its version below, so that a
+//! cursor saved under the old order is refused and does not continue in the new one.
 
 pub mod balanced;
 pub mod block;
@@ -30,7 +30,10 @@ pub use weighted::Weighted;
 use crate::random::{key, splitmix64};
 use crate::{Error, ErrorKind, Result};
 
-/// Part of every [`Order::digest`].
+/// Version of the orders that are made of a [`Permutation`]. Version 1 had odd radices, and with them almost only
+/// permutations of one parity.
+const SHUFFLED: u64 = 2;
+/// Version of all other orders.
 const VERSION: u64 = 1;
 
 /// The longest data set and the most positions an epoch can have.
@@ -217,16 +220,26 @@ impl Order {
 
     /// A number that tells this order over `len` samples from another; a cursor is refused when it differs.
     pub fn digest(&self, len: u64) -> u64 {
-        let kind = match self {
-            Self::Sequential => key(&[1]),
-            Self::Shuffle => key(&[2]),
-            Self::Block(order) => key(&[3, order.digest()]),
-            Self::Weighted(order) => key(&[4, order.digest()]),
-            Self::Distinct(order) => key(&[5, order.digest()]),
-            Self::Balanced(order) => key(&[6, order.digest()]),
-            Self::Subset(order) => key(&[7, order.digest()]),
+        self.digest_of_version(len, SHUFFLED)
+    }
+
+    /// The digest that this order had under the version of the shuffle before this one, so that a cursor of it can be
+    /// refused with the reason.
+    pub(crate) fn former_digest(&self, len: u64) -> u64 {
+        self.digest_of_version(len, SHUFFLED - 1)
+    }
+
+    fn digest_of_version(&self, len: u64, shuffled: u64) -> u64 {
+        let (version, kind) = match self {
+            Self::Sequential => (VERSION, key(&[1])),
+            Self::Shuffle => (shuffled, key(&[2])),
+            Self::Block(order) => (shuffled, key(&[3, order.digest()])),
+            Self::Weighted(order) => (VERSION, key(&[4, order.digest()])),
+            Self::Distinct(order) => (VERSION, key(&[5, order.digest()])),
+            Self::Balanced(order) => (shuffled, key(&[6, order.digest()])),
+            Self::Subset(order) => (VERSION, key(&[7, order.digest_of_version(shuffled)])),
         };
-        key(&[VERSION, len, kind])
+        key(&[version, len, kind])
     }
 }
 

@@ -1,9 +1,12 @@
 //! A keyed permutation of any length in constant memory: what a global shuffle is made of.
 //!
 //! Longer than 32: a generalised Feistel network, alternating between the two digits of a mixed-radix number
-//! (Black and Rogaway 2002, "Ciphers with arbitrary finite domains"), on a domain at most `sqrt(2 len)` larger than
+//! (Black and Rogaway 2002, "Ciphers with arbitrary finite domains"), on a domain at most `sqrt(8 len)` larger than
 //! needed, so that walking back into range (cycle-walking, same source) is rare. Shorter, where a network of few
 //! values a digit mixes badly: a table shuffled by Durstenfeld's algorithm (1964), every outcome equally likely.
+//!
+//! Both digits have an even radix. A round that adds modulo an odd number is always an even permutation, and so is one
+//! that XORs, so a network with an odd radix would give permutations of one parity only.
 
 use crate::random::splitmix64;
 
@@ -102,7 +105,7 @@ fn shuffled(len: usize, key: u64) -> [u8; TABLE] {
     table
 }
 
-/// Rounds over `x = high * 2^bits + low`: `low` is mixed by XOR, `high` by addition modulo `radix`.
+/// Rounds over `x = high * 2^bits + low`: `low` is mixed by XOR, `high` by addition modulo `radix`, which is even.
 #[derive(Clone, Debug)]
 struct Network {
     bits: u32,
@@ -125,7 +128,7 @@ impl Network {
             256..4096 => 5,
             _ => 3,
         };
-        Self { bits, radix: (len >> bits) + 1, pairs, keys }
+        Self { bits, radix: len.div_ceil(1 << bits).next_multiple_of(2), pairs, keys }
     }
 
     fn fill(&self, len: u64, start: u64, out: &mut [u64]) {

@@ -33,7 +33,7 @@ pub type ReadError = Box<dyn std::error::Error + Send + Sync>;
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
 pub trait Dataset: Send + Sync + 'static {
-    /// Number of samples.
+    /// Number of samples; the same at every call.
     fn len(&self) -> u64;
 
     /// Whether there are no samples.

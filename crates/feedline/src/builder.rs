@@ -239,6 +239,7 @@ impl LoaderBuilder {
             against: against_direct((device.kind(), device.name()), &self.order, self.workers),
             input: &self.input,
             layout: &layout,
+            samples: plan.options().len,
             host_slots: self.host_slots(&layout),
             pinned_budget: self.pinned_budget,
         };

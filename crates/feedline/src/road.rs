@@ -101,6 +101,8 @@ pub(crate) struct Choice<'a> {
     pub(crate) against: Option<String>,
     pub(crate) input: &'a Input,
     pub(crate) layout: &'a Layout,
+    /// The samples that the plan is made for.
+    pub(crate) samples: u64,
     pub(crate) host_slots: usize,
     pub(crate) pinned_budget: usize,
 }
@@ -126,7 +128,17 @@ impl Choice<'_> {
             return Err(Error::new(ErrorKind::Config, "a source is read in sequence, by a worker"));
         };
         let room = self.pinned_budget.saturating_sub(self.slots_bytes(self.ids_bytes()));
-        Tables::new(device, dataset, self.layout, room)
+        let tables = Tables::new(device, dataset, self.layout, room)?;
+        // The set was asked for its length before, and again for its tables.
+        if tables.samples() < self.samples {
+            let why = format!(
+                "the data set had {} samples, and its tables have {} rows: a set keeps its length",
+                self.samples,
+                tables.samples()
+            );
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        Ok(tables)
     }
 
     fn by(&self, why: Option<String>, tables: Option<Tables>) -> Result<Chosen> {
@@ -172,12 +184,14 @@ mod tests {
     /// The road that `Auto` takes where a GPU is, with `room` bytes beside four slots of eight ids.
     fn auto(set: Arc<dyn Dataset>, device: &Device, room: usize) -> Result<String> {
         let layout = Layout::new(set.spec(), 8)?;
+        let samples = set.len();
         let pinned_budget = 4 * 8 * size_of::<u64>() + room;
         let choice = Choice {
             road: Road::Auto,
             against: None,
             input: &Input::Dataset(set),
             layout: &layout,
+            samples,
             host_slots: 4,
             pinned_budget,
         };
@@ -238,8 +252,15 @@ mod tests {
         let layout = Layout::new(&spec, 8).expect("a layout");
         let input = Input::Dataset(laid());
         let choice = |road, pinned_budget| {
-            let choice =
-                Choice { road, against: None, input: &input, layout: &layout, host_slots: 4, pinned_budget };
+            let choice = Choice {
+                road,
+                against: None,
+                input: &input,
+                layout: &layout,
+                samples: 500,
+                host_slots: 4,
+                pinned_budget,
+            };
             choice.take(&Device::host()).map(drop).map_err(|error| error.kind())
         };
         assert_eq!(choice(Road::Workers, 4 * layout.bytes()), Ok(()));

@@ -47,8 +47,10 @@ impl Tables {
     pub fn new(device: &Device, dataset: &Arc<dyn Dataset>, layout: &Layout, room: usize) -> Result<Self> {
         let mut blocks: Vec<*const [u8]> = Vec::new();
         let mut fields = Vec::new();
+        // Asked once: a set that breaks its promise may give another length at each call.
+        let len = dataset.len();
         for index in 0..layout.spec().fields().len() {
-            let table = table(&**dataset, layout, index)?;
+            let table = table(&**dataset, len, layout, index)?;
             let bytes: *const [u8] = table.bytes();
             let block = blocks.iter().position(|&block| std::ptr::eq(block, bytes)).unwrap_or_else(|| {
                 blocks.push(bytes);
@@ -78,13 +80,19 @@ impl Tables {
             registered.ok_or_else(cannot)
         };
         let blocks = blocks.into_iter().map(register).collect::<Result<_>>()?;
-        let visits = Visits::new(dataset.len(), asked);
+        let visits = Visits::new(len, asked);
         Ok(Self { blocks, fields, visits, capacity: layout.capacity(), slot_bytes: layout.bytes() })
     }
 
     /// Bytes of host memory that the device can read.
     pub fn bytes(&self) -> usize {
         self.blocks.iter().map(|block| block.bytes().len()).sum()
+    }
+
+    /// The number of samples that every field has a row of. A row of a sample beyond it would be zeros, so a plan of more
+    /// samples must be refused.
+    pub fn samples(&self) -> u64 {
+        self.fields.iter().map(|field| field.rows as u64).min().unwrap_or(0)
     }
 
     /// How the ids of a batch stand in a host slot.
@@ -160,16 +168,15 @@ impl Tables {
 }
 
 /// The table of field `index`, if it is what the layout says.
-fn table<'a>(dataset: &'a dyn Dataset, layout: &Layout, index: usize) -> Result<Table<'a>> {
+fn table<'a>(dataset: &'a dyn Dataset, len: u64, layout: &Layout, index: usize) -> Result<Table<'a>> {
     let field = &layout.spec().fields()[index];
     let refuse = |why: String| Error::new(ErrorKind::Config, format!("field \"{}\" {why}", field.name()));
     let table = dataset.table(index).ok_or_else(|| refuse("has no table".to_owned()))?;
-    if table.row_bytes() != field.row_bytes() || (table.rows() as u64) < dataset.len() {
+    if table.row_bytes() != field.row_bytes() || (table.rows() as u64) < len {
         return Err(refuse(format!(
-            "has a table of {} rows of {} bytes, the set is {} of {}",
+            "has a table of {} rows of {} bytes, the set is {len} of {}",
             table.rows(),
             table.row_bytes(),
-            dataset.len(),
             field.row_bytes()
         )));
     }

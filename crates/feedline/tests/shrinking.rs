@@ -1,0 +1,76 @@
+//! A data set that gets shorter while its loader is built: no transfer mode delivers rows that nothing was read into.
+
+mod common;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use common::{alone, assert_empty};
+use feedline::{
+    Context, Dataset, Device, Error, ErrorKind, Loader, ReadError, Result, Road, Row, Spec, Table,
+};
+use feedline_testkit::zoo::{Fine, Laid};
+
+const LEN: u64 = 103;
+const LEFT: u64 = 50;
+
+/// Has `LEN` samples for the first `calls` calls of `len`, and `LEFT` from then on.
+struct Shrinking {
+    laid: Laid,
+    calls: AtomicU64,
+}
+
+impl Shrinking {
+    fn after(calls: u64) -> Self {
+        let laid = Laid::columns(&Fine::new(LEN, 9).expect("a set"), 0).expect("a laid set");
+        Self { laid, calls: AtomicU64::new(calls) }
+    }
+}
+
+impl Dataset for Shrinking {
+    fn len(&self) -> u64 {
+        let one_less = |calls: u64| calls.checked_sub(1);
+        match self.calls.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less) {
+            Ok(_) => LEN,
+            Err(_) => LEFT,
+        }
+    }
+
+    fn spec(&self) -> &Spec {
+        self.laid.spec()
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        if id >= LEFT {
+            return Err("the sample is gone".into());
+        }
+        self.laid.read(id, row, context)
+    }
+
+    fn table(&self, field: usize) -> Option<Table<'_>> {
+        let table = self.laid.table(field)?;
+        Table::new(table.bytes(), table.first(), table.stride(), LEFT as usize, table.row_bytes()).ok()
+    }
+}
+
+/// Reads one epoch; what it or its loader ends with.
+fn epoch(set: Shrinking, road: Road, device: &Device) -> Result<(), Error> {
+    let mut loader = Loader::builder(set).batch_size(8).shuffle(1).epochs(1).road(road).build(device)?;
+    loader.epoch(0)?.try_for_each(|batch| batch.map(drop))
+}
+
+#[test]
+fn a_set_that_shrinks_under_its_loader_is_an_error_in_every_transfer_mode() {
+    alone(|| {
+        let device = Device::host();
+        for calls in 1..4 {
+            let error = epoch(Shrinking::after(calls), Road::Workers, &device).expect_err("by workers");
+            assert!(error.kind() == ErrorKind::Sample && error.message().contains("cannot read"), "{error}");
+            let error = epoch(Shrinking::after(calls), Road::Direct, &device).expect_err("zero-copy");
+            assert_eq!(error.kind(), ErrorKind::Config, "{error}");
+            for part in ["103", "50 rows"] {
+                assert!(error.message().contains(part), "{part}: {error}");
+            }
+        }
+        assert_empty(&device);
+    });
+}

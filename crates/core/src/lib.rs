@@ -1,4 +1,4 @@
-//! Words and pure logic of feedline: no threads, no unsafe code, no device.
+//! Words and pure logic of feedline: no unsafe code, no device, and no threads but those that `check` joins.
 //!
 //! | term | meaning | module |
 //! | --- | --- | --- |
@@ -17,14 +17,18 @@
 //! | quarantine | the samples that could not be read | [`quarantine`] |
 //! | batch info | what is known of a batch beside its bytes | [`batch_info`] |
 //! | stop | the first cause that ended a pipeline | [`stop`] |
+//! | check | whether a data set keeps what it promises | [`check`] |
+//! | fingerprint | a number that tells data sets apart | [`fingerprint`] |
 //! | error | a value that says what, where and what to do | [`error`] |
 #![forbid(unsafe_code)]
 
 pub mod batch_info;
+pub mod check;
 pub mod cursor;
 pub mod dataset;
 pub mod dtype;
 pub mod error;
+pub mod fingerprint;
 pub mod layout;
 pub mod order;
 pub mod plan;
@@ -40,10 +44,12 @@ pub mod table;
 pub mod world;
 
 pub use batch_info::{BatchInfo, Failure, Substituted};
+pub use check::{CheckOptions, check_dataset};
 pub use cursor::Cursor;
 pub use dataset::{Context, Dataset, ReadError};
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result, Stage};
+pub use fingerprint::Fingerprint;
 pub use layout::Layout;
 pub use order::Order;
 pub use plan::{Plan, PlanOptions, Tail};

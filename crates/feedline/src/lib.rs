@@ -55,9 +55,9 @@ pub use compute::{Batch, Ready, Replay, WaitMeter};
 pub use decode::{MAX_WORKERS, Reading, WorkerPool, Workers};
 pub use epoch::Epoch;
 pub use feedline_core::{
-    BadSamples, Budget, Context, Cursor, DType, Dataset, Element, Error, ErrorKind, Field, Layout, Order,
-    OrderHash, Plan, Proof, Quarantine, Random, ReadError, Result, Row, Rows, Shard, Source, Spec, Stage,
-    Table, Tail, World, source,
+    BadSamples, Budget, CheckOptions, Context, Cursor, DType, Dataset, Element, Error, ErrorKind, Field,
+    Fingerprint, Layout, Order, OrderHash, Plan, Proof, Quarantine, Random, ReadError, Result, Row, Rows,
+    Shard, Source, Spec, Stage, Table, Tail, World, check, check_dataset, source,
 };
 pub use feedline_device::{
     Address, Buffer, Device, Event, Graph, Input, Kind, Ledger, Memory, Output, Priority, Readback, Stream,

@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | data sets, good and bad | [`zoo`] |
 //! | self-describing bytes | [`pattern`] |
-//! | bytes that nobody may touch | [`canary`] |
+//! | the check of a data set, for one sample | [`canary`] |
 //! | the end of a test that hangs | [`watchdog`] |
 //! | threads, files and memory before and after | [`leaks`] |
 //! | heap allocations, by thread | [`alloc`] |

@@ -23,7 +23,8 @@ impl Reader<'_> {
     ///
     /// # Errors
     /// `Sample` for one that cannot be read, `Panic` when the data set panics; both with stage, batch, sample and path.
-    pub(super) fn read(&self, mut rows: Rows<'_>, context: &mut Context) -> Result<()> {
+    pub(super) fn read(&self, rows: Rows<'_>, context: &mut Context) -> Result<()> {
+        let mut rows = rows.poisoned();
         let ids = &self.samples.info().ids[rows.first()..][..rows.len()];
         let read = catch_unwind(AssertUnwindSafe(|| self.read_or_substitute(ids, &mut rows, context)));
         read.unwrap_or_else(|panic| {

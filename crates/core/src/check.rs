@@ -1,0 +1,466 @@
+//! A check of a data set before it trains a model: what [`Dataset`] promises, tried on some of its samples.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+
+use crate::layout::ALIGN;
+use crate::{Context, Dataset, Error, ErrorKind, Layout, ReadError, Result, Rows};
+
+/// The check ends when it has found this many faults.
+const MOST: usize = 32;
+
+/// Samples that are read by one `read_many`.
+const AT_ONCE: usize = 8;
+
+/// Rows are read over both: a byte that was not written shows the background, whatever it should have been.
+const BACKGROUNDS: [u8; 2] = [0x55, 0xAA];
+
+/// Which samples a data set is checked with.
+#[derive(Clone, Debug)]
+pub enum Samples {
+    /// This many, evenly spread over the set, with the first and the last.
+    Spread(u64),
+    /// These ids.
+    Ids(Vec<u64>),
+}
+
+/// What [`check_dataset`] reads.
+#[derive(Clone, Debug)]
+pub struct CheckOptions {
+    /// The samples; 64 spread ones by default.
+    pub samples: Samples,
+    /// Epochs in which each sample is read, from epoch 0 on; 2 by default.
+    pub epochs: u64,
+    /// The seed of the random numbers that `read` gets; 0 by default.
+    pub seed: u64,
+}
+
+impl Default for CheckOptions {
+    fn default() -> Self {
+        Self { samples: Samples::Spread(64), epochs: 2, seed: 0 }
+    }
+}
+
+/// What is wrong with a sample.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Fault {
+    /// `read` leaves a byte of its row as it was: a batch would have a byte of an older sample there.
+    NotWritten,
+    /// `read` gave another byte when it was called again with the same id, epoch and seed.
+    Differs,
+    /// `read` gave another byte on another thread.
+    DiffersOnAnotherThread,
+    /// `read_many` gave another byte than `read`.
+    ReadManyDiffers,
+    /// A byte outside the row was written, by code that is not safe Rust.
+    Outside,
+    /// The read failed: its error.
+    Unreadable(String),
+    /// The read panicked: its message.
+    Panicked(String),
+    /// The table has another byte than `read` writes.
+    TableDiffers,
+    /// The table is not one row per sample of the field's size.
+    TableShape,
+}
+
+/// A fault that was found, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The sample.
+    pub sample: u64,
+    /// The epoch it was read in.
+    pub epoch: u64,
+    /// The name of the field, if the fault is in one.
+    pub field: Option<String>,
+    /// The first byte of the field's row that is wrong, if the fault is in one.
+    pub byte: Option<usize>,
+    /// What is wrong.
+    pub fault: Fault,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sample {}: ", self.sample)?;
+        if let Some(field) = &self.field {
+            write!(f, "field \"{field}\": ")?;
+        }
+        let byte = self.byte.unwrap_or(0);
+        match &self.fault {
+            Fault::NotWritten => write!(f, "byte {byte} was not written"),
+            Fault::Differs => write!(f, "byte {byte} differs between two reads"),
+            Fault::DiffersOnAnotherThread => write!(f, "byte {byte} differs on another thread"),
+            Fault::ReadManyDiffers => write!(f, "byte {byte} differs between read and read_many"),
+            Fault::Outside => f.write_str("bytes outside its row were written"),
+            Fault::Unreadable(why) => write!(f, "it cannot be read: {why}"),
+            Fault::Panicked(why) => write!(f, "reading it panicked: {why}"),
+            Fault::TableDiffers => f.write_str("its table has other bytes than its read"),
+            Fault::TableShape => f.write_str("its table is not one row per sample"),
+        }
+    }
+}
+
+/// What [`check_dataset`] found. Displays as one line per finding.
+#[derive(Clone, Debug)]
+#[must_use = "the faults are in the report, not in the result"]
+pub struct Report {
+    /// Samples that were checked, from the first on.
+    pub samples: u64,
+    /// The faults; none when the set is good. The check ends after 32.
+    pub findings: Vec<Finding>,
+}
+
+impl Report {
+    /// Whether nothing was found.
+    pub fn is_clean(&self) -> bool {
+        self.findings.is_empty()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} samples checked, {} faults", self.samples, self.findings.len())?;
+        self.findings.iter().try_for_each(|finding| write!(f, "\n{finding}"))
+    }
+}
+
+/// Reads some samples of `dataset` again and again, and reports where it breaks what [`Dataset`] promises.
+///
+/// It finds rows that `read` writes only in part, reads that give other bytes when they are repeated, on another thread
+/// or by `read_many`, errors, panics, and tables that are not what `read` writes. Call it from a test, or once before a
+/// long run: it reads every sample four times per epoch.
+///
+/// ```
+/// use feedline_core::{CheckOptions, Context, DType, Dataset, ReadError, Row, Spec, check_dataset};
+///
+/// /// Points on a line; the second coordinate of every tenth is forgotten.
+/// struct Points(Spec);
+///
+/// impl Dataset for Points {
+///     fn len(&self) -> u64 { 100 }
+///     fn spec(&self) -> &Spec { &self.0 }
+///     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+///         let point = row.field_mut::<f32>(0)?;
+///         point[0] = id as f32;
+///         if id % 10 != 0 { point[1] = 2.0 * id as f32 }
+///         Ok(())
+///     }
+/// }
+///
+/// let points = Points(Spec::new().field("point", DType::F32, [2])?);
+/// let report = check_dataset(&points, &CheckOptions::default())?;
+/// assert!(!report.is_clean());
+/// assert_eq!(report.findings[0].to_string(), "sample 0: field \"point\": byte 4 was not written");
+/// # Ok::<(), feedline_core::Error>(())
+/// ```
+///
+/// # Errors
+/// `Config` for a spec without fields, a sample beyond the address space, an empty set and a listed id beyond its end;
+/// `Unavailable` when no thread can be started. What is wrong with a sample is in the report.
+pub fn check_dataset(dataset: &dyn Dataset, options: &CheckOptions) -> Result<Report> {
+    let len = dataset.len();
+    let count = options.samples.count(len)?;
+    let mut check = Check {
+        dataset,
+        seed: options.seed,
+        // The row before and the row after are nobody's.
+        single: Layout::new(dataset.spec(), 1 + 2)?,
+        many: Layout::new(dataset.spec(), AT_ONCE + 2)?,
+        findings: Vec::new(),
+    };
+    let mut samples = 0;
+    for first in (0..count).step_by(AT_ONCE) {
+        let group = first..count.min(first + AT_ONCE as u64);
+        let ids: Vec<u64> = group.map(|index| options.samples.id(index, len)).collect();
+        (0..options.epochs).try_for_each(|epoch| check.group(&ids, epoch))?;
+        samples += ids.len() as u64;
+        if check.findings.len() >= MOST {
+            check.findings.truncate(MOST);
+            break;
+        }
+    }
+    Ok(Report { samples, findings: check.findings })
+}
+
+impl Samples {
+    /// How many samples these are, in a set of `len`.
+    fn count(&self, len: u64) -> Result<u64> {
+        let refuse = |why: String| Err(Error::new(ErrorKind::Config, why));
+        match self {
+            _ if len == 0 => refuse("the data set is empty: there is nothing to check".to_owned()),
+            Self::Spread(count) => Ok(len.min(*count)),
+            Self::Ids(ids) => match ids.iter().find(|&&id| id >= len) {
+                Some(id) => refuse(format!("there is no sample {id} to check: the set has {len}")),
+                None => Ok(ids.len() as u64),
+            },
+        }
+    }
+
+    /// The sample at `index`, which is below [`count`](Self::count).
+    fn id(&self, index: u64, len: u64) -> u64 {
+        match self {
+            Self::Ids(ids) => ids[index as usize],
+            Self::Spread(count) => {
+                let gaps = len.min(*count).saturating_sub(1).max(1);
+                // At most the last sample, because the index is at most the number of gaps.
+                (u128::from(index) * u128::from(len - 1) / u128::from(gaps)) as u64
+            }
+        }
+    }
+}
+
+/// A check under way.
+struct Check<'a> {
+    dataset: &'a dyn Dataset,
+    seed: u64,
+    single: Layout,
+    many: Layout,
+    findings: Vec<Finding>,
+}
+
+impl Check<'_> {
+    /// Checks a few samples one by one, and then as one `read_many`.
+    fn group(&mut self, ids: &[u64], epoch: u64) -> Result<()> {
+        let mut alone = Vec::new();
+        for &id in ids {
+            if let Some(slab) = self.sample(id, epoch)? {
+                alone.push((id, slab));
+            }
+        }
+        // In another order than they were read one by one.
+        alone.reverse();
+        let ids: Vec<u64> = alone.iter().map(|(id, _)| *id).collect();
+        if let Some(first) = ids.first() {
+            let mut slab = Slab::new(&self.many, ids.len(), BACKGROUNDS[1]);
+            match self.read(&mut slab, &ids, epoch, true) {
+                Ok(()) => {
+                    for (row, (id, alone)) in alone.iter().enumerate() {
+                        self.compare(*id, epoch, Fault::ReadManyDiffers, |field| {
+                            (alone.field(0, field), slab.field(row, field))
+                        });
+                    }
+                }
+                Err((row, fault)) => self.add(ids.get(row).copied().unwrap_or(*first), epoch, None, fault),
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks one sample; its row, if it can be read.
+    fn sample(&mut self, id: u64, epoch: u64) -> Result<Option<Slab>> {
+        let [mut first, mut second] = BACKGROUNDS.map(|background| Slab::new(&self.single, 1, background));
+        for slab in [&mut first, &mut second] {
+            if let Err((_, fault)) = self.read(slab, &[id], epoch, false) {
+                self.add(id, epoch, None, fault);
+                return Ok(None);
+            }
+        }
+        let found = self.findings.len();
+        self.compare_backgrounds(id, epoch, &first, &second);
+        if self.findings.len() == found {
+            let other = self.on_another_thread(id, epoch)?;
+            match other {
+                Ok(other) => self.compare(id, epoch, Fault::DiffersOnAnotherThread, |field| {
+                    (first.field(0, field), other.field(0, field))
+                }),
+                Err(fault) => self.add(id, epoch, None, fault),
+            }
+            self.check_tables(id, epoch, &first);
+        }
+        let is_good = self.findings.len() == found;
+        Ok(is_good.then_some(first))
+    }
+
+    /// Reads `ids` into the rows of `slab`, by `read` or by `read_many`; the row that failed, and how.
+    fn read(&self, slab: &mut Slab, ids: &[u64], epoch: u64, many: bool) -> Result<(), (usize, Fault)> {
+        let mut context = Context::new(self.seed, epoch);
+        let read = catch_unwind(AssertUnwindSafe(|| {
+            let mut rows = slab.rows();
+            if many {
+                return self.dataset.read_many(ids, &mut rows, &mut context);
+            }
+            ids.iter().enumerate().try_for_each(|(index, &id)| {
+                context.begin(index, id);
+                self.dataset.read(id, &mut rows.row(index), &mut context).map_err(|error| (index, error))
+            })
+        }));
+        match read {
+            Ok(Ok(())) if slab.is_touched_outside() => Err((0, Fault::Outside)),
+            Ok(Ok(())) => Ok(()),
+            Ok(Err((row, error))) => Err((row, unreadable(&error))),
+            Err(panic) => Err((context.current().map_or(0, |(row, _)| row), panicked(&*panic))),
+        }
+    }
+
+    fn on_another_thread(&self, id: u64, epoch: u64) -> Result<Result<Slab, Fault>> {
+        let mut slab = Slab::new(&self.single, 1, BACKGROUNDS[0]);
+        let read = thread::scope(|scope| {
+            let thread = thread::Builder::new().name("fl-check".to_owned());
+            let thread = thread.spawn_scoped(scope, || self.read(&mut slab, &[id], epoch, false))?;
+            Ok(thread.join().unwrap_or_else(|panic| Err((0, panicked(&*panic)))))
+        });
+        let cannot = |error: std::io::Error| {
+            Error::new(ErrorKind::Unavailable, "cannot start a thread to check with").caused_by(error)
+        };
+        Ok(read.map_err(cannot)?.map(|()| slab).map_err(|(_, fault)| fault))
+    }
+
+    /// Tells bytes that were not written from bytes that differ.
+    fn compare_backgrounds(&mut self, id: u64, epoch: u64, first: &Slab, second: &Slab) {
+        for field in 0..self.single.spec().fields().len() {
+            let pairs = || first.field(0, field).iter().copied().zip(second.field(0, field).iter().copied());
+            let untouched = pairs().position(|(one, two)| [one, two] == BACKGROUNDS);
+            let differs = pairs().position(|(one, two)| one != two && [one, two] != BACKGROUNDS);
+            for (byte, fault) in [(untouched, Fault::NotWritten), (differs, Fault::Differs)] {
+                if byte.is_some() {
+                    self.add(id, epoch, Some((field, byte)), fault);
+                }
+            }
+        }
+    }
+
+    /// Reports `fault` for every field whose two rows are not the same.
+    fn compare<'b>(
+        &mut self,
+        id: u64,
+        epoch: u64,
+        fault: Fault,
+        rows: impl Fn(usize) -> (&'b [u8], &'b [u8]),
+    ) {
+        for field in 0..self.single.spec().fields().len() {
+            let (one, two) = rows(field);
+            if let Some(byte) = first_difference(one, two) {
+                self.add(id, epoch, Some((field, Some(byte))), fault.clone());
+            }
+        }
+    }
+
+    fn check_tables(&mut self, id: u64, epoch: u64, read: &Slab) {
+        for field in 0..self.single.spec().fields().len() {
+            let Some(table) = self.dataset.table(field) else { continue };
+            let row = read.field(0, field);
+            match table.row(id) {
+                Some(lies) if lies.len() == row.len() => {
+                    if let Some(byte) = first_difference(row, lies) {
+                        self.add(id, epoch, Some((field, Some(byte))), Fault::TableDiffers);
+                    }
+                }
+                _ => self.add(id, epoch, Some((field, None)), Fault::TableShape),
+            }
+        }
+    }
+
+    fn add(&mut self, sample: u64, epoch: u64, place: Option<(usize, Option<usize>)>, fault: Fault) {
+        let field = place.map(|(field, _)| self.single.spec().fields()[field].name().to_owned());
+        let byte = place.and_then(|(_, byte)| byte);
+        self.findings.push(Finding { sample, epoch, field, byte, fault });
+    }
+}
+
+fn first_difference(one: &[u8], two: &[u8]) -> Option<usize> {
+    one.iter().zip(two).position(|(one, two)| one != two)
+}
+
+fn unreadable(error: &ReadError) -> Fault {
+    Fault::Unreadable(error.to_string())
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Fault {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    Fault::Panicked(text.unwrap_or("no message").to_owned())
+}
+
+/// Rows to read into, with a row that is nobody's before and after them, all over one background.
+struct Slab {
+    layout: Layout,
+    rows: usize,
+    background: u8,
+    block: Vec<u8>,
+    start: usize,
+}
+
+impl Slab {
+    /// A slab of `rows` rows; `layout` has two more.
+    fn new(layout: &Layout, rows: usize, background: u8) -> Self {
+        let block = vec![background; layout.bytes() + 3 * ALIGN];
+        // Aligned, and with a margin of at least ALIGN on both sides.
+        let address = block.as_ptr() as usize;
+        let start = (address + ALIGN).next_multiple_of(ALIGN) - address;
+        Self { layout: layout.clone(), rows, background, block, start }
+    }
+
+    fn rows(&mut self) -> Rows<'_> {
+        let slab = &mut self.block[self.start..][..self.layout.bytes()];
+        let (_, rest) = Rows::new(&self.layout, slab, self.rows + 2).split_at(1);
+        rest.split_at(self.rows).0
+    }
+
+    /// Where the rows of a field lie in the block.
+    fn place(&self, field: usize) -> std::ops::Range<usize> {
+        let bytes = self.layout.spec().fields()[field].row_bytes();
+        let first = self.start + self.layout.offset(field) + bytes;
+        first..first + bytes * self.rows
+    }
+
+    /// The bytes of one field of one row.
+    fn field(&self, row: usize, field: usize) -> &[u8] {
+        let bytes = self.layout.spec().fields()[field].row_bytes();
+        &self.block[self.place(field)][row * bytes..][..bytes]
+    }
+
+    fn is_touched_outside(&self) -> bool {
+        let is_touched = |bytes: &[u8]| bytes.iter().any(|&byte| byte != self.background);
+        let mut end = 0;
+        for field in 0..self.layout.spec().fields().len() {
+            let place = self.place(field);
+            if is_touched(&self.block[end..place.start]) {
+                return true;
+            }
+            end = place.end;
+        }
+        is_touched(&self.block[end..])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{DType, Spec};
+
+    #[test]
+    fn a_byte_outside_the_rows_is_found_wherever_it_is() {
+        let spec = Spec::new().field("a", DType::I64, []).unwrap().field("b", DType::U8, [5]).unwrap();
+        let layout = Layout::new(&spec, 2 + 2).unwrap();
+        let mut slab = Slab::new(&layout, 2, 0x55);
+        assert!((slab.block[slab.start..].as_ptr() as usize).is_multiple_of(ALIGN));
+        let mut inside = 0;
+        for at in 0..slab.block.len() {
+            slab.block[at] ^= 1;
+            let is_inside = (0..2).any(|field| slab.place(field).contains(&at));
+            assert_eq!(slab.is_touched_outside(), !is_inside, "byte {at}");
+            inside += usize::from(is_inside);
+            slab.block[at] ^= 1;
+        }
+        assert_eq!(inside, 2 * (8 + 5));
+        slab.rows().column_mut(1).fill(7);
+        assert!(!slab.is_touched_outside());
+        assert_eq!(slab.field(1, 1), [7; 5]);
+    }
+
+    #[test]
+    fn samples_are_spread_from_the_first_to_the_last() {
+        let spread = |count, len| -> Vec<u64> {
+            let samples = Samples::Spread(count);
+            (0..samples.count(len).unwrap()).map(|index| samples.id(index, len)).collect()
+        };
+        assert_eq!(spread(5, 101), [0, 25, 50, 75, 100]);
+        assert_eq!((spread(5, 3), spread(1, 9), spread(0, 9)), (vec![0, 1, 2], vec![0], vec![]));
+        assert_eq!(spread(2, u64::MAX), [0, u64::MAX - 1]);
+        assert!(Samples::Spread(5).count(0).is_err());
+        assert!(Samples::Ids(vec![2, 3]).count(3).unwrap_err().message().contains("no sample 3"));
+    }
+}

@@ -1,0 +1,71 @@
+//! What the fingerprint of a file covers.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use feedline_core::{ErrorKind, Fingerprint};
+
+/// A folder of this test, removed at its end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("feedline-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn write(&self, name: &str, bytes: &[u8], written: SystemTime) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, bytes).unwrap();
+        File::options().write(true).open(&path).unwrap().set_modified(written).unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn name_size_and_time_of_a_file_count() {
+    let folder = Folder::new("fingerprint-name");
+    let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
+    let of = |path: &PathBuf| Fingerprint::new().file(path).unwrap().value();
+    let one = of(&folder.write("a", b"12", then));
+    assert_eq!(one, of(&folder.write("a", b"34", then)), "the content is not read");
+    assert_ne!(one, of(&folder.write("b", b"12", then)));
+    assert_ne!(one, of(&folder.write("a", b"123", then)));
+    assert_ne!(one, of(&folder.write("a", b"12", then + Duration::from_nanos(1_000_000))));
+    assert_ne!(one, of(&folder.write("a", b"12", SystemTime::UNIX_EPOCH - Duration::from_secs(1))));
+}
+
+#[test]
+fn the_content_of_a_file_counts_and_nothing_else() {
+    let folder = Folder::new("fingerprint-content");
+    // Longer than two of the pieces in which a file is read.
+    let content: Vec<u8> = (0..(2 << 20) + 5).map(|at| (at % 251) as u8).collect();
+    let of = |path: &PathBuf| Fingerprint::new().file_content(path).unwrap();
+    let now = SystemTime::now();
+    let one = of(&folder.write("a", &content, now));
+    assert_eq!(one, Fingerprint::new().bytes(&content), "as the bytes themselves");
+    assert_eq!(one, of(&folder.write("b", &content, now - Duration::from_secs(9))));
+    let mut other = content.clone();
+    other[(1 << 20) + 7] ^= 1;
+    assert_ne!(one, of(&folder.write("a", &other, now)));
+}
+
+#[test]
+fn what_is_not_a_file_is_refused_with_its_path() {
+    let folder = Folder::new("fingerprint-none");
+    let none = folder.0.join("none");
+    for path in [&folder.0, &none] {
+        for result in [Fingerprint::new().file(path), Fingerprint::new().file_content(path)] {
+            let error = result.unwrap_err();
+            assert_eq!((error.kind(), error.path()), (ErrorKind::Data, Some(path.as_path())), "{error}");
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! A `read` that writes its row only in part.
+
+mod common;
+
+use common::{alone, elements};
+use feedline::{
+    CheckOptions, Context, DType, Dataset, Device, Loader, ReadError, Result, Road, Row, Spec, check_dataset,
+};
+
+const LEN: u64 = 24;
+
+/// Samples of two floats, of which `read` writes the first; of every third it writes both.
+struct Halves(Spec);
+
+impl Halves {
+    fn new() -> Result<Self> {
+        Ok(Self(Spec::new().field("pair", DType::F32, [2])?))
+    }
+}
+
+impl Dataset for Halves {
+    fn len(&self) -> u64 {
+        LEN
+    }
+
+    fn spec(&self) -> &Spec {
+        &self.0
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+        let pair = row.field_mut::<f32>(0)?;
+        pair[0] = id as f32;
+        if id.is_multiple_of(3) {
+            pair[1] = id as f32;
+        }
+        Ok(())
+    }
+}
+
+/// Release builds do not pay for it.
+#[cfg(debug_assertions)]
+#[test]
+fn what_a_read_leaves_out_is_nan_in_debug_builds() {
+    alone(|| {
+        let device = Device::host();
+        let compute = device.stream().expect("a stream");
+        let builder = Loader::builder(Halves::new().expect("a set")).batch_size(4).shuffle(1);
+        let mut loader = builder.road(Road::Workers).build(&device).expect("a loader");
+        // More epochs than slots: in every slot rows of older samples lie.
+        for epoch in 0..10 {
+            for batch in loader.epoch(epoch).expect("an epoch") {
+                let batch = batch.expect("a batch").wait_on(&compute).expect("a view");
+                let pairs = elements(&compute, batch.field::<f32>("pair").expect("pairs"));
+                for (&id, pair) in batch.ids().iter().zip(pairs.chunks_exact(2)) {
+                    let is_whole = id.is_multiple_of(3);
+                    assert_eq!(pair[0], id as f32);
+                    assert!(if is_whole { pair[1] == id as f32 } else { pair[1].is_nan() }, "{id}: {pair:?}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
+fn check_dataset_finds_it_in_every_build() {
+    alone(|| {
+        let report =
+            check_dataset(&Halves::new().expect("a set"), &CheckOptions::default()).expect("a report");
+        let finding = report.findings.first().expect("a finding");
+        assert_eq!((finding.sample, finding.field.as_deref(), finding.byte), (1, Some("pair"), Some(4)));
+    });
+}

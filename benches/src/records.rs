@@ -1,4 +1,4 @@
-//! Shuffled records of a file in the page cache, to the device by each road: by workers, against plain threads that copy the
+//! Shuffled records of a file in memory, to the device by each road: by workers, against plain threads that copy the
 //! same rows into page-locked memory and send them; by the device itself, against copies of page-locked memory.
 
 use std::fs::File;
@@ -95,8 +95,10 @@ impl Filed {
         Ok(Self { case, scratch: Scratch::new(options, case.bench, case.row_bytes)? })
     }
 
+    /// The records, all in memory whatever their size: both sides read them there.
     fn open(&self) -> Result<Records> {
-        Records::open(&self.scratch.0, Spec::new().field("bytes", DType::U8, [self.case.row_bytes])?)
+        let spec = Spec::new().field("bytes", DType::U8, [self.case.row_bytes])?;
+        Records::open_with_limit(&self.scratch.0, spec, u64::MAX)
     }
 
     fn builder(&self, records: Records, setting: Setting) -> LoaderBuilder {
@@ -153,7 +155,7 @@ impl Filed {
         let more = json!({
             "samples_per_s": batch as f64 / sides.value.median(),
             "floor_samples_per_s": batch as f64 / sides.floor.median(),
-            "file_bytes": records.bytes().len(), "steps": whole, "depth": depth,
+            "file_bytes": file_bytes(&records), "steps": whole, "depth": depth,
         });
         report.add(
             self.case.bench,
@@ -178,7 +180,7 @@ impl Filed {
     pub(crate) fn direct(&self, options: &Options, report: &mut Report, setting: Setting) -> Result<()> {
         let (Setting { batch, depth, .. }, row_bytes) = (setting, self.case.row_bytes);
         let records = self.open()?;
-        let file_bytes = records.bytes().len();
+        let file_bytes = file_bytes(&records);
         // Room for the file, and for the ids.
         let builder =
             self.builder(records, setting).road(Road::Direct).pinned_budget(file_bytes + (64 << 20));
@@ -208,6 +210,10 @@ impl Filed {
     }
 }
 
+fn file_bytes(records: &Records) -> usize {
+    records.bytes().map_or(0, <[u8]>::len)
+}
+
 /// Bytes a second, in GB, from seconds a batch.
 fn rate(bytes: usize, seconds: f64) -> f64 {
     bytes as f64 / seconds / 1e9
@@ -215,7 +221,7 @@ fn rate(bytes: usize, seconds: f64) -> f64 {
 
 /// The floor: threads that take the next batch, copy its rows and send it, each on a stream of its own.
 struct Plain<'a> {
-    records: &'a Records,
+    bytes: &'a [u8],
     row_bytes: usize,
     threads: Vec<Mutex<Bare>>,
 }
@@ -224,7 +230,9 @@ impl<'a> Plain<'a> {
     fn new(options: &Options, records: &'a Records, batch: usize, threads: usize) -> Result<Self> {
         let row_bytes = records.spec().sample_bytes();
         let bare = |_| Ok(Mutex::new(Bare::new(&options.device, BLOCKS, batch * row_bytes)?));
-        Ok(Self { records, row_bytes, threads: (0..threads).map(bare).collect::<Result<_>>()? })
+        let in_memory = || Error::new(ErrorKind::Config, "the records are not in memory");
+        let bytes = records.bytes().ok_or_else(in_memory)?;
+        Ok(Self { bytes, row_bytes, threads: (0..threads).map(bare).collect::<Result<_>>()? })
     }
 
     fn run(&self, steps: usize) -> Result<()> {
@@ -247,8 +255,9 @@ impl<'a> Plain<'a> {
             }
             let rows = bare.fill(turn)?.chunks_exact_mut(self.row_bytes);
             for (row, out) in rows.enumerate() {
-                let id = splitmix64(((step as u64) << 32) + row as u64) % self.records.len();
-                out.copy_from_slice(&self.records.bytes()[id as usize * self.row_bytes..][..self.row_bytes]);
+                let id = splitmix64(((step as u64) << 32) + row as u64)
+                    % (self.bytes.len() / self.row_bytes) as u64;
+                out.copy_from_slice(&self.bytes[id as usize * self.row_bytes..][..self.row_bytes]);
             }
             bare.send(turn)?;
         }
@@ -271,7 +280,7 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// Random bytes: nothing on the way can shrink them. Reading follows at once, from the page cache.
+    /// Random bytes: nothing on the way can shrink them.
     fn write(&self, bytes: u64) -> std::io::Result<()> {
         let mut file = BufWriter::with_capacity(1 << 20, File::create(&self.0)?);
         let mut block = vec![0; 1 << 16];

@@ -1,6 +1,6 @@
 //! The training step fed by the pipeline, against the same step on data that is on the device already.
 
-use feedline::{Buffer, Graph, Loader, Replay, Result, Road, Stream, Workers};
+use feedline::{Buffer, Error, ErrorKind, Graph, Loader, Replay, Result, Road, Stream, Workers};
 use feedline_datasets::Idx;
 use feedline_examples::mlp::{Init, Mlp, Optimizer, Shape};
 use feedline_kernels::ops::{Kernels, Options as Computing, Sgd};
@@ -119,8 +119,10 @@ impl Resident {
         let pixels: usize = data.shape().iter().product();
         let (mut image, mut label) = (stream.buffer(batch * pixels)?, stream.buffer(batch)?);
         let ids = (first..first + batch).map(|id| id % data.labels().len());
+        let too_large = || Error::new(ErrorKind::Config, "the images are not in memory: take a smaller set");
+        let images = data.images().ok_or_else(too_large)?;
         image.write(
-            &ids.clone().flat_map(|id| &data.images()[id * pixels..][..pixels]).copied().collect::<Vec<_>>(),
+            &ids.clone().flat_map(|id| &images[id * pixels..][..pixels]).copied().collect::<Vec<_>>(),
         )?;
         label.write(&ids.map(|id| data.labels()[id]).collect::<Vec<_>>())?;
         let mut one = Self { image, label, result: stream.buffer(2)?, graph: None };

@@ -1,128 +1,310 @@
-//! The bytes of a data file: mapped when it is plain, inflated into memory when it is gzip.
+//! The content of a data file: in private memory, read as it is needed, or mapped.
 
-use std::fs::File;
-use std::io::{BufReader, Read};
-use std::ops::Deref;
-use std::path::Path;
+use std::fmt;
+use std::path::{Path, PathBuf};
 
-use feedline_core::{Error, ErrorKind, Result};
-use flate2::bufread::MultiGzDecoder;
-use memmap2::Mmap;
+use feedline_core::{Error, ErrorKind, Fingerprint, Result};
+use memmap2::{Mmap, MmapMut};
 
-/// What a gzip stream begins with (RFC 1952, section 2.3.1).
-const GZIP_MAGIC: [u8; 2] = [0x1F, 0x8B];
-/// The most bytes that one byte of deflate data can stand for (zlib, "Maximum Compression Factor").
-const DEFLATE_RATIO: u64 = 1032;
-/// The most bytes that are inflated into memory: beyond it a file should be plain, and is mapped.
-const INFLATED_MAX: u64 = 4 << 30;
-/// Bytes inflated before `claim` is asked how long the file is.
-const START: u64 = 4096;
+use crate::disk::DiskFile;
+use crate::gzip;
 
-/// The bytes of one file.
+/// Files of up to this many bytes, 4 GiB, are read into memory; of larger ones each sample is read when it is needed.
+pub const MEMORY_LIMIT: u64 = 4 << 30;
+
+/// Rows of a file above [`MEMORY_LIMIT`] that its fingerprint covers.
+const SAMPLED: u64 = 64;
+
+/// The content of one file.
 #[derive(Debug)]
-pub(crate) enum FileBytes {
-    Mapped(Mmap),
-    Inflated(Vec<u8>),
+pub(crate) enum Content {
+    /// A copy that no other process can change.
+    Memory(Memory),
+    /// As above, of a gzip file.
+    Inflated(Memory),
+    /// Bytes that are read as they are needed.
+    OnDisk(DiskFile),
+    /// Bytes that the user has promised nobody changes.
+    Mapped(MappedFile),
 }
 
-impl FileBytes {
-    /// Opens `path`. Whether it is gzip is seen from its first bytes, not from its name.
-    ///
-    /// `claim` is given the first bytes (up to 4,096) of a gzip file's content and returns how many bytes the
-    /// content claims to have; at most one more than that is inflated, so that no file fills the memory with
-    /// more than it owns up to.
-    pub(crate) fn open(path: &Path, claim: impl FnOnce(&[u8]) -> Result<u64>) -> Result<Self> {
-        let cannot = |error: std::io::Error| match error.kind() {
-            std::io::ErrorKind::NotFound => data("no such file: check the path"),
-            _ => data("cannot read the file").caused_by(error),
-        };
-        // Asked before opening: to open a named pipe would wait for its writer.
-        let metadata = std::fs::metadata(path).map_err(cannot)?;
-        if metadata.is_dir() {
-            return Err(data("this is a folder: give the path of a file"));
+impl Content {
+    /// Opens `path`. Whether it is gzip is seen from its first bytes, not from its name; see [`gzip::inflate`] for `claim`.
+    /// A plain file of up to `limit` bytes is read into memory.
+    pub(crate) fn open(path: &Path, limit: u64, claim: impl FnOnce(&[u8]) -> Result<u64>) -> Result<Self> {
+        let file = DiskFile::open(path)?;
+        let mut magic = [0; 2];
+        if file.len() >= 2 {
+            file.read_at(0, &mut magic)?;
         }
-        if !metadata.is_file() {
-            return Err(data("this is not a regular file: copy its content to a file first"));
+        if magic == gzip::MAGIC {
+            let content = gzip::inflate(file.from_start()?, file.len(), claim)?;
+            file.check_unchanged()?;
+            return Ok(Self::Inflated(content));
         }
-        if metadata.len() == 0 {
-            return Err(data("the file is empty: fetch it again"));
-        }
-        let file = File::open(path).map_err(cannot)?;
-        let bytes = map(&file).map_err(cannot)?;
-        if !bytes.starts_with(&GZIP_MAGIC) {
-            return Ok(Self::Mapped(bytes));
-        }
-        // Read, not mapped: a file that is used once needs no mapping.
-        drop(bytes);
-        inflate(file, metadata.len(), claim).map(Self::Inflated)
+        if file.len() <= limit { file.read_all().map(Self::Memory) } else { Ok(Self::OnDisk(file)) }
     }
-}
 
-impl Deref for FileBytes {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
+    /// Number of bytes.
+    pub(crate) fn len(&self) -> u64 {
         match self {
-            Self::Mapped(bytes) => bytes,
-            Self::Inflated(bytes) => bytes,
+            Self::Memory(memory) | Self::Inflated(memory) => memory.len() as u64,
+            Self::OnDisk(file) => file.len(),
+            Self::Mapped(file) => file.pages.len() as u64,
+        }
+    }
+
+    /// Whether the bytes come from a gzip file: then they end one byte behind the claim, at the latest.
+    pub(crate) fn is_inflated(&self) -> bool {
+        matches!(self, Self::Inflated(_))
+    }
+
+    /// All bytes, where they lie in memory.
+    pub(crate) fn bytes(&self) -> Option<&[u8]> {
+        match self {
+            Self::Memory(memory) | Self::Inflated(memory) => Some(memory.bytes()),
+            Self::Mapped(file) => Some(&file.pages),
+            Self::OnDisk(_) => None,
+        }
+    }
+
+    /// Copies the bytes from `offset` on into `to`; they count only when [`check_unchanged`](Self::check_unchanged) says so
+    /// afterwards.
+    pub(crate) fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<()> {
+        if let Self::OnDisk(file) = self {
+            return file.read_at(offset, to);
+        }
+        let range = usize::try_from(offset).ok().and_then(|start| Some(start..start.checked_add(to.len())?));
+        match range.and_then(|range| self.bytes()?.get(range)) {
+            Some(from) => to.copy_from_slice(from),
+            None => return Err(data("these bytes lie beyond the end of the file").at_offset(offset)),
+        }
+        Ok(())
+    }
+
+    /// Whether what was read up to now is what the file had when it was opened.
+    pub(crate) fn check_unchanged(&self) -> Result<()> {
+        if let Self::OnDisk(file) = self { file.check_unchanged() } else { Ok(()) }
+    }
+
+    /// Adds the content to a fingerprint: every byte of up to [`MEMORY_LIMIT`], however the file is read; of more, the length
+    /// and 64 rows of `row_bytes` bytes spread from byte `first` on.
+    pub(crate) fn fingerprint(&self, state: Fingerprint, first: u64, row_bytes: u64) -> Result<Fingerprint> {
+        if self.len() <= MEMORY_LIMIT {
+            return self.fingerprint_of_all(state);
+        }
+        let rows = (self.len() - first) / row_bytes;
+        let mut row = vec![0; usize::try_from(row_bytes).map_err(|_| no_memory(row_bytes))?];
+        let mut state = state.number(self.len());
+        for row_number in (0..rows).step_by(rows.div_ceil(SAMPLED).max(1) as usize) {
+            self.read_at(first + row_number * row_bytes, &mut row)?;
+            state = state.bytes(&row);
+        }
+        self.check_unchanged()?;
+        Ok(state)
+    }
+
+    /// Adds every byte to a fingerprint.
+    pub(crate) fn fingerprint_of_all(&self, state: Fingerprint) -> Result<Fingerprint> {
+        match self {
+            Self::Memory(memory) | Self::Inflated(memory) => Ok(state.bytes(memory.bytes())),
+            Self::Mapped(file) => Ok(state.bytes(&file.pages)),
+            Self::OnDisk(file) => {
+                let state = state.reader(file.from_start()?);
+                let state = state.map_err(|error| data("cannot read the file").caused_by(error))?;
+                file.check_unchanged()?;
+                Ok(state)
+            }
         }
     }
 }
 
-#[allow(unsafe_code)]
-fn map(file: &File) -> std::io::Result<Mmap> {
-    // SAFETY: the mapping is read-only and seen as plain bytes, of which any value is valid. That nobody cuts or
-    // rewrites the file meanwhile is asked of the user, where files are opened (`IdxFile::open`).
-    unsafe { Mmap::map(file) }
+/// Private memory, in whole pages of its own: a device can register it without touching what lies beside it.
+pub(crate) struct Memory {
+    pages: MmapMut,
+    len: usize,
 }
 
-fn inflate(file: File, compressed: u64, claim: impl FnOnce(&[u8]) -> Result<u64>) -> Result<Vec<u8>> {
-    let mut stream = MultiGzDecoder::new(BufReader::new(file));
-    let mut content = Vec::new();
-    inflate_up_to(&mut stream, &mut content, START)?;
-    let claimed = claim(&content)?;
-    let possible = compressed.saturating_mul(DEFLATE_RATIO);
-    if claimed > possible {
-        return Err(data(format!(
-            "the header claims {claimed} bytes, but {compressed} bytes of gzip inflate to {possible} at most: \
-             fetch the file again"
-        )));
+impl Memory {
+    /// `len` bytes, at least one; the system provides pages as they are written.
+    pub(crate) fn new(len: u64) -> Result<Self> {
+        let len = usize::try_from(len).map_err(|_| no_memory(len))?;
+        let pages = MmapMut::map_anon(len).map_err(|error| no_memory(len as u64).caused_by(error))?;
+        Ok(Self { pages, len })
     }
-    if claimed > INFLATED_MAX {
-        return Err(data(format!(
-            "the file inflates to {claimed} bytes, more than the {INFLATED_MAX} that are held in memory: \
-             gunzip it, plain files are mapped"
-        )));
-    }
-    // One byte further than claimed: that finds surplus bytes, and otherwise makes the decoder check the CRC.
-    inflate_up_to(&mut stream, &mut content, claimed.saturating_add(1))?;
-    Ok(content)
-}
 
-/// Appends until `content` has `limit` bytes or the stream ends; memory grows with what was really there.
-fn inflate_up_to(stream: &mut impl Read, content: &mut Vec<u8>, limit: u64) -> Result<()> {
-    loop {
-        let had = content.len();
-        let step = limit.saturating_sub(had as u64).min(had.max(START as usize) as u64);
-        if step == 0 {
-            return Ok(());
-        }
-        content
-            .try_reserve(step as usize)
-            .map_err(|error| data("not enough memory to inflate the file: gunzip it").caused_by(error))?;
-        stream.by_ref().take(step).read_to_end(content).map_err(|error| {
-            let after = content.len();
-            data(format!(
-                "the gzip stream is cut short or damaged after {after} inflated bytes: fetch the file again"
-            ))
-            .caused_by(error)
-        })?;
-        if content.len() == had {
-            return Ok(());
-        }
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.pages[..self.len]
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.pages[..self.len]
+    }
+
+    /// Leaves out what lies behind the first `len` bytes.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
     }
 }
 
-fn data(message: impl Into<String>) -> Error {
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Memory({} bytes)", self.len)
+    }
+}
+
+/// A file mapped into memory: nothing is copied, processes share its pages, and it may be larger than the memory.
+///
+/// This is the form for zero-copy loading of files above [`MEMORY_LIMIT`], and for several processes that read one file. Make
+/// a data set of it by [`Records::from_mapped`](crate::Records::from_mapped) or [`IdxFile::from_mapped`](crate::IdxFile).
+///
+/// ```
+/// use feedline_core::{DType, Dataset, Spec};
+/// use feedline_datasets::{MappedFile, Records};
+///
+/// let path = std::env::temp_dir().join(format!("feedline-doc-mapped-{}", std::process::id()));
+/// std::fs::write(&path, [1, 2, 3, 7, 4, 5, 6, 8])?;
+/// // SAFETY: the file was just written, and nobody writes to it again.
+/// let file = unsafe { MappedFile::open(&path)? };
+/// let spec = Spec::new().field("pixels", DType::U8, [3])?.field("label", DType::U8, [])?;
+/// assert_eq!(Records::from_mapped(file, spec)?.len(), 2);
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct MappedFile {
+    pages: Mmap,
+    path: PathBuf,
+    /// Keeps the advisory lock.
+    _file: DiskFile,
+}
+
+impl MappedFile {
+    /// Maps `path`, and holds a shared advisory lock on it where the file system has locks.
+    ///
+    /// # Safety
+    /// As long as this value or a data set made of it lives, no process writes to the file or cuts it. A write changes bytes
+    /// that are borrowed as `&[u8]`; a read behind a new end ends the process by a signal (SIGBUS).
+    ///
+    /// # Errors
+    /// `Data` for a file that is missing, empty, no regular file, or locked by its writer; and when it cannot be mapped.
+    #[allow(unsafe_code)]
+    pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let file = DiskFile::open(path).map_err(|error| error.at_path(path))?;
+        // SAFETY: the mapping is read-only and seen as plain bytes, of which any value is valid; that nobody changes them is
+        // the caller's promise.
+        let pages = unsafe { Mmap::map(file.file()) };
+        let pages = pages.map_err(|error| data("cannot map the file").caused_by(error).at_path(path))?;
+        Ok(Self { pages, path: path.to_path_buf(), _file: file })
+    }
+
+    /// Where the file lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl fmt::Debug for MappedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MappedFile({}, {} bytes)", self.path.display(), self.pages.len())
+    }
+}
+
+pub(crate) fn data(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Data, message)
+}
+
+fn no_memory(bytes: u64) -> Error {
+    data(format!(
+        "there is no memory for {bytes} bytes of the file: lower the limit up to which files are held in memory"
+    ))
+}
+
+#[cfg(test)]
+#[allow(unsafe_code)]
+mod tests {
+    use std::fs::{self, File};
+
+    use feedline_core::{DType, Dataset, Spec};
+
+    use super::*;
+    use crate::{Idx, IdxFile, Records};
+
+    #[test]
+    fn mapped_files_are_the_sets_that_opened_ones_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str, bytes: &[u8]| {
+            let path = dir.path().join(name);
+            fs::write(&path, bytes).unwrap();
+            path
+        };
+        // SAFETY: nobody else knows the folder.
+        let map = |path: &Path| unsafe { MappedFile::open(path) };
+        let spec =
+            || Spec::new().field("wide", DType::U16, [2]).unwrap().field("narrow", DType::U8, [3]).unwrap();
+
+        let plain = path("records", &(0..70).collect::<Vec<u8>>());
+        let (opened, mapped) =
+            (Records::open(&plain, spec()), Records::from_mapped(map(&plain).unwrap(), spec()));
+        let (opened, mapped) = (opened.unwrap(), mapped.unwrap());
+        assert_eq!((mapped.bytes(), mapped.path(0)), (opened.bytes(), Some(plain.as_path())));
+        assert_eq!((mapped.len(), mapped.fingerprint()), (10, opened.fingerprint()));
+        assert_eq!(mapped.table(1).unwrap().row(9), opened.table(1).unwrap().row(9));
+        // The lock is held as long as the set lives.
+        let writer = File::open(&plain).unwrap();
+        assert!(writer.try_lock().is_err());
+        drop((opened, mapped));
+        writer.try_lock().unwrap();
+        drop(writer);
+
+        let images = path("images", &[0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2, 10, 11, 20, 21]);
+        let labels = path("labels", &[0, 0, 8, 1, 0, 0, 0, 2, 4, 9]);
+        let of = |path: &Path| IdxFile::from_mapped(map(path).unwrap()).unwrap();
+        let (opened, mapped) =
+            (Idx::open(&images, &labels).unwrap(), Idx::new(of(&images), of(&labels)).unwrap());
+        assert_eq!((mapped.images(), mapped.labels()), (opened.images(), opened.labels()));
+        assert_eq!(mapped.fingerprint(), opened.fingerprint());
+
+        for (bytes, why) in [(&[0x1F, 0x8B, 8, 0, 0, 0, 0][..], "gunzip it"), (&[0; 13], "whole record")] {
+            let error = Records::from_mapped(map(&path("bad", bytes)).unwrap(), spec()).unwrap_err();
+            assert!(error.message().contains(why) && error.path().is_some(), "{error}");
+        }
+        assert!(
+            IdxFile::from_mapped(map(&plain).unwrap()).unwrap_err().message().contains("not an IDX file")
+        );
+        assert!(map(&dir.path().join("none")).unwrap_err().to_string().contains("no such file"));
+    }
+
+    #[test]
+    fn blocks_of_memory_share_no_page() {
+        let [one, two] = [0, 1].map(|_| Memory::new(10).unwrap());
+        let page = |memory: &Memory| memory.bytes().as_ptr() as usize / 4096;
+        assert!((one.bytes().as_ptr() as usize).is_multiple_of(4096));
+        assert_ne!(page(&one), page(&two));
+    }
+
+    #[test]
+    fn of_a_large_file_rows_all_over_it_count() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let rows = MEMORY_LIMIT / (1 << 20) + 64;
+        let mut len = rows << 20;
+        // Sparse: it takes no room.
+        file.as_file().set_len(len).unwrap();
+        let spec = || Spec::new().field("x", DType::U8, [1 << 20]).unwrap();
+        let fingerprint = || Records::open(file.path(), spec()).unwrap().fingerprint();
+        let one = fingerprint();
+        assert_eq!(one, fingerprint());
+        len += 1 << 20;
+        file.as_file().set_len(len).unwrap();
+        let longer = fingerprint();
+        std::os::unix::fs::FileExt::write_all_at(file.as_file(), b"x", 5).unwrap();
+        let changed = fingerprint();
+        assert!(one != longer && longer != changed && changed != one);
+        let records = Records::open(file.path(), spec()).unwrap();
+        assert!(records.bytes().is_none() && records.len() == rows + 1);
+    }
 }

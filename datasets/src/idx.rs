@@ -6,8 +6,9 @@
 
 use std::path::Path;
 
-use feedline_core::random::key;
-use feedline_core::{Context, DType, Dataset, Error, ErrorKind, ReadError, Result, Row, Rows, Spec, Table};
+use feedline_core::{
+    Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Rows, Spec, Table,
+};
 
 mod file;
 pub(crate) mod header;
@@ -22,7 +23,11 @@ const LABEL: usize = 1;
 
 /// Images with their labels: fields "image" (`u8`, `[rows, columns]`) and "label" (`u8`, a scalar).
 ///
-/// Rows are copied straight from the mapped or inflated file; `read` uses no random numbers.
+/// `read` uses no random numbers. The files are held in private memory, up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) each: no
+/// other process can change what is read, and every process has a copy of its own. Of a larger images file each sample is
+/// read when it is needed; when the file is cut or written to meanwhile, that is an error which names the file and the byte.
+/// A set in memory has a [table](Dataset::table) for zero-copy loading; a larger one has it when it is
+/// [mapped](IdxFile::from_mapped).
 ///
 /// ```
 /// use feedline_core::Dataset;
@@ -45,6 +50,7 @@ pub struct Idx {
     labels: IdxFile,
     shape: [usize; 2],
     spec: Spec,
+    fingerprint: u64,
 }
 
 impl Idx {
@@ -74,10 +80,17 @@ impl Idx {
     /// The set of an images file (`u8`, `[count, rows, columns]`) and a labels file (`u8`, `[count]`).
     ///
     /// # Errors
-    /// `Data` when a file cannot be opened (see [`IdxFile::open`]), is of another type or rank, has no samples,
-    /// or when the two files disagree on their number.
+    /// As [`IdxFile::open`] and [`new`](Self::new).
     pub fn open(images: impl AsRef<Path>, labels: impl AsRef<Path>) -> Result<Self> {
-        let (images, labels) = (IdxFile::open(images)?, IdxFile::open(labels)?);
+        Self::new(IdxFile::open(images)?, IdxFile::open(labels)?)
+    }
+
+    /// The set of two files that were opened in any way; the labels must be in memory or mapped.
+    ///
+    /// # Errors
+    /// `Data` when a file is of another type or rank, has no samples, or cannot be read, or when the two files disagree on
+    /// their number; `Config` for labels that are not in memory.
+    pub fn new(images: IdxFile, labels: IdxFile) -> Result<Self> {
         images.expect_bytes("images", 3)?;
         labels.expect_bytes("labels", 1)?;
         let (image_count, label_count) = (images.dims()[0], labels.dims()[0]);
@@ -94,7 +107,31 @@ impl Idx {
         }
         let shape = [images.dims()[1], images.dims()[2]];
         let spec = Spec::new().field("image", DType::U8, shape)?.field("label", DType::U8, [])?;
-        Ok(Self { images, labels, shape, spec })
+        if labels.data().is_none() {
+            let why = "the labels are not in memory: open them with a larger limit";
+            return Err(Error::new(ErrorKind::Config, why).at_path(labels.path()));
+        }
+        let mut idx = Self { images, labels, shape, spec, fingerprint: 0 };
+        let (first, bytes) = (idx.images.data_offset(), idx.image_bytes() as u64);
+        let state = idx.fingerprint_of_labels()?;
+        idx.fingerprint = idx.images.content().fingerprint(state, first, bytes)?.value();
+        Ok(idx)
+    }
+
+    /// This set, with a fingerprint that covers every byte: reads the files once, whatever their size.
+    ///
+    /// Files of up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) have such a fingerprint anyway.
+    ///
+    /// # Errors
+    /// `Data` when the images cannot be read.
+    pub fn hash_content(mut self) -> Result<Self> {
+        let state = self.fingerprint_of_labels()?;
+        self.fingerprint = self.images.content().fingerprint_of_all(state)?.value();
+        Ok(self)
+    }
+
+    fn fingerprint_of_labels(&self) -> Result<Fingerprint> {
+        self.labels.content().fingerprint_of_all(Fingerprint::new().spec(&self.spec))
     }
 
     /// Rows and columns of an image.
@@ -107,14 +144,15 @@ impl Idx {
         [self.images.path(), self.labels.path()]
     }
 
-    /// All images, one after the other: `len() * rows * columns` bytes.
-    pub fn images(&self) -> &[u8] {
+    /// All images, one after the other: `len() * rows * columns` bytes. None when the file is too large to be held in memory.
+    pub fn images(&self) -> Option<&[u8]> {
         self.images.data()
     }
 
     /// All labels, in the order of the images.
     pub fn labels(&self) -> &[u8] {
-        self.labels.data()
+        // `new` refuses labels that are not in memory.
+        self.labels.data().unwrap_or_default()
     }
 
     /// Checks that every label is below `classes`; reads all labels once.
@@ -140,10 +178,10 @@ impl Idx {
         self.shape[0] * self.shape[1]
     }
 
-    /// Image `index`, which there is.
-    fn image(&self, index: usize) -> &[u8] {
-        let bytes = self.image_bytes();
-        &self.images()[index * bytes..][..bytes]
+    /// Reads image `index`, which there is, from the disk.
+    fn read_image(&self, index: usize, to: &mut [u8]) -> Result<()> {
+        let offset = self.images.data_offset() + index as u64 * self.image_bytes() as u64;
+        self.images.content().read_at(offset, to)
     }
 
     fn outside(&self, id: u64) -> ReadError {
@@ -168,52 +206,60 @@ impl Dataset for Idx {
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
         let index = self.index(id)?;
-        row.write(IMAGE, self.image(index));
+        match self.images() {
+            Some(images) => row.write(IMAGE, row_of(images, index, self.image_bytes())),
+            None => {
+                self.read_image(index, row.bytes_mut(IMAGE))?;
+                self.images.content().check_unchanged()?;
+            }
+        }
         row.bytes_mut(LABEL)[0] = self.labels()[index];
         Ok(())
     }
 
     fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, _: &mut Context) -> Result<(), (usize, ReadError)> {
-        let len = self.len();
+        let (len, bytes) = (self.len(), self.image_bytes());
         let outside = ids.iter().position(|&id| id >= len);
         let read = &ids[..outside.unwrap_or(ids.len())];
-        rows.write(IMAGE, read.iter().map(|&id| self.image(id as usize)));
+        // First: when an image cannot be read, the rows before it count.
         for (&id, out) in read.iter().zip(rows.column_mut(LABEL)) {
             *out = self.labels()[id as usize];
+        }
+        match self.images() {
+            Some(images) => rows.write(IMAGE, read.iter().map(|&id| row_of(images, id as usize, bytes))),
+            None => {
+                let column = rows.column_mut(IMAGE).chunks_exact_mut(bytes);
+                for (row, (&id, to)) in read.iter().zip(column).enumerate() {
+                    self.read_image(id as usize, to).map_err(|error| (row, error.into()))?;
+                }
+                self.images.content().check_unchanged().map_err(|error| (0, error.into()))?;
+            }
         }
         outside.map_or(Ok(()), |row| Err((row, self.outside(ids[row]))))
     }
 
-    // The whole files: a mapping begins on a page, its elements need not.
+    // The whole files: they begin on a page, their elements need not.
     fn table(&self, field: usize) -> Option<Table<'_>> {
         let (file, bytes) = match field {
             IMAGE => (&self.images, self.image_bytes()),
             LABEL => (&self.labels, 1),
             _ => return None,
         };
-        Table::new(file.bytes(), file.data_offset() as usize, bytes, self.labels().len(), bytes).ok()
+        Table::new(file.content().bytes()?, file.data_offset() as usize, bytes, self.labels().len(), bytes)
+            .ok()
     }
 
     fn path(&self, _: u64) -> Option<&Path> {
         Some(self.images.path())
     }
 
-    /// Covers the dimensions, every label, and 64 images spread over the set.
+    /// Covers the dimensions, every label, and every image of up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) bytes; of more images
+    /// their size and 64 of them, unless [`hash_content`](Idx::hash_content) was called.
     fn fingerprint(&self) -> u64 {
-        let [rows, columns] = self.shape;
-        let mut state = key(&[self.len(), rows as u64, columns as u64]);
-        let mut mix = |bytes: &[u8]| {
-            for chunk in bytes.chunks(8) {
-                let mut word = [0; 8];
-                word[..chunk.len()].copy_from_slice(chunk);
-                state = key(&[state, u64::from_le_bytes(word)]);
-            }
-        };
-        mix(self.labels());
-        let step = self.labels().len().div_ceil(64);
-        for image in self.images().chunks_exact(self.image_bytes()).step_by(step) {
-            mix(image);
-        }
-        state
+        self.fingerprint
     }
+}
+
+fn row_of(rows: &[u8], index: usize, bytes: usize) -> &[u8] {
+    &rows[index * bytes..][..bytes]
 }

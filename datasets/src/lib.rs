@@ -5,13 +5,16 @@
 //! 3. [`records`]: records of one size in a plain file, without a header: [`Records`].
 //!
 //! A format to come takes the next number, a file of its own, and `bytes` for reading files.
-// One exception, in `bytes`: mapping a file is unsafe in memmap2 by nature.
+// One exception, in `bytes`: to map a file is a promise that only the caller can make.
 #![deny(unsafe_code)]
 
 mod bytes;
 pub mod digits;
+mod disk;
+mod gzip;
 pub mod idx;
 pub mod records;
 
+pub use bytes::{MEMORY_LIMIT, MappedFile};
 pub use idx::{Idx, IdxFile};
 pub use records::Records;

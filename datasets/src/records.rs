@@ -2,15 +2,25 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline_core::random::key;
-use feedline_core::{Context, Dataset, Error, ErrorKind, Field, ReadError, Result, Row, Rows, Spec, Table};
+use feedline_core::{
+    Context, Dataset, Error, ErrorKind, Field, Fingerprint, ReadError, Result, Row, Rows, Spec, Table,
+};
 
-use crate::bytes::FileBytes;
+use crate::bytes::{Content, MEMORY_LIMIT, MappedFile, data};
+use crate::gzip;
 
 /// A file of records of [`sample_bytes`](Spec::sample_bytes) bytes: the fields of a spec, in order, without gaps.
 ///
-/// There is no header. The file is mapped; rows are copied straight from the page cache, and `read` uses no random
-/// numbers. A file that begins with the two bytes of gzip's magic number is taken for gzip, and refused.
+/// There is no header, and `read` uses no random numbers. A file that begins with the two bytes of gzip's magic number is
+/// taken for gzip, and refused.
+///
+/// | opened by | where its bytes are | when another process cuts or overwrites the file |
+/// | --- | --- | --- |
+/// | [`open`](Self::open), up to [`MEMORY_LIMIT`] (4 GiB) | copied into private memory | nothing: the copy stays |
+/// | [`open`](Self::open), larger | on disk; records are read one by one | the next read is an error |
+/// | [`from_mapped`](Self::from_mapped) | mapped | undefined: the caller has promised that nobody does |
+///
+/// Records in memory and mapped ones have a [table](Dataset::table) for zero-copy loading.
 ///
 /// ```
 /// use feedline_core::{DType, Dataset, Spec};
@@ -26,48 +36,99 @@ use crate::bytes::FileBytes;
 /// ```
 #[derive(Debug)]
 pub struct Records {
-    bytes: FileBytes,
+    content: Content,
     record_bytes: usize,
+    len: u64,
     spec: Spec,
     path: PathBuf,
+    fingerprint: u64,
 }
 
 impl Records {
-    /// Opens `path` as records of `spec`. Do not change the file while it is open.
+    /// Opens `path` as records of `spec`.
+    ///
+    /// Takes as much memory as the file has bytes, up to [`MEMORY_LIMIT`]; a larger file takes none.
     ///
     /// # Errors
-    /// `Data` when the file cannot be opened, is empty or gzip, or is no whole number of records; `Config` for a spec
-    /// without fields.
+    /// `Data` when the file cannot be opened, is empty, gzip, locked or changed by another process meanwhile, or is no whole
+    /// number of records; `Config` for a spec without fields.
     pub fn open(path: impl AsRef<Path>, spec: Spec) -> Result<Self> {
+        Self::open_with_limit(path, spec, MEMORY_LIMIT)
+    }
+
+    /// As [`open`](Self::open), with another number of bytes up to which a file is held in memory.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with_limit(path: impl AsRef<Path>, spec: Spec, limit: u64) -> Result<Self> {
         let path = path.as_ref();
+        let content = Content::open(path, limit, |_| Err(is_gzip()));
+        content.and_then(|content| Self::of(path, content, spec)).map_err(|error| error.at_path(path))
+    }
+
+    /// The records of a mapped file.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn from_mapped(file: MappedFile, spec: Spec) -> Result<Self> {
+        let path = file.path().to_path_buf();
+        let content = Content::Mapped(file);
+        if content.bytes().is_some_and(|bytes| bytes.starts_with(&gzip::MAGIC)) {
+            return Err(is_gzip().at_path(path));
+        }
+        Self::of(&path, content, spec).map_err(|error| error.at_path(path))
+    }
+
+    fn of(path: &Path, content: Content, spec: Spec) -> Result<Self> {
         let record_bytes = spec.sample_bytes();
         if record_bytes == 0 {
             return Err(Error::new(ErrorKind::Config, "the spec has no fields: add at least one"));
         }
-        let gzip = |_: &[u8]| Err(data("the file is gzip: gunzip it, records are read in place"));
-        let bytes = FileBytes::open(path, gzip).map_err(|error| error.at_path(path))?;
-        let surplus = bytes.len() % record_bytes;
+        let (bytes, record) = (content.len(), record_bytes as u64);
+        let surplus = bytes % record;
         if surplus != 0 {
-            let whole = bytes.len() - surplus;
             return Err(data(format!(
-                "{surplus} bytes behind the last whole record of {record_bytes}: the file was cut short, or the spec is not \
+                "{surplus} bytes behind the last whole record of {record}: the file was cut short, or the spec is not \
                  the file's"
             ))
-            .at_path(path)
-            .at_offset(whole as u64));
+            .at_offset(bytes - surplus));
         }
-        Ok(Self { bytes, record_bytes, spec, path: path.to_path_buf() })
+        let state = Fingerprint::new().spec(&spec);
+        let fingerprint = content.fingerprint(state, 0, record)?.value();
+        Ok(Self { content, record_bytes, len: bytes / record, spec, path: path.to_path_buf(), fingerprint })
     }
 
-    /// All records, one after the other.
-    pub fn bytes(&self) -> &[u8] {
-        &self.bytes
+    /// These records, with a fingerprint that covers every byte: reads the file once, whatever its size.
+    ///
+    /// A file of up to [`MEMORY_LIMIT`] has such a fingerprint anyway.
+    ///
+    /// # Errors
+    /// `Data` when the file cannot be read.
+    pub fn hash_content(mut self) -> Result<Self> {
+        let state = Fingerprint::new().spec(&self.spec);
+        self.fingerprint = self.content.fingerprint_of_all(state)?.value();
+        Ok(self)
     }
 
-    /// Record `id`; none when there are fewer.
+    /// All records, one after the other. None when the file is too large to be held in memory.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        self.content.bytes()
+    }
+
+    /// Record `id`. None when there are fewer, or when the file is too large to be held in memory.
     pub fn record(&self, id: u64) -> Option<&[u8]> {
         let start = usize::try_from(id).ok()?.checked_mul(self.record_bytes)?;
-        self.bytes.get(start..start.checked_add(self.record_bytes)?)
+        self.bytes()?.get(start..start.checked_add(self.record_bytes)?)
+    }
+
+    /// Reads record `id`, which there is, from the disk.
+    fn read_record(&self, id: u64, row: &mut Row<'_, '_>) -> Result<()> {
+        let mut offset = id * self.record_bytes as u64;
+        for (index, field) in self.spec.fields().iter().enumerate() {
+            self.content.read_at(offset, row.bytes_mut(index))?;
+            offset += field.row_bytes() as u64;
+        }
+        Ok(())
     }
 
     fn outside(&self, id: u64) -> ReadError {
@@ -78,7 +139,7 @@ impl Records {
 
 impl Dataset for Records {
     fn len(&self) -> u64 {
-        (self.bytes.len() / self.record_bytes) as u64
+        self.len
     }
 
     fn spec(&self) -> &Spec {
@@ -86,7 +147,13 @@ impl Dataset for Records {
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
-        let mut rest = self.record(id).ok_or_else(|| self.outside(id))?;
+        if id >= self.len {
+            return Err(self.outside(id));
+        }
+        let Some(mut rest) = self.record(id) else {
+            self.read_record(id, row)?;
+            return Ok(self.content.check_unchanged()?);
+        };
         for (index, field) in self.spec.fields().iter().enumerate() {
             let (bytes, after) = rest.split_at(field.row_bytes());
             row.write(index, bytes);
@@ -95,17 +162,23 @@ impl Dataset for Records {
         Ok(())
     }
 
-    // Field by field: one bounds check and one copy a row.
+    // In memory field by field: one bounds check and one copy a row.
     fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, _: &mut Context) -> Result<(), (usize, ReadError)> {
-        let len = self.len();
-        let outside = ids.iter().position(|&id| id >= len);
+        let outside = ids.iter().position(|&id| id >= self.len);
         let read = &ids[..outside.unwrap_or(ids.len())];
-        let mut start = 0;
-        for (index, field) in self.spec.fields().iter().enumerate() {
-            let bytes = field.row_bytes();
-            let place = |&id: &u64| &self.bytes[id as usize * self.record_bytes + start..][..bytes];
-            rows.write(index, read.iter().map(place));
-            start += bytes;
+        if let Some(all) = self.bytes() {
+            let mut start = 0;
+            for (index, field) in self.spec.fields().iter().enumerate() {
+                let bytes = field.row_bytes();
+                let place = |&id: &u64| &all[id as usize * self.record_bytes + start..][..bytes];
+                rows.write(index, read.iter().map(place));
+                start += bytes;
+            }
+        } else {
+            for (row, &id) in read.iter().enumerate() {
+                self.read_record(id, &mut rows.row(row)).map_err(|error| (row, error.into()))?;
+            }
+            self.content.check_unchanged().map_err(|error| (0, error.into()))?;
         }
         outside.map_or(Ok(()), |row| Err((row, self.outside(ids[row]))))
     }
@@ -113,29 +186,21 @@ impl Dataset for Records {
     fn table(&self, field: usize) -> Option<Table<'_>> {
         let (before, from) = self.spec.fields().split_at_checked(field)?;
         let first = before.iter().map(Field::row_bytes).sum();
-        Table::new(&self.bytes, first, self.record_bytes, self.len() as usize, from.first()?.row_bytes()).ok()
+        Table::new(self.bytes()?, first, self.record_bytes, self.len() as usize, from.first()?.row_bytes())
+            .ok()
     }
 
     fn path(&self, _: u64) -> Option<&Path> {
         Some(&self.path)
     }
 
-    /// Covers the spec's sizes, the number of records, and 64 records spread over the file.
+    /// Covers the spec, and every byte of up to [`MEMORY_LIMIT`]; of a larger file its size and 64 records, unless
+    /// [`hash_content`](Records::hash_content) was called.
     fn fingerprint(&self) -> u64 {
-        let sizes = self.spec.fields().iter().map(|field| field.row_bytes() as u64);
-        let mut state = sizes.fold(key(&[self.len()]), |state, bytes| key(&[state, bytes]));
-        let step = (self.len() as usize).div_ceil(64).max(1);
-        for record in self.bytes.chunks_exact(self.record_bytes).step_by(step) {
-            for chunk in record.chunks(8) {
-                let mut word = [0; 8];
-                word[..chunk.len()].copy_from_slice(chunk);
-                state = key(&[state, u64::from_le_bytes(word)]);
-            }
-        }
-        state
+        self.fingerprint
     }
 }
 
-fn data(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Data, message)
+fn is_gzip() -> Error {
+    data("the file is gzip: gunzip it, records are read in place")
 }

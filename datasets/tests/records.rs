@@ -40,7 +40,7 @@ fn every_field_of_every_record_lands_in_its_place() {
     let dir = tempdir().unwrap();
     let path = write(dir.path(), "records", &content(30));
     let data = Records::open(&path, spec()).unwrap();
-    assert_eq!((data.len(), data.path(3), data.bytes()), (30, Some(path.as_path()), &content(30)[..]));
+    assert_eq!((data.len(), data.path(3), data.bytes()), (30, Some(path.as_path()), Some(&content(30)[..])));
     let ids = [29, 0, 5, 5];
     let bytes = |from: u64, to: u64| -> Vec<u8> {
         ids.iter().flat_map(|id| (id * 7 + from..id * 7 + to).map(|byte| byte as u8)).collect()

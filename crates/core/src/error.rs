@@ -184,6 +184,11 @@ impl Error {
         self.0.path.as_deref()
     }
 
+    /// The byte of the file, where known.
+    pub fn offset(&self) -> Option<u64> {
+        self.0.offset
+    }
+
     /// Whether no later call on the device can succeed.
     pub fn is_device_lost(&self) -> bool {
         self.0.kind == ErrorKind::DeviceLost

@@ -86,17 +86,22 @@ impl Fingerprint {
     pub fn file_content(self, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         regular(path)?;
-        let mut file = File::open(path).map_err(|error| cannot(path, error))?;
+        let file = File::open(path).map_err(|error| cannot(path, error))?;
+        self.reader(file).map_err(|error| cannot(path, error))
+    }
+
+    /// Adds all that `reader` gives, as [`bytes`](Self::bytes) would; reads it in pieces of 1 MiB.
+    ///
+    /// # Errors
+    /// The reader's.
+    pub fn reader(self, mut reader: impl Read) -> std::io::Result<Self> {
         let mut lanes = Lanes::new();
         let mut block = Vec::with_capacity(BLOCK);
-        loop {
-            block.clear();
-            let read = file.by_ref().take(BLOCK as u64).read_to_end(&mut block);
-            if read.map_err(|error| cannot(path, error))? == 0 {
-                return Ok(lanes.end(self));
-            }
+        while reader.by_ref().take(BLOCK as u64).read_to_end(&mut block)? > 0 {
             lanes.add(&block);
+            block.clear();
         }
+        Ok(lanes.end(self))
     }
 
     /// The number.

@@ -103,9 +103,10 @@ fn missing(dir: &Path) -> Result<Vec<Part>> {
             ErrorKind::Data,
             "this is not the file of the digits set: give another folder, or delete it to have it drawn",
         );
-        match IdxFile::open(&path) {
-            Ok(file) if is_ours(part, &file) => {}
-            Ok(_) => return Err(foreign.at_path(path)),
+        // A few images are compared: that is no reason to read them all.
+        match IdxFile::open_with_limit(&path, 0).and_then(|file| is_ours(part, &file)) {
+            Ok(true) => {}
+            Ok(false) => return Err(foreign.at_path(path)),
             Err(error) => return Err(foreign.caused_by(error)),
         }
     }
@@ -113,22 +114,27 @@ fn missing(dir: &Path) -> Result<Vec<Part>> {
 }
 
 /// Whether an IDX file is this part of the set: all labels are compared, and some images.
-fn is_ours(part: Part, file: &IdxFile) -> bool {
+fn is_ours(part: Part, file: &IdxFile) -> Result<bool> {
     let (Part::Images(split) | Part::Labels(split)) = part;
     let (labels, count) = (set::labels(split), split.images());
-    if file.dtype() != DType::U8 {
-        return false;
-    }
+    let has_dims = |dims: &[usize]| file.dtype() == DType::U8 && file.dims() == dims;
+    let read = |at: usize, to: &mut [u8]| file.content().read_at(file.data_offset() + at as u64, to);
     if let Part::Labels(_) = part {
-        return file.dims() == [count] && file.data() == labels;
+        let mut found = vec![0; count];
+        return Ok(has_dims(&[count]) && read(0, &mut found).map(|()| found == labels)?);
     }
-    let (images, _) = file.data().as_chunks::<IMAGE_BYTES>();
-    file.dims() == [count, SIDE, SIDE]
-        && (0..count).step_by(count / SAMPLES).all(|id| {
-            let mut image = [0; IMAGE_BYTES];
-            draw(split, id as u64, labels[id], &mut image);
-            image == images[id]
-        })
+    if !has_dims(&[count, SIDE, SIDE]) {
+        return Ok(false);
+    }
+    for id in (0..count).step_by(count / SAMPLES) {
+        let (mut drawn, mut found) = ([0; IMAGE_BYTES], [0; IMAGE_BYTES]);
+        draw(split, id as u64, labels[id], &mut drawn);
+        read(id * IMAGE_BYTES, &mut found)?;
+        if drawn != found {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// The bytes of a file.

@@ -5,9 +5,15 @@ use std::path::{Path, PathBuf};
 use feedline_core::{DType, Error, ErrorKind, Result};
 
 use super::header::Header;
-use crate::bytes::FileBytes;
+use crate::bytes::{Content, MEMORY_LIMIT, MappedFile};
 
-/// One IDX file: an array of any rank, plain (memory mapped) or gzip (inflated into memory).
+/// One IDX file: an array of any rank, plain or gzip.
+///
+/// | opened by | where its bytes are | when another process cuts or overwrites the file |
+/// | --- | --- | --- |
+/// | [`open`](Self::open), up to [`MEMORY_LIMIT`] (4 GiB) or gzip | copied into private memory | nothing: the copy stays |
+/// | [`open`](Self::open), larger | on disk; samples are read one by one | the next read is an error |
+/// | [`from_mapped`](Self::from_mapped) | mapped | undefined: the caller has promised that nobody does |
 ///
 /// ```
 /// use feedline_datasets::IdxFile;
@@ -15,7 +21,7 @@ use crate::bytes::FileBytes;
 /// let path = std::env::temp_dir().join(format!("feedline-doc-{}.idx", std::process::id()));
 /// std::fs::write(&path, [0, 0, 8, 2, 0, 0, 0, 1, 0, 0, 0, 3, 7, 8, 9])?;
 /// let file = IdxFile::open(&path)?;
-/// assert_eq!((file.dims(), file.data()), (&[1, 3][..], &[7, 8, 9][..]));
+/// assert_eq!((file.dims(), file.data()), (&[1, 3][..], Some(&[7, 8, 9][..])));
 /// # std::fs::remove_file(&path)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -23,29 +29,50 @@ use crate::bytes::FileBytes;
 pub struct IdxFile {
     path: PathBuf,
     header: Header,
-    bytes: FileBytes,
+    content: Content,
 }
 
 impl IdxFile {
     /// Opens a file and checks that it holds exactly what its header claims.
     ///
-    /// Whether it is gzip is seen from its first bytes. A plain file must not be cut or written to while it is
-    /// open: it is mapped, and a read behind a new end would stop the program.
+    /// Whether it is gzip is seen from its first bytes. Takes as much memory as the file has bytes (gzip: inflated), up to
+    /// [`MEMORY_LIMIT`]; a larger plain file takes none.
     ///
     /// # Errors
-    /// `Data` for a file that is missing, empty, no regular file, no IDX, cut short, longer than its header says,
-    /// or gzip that is damaged or inflates to over 4 GiB; it names the file and the byte. In a gzip file bytes
-    /// are counted in the inflated content.
+    /// `Data` for a file that is missing, empty, no regular file, no IDX, cut short, longer than its header says, locked or
+    /// changed by another process meanwhile, or gzip that is damaged or inflates to over 4 GiB; it names the file and the
+    /// byte. In a gzip file bytes are counted in the inflated content.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        Self::read(path).map_err(|error| error.at_path(path))
+        Self::open_with_limit(path, MEMORY_LIMIT)
     }
 
-    fn read(path: &Path) -> Result<Self> {
-        let bytes = FileBytes::open(path, |start| Ok(Header::parse(start)?.file_bytes()))?;
-        let header = Header::parse(&bytes)?;
-        header.check(bytes.len(), matches!(bytes, FileBytes::Inflated(_)))?;
-        Ok(Self { path: path.to_path_buf(), header, bytes })
+    /// As [`open`](Self::open), with another number of bytes up to which a plain file is held in memory.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with_limit(path: impl AsRef<Path>, limit: u64) -> Result<Self> {
+        let path = path.as_ref();
+        let claim = |start: &[u8]| Ok(Header::parse(start)?.file_bytes());
+        let content = Content::open(path, limit, claim);
+        content.and_then(|content| Self::of(path, content)).map_err(|error| error.at_path(path))
+    }
+
+    /// The array in a mapped file, which is not gzip.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn from_mapped(file: MappedFile) -> Result<Self> {
+        let path = file.path().to_path_buf();
+        Self::of(&path, Content::Mapped(file)).map_err(|error| error.at_path(path))
+    }
+
+    fn of(path: &Path, content: Content) -> Result<Self> {
+        let mut start = [0; Header::MOST_BYTES];
+        let start = &mut start[..content.len().min(Header::MOST_BYTES as u64) as usize];
+        content.read_at(0, start)?;
+        let header = Header::parse(start)?;
+        header.check(content.len(), content.is_inflated())?;
+        Ok(Self { path: path.to_path_buf(), header, content })
     }
 
     /// Where the file lies.
@@ -63,14 +90,15 @@ impl IdxFile {
         &self.header.dims
     }
 
-    /// The elements as they lie in the file: row-major, and big-endian when an element has more than one byte.
-    pub fn data(&self) -> &[u8] {
-        &self.bytes[self.header.bytes()..]
+    /// The elements as they lie in the file: row-major, and big-endian when an element has more than one byte. None when the
+    /// file is too large to be held in memory.
+    pub fn data(&self) -> Option<&[u8]> {
+        self.content.bytes().map(|bytes| &bytes[self.header.bytes()..])
     }
 
-    /// Header and elements as they lie in memory.
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes
+    /// The file's bytes, header and elements.
+    pub(crate) fn content(&self) -> &Content {
+        &self.content
     }
 
     /// The byte of the file at which element bytes begin.

@@ -18,6 +18,9 @@ pub(super) struct Header {
 }
 
 impl Header {
+    /// Bytes of the longest header: one of 255 dimensions.
+    pub(super) const MOST_BYTES: usize = 4 + 4 * 255;
+
     /// Reads the header at the start of `bytes`.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self> {
         let &[zero0, zero1, code, rank, ref rest @ ..] = bytes else {
@@ -66,11 +69,11 @@ impl Header {
     }
 
     /// Compares the claim with the bytes there are; `or_more` when nothing behind the claim was read.
-    pub(super) fn check(&self, file_bytes: usize, or_more: bool) -> Result<()> {
-        let found = (file_bytes - self.bytes()) as u64;
+    pub(super) fn check(&self, file_bytes: u64, or_more: bool) -> Result<()> {
+        let found = file_bytes - self.bytes() as u64;
         let (wrong, at_least, offset) = match found.cmp(&self.data_bytes) {
             Ordering::Equal => return Ok(()),
-            Ordering::Less => ("the file is cut short", "", file_bytes as u64),
+            Ordering::Less => ("the file is cut short", "", file_bytes),
             Ordering::Greater if or_more => (LONGER, "at least ", self.file_bytes()),
             Ordering::Greater => (LONGER, "", self.file_bytes()),
         };

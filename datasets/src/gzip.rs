@@ -1,0 +1,68 @@
+//! Gzip files, inflated into memory within a bound.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+
+use feedline_core::Result;
+use flate2::bufread::MultiGzDecoder;
+
+use crate::bytes::{Memory, data};
+
+/// What a gzip stream begins with (RFC 1952, section 2.3.1).
+pub(crate) const MAGIC: [u8; 2] = [0x1F, 0x8B];
+/// The most bytes that one byte of deflate data can stand for (zlib, "Maximum Compression Factor").
+const DEFLATE_RATIO: u64 = 1032;
+/// The most bytes that are inflated.
+const INFLATED_MAX: u64 = 4 << 30;
+/// Bytes inflated before `claim` is asked how long the content is.
+const START: u64 = 4096;
+
+/// Inflates `file`, which has `compressed` bytes.
+///
+/// `claim` is given the first bytes (up to 4,096) of the content and returns how many bytes the content claims to have; at
+/// most one more than that is inflated, so that no file fills the memory with more than it owns up to.
+pub(crate) fn inflate(
+    file: &File,
+    compressed: u64,
+    claim: impl FnOnce(&[u8]) -> Result<u64>,
+) -> Result<Memory> {
+    let mut stream = MultiGzDecoder::new(BufReader::new(file));
+    let mut start = Vec::new();
+    stream.by_ref().take(START).read_to_end(&mut start).map_err(|error| damaged(start.len(), error))?;
+    let claimed = claim(&start)?;
+    let possible = compressed.saturating_mul(DEFLATE_RATIO);
+    if claimed > possible {
+        return Err(data(format!(
+            "the header claims {claimed} bytes, but {compressed} bytes of gzip inflate to {possible} at most: \
+             fetch the file again"
+        )));
+    }
+    if claimed > INFLATED_MAX {
+        return Err(data(format!(
+            "the file inflates to {claimed} bytes, more than the {INFLATED_MAX} that are held in memory: \
+             gunzip it, a plain file can be larger"
+        )));
+    }
+    // One byte further than claimed: that finds surplus bytes, and otherwise makes the decoder check the CRC. Pages that are
+    // not written take no memory.
+    let mut content = Memory::new(claimed.saturating_add(1).max(start.len() as u64))?;
+    content.bytes_mut()[..start.len()].copy_from_slice(&start);
+    let mut len = start.len();
+    while len < content.len() {
+        match stream.read(&mut content.bytes_mut()[len..]) {
+            Ok(0) => break,
+            Ok(read) => len += read,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(damaged(len, error)),
+        }
+    }
+    content.truncate(len);
+    Ok(content)
+}
+
+fn damaged(after: usize, error: std::io::Error) -> feedline_core::Error {
+    data(format!(
+        "the gzip stream is cut short or damaged after {after} inflated bytes: fetch the file again"
+    ))
+    .caused_by(error)
+}

@@ -8,7 +8,7 @@ python3 - <<'PYTHON'
 import pathlib, re, sys
 
 # kernels/src/launch.rs: a launch hands raw addresses to a kernel.
-# datasets/src/bytes.rs: memmap2 has no safe way to map a file.
+# datasets/src/bytes.rs: to map a file is a promise of the caller, made to an unsafe fn.
 # crates/testkit/src/alloc.rs: a global allocator, for tests.
 FILES = {"kernels/src/launch.rs", "datasets/src/bytes.rs", "crates/testkit/src/alloc.rs"}
 CRATES = ("crates/slots/", "crates/device/")

@@ -1,5 +1,6 @@
-//! Shuffled records of a file in memory, to the device by each road: by workers, against plain threads that copy the
-//! same rows into page-locked memory and send them; by the device itself, against copies of page-locked memory.
+//! Shuffled records of a file in memory, to the device by each road: by workers, against plain threads that
+//! copy the same rows into page-locked memory and send them; by the device itself, against copies of
+//! page-locked memory.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

@@ -9,7 +9,8 @@ use memmap2::{Mmap, MmapMut};
 use crate::disk::DiskFile;
 use crate::gzip;
 
-/// Files of up to this many bytes, 4 GiB, are read into memory; of larger ones each sample is read when it is needed.
+/// Files of up to this many bytes, 4 GiB, are read into memory; of larger ones each sample is read when it is
+/// needed.
 pub const MEMORY_LIMIT: u64 = 4 << 30;
 
 /// Rows of a file above [`MEMORY_LIMIT`] that its fingerprint covers.
@@ -29,8 +30,8 @@ pub(crate) enum Content {
 }
 
 impl Content {
-    /// Opens `path`. Whether it is gzip is seen from its first bytes, not from its name; see [`gzip::inflate`] for `claim`.
-    /// A plain file of up to `limit` bytes is read into memory.
+    /// Opens `path`. Whether it is gzip is seen from its first bytes, not from its name; see
+    /// [`gzip::inflate`] for `claim`. A plain file of up to `limit` bytes is read into memory.
     pub(crate) fn open(path: &Path, limit: u64, claim: impl FnOnce(&[u8]) -> Result<u64>) -> Result<Self> {
         let file = DiskFile::open(path)?;
         let mut magic = [0; 2];
@@ -68,8 +69,8 @@ impl Content {
         }
     }
 
-    /// Copies the bytes from `offset` on into `to`; they count only when [`check_unchanged`](Self::check_unchanged) says so
-    /// afterwards.
+    /// Copies the bytes from `offset` on into `to`; they count only when
+    /// [`check_unchanged`](Self::check_unchanged) says so afterwards.
     pub(crate) fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<()> {
         if let Self::OnDisk(file) = self {
             return file.read_at(offset, to);
@@ -87,8 +88,8 @@ impl Content {
         if let Self::OnDisk(file) = self { file.check_unchanged() } else { Ok(()) }
     }
 
-    /// Adds the content to a fingerprint: every byte of up to [`MEMORY_LIMIT`], however the file is read; of more, the length
-    /// and 64 rows of `row_bytes` bytes spread from byte `first` on.
+    /// Adds the content to a fingerprint: every byte of up to [`MEMORY_LIMIT`], however the file is read; of
+    /// more, the length and 64 rows of `row_bytes` bytes spread from byte `first` on.
     pub(crate) fn fingerprint(&self, state: Fingerprint, first: u64, row_bytes: u64) -> Result<Fingerprint> {
         if self.len() <= MEMORY_LIMIT {
             return self.fingerprint_of_all(state);
@@ -157,10 +158,12 @@ impl fmt::Debug for Memory {
     }
 }
 
-/// A file mapped into memory: nothing is copied, processes share its pages, and it may be larger than the memory.
+/// A file mapped into memory: nothing is copied, processes share its pages, and it may be larger than the
+/// memory.
 ///
-/// This is the form for zero-copy loading of files above [`MEMORY_LIMIT`], and for several processes that read one file. Make
-/// a data set of it by [`Records::from_mapped`](crate::Records::from_mapped) or [`IdxFile::from_mapped`](crate::IdxFile).
+/// This is the form for zero-copy loading of files above [`MEMORY_LIMIT`], and for several processes that
+/// read one file. Make a data set of it by [`Records::from_mapped`](crate::Records::from_mapped) or
+/// [`IdxFile::from_mapped`](crate::IdxFile).
 ///
 /// ```
 /// use feedline_core::{DType, Dataset, Spec};
@@ -186,17 +189,19 @@ impl MappedFile {
     /// Maps `path`, and holds a shared advisory lock on it where the file system has locks.
     ///
     /// # Safety
-    /// As long as this value or a data set made of it lives, no process writes to the file or cuts it. A write changes bytes
-    /// that are borrowed as `&[u8]`; a read behind a new end ends the process by a signal (SIGBUS).
+    /// As long as this value or a data set made of it lives, no process writes to the file or cuts it. A
+    /// write changes bytes that are borrowed as `&[u8]`; a read behind a new end ends the process by a signal
+    /// (SIGBUS).
     ///
     /// # Errors
-    /// `Data` for a file that is missing, empty, no regular file, or locked by its writer; and when it cannot be mapped.
+    /// `Data` for a file that is missing, empty, no regular file, or locked by its writer; and when it cannot
+    /// be mapped.
     #[allow(unsafe_code)]
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let file = DiskFile::open(path).map_err(|error| error.at_path(path))?;
-        // SAFETY: the mapping is read-only and seen as plain bytes, of which any value is valid; that nobody changes them is
-        // the caller's promise.
+        // SAFETY: the mapping is read-only and seen as plain bytes, of which any value is valid; that nobody
+        // changes them is the caller's promise.
         let pages = unsafe { Mmap::map(file.file()) };
         let pages = pages.map_err(|error| data("cannot map the file").caused_by(error).at_path(path))?;
         Ok(Self { pages, path: path.to_path_buf(), _file: file })
@@ -219,9 +224,7 @@ pub(crate) fn data(message: impl Into<String>) -> Error {
 }
 
 fn no_memory(bytes: u64) -> Error {
-    data(format!(
-        "there is no memory for {bytes} bytes of the file: lower the limit up to which files are held in memory"
-    ))
+    data(format!("there is no memory for the file's {bytes} bytes: open it with a lower limit"))
 }
 
 #[cfg(test)]

@@ -107,7 +107,7 @@ impl DiskFile {
     fn cut(&self) -> Error {
         let now = self.file.metadata().map_or(0, |metadata| metadata.len());
         data(format!(
-            "the file was cut while it was in use: it had {} bytes and has {now}, put it back and start again",
+            "the file was cut while it was in use: it had {} bytes and has {now}; restore it",
             self.len
         ))
     }

@@ -19,8 +19,9 @@ const START: u64 = 4096;
 
 /// Inflates `file`, which has `compressed` bytes.
 ///
-/// `claim` is given the first bytes (up to 4,096) of the content and returns how many bytes the content claims to have; at
-/// most one more than that is inflated, so that no file fills the memory with more than it owns up to.
+/// `claim` is given the first bytes (up to 4,096) of the content and returns how many bytes the content
+/// claims to have; at most one more than that is inflated, so that no file fills the memory with more than it
+/// owns up to.
 pub(crate) fn inflate(
     file: &File,
     compressed: u64,
@@ -33,8 +34,8 @@ pub(crate) fn inflate(
     let possible = compressed.saturating_mul(DEFLATE_RATIO);
     if claimed > possible {
         return Err(data(format!(
-            "the header claims {claimed} bytes, but {compressed} bytes of gzip inflate to {possible} at most: \
-             fetch the file again"
+            "the header claims {claimed} bytes, but {compressed} bytes of gzip inflate to {possible} at \
+             most: fetch the file again"
         )));
     }
     if claimed > INFLATED_MAX {
@@ -43,8 +44,8 @@ pub(crate) fn inflate(
              gunzip it, a plain file can be larger"
         )));
     }
-    // One byte further than claimed: that finds surplus bytes, and otherwise makes the decoder check the CRC. Pages that are
-    // not written take no memory.
+    // One byte further than claimed: that finds surplus bytes, and otherwise makes the decoder check the CRC.
+    // Pages that are not written take no memory.
     let mut content = Memory::new(claimed.saturating_add(1).max(start.len() as u64))?;
     content.bytes_mut()[..start.len()].copy_from_slice(&start);
     let mut len = start.len();

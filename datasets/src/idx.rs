@@ -23,10 +23,11 @@ const LABEL: usize = 1;
 
 /// Images with their labels: fields "image" (`u8`, `[rows, columns]`) and "label" (`u8`, a scalar).
 ///
-/// `read` uses no random numbers. The files are held in private memory, up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) each: no
-/// other process can change what is read, and every process has a copy of its own. Of a larger images file each sample is
-/// read when it is needed; when the file is cut or written to meanwhile, that is an error which names the file and the byte.
-/// A set in memory has a [table](Dataset::table) for zero-copy loading; a larger one has it when it is
+/// `read` uses no random numbers. The files are held in private memory, up to
+/// [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) each: no other process can change what is read, and every process
+/// has a copy of its own. Of a larger images file each sample is read when it is needed; when the file is cut
+/// or written to meanwhile, that is an error which names the file and the byte. A set in memory has a
+/// [table](Dataset::table) for zero-copy loading; a larger one has it when it is
 /// [mapped](IdxFile::from_mapped).
 ///
 /// ```
@@ -88,8 +89,8 @@ impl Idx {
     /// The set of two files that were opened in any way; the labels must be in memory or mapped.
     ///
     /// # Errors
-    /// `Data` when a file is of another type or rank, has no samples, or cannot be read, or when the two files disagree on
-    /// their number; `Config` for labels that are not in memory.
+    /// `Data` when a file is of another type or rank, has no samples, or cannot be read, or when the two
+    /// files disagree on their number; `Config` for labels that are not in memory.
     pub fn new(images: IdxFile, labels: IdxFile) -> Result<Self> {
         images.expect_bytes("images", 3)?;
         labels.expect_bytes("labels", 1)?;
@@ -144,7 +145,8 @@ impl Idx {
         [self.images.path(), self.labels.path()]
     }
 
-    /// All images, one after the other: `len() * rows * columns` bytes. None when the file is too large to be held in memory.
+    /// All images, one after the other: `len() * rows * columns` bytes. None when the file is too large to be
+    /// held in memory.
     pub fn images(&self) -> Option<&[u8]> {
         self.images.data()
     }
@@ -253,8 +255,9 @@ impl Dataset for Idx {
         Some(self.images.path())
     }
 
-    /// Covers the dimensions, every label, and every image of up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) bytes; of more images
-    /// their size and 64 of them, unless [`hash_content`](Idx::hash_content) was called.
+    /// Covers the dimensions, every label, and every image of up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT)
+    /// bytes; of more images their size and 64 of them, unless [`hash_content`](Idx::hash_content) was
+    /// called.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

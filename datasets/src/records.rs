@@ -11,12 +11,12 @@ use crate::gzip;
 
 /// A file of records of [`sample_bytes`](Spec::sample_bytes) bytes: the fields of a spec, in order, without gaps.
 ///
-/// There is no header, and `read` uses no random numbers. A file that begins with the two bytes of gzip's magic number is
-/// taken for gzip, and refused.
+/// There is no header, and `read` uses no random numbers. A file that begins with the two bytes of gzip's
+/// magic number is taken for gzip, and refused.
 ///
 /// | opened by | where its bytes are | when another process cuts or overwrites the file |
 /// | --- | --- | --- |
-/// | [`open`](Self::open), up to [`MEMORY_LIMIT`] (4 GiB) | copied into private memory | nothing: the copy stays |
+/// | [`open`](Self::open), up to [`MEMORY_LIMIT`] (4 GiB) | copied into memory | nothing: the copy stays |
 /// | [`open`](Self::open), larger | on disk; records are read one by one | the next read is an error |
 /// | [`from_mapped`](Self::from_mapped) | mapped | undefined: the caller has promised that nobody does |
 ///
@@ -50,8 +50,8 @@ impl Records {
     /// Takes as much memory as the file has bytes, up to [`MEMORY_LIMIT`]; a larger file takes none.
     ///
     /// # Errors
-    /// `Data` when the file cannot be opened, is empty, gzip, locked or changed by another process meanwhile, or is no whole
-    /// number of records; `Config` for a spec without fields.
+    /// `Data` when the file cannot be opened, is empty, gzip, locked or changed by another process meanwhile,
+    /// or is no whole number of records; `Config` for a spec without fields.
     pub fn open(path: impl AsRef<Path>, spec: Spec) -> Result<Self> {
         Self::open_with_limit(path, spec, MEMORY_LIMIT)
     }
@@ -88,8 +88,8 @@ impl Records {
         let surplus = bytes % record;
         if surplus != 0 {
             return Err(data(format!(
-                "{surplus} bytes behind the last whole record of {record}: the file was cut short, or the spec is not \
-                 the file's"
+                "{surplus} bytes behind the last whole record of {record}: the file was cut short, or the spec is \
+                 not the file's"
             ))
             .at_offset(bytes - surplus));
         }
@@ -194,8 +194,8 @@ impl Dataset for Records {
         Some(&self.path)
     }
 
-    /// Covers the spec, and every byte of up to [`MEMORY_LIMIT`]; of a larger file its size and 64 records, unless
-    /// [`hash_content`](Records::hash_content) was called.
+    /// Covers the spec, and every byte of up to [`MEMORY_LIMIT`]; of a larger file its size and 64 records,
+    /// unless [`hash_content`](Records::hash_content) was called.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

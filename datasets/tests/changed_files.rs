@@ -1,5 +1,5 @@
-//! A file that another process cuts or overwrites while it is in use: an error, or the samples as they were. Never a signal,
-//! and never bytes of something else.
+//! A file that another process cuts or overwrites while it is in use: an error, or the samples as they were.
+//! Never a signal, and never bytes of something else.
 
 mod common;
 

@@ -73,7 +73,8 @@ fn a_file_that_is_cut_under_the_trainer_does_not_end_it() {
 
 #[test]
 fn a_file_that_is_overwritten_under_the_trainer_changes_no_loss() {
-    // Two runs of the same steps: under one the images and labels are overwritten once it has trained for an epoch.
+    // Two runs of the same steps: under one the images and labels are overwritten once it has trained for an
+    // epoch.
     let losses = |change: bool| {
         let (set, work) = (small_set(), TempDir::new().expect("a folder"));
         let mut trainer = command(work.path());

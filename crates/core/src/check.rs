@@ -129,9 +129,9 @@ impl fmt::Display for Report {
 
 /// Reads some samples of `dataset` again and again, and reports where it breaks what [`Dataset`] promises.
 ///
-/// It finds rows that `read` writes only in part, reads that give other bytes when they are repeated, on another thread
-/// or by `read_many`, errors, panics, and tables that are not what `read` writes. Call it from a test, or once before a
-/// long run: it reads every sample four times per epoch.
+/// It finds rows that `read` writes only in part, reads that give other bytes when they are repeated, on
+/// another thread or by `read_many`, errors, panics, and tables that are not what `read` writes. Call it from
+/// a test, or once before a long run: it reads every sample four times per epoch.
 ///
 /// ```
 /// use feedline_core::{CheckOptions, Context, DType, Dataset, ReadError, Row, Spec, check_dataset};
@@ -158,8 +158,8 @@ impl fmt::Display for Report {
 /// ```
 ///
 /// # Errors
-/// `Config` for a spec without fields, a sample beyond the address space, an empty set and a listed id beyond its end;
-/// `Unavailable` when no thread can be started. What is wrong with a sample is in the report.
+/// `Config` for a spec without fields, a sample beyond the address space, an empty set and a listed id beyond
+/// its end; `Unavailable` when no thread can be started. What is wrong with a sample is in the report.
 pub fn check_dataset(dataset: &dyn Dataset, options: &CheckOptions) -> Result<Report> {
     let len = dataset.len();
     let count = options.samples.count(len)?;

@@ -46,8 +46,8 @@ pub trait Dataset: Send + Sync + 'static {
 
     /// Writes sample `id` into `row`, all of it: a recycled row holds an older sample's bytes.
     ///
-    /// In debug builds it holds 0xFF instead, so that a part left out shows; [`check_dataset`](crate::check_dataset) finds
-    /// such a part in any build.
+    /// In debug builds it holds 0xFF instead, so that a part left out shows;
+    /// [`check_dataset`](crate::check_dataset) finds such a part in any build.
     ///
     /// # Errors
     /// Any error; it reaches the training loop with the stage, batch and sample named.
@@ -88,8 +88,9 @@ pub trait Dataset: Send + Sync + 'static {
 
     /// A number that tells this data from other data; a cursor is refused when it differs.
     ///
-    /// The default covers length and spec only: other data of the same length and spec has the same number. Override it to
-    /// cover what the data is made of; [`Fingerprint`](crate::Fingerprint) takes files by name, size and time, or by content.
+    /// The default covers length and spec only: other data of the same length and spec has the same number.
+    /// Override it to cover what the data is made of; [`Fingerprint`](crate::Fingerprint) takes files by
+    /// name, size and time, or by content.
     fn fingerprint(&self) -> u64 {
         spec_key(key(&[self.len()]), self.spec())
     }

@@ -1,4 +1,5 @@
-//! Numbers that tell data sets apart: what an own [`Dataset::fingerprint`](crate::Dataset::fingerprint) is made of.
+//! Numbers that tell data sets apart: what an own [`Dataset::fingerprint`](crate::Dataset::fingerprint) is
+//! made of.
 
 use std::fs::{self, File, Metadata};
 use std::io::Read;
@@ -14,20 +15,21 @@ const ROUND: usize = 32;
 /// Bytes of a file that are read at a time; a multiple of [`ROUND`].
 const BLOCK: usize = 1 << 20;
 
-/// A 64-bit number made of everything that was added to it, in the order it was added; the same on every machine.
+/// A 64-bit number made of everything that was added to it, in the order it was added; the same on every
+/// machine.
 ///
 /// It finds changes, not forgery. Two ways to cover a file:
 ///
 /// | method | covers | costs |
 /// | --- | --- | --- |
-/// | [`file`](Self::file) | name, size, and time of the last write; a copy of the file counts as another file | a system call |
+/// | [`file`](Self::file) | name, size, time of the last write; so a copy is another file | a system call |
 /// | [`file_content`](Self::file_content) | every byte, and nothing else | reading the file |
 ///
 /// ```
 /// use feedline_core::Fingerprint;
 /// let path = std::env::temp_dir().join(format!("feedline-doc-fingerprint-{}", std::process::id()));
 /// std::fs::write(&path, "some data")?;
-/// // For a data set of two files: compute this once, in the constructor, and return it from `Dataset::fingerprint`.
+/// // Compute this once, in the constructor of the data set, and return it from `Dataset::fingerprint`.
 /// let before = Fingerprint::new().number(2).file(&path)?.file_content(&path)?.value();
 ///
 /// std::fs::write(&path, "same size")?;
@@ -63,10 +65,12 @@ impl Fingerprint {
         lanes.end(self)
     }
 
-    /// Adds the name (without its folder), the size and the time of the last write of a file, without reading it.
+    /// Adds the name (without its folder), the size and the time of the last write of a file, without reading
+    /// it.
     ///
     /// # Errors
-    /// `Data` when there is no such file, it is not a regular file, or the file system does not tell its time.
+    /// `Data` when there is no such file, it is not a regular file, or the file system does not tell its
+    /// time.
     pub fn file(self, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let metadata = regular(path)?;
@@ -79,7 +83,8 @@ impl Fingerprint {
         Ok(self.bytes(name.as_encoded_bytes()).number(metadata.len()).number(nanos))
     }
 
-    /// Adds every byte of a file, as [`bytes`](Self::bytes) of its content would; reads it in pieces of 1 MiB.
+    /// Adds every byte of a file, as [`bytes`](Self::bytes) of its content would; reads it in pieces of 1
+    /// MiB.
     ///
     /// # Errors
     /// `Data` when it cannot be read or is not a regular file.

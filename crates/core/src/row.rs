@@ -78,11 +78,12 @@ impl<'a> Rows<'a> {
         Self { copy, ..self }
     }
 
-    /// In debug builds with every byte set to 0xFF, which is NaN in every float type and -1 in every signed one; in release
-    /// builds as they are.
+    /// In debug builds with every byte set to 0xFF, which is NaN in every float type and -1 in every signed
+    /// one; in release builds as they are.
     ///
-    /// Rows are used again and again: a part that [`read`](crate::Dataset::read) leaves out would hold bytes of an older
-    /// sample. So it shows in tests; [`check_dataset`](crate::check_dataset) finds it in any build.
+    /// Rows are used again and again: a part that [`read`](crate::Dataset::read) leaves out would hold bytes
+    /// of an older sample. So it shows in tests; [`check_dataset`](crate::check_dataset) finds it in any
+    /// build.
     pub fn poisoned(mut self) -> Self {
         if cfg!(debug_assertions) {
             self.fields.iter_mut().for_each(|bytes| bytes.fill(0xFF));

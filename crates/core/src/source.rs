@@ -132,7 +132,8 @@ pub trait Source: Send + Sync + 'static {
 
     /// A number that tells this data from other data; a cursor is refused when it differs.
     ///
-    /// The default covers the number of shards and the spec only; see [`Dataset::fingerprint`](crate::Dataset::fingerprint).
+    /// The default covers the number of shards and the spec only; see
+    /// [`Dataset::fingerprint`](crate::Dataset::fingerprint).
     fn fingerprint(&self) -> u64 {
         spec_key(key(&[u64::from_le_bytes(*b"a source"), self.shards()]), self.spec())
     }

@@ -178,7 +178,8 @@ fn half_of_all_permutations_are_odd() {
     for len in lengths {
         let keys = if len > 10_000 { 1_000 } else { 4_000 };
         let odd = (0..keys).filter(|&key| is_odd(&all(len, key))).count() as f64;
-        // A fair coin: standard deviation sqrt(n) / 2. Fixed keys, so this passes or fails the same everywhere.
+        // A fair coin: standard deviation sqrt(n) / 2. Fixed keys, so this passes or fails the same
+        // everywhere.
         let deviation = (odd - keys as f64 / 2.0) / (keys as f64).sqrt() * 2.0;
         assert!(deviation.abs() < 4.0, "length {len}: {odd} of {keys} are odd, {deviation:.1} from half");
     }

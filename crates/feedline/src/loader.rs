@@ -247,10 +247,11 @@ impl Loader {
     /// between epochs.
     ///
     /// The data must be the data of the run that saved the cursor. What is compared is the set's
-    /// [`fingerprint`](Dataset::fingerprint), and it covers what the set makes it cover: by default only the length and the
-    /// spec, so that a set whose samples were changed, but not their number, is resumed without a word. The sets of
-    /// `feedline-datasets` cover every byte of files up to 4 GiB, and the size and 64 samples of larger ones. For an own set,
-    /// [`Fingerprint`](crate::Fingerprint) covers files by name, size and time, or by content.
+    /// [`fingerprint`](Dataset::fingerprint), and it covers what the set makes it cover: by default only the
+    /// length and the spec, so that a set whose samples were changed, but not their number, is resumed
+    /// without a word. The sets of `feedline-datasets` cover every byte of files up to 4 GiB, and the size
+    /// and 64 samples of larger ones. For an own set, [`Fingerprint`](crate::Fingerprint) covers files by
+    /// name, size and time, or by content.
     ///
     /// # Errors
     /// `Cursor` when it does not fit the data set, the order or the seed, or stands in the midst of a step; the first

@@ -1,4 +1,5 @@
-//! A file that is cut while a loader reads its samples from the disk: the run ends with an error that names file and byte.
+//! A file that is cut while a loader reads its samples from the disk: the run ends with an error that names
+//! file and byte.
 
 mod common;
 

@@ -1,4 +1,5 @@
-//! A data set that gets shorter while its loader is built: no transfer mode delivers rows that nothing was read into.
+//! A data set that gets shorter while its loader is built: no transfer mode delivers rows that nothing was
+//! read into.
 
 mod common;
 

@@ -11,7 +11,7 @@ use crate::bytes::{Content, MEMORY_LIMIT, MappedFile};
 ///
 /// | opened by | where its bytes are | when another process cuts or overwrites the file |
 /// | --- | --- | --- |
-/// | [`open`](Self::open), up to [`MEMORY_LIMIT`] (4 GiB) or gzip | copied into private memory | nothing: the copy stays |
+/// | [`open`](Self::open), up to [`MEMORY_LIMIT`] (4 GiB) or gzip | copied into memory | nothing: the copy stays |
 /// | [`open`](Self::open), larger | on disk; samples are read one by one | the next read is an error |
 /// | [`from_mapped`](Self::from_mapped) | mapped | undefined: the caller has promised that nobody does |
 ///
@@ -35,13 +35,13 @@ pub struct IdxFile {
 impl IdxFile {
     /// Opens a file and checks that it holds exactly what its header claims.
     ///
-    /// Whether it is gzip is seen from its first bytes. Takes as much memory as the file has bytes (gzip: inflated), up to
-    /// [`MEMORY_LIMIT`]; a larger plain file takes none.
+    /// Whether it is gzip is seen from its first bytes. Takes as much memory as the file has bytes (gzip:
+    /// inflated), up to [`MEMORY_LIMIT`]; a larger plain file takes none.
     ///
     /// # Errors
-    /// `Data` for a file that is missing, empty, no regular file, no IDX, cut short, longer than its header says, locked or
-    /// changed by another process meanwhile, or gzip that is damaged or inflates to over 4 GiB; it names the file and the
-    /// byte. In a gzip file bytes are counted in the inflated content.
+    /// `Data` for a file that is missing, empty, no regular file, no IDX, cut short, longer than its header
+    /// says, locked or changed by another process meanwhile, or gzip that is damaged or inflates to over 4
+    /// GiB; it names the file and the byte. In a gzip file bytes are counted in the inflated content.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with_limit(path, MEMORY_LIMIT)
     }
@@ -90,8 +90,8 @@ impl IdxFile {
         &self.header.dims
     }
 
-    /// The elements as they lie in the file: row-major, and big-endian when an element has more than one byte. None when the
-    /// file is too large to be held in memory.
+    /// The elements as they lie in the file: row-major, and big-endian when an element has more than one
+    /// byte. None when the file is too large to be held in memory.
     pub fn data(&self) -> Option<&[u8]> {
         self.content.bytes().map(|bytes| &bytes[self.header.bytes()..])
     }

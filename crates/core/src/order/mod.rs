@@ -10,8 +10,8 @@
 //! | balanced | each class equally often | 8 bytes a sample | [`balanced`] |
 //! | subset | another order over listed samples | 8 bytes a listed sample | [`subset`] |
 //!
-//! The orders are pinned by `tests/golden.rs`. Whoever changes one on purpose raises its version below, so that a
-//! cursor saved under the old order is refused and does not continue in the new one.
+//! The orders are pinned by `tests/golden.rs`. Whoever changes one on purpose raises its version below, so
+//! that a cursor saved under the old order is refused and does not continue in the new one.
 
 pub mod balanced;
 pub mod block;
@@ -30,8 +30,8 @@ pub use weighted::Weighted;
 use crate::random::{key, splitmix64};
 use crate::{Error, ErrorKind, Result};
 
-/// Version of the orders that are made of a [`Permutation`]. Version 1 had odd radices, and with them almost only
-/// permutations of one parity.
+/// Version of the orders that are made of a [`Permutation`]. Version 1 had odd radices, and with them almost
+/// only permutations of one parity.
 const SHUFFLED: u64 = 2;
 /// Version of all other orders.
 const VERSION: u64 = 1;
@@ -223,8 +223,8 @@ impl Order {
         self.digest_of_version(len, SHUFFLED)
     }
 
-    /// The digest that this order had under the version of the shuffle before this one, so that a cursor of it can be
-    /// refused with the reason.
+    /// The digest that this order had under the version of the shuffle before this one, so that a cursor of
+    /// it can be refused with the reason.
     pub(crate) fn former_digest(&self, len: u64) -> u64 {
         self.digest_of_version(len, SHUFFLED - 1)
     }

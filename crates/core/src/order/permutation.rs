@@ -1,12 +1,13 @@
 //! A keyed permutation of any length in constant memory: what a global shuffle is made of.
 //!
 //! Longer than 32: a generalised Feistel network, alternating between the two digits of a mixed-radix number
-//! (Black and Rogaway 2002, "Ciphers with arbitrary finite domains"), on a domain at most `sqrt(8 len)` larger than
-//! needed, so that walking back into range (cycle-walking, same source) is rare. Shorter, where a network of few
-//! values a digit mixes badly: a table shuffled by Durstenfeld's algorithm (1964), every outcome equally likely.
+//! (Black and Rogaway 2002, "Ciphers with arbitrary finite domains"), on a domain at most `sqrt(8 len)`
+//! larger than needed, so that walking back into range (cycle-walking, same source) is rare. Shorter, where a
+//! network of few values a digit mixes badly: a table shuffled by Durstenfeld's algorithm (1964), every
+//! outcome equally likely.
 //!
-//! Both digits have an even radix. A round that adds modulo an odd number is always an even permutation, and so is one
-//! that XORs, so a network with an odd radix would give permutations of one parity only.
+//! Both digits have an even radix. A round that adds modulo an odd number is always an even permutation, and
+//! so is one that XORs, so a network with an odd radix would give permutations of one parity only.
 
 use crate::random::splitmix64;
 
@@ -105,7 +106,8 @@ fn shuffled(len: usize, key: u64) -> [u8; TABLE] {
     table
 }
 
-/// Rounds over `x = high * 2^bits + low`: `low` is mixed by XOR, `high` by addition modulo `radix`, which is even.
+/// Rounds over `x = high * 2^bits + low`: `low` is mixed by XOR, `high` by addition modulo `radix`, which is
+/// even.
 #[derive(Clone, Debug)]
 struct Network {
     bits: u32,

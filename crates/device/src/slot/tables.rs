@@ -89,8 +89,8 @@ impl Tables {
         self.blocks.iter().map(|block| block.bytes().len()).sum()
     }
 
-    /// The number of samples that every field has a row of. A row of a sample beyond it would be zeros, so a plan of more
-    /// samples must be refused.
+    /// The number of samples that every field has a row of. A row of a sample beyond it would be zeros, so a
+    /// plan of more samples must be refused.
     pub fn samples(&self) -> u64 {
         self.fields.iter().map(|field| field.rows as u64).min().unwrap_or(0)
     }

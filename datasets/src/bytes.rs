@@ -39,7 +39,7 @@ impl Content {
             file.read_at(0, &mut magic)?;
         }
         if magic == gzip::MAGIC {
-            let content = gzip::inflate(file.from_start()?, file.len(), claim)?;
+            let content = gzip::inflate(file.reader()?, file.len(), claim)?;
             file.check_unchanged()?;
             return Ok(Self::Inflated(content));
         }
@@ -111,7 +111,7 @@ impl Content {
             Self::Memory(memory) | Self::Inflated(memory) => Ok(state.bytes(memory.bytes())),
             Self::Mapped(file) => Ok(state.bytes(&file.pages)),
             Self::OnDisk(file) => {
-                let state = state.reader(file.from_start()?);
+                let state = state.reader(file.reader()?);
                 let state = state.map_err(|error| data("cannot read the file").caused_by(error))?;
                 file.check_unchanged()?;
                 Ok(state)

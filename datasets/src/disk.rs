@@ -90,7 +90,7 @@ impl DiskFile {
     }
 
     /// A reader of the whole file.
-    pub(crate) fn from_start(&self) -> Result<&File> {
+    pub(crate) fn reader(&self) -> Result<&File> {
         let mut file = &self.file;
         file.rewind().map_err(|error| data("cannot read the file").caused_by(error).at_path(&self.path))?;
         Ok(file)

@@ -88,8 +88,8 @@ impl Records {
         let surplus = bytes % record;
         if surplus != 0 {
             return Err(data(format!(
-                "{surplus} bytes behind the last whole record of {record}: the file was cut short, or the spec is \
-                 not the file's"
+                "{surplus} bytes behind the last whole record of {record}: the file was cut short, or the \
+                 spec is not the file's"
             ))
             .at_offset(bytes - surplus));
         }

@@ -179,8 +179,8 @@ impl Cursor {
         if self.order != plan.digest() {
             if self.order == plan.former_digest() {
                 return Err(refuse(
-                    "the cursor was saved by an earlier feedline, whose shuffle gives another order: begin the \
-                     epoch anew, or finish it with that version",
+                    "the cursor was saved by an earlier feedline, whose shuffle gives another order: begin \
+                     the epoch anew, or finish it with that version",
                 ));
             }
             return Err(refuse(

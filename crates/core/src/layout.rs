@@ -82,8 +82,11 @@ impl Layout {
     }
 
     /// Bytes from the slab's start that a batch of `rows` samples uses; what has to be copied.
+    ///
+    /// # Panics
+    /// When `rows` is larger than [`capacity`](Self::capacity).
     pub fn used_bytes(&self, rows: usize) -> usize {
-        debug_assert!(rows <= self.capacity);
+        assert!(rows <= self.capacity, "{rows} rows in a layout of {}", self.capacity);
         let last = self.offsets.len() - 1;
         self.offsets[last] + self.spec.fields()[last].row_bytes() * rows
     }
@@ -113,6 +116,14 @@ mod tests {
             }
             assert!(layout.bytes() >= end && layout.used_bytes(capacity) == end);
         }
+    }
+
+    /// In release builds too, where the product would wrap.
+    #[test]
+    #[should_panic(expected = "rows in a layout of 3")]
+    fn more_rows_than_fit_have_no_bytes() {
+        let spec = Spec::new().field("a", DType::F64, [4]).unwrap();
+        Layout::new(&spec, 3).unwrap().used_bytes(1 << 60);
     }
 
     #[test]

@@ -8,6 +8,9 @@ use crate::{Element, Error, ErrorKind, Field, Layout, Result, Spec};
 /// Copies rows to a place, one after the other; as long as the place, all together.
 pub type CopyRows = fn(to: &mut [u8], rows: &[&[u8]]);
 
+/// What rows are filled with before a read, in debug builds.
+const POISON: u8 = 0xFF;
+
 /// How many rows are given to a [`CopyRows`] at once, at most.
 const AT_ONCE: usize = 32;
 
@@ -78,17 +81,15 @@ impl<'a> Rows<'a> {
         Self { copy, ..self }
     }
 
-    /// In debug builds with every byte set to 0xFF, which is NaN in every float type and -1 in every signed
-    /// one; in release builds as they are.
+    /// In debug builds sets every byte to 0xFF, which is NaN in every float type and -1 in every signed one;
+    /// in release builds does nothing.
     ///
-    /// Rows are used again and again: a part that [`read`](crate::Dataset::read) leaves out would hold bytes
-    /// of an older sample. So it shows in tests; [`check_dataset`](crate::check_dataset) finds it in any
-    /// build.
-    pub fn poisoned(mut self) -> Self {
+    /// Rows are recycled: a part that [`read`](crate::Dataset::read) leaves out would hold bytes of an older
+    /// sample. With this it shows in tests; [`check_dataset`](crate::check_dataset) finds it in any build.
+    pub fn poison(&mut self) {
         if cfg!(debug_assertions) {
-            self.fields.iter_mut().for_each(|bytes| bytes.fill(0xFF));
+            self.fields.iter_mut().for_each(|bytes| bytes.fill(POISON));
         }
-        self
     }
 
     /// Rows in this run.
@@ -212,6 +213,15 @@ impl Row<'_, '_> {
         }
         // Cannot fail: field offsets are 256-byte aligned in the slab, and rows are whole elements.
         Ok(bytemuck::cast_slice_mut(self.bytes_mut(index)))
+    }
+
+    /// Does what [`Rows::poison`] does, to this row.
+    pub fn poison(&mut self) {
+        if cfg!(debug_assertions) {
+            for index in 0..self.rows.spec.fields().len() {
+                self.bytes_mut(index).fill(POISON);
+            }
+        }
     }
 
     /// Sets every byte of the row to zero.

@@ -4,7 +4,8 @@ mod common;
 
 use common::{alone, elements};
 use feedline::{
-    CheckOptions, Context, DType, Dataset, Device, Loader, ReadError, Result, Road, Row, Spec, check_dataset,
+    BadSamples, Budget, CheckOptions, Context, DType, Dataset, Device, Loader, ReadError, Result, Road, Row,
+    Spec, check_dataset,
 };
 
 const LEN: u64 = 24;
@@ -56,6 +57,45 @@ fn what_a_read_leaves_out_is_nan_in_debug_builds() {
                     assert_eq!(pair[0], id as f32);
                     assert!(if is_whole { pair[1] == id as f32 } else { pair[1].is_nan() }, "{id}: {pair:?}");
                 }
+            }
+        }
+    });
+}
+
+/// A sample fails halfway, and its substitute is written only in part: the rest is not the failed sample's.
+#[cfg(debug_assertions)]
+#[test]
+fn what_a_substitute_leaves_out_is_nan_in_debug_builds() {
+    struct Torn(Halves);
+    impl Dataset for Torn {
+        fn len(&self) -> u64 {
+            LEN
+        }
+
+        fn spec(&self) -> &Spec {
+            self.0.spec()
+        }
+
+        fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+            if id < LEN / 2 {
+                row.field_mut::<f32>(0)?.fill(77.0);
+                return Err("torn".into());
+            }
+            self.0.read(id, row, context)
+        }
+    }
+    alone(|| {
+        let device = Device::host();
+        let compute = device.stream().expect("a stream");
+        let bad_samples = BadSamples::Substitute { budget: Budget::Count(LEN) };
+        let builder = Loader::builder(Torn(Halves::new().expect("a set"))).batch_size(4).seed(3);
+        let mut loader = builder.bad_samples(bad_samples).build(&device).expect("a loader");
+        for batch in loader.epoch(0).expect("an epoch") {
+            let batch = batch.expect("a batch").wait_on(&compute).expect("a view");
+            let pairs = elements(&compute, batch.field::<f32>("pair").expect("pairs"));
+            for (&id, pair) in batch.ids().iter().zip(pairs.chunks_exact(2)) {
+                assert_eq!(pair[0], id as f32);
+                assert!(pair[1].is_nan() || id.is_multiple_of(3), "{id}: {pair:?}");
             }
         }
     });

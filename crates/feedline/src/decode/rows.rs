@@ -23,8 +23,8 @@ impl Reader<'_> {
     ///
     /// # Errors
     /// `Sample` for one that cannot be read, `Panic` when the data set panics; both with stage, batch, sample and path.
-    pub(super) fn read(&self, rows: Rows<'_>, context: &mut Context) -> Result<()> {
-        let mut rows = rows.poisoned();
+    pub(super) fn read(&self, mut rows: Rows<'_>, context: &mut Context) -> Result<()> {
+        rows.poison();
         let ids = &self.samples.info().ids[rows.first()..][..rows.len()];
         let read = catch_unwind(AssertUnwindSafe(|| self.read_or_substitute(ids, &mut rows, context)));
         read.unwrap_or_else(|panic| {
@@ -67,6 +67,7 @@ impl Reader<'_> {
         for attempt in 0..ATTEMPTS {
             let (substitute, own) = self.samples.substitute(row, attempt);
             context.begin(index, substitute);
+            rows.row(index).poison();
             match self.samples.read(substitute, own, &mut rows.row(index), context) {
                 Ok(()) => {
                     let mut all = self.substituted.lock().unwrap_or_else(PoisonError::into_inner);

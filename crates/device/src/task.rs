@@ -1,6 +1,8 @@
 //! Work on a stream of a device whose memory is host memory: a closure, and the spans it reads and writes.
 
+use std::any::Any;
 use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use arrayvec::ArrayVec;
 use feedline_core::{Element, Error, ErrorKind, Result};
@@ -76,17 +78,41 @@ impl Task {
         &self.outputs
     }
 
-    /// Runs the work on the calling thread.
+    /// Runs the work on the calling thread. A panic, also one in the drop of what the work captured, is a `DeviceLost`.
     ///
     /// # Safety
     /// Every span is valid host memory, initialised, and used by nobody else for the length of the call.
-    pub(crate) unsafe fn execute(self) {
+    pub(crate) unsafe fn execute(self) -> Result<()> {
         let mut memory = Memory {
             inputs: self.inputs,
             outputs: self.outputs.into_iter().map(Some).collect(),
             life: PhantomData,
         };
-        (self.body)(&mut memory);
+        catch(self.name, || (self.body)(&mut memory))
+    }
+
+    /// Drops the work without running it. A panic in the drop of what the work captured is a `DeviceLost`.
+    pub(crate) fn skip(self) -> Result<()> {
+        catch(self.name, || drop(self.body))
+    }
+}
+
+/// Does `work`, and turns a panic into the error that says so.
+fn catch(name: &str, work: impl FnOnce()) -> Result<()> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
+        let error = Error::new(ErrorKind::DeviceLost, format!("\"{name}\" panicked on its stream: {text}"));
+        discard(panic);
+        error
+    })
+}
+
+/// Drops what a panic carried, which is any value of the user's: its drop may panic too, and what that panic carries is
+/// not dropped.
+fn discard(panic: Box<dyn Any + Send>) {
+    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
+        std::mem::forget(second);
     }
 }
 

@@ -1,8 +1,14 @@
 //! The host as a device: streams are FIFO threads, events are counters, memory is memory.
 //!
 //! Real asynchrony with a GPU's semantics, so that the same pipeline and the same training loop run, and race, here.
+//!
+//! Work on a stream never blocks for a stream. It may give any stream more work, beyond the 1,024 commands at which other
+//! threads block. It may drop batches, streams and events. A wait for the device returns an error when what it waits for
+//! is not done yet; so the drop of a buffer or a readback, which has to wait, leaks its memory and reports that to the
+//! device's [`Ledger`](crate::Ledger).
 
 mod event;
+mod queue;
 mod worker;
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -16,6 +22,7 @@ use crate::driver::{Address, Driver, EventId, Kind, Priority, StreamId};
 use crate::gather::Gather;
 use crate::task::Task;
 use event::Mark;
+use queue::runs_a_stream;
 use worker::{Command, Worker};
 
 /// The driver of the host device.
@@ -45,9 +52,13 @@ impl Host {
         find(&self.events, event.0, "event")
     }
 
+    fn check_lost(&self) -> Result<()> {
+        self.lost.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
     fn give(&self, stream: StreamId, command: Command) -> Result<()> {
-        self.lost.get().map_or(Ok(()), |error| Err(error.clone()))?;
-        self.stream(stream)?.give(command)
+        self.check_lost()?;
+        self.stream(stream)?.queue().push(|| command)
     }
 }
 
@@ -64,6 +75,13 @@ fn insert<T>(map: &RwLock<HashMap<u64, Arc<T>>>, id: u64, value: T) {
 
 fn remove<T>(map: &RwLock<HashMap<u64, Arc<T>>>, id: u64) -> Option<Arc<T>> {
     map.write().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(&id)
+}
+
+/// The error of work on a stream that would wait for the device: as a CUDA host function, it must not.
+fn waits_on_a_stream() -> Error {
+    let why = "work on a stream waited for the device, which may wait for that work: wait outside the work, and drop \
+               buffers, readbacks and rings there";
+    Error::new(ErrorKind::Device, why)
 }
 
 /// Zeroed memory at an alignment that serves as page-locked and as device memory.
@@ -115,12 +133,16 @@ unsafe impl Driver for Host {
     }
 
     unsafe fn synchronize_stream(&self, stream: StreamId) -> Result<()> {
+        let worker = self.stream(stream)?;
+        if runs_a_stream() {
+            return if worker.queue().is_done() { self.check_lost() } else { Err(waits_on_a_stream()) };
+        }
         let mark = Arc::new(Mark::default());
         let ticket = mark.issue();
         // Also on a lost device: its streams still run to their end, they only skip the work.
-        self.stream(stream)?.give(Command::Record(mark.clone(), ticket))?;
+        worker.queue().push(|| Command::Record(mark.clone(), ticket))?;
         mark.wait_for(ticket);
-        self.lost.get().map_or(Ok(()), |error| Err(error.clone()))
+        self.check_lost()
     }
 
     fn create_event(&self, _timing: bool) -> Result<EventId> {
@@ -135,9 +157,13 @@ unsafe impl Driver for Host {
     }
 
     unsafe fn record(&self, event: EventId, stream: StreamId) -> Result<()> {
+        self.check_lost()?;
         let mark = self.mark(event)?;
-        let ticket = mark.issue();
-        self.give(stream, Command::Record(mark.clone(), ticket)).inspect_err(|_| mark.reach(ticket))
+        // The ticket is issued as it is queued: a wait for it that another thread gives to the same stream comes behind it.
+        self.stream(stream)?.queue().push(|| {
+            let ticket = mark.issue();
+            Command::Record(mark, ticket)
+        })
     }
 
     unsafe fn wait(&self, stream: StreamId, event: EventId) -> Result<()> {
@@ -149,7 +175,7 @@ unsafe impl Driver for Host {
     }
 
     unsafe fn query(&self, event: EventId) -> Result<bool> {
-        self.lost.get().map_or(Ok(()), |error| Err(error.clone()))?;
+        self.check_lost()?;
         let mark = self.mark(event)?;
         Ok(mark.latest().is_none_or(|ticket| mark.reached(ticket)))
     }
@@ -157,9 +183,12 @@ unsafe impl Driver for Host {
     unsafe fn synchronize(&self, event: EventId) -> Result<()> {
         let mark = self.mark(event)?;
         if let Some(ticket) = mark.latest() {
+            if runs_a_stream() && !mark.reached(ticket) {
+                return Err(waits_on_a_stream());
+            }
             mark.wait_for(ticket);
         }
-        self.lost.get().map_or(Ok(()), |error| Err(error.clone()))
+        self.check_lost()
     }
 
     unsafe fn elapsed_ms(&self, start: EventId, end: EventId) -> Result<f32> {

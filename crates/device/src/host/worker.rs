@@ -1,18 +1,14 @@
 //! A stream of the host device: one thread that runs what it is given, in order.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
 use feedline_core::{Error, ErrorKind, Result};
 
 use super::event::Mark;
+use super::queue::{Queue, becomes_a_stream, runs_a_stream};
 use crate::gather::Gather;
 use crate::task::Task;
-
-/// Commands a stream holds before the giver blocks; about what a GPU's queue holds.
-const QUEUE: usize = 1024;
 
 pub(super) enum Command {
     Copy { from: u64, to: u64, bytes: usize },
@@ -21,17 +17,17 @@ pub(super) enum Command {
     Run(Box<Task>),
     Record(Arc<Mark>, u64),
     Wait(Arc<Mark>, u64),
-    End,
 }
 
 pub(super) struct Worker {
-    queue: Sender<Command>,
+    queue: Arc<Queue>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Worker {
     pub(super) fn spawn(name: &str, lost: Arc<OnceLock<Error>>) -> Result<Self> {
-        let (queue, commands) = bounded(QUEUE);
+        let queue = Arc::new(Queue::new());
+        let commands = queue.clone();
         let thread = std::thread::Builder::new()
             .name(format!("fl-stream-{name}"))
             .spawn(move || run(&commands, &lost))
@@ -42,26 +38,33 @@ impl Worker {
         Ok(Self { queue, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Queues a command; blocks only while the queue is full.
-    pub(super) fn give(&self, command: Command) -> Result<()> {
-        self.queue.send(command).map_err(|_| Error::new(ErrorKind::Device, "the stream's thread has ended"))
+    pub(super) fn queue(&self) -> &Queue {
+        &self.queue
     }
 
-    /// Runs the queue to its end and joins the thread.
+    /// Runs the queue to its end and joins the thread; on the thread of a stream, which may be this one or one that this
+    /// one waits for, only lets it end.
     pub(super) fn join(&self) -> Result<()> {
-        let thread = self.thread.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).take();
-        let Some(thread) = thread else { return Ok(()) };
-        self.give(Command::End)?;
-        if thread.thread().id() == std::thread::current().id() {
-            // The last handle was dropped by work on this very stream; it ends by itself.
-            return Ok(());
+        self.queue.close();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match thread {
+            Some(thread) if !runs_a_stream() => {
+                thread.join().map_err(|_| Error::new(ErrorKind::Device, "a stream's thread panicked"))
+            }
+            _ => Ok(()),
         }
-        thread.join().map_err(|_| Error::new(ErrorKind::Device, "a stream's thread panicked"))
     }
 }
 
-fn run(commands: &Receiver<Command>, lost: &OnceLock<Error>) {
-    for command in commands {
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
+
+fn run(queue: &Queue, lost: &OnceLock<Error>) {
+    becomes_a_stream();
+    while let Some(command) = queue.pop() {
         // On a lost device the work is skipped, the marks are still reached: nothing hangs on them.
         let works = lost.get().is_none();
         match command {
@@ -77,27 +80,17 @@ fn run(commands: &Receiver<Command>, lost: &OnceLock<Error>) {
                 // SAFETY: the ranges are valid and used by nobody else now (`Driver::gather`).
                 unsafe { gather.execute() }
             }
-            Command::Run(task) if works => execute(*task, lost),
+            Command::Run(task) => {
+                // SAFETY: the spans are valid and used by nobody else now (`Driver::run`); this thread runs one task at a time.
+                let ended = if works { unsafe { task.execute() } } else { task.skip() };
+                if let Err(error) = ended {
+                    // The first loss is the one that all calls return.
+                    let _ = lost.set(error);
+                }
+            }
             Command::Record(mark, ticket) => mark.reach(ticket),
             Command::Wait(mark, ticket) => mark.wait_for(ticket),
-            Command::End => break,
-            Command::Copy { .. } | Command::Fill { .. } | Command::Gather(_) | Command::Run(_) => {}
+            Command::Copy { .. } | Command::Fill { .. } | Command::Gather(_) => {}
         }
     }
-}
-
-fn execute(task: Task, lost: &OnceLock<Error>) {
-    let name = task.name();
-    // SAFETY: the spans are valid and used by nobody else now (`Driver::run`); this thread runs one task at a time.
-    let ended = catch_unwind(AssertUnwindSafe(|| unsafe { task.execute() }));
-    if let Err(panic) = ended {
-        let why = panic_text(&*panic);
-        let _ =
-            lost.set(Error::new(ErrorKind::DeviceLost, format!("\"{name}\" panicked on its stream: {why}")));
-    }
-}
-
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }

@@ -1,9 +1,8 @@
 //! Which stream runs next, and how long work takes: the seed's business, and as unkind as the contract allows.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::{Error, Result};
 
 use super::memory::misuse;
 use super::report;
@@ -107,22 +106,12 @@ impl Shared {
     ) -> MutexGuard<'a, State> {
         state.running = Some(std::thread::current().id());
         drop(state);
-        let name = task.name();
-        let ended = catch_unwind(AssertUnwindSafe(|| {
-            if works {
-                // SAFETY: as for copies in `step`; while `running` is set no other command runs.
-                unsafe { task.execute() }
-            }
-        }));
-        let panicked = ended.err().map(|panic| {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-            Error::new(ErrorKind::DeviceLost, format!("\"{name}\" panicked on its stream: {text}"))
-        });
+        // SAFETY: as for copies in `step`; while `running` is set no other command runs.
+        let ended = if works { unsafe { task.execute() } } else { task.skip() };
         let mut state = self.lock();
         state.running = None;
         self.ended.notify_all();
-        if let Some(error) = panicked {
+        if let Err(error) = ended {
             state.lost.get_or_insert(error);
         }
         state

@@ -1,0 +1,85 @@
+//! Work that panics with a payload that panics in turn, and captured values that panic when they are dropped.
+
+use std::panic::resume_unwind;
+use std::sync::mpsc::{Receiver, channel};
+
+use feedline_core::ErrorKind;
+use feedline_device::{Device, Memory};
+use feedline_testkit::with_watchdog;
+
+use crate::LIMIT;
+
+type Work = Box<dyn FnOnce(&mut Memory<'_>) + Send>;
+
+/// A value whose drop panics.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("planted in a drop");
+    }
+}
+
+/// Gives a stream all of `works`, whose first waits for the receiver, and asserts that all later waits return the loss of
+/// the device for the reason `why`.
+fn assert_loses_the_device(works: fn(Receiver<()>) -> Vec<Work>, why: &str) {
+    with_watchdog(LIMIT, || {
+        for device in [Device::host(), Device::sim(5).unwrap().0] {
+            let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
+            let [behind, far_behind] = [(); 2].map(|()| device.event(false).unwrap());
+            let (open, opened) = channel();
+            for work in works(opened) {
+                stream.run("boom", [], [], work).unwrap();
+            }
+            stream.record(&behind).unwrap();
+            other.wait(&behind).unwrap();
+            other.record(&far_behind).unwrap();
+            open.send(()).unwrap();
+            let waits =
+                [stream.synchronize(), behind.synchronize(), far_behind.synchronize(), other.synchronize()];
+            for wait in waits {
+                let error = wait.expect_err("the device is lost");
+                assert_eq!(error.kind(), ErrorKind::DeviceLost, "{error}");
+                assert!(error.to_string().contains(why), "{error}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_panic_payload_that_panics_when_it_is_dropped() {
+    let works = |gate: Receiver<()>| -> Vec<Work> {
+        vec![Box::new(move |_| {
+            gate.recv().unwrap();
+            resume_unwind(Box::new(Bomb))
+        })]
+    };
+    assert_loses_the_device(works, "\"boom\" panicked");
+}
+
+#[test]
+fn a_captured_value_that_panics_when_it_is_dropped() {
+    let works = |gate: Receiver<()>| -> Vec<Work> {
+        let bomb = Bomb;
+        vec![Box::new(move |_| {
+            gate.recv().unwrap();
+            drop(bomb);
+        })]
+    };
+    assert_loses_the_device(works, "planted in a drop");
+}
+
+#[test]
+fn skipped_work_that_panics_when_it_is_dropped() {
+    let works = |gate: Receiver<()>| -> Vec<Work> {
+        let bomb = Bomb;
+        vec![
+            Box::new(move |_| {
+                gate.recv().unwrap();
+                panic!("planted in the work")
+            }),
+            Box::new(move |_| drop(bomb)),
+        ]
+    };
+    assert_loses_the_device(works, "planted in the work");
+}

@@ -110,14 +110,14 @@ fn run(name: &str, device: &Device, chaos: &ChaosHandle, road: Road) {
 
 #[test]
 fn no_byte_is_wrong_on_the_host() {
-    let driver = Chaos::new(Host::new(), Options { seed: 1, ..Options::default() });
+    let driver = Chaos::new(Host::new(), Options { seed: 1, ..Options::default() }).unwrap();
     let chaos = driver.handle();
     run("host", &Device::with_driver(driver), &chaos, Road::Workers);
 }
 
 #[test]
 fn no_byte_is_wrong_on_the_direct_road_of_the_host() {
-    let driver = Chaos::new(Host::new(), Options { seed: 2, ..Options::default() });
+    let driver = Chaos::new(Host::new(), Options { seed: 2, ..Options::default() }).unwrap();
     let chaos = driver.handle();
     run("host, direct", &Device::with_driver(driver), &chaos, Road::Direct);
 }
@@ -141,7 +141,7 @@ fn on_a_gpu(name: &str, road: Road) {
     }
     let cuda = feedline_device::cuda::Cuda::new(0).expect("the GPU opens");
     let spin = feedline_kernels::spinner(&cuda).expect("the spin kernel");
-    let driver = Chaos::new(cuda, Options { seed: 1, spin: Some(Box::new(spin)), ..Options::default() });
+    let driver = Chaos::new(cuda, Options { seed: 1, spin: Some(Box::new(spin)), ..Options::default() }).unwrap();
     let chaos = driver.handle();
     run("cuda", &Device::with_driver(driver), &chaos, road);
 }

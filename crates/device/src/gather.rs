@@ -44,7 +44,7 @@ impl Gather {
     /// A row that no place names stays as it was; nothing is written for a place that is no row.
     ///
     /// # Errors
-    /// `Config` for more than [`MAX_FIELDS`] fields.
+    /// `Config` for more than [`MAX_FIELDS`] fields, and for rows that lie beyond the address space.
     pub fn new(
         ids: Address,
         places: Option<Address>,
@@ -56,6 +56,12 @@ impl Gather {
             let refuse =
                 |_| Error::new(ErrorKind::Config, format!("more than {MAX_FIELDS} fields in one gather"));
             all.try_push(field).map_err(refuse)?;
+        }
+        let are_there = rows.checked_mul(size_of::<u64>()).is_some()
+            && all.iter().all(|field| field.lies_in_the_address_space(rows));
+        if !are_there {
+            let why = format!("a gather of {rows} rows, or a field of it, lies beyond the address space");
+            return Err(Error::new(ErrorKind::Config, why));
         }
         Ok(Self { ids, places, rows, fields: all })
     }
@@ -123,6 +129,17 @@ impl Gather {
 }
 
 impl GatherField {
+    /// Whether [`source`](Self::source) and [`target`](Self::target) of so many rows end at an address.
+    fn lies_in_the_address_space(&self, rows: usize) -> bool {
+        let ends = |first: Address, skip: Option<usize>| {
+            let bytes = skip.and_then(|skip| skip.checked_add(self.row_bytes))?;
+            first.0.checked_add(bytes as u64)
+        };
+        let skipped = |rows: usize, stride: usize| rows.saturating_sub(1).checked_mul(stride);
+        ends(self.src, skipped(self.rows, self.stride)).is_some()
+            && ends(self.to, skipped(rows, self.row_bytes)).is_some()
+    }
+
     /// The memory that rows of this field may be read from.
     pub(crate) fn source(&self) -> Span {
         let last = self.rows.saturating_sub(1) * self.stride;
@@ -132,13 +149,6 @@ impl GatherField {
     /// The memory that `rows` rows of this field are written to.
     pub(crate) fn target(&self, rows: usize) -> Span {
         Span { address: self.to, bytes: rows * self.row_bytes }
-    }
-}
-
-impl Span {
-    /// The address behind the last byte.
-    pub(crate) fn end(&self) -> u64 {
-        self.address.0 + self.bytes as u64
     }
 }
 
@@ -186,6 +196,22 @@ mod tests {
         // SAFETY: all of it is local memory of these sizes.
         unsafe { gather.execute() };
         assert_eq!(slab, [1, 0xEE, 7, 0, 0xEE, 0xEE]);
+    }
+
+    #[test]
+    fn rows_beyond_the_address_space_are_refused() {
+        let field = GatherField { src: Address(4096), stride: 8, rows: 2, to: Address(256), row_bytes: 8 };
+        let refused = |rows, field| {
+            Gather::new(Address(0), None, rows, [field]).err().map(|error| error.kind())
+                == Some(ErrorKind::Config)
+        };
+        assert!(!refused(2, field));
+        assert!(refused(1 << 61, field), "ids");
+        assert!(refused((1 << 60) + 1, GatherField { row_bytes: 16, ..field }), "targets");
+        assert!(refused(2, GatherField { to: Address(u64::MAX - 8), ..field }), "the end of the targets");
+        assert!(refused(2, GatherField { rows: 1 << 61, ..field }), "sources");
+        assert!(refused(2, GatherField { stride: usize::MAX, rows: 3, ..field }), "a stride");
+        assert!(refused(2, GatherField { src: Address(u64::MAX - 8), ..field }), "the end of the sources");
     }
 
     #[test]

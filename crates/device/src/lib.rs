@@ -51,5 +51,5 @@ pub use ledger::{Gauge, Ledger};
 pub use pinned::Pinned;
 pub use readback::Readback;
 pub use stream::Stream;
-pub use task::{MAX_SPANS, Memory, Span, Task};
+pub use task::{MAX_SPANS, Memory, Span, Task, TypedSpan};
 pub use view::{Input, Output, View, ViewMut};

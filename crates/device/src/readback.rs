@@ -6,6 +6,7 @@ use feedline_core::{Element, Error, ErrorKind, Result};
 use feedline_slots::HostMemory;
 
 use crate::driver::{Access, Address, Priority};
+use crate::slot::MAX_SLOTS;
 use crate::view::ViewMut;
 use crate::{Buffer, Event, Pinned, Stream};
 
@@ -32,8 +33,8 @@ pub struct Readback<T: Element> {
     written: Event,
     arrived: Vec<Event>,
     width: usize,
-    /// The device cell that is being written.
-    cell: usize,
+    /// The device cell that was begun and not sent yet.
+    begun: Option<usize>,
     /// Of each device cell, the number of the last result that was sent from it.
     last: Vec<Option<usize>>,
     sent: usize,
@@ -44,21 +45,31 @@ impl<T: Element> Readback<T> {
     /// A ring of `depth` cells of `width` elements, written on `stream`.
     ///
     /// # Errors
-    /// `Config` for a width or depth of zero; a device failure.
+    /// `Config` for a width or depth of zero, more than [`MAX_SLOTS`](crate::slot::MAX_SLOTS) cells, or cells that are
+    /// larger than the address space; a device failure.
     pub fn new(stream: &Stream, width: usize, depth: usize) -> Result<Self> {
-        if depth == 0 {
-            return Err(Error::new(ErrorKind::Config, "a readback needs at least one cell"));
-        }
+        let elements = width.checked_mul(depth).filter(|_| (1..=MAX_SLOTS).contains(&depth));
+        // A slice of Rust's has no more bytes than `isize` counts.
+        let bytes = elements.and_then(|elements| elements.checked_mul(size_of::<T>()));
+        let bytes = bytes.filter(|&bytes| bytes > 0 && isize::try_from(bytes).is_ok());
+        let Some((elements, bytes)) = elements.zip(bytes) else {
+            let why = format!(
+                "a readback of {depth} cells of {width} x {} cannot be: it needs 1 to {MAX_SLOTS} cells of at least one \
+                 element, and memory for them",
+                T::DTYPE
+            );
+            return Err(Error::new(ErrorKind::Config, why));
+        };
         let device = &stream.core().device;
         let arrived = (0..depth).map(|_| Event::new(device, false)).collect::<Result<_>>()?;
         let written = Event::new(device, false)?;
         let results = Stream::create(device, "results", Priority::Normal)?;
-        let cells = stream.buffer(width * depth)?;
-        let host = Pinned::new(device, width * depth * size_of::<T>())?;
+        let cells = stream.buffer(elements)?;
+        let host = Pinned::new(device, bytes)?;
         // Only now: an error above drops what there is.
         let (cells, host) = (ManuallyDrop::new(cells), ManuallyDrop::new(host));
         let last = vec![None; depth];
-        Ok(Self { cells, host, results, written, arrived, width, cell: 0, last, sent: 0, read: 0 })
+        Ok(Self { cells, host, results, written, arrived, width, begun: None, last, sent: 0, read: 0 })
     }
 
     fn depth(&self) -> usize {
@@ -104,16 +115,23 @@ impl<T: Element> Readback<T> {
         if let Some(sent) = self.last[cell].filter(|&sent| sent >= self.read) {
             self.cells.stream().wait(&self.arrived[sent % self.depth()])?;
         }
-        self.cell = cell;
+        self.begun = Some(cell);
         self.cells.slice_mut(cell * self.width..(cell + 1) * self.width)
     }
 
-    /// Starts the current cell's way back, behind the work given to the stream so far.
+    /// Starts the copy of the cell that [`begin`](Self::begin) returned last, behind the work given to the stream so far.
+    /// Each cell is sent once.
     ///
     /// # Errors
-    /// A device failure.
+    /// `Config` when no cell was begun since the last call; a device failure.
     pub fn send(&mut self) -> Result<()> {
-        let (from, to) = (self.cell, self.sent % self.depth());
+        let Some(from) = self.begun.take() else {
+            let why =
+                "there is no result to send: call begin, give the stream the work that writes it, then send";
+            let lost = self.results.core().device.driver.lost();
+            return Err(lost.unwrap_or_else(|| Error::new(ErrorKind::Config, why)));
+        };
+        let to = self.sent % self.depth();
         self.cells.stream().record(&self.written)?;
         self.results.wait(&self.written)?;
         let bytes = self.width * size_of::<T>();
@@ -123,7 +141,8 @@ impl<T: Element> Readback<T> {
         let core = self.results.core();
         // SAFETY: both ranges live until the drop below has drained the stream. The cell is not written on the device before
         // the copy's end, for `begin_at` makes the stream wait for `arrived`; nor is the target read before, for `read`
-        // follows `arrived`, nor copied to again before it was read, for `begin_at` refuses that.
+        // follows `arrived`, nor copied to again before it was read: `begin_at` refuses that, and
+        // nothing is sent that was not begun.
         unsafe { core.device.driver.copy_to_host(core.id(), source, target, bytes) }?;
         self.results.record(&self.arrived[to])?;
         self.last[from] = Some(self.sent);

@@ -146,7 +146,12 @@ impl Stream {
         }
         let used = inputs.iter().map(Input::used).chain(outputs.iter().map(Output::used));
         let target = self.target(used, name)?;
-        let task = Task::new(name, inputs.iter().map(|i| i.span), outputs.iter().map(|o| o.span), body)?;
+        let task = Task::new(
+            name,
+            inputs.iter().map(|i| i.span.of(i.dtype)),
+            outputs.iter().map(|o| o.span.of(o.dtype)),
+            body,
+        )?;
         // SAFETY: the spans belong to buffers and slots that outlive the stream's work (both drain it before they free),
         // and were given on this very stream, which orders it after and before all other use on it.
         unsafe { self.core.device.driver.run(target, task) }

@@ -2,10 +2,10 @@
 
 use std::any::Any;
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use arrayvec::ArrayVec;
-use feedline_core::{Element, Error, ErrorKind, Result};
+use feedline_core::{DType, Element, Error, ErrorKind, Result};
 
 use crate::driver::Address;
 
@@ -24,9 +24,27 @@ pub struct Span {
 impl Span {
     /// Whether the two ranges share a byte.
     pub fn overlaps(&self, other: &Span) -> bool {
-        let end = |s: &Span| s.address.0 + s.bytes as u64;
-        self.bytes > 0 && other.bytes > 0 && self.address.0 < end(other) && other.address.0 < end(self)
+        self.bytes > 0 && other.bytes > 0 && self.address.0 < other.end() && other.address.0 < self.end()
     }
+
+    /// The address behind the last byte.
+    pub(crate) fn end(&self) -> u64 {
+        self.address.0.saturating_add(self.bytes as u64)
+    }
+
+    /// The range as elements of `dtype`, for a [`Task`].
+    pub fn of(self, dtype: DType) -> TypedSpan {
+        TypedSpan { span: self, dtype }
+    }
+}
+
+/// A range of device memory and the type of its elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TypedSpan {
+    /// The range.
+    pub span: Span,
+    /// The type that it may be read and written as.
+    pub dtype: DType,
 }
 
 type Body = Box<dyn FnOnce(&mut Memory<'_>) + Send>;
@@ -34,8 +52,8 @@ type Body = Box<dyn FnOnce(&mut Memory<'_>) + Send>;
 /// Host code to run on a stream.
 pub struct Task {
     name: &'static str,
-    inputs: ArrayVec<Span, MAX_SPANS>,
-    outputs: ArrayVec<Span, MAX_SPANS>,
+    inputs: ArrayVec<TypedSpan, MAX_SPANS>,
+    outputs: ArrayVec<TypedSpan, MAX_SPANS>,
     body: Body,
 }
 
@@ -46,14 +64,14 @@ impl Task {
     /// `Config` for too many spans, or an output that overlaps an input or another output.
     pub fn new(
         name: &'static str,
-        inputs: impl IntoIterator<Item = Span>,
-        outputs: impl IntoIterator<Item = Span>,
+        inputs: impl IntoIterator<Item = TypedSpan>,
+        outputs: impl IntoIterator<Item = TypedSpan>,
         body: impl FnOnce(&mut Memory<'_>) + Send + 'static,
     ) -> Result<Self> {
         let inputs = collect(name, inputs)?;
         let outputs = collect(name, outputs)?;
         for (index, output) in outputs.iter().enumerate() {
-            if inputs.iter().chain(&outputs[..index]).any(|other| other.overlaps(output)) {
+            if inputs.iter().chain(&outputs[..index]).any(|other| other.span.overlaps(&output.span)) {
                 let why = format!(
                     "\"{name}\": output {index} overlaps another argument; pass it as an output alone"
                 );
@@ -69,12 +87,12 @@ impl Task {
     }
 
     /// What it reads.
-    pub fn inputs(&self) -> &[Span] {
+    pub fn inputs(&self) -> &[TypedSpan] {
         &self.inputs
     }
 
     /// What it writes, or reads and writes.
-    pub fn outputs(&self) -> &[Span] {
+    pub fn outputs(&self) -> &[TypedSpan] {
         &self.outputs
     }
 
@@ -100,9 +118,13 @@ impl Task {
 /// Does `work`, and turns a panic into the error that says so.
 fn catch(name: &str, work: impl FnOnce()) -> Result<()> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
+        let lost = |why| Error::new(ErrorKind::DeviceLost, format!("\"{name}\" {why}"));
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-        let error = Error::new(ErrorKind::DeviceLost, format!("\"{name}\" panicked on its stream: {text}"));
+        let error = match panic.downcast_ref::<Error>() {
+            Some(refused) => lost("failed on its stream".to_owned()).caused_by(refused.clone()),
+            None => lost(format!("panicked on its stream: {text}")),
+        };
         discard(panic);
         error
     })
@@ -116,7 +138,7 @@ fn discard(panic: Box<dyn Any + Send>) {
     }
 }
 
-fn collect(name: &str, spans: impl IntoIterator<Item = Span>) -> Result<ArrayVec<Span, MAX_SPANS>> {
+fn collect(name: &str, spans: impl IntoIterator<Item = TypedSpan>) -> Result<ArrayVec<TypedSpan, MAX_SPANS>> {
     let mut all = ArrayVec::new();
     for span in spans {
         all.try_push(span).map_err(|_| {
@@ -134,32 +156,72 @@ impl std::fmt::Debug for Task {
 
 /// The memory of a running [`Task`], as slices.
 pub struct Memory<'a> {
-    inputs: ArrayVec<Span, MAX_SPANS>,
-    outputs: ArrayVec<Option<Span>, MAX_SPANS>,
+    inputs: ArrayVec<TypedSpan, MAX_SPANS>,
+    /// What was not taken yet.
+    outputs: ArrayVec<Option<TypedSpan>, MAX_SPANS>,
     life: PhantomData<&'a mut [u8]>,
 }
 
 impl<'a> Memory<'a> {
-    /// Input `index`, as elements of `T`.
+    /// Input `index`, as elements of `T`, the type of the view that was given.
     ///
     /// # Panics
-    /// When there is no such input or its address is not aligned for `T`; both are defects of the operator.
+    /// When there is no such input, or it has elements of another type. That ends the work, not the process: the device is
+    /// lost, with an error that names the two types.
     pub fn input<T: Element>(&self, index: usize) -> &'a [T] {
-        let span = self.inputs[index];
+        let Some(input) = self.inputs.get(index) else {
+            refuse(format!("there is no input {index}: it has {}", self.inputs.len()))
+        };
+        let span = input.span_of::<T>("input", index);
         // SAFETY: the span is valid, initialised and written by nobody during the task (`Task::execute`); inputs
         // overlap no output (`Task::new`).
         let bytes = unsafe { std::slice::from_raw_parts(span.address.0 as *const u8, span.bytes) };
         bytemuck::cast_slice(bytes)
     }
 
-    /// Output `index`, as elements of `T`; each can be taken once.
+    /// Output `index`, as elements of `T`, the type of the view that was given; each can be taken once.
     ///
     /// # Panics
-    /// When there is no such output, it was taken, or its address is not aligned for `T`.
+    /// As for [`input`](Self::input), and when it was taken already.
     pub fn output<T: Element>(&mut self, index: usize) -> &'a mut [T] {
-        let Some(span) = self.outputs[index].take() else { panic!("output {index} was taken already") };
+        let count = self.outputs.len();
+        let Some(slot) = self.outputs.get_mut(index) else {
+            refuse(format!("there is no output {index}: it has {count}"))
+        };
+        let Some(output) = slot.take() else { refuse(format!("output {index} was taken already")) };
+        let span = output.span_of::<T>("output", index);
         // SAFETY: as for inputs; outputs overlap nothing (`Task::new`) and each is handed out once (`take`).
         let bytes = unsafe { std::slice::from_raw_parts_mut(span.address.0 as *mut u8, span.bytes) };
         bytemuck::cast_slice_mut(bytes)
+    }
+}
+
+impl TypedSpan {
+    /// The range, when its elements are of `T`.
+    fn span_of<T: Element>(&self, what: &str, index: usize) -> Span {
+        if self.dtype != T::DTYPE {
+            refuse(format!("{what} {index} holds {}, not {}", self.dtype, T::DTYPE));
+        }
+        self.span
+    }
+}
+
+/// Ends the work that runs: unwinds to [`catch`], past the panic hook, which has nothing to add.
+fn refuse(why: String) -> ! {
+    resume_unwind(Box::new(Error::new(ErrorKind::Config, why)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_at_the_end_of_the_address_space_overlap() {
+        let span = |address, bytes| Span { address: Address(address), bytes };
+        let last = span(u64::MAX - 7, 16);
+        assert!(last.overlaps(&span(u64::MAX - 3, 2)) && !last.overlaps(&span(0, 8)));
+        assert!(!span(16, 0).overlaps(&span(8, 16)) && span(8, 16).overlaps(&span(23, 1)));
+        let of_bytes = [last, span(u64::MAX - 3, 2)].map(|span| span.of(DType::U8));
+        assert!(Task::new("both", [of_bytes[0]], [of_bytes[1]], |_| ()).is_err());
     }
 }

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
-use feedline_core::{Element, Error, ErrorKind, Result};
+use feedline_core::{DType, Element, Error, ErrorKind, Result};
 
 use crate::capture::Use;
 use crate::driver::Address;
@@ -138,6 +138,7 @@ impl<'a, T: Element> ViewMut<'a, T> {
 #[derive(Clone, Copy)]
 pub struct Input<'a> {
     pub(crate) span: Span,
+    pub(crate) dtype: DType,
     pub(crate) stream: &'a Arc<StreamCore>,
     /// Of a batch; none of a buffer.
     pub(crate) slot: Option<SlotView<'a>>,
@@ -146,6 +147,7 @@ pub struct Input<'a> {
 /// Device memory that a piece of work writes, or reads and writes.
 pub struct Output<'a> {
     pub(crate) span: Span,
+    pub(crate) dtype: DType,
     pub(crate) stream: &'a Arc<StreamCore>,
     bytes: PhantomData<&'a mut [u8]>,
 }
@@ -154,6 +156,11 @@ impl Input<'_> {
     /// The range of device memory.
     pub fn span(&self) -> Span {
         self.span
+    }
+
+    /// The type of the elements.
+    pub fn dtype(&self) -> DType {
+        self.dtype
     }
 
     pub(crate) fn used(&self) -> Use {
@@ -166,6 +173,11 @@ impl Output<'_> {
         Use::Buffer(self.span)
     }
 
+    /// The type of the elements.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
     /// The range of device memory.
     pub fn span(&self) -> Span {
         self.span
@@ -175,14 +187,14 @@ impl Output<'_> {
 impl<'a, T: Element> From<View<'a, T>> for Input<'a> {
     fn from(view: View<'a, T>) -> Self {
         let span = Span { address: view.address, bytes: view.len * size_of::<T>() };
-        Self { span, stream: view.stream, slot: view.slot }
+        Self { span, dtype: T::DTYPE, stream: view.stream, slot: view.slot }
     }
 }
 
 impl<'a, T: Element> From<ViewMut<'a, T>> for Output<'a> {
     fn from(view: ViewMut<'a, T>) -> Self {
         let span = Span { address: view.address, bytes: view.len * size_of::<T>() };
-        Self { span, stream: view.stream, bytes: PhantomData }
+        Self { span, dtype: T::DTYPE, stream: view.stream, bytes: PhantomData }
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use feedline_core::{ErrorKind, Result};
+use feedline_core::{DType, ErrorKind, Result};
 use feedline_device::sim::{SimHandle, SimOptions};
 use feedline_device::slot::{Loaded, SlotRing};
 use feedline_device::{
@@ -286,7 +286,7 @@ impl ByHand {
         if self.planted == Planted::EarlyRecord {
             record()?;
         }
-        let span = Span { address: self.slots[slot], bytes: BYTES };
+        let span = Span { address: self.slots[slot], bytes: BYTES }.of(DType::U8);
         let task = Task::new(name, [span], [], self.tally.reader(self.seed, batch))?;
         // SAFETY: as above.
         unsafe { driver.run(stream, task) }?;

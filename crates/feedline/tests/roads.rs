@@ -350,7 +350,7 @@ fn under_chaos_no_byte_is_wrong() {
                     let builder = Loader::builder(set.clone()).batch_size(8).depth(2).road(road);
                     if shuffled { builder.shuffle(seed) } else { builder }
                 };
-                let driver = Chaos::new(Host::new(), Options { seed, ..Options::default() });
+                let driver = Chaos::new(Host::new(), Options { seed, ..Options::default() }).unwrap();
                 let chaos = driver.handle();
                 let device = Device::with_driver(driver);
                 let (direct, got) = batches_on(&device, builder(Road::Direct), 0..3).expect("batches");

@@ -230,7 +230,9 @@ unsafe impl Driver for Sim {
         // Kernels may also reach page-locked memory, so both kinds will do.
         let touches: Vec<_> = reads
             .chain(writes)
-            .map(|(s, access)| (Place { address: s.address.0, bytes: s.bytes, space: None }, access))
+            .map(|(s, access)| {
+                (Place { address: s.span.address.0, bytes: s.span.bytes, space: None }, access)
+            })
             .collect();
         self.give(stream, task.name(), &touches, Command::Run(Box::new(task)))
     }

@@ -150,7 +150,8 @@ impl Memory {
     /// Makes memory of someone else known; refused when some of it is known already.
     pub(super) fn register(&mut self, address: u64, bytes: usize, call: u64) -> bool {
         let Ok(layout) = Layout::from_size_align(bytes, 1) else { return false };
-        let known = self.all.range(..address + bytes as u64).next_back();
+        let Some(end) = address.checked_add(bytes as u64) else { return false };
+        let known = self.all.range(..end).next_back();
         if bytes == 0 || known.is_some_and(|(start, known)| start + known.bytes() as u64 > address) {
             return false;
         }

@@ -22,7 +22,7 @@ mod tables;
 mod visits;
 
 pub use lease::{Loaded, Reader, WriteLease};
-pub use ring::{MAX_READERS, SlotRing};
+pub use ring::{MAX_READERS, MAX_SLOTS, SlotRing};
 pub(crate) use ring::{SlotRef, SlotView};
 pub use tables::Tables;
 pub use visits::Visits;

@@ -16,6 +16,9 @@ use crate::slot::tables::Tables;
 use crate::stream::StreamCore;
 use crate::{Device, Event};
 
+/// The most slots of one ring: each takes some ten events, and a pipeline needs a few.
+pub const MAX_SLOTS: usize = 1 << 16;
+
 /// The most streams that can read one batch at a time.
 pub const MAX_READERS: usize = 8;
 
@@ -113,11 +116,15 @@ impl SlotRing {
     /// There are events for as many host slots as these and one more; with others, the first copies make those that lack.
     ///
     /// # Errors
-    /// A device failure, or memory that the device does not have.
+    /// `Config` for more than [`MAX_SLOTS`] slots; a device failure, or memory that the device does not have.
     pub fn new(device: &Device, count: usize, bytes: usize) -> Result<Self> {
+        if count > MAX_SLOTS {
+            let why = format!("a ring of {count} device slots cannot be: {MAX_SLOTS} are the most");
+            return Err(Error::new(ErrorKind::Config, why));
+        }
         let core = device.core();
         // For each slot and each host slot its last copy's, and one for who waits for a copy of a host slot still in line.
-        let marks = Marks::new(core, count.saturating_mul(2).saturating_add(2))?;
+        let marks = Marks::new(core, 2 * count + 2)?;
         // Built slot by slot into the ring itself, so that an error half-way frees what there is.
         let mut slots = Vec::with_capacity(count);
         let built = (0..count).try_for_each(|_| Slot::new(core, bytes).map(|slot| slots.push(slot)));

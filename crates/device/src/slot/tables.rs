@@ -65,7 +65,7 @@ impl Tables {
                 offset: layout.offset(index),
             });
         }
-        let asked: usize = blocks.iter().map(|block| block.len()).sum();
+        let asked = blocks.iter().fold(0, |sum: usize, block| sum.saturating_add(block.len()));
         if asked > room {
             let why = format!("the set has {asked} bytes, the budget of page-locked memory has {room} left");
             return Err(Error::new(ErrorKind::Budget, why));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use feedline_core::{Random, Result, random::key};
+use feedline_core::{Error, ErrorKind, Random, Result, random::key};
 
 use super::{Around, Call, Op, Wrap};
 use crate::driver::{Driver, Kind, StreamId};
@@ -20,7 +20,7 @@ use crate::task::{Span, Task};
 /// use feedline_device::wrap::chaos::{Chaos, Options};
 /// use feedline_device::{Device, host::Host};
 ///
-/// let driver = Chaos::new(Host::new(), Options { seed: 7, ..Options::default() });
+/// let driver = Chaos::new(Host::new(), Options { seed: 7, ..Options::default() })?;
 /// let chaos = driver.handle();
 /// let device = Device::with_driver(driver);
 /// let stream = device.stream()?;
@@ -34,14 +34,18 @@ pub type Chaos<D> = Wrap<D, ChaosHandle>;
 
 impl<D: Driver> Wrap<D, ChaosHandle> {
     /// `below`, disturbed as `options` say.
-    pub fn new(below: D, options: Options) -> Self {
+    ///
+    /// # Errors
+    /// `Config` for a probability that is none, and for a delay that ends before it begins or takes more than a minute.
+    pub fn new(below: D, options: Options) -> Result<Self> {
+        options.check()?;
         let disorder = Disorder {
             options,
             draws: AtomicU64::new(0),
             delayed: AtomicU64::new(0),
             poisoned: AtomicU64::new(0),
         };
-        Self::around(below, ChaosHandle(Arc::new(disorder)))
+        Ok(Self::around(below, ChaosHandle(Arc::new(disorder))))
     }
 
     /// What was done so far, to read while the device is in use and after its end.
@@ -49,6 +53,9 @@ impl<D: Driver> Wrap<D, ChaosHandle> {
         self.around.clone()
     }
 }
+
+/// The longest delay: a longer one is taken for a hang.
+const MAX_DELAY: Duration = Duration::from_secs(60);
 
 /// Keeps a stream of the driver busy for about a time; for devices that run kernels.
 ///
@@ -70,6 +77,23 @@ pub struct Options {
     pub poison: Option<u8>,
     /// How a stream is kept busy; without one, streams of the host sleep and others are not delayed.
     pub spin: Option<Spin>,
+}
+
+impl Options {
+    fn check(&self) -> Result<()> {
+        let refuse = |why| Err(Error::new(ErrorKind::Config, why));
+        if !(0.0..=1.0).contains(&self.probability) {
+            return refuse(format!("probability is {}: it must lie between 0 and 1", self.probability));
+        }
+        for (name, delay) in [("host_delay", &self.host_delay), ("device_delay", &self.device_delay)] {
+            if delay.start > delay.end || delay.end > MAX_DELAY {
+                return refuse(format!(
+                    "{name} is {delay:?}: it must not end before it begins, nor after {MAX_DELAY:?}"
+                ));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Default for Options {

@@ -7,3 +7,4 @@ mod order;
 mod rig;
 mod slots;
 mod tables;
+mod types;

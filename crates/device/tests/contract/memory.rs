@@ -5,7 +5,7 @@ use std::time::Instant;
 use feedline_core::{ErrorKind, Result};
 use feedline_device::Readback;
 
-use crate::rig::{Ending, LIMIT, everywhere};
+use crate::rig::{Ending, LIMIT, everywhere, with_host_memory};
 
 #[test]
 fn a_buffer_gives_back_what_was_written() {
@@ -49,5 +49,49 @@ fn results_come_back_in_order_and_a_full_ring_refuses() {
             assert_eq!((results.pending(), results.try_next()?), (0, None));
         }
         send(&mut results, 1) // dropped while a result is on its way
+    });
+}
+
+#[test]
+fn a_cell_is_sent_once_and_no_result_is_overwritten() {
+    everywhere("a_cell_is_sent_once_and_no_result_is_overwritten", Ending::Clean, |rig| {
+        let stream = rig.stream("a")?;
+        let mut results = Readback::<u8>::new(&stream, 16, 2)?;
+        assert_eq!(results.send().expect_err("nothing was begun").kind(), ErrorKind::Config);
+        for value in [1, 2] {
+            let cell = results.begin()?.address();
+            rig.fill_at(&stream, cell, value, 16)?;
+            results.send()?;
+            let error = results.send().expect_err("sent already");
+            assert_eq!(error.kind(), ErrorKind::Config);
+            assert!(error.message().contains("begin"), "{error}");
+        }
+        assert_eq!(results.pending(), 2);
+        assert_eq!(results.wait()?, Some(&[1; 16][..]));
+        assert_eq!(results.wait()?, Some(&[2; 16][..]));
+        Ok(())
+    });
+}
+
+#[test]
+fn a_readback_of_no_possible_size_is_refused() {
+    with_host_memory("a_readback_of_no_possible_size_is_refused", Ending::Clean, |rig| {
+        let stream = rig.stream("a")?;
+        let sizes = [
+            ((1 << 62) + 1, 4),
+            (1 << 61, 2),
+            (usize::MAX, 1),
+            (usize::MAX, 2),
+            (1, usize::MAX),
+            (1, 1 << 40),
+            (0, 4),
+            (4, 0),
+        ];
+        for (width, depth) in sizes {
+            let refused = Readback::<f32>::new(&stream, width, depth);
+            let error = refused.err().unwrap_or_else(|| panic!("{width} x {depth} was accepted"));
+            assert_eq!(error.kind(), ErrorKind::Config, "{width} x {depth}: {error}");
+        }
+        Ok(())
     });
 }

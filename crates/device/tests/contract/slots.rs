@@ -1,11 +1,11 @@
 //! The slots of a host ring and a device ring: batches arrive whole, and no slot is overwritten under a reader.
 
 use feedline_core::{ErrorKind, Result};
-use feedline_device::slot::{Loaded, MAX_READERS, Reader, SlotRing};
+use feedline_device::slot::{Loaded, MAX_READERS, MAX_SLOTS, Reader, SlotRing};
 use feedline_device::{Pinned, Stream};
 use feedline_slots::Ring;
 
-use crate::rig::{Ending, Rig, everywhere};
+use crate::rig::{Ending, Rig, everywhere, with_host_memory};
 
 const BYTES: usize = 4096;
 
@@ -187,6 +187,17 @@ fn a_closed_ring_hands_out_nothing() {
         for _ in 0..100 {
             assert_eq!(pipe.slots.acquire().err().map(|error| error.kind()), Some(ErrorKind::Stopped));
             assert_eq!(pipe.slots.try_acquire().err().map(|error| error.kind()), Some(ErrorKind::Stopped));
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_ring_of_no_possible_size_is_refused() {
+    with_host_memory("a_ring_of_no_possible_size_is_refused", Ending::Clean, |rig| {
+        for slots in [usize::MAX, 1 << 40, MAX_SLOTS + 1] {
+            let error = SlotRing::new(&rig.device, slots, 1).expect_err("more slots than a ring can have");
+            assert_eq!(error.kind(), ErrorKind::Config, "{slots} slots: {error}");
         }
         Ok(())
     });

@@ -1,6 +1,6 @@
 //! A simulated device with streams, events and blocks by number.
 
-use feedline_core::Result;
+use feedline_core::{DType, Result};
 use feedline_device::sim::{SimHandle, SimOptions};
 use feedline_device::{Access, Address, Device, EventId, Priority, Span, StreamId, Task};
 
@@ -36,7 +36,7 @@ impl Bench {
     }
 
     pub(crate) fn work(&self, stream: usize, reads: &[usize], writes: &[usize]) -> Result<()> {
-        let span = |&block: &usize| Span { address: self.blocks[block], bytes: BYTES };
+        let span = |&block: &usize| Span { address: self.blocks[block], bytes: BYTES }.of(DType::U8);
         let task = Task::new("work", reads.iter().map(span), writes.iter().map(span), |_| {})?;
         // SAFETY: the blocks live as long as the bench, and the bodies touch nothing.
         unsafe { self.device.driver().run(self.streams[stream], task) }

@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use feedline_core::ErrorKind;
 use feedline_device::host::Host;
 use feedline_device::wrap::chaos::{Chaos, Options};
 use feedline_device::{Access, Device, Driver, Memory, StreamId, Task};
@@ -34,7 +35,7 @@ fn stopping_chaos(stop: &Arc<AtomicBool>) -> (Raw<Chaos<Host>>, Receiver<()>, Se
         unsafe { below.run(stream, Task::new("stop", [], [], wait)?) }
     };
     let options = Options { probability: 1.0, spin: Some(Box::new(spin)), ..Options::default() };
-    (Raw::new(Chaos::new(Host::new(), options)), came, go)
+    (Raw::new(Chaos::new(Host::new(), options).unwrap()), came, go)
 }
 
 /// What a reader sees that comes while the copy of batch 2 is late, over batch 1.
@@ -81,7 +82,8 @@ fn a_reader_that_waits_sees_the_batch() {
 #[test]
 fn a_host_that_skips_its_wait_sends_poison() {
     for waits in [false, true] {
-        let raw = Raw::new(Chaos::new(Host::new(), Options { poison: Some(0xB7), ..Options::default() }));
+        let raw =
+            Raw::new(Chaos::new(Host::new(), Options { poison: Some(0xB7), ..Options::default() }).unwrap());
         raw.fill_host(1);
         let open = raw.stop_copier();
         raw.copy().unwrap();
@@ -102,7 +104,8 @@ fn a_host_that_skips_its_wait_sends_poison() {
 fn with_all_waits_chaos_changes_nothing() {
     with_watchdog(LIMIT, || {
         for seed in 0..4 {
-            let driver = Chaos::new(Host::new(), Options { seed, probability: 0.5, ..Options::default() });
+            let driver =
+                Chaos::new(Host::new(), Options { seed, probability: 0.5, ..Options::default() }).unwrap();
             let chaos = driver.handle();
             let hand_off = HandOff::new(&Device::with_driver(driver), "chaos").unwrap();
             (0..20).for_each(|batch| hand_off.step(batch, true).unwrap());
@@ -118,7 +121,7 @@ fn a_seed_draws_the_same_delays() {
     let delays = |seed| {
         let options =
             Options { seed, host_delay: Duration::ZERO..Duration::from_nanos(1), ..Options::default() };
-        let driver = Chaos::new(Host::new(), options);
+        let driver = Chaos::new(Host::new(), options).unwrap();
         let chaos = driver.handle();
         (0..200)
             .map(|_| {
@@ -129,4 +132,24 @@ fn a_seed_draws_the_same_delays() {
     };
     assert_eq!(delays(1), delays(1));
     assert_ne!(delays(1), delays(2));
+}
+
+#[test]
+fn options_that_cannot_be_are_refused() {
+    let kind = |change: fn(&mut Options)| {
+        let mut options = Options::default();
+        change(&mut options);
+        Chaos::new(Host::new(), options).err().map(|error| error.kind())
+    };
+    let refused = Some(ErrorKind::Config);
+    assert_eq!(kind(|_| ()), None);
+    assert_eq!(kind(|options| options.probability = f64::NAN), refused);
+    assert_eq!(kind(|options| options.probability = -0.1), refused);
+    assert_eq!(kind(|options| options.probability = 1.1), refused);
+    // It ends before it begins.
+    assert_eq!(kind(|options| options.host_delay.start = Duration::from_secs(1)), refused);
+    assert_eq!(kind(|options| options.device_delay.start = Duration::from_secs(1)), refused);
+    // Longer than any test: the sum of an hour's calls is a hang.
+    assert_eq!(kind(|options| options.host_delay.end = Duration::MAX), refused);
+    assert_eq!(kind(|options| options.device_delay.end = Duration::MAX), refused);
 }

@@ -1,5 +1,6 @@
 //! The n-th call fails: by a loop over all calls of a small run, and one by one.
 
+use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard};
 
 use feedline_core::{ErrorKind, Result};
@@ -14,12 +15,12 @@ use crate::hand_off::HandOff;
 use crate::raw::Raw;
 
 /// Calls of `small_run` that can fail; may grow, not fall.
-const CALLS: u64 = 136;
+const CALLS: u64 = 143;
 
 /// Three batches, a buffer that is written and read, and one result on its way back.
 fn small_run(device: &Device) -> Result<()> {
     let hand_off = HandOff::new(device, "nth")?;
-    (0..3).try_for_each(|batch| hand_off.step(batch, true))?;
+    (0..3).try_for_each(|batch| late_step(&hand_off, batch))?;
     let mut total = hand_off.compute.buffer::<u32>(1)?;
     total.write(&[41])?;
     let output: Output<'_> = total.view_mut().into();
@@ -32,6 +33,15 @@ fn small_run(device: &Device) -> Result<()> {
     assert_eq!(results.wait()?, Some(&[43][..]));
     assert_eq!(hand_off.finish()?, 0);
     Ok(())
+}
+
+/// A batch whose copy does not end before its readers wait for it: else they would make fewer calls on a fast machine.
+fn late_step(hand_off: &HandOff, batch: u64) -> Result<()> {
+    let (_open, opened) = channel::<()>();
+    hand_off.copier.run("hold", [], [], move |_| {
+        let _ = opened.recv();
+    })?;
+    hand_off.step(batch, true)
 }
 
 /// Tests that count threads by name run one at a time.

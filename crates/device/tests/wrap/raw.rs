@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use feedline_core::Result;
+use feedline_core::{DType, Result};
 use feedline_device::{Access, Address, Driver, EventId, Memory, Priority, Span, StreamId, Task};
 use feedline_testkit::pattern;
 
@@ -57,7 +57,7 @@ impl<D: Driver> Raw<D> {
     /// Starts work on the reader's stream that sends what is in the slot.
     pub(crate) fn read(&self) -> Receiver<Vec<u8>> {
         let (sender, bytes) = channel();
-        let span = Span { address: self.slot, bytes: BYTES };
+        let span = Span { address: self.slot, bytes: BYTES }.of(DType::U8);
         let send = move |memory: &mut Memory<'_>| {
             sender.send(memory.input::<u8>(0).to_vec()).ok();
         };

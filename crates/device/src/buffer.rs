@@ -30,7 +30,7 @@ impl<T: Element> Buffer<T> {
             Error::new(ErrorKind::Config, format!("a buffer of {len} x {} cannot be", T::DTYPE))
         })?;
         let core = stream.core();
-        core.recorder.refuse("a new buffer")?;
+        core.refuse("a new buffer")?;
         let address = core.device.driver.alloc_device(bytes)?;
         core.device.ledger.device_bytes.add(bytes as u64);
         let buffer = Self { stream: stream.clone(), address, len, leaked: false, element: PhantomData };
@@ -96,7 +96,7 @@ impl<T: Element> Buffer<T> {
             return Err(Error::new(ErrorKind::Config, why));
         }
         let core = self.stream.core();
-        core.recorder.refuse("a copy")?;
+        core.refuse("a copy")?;
         let bytes: &[u8] = bytemuck::cast_slice(values);
         let staging = Pinned::new(&core.device, bytes.len())?;
         staging.host_access(0, bytes.len(), Access::Write)?;
@@ -115,7 +115,7 @@ impl<T: Element> Buffer<T> {
     /// A device failure.
     pub fn read(&self) -> Result<Vec<T>> {
         let core = self.stream.core();
-        core.recorder.refuse("a copy")?;
+        core.refuse("a copy")?;
         let bytes = self.len * size_of::<T>();
         let staging = Pinned::new(&core.device, bytes)?;
         // SAFETY: both ranges are `bytes` long and live until the stream is drained, next.

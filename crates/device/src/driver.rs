@@ -180,10 +180,10 @@ pub unsafe trait Driver: Send + Sync + 'static {
     unsafe fn fill(&self, stream: StreamId, to: Address, value: u8, bytes: usize) -> Result<()>;
 
     /// Makes host memory that was not allocated here readable by the device, and says where the device finds it. `None` when
-    /// the device cannot: it never can, or not this memory.
+    /// the device cannot: it never can, or not this memory. After an error the memory may be registered or not.
     ///
     /// # Safety
-    /// The range is valid, and written by nobody, until `unregister_host`.
+    /// The range is valid, and written by nobody, until `unregister_host` succeeds; after an error of either, for ever.
     unsafe fn register_host(&self, _ptr: *const u8, _bytes: usize) -> Result<Option<Address>> {
         Ok(None)
     }
@@ -221,7 +221,7 @@ pub unsafe trait Driver: Send + Sync + 'static {
     /// Launches a kernel on `stream`.
     ///
     /// # Safety
-    /// The parameters are what the kernel takes, and what it touches stays valid until the work ends.
+    /// The parameters are what the kernel takes; what it touches, and the function, stay valid until the work ends.
     #[cfg(feature = "cuda")]
     unsafe fn launch(&self, stream: StreamId, launch: &mut crate::cuda::Launch<'_>) -> Result<()> {
         let _ = stream;
@@ -253,6 +253,15 @@ pub unsafe trait Driver: Send + Sync + 'static {
     unsafe fn end_capture(&self, stream: StreamId) -> Result<GraphId> {
         let _ = stream;
         Err(Error::new(ErrorKind::Device, format!("{:?} does not record graphs", self.kind())))
+    }
+
+    /// Whether a capture that [`begin_capture`](Self::begin_capture) did not begin records what `stream` is given: then the
+    /// work runs when that graph is launched, in an order that nobody here knows of.
+    ///
+    /// # Safety
+    /// The stream is this driver's and alive.
+    unsafe fn is_captured(&self, _stream: StreamId) -> Result<bool> {
+        Ok(false)
     }
 
     /// Gives a stream the work of a graph once more.

@@ -34,7 +34,7 @@ impl Event {
 
     pub(crate) fn record(&self, stream: &StreamCore) -> Result<()> {
         self.device.same(&stream.device, "the stream")?;
-        stream.recorder.refuse("an event")?;
+        stream.refuse("an event")?;
         // SAFETY: both are alive, and of one driver.
         unsafe { self.device.driver.record(self.id, stream.id()) }
     }

@@ -147,7 +147,7 @@ impl Graph {
             let other = reader.stream();
             return Err(wrong(&format!("it is for {}, the batch is open to another {other}", self.stream)));
         }
-        self.stream.recorder.refuse("a graph")?;
+        self.stream.refuse("a graph")?;
         let stream: StreamId = self.stream.id();
         // SAFETY: the graph is this value's, borrowed uniquely. Its buffers are kept, and belong to this very stream, which
         // orders their use; the batch's slot is the reader's, which lives for the call and then marks its end behind it.

@@ -125,7 +125,7 @@ impl<T: Element> Readback<T> {
     /// # Errors
     /// `Config` when no cell was begun since the last call; a device failure.
     pub fn send(&mut self) -> Result<()> {
-        let Some(from) = self.begun.take() else {
+        let Some(from) = self.begun else {
             let why =
                 "there is no result to send: call begin, give the stream the work that writes it, then send";
             let lost = self.results.core().device.driver.lost();
@@ -133,6 +133,7 @@ impl<T: Element> Readback<T> {
         };
         let to = self.sent % self.depth();
         self.cells.stream().record(&self.written)?;
+        self.begun = None;
         self.results.wait(&self.written)?;
         let bytes = self.width * size_of::<T>();
         let source = Address(self.cells.view().address().0 + (from * bytes) as u64);

@@ -8,8 +8,12 @@ use crate::device::Core;
 use crate::driver::Address;
 use crate::stream::StreamCore;
 
-/// Sets that a device may read on, because the wait for it failed: to the end of the process.
+/// Sets whose memory a device may still read, or has still registered: kept to the end of the process.
 static KEPT: Mutex<Vec<Arc<dyn Dataset>>> = Mutex::new(Vec::new());
+
+fn keep(owner: Option<Arc<dyn Dataset>>) {
+    KEPT.lock().unwrap_or_else(PoisonError::into_inner).extend(owner);
+}
 
 /// Bytes of a data set, readable by the device until this is dropped. They count as page-locked.
 pub(crate) struct Registered {
@@ -34,7 +38,9 @@ impl Registered {
         bytes: *const [u8],
     ) -> Result<Option<Self>> {
         // SAFETY: the caller's promise; `owner` is dropped only when they are unregistered.
-        let address = unsafe { device.driver.register_host(bytes.cast(), bytes.len()) }?;
+        let registered = unsafe { device.driver.register_host(bytes.cast(), bytes.len()) };
+        // After an error nobody knows whether the memory is registered.
+        let address = registered.inspect_err(|_| keep(Some(owner.clone())))?;
         let Some(address) = address else { return Ok(None) };
         device.ledger.pinned_bytes.add(bytes.len() as u64);
         let reader = OnceLock::new();
@@ -69,15 +75,12 @@ impl Registered {
 impl Drop for Registered {
     fn drop(&mut self) {
         let drained = self.reader.get().map_or(Ok(()), |stream| stream.synchronize());
-        let given_back = match drained {
-            // SAFETY: registered by `new` with this size, given back once; the one stream that reads it has been drained.
-            Ok(()) => unsafe { self.device.driver.unregister_host(self.bytes.cast(), self.bytes.len()) },
-            Err(error) => {
-                KEPT.lock().unwrap_or_else(PoisonError::into_inner).extend(self.owner.take());
-                Err(error)
-            }
-        };
-        if let Err(error) = given_back {
+        let unregistered = drained.and_then(|()| {
+            // SAFETY: registered by `new` with this size, unregistered once; the one stream that reads it has been drained.
+            unsafe { self.device.driver.unregister_host(self.bytes.cast(), self.bytes.len()) }
+        });
+        if let Err(error) = unregistered {
+            keep(self.owner.take());
             self.device.ledger.report(error);
         }
         self.device.ledger.pinned_bytes.subtract(self.bytes.len() as u64);

@@ -26,9 +26,39 @@ impl StreamCore {
         self.id
     }
 
+    /// Refuses a call that cannot be part of a recording, and any call while another library captures the stream.
+    pub(crate) fn refuse(&self, what: &str) -> Result<()> {
+        self.recorder.refuse(what)?;
+        self.refuse_captured(what)
+    }
+
+    /// Refuses to give `what` to a stream that another library captures: the graph it makes would use the memory whenever it
+    /// is launched, and nothing here would keep it till then.
+    pub(crate) fn refuse_captured(&self, what: &str) -> Result<()> {
+        // SAFETY: the stream is alive.
+        if unsafe { self.device.driver.is_captured(self.id) }? {
+            let why = format!(
+                "{what} cannot be given to stream {:#x}, which another library captures: record the work with \
+                 Stream::record_graph, or end the capture first",
+                self.id.0
+            );
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        Ok(())
+    }
+
+    /// The cudarc stream for code outside feedline, which may capture it from now on.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn lend(&self) -> Option<&Arc<cudarc::driver::CudaStream>> {
+        if let Some(cuda) = self.device.driver.cuda() {
+            cuda.lend();
+        }
+        self.cuda.as_ref()
+    }
+
     pub(crate) fn wait(&self, event: &Event) -> Result<()> {
         self.device.same(event.device(), "the event")?;
-        self.recorder.refuse("a wait")?;
+        self.refuse("a wait")?;
         // SAFETY: both are alive, and of one driver.
         unsafe { self.device.driver.wait(self.id, event.id()) }
     }
@@ -37,12 +67,12 @@ impl StreamCore {
     /// after the marked work anyway. A wait between two kernels takes a GPU about a microsecond, a query takes the host 0.3.
     pub(crate) fn wait_unless_done(&self, event: &Event) -> Result<()> {
         self.device.same(event.device(), "the event")?;
-        self.recorder.refuse("a wait")?;
+        self.refuse("a wait")?;
         if event.query()? { Ok(()) } else { self.wait(event) }
     }
 
     pub(crate) fn synchronize(&self) -> Result<()> {
-        self.recorder.refuse("a wait of the host")?;
+        self.refuse("a wait of the host")?;
         // SAFETY: the stream is alive.
         unsafe { self.device.driver.synchronize_stream(self.id) }
     }
@@ -159,8 +189,11 @@ impl Stream {
 
     /// Where work of the calling thread goes: this stream, or the recording of it.
     pub(crate) fn target(&self, used: impl Iterator<Item = Use>, name: &str) -> Result<StreamId> {
-        let aside = self.core.recorder.target(used, name)?;
-        Ok(aside.unwrap_or(self.core.id))
+        if let Some(recorded) = self.core.recorder.target(used, name)? {
+            return Ok(recorded);
+        }
+        self.core.refuse_captured(name)?;
+        Ok(self.core.id)
     }
 
     /// Refuses an argument that was made for, or waited on by, another stream.
@@ -197,9 +230,13 @@ impl Stream {
     }
 
     /// The cudarc stream, on CUDA; for kernels and libraries of one's own.
+    ///
+    /// Do not capture it with cudarc's `begin_capture`: a graph made that way reads a batch's memory again after the batch
+    /// is gone. Feedline refuses its own work, and views given to cudarc, while the stream is captured; a batch that is
+    /// dropped meanwhile costs its slot. [`record_graph`](Self::record_graph) records a step safely.
     #[cfg(feature = "cuda")]
     pub fn cuda_stream(&self) -> Option<&Arc<cudarc::driver::CudaStream>> {
-        self.core.cuda.as_ref()
+        self.core.lend()
     }
 
     /// The CUDA side of the stream's device, on CUDA.

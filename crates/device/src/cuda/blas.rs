@@ -8,12 +8,13 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::ffi::c_void;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::cublaslt::{result, sys};
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::{DType, Error, ErrorKind, Result};
 
 use crate::capture::Use;
+use crate::device::Core;
 use crate::driver::StreamId;
 use crate::view::{Input, Output};
 use crate::{Buffer, Event, Stream};
@@ -71,13 +72,15 @@ pub struct BlasOptions {
 
 /// cuBLASLt for one stream.
 pub struct Blas {
-    handle: Handle,
     options: BlasOptions,
+    // First: its drop drains the stream.
     workspace: Buffer<u8>,
     /// For products that run beside others; see [`Stream::beside`].
     side_workspace: Buffer<u8>,
     /// `None` where cuBLASLt has no algorithm.
     plans: Mutex<HashMap<Key, Option<Plan>>>,
+    // Last: no work uses it any more. Recorded products keep it too.
+    handle: Arc<Handle>,
 }
 
 impl Blas {
@@ -91,8 +94,10 @@ impl Blas {
         if !present {
             return Ok(None);
         }
-        stream.core().device.driver.bind()?;
-        let handle = Handle(result::create_handle().map_err(|error| failed("create a handle", &error))?);
+        let device = stream.core().device.clone();
+        device.driver.bind()?;
+        let raw = result::create_handle().map_err(|error| failed("create a handle", &error))?;
+        let handle = Arc::new(Handle { raw, device });
         let workspace = stream.buffer(WORKSPACE)?;
         let side_workspace = stream.buffer(WORKSPACE)?;
         Ok(Some(Self { handle, options, workspace, side_workspace, plans: Mutex::default() }))
@@ -102,7 +107,7 @@ impl Blas {
     /// them, with the `bias` of a forward one. Returns whether cuBLASLt has this product; when not, nothing was queued.
     ///
     /// # Errors
-    /// `Config` for lengths that do not fit, or arguments of another stream; a device failure.
+    /// `Config` for lengths that do not fit, elements that are not `f32`, or arguments of another stream; a device failure.
     pub fn product(
         &self,
         product: Product,
@@ -122,6 +127,7 @@ impl Blas {
         let read = [left, right].into_iter().chain(workspaces).chain(bias);
         let used = read.map(|input| input.used()).chain([Use::Buffer(out.span)]);
         let target = stream.target(used, "a matrix product")?;
+        stream.core().recorder.need(|| self.handle.clone());
         stream.core().device.driver.bind()?;
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         let plan = match plans.entry((product, sizes)) {
@@ -151,7 +157,7 @@ impl Blas {
         // buffers and slots used on this very stream, which outlive its work. The workspace is used on this stream only, and aside there is another.
         unsafe {
             result::matmul(
-                self.handle.0,
+                self.handle.raw,
                 plan.desc.0,
                 std::ptr::from_ref(&one).cast(),
                 std::ptr::from_ref(&zero).cast(),
@@ -218,17 +224,33 @@ fn check(
     right: &Input<'_>,
     out: &Output<'_>,
 ) -> Result<()> {
+    are_floats(product, [left.dtype, right.dtype, out.dtype])?;
     let Sizes { rows, inputs, outputs } = sizes;
-    let (x, w, y) = (rows * inputs * 4, outputs * inputs * 4, rows * outputs * 4);
-    let wanted = match product {
-        Product::Forward { .. } => (x, w, y),
-        Product::WeightGradient | Product::WeightGradientTransposed => (y, x, w),
-        Product::InputGradient => (y, w, x),
+    // None where a matrix has no element, or more than an address reaches.
+    let bytes = |rows: usize, columns: usize| {
+        rows.checked_mul(columns)
+            .filter(|&elements| elements > 0)
+            .and_then(|elements| elements.checked_mul(4))
     };
-    if wanted == (left.span.bytes, right.span.bytes, out.span.bytes) && x > 0 && w > 0 {
+    let (x, w, y) = (bytes(rows, inputs), bytes(outputs, inputs), bytes(rows, outputs));
+    let wanted = match product {
+        Product::Forward { .. } => [x, w, y],
+        Product::WeightGradient | Product::WeightGradientTransposed => [y, x, w],
+        Product::InputGradient => [y, w, x],
+    };
+    if wanted == [left.span.bytes, right.span.bytes, out.span.bytes].map(Some) {
         return Ok(());
     }
     Err(Error::new(ErrorKind::Config, format!("{product:?}: lengths do not fit {sizes:?}")))
+}
+
+fn are_floats(product: Product, given: impl IntoIterator<Item = DType>) -> Result<()> {
+    match given.into_iter().find(|&dtype| dtype != DType::F32) {
+        None => Ok(()),
+        Some(other) => {
+            Err(Error::new(ErrorKind::Config, format!("{product:?}: an argument holds {other}, not f32")))
+        }
+    }
 }
 
 /// The address of the bias that a forward product adds; 0 for the others.
@@ -236,6 +258,7 @@ fn bias_of(stream: &Stream, product: Product, sizes: Sizes, bias: Option<Input<'
     match (product, bias) {
         (Product::Forward { .. }, Some(bias)) if bias.span.bytes == sizes.outputs * 4 => {
             stream.accepts(bias.stream, "a matrix product")?;
+            are_floats(product, [bias.dtype])?;
             Ok(bias.span.address.0)
         }
         (Product::WeightGradient | Product::WeightGradientTransposed | Product::InputGradient, None) => Ok(0),
@@ -310,7 +333,7 @@ impl Plan {
         // SAFETY: all descriptors are alive, and there is room for as many results as are asked for.
         let status = unsafe {
             sys::cublasLtMatmulAlgoGetHeuristic(
-                handle.0,
+                handle.raw,
                 self.desc.0,
                 self.a.0,
                 self.b.0,
@@ -341,7 +364,11 @@ impl Plan {
     }
 }
 
-struct Handle(sys::cublasLtHandle_t);
+struct Handle {
+    raw: sys::cublasLtHandle_t,
+    /// Keeps the context, in which it is destroyed.
+    device: Arc<Core>,
+}
 
 // SAFETY: cuBLASLt's handle may be used from any thread (cuBLAS library documentation, "Thread Safety").
 unsafe impl Send for Handle {}
@@ -350,8 +377,15 @@ unsafe impl Sync for Handle {}
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // SAFETY: created once, destroyed once; the stream's work was drained by the workspace's drop or holds on.
-        let _ = unsafe { result::destroy_handle(self.0) };
+        let destroyed = self.device.driver.bind().and_then(|()| {
+            // SAFETY: created once, destroyed once. The work that used it has ended: `Blas` drops its workspaces before, which
+            // drains their stream, and a graph of recorded products keeps the handle until it has drained the stream. Where
+            // draining fails no work runs any more, for then the device is lost.
+            unsafe { result::destroy_handle(self.raw) }.map_err(|error| failed("destroy a handle", &error))
+        });
+        if let Err(error) = destroyed {
+            self.device.ledger.report(error);
+        }
     }
 }
 
@@ -427,4 +461,39 @@ impl Drop for Preference {
 
 fn failed(call: &str, error: &result::CublasError) -> Error {
     Error::new(ErrorKind::Device, format!("cuBLASLt could not {call}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Device;
+
+    const FORWARD: Product = Product::Forward { relu: false };
+
+    /// What `check` says to arguments of so many elements each, of `T`.
+    fn checked<T: feedline_core::Element>(sizes: Sizes, elements: [usize; 3]) -> Result<()> {
+        let stream: Stream = Device::host().stream().unwrap();
+        let [left, right, mut out] = elements.map(|elements| stream.buffer::<T>(elements).unwrap());
+        check(FORWARD, sizes, &left.view().into(), &right.view().into(), &out.view_mut().into())
+    }
+
+    #[test]
+    fn sizes_that_fit_by_overflow_are_refused() {
+        checked::<f32>(Sizes { rows: 3, inputs: 2, outputs: 5 }, [6, 10, 15]).unwrap();
+        // 2^63 + 1 rows of 2 are 2 elements more than there are numbers.
+        let sizes = Sizes { rows: (1 << 63) + 1, inputs: 2, outputs: 2 };
+        assert_eq!(checked::<f32>(sizes, [2, 4, 2]).unwrap_err().kind(), ErrorKind::Config);
+        // The elements can be counted, their bytes cannot.
+        let sizes = Sizes { rows: (1 << 62) + 1, inputs: 1, outputs: 1 };
+        assert_eq!(checked::<f32>(sizes, [1, 1, 1]).unwrap_err().kind(), ErrorKind::Config);
+        let none = Sizes { rows: 0, inputs: 2, outputs: 5 };
+        assert_eq!(checked::<f32>(none, [1, 10, 1]).unwrap_err().kind(), ErrorKind::Config);
+    }
+
+    #[test]
+    fn elements_of_another_type_are_refused() {
+        let error = checked::<i32>(Sizes { rows: 3, inputs: 2, outputs: 5 }, [6, 10, 15]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.message().contains("holds i32, not f32"), "{error}");
+    }
 }

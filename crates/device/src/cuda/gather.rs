@@ -57,14 +57,12 @@ impl Cuda {
         let found = self.call("cuMemHostGetDevicePointer", || unsafe {
             sys::cuMemHostGetDevicePointer_v2(&mut address, host, 0)
         });
-        match self.or_cannot(found) {
-            Ok(Some(())) => Ok(Some(Address(address))),
-            other => {
-                // SAFETY: registered above, and used by nobody.
-                let _ = unsafe { self.unregister(ptr) };
-                other.map(|_| None)
-            }
+        if found.is_ok() {
+            return Ok(Some(Address(address)));
         }
+        // Whatever failed: where this fails too the memory stays registered, which the caller must know.
+        // SAFETY: registered above, and used by nobody.
+        unsafe { self.unregister(ptr) }.map(|()| None)
     }
 
     /// Ends a registration.

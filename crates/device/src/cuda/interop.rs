@@ -6,6 +6,7 @@ use cudarc::driver::{CudaContext, CudaStream, DevicePtr, DevicePtrMut, DeviceSli
 use feedline_core::{Element, Error, ErrorKind, Result};
 
 use super::Cuda;
+use crate::stream::StreamCore;
 use crate::view::{View, ViewMut};
 use crate::{Buffer, Device, Stream};
 
@@ -17,12 +18,13 @@ impl Device {
 }
 
 impl Device {
-    /// A cudarc stream of this device's context as a [`Stream`]: any stream, the default and the per-thread one too.
+    /// A cudarc stream of this device's context as a [`Stream`]: one that cudarc made, or the default stream.
     ///
-    /// The per-thread default stream is a different stream on each thread: use the result on one thread only.
+    /// The per-thread default stream is refused: it is another stream on each thread, so a batch dropped on a second thread
+    /// would mark its end on a stream that never read it. Make a stream with `CudaContext::new_stream` in its place.
     ///
     /// # Errors
-    /// `Config` for a stream of another context, or a device that is not CUDA.
+    /// `Config` for the per-thread default stream, a stream of another context, or a device that is not CUDA.
     pub fn wrap_stream(&self, stream: Arc<CudaStream>) -> Result<Stream> {
         let Some(cuda) = self.driver().cuda() else {
             return Err(Error::new(ErrorKind::Config, format!("{} has no cudarc streams", self.name())));
@@ -30,7 +32,29 @@ impl Device {
         if stream.context().cu_ctx() != cuda.context().cu_ctx() {
             return Err(Error::new(ErrorKind::Config, "the stream is of another context than the device"));
         }
+        if is_per_thread(stream.cu_stream()) {
+            let why = "the per-thread default stream is another stream on each thread: make one with \
+                       CudaContext::new_stream, or take the default stream";
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        // Its owner may capture it.
+        cuda.lend();
         Ok(Stream::borrow(self.core(), stream))
+    }
+}
+
+/// Whether the handle is `CU_STREAM_PER_THREAD`. The null handle, and 1 for the same stream by name, stand for one stream of
+/// the context on every thread.
+fn is_per_thread(stream: sys::CUstream) -> bool {
+    stream as usize == 2
+}
+
+/// Panics unless work that cudarc gives `stream` now is ordered with the work of `own`, for which a view is.
+fn check(own: &StreamCore, stream: &CudaStream) {
+    // cudarc's comparison is of the handle and the context: the default streams of two contexts have one handle.
+    assert!(own.lend().is_some_and(|own| **own == *stream), "the view is for another stream");
+    if let Err(error) = own.refuse_captured("a view") {
+        panic!("{error}");
     }
 }
 
@@ -45,7 +69,7 @@ impl<T: Element> DeviceSlice<T> for View<'_, T> {
     /// # Panics
     /// On a device that is not CUDA.
     fn stream(&self) -> &Arc<CudaStream> {
-        self.stream().cuda.as_ref().expect(NOT_CUDA)
+        self.stream().lend().expect(NOT_CUDA)
     }
 }
 
@@ -53,13 +77,13 @@ impl<T: Element> DevicePtr<T> for View<'_, T> {
     /// The address, for work on `stream`.
     ///
     /// # Panics
-    /// When `stream` is not the stream the view is for: nothing would order the read.
+    /// When `stream` is not the stream the view is for, as nothing would order the read; and while cudarc captures the
+    /// stream, as the graph would read the view again after its end.
+    ///
+    /// cudarc's copies to another context's memory are not ordered either: they run on that context's stream. Copy within
+    /// this context first.
     fn device_ptr<'a>(&'a self, stream: &'a CudaStream) -> (sys::CUdeviceptr, SyncOnDrop<'a>) {
-        assert_eq!(
-            stream.cu_stream(),
-            DeviceSlice::stream(self).cu_stream(),
-            "the view is for another stream"
-        );
+        check(View::stream(self), stream);
         (self.address().0, SyncOnDrop::Record(None))
     }
 }
@@ -72,7 +96,7 @@ impl<T: Element> DeviceSlice<T> for ViewMut<'_, T> {
     /// # Panics
     /// On a device that is not CUDA.
     fn stream(&self) -> &Arc<CudaStream> {
-        self.stream().cuda.as_ref().expect(NOT_CUDA)
+        self.stream().lend().expect(NOT_CUDA)
     }
 }
 
@@ -80,13 +104,9 @@ impl<T: Element> DevicePtrMut<T> for ViewMut<'_, T> {
     /// The address, for work on `stream`.
     ///
     /// # Panics
-    /// When `stream` is not the stream the view is for: nothing would order the write.
+    /// As for [`View`], with the write.
     fn device_ptr_mut<'a>(&'a mut self, stream: &'a CudaStream) -> (sys::CUdeviceptr, SyncOnDrop<'a>) {
-        assert_eq!(
-            stream.cu_stream(),
-            DeviceSlice::stream(self).cu_stream(),
-            "the view is for another stream"
-        );
+        check(ViewMut::stream(self), stream);
         (self.address().0, SyncOnDrop::Record(None))
     }
 }
@@ -95,5 +115,16 @@ impl<T: Element> Buffer<T> {
     /// The CUDA stream the buffer is used on, on CUDA.
     pub fn cuda_stream(&self) -> Option<&Arc<CudaStream>> {
         self.stream().cuda_stream()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_per_thread_handle_is_told_from_the_default_ones() {
+        let per_thread = [0, 1, 2, 0x7F00_0000].map(|handle| is_per_thread(handle as sys::CUstream));
+        assert_eq!(per_thread, [false, false, true, false]);
     }
 }

@@ -20,6 +20,7 @@ mod probe;
 mod status;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, RwLock};
 
 use cudarc::driver::{CudaContext, CudaStream, result, sys};
@@ -42,6 +43,8 @@ pub struct Cuda {
     lost: OnceLock<Error>,
     /// The kernel that gathers rows, once something was registered.
     gather: OnceLock<Function>,
+    /// Whether a stream was ever given to code outside feedline, which may capture it.
+    lent: AtomicBool,
 }
 
 impl Cuda {
@@ -67,6 +70,7 @@ impl Cuda {
             lost: OnceLock::new(),
             bells: Bells::default(),
             gather: OnceLock::new(),
+            lent: AtomicBool::new(false),
         }
     }
 
@@ -96,6 +100,11 @@ impl Cuda {
 
     pub(crate) fn stream(&self, stream: StreamId) -> Option<Arc<CudaStream>> {
         self.streams.read().unwrap_or_else(|poisoned| poisoned.into_inner()).get(&stream.0).cloned()
+    }
+
+    /// Notes that code outside feedline gets one of the streams.
+    pub(crate) fn lend(&self) {
+        self.lent.store(true, Ordering::Release);
     }
 
     /// Turns a status into a result, and keeps the first that means the device is gone.
@@ -354,6 +363,17 @@ unsafe impl Driver for Cuda {
             return Err(error);
         }
         Ok(graph)
+    }
+
+    unsafe fn is_captured(&self, stream: StreamId) -> Result<bool> {
+        // Only outside feedline are its streams captured: `begin_capture` is for streams made for it alone.
+        if !self.lent.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
+        // SAFETY: the caller's promise; the target is a live local.
+        self.call("cuStreamIsCapturing", || unsafe { sys::cuStreamIsCapturing(raw(stream), &mut status) })?;
+        Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 
     unsafe fn launch_graph(&self, graph: GraphId, stream: StreamId) -> Result<()> {

@@ -1,10 +1,11 @@
 //! Compiled kernels: modules, their functions, and how one is launched.
 
 use std::ffi::{CString, c_void};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrayvec::ArrayVec;
-use cudarc::driver::{result, sys};
+use cudarc::driver::{CudaContext, CudaStream, DriverError, result, sys};
 use feedline_core::{Error, ErrorKind, Result};
 
 use super::{Cuda, status};
@@ -15,11 +16,18 @@ use crate::{Device, Stream};
 /// The most arguments a kernel can have here.
 const MAX_ARGS: usize = 24;
 
-/// A loaded module of kernels; unloaded when the last of its functions is dropped.
+/// A loaded module of kernels.
+///
+/// The drop of the last of its functions unloads it, and blocks until the streams on which its kernels were launched have
+/// done the work given to them so far.
 pub struct Module {
     raw: sys::CUmodule,
     /// Keeps the context alive; unloading needs it.
-    context: Arc<cudarc::driver::CudaContext>,
+    context: Arc<CudaContext>,
+    /// The streams on which its kernels were launched. Recordings are not among them: their graphs keep the module.
+    streams: Mutex<Vec<Arc<CudaStream>>>,
+    /// The handle of the stream of the last launch: most modules are used on one stream.
+    last_stream: AtomicU64,
 }
 
 // SAFETY: a module handle belongs to its context, not to a thread; the driver locks inside.
@@ -52,9 +60,10 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Blocks of `threads` threads, enough for `elements` of them, at most `most` blocks.
+    /// Blocks of `threads` threads, enough for `elements` of them, at most `most` blocks; at least one of each.
     pub fn linear(elements: usize, threads: u32, most: u32) -> Self {
-        let blocks = elements.div_ceil(threads as usize).clamp(1, most as usize) as u32;
+        let threads = threads.max(1);
+        let blocks = elements.div_ceil(threads as usize).min(most as usize).max(1) as u32;
         Self { blocks: (blocks, 1, 1), threads: (threads, 1, 1), shared_bytes: 0 }
     }
 }
@@ -83,6 +92,26 @@ pub struct Launch<'a> {
     pub parameters: &'a mut [*mut c_void],
 }
 
+impl Module {
+    /// Notes a launch on `stream`, which must end before the module is unloaded.
+    fn launched_on(&self, stream: &Arc<CudaStream>) {
+        let handle = stream.cu_stream() as u64;
+        if self.last_stream.swap(handle, Ordering::Relaxed) == handle {
+            return;
+        }
+        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
+        if !streams.contains(stream) {
+            streams.push(stream.clone());
+        }
+    }
+
+    /// Blocks until no kernel runs that was launched by [`Stream::launch`].
+    fn drain(&mut self) -> std::result::Result<(), DriverError> {
+        let streams = self.streams.get_mut().unwrap_or_else(PoisonError::into_inner);
+        streams.iter().try_for_each(|stream| stream.synchronize())
+    }
+}
+
 impl Function {
     pub(super) fn raw(&self) -> sys::CUfunction {
         self.raw
@@ -105,7 +134,8 @@ impl Cuda {
         // SAFETY: the text is zero-terminated and lives for the call.
         let raw = unsafe { result::module::load_data(text.as_ptr().cast()) }
             .map_err(|error| status::error(error, "load the kernels"))?;
-        Ok(Arc::new(Module { raw, context: self.context().clone() }))
+        let (streams, last_stream) = (Mutex::default(), AtomicU64::new(u64::MAX));
+        Ok(Arc::new(Module { raw, context: self.context().clone(), streams, last_stream }))
     }
 
     /// The kernel called `name` of a module.
@@ -166,6 +196,9 @@ impl Stream {
         });
         let target = self.target(used, function.name())?;
         self.core().recorder.need(|| function.module.clone());
+        if let Some(stream) = self.core().cuda.as_ref().filter(|_| target == self.core().id()) {
+            function.module.launched_on(stream);
+        }
         // A parameter is read with its own size from the start of its cell: right on little-endian machines, and CUDA
         // has no others.
         let mut parameters: ArrayVec<*mut c_void, MAX_ARGS> =
@@ -179,8 +212,12 @@ impl Stream {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        if self.context.bind_to_thread().is_ok() {
-            // SAFETY: unloaded once; no function is left, each keeps the module alive. Launched work keeps its own hold.
+        // CUDA does not say that a kernel which runs keeps its module, so this waits. After an error one may still run: the
+        // module stays loaded.
+        if self.drain().and_then(|()| self.context.bind_to_thread()).is_ok() {
+            // SAFETY: unloaded once; no function is left, each keeps the module alive. No kernel of it runs: `drain` waited for
+            // what `Stream::launch` gave, graphs that hold its kernels keep the module, and who calls `Driver::launch` promises
+            // that the function outlives the work.
             let _ = unsafe { result::module::unload(self.raw) };
         }
     }

@@ -119,6 +119,7 @@ impl WriteLease {
             return Err(Error::new(ErrorKind::Config, why));
         }
         // Before the submission: after it an error costs both slots.
+        copier.refuse("a batch")?;
         from.memory().accepts(copier)?;
         let mark = shared.marks.take(&shared.device)?;
         let joined = slot.joined.load(Ordering::Acquire) as usize;
@@ -194,7 +195,7 @@ impl Reader {
     /// `Config` for another device's stream, for more than [`MAX_READERS`] readers, and while this reader's stream is being
     /// recorded by the caller: a replay would not open it again. A device failure.
     pub fn also_on(&self, stream: &Stream) -> Result<Reader> {
-        self.stream.core().recorder.refuse("a batch for another stream")?;
+        self.stream.core().refuse("a batch for another stream")?;
         join(&self.shared, self.index, self.copied.clone(), stream)
     }
 

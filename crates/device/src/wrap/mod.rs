@@ -280,6 +280,11 @@ unsafe impl<D: Driver, A: Around> Driver for Wrap<D, A> {
         self.below.records()
     }
 
+    unsafe fn is_captured(&self, stream: StreamId) -> Result<bool> {
+        // SAFETY: the caller's promise.
+        unsafe { self.below.is_captured(stream) }
+    }
+
     fn lost(&self) -> Option<Error> {
         self.around.lost().or_else(|| self.below.lost())
     }

@@ -407,3 +407,32 @@ fn memory_stays_registered_under_a_gather_that_failed_late() {
         drop(host);
     }
 }
+
+/// Unregisters nothing, and says so.
+struct KeepsRegistered;
+
+impl Around for KeepsRegistered {
+    fn around<R>(&self, _: &dyn Driver, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
+        if call.op == Op::UnregisterHost {
+            return Err(Error::new(ErrorKind::Device, "planned: still registered"));
+        }
+        make()
+    }
+}
+
+#[test]
+fn memory_that_stays_registered_is_never_freed() {
+    let driver = Wrap::around(feedline_device::host::Host::new(), KeepsRegistered);
+    let device = Device::with_driver(driver);
+    let set: Arc<dyn Dataset> =
+        Arc::new(Laid::records(&Fine::new(60, 100).expect("a set"), 0, 1).expect("a set"));
+    let layout = Layout::new(set.spec(), BATCH).expect("a layout");
+    let tables = Tables::new(&device, &set, &layout, ROOM).expect("tables");
+    let held = Arc::downgrade(&set);
+    drop(set);
+    drop(tables);
+    assert!(held.upgrade().is_some(), "the set's memory was freed while the driver had it registered");
+    let errors = device.ledger().take_errors();
+    assert!(errors.iter().any(|error| error.message() == "planned: still registered"), "{errors:?}");
+    assert_eq!(device.ledger().pinned_bytes.now(), 0);
+}

@@ -293,3 +293,64 @@ fn any_call_can_fail_and_nothing_is_left_behind() {
     println!("{failed} calls failed");
     assert!(failed >= 30, "{failed}");
 }
+
+#[test]
+fn nothing_is_given_to_a_stream_that_another_library_captures() {
+    let (device, tape) = device();
+    {
+        let (stream, copier): (Stream, Stream) = (device.stream().unwrap(), device.stream().unwrap());
+        let host = Ring::<_, ()>::new(vec![device.pinned(64).unwrap(), device.pinned(64).unwrap()]);
+        let slots = SlotRing::new(&device, 1, 64).unwrap();
+        let load = || slots.acquire()?.upload(&copier, host.acquire()?.ready(), 64);
+        let batch = load().unwrap().wait_on(&stream).unwrap();
+        let mut count = stream.buffer::<u32>(1).unwrap();
+        let event = device.event(false).unwrap();
+        let mut graph = stream.record_graph(None, || add_one(&stream, &mut count)).unwrap();
+        let mut results = feedline_device::Readback::<u32>::new(&stream, 1, 2).unwrap();
+        results.begin().unwrap();
+
+        tape.set_captured(true);
+        let given = [
+            ("work", read(&stream, &batch)),
+            ("work on a buffer", add_one(&stream, &mut count)),
+            ("an event", stream.record(&event)),
+            ("a wait", stream.wait(&event)),
+            ("another reader", batch.also_on(&stream).map(drop)),
+            ("a buffer", stream.buffer::<u8>(1).map(drop)),
+            ("a write", count.write(&[1])),
+            ("a read", count.read().map(drop)),
+            ("a graph", graph.launch(None)),
+            ("a result", results.send()),
+            ("the host's wait", stream.synchronize()),
+        ];
+        for (what, given) in given {
+            let error = given.err().unwrap_or_else(|| panic!("{what} was given"));
+            assert_eq!(error.kind(), ErrorKind::Config, "{what}: {error}");
+            assert!(error.message().contains("record_graph"), "{what}: {error}");
+        }
+        tape.set_captured(false);
+
+        // After its end everything is as it was.
+        read(&stream, &batch).unwrap();
+        add_one(&stream, &mut count).unwrap();
+        assert_eq!(count.read().unwrap(), [1]);
+        assert!(device.ledger().take_errors().is_empty());
+    }
+    assert_empty(&device, &tape);
+}
+
+#[test]
+fn a_batch_that_is_dropped_under_a_foreign_capture_costs_its_slot() {
+    let (device, tape) = device();
+    let stream = device.stream().unwrap();
+    let [first, second] = two_batches(&device, &stream);
+    tape.set_captured(true);
+    drop(first);
+    tape.set_captured(false);
+    drop(second);
+    // When the work that reads the slot runs is not known: its memory is never written again, nor freed.
+    let errors = device.ledger().take_errors();
+    assert_eq!(errors.len(), 2, "the event and the slot: {errors:?}");
+    assert_eq!(errors[0].kind(), ErrorKind::Config, "{errors:?}");
+    assert!(errors[1].message().contains("leaked"), "{errors:?}");
+}

@@ -22,6 +22,8 @@ struct Inner {
     /// Graphs alive, the work in each, and how often it was launched.
     graphs: BTreeMap<GraphId, (usize, usize)>,
     made: u64,
+    /// Whether another library captures every stream.
+    captured: bool,
 }
 
 impl Inner {
@@ -40,6 +42,11 @@ impl Tape {
     /// Of each graph alive: pieces of work in it, and launches.
     pub fn graphs(&self) -> Vec<(usize, usize)> {
         self.inner().graphs.values().copied().collect()
+    }
+
+    /// Lets another library begin, or end, its own capture of every stream.
+    pub fn set_captured(&self, captured: bool) {
+        self.inner().captured = captured;
     }
 
     /// Streams that are being recorded.
@@ -141,6 +148,10 @@ unsafe impl Driver for Recorder {
 
     fn records(&self) -> bool {
         true
+    }
+
+    unsafe fn is_captured(&self, _: StreamId) -> Result<bool> {
+        Ok(self.tape.inner().captured)
     }
 
     unsafe fn begin_capture(&self, stream: StreamId) -> Result<()> {

@@ -217,15 +217,18 @@ pub fn spinner(
     + 'static,
 > {
     let spin = crate::loaded::load(cuda, &crate::source::PROBE, "spin")?;
+    // Its module is never unloaded: no one waits for the last delays.
+    std::mem::forget(spin.clone());
     Ok(move |driver: &dyn feedline_device::Driver, stream, time: std::time::Duration| {
         let grid = feedline_device::cuda::Grid { blocks: (1, 1, 1), threads: (1, 1, 1), shared_bytes: 0 };
-        let (mut nanoseconds, mut times) = (time.as_nanos() as u64, 0u64);
+        let (mut nanoseconds, mut times) = (u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), 0u64);
         let parameters = &mut [
             std::ptr::from_mut(&mut nanoseconds).cast::<std::ffi::c_void>(),
             std::ptr::from_mut(&mut times).cast(),
         ];
         let mut launch = feedline_device::cuda::Launch { function: &spin, grid, parameters };
-        // SAFETY: the parameters are those of `spin` in cu/spin.cu, which writes nothing when `times` is null.
+        // SAFETY: the parameters are those of `spin` in cu/spin.cu, which writes nothing when `times` is null; the module
+        // stays loaded, see above.
         unsafe { driver.launch(stream, &mut launch) }
     })
 }

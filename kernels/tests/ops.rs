@@ -447,3 +447,48 @@ fn lengths_that_do_not_fit_are_refused() {
         Ok(())
     });
 }
+
+#[test]
+fn sizes_that_fit_by_overflow_are_refused() {
+    each("sizes that overflow", |case| {
+        // Two rows more than half of all numbers: times 2 they are two elements.
+        let shape = Linear { rows: (1 << 63) + 1, inputs: 2, outputs: 2 };
+        let (two, mut also_two) = (case.unwritten(2)?, case.unwritten(2)?);
+        let (four, mut also_four) = (case.unwritten(4)?, case.unwritten(4)?);
+        let (mut sums, mut others) = (case.unwritten(2)?, case.unwritten(2)?);
+        let (labels, mut result) = (case.buffer(&[0u8; 2])?, case.buffer(&[0u32; 2])?);
+        let kernels = &case.kernels;
+        let (x, w) = (two.view(), four.view());
+        // Two rows of so many classes.
+        let classes = shape.rows;
+        let refused = [
+            ("linear", kernels.linear(x, w, x, false, also_two.view_mut(), shape)),
+            ("weight_gradient", kernels.weight_gradient(x, x, also_four.view_mut(), shape)),
+            ("input_gradient", kernels.input_gradient(x, w, also_two.view_mut(), shape)),
+            (
+                "relu_bias_backward",
+                kernels.relu_bias_backward(also_two.view_mut(), None, sums.view_mut(), shape),
+            ),
+            (
+                "relu_bias_backward_transposed",
+                kernels.relu_bias_backward_transposed(x, x, also_two.view_mut(), sums.view_mut(), shape),
+            ),
+            (
+                "softmax_xent",
+                kernels.softmax_xent(
+                    also_two.view_mut(),
+                    labels.view(),
+                    others.view_mut(),
+                    result.view_mut(),
+                    classes,
+                ),
+            ),
+            ("argmax_hits", kernels.argmax_hits(x, labels.view(), result.slice_mut(0..1)?, classes)),
+        ];
+        for (what, given) in refused {
+            let error = given.expect_err(what);
+            assert_eq!(error.kind(), feedline_core::ErrorKind::Config, "{what}: {error}");
+        }
+        Ok(())
+    });
+}

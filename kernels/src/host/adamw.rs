@@ -1,8 +1,6 @@
 //! Adam with decoupled weight decay (Loshchilov and Hutter 2019, "Decoupled weight decay regularization", Algorithm 2).
 
-use rayon::prelude::*;
-
-use super::parallel::CHUNK;
+use super::parallel::{CHUNK, each};
 
 /// The numbers of AdamW.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -55,11 +53,11 @@ pub fn adamw(
     let scale = |beta: f64| (1.0 / (1.0 - beta.powf(f64::from(step)))) as f32;
     let (scale1, scale2) = (scale(rule.beta1), scale(rule.beta2));
     let chunks = weights
-        .par_chunks_mut(CHUNK)
-        .zip(mean.par_chunks_mut(CHUNK))
-        .zip(square.par_chunks_mut(CHUNK))
-        .zip(gradient.par_chunks(CHUNK));
-    chunks.for_each(|(((weights, mean), square), gradient)| {
+        .chunks_mut(CHUNK)
+        .zip(mean.chunks_mut(CHUNK))
+        .zip(square.chunks_mut(CHUNK))
+        .zip(gradient.chunks(CHUNK));
+    each(chunks, |(((weights, mean), square), gradient)| {
         for (((w, m), s), g) in weights.iter_mut().zip(mean).zip(square).zip(gradient) {
             *m = beta1 * *m + rest1 * g;
             *s = beta2 * *s + rest2 * g * g;

@@ -1,8 +1,7 @@
 //! A linear layer `y = x Wᵀ` and its gradients, on the `matrixmultiply` crate.
 
-use rayon::prelude::*;
-
 use super::bias_relu::{bias_add, bias_relu};
+use super::parallel::{each, threads};
 use crate::launch::{self, Operand};
 
 /// `y = x Wᵀ + bias`, then `max(y, 0)` when `relu`: `x` is `[rows, inputs]`, `weights` `[outputs, inputs]`, `y`
@@ -60,16 +59,47 @@ fn whole(elements: usize, cols: usize) -> usize {
 /// Multiply-adds that are worth a thread of their own: some 50 microseconds of work.
 const SHARE: usize = 4 << 20;
 
-/// `dst = a b`, the rows spread over rayon's threads.
+/// `dst = a b`, the rows spread over threads where they are worth it.
 fn multiply(dst: &mut [f32], a: Operand<'_>, b: Operand<'_>) {
     let ((m, k), (_, n)) = (a.shape(), b.shape());
-    let threads = rayon::current_num_threads().min(m * n * k / SHARE).max(1);
+    let shares = m.saturating_mul(n).saturating_mul(k) / SHARE;
+    // A product of one share need not start the threads.
+    multiply_in(if shares > 1 { shares.min(threads()) } else { 1 }, dst, a, b);
+}
+
+/// `dst = a b`, its rows in at most `parts` parts.
+fn multiply_in(parts: usize, dst: &mut [f32], a: Operand<'_>, b: Operand<'_>) {
+    let ((m, _), (_, n)) = (a.shape(), b.shape());
     // Whole blocks of 32 rows: the product's innermost tile is never cut.
-    let rows = m.div_ceil(threads).next_multiple_of(32);
+    let rows = m.div_ceil(parts).next_multiple_of(32);
     if rows >= m {
         return launch::gemm(dst, a, b);
     }
-    dst.par_chunks_mut(rows * n).enumerate().for_each(|(i, dst)| {
+    each(dst.chunks_mut(rows * n).enumerate(), |(i, dst)| {
         launch::gemm(dst, a.rows(i * rows, dst.len() / n), b);
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_product_is_the_same_in_any_number_of_parts() {
+        let (m, k, n) = (197, 31, 23);
+        let number = |i: usize| ((i * 37) % 101) as f32 - 50.0;
+        let a: Vec<f32> = (0..m * k).map(number).collect();
+        let b: Vec<f32> = (0..k * n).map(number).collect();
+        let product = |parts| {
+            let mut dst = vec![f32::NAN; m * n];
+            multiply_in(parts, &mut dst, Operand::new(&a, m, k), Operand::new(&b, k, n));
+            dst
+        };
+        let whole = product(1);
+        let sum: f32 = (0..k).map(|i| a[5 * k + i] * b[i * n + 7]).sum();
+        assert_eq!(whole[5 * n + 7], sum);
+        for parts in [2, 3, 4, 7, 1000] {
+            assert!(product(parts) == whole, "in {parts} parts");
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! The operators as safe functions over slices: what a device without kernels runs, and what the kernels are tested against.
 //!
 //! Matrices are dense and row-major. The number of rows follows from the slices' lengths; lengths that do not agree are a
-//! defect of the caller and panic. Large element-wise work and matrix products spread over rayon's threads.
+//! defect of the caller and panic. Large element-wise work and matrix products spread over the threads of a pool of this
+//! crate's own, `kernel-N`, which starts at the first of them; called on a thread of another rayon pool they stay on it.
 //!
 //! | function | kernel |
 //! | --- | --- |

@@ -1,8 +1,6 @@
 //! Momentum SGD.
 
-use rayon::prelude::*;
-
-use super::parallel::CHUNK;
+use super::parallel::{CHUNK, each};
 
 /// The numbers of momentum SGD.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,9 +17,8 @@ pub struct Sgd {
 /// When the lengths differ.
 pub fn sgd(weights: &mut [f32], velocity: &mut [f32], gradient: &[f32], rule: Sgd) {
     assert!(weights.len() == velocity.len() && weights.len() == gradient.len(), "sgd: one gradient a weight");
-    let chunks =
-        weights.par_chunks_mut(CHUNK).zip(velocity.par_chunks_mut(CHUNK)).zip(gradient.par_chunks(CHUNK));
-    chunks.for_each(|((weights, velocity), gradient)| {
+    let chunks = weights.chunks_mut(CHUNK).zip(velocity.chunks_mut(CHUNK)).zip(gradient.chunks(CHUNK));
+    each(chunks, |((weights, velocity), gradient)| {
         for ((w, v), g) in weights.iter_mut().zip(velocity).zip(gradient) {
             *v = rule.momentum * *v + g;
             *w -= rule.lr * *v;

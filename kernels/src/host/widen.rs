@@ -1,8 +1,6 @@
 //! u8 to f32, scaled; transposed besides.
 
-use rayon::prelude::*;
-
-use super::parallel::CHUNK;
+use super::parallel::{CHUNK, each};
 
 /// `dst[i] = scale * src[i]`.
 ///
@@ -16,7 +14,7 @@ use super::parallel::CHUNK;
 /// When the lengths differ.
 pub fn widen(src: &[u8], scale: f32, dst: &mut [f32]) {
     assert_eq!(src.len(), dst.len(), "widen: one f32 a byte");
-    dst.par_chunks_mut(CHUNK).zip(src.par_chunks(CHUNK)).for_each(|(dst, src)| {
+    each(dst.chunks_mut(CHUNK).zip(src.chunks(CHUNK)), |(dst, src)| {
         for (to, from) in dst.iter_mut().zip(src) {
             *to = scale * f32::from(*from);
         }

@@ -3,7 +3,7 @@
 use feedline_core::Result;
 use feedline_device::{View, ViewMut};
 
-use super::{Kernels, check, on_gpu};
+use super::{Kernels, are, check, on_gpu};
 use crate::host;
 
 impl Kernels {
@@ -35,7 +35,7 @@ impl Kernels {
         classes: usize,
     ) -> Result<()> {
         let rows = labels.len();
-        let fits = rows > 0 && logits.len() == rows * classes && row_loss.len() == rows && result.len() == 2;
+        let fits = are(logits.len(), rows, classes) && row_loss.len() == rows && result.len() == 2;
         check(fits, || {
             format!("softmax_xent: {} logits for {rows} rows of {classes} classes", logits.len())
         })?;
@@ -61,7 +61,7 @@ impl Kernels {
         classes: usize,
     ) -> Result<()> {
         let rows = labels.len();
-        let fits = rows > 0 && logits.len() == rows * classes && hits.len() == 1;
+        let fits = are(logits.len(), rows, classes) && hits.len() == 1;
         check(fits, || format!("argmax_hits: {} logits for {rows} rows of {classes} classes", logits.len()))?;
         on_gpu!(self, argmax_hits(logits, labels, hits, classes));
         self.stream.run("argmax_hits", [logits.into(), labels.into()], [hits.into()], |memory| {

@@ -3,7 +3,7 @@
 use feedline_core::Result;
 use feedline_device::{View, ViewMut};
 
-use super::{Kernels, check, on_gpu};
+use super::{Kernels, are, check, on_gpu};
 use crate::host;
 use crate::launch::beside;
 
@@ -21,10 +21,7 @@ pub struct Linear {
 impl Linear {
     pub(super) fn fits(&self, x: usize, weights: usize, y: usize) -> bool {
         let Self { rows, inputs, outputs } = *self;
-        rows > 0
-            && inputs > 0
-            && outputs > 0
-            && (x, weights, y) == (rows * inputs, outputs * inputs, rows * outputs)
+        are(x, rows, inputs) && are(weights, outputs, inputs) && are(y, rows, outputs)
     }
 }
 
@@ -134,10 +131,9 @@ impl Kernels {
         dbias: ViewMut<'_, f32>,
         shape: Linear,
     ) -> Result<()> {
-        let elements = shape.rows * shape.outputs;
-        let fits = dy.len() == elements
+        let fits = are(dy.len(), shape.rows, shape.outputs)
             && dbias.len() == shape.outputs
-            && activation.as_ref().is_none_or(|activation| activation.len() == elements);
+            && activation.as_ref().is_none_or(|activation| activation.len() == dy.len());
         check(fits, || format!("relu_bias_backward: lengths do not fit {shape:?}"))?;
         on_gpu!(self, relu_bias_backward(dy, activation, dbias, shape));
         let outputs = [dy.into(), dbias.into()];

@@ -119,6 +119,12 @@ macro_rules! on_gpu {
 }
 use on_gpu;
 
+/// Whether `elements` are a matrix of `rows` by `columns`, of which there is at least one each; a kernel counts columns in
+/// 32 bits.
+fn are(elements: usize, rows: usize, columns: usize) -> bool {
+    elements > 0 && rows.checked_mul(columns) == Some(elements) && u32::try_from(columns).is_ok()
+}
+
 /// Refuses lengths that do not fit, before anything is queued.
 fn check(fits: bool, what: impl FnOnce() -> String) -> Result<()> {
     if fits { Ok(()) } else { Err(Error::new(ErrorKind::Config, what())) }

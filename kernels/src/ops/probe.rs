@@ -42,7 +42,7 @@ impl Kernels {
         check(fits, || format!("pattern_check: {} bytes in rows of {row_bytes}", data.len()))?;
         on_gpu!(self, pattern_check(data, row_bytes, key, first_row, report));
         self.stream.run("pattern_check", [data.into()], [report.into()], move |memory| {
-            let found = pattern::check(memory.input(0), row_bytes, key, |row| first_row + row);
+            let found = pattern::check(memory.input(0), row_bytes, key, |row| first_row.wrapping_add(row));
             let report = memory.output::<i64>(0);
             report[0] += found.wrong as i64;
             let first = found.first.map_or(u64::MAX, |first| first);

@@ -7,7 +7,7 @@
 use feedline_core::Result;
 use feedline_device::{View, ViewMut};
 
-use super::{Kernels, Linear, check, on_gpu};
+use super::{Kernels, Linear, are, check, on_gpu};
 use crate::host;
 
 impl Kernels {
@@ -62,9 +62,8 @@ impl Kernels {
         dbias: ViewMut<'_, f32>,
         shape: Linear,
     ) -> Result<()> {
-        let elements = shape.rows * shape.outputs;
-        let fits = elements > 0
-            && (dy.len(), activation.len(), transposed.len()) == (elements, elements, elements)
+        let fits = are(dy.len(), shape.rows, shape.outputs)
+            && (activation.len(), transposed.len()) == (dy.len(), dy.len())
             && dbias.len() == shape.outputs;
         check(fits, || format!("relu_bias_backward_transposed: lengths do not fit {shape:?}"))?;
         on_gpu!(self, relu_bias_backward_transposed(dy, activation, transposed, dbias, shape));

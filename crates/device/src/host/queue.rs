@@ -37,7 +37,6 @@ pub(super) struct Queue {
     waits: Spin,
 }
 
-#[derive(Default)]
 struct State {
     commands: VecDeque<Command>,
     closed: bool,
@@ -50,8 +49,11 @@ struct State {
 
 impl Queue {
     pub(super) fn new() -> Self {
+        // All at once: a stream in use is not to allocate.
+        let commands = VecDeque::with_capacity(BOUND);
+        let state = State { commands, closed: false, running: false, sleeps: false, blocked: 0 };
         Self {
-            state: Mutex::default(),
+            state: Mutex::new(state),
             added: Condvar::new(),
             removed: Condvar::new(),
             additions: Moves::default(),

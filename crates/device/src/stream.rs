@@ -38,9 +38,8 @@ impl StreamCore {
         // SAFETY: the stream is alive.
         if unsafe { self.device.driver.is_captured(self.id) }? {
             let why = format!(
-                "{what} cannot be given to stream {:#x}, which another library captures: record the work with \
-                 Stream::record_graph, or end the capture first",
-                self.id.0
+                "{what} cannot be given to {self}, which another library captures: record the work with \
+                 Stream::record_graph, or end the capture first"
             );
             return Err(Error::new(ErrorKind::Config, why));
         }

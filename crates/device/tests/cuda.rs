@@ -4,10 +4,9 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cudarc::driver::{CudaContext, sys};
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::{Error, ErrorKind};
 use feedline_device::cuda::{Arg, Blas, BlasOptions, Grid, Product, Sizes};
 use feedline_device::floor::Empty;
-use feedline_device::{Device, Stream};
 use feedline_testkit::gpu;
 
 /// The text of the panic in `call`, which must panic.
@@ -17,19 +16,15 @@ fn panics(call: impl FnOnce()) -> String {
     text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).expect("a text")
 }
 
-fn wrapped(device: &Device, stream: std::sync::Arc<cudarc::driver::CudaStream>) -> Result<Stream> {
-    device.wrap_stream(stream)
-}
-
 #[test]
 fn the_per_thread_stream_is_refused_and_other_streams_are_not() {
     let Some(device) = gpu("the per-thread stream is refused") else { return };
     let context = device.cuda_driver().expect("a CUDA device").context().clone();
-    let error = wrapped(&device, context.per_thread_stream()).expect_err("another stream on each thread");
+    let error = device.wrap_stream(context.per_thread_stream()).expect_err("another stream on each thread");
     assert_eq!(error.kind(), ErrorKind::Config);
     assert!(error.message().contains("per-thread"), "{error}");
     for stream in [context.default_stream(), context.new_stream().expect("a stream")] {
-        let stream = wrapped(&device, stream).expect("one stream on all threads");
+        let stream = device.wrap_stream(stream).expect("one stream on all threads");
         let mut numbers = stream.buffer::<u32>(4).expect("a buffer");
         numbers.write(&[1, 2, 3, 4]).expect("a copy");
         assert_eq!(numbers.read().expect("a copy"), [1, 2, 3, 4]);
@@ -41,7 +36,7 @@ fn a_view_is_not_for_the_default_stream_of_another_context() {
     let Some(device) = gpu("a view and another context's default stream") else { return };
     let context = device.cuda_driver().expect("a CUDA device").context().clone();
     let other = CudaContext::new_non_primary(0, 0).expect("another context");
-    let stream = wrapped(&device, context.default_stream()).expect("the default stream");
+    let stream = device.wrap_stream(context.default_stream()).expect("the default stream");
     let mut numbers = stream.buffer::<u32>(4).expect("a buffer");
     numbers.write(&[1, 2, 3, 4]).expect("a copy");
     let view = numbers.view();
@@ -49,14 +44,14 @@ fn a_view_is_not_for_the_default_stream_of_another_context() {
     let why = panics(|| drop(other.default_stream().clone_dtoh(&view)));
     assert!(why.contains("another stream"), "{why}");
     assert_eq!(context.default_stream().clone_dtoh(&view).expect("a copy"), [1, 2, 3, 4]);
-    let error = wrapped(&device, other.default_stream()).expect_err("a stream of another context");
+    let error = device.wrap_stream(other.default_stream()).expect_err("a stream of another context");
     assert_eq!(error.kind(), ErrorKind::Config);
 }
 
 #[test]
 fn a_capture_of_cudarcs_gets_no_work_and_no_view() {
     let Some(device) = gpu("a capture of cudarc's") else { return };
-    let stream: Stream = device.stream().expect("a stream");
+    let stream = device.stream().expect("a stream");
     let raw = stream.cuda_stream().expect("a CUDA stream").clone();
     let (event, empty) = (device.event(false).expect("an event"), Empty::new(&device).expect("a kernel"));
     let numbers = stream.buffer::<u32>(4).expect("a buffer");
@@ -94,7 +89,7 @@ fn a_capture_of_cudarcs_gets_no_work_and_no_view() {
 #[test]
 fn a_matrix_product_takes_floats_only() {
     let Some(device) = gpu("a matrix product takes floats only") else { return };
-    let stream: Stream = device.stream().expect("a stream");
+    let stream = device.stream().expect("a stream");
     let Some(blas) = Blas::new(&stream, BlasOptions::default()).expect("no device failure") else {
         return feedline_testkit::not_run("a matrix product takes floats only", "no cuBLASLt");
     };
@@ -136,8 +131,8 @@ $again:
 fn a_module_is_unloaded_behind_its_kernels() {
     let Some(device) = gpu("a module is unloaded behind its kernels") else { return };
     let cuda = device.cuda_driver().expect("a CUDA device");
-    for stream in [device.stream(), wrapped(&device, cuda.context().default_stream())] {
-        let stream: Stream = stream.expect("a stream");
+    for stream in [device.stream(), device.wrap_stream(cuda.context().default_stream())] {
+        let stream = stream.expect("a stream");
         let module = cuda.load_ptx(SPIN).expect("a module");
         let spin = cuda.function(&module, "spin").expect("a kernel");
         drop(module);

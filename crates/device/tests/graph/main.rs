@@ -298,7 +298,7 @@ fn any_call_can_fail_and_nothing_is_left_behind() {
 fn nothing_is_given_to_a_stream_that_another_library_captures() {
     let (device, tape) = device();
     {
-        let (stream, copier): (Stream, Stream) = (device.stream().unwrap(), device.stream().unwrap());
+        let (stream, copier) = (device.stream().unwrap(), device.stream().unwrap());
         let host = Ring::<_, ()>::new(vec![device.pinned(64).unwrap(), device.pinned(64).unwrap()]);
         let slots = SlotRing::new(&device, 1, 64).unwrap();
         let load = || slots.acquire()?.upload(&copier, host.acquire()?.ready(), 64);

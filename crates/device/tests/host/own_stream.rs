@@ -114,7 +114,7 @@ fn work_of_two_streams_fills_the_queue_of_the_other() {
 fn work_drops_its_batch_while_the_queue_is_full() {
     with_watchdog(LIMIT, || {
         let device = Device::host();
-        let (stream, copier): (Stream, Stream) = (device.stream().unwrap(), device.stream().unwrap());
+        let (stream, copier) = (device.stream().unwrap(), device.stream().unwrap());
         let host = Ring::<_, ()>::new(vec![device.pinned(64).unwrap()]);
         let slots = SlotRing::new(&device, 1, 64).unwrap();
         let filled = host.acquire().unwrap().ready();
@@ -166,7 +166,7 @@ fn work_that_waits_for_the_device_gets_an_error() {
 fn work_may_ask_for_what_is_done_already() {
     with_watchdog(LIMIT, || {
         let device = Device::host();
-        let (stream, other): (Stream, Stream) = (device.stream().unwrap(), device.stream().unwrap());
+        let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
         let event = device.event(false).unwrap();
         other.record(&event).unwrap();
         event.synchronize().unwrap();

@@ -21,6 +21,7 @@ step() { # NAME COMMAND...
 step change .ci/run
 step loom ci/loom.sh 3
 step sim env FEEDLINE_SEEDS=100000 ci/sim.sh
+step random env FEEDLINE_RANDOM_SECONDS=1800 cargo test -p feedline --test random_loaders -- --nocapture
 step fuzz ci/fuzz.sh 120
 step tsan ci/tsan.sh
 step tsan-planted ci/tsan.sh --planted

@@ -329,7 +329,25 @@ BUGS = [
         "stop_leaves_the_device_slots_open",
         "stop does not wake a transfer that waits for a device slot",
         Test(FEEDLINE, "shutdown", "a_consumer_that_stops_reading_stops_the_pipeline_at_its_slots"),
-        [(SHUTDOWN, "        (self.close_device)();\n", "        let _ = &self.close_device;\n")],
+        [(SHUTDOWN, "        self.slots.close();\n", "")],
+    ),
+    Bug(
+        "stop_does_not_wait_for_the_device",
+        "stop succeeds while the device still reads a batch",
+        Test(FEEDLINE, "limits", "stop_reports_work_on_the_device_that_does_not_end"),
+        [(SHUTDOWN, "if self.device_runs(left()).is_some() {", "if cfg!(any()) && self.device_runs(left()).is_some() {")],
+    ),
+    Bug(
+        "batches_of_an_epoch_that_was_left",
+        "batches that were read ahead for an epoch that was left are delivered in the next one",
+        Test(FEEDLINE, "random_loaders", "every_row_of_a_random_loader_is_that_of_the_reference"),
+        [(LOADER, "if run != at.run.number {", "if run > at.run.number {")],
+    ),
+    Bug(
+        "ranks_overlap_in_a_short_step",
+        "two ranks get the same samples of a last step that is not full",
+        Test(FEEDLINE, "random_resume", "every_sample_arrives_once_however_a_run_goes_on"),
+        [("crates/core/src/plan.rs", "first: first + rank * each + rank.min(over)", "first: first + rank * each")],
     ),
     Bug(
         "another_fuzz_target",

@@ -52,6 +52,7 @@ export TSAN_OPTIONS="suppressions=$PWD/ci/tsan/suppressions.txt:history_size=4 $
 export RUST_TEST_NOCAPTURE=1 RUST_BACKTRACE=0
 # Open files are not counted (crates/testkit/src/leaks.rs): the sanitizer has some of its own.
 export FEEDLINE_TSAN=1
+export FEEDLINE_RANDOM_SECONDS=${FEEDLINE_RANDOM_SECONDS:-60}
 
 if [ "${1:-}" = --planted ]; then
     expect() { # COMMAND: must end with a report of a race

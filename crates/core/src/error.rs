@@ -54,10 +54,12 @@ pub enum ErrorKind {
     Unavailable,
     /// Two accesses that nothing orders (simulator only).
     Race,
-    /// Every device slot is held by batches the caller still holds.
+    /// Every device slot is taken up by batches that the calling thread holds.
     SlotsHeld,
     /// A batch that the caller still holds, where none may be held.
     BatchHeld,
+    /// The process was forked: the threads of the pipeline run in the parent process only.
+    Forked,
     /// A wait that took longer than its limit.
     Timeout,
     /// The pipeline was stopped.

@@ -12,6 +12,7 @@
 //! | graph | [`Graph`] | `graph.rs`, `capture.rs` |
 //! | results on their way back | [`Readback`] | `readback.rs` |
 //! | none: a device in virtual time that finds missing waits | [`sim`] | `sim/` |
+//! | none: whether the process was forked | [`forks`] | `process.rs` |
 //! | the driver's calls | [`Driver`] | `driver.rs`; `cuda/`, `host/`, `sim/` implement it |
 //! | faults, chaos and counts around a driver | [`wrap`] | `wrap/` |
 #![deny(unsafe_op_in_unsafe_fn)]
@@ -25,6 +26,7 @@ mod graph;
 mod ledger;
 mod mark;
 mod pinned;
+mod process;
 mod readback;
 mod registered;
 mod stream;
@@ -49,6 +51,7 @@ pub use gather::{Gather, GatherField};
 pub use graph::Graph;
 pub use ledger::{Gauge, Ledger};
 pub use pinned::Pinned;
+pub use process::forks;
 pub use readback::Readback;
 pub use stream::Stream;
 pub use task::{MAX_SPANS, Memory, Span, Task, TypedSpan};

@@ -46,6 +46,11 @@ impl Marks {
         all.push(event.clone());
         Ok(event)
     }
+
+    /// The events of all copies so far.
+    pub(crate) fn all(&self) -> Vec<Arc<Event>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).all.clone()
+    }
 }
 
 /// The mark of the last copy out of a block; none before the first one.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use feedline_core::{Dataset, Error, ErrorKind, Result};
+use feedline_core::{Dataset, Error, ErrorKind, Result, catch_panic};
 
 use crate::device::Core;
 use crate::driver::Address;
@@ -84,6 +84,11 @@ impl Drop for Registered {
             self.device.ledger.report(error);
         }
         self.device.ledger.pinned_bytes.subtract(self.bytes.len() as u64);
+        // This may be the last owner, on any thread: a panic of the user's drop must not unwind through it.
+        let owner = self.owner.take();
+        if let Err(error) = catch_panic("the data set panicked when it was dropped", || drop(owner)) {
+            self.device.ledger.report(error);
+        }
     }
 }
 

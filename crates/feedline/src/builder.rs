@@ -1,6 +1,7 @@
 //! The options of a loader, and the one place where they are checked.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use crate::decode::{Input, WorkerPool, Workers};
 use feedline_core::{
@@ -13,6 +14,12 @@ use crate::{Loader, Road};
 
 /// Page-locked memory a loader may take unless told otherwise.
 const PINNED_BUDGET: usize = 2 << 30;
+
+/// How long `next` waits while its thread holds every device slot, unless told otherwise.
+const HELD_LIMIT: Duration = Duration::from_secs(60);
+
+/// How long the drop of a loader waits, unless told otherwise.
+const DROP_LIMIT: Duration = Duration::from_secs(5);
 
 /// Bytes that all device slots have, where batches are so small that there can be many.
 const SMALL: usize = 32 << 20;
@@ -48,7 +55,9 @@ pub struct LoaderBuilder {
     depth: Option<usize>,
     pinned_budget: usize,
     road: Road,
-    pub(crate) epochs: u64,
+    pub(crate) epochs: Option<u64>,
+    pub(crate) held_limit: Duration,
+    pub(crate) drop_limit: Duration,
     pub(crate) bad_samples: BadSamples,
     skips: Vec<(u64, Range<u64>)>,
 }
@@ -67,7 +76,9 @@ impl LoaderBuilder {
             depth: None,
             pinned_budget: PINNED_BUDGET,
             road: Road::Auto,
-            epochs: u64::MAX,
+            epochs: None,
+            held_limit: HELD_LIMIT,
+            drop_limit: DROP_LIMIT,
             bad_samples: BadSamples::Fail,
             skips: Vec::new(),
         }
@@ -198,9 +209,27 @@ impl LoaderBuilder {
         Self { pinned_budget: bytes, ..self }
     }
 
-    /// Epochs 0 to `epochs - 1` are all there will be: nothing is read ahead beyond them.
+    /// Epochs 0 to `epochs - 1` are all there will be: nothing is read ahead beyond them, and a later one is
+    /// an error.
     pub fn epochs(self, epochs: u64) -> Self {
-        Self { epochs, ..self }
+        Self { epochs: Some(epochs), ..self }
+    }
+
+    /// How long `next` waits while the thread that calls it holds every device slot, before it fails with
+    /// [`SlotsHeld`](crate::ErrorKind::SlotsHeld); 60 seconds by default, `Duration::MAX` for ever.
+    ///
+    /// A batch counts as held by the thread that took it. Once a batch was opened or dropped on another
+    /// thread, or another thread has called `next`, the loader counts no more and `next` waits without a
+    /// limit. Raise the limit where other threads may keep the very first batches unopened for longer.
+    /// `try_next` and `next_timeout` never fail with `SlotsHeld`.
+    pub fn held_limit(self, limit: Duration) -> Self {
+        Self { held_limit: limit, ..self }
+    }
+
+    /// How long the drop of the loader waits for its threads, and for the device to end its work on dropped
+    /// batches; 5 seconds by default. What happens after it: see [`Loader`](crate::Loader#drop).
+    pub fn drop_limit(self, limit: Duration) -> Self {
+        Self { drop_limit: limit, ..self }
     }
 
     /// What happens at a sample that cannot be read; the run fails unless told otherwise.

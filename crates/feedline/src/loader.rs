@@ -1,9 +1,10 @@
 //! The loader: the three stages, running, and the batches they deliver.
 
 use std::sync::Arc;
+use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
+use crossbeam_channel::{Receiver, RecvTimeoutError, bounded, never};
 use feedline_core::{
     BadSamples, Cursor, Dataset, Error, ErrorKind, Layout, Plan, Quarantine, Result, Source, Stop,
 };
@@ -13,18 +14,30 @@ use feedline_slots::Ring;
 
 use crate::Batch;
 use crate::builder::LoaderBuilder;
+use crate::compute::{CrossThread, Holder};
 use crate::decode::{Decoder, DecoderOptions, Input, Note, SourceReader};
 use crate::epoch::Epoch;
 use crate::road::{Chosen, RoadTaken};
 use crate::shutdown::{Closers, Running};
 use crate::transfer::{Delivery, Request, Transfer, Wanted};
 
-/// How long `next` waits while the caller itself holds every device slot, before it says so.
-const HELD_LIMIT: Duration = Duration::from_secs(5);
-
 /// Batches of a data set or a source, decoded, copied and handed over while the caller computes.
 ///
-/// Dropping it stops the stages, waits for them up to a deadline, and frees the slots; see [`Loader::stop`].
+/// # Drop
+///
+/// Dropping a loader does what [`stop`](Loader::stop) does, for at most
+/// [`drop_limit`](LoaderBuilder::drop_limit), and then frees the slots. What still runs after the limit is
+/// reported to the device's [`Ledger`](crate::Ledger) and left behind: a thread whose read does not return
+/// keeps the host slots until it does; when work on the device still uses slots, all slots and the copy
+/// stream are leaked. Batches in hand stay valid; the drop of the last one frees the slots and waits for the
+/// work that reads them.
+///
+/// # Fork
+///
+/// The threads of a loader do not exist in a forked child. There `epoch`, `resume`, `next` and `stop` return
+/// an error of kind [`Forked`](ErrorKind::Forked), and the drop does nothing. Batches and streams of the
+/// parent must not be used in the child: fork before the device is opened, or leave the child by `exec` or
+/// `_exit`.
 pub struct Loader {
     pub(crate) plan: Arc<Plan>,
     layout: Arc<Layout>,
@@ -33,7 +46,7 @@ pub struct Loader {
     loaded: Receiver<Delivery>,
     /// The run that is going on, and the next batch it will deliver; `None` before the first epoch.
     current: Option<Position>,
-    epochs: u64,
+    epochs: Option<u64>,
     cursor: Cursor,
     fingerprint: u64,
     /// Whether the plan is of shards, and the end of an epoch is learned.
@@ -42,6 +55,11 @@ pub struct Loader {
     quarantine: Quarantine,
     road: RoadTaken,
     held: Held,
+    held_limit: Duration,
+    drop_limit: Duration,
+    /// The thread that took the last batch.
+    taken_on: Option<ThreadId>,
+    cross_thread: CrossThread,
     running: Running,
 }
 
@@ -177,9 +195,9 @@ impl Loader {
         };
         // The data set is dropped with the decoder, by the last thread that needs it.
         drop(builder.input);
-        let (outcome, ended) = (running.outcome(), running.stage("decode"));
+        let (ended, owner) = (running.stage("decode"), device.clone());
         let decoder = Arc::new(Decoder::new(options, move |dropped| {
-            outcome(dropped);
+            dropped.unwrap_or_else(|error| owner.ledger().report(error));
             ended();
         }));
         running.watch(&decoder);
@@ -223,6 +241,10 @@ impl Loader {
             loaded: to_consumer,
             current: None,
             epochs: builder.epochs,
+            held_limit: builder.held_limit,
+            drop_limit: builder.drop_limit,
+            taken_on: None,
+            cross_thread: CrossThread::default(),
             running,
         })
     }
@@ -233,8 +255,11 @@ impl Loader {
     /// Any other epoch, or a new start after an early `break`, begins anew; batches read ahead are dropped.
     ///
     /// # Errors
-    /// The first cause, once the pipeline has ended.
+    /// `Config` for an epoch that [`epochs`](LoaderBuilder::epochs) excludes; `Forked` in a forked child; the
+    /// first cause, once the pipeline has ended.
     pub fn epoch(&mut self, epoch: u64) -> Result<Epoch<'_>> {
+        self.running.check_process()?;
+        self.check_epoch(epoch)?;
         self.cursor.begin(epoch);
         self.go_on()
     }
@@ -254,12 +279,23 @@ impl Loader {
     /// name, size and time, or by content.
     ///
     /// # Errors
-    /// `Cursor` when it does not fit the data set, the order or the seed, or stands in the midst of a step; the first
-    /// cause, once the pipeline has ended.
+    /// `Cursor` when it does not fit the data set, the order or the seed, or stands in the midst of a step;
+    /// otherwise as [`epoch`](Self::epoch).
     pub fn resume(&mut self, cursor: Cursor) -> Result<Epoch<'_>> {
+        self.running.check_process()?;
+        self.check_epoch(cursor.epoch())?;
         let fit = if self.is_source { Cursor::fit_source } else { Cursor::fit };
         self.cursor = fit(cursor, &self.plan, self.fingerprint)?;
         self.go_on()
+    }
+
+    fn check_epoch(&self, epoch: u64) -> Result<()> {
+        let Some(epochs) = self.epochs.filter(|&epochs| epoch >= epochs) else { return Ok(()) };
+        let why = format!(
+            "the loader was built for {epochs} epochs, counted from 0, and has no epoch {epoch}: raise \
+             epochs, or leave it out"
+        );
+        Err(Error::new(ErrorKind::Config, why))
     }
 
     /// The batches from the cursor to the end of its epoch.
@@ -284,7 +320,7 @@ impl Loader {
     /// Asks for batches from `start` in `epoch` on; those of older requests are dropped as they come.
     fn request(&mut self, epoch: u64, start: u64, offset: u64) -> Result<()> {
         let number = self.current.map_or(1, |at| at.request.number + 1);
-        let end = self.epochs.max(epoch.saturating_add(1));
+        let end = self.epochs.unwrap_or(u64::MAX);
         let request = Request { number, epoch, start, offset, end };
         self.running.ask(request)?;
         self.current = Some(Position { request, step: 0 });
@@ -321,9 +357,15 @@ impl Loader {
 
     /// The next batch of the current run; blocks for at most `limit`, `None` when it passed, and at the end of a source.
     pub(crate) fn receive(&mut self, limit: Option<Duration>) -> Result<Option<Batch>> {
-        let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
+        self.running.check_process()?;
+        let this = std::thread::current().id();
+        if self.taken_on.replace(this).is_some_and(|before| before != this) {
+            self.cross_thread.note();
+        }
+        let start = limit.map(|_| Instant::now());
         loop {
-            let Some(delivery) = self.receive_any(deadline)? else { return Ok(None) };
+            let left = limit.zip(start).map(|(limit, start)| limit.saturating_sub(start.elapsed()));
+            let Some(delivery) = self.receive_any(left)? else { return Ok(None) };
             let Some(at) = &mut self.current else { continue };
             match delivery {
                 // Batches of a request that was given up are dropped, which releases their slots.
@@ -335,7 +377,8 @@ impl Loader {
                     return Ok(None);
                 }
                 Delivery::Batch(loaded) => {
-                    let batch = Batch::new(loaded, self.layout.clone());
+                    let holder = Holder::new(self.cross_thread.clone());
+                    let batch = Batch::new(loaded, self.layout.clone(), holder);
                     let Position { request, step } = *at;
                     debug_assert_eq!(
                         (batch.epoch(), batch.step()),
@@ -382,40 +425,39 @@ impl Loader {
         Ok(())
     }
 
-    fn receive_any(&self, deadline: Option<Instant>) -> Result<Option<Delivery>> {
-        let mut held_since = None;
+    /// What comes next of any request; `None` when `limit` has passed.
+    fn receive_any(&self, limit: Option<Duration>) -> Result<Option<Delivery>> {
         loop {
-            // While the caller holds every slot nothing can arrive: then the wait is cut short, to say so.
-            let all_held = self.slots.delivered() == self.slots.len();
-            let held_deadline = all_held.then(|| *held_since.get_or_insert_with(Instant::now) + HELD_LIMIT);
-            if !all_held {
-                held_since = None;
-            }
-            let until = match (deadline, held_deadline) {
-                (Some(a), Some(b)) => Some(a.min(b)),
-                (a, b) => a.or(b),
-            };
-            let received = match until {
-                None => self.loaded.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                Some(until) => self.loaded.recv_deadline(until),
+            // A thread that holds every slot waits for itself: without a limit of its own it gets this one.
+            let held_limit = self.holds_all_slots().then_some(self.held_limit);
+            let received = match limit.or(held_limit) {
+                Some(limit) => self.loaded.recv_timeout(limit),
+                None => self.loaded.recv().map_err(RecvTimeoutError::from),
             };
             match received {
                 Ok(item) => return Ok(Some(item)),
                 Err(RecvTimeoutError::Disconnected) => return Err(self.running.cause()),
-                Err(RecvTimeoutError::Timeout) if deadline.is_some_and(|at| Instant::now() >= at) => {
-                    return Ok(None);
-                }
-                Err(RecvTimeoutError::Timeout) if self.slots.delivered() == self.slots.len() => {
-                    let why = format!(
-                        "all {} device slots are held by batches that were not dropped: drop one before the next, or \
-                         raise the depth",
-                        self.slots.len()
-                    );
-                    return Err(Error::new(ErrorKind::SlotsHeld, why));
-                }
+                Err(RecvTimeoutError::Timeout) if limit.is_some() => return Ok(None),
+                Err(RecvTimeoutError::Timeout) if self.holds_all_slots() => return Err(self.slots_held()),
+                // Another thread has shown that it holds some of them, or has dropped one.
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
+    }
+
+    /// Whether the calling thread holds every slot, as far as can be known.
+    fn holds_all_slots(&self) -> bool {
+        self.slots.delivered() == self.slots.len() && !self.cross_thread.is_noted()
+    }
+
+    fn slots_held(&self) -> Error {
+        let why = format!(
+            "all {} device slots have been held for {:.1} s by batches that were not dropped: drop one \
+             before the next, or raise the depth; where other threads hold them, raise held_limit",
+            self.slots.len(),
+            self.held_limit.as_secs_f64()
+        );
+        Error::new(ErrorKind::SlotsHeld, why)
     }
 
     /// Which samples make up which batch; of a source, which shard is this rank's at which step.
@@ -448,18 +490,30 @@ impl Loader {
         self.slots.addresses().collect()
     }
 
-    /// Stops the stages and waits for them, for at most `limit`. Calling it again does nothing.
+    /// Stops the stages and waits for at most `limit`: for the stages and their threads, and for the device,
+    /// until it has run all copies into the slots and all work of batches that were dropped. Calling it again
+    /// waits for what is left.
     ///
-    /// Batches still in hand stay valid.
+    /// Batches still in hand stay valid, and are not waited for. The threads of a
+    /// [`WorkerPool`](crate::WorkerPool) that is in use elsewhere go on.
     ///
     /// # Errors
-    /// `Timeout` naming what still runs (a read that never returns keeps its thread and its slot until it does);
-    /// device failures that had no other way out.
+    /// `Timeout` naming what still runs: a read that does not return, or work on the device. `Panic` when the
+    /// data set panicked while it was dropped. `Forked` in a forked child. Device failures that nothing else
+    /// has returned.
     pub fn stop(&mut self, limit: Duration) -> Result<()> {
+        self.running.check_process()?;
         // Nobody receives any more: the stages' sends fail instead of waiting.
-        self.loaded = crossbeam_channel::never();
+        self.loaded = never();
         self.current = None;
         self.running.stop(limit)
+    }
+
+    /// In a forked child: leaves everything as it is. A thread that the child does not have may hold any of
+    /// the locks that a drop would take.
+    fn abandon(&mut self) {
+        std::mem::forget(std::mem::replace(&mut self.loaded, never()));
+        self.running.abandon();
     }
 }
 
@@ -474,9 +528,13 @@ fn reserve_ids(host_slots: &Ring<Pinned, Note>, device_slots: &SlotRing, rows: u
 
 impl Drop for Loader {
     fn drop(&mut self) {
-        const LIMIT: Duration = Duration::from_secs(5);
-        if let Err(error) = self.stop(LIMIT) {
-            self.device.ledger().report(error);
+        match self.stop(self.drop_limit) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::Forked => self.abandon(),
+            Err(error) => {
+                self.device.ledger().report(error);
+                self.running.leak_busy_slots();
+            }
         }
     }
 }

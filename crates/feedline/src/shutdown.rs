@@ -1,17 +1,20 @@
-//! How a pipeline ends: stop, close, join, and only then free.
+//! How a pipeline ends: stop, close, join, drain the device, and only then free.
 //!
 //! Every wait of the transfer thread ends by one of three things: the slots are closed, the other end of its channel is
 //! gone, or what it waits for arrives. A stop from outside closes the slots and wakes the thread. An error inside ends the
 //! thread; batches before the failed one are delivered first, and then the consumer finds the channel closed, and the cause.
+//!
+//! Freeing a slot waits for the device without a limit. So `stop` first waits for the device with one, and
+//! the drop of a loader whose device is still busy after its limit leaks the slots.
 
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, unbounded};
 use feedline_core::{Error, ErrorKind, Result, Stop};
 use feedline_device::slot::SlotRing;
-use feedline_device::{Device, Pinned};
+use feedline_device::{Device, Pinned, forks};
 use feedline_slots::Ring;
 
 use crate::decode::{Decoder, Message, Note, WorkerPool};
@@ -37,6 +40,8 @@ impl Closers {
 
 /// The threads of a loader, and the way to end them.
 pub(crate) struct Running {
+    /// What [`forks`] said at the start: threads do not survive a fork, so nothing is waited for after one.
+    forks: u64,
     closers: Closers,
     device: Device,
     /// The stages that have not ended yet.
@@ -50,7 +55,16 @@ pub(crate) struct Running {
 impl Running {
     pub(crate) fn new(closers: Closers, device: Device, pool: WorkerPool) -> Self {
         let (started, ended) = (Vec::new(), unbounded());
-        Self { closers, device, started, ended, decoder: Weak::new(), pool: Some(pool), transfer: None }
+        Self {
+            forks: forks(),
+            closers,
+            device,
+            started,
+            ended,
+            decoder: Weak::new(),
+            pool: Some(pool),
+            transfer: None,
+        }
     }
 
     /// What a stage calls with its outcome, before its channels close: a consumer that finds them closed finds the cause.
@@ -97,33 +111,72 @@ impl Running {
         self.closers.stop.cause().cloned().unwrap_or_else(stopped)
     }
 
-    /// Ends the threads and waits for them, for at most `limit`.
+    /// Refuses a process that was forked from the one that built the loader.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if self.forks == forks() {
+            return Ok(());
+        }
+        let why = format!(
+            "process {} is a fork of the one that built the loader and has none of its threads: fork before \
+             the loader is built",
+            std::process::id()
+        );
+        Err(Error::new(ErrorKind::Forked, why))
+    }
+
+    /// Ends the threads, and waits for them and for the device, for at most `limit` in all.
     pub(crate) fn stop(&mut self, limit: Duration) -> Result<()> {
+        self.check_process()?;
         self.closers.stop.request();
         self.close();
-        let deadline = Instant::now().checked_add(limit);
+        let start = Instant::now();
+        let left = || limit.saturating_sub(start.elapsed());
         while !self.started.is_empty() {
-            let ended = match deadline {
-                Some(deadline) => self.ended.1.recv_deadline(deadline),
-                None => self.ended.1.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            };
-            match ended {
-                Ok(name) => self.started.retain(|started| *started != name),
-                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    return Err(self.stuck(limit));
-                }
-            }
+            let Ok(name) = self.ended.1.recv_timeout(left()) else { return Err(self.stuck(limit)) };
+            self.started.retain(|started| *started != name);
         }
-        // They have nothing left to do but to return.
+        // They have nothing left to do but to return. A data set may own the loader: then one is this thread.
+        let this = std::thread::current().id();
         let workers = self.pool.take().map(WorkerPool::into_handles).unwrap_or_default();
-        for thread in self.transfer.take().into_iter().chain(workers) {
+        let threads = self.transfer.take().into_iter().chain(workers);
+        for thread in threads.filter(|thread| thread.thread().id() != this) {
             // A panic was caught and told by the thread itself.
             let _ = thread.join();
         }
-        match self.device.ledger().take_errors().into_iter().next() {
-            Some(error) => Err(error),
-            None => Ok(()),
+        if self.device_runs(left()).is_some() {
+            return Err(self.stuck(limit));
         }
+        let mut reported = self.device.ledger().take_errors().into_iter();
+        let first = reported.next();
+        reported.for_each(|error| self.device.ledger().report(error));
+        first.map_or(Ok(()), Err)
+    }
+
+    /// After a `stop` that failed: leaks the slots if the device still uses them, because freeing them would
+    /// wait.
+    pub(crate) fn leak_busy_slots(&self) {
+        if self.device_runs(Duration::ZERO).is_some() {
+            self.leak_slots();
+        }
+    }
+
+    /// In a forked child: leaves everything as it is, because a lock that a drop takes may be locked for
+    /// ever.
+    pub(crate) fn abandon(&mut self) {
+        self.leak_slots();
+        std::mem::forget(std::mem::replace(&mut self.ended, unbounded()));
+        std::mem::forget((self.pool.take(), self.transfer.take()));
+    }
+
+    fn leak_slots(&self) {
+        std::mem::forget(self.closers.clone());
+    }
+
+    /// What still runs on the device after `limit`. A device that cannot say is not waited for here: whoever
+    /// frees the slots meets the same failure and reports it.
+    fn device_runs(&self, limit: Duration) -> Option<Error> {
+        let drained = self.closers.device_slots.drain_timeout(limit);
+        drained.err().filter(|error| error.kind() == ErrorKind::Timeout)
     }
 
     fn close(&self) {
@@ -135,9 +188,11 @@ impl Running {
 
     fn stuck(&self, limit: Duration) -> Error {
         let readings = self.pool.as_ref().map(WorkerPool::readings).unwrap_or_default();
-        let what = readings
-            .first()
-            .map_or_else(|| format!("still running: {}", self.started.join(", ")), ToString::to_string);
+        let stages = || format!("still running: {}", self.started.join(", "));
+        let stages =
+            (!self.started.is_empty()).then(|| readings.first().map_or_else(stages, ToString::to_string));
+        let device = self.device_runs(Duration::ZERO).map(|error| error.message().to_owned());
+        let what = stages.into_iter().chain(device).collect::<Vec<_>>().join("; ");
         let why = format!("the pipeline did not stop within {:.1} s: {what}", limit.as_secs_f64());
         Error::new(ErrorKind::Timeout, why)
     }
@@ -146,6 +201,8 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         // Also when the loader was never finished: what was started must end.
-        self.close();
+        if self.check_process().is_ok() {
+            self.close();
+        }
     }
 }

@@ -208,7 +208,7 @@ fn an_error_comes_through_while_a_later_read_never_returns() {
 fn a_caller_that_holds_every_slot_is_told_so() {
     alone(|| {
         on_a_device(|device, compute| {
-            let mut loader = builder(fine()).build(device).unwrap();
+            let mut loader = builder(fine()).held_limit(Duration::from_millis(50)).build(device).unwrap();
             let mut batches = loader.epoch(0).unwrap();
             // One open, one unread: both hold their slot.
             let one = batches.next().unwrap().unwrap().wait_on(compute).unwrap();

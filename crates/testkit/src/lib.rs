@@ -9,6 +9,7 @@
 //! | the end of a test that hangs | [`watchdog`] |
 //! | threads, files and memory before and after | [`leaks`] |
 //! | heap allocations, by thread | [`alloc`] |
+//! | a forked child | [`fork`] |
 //! | the GPU of a test, counted | [`gpu`](mod@gpu) |
 //! | tests that did not run, said aloud | [`not_run`](mod@not_run) |
 //! | the loop over the n-th failing call | [`nth`] |
@@ -18,6 +19,7 @@
 
 pub mod alloc;
 pub mod canary;
+pub mod fork;
 pub mod gpu;
 pub mod leaks;
 pub mod not_run;

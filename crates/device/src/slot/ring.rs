@@ -3,7 +3,7 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use feedline_core::{BatchInfo, Error, ErrorKind, Result};
 
@@ -211,6 +211,29 @@ impl SlotRing {
         self.shared.in_hand.load(Ordering::Acquire)
     }
 
+    /// Waits until the device has run all copies into the slots and all work of readers that were dropped,
+    /// for at most `limit`. Readers that still exist are not waited for.
+    ///
+    /// # Errors
+    /// `Timeout` naming what still runs; a device failure.
+    pub fn drain_timeout(&self, limit: Duration) -> Result<()> {
+        let start = Instant::now();
+        let wait = |event: &Event, what: std::fmt::Arguments<'_>| {
+            let has_ended = event.synchronize_timeout(limit.saturating_sub(start.elapsed()))?;
+            let late = || Error::new(ErrorKind::Timeout, format!("{what} has not ended on the device"));
+            if has_ended { Ok(()) } else { Err(late()) }
+        };
+        for (index, slot) in self.shared.slots.iter().enumerate() {
+            for consumed in slot.recorded() {
+                wait(consumed, format_args!("work that reads device slot {index}"))?;
+            }
+        }
+        for copied in self.shared.marks.all() {
+            wait(&copied, format_args!("a copy into a device slot"))?;
+        }
+        Ok(())
+    }
+
     /// The addresses of the slots, fixed for the life of the ring: a step captured once for each can be replayed.
     pub fn addresses(&self) -> impl Iterator<Item = Address> + '_ {
         self.shared.slots.iter().map(|slot| slot.address)
@@ -238,10 +261,14 @@ impl Slot {
         })
     }
 
+    /// The events that the readers since the last copy record.
+    fn recorded(&self) -> &[Event] {
+        &self.consumed[..self.joined.load(Ordering::Acquire) as usize]
+    }
+
     /// Blocks until no reader given so far touches the slot.
     fn drain(&self) -> Result<()> {
-        let joined = self.joined.load(Ordering::Acquire) as usize;
-        self.consumed[..joined].iter().try_for_each(Event::synchronize)
+        self.recorded().iter().try_for_each(Event::synchronize)
     }
 }
 

@@ -6,6 +6,7 @@ use feedline_core::{BatchInfo, Layout, Result, Spec, Substituted};
 use feedline_device::Stream;
 use feedline_device::slot::Loaded;
 
+use super::holder::Holder;
 use crate::Ready;
 
 /// A batch whose copy to the device is queued. Dropped unread, it releases its slot.
@@ -15,12 +16,13 @@ use crate::Ready;
 pub struct Batch {
     pub(crate) loaded: Loaded,
     pub(crate) layout: Arc<Layout>,
+    holder: Holder,
 }
 
 impl Batch {
-    pub(crate) fn new(mut loaded: Loaded, layout: Arc<Layout>) -> Self {
+    pub(crate) fn new(mut loaded: Loaded, layout: Arc<Layout>, holder: Holder) -> Self {
         loaded.deliver();
-        Self { loaded, layout }
+        Self { loaded, layout, holder }
     }
 
     /// Makes `stream` wait, on the device, until the batch has arrived, and opens the batch to it.
@@ -31,11 +33,12 @@ impl Batch {
     /// # Errors
     /// `Config` for another device's stream; a device failure.
     pub fn wait_on(self, stream: &Stream) -> Result<Ready> {
+        self.holder.touch();
         let step = self.step();
         let place =
             |error: feedline_core::Error| error.at_stage(feedline_core::Stage::Compute).at_batch(step);
         let reader = self.loaded.wait_on(stream).map_err(place)?;
-        Ok(Ready::new(reader, self.layout))
+        Ok(Ready::new(reader, self.layout, self.holder))
     }
 
     /// The sample ids, row by row.

@@ -5,14 +5,17 @@
 //! | a batch on its way: only `wait_on` leads to its data | `batch.rs` |
 //! | a batch open to one stream: typed views of its fields | `ready.rs` |
 //! | a step recorded once a slot, and replayed | `replay.rs` |
+//! | whether other threads hold batches | `holder.rs` |
 //! | how long the stream waited for data | `meter.rs` |
 
 mod batch;
+mod holder;
 mod meter;
 mod ready;
 mod replay;
 
 pub use batch::Batch;
+pub(crate) use holder::{CrossThread, Holder};
 pub use meter::WaitMeter;
 pub use ready::Ready;
 pub use replay::Replay;

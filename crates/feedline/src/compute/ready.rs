@@ -6,6 +6,8 @@ use feedline_core::{BatchInfo, Element, Error, ErrorKind, Layout, Result, Spec, 
 use feedline_device::slot::Reader;
 use feedline_device::{Stream, View};
 
+use super::holder::Holder;
+
 /// A batch that a stream waits for: its fields can be read on that stream.
 ///
 /// Dropped, it records `consumed` on the stream: work given to the stream before the drop may read the batch, later
@@ -16,11 +18,12 @@ use feedline_device::{Stream, View};
 pub struct Ready {
     pub(crate) reader: Reader,
     layout: Arc<Layout>,
+    holder: Holder,
 }
 
 impl Ready {
-    pub(crate) fn new(reader: Reader, layout: Arc<Layout>) -> Self {
-        Self { reader, layout }
+    pub(crate) fn new(reader: Reader, layout: Arc<Layout>, holder: Holder) -> Self {
+        Self { reader, layout, holder }
     }
 
     /// The field called `name` of all rows: `[rows, shape...]`, row-major.
@@ -55,7 +58,8 @@ impl Ready {
     /// `Config` for another device's stream, for too many readers, and within a recorded step, whose replay would not open it
     /// again; a device failure.
     pub fn also_on(&self, stream: &Stream) -> Result<Ready> {
-        Ok(Ready { reader: self.reader.also_on(stream)?, layout: self.layout.clone() })
+        let reader = self.reader.also_on(stream)?;
+        Ok(Ready { reader, layout: self.layout.clone(), holder: self.holder.clone() })
     }
 
     /// The stream that reads.

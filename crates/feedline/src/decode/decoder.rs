@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::Sender;
 use feedline_core::{
     BadSamples, BatchInfo, Context, CopyRows, Error, ErrorKind, Layout, Plan, Reached, Result, Rows,
-    Substituted,
+    Substituted, catch_panic,
 };
 use feedline_device::Pinned;
 use feedline_slots::{FillLease, ReadyLease, SharedFill, copy_rows, stream_rows};
@@ -180,10 +180,7 @@ impl Decoder {
 impl Drop for Decoder {
     fn drop(&mut self) {
         let input = self.input.take();
-        let dropped = catch_unwind(AssertUnwindSafe(|| drop(input))).map_err(|panic| {
-            let why = format!("the data set panicked when it was dropped: {}", panic_text(panic));
-            Error::new(ErrorKind::Panic, why)
-        });
+        let dropped = catch_panic("the data set panicked when it was dropped", || drop(input));
         let on_end = self.on_end.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(on_end) = on_end {
             on_end(dropped);

@@ -146,10 +146,10 @@ impl Gate {
 
     /// Blocks until `count` readers stand before the gate, for at most `limit`; whether they do.
     pub fn wait_until_waiting(&self, count: usize, limit: Duration) -> bool {
-        let end = Instant::now() + limit;
+        let start = Instant::now();
         let mut door = self.doors.state();
         while door.waiting < count {
-            let left = end.saturating_duration_since(Instant::now());
+            let left = limit.saturating_sub(start.elapsed());
             if left.is_zero() {
                 return false;
             }

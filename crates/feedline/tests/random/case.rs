@@ -1,0 +1,225 @@
+//! A loader drawn from a seed: its data, its options, and what is done with it.
+
+use std::ops::Range;
+
+use feedline::{Dataset, Loader, LoaderBuilder, Order, Random, Road, Tail, WorkerPool, Workers, World};
+use feedline_testkit::zoo::{Fine, Laid};
+
+/// The options that stay the same when a run goes on in another loader.
+#[derive(Debug)]
+pub struct Case {
+    /// What everything is drawn from.
+    pub seed: u64,
+    /// Samples of the set, and the bytes of each beside its id.
+    pub len: u64,
+    pub row_bytes: usize,
+    pub data: Data,
+    pub order: Order,
+    pub batch: usize,
+    pub tail: Tail,
+    pub world: World,
+    /// Steps left out: epoch and steps.
+    pub skips: Vec<(u64, Range<u64>)>,
+    pub device: On,
+    /// Workers of a pool that all legs share; a leg has workers of its own otherwise.
+    pub pool: Option<usize>,
+    pub legs: Vec<Leg>,
+}
+
+/// The data set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// Computed by `read`; the bytes depend on the epoch.
+    Computed,
+    /// In memory, one record per sample: for both transfer modes.
+    Records,
+    /// In memory, one column per field: for both transfer modes.
+    Columns,
+}
+
+/// The device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum On {
+    Host,
+    /// The host, with calls and work delayed at random.
+    DelayedHost,
+    Sim,
+}
+
+/// One loader of a run, from its build to its drop.
+#[derive(Debug)]
+pub struct Leg {
+    pub direct: bool,
+    pub workers: usize,
+    pub depth: usize,
+    /// Streams that read each batch.
+    pub readers: usize,
+    /// Batches kept open while the next ones are taken; below `depth`.
+    pub kept: usize,
+    /// Threads that get batches to check and to drop.
+    pub holders: usize,
+    /// Whether batches are still open when the loader is dropped.
+    pub outlives: bool,
+    pub parts: Vec<Part>,
+}
+
+/// An epoch or a part of one.
+#[derive(Debug)]
+pub struct Part {
+    pub from: From,
+    /// Batches after which it is left.
+    pub most: usize,
+    pub next: Next,
+}
+
+/// Where a part begins.
+#[derive(Clone, Copy, Debug)]
+pub enum From {
+    /// At the beginning of an epoch.
+    Epoch(u64),
+    /// Where the part before it was left, also when that was in another loader.
+    Cursor,
+}
+
+/// How batches are asked for.
+#[derive(Clone, Copy, Debug)]
+pub enum Next {
+    Blocking,
+    Polling,
+    WithLimit,
+}
+
+/// Samples that the set of a case may have.
+const LENGTHS: [u64; 4] = [8, 40, 150, 400];
+
+impl Case {
+    /// The case of `seed`.
+    pub fn draw(seed: u64) -> Self {
+        let random = &mut Random::from_key(seed);
+        let most = pick(random, &LENGTHS);
+        let len = 1 + random.below(most);
+        let data = pick(random, &[Data::Computed, Data::Records, Data::Columns]);
+        let order = order(random, len);
+        let positions = order.len(len);
+        let world = World::new(0, 1 + random.below(4) as u32).unwrap();
+        let world = World::new(random.below(world.size().into()) as u32, world.size()).unwrap();
+        let batch = 1 + random.below(positions.min(40)) as usize;
+        let global = batch as u64 * u64::from(world.size());
+        // Without a full step there would be none to deliver.
+        let tail = pick(random, &[Tail::Keep, Tail::Drop, Tail::Pad]);
+        let tail = if global > positions { Tail::Keep } else { tail };
+        let mut skips = Vec::new();
+        let steps = positions.div_ceil(global);
+        if steps > 1 && one_in(random, 3) {
+            let first = random.below(steps - 1);
+            skips.push((random.below(3), first..first + 1 + random.below(steps - 1 - first)));
+        }
+        let device = pick(random, &[On::Host, On::Host, On::DelayedHost, On::DelayedHost, On::Sim]);
+        let workers = 1 + random.below(4) as usize;
+        let pool = one_in(random, 4).then_some(workers);
+        let widest = pick(random, &[16, 300, 5000]);
+        let row_bytes = 1 + random.below(widest) as usize;
+        let legs = (0..1 + random.below(3)).map(|index| Leg::draw(random, index, data, steps)).collect();
+        Self { seed, len, row_bytes, data, order, batch, tail, world, skips, device, pool, legs }
+    }
+
+    /// The samples by themselves.
+    pub fn fine(&self) -> Fine {
+        Fine::new(self.len, self.row_bytes).unwrap().seed(self.seed)
+    }
+
+    /// The key of the bytes in `epoch`: a set in memory has those of epoch 0 in every epoch.
+    pub fn key(&self, epoch: u64) -> u64 {
+        self.fine().key(if self.data == Data::Computed { epoch } else { 0 })
+    }
+
+    /// The builder of a leg.
+    pub fn builder(&self, leg: &Leg, pool: Option<&WorkerPool>) -> LoaderBuilder {
+        let builder = self.of_data(leg);
+        pool.into_iter().fold(builder, |builder, pool| builder.pool(pool))
+    }
+
+    fn of_data(&self, leg: &Leg) -> LoaderBuilder {
+        let gap = self.seed as usize % 3;
+        match self.data {
+            Data::Computed => self.options(Loader::builder(self.fine()), leg),
+            Data::Records => self.in_memory(Laid::records(&self.fine(), gap, gap).unwrap(), leg),
+            Data::Columns => self.in_memory(Laid::columns(&self.fine(), gap).unwrap(), leg),
+        }
+    }
+
+    fn in_memory(&self, data: impl Dataset, leg: &Leg) -> LoaderBuilder {
+        self.options(Loader::builder(data), leg).road(if leg.direct { Road::Direct } else { Road::Workers })
+    }
+
+    fn options(&self, builder: LoaderBuilder, leg: &Leg) -> LoaderBuilder {
+        let builder = builder.batch_size(self.batch).order(self.order.clone()).seed(self.seed);
+        let builder = builder.tail(self.tail).world(self.world);
+        let builder = builder.workers(Workers::Count(leg.workers)).depth(leg.depth);
+        self.skips.iter().fold(builder, |builder, (epoch, steps)| builder.skip(*epoch, steps.clone()))
+    }
+}
+
+impl Leg {
+    fn draw(random: &mut Random, index: u64, data: Data, steps: u64) -> Self {
+        let depth = 1 + random.below(4) as usize;
+        let mut parts: Vec<_> = (0..1 + random.below(3)).map(|_| Part::draw(random, steps)).collect();
+        // A run that goes on takes up where the loader before was left.
+        if index > 0 {
+            parts[0].from = From::Cursor;
+        }
+        Self {
+            direct: data != Data::Computed && one_in(random, 2),
+            workers: 1 + random.below(4) as usize,
+            depth,
+            readers: 1 + random.below(3) as usize,
+            kept: random.below(depth as u64) as usize,
+            holders: random.below(3) as usize,
+            outlives: one_in(random, 3),
+            parts,
+        }
+    }
+}
+
+impl Part {
+    fn draw(random: &mut Random, steps: u64) -> Self {
+        let epoch = From::Epoch(pick(random, &[0, 1, 2, 1 << 40]));
+        Self {
+            from: pick(random, &[epoch, epoch, From::Cursor]),
+            most: if one_in(random, 2) { usize::MAX } else { random.below(steps + 1) as usize },
+            next: pick(random, &[Next::Blocking, Next::Blocking, Next::Polling, Next::WithLimit]),
+        }
+    }
+}
+
+/// One of the kinds of order over `len` samples.
+fn order(random: &mut Random, len: u64) -> Order {
+    let weights: Vec<f64> = (0..len).map(|id| [1.0, 2.5, 0.5][id as usize % 3]).collect();
+    let simple = |random: &mut Random| match random.below(3) {
+        0 => Order::Sequential,
+        1 => Order::Shuffle,
+        _ => Order::block(1 + random.below(9), 1 + random.below(30)).unwrap(),
+    };
+    match random.below(8) {
+        0 => Order::weighted(&weights).unwrap().draws(1 + random.below(2 * len)).unwrap(),
+        1 => Order::distinct(&weights).unwrap().draws(1 + random.below(len)).unwrap(),
+        2 => {
+            let classes = 1 + random.below(len.min(5)) as u32;
+            let labels: Vec<u32> = (0..len).map(|id| id as u32 % classes).collect();
+            Order::balanced(&labels, classes).unwrap()
+        }
+        3 => {
+            let stride = 1 + random.below(3) as usize;
+            Order::subset((0..len).rev().step_by(stride).collect(), simple(random)).unwrap()
+        }
+        _ => simple(random),
+    }
+}
+
+fn one_in(random: &mut Random, chance: u64) -> bool {
+    random.below(chance) == 0
+}
+
+fn pick<T: Copy>(random: &mut Random, from: &[T]) -> T {
+    from[random.below(from.len() as u64) as usize]
+}

@@ -1,0 +1,73 @@
+//! What a rank must get, found the slow way: the whole epoch as a list, cut into steps, each step cut into
+//! ranks.
+
+use std::ops::Range;
+
+use feedline::{Order, Tail, World};
+
+/// What the batches of an epoch depend on.
+#[derive(Debug)]
+pub struct Reference<'a> {
+    pub len: u64,
+    pub order: &'a Order,
+    pub seed: u64,
+    pub batch: usize,
+    pub tail: Tail,
+    pub world: World,
+    pub skips: &'a [(u64, Range<u64>)],
+}
+
+/// A batch of one rank.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expected {
+    pub ids: Vec<u64>,
+    /// Rows that are no repeats.
+    pub valid: usize,
+    /// Samples that this step delivers on all ranks.
+    pub step: usize,
+}
+
+impl Reference<'_> {
+    /// The samples of an epoch in their order, without those that are skipped.
+    pub fn samples(&self, epoch: u64) -> Vec<u64> {
+        let global = self.batch as u64 * u64::from(self.world.size());
+        let is_skipped = |position: u64| {
+            let mut skips = self.skips.iter().filter(|(of, _)| *of == epoch);
+            skips.any(|(_, steps)| steps.contains(&(position / global)))
+        };
+        let positions = 0..self.order.len(self.len);
+        let samples = positions.filter(|&position| !is_skipped(position));
+        samples.map(|position| self.order.id(self.len, self.seed, epoch, position)).collect()
+    }
+
+    /// The batches of `epoch` after its first `delivered` samples.
+    pub fn batches(&self, epoch: u64, delivered: usize) -> Vec<Expected> {
+        let samples = self.samples(epoch);
+        let (size, rank) = (self.world.size() as usize, self.world.rank() as usize);
+        let steps = samples[delivered..].chunks(self.batch * size);
+        steps.filter_map(|step| self.part(step, &samples, size, rank)).collect()
+    }
+
+    /// This rank's part of a step.
+    fn part(&self, step: &[u64], epoch: &[u64], size: usize, rank: usize) -> Option<Expected> {
+        if step.len() < self.batch * size && self.tail == Tail::Drop {
+            return None;
+        }
+        let (ids, valid): (Vec<u64>, usize) = match self.tail {
+            Tail::Keep if step.len() < self.batch * size => {
+                // As evenly as can be: the first ranks get one sample more.
+                let sizes = (0..size).map(|rank| step.len() / size + usize::from(rank < step.len() % size));
+                let first: usize = sizes.clone().take(rank).sum();
+                let rows = sizes.clone().nth(rank)?;
+                (step[first..first + rows].to_vec(), rows)
+            }
+            _ => {
+                let rows =
+                    step.iter().map(|&id| (id, true)).chain(epoch.iter().cycle().map(|&id| (id, false)));
+                let mine: Vec<_> = rows.skip(rank * self.batch).take(self.batch).collect();
+                (mine.iter().map(|row| row.0).collect(), mine.iter().filter(|row| row.1).count())
+            }
+        };
+        Some(Expected { ids, valid, step: step.len() })
+    }
+}

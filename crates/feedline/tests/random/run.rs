@@ -1,0 +1,258 @@
+//! Runs a case, and compares every row of every batch with the reference: ids on the host, ids and bytes on
+//! each stream that reads the batch.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use feedline::{
+    Batch, Cursor, Device, Epoch, Loader, LoaderBuilder, Order, Ready, Stream, WorkerPool, Workers,
+};
+use feedline_device::host::Host;
+use feedline_device::sim::SimHandle;
+use feedline_device::wrap::chaos::{Chaos, Options};
+use feedline_testkit::pattern;
+
+use super::case::{Case, From, Leg, Next, On};
+use super::reference::{Expected, Reference};
+use crate::common::assert_empty;
+
+/// What was done, so that a test can say that it was enough.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Done {
+    pub loaders: u64,
+    pub batches: u64,
+    /// Rows compared on the device, by each reader of a batch.
+    pub rows: u64,
+}
+
+/// Runs `case` to its end.
+///
+/// # Panics
+/// At the first difference from the reference, and when something of the device is left.
+pub fn run(case: &Case) -> Done {
+    let (device, sim) = device(case);
+    let mut done = Done::default();
+    let mut place = Place { cursor: None, epoch: 0, delivered: 0 };
+    let pool = case.pool.map(|workers| WorkerPool::new(Workers::Count(workers)).unwrap());
+    for leg in &case.legs {
+        let builder = case.builder(leg, pool.as_ref());
+        let result = run_leg(case, leg, builder, &device, &mut place);
+        done.loaders += 1;
+        done.batches += result.batches;
+        done.rows += result.rows;
+    }
+    assert_empty(&device);
+    if let Some(sim) = sim {
+        sim.finish().unwrap();
+    }
+    done
+}
+
+fn device(case: &Case) -> (Device, Option<SimHandle>) {
+    match case.device {
+        On::Host => (Device::host(), None),
+        On::DelayedHost => {
+            let options = Options {
+                seed: case.seed,
+                probability: 0.1,
+                host_delay: Duration::ZERO..Duration::from_micros(100),
+                device_delay: Duration::ZERO..Duration::from_micros(500),
+                ..Options::default()
+            };
+            (Device::with_driver(Chaos::new(Host::new(), options)), None)
+        }
+        On::Sim => {
+            let (device, sim) = Device::sim(case.seed).unwrap();
+            (device, Some(sim))
+        }
+    }
+}
+
+/// Where a run stands, by the test's own count.
+struct Place {
+    cursor: Option<Cursor>,
+    epoch: u64,
+    /// Samples of the epoch that all ranks have delivered so far.
+    delivered: usize,
+}
+
+fn run_leg(case: &Case, leg: &Leg, builder: LoaderBuilder, device: &Device, place: &mut Place) -> Done {
+    let checks = Arc::new(Checks::default());
+    let streams: Vec<Stream> = (0..leg.readers).map(|_| device.stream().unwrap()).collect();
+    let mut loader = builder.build(device).unwrap();
+    assert_eq!(loader.road().is_direct(), leg.direct);
+    let mut done = Done { loaders: 1, ..Done::default() };
+    std::thread::scope(|scope| {
+        let senders: Vec<SyncSender<Vec<Ready>>> = (0..leg.holders)
+            .map(|_| {
+                let (send, receive) = sync_channel(leg.depth);
+                let checks = checks.clone();
+                scope.spawn(move || hold(case, &receive, &checks));
+                send
+            })
+            .collect();
+        let mut kept = VecDeque::new();
+        for part in &leg.parts {
+            let mut epoch = begin(case, &mut loader, part.from, place);
+            let wanted = reference(case).batches(place.epoch, place.delivered);
+            assert_eq!(epoch.steps(), Some(wanted.len() as u64), "steps of epoch {}", place.epoch);
+            for (step, wanted) in (0..).zip(&wanted).take(part.most) {
+                let batch = take(&mut epoch, part.next);
+                check_host(&batch, place.epoch, step, wanted);
+                place.delivered += wanted.step;
+                done.batches += 1;
+                done.rows += (wanted.ids.len() * streams.len()) as u64;
+                let readers = open(batch, &streams);
+                match senders.get(step as usize % (leg.holders + 1)) {
+                    Some(sender) => sender.send(readers).unwrap(),
+                    None => {
+                        readers.iter().for_each(|ready| check_on_stream(case, ready, &checks));
+                        kept.push_back(readers);
+                        // The oldest and the newest in turns.
+                        while kept.len() > leg.kept {
+                            drop(if step % 2 == 0 { kept.pop_front() } else { kept.pop_back() });
+                        }
+                    }
+                }
+            }
+            if part.most >= wanted.len() {
+                assert!(epoch.next().is_none() && epoch.is_over(), "more batches than the reference has");
+            }
+            place.cursor = Some(loader.cursor());
+        }
+        drop(senders);
+        if leg.outlives {
+            drop(loader);
+            kept.iter().flatten().for_each(|ready| check_on_stream(case, ready, &checks));
+            done.rows += kept.iter().flatten().map(|ready| ready.len() as u64).sum::<u64>();
+        } else {
+            kept.clear();
+            loader.stop(Duration::from_secs(60)).unwrap();
+        }
+    });
+    streams.iter().for_each(|stream| stream.synchronize().unwrap());
+    checks.assert(done.rows);
+    done
+}
+
+fn reference(case: &Case) -> Reference<'_> {
+    let Case { len, order, seed, batch, tail, world, skips, .. } = case;
+    Reference { len: *len, order, seed: *seed, batch: *batch, tail: *tail, world: *world, skips }
+}
+
+/// Begins a part; `place` then says where that is.
+fn begin<'a>(case: &Case, loader: &'a mut Loader, from: From, place: &mut Place) -> Epoch<'a> {
+    match (from, place.cursor) {
+        (From::Epoch(epoch), _) => {
+            (place.epoch, place.delivered) = (epoch, 0);
+            check_order(case, epoch);
+            loader.epoch(epoch).unwrap()
+        }
+        (From::Cursor, Some(cursor)) => {
+            let saved = Cursor::from_bytes(&cursor.to_bytes()).unwrap();
+            loader.resume(saved).unwrap()
+        }
+        (From::Cursor, None) => {
+            (place.epoch, place.delivered) = (0, 0);
+            let fresh = loader.cursor();
+            loader.resume(fresh).unwrap()
+        }
+    }
+}
+
+/// What the kind of order promises, without asking how it does it.
+fn check_order(case: &Case, epoch: u64) {
+    let mut ids = Reference { skips: &[], ..reference(case) }.samples(epoch);
+    if matches!(case.order, Order::Sequential) {
+        assert!(ids.iter().copied().eq(0..case.len));
+    }
+    if case.order.is_permutation() {
+        ids.sort_unstable();
+        assert!(ids.into_iter().eq(0..case.len), "not every sample once");
+    }
+}
+
+/// The next batch, which there must be.
+fn take(epoch: &mut Epoch<'_>, next: Next) -> Batch {
+    match next {
+        Next::Blocking => epoch.next().expect("a batch").unwrap(),
+        Next::Polling | Next::WithLimit => loop {
+            let limit = if matches!(next, Next::Polling) { Duration::ZERO } else { Duration::from_millis(3) };
+            if let Some(batch) = epoch.next_timeout(limit).unwrap() {
+                return batch;
+            }
+            assert!(!epoch.is_over(), "fewer batches than the reference has");
+            std::thread::yield_now();
+        },
+    }
+}
+
+/// Compares what the host knows of a batch.
+fn check_host(batch: &Batch, epoch: u64, step: u64, wanted: &Expected) {
+    let have = (batch.epoch(), batch.step(), batch.ids(), batch.valid_rows());
+    assert_eq!(have, (epoch, step, &wanted.ids[..], wanted.valid));
+    assert!(batch.substituted().is_empty());
+}
+
+/// Opens a batch to every stream.
+fn open(batch: Batch, streams: &[Stream]) -> Vec<Ready> {
+    let mut readers = vec![batch.wait_on(&streams[0]).unwrap()];
+    for stream in &streams[1..] {
+        let more = readers[0].also_on(stream).unwrap();
+        readers.push(more);
+    }
+    readers
+}
+
+/// What comes to a holder is checked there, and dropped in the order of the readers or against it.
+fn hold(case: &Case, batches: &Receiver<Vec<Ready>>, checks: &Arc<Checks>) {
+    for mut readers in batches {
+        readers.iter().for_each(|ready| check_on_stream(case, ready, checks));
+        if readers[0].step() % 2 == 0 {
+            readers.reverse();
+        }
+        if readers[0].step() % 5 == 0 {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+}
+
+/// What the work on the streams found.
+#[derive(Default)]
+struct Checks {
+    rows: AtomicU64,
+    wrong: Mutex<Vec<String>>,
+}
+
+impl Checks {
+    fn assert(&self, rows: u64) {
+        let wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(wrong.is_empty(), "{} rows are wrong: {:#?}", wrong.len(), &wrong[..wrong.len().min(5)]);
+        assert_eq!(self.rows.load(Ordering::Relaxed), rows, "rows that the streams have seen");
+    }
+}
+
+/// Gives the reader's stream work that compares every row, byte by byte; the host does not wait for it.
+fn check_on_stream(case: &Case, ready: &Ready, checks: &Arc<Checks>) {
+    if ready.is_empty() {
+        return;
+    }
+    let (ids, key, place) = (ready.ids().to_vec(), case.key(ready.epoch()), format!("{ready:?}"));
+    let (width, checks) = (case.row_bytes, checks.clone());
+    let fields = [ready.field::<i64>("id").unwrap().into(), ready.field::<u8>("bytes").unwrap().into()];
+    let compare = move |memory: &mut feedline::Memory<'_>| {
+        let rows = memory.input::<i64>(0).iter().zip(memory.input::<u8>(1).chunks(width));
+        checks.rows.fetch_add(rows.len() as u64, Ordering::Relaxed);
+        for (row, (&id, (read, bytes))) in ids.iter().zip(rows).enumerate() {
+            let wrong = pattern::check(bytes, key, id).err();
+            if *read != id as i64 || wrong.is_some() {
+                let text = format!("{place}, row {row}: id {read}, not {id}; {wrong:?}");
+                checks.wrong.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+            }
+        }
+    };
+    ready.stream().run("compare", fields, [], compare).unwrap();
+}

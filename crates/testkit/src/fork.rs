@@ -1,0 +1,76 @@
+//! A forked child of the test process, for what must not hang there.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+/// How a forked child ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Child {
+    /// With what its work returned.
+    Returned(bool),
+    /// With a panic or a signal.
+    Failed,
+    /// It still ran after the limit, and was killed.
+    Hung,
+}
+
+/// Forks the process and runs `work` in the child, which then exits without dropping anything; waits for it
+/// for at most `limit`.
+///
+/// The child has none of the other threads: a lock that one of them holds at the fork is locked for ever.
+/// `work` must not print, and must take no lock that the test has not kept free.
+///
+/// # Panics
+/// When the machine gives no process.
+pub fn in_a_fork(limit: Duration, work: impl FnOnce() -> bool) -> Child {
+    // SAFETY: the child runs `work` alone and leaves by `_exit`. Allocating is allowed there: the allocator
+    // of glibc takes care of its locks at a fork.
+    let child = unsafe { libc::fork() };
+    assert!(child >= 0, "cannot fork: {}", std::io::Error::last_os_error());
+    if child == 0 {
+        let code = catch_unwind(AssertUnwindSafe(work)).map_or(2, i32::from);
+        // SAFETY: ends the child at once, without the destructors and the buffers that it shares with the
+        // parent.
+        unsafe { libc::_exit(code) };
+    }
+    let start = Instant::now();
+    let mut status = 0;
+    loop {
+        // SAFETY: `child` is a child of this process that was not waited for yet, and `status` is writable.
+        let ended = unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) };
+        match ended {
+            0 if start.elapsed() < limit => std::thread::sleep(Duration::from_millis(1)),
+            0 => {
+                // SAFETY: the child has not been waited for, so the number is still its own.
+                unsafe { libc::kill(child, libc::SIGKILL) };
+                // SAFETY: as above; the child was killed, so this returns.
+                unsafe { libc::waitpid(child, &mut status, 0) };
+                return Child::Hung;
+            }
+            _ if ended == child && libc::WIFEXITED(status) && libc::WEXITSTATUS(status) < 2 => {
+                return Child::Returned(libc::WEXITSTATUS(status) == 1);
+            }
+            _ => return Child::Failed,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_child_is_told() {
+        let long = Duration::from_secs(60);
+        let parent = std::process::id();
+        assert_eq!(in_a_fork(long, || std::process::id() != parent), Child::Returned(true));
+        assert_eq!(in_a_fork(long, || false), Child::Returned(false));
+        assert_eq!(in_a_fork(long, || std::panic::resume_unwind(Box::new(0))), Child::Failed);
+        assert_eq!(
+            in_a_fork(Duration::from_millis(50), || loop {
+                std::thread::park()
+            }),
+            Child::Hung
+        );
+    }
+}

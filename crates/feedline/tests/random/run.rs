@@ -62,7 +62,7 @@ fn device(case: &Case) -> (Device, Option<SimHandle>) {
                 device_delay: Duration::ZERO..Duration::from_micros(500),
                 ..Options::default()
             };
-            (Device::with_driver(Chaos::new(Host::new(), options)), None)
+            (Device::with_driver(Chaos::new(Host::new(), options).expect("options in range")), None)
         }
         On::Sim => {
             let (device, sim) = Device::sim(case.seed).unwrap();

@@ -36,7 +36,8 @@ class Bug(NamedTuple):
     edits: list  # of (file, old text, new text)
 
 
-SLOTS, DEVICE, FEEDLINE, TESTKIT = "feedline-slots", "feedline-device", "feedline", "feedline-testkit"
+SLOTS, DEVICE, SIM = "feedline-slots", "feedline-device", "feedline-sim"
+FEEDLINE, TESTKIT = "feedline", "feedline-testkit"
 HOST_RING, HOST_LEASE = "crates/slots/src/ring.rs", "crates/slots/src/lease.rs"
 DEVICE_RING, DEVICE_LEASE = "crates/device/src/slot/ring.rs", "crates/device/src/slot/lease.rs"
 PINNED, DECODE, DECODE_SET = "crates/device/src/pinned.rs", "crates/decode/src/batch.rs", "crates/decode/src/dataset.rs"
@@ -45,7 +46,7 @@ CAPTURE, MARK = "crates/device/src/capture.rs", "crates/device/src/mark.rs"
 LOADER, SHUTDOWN = "crates/feedline/src/loader.rs", "crates/feedline/src/shutdown.rs"
 CHECKPOINT = "crates/feedline/src/checkpoint.rs"
 
-HAND_OFF = Test(DEVICE, "sim_seeds", "a_whole_hand_off_has_no_race")
+HAND_OFF = Test(SIM, "sim_seeds", "a_whole_hand_off_has_no_race")
 ALL_READERS = Test(DEVICE, "contract", "slots::a_slot_is_overwritten_after_all_its_readers")
 PIPELINE = Test(FEEDLINE, "simulated", "a_training_loop_over_a_whole_pipeline_has_no_race_in_any_schedule")
 
@@ -142,14 +143,14 @@ BUGS = [
         "rows_in_the_order_of_their_visits",
         "the rows of a long set are put down as they are visited, not in their places",
         Test(DEVICE, "contract", "tables::rows_of_a_set_that_lies_far_apart_arrive_in_their_places"),
-        [("crates/device/src/slot/tables.rs", "self.visits.places(ids.len()).map(at)", "None.map(at)")],
+        [("crates/device/src/zero_copy/tables.rs", "self.visits.places(ids.len()).map(at)", "None.map(at)")],
     ),
     Bug(
         "unregistered_in_use",
         "memory is unregistered while a gather that failed late may still read it",
         Test(DEVICE, "contract", "tables::memory_stays_registered_under_a_gather_that_failed_late"),
         [
-            ("crates/device/src/registered.rs", "self.reader.get().map_or(Ok(()), |stream| stream.synchronize());",
+            ("crates/device/src/zero_copy/registered.rs", "self.reader.get().map_or(Ok(()), |stream| stream.synchronize());",
              "Ok::<(), Error>(());"),
             (DEVICE_RING, "let drained = self.copier.get().map_or(Ok(()), |stream| stream.synchronize());",
              "let drained = Ok::<(), Error>(());"),

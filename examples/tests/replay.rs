@@ -4,9 +4,9 @@
 use feedline::{Device, Loader, Readback, Replay, Result, Workers};
 use feedline_datasets::Idx;
 use feedline_device::host::Host;
-use feedline_device::wrap::chaos::{Chaos, Options as Disorder};
 use feedline_examples::mlp::{Init, Mlp, Optimizer, Shape};
 use feedline_kernels::ops::{AdamW, Kernels, Options, Sgd};
+use feedline_sim::interceptors::chaos::{Chaos, Options as Disorder};
 
 const BATCH: usize = 32;
 const STEPS: usize = 40;

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Result, Road, Row, Spec, Workers};
 use feedline_device::host::Host;
-use feedline_device::wrap::chaos::{Chaos, ChaosHandle, Options};
 use feedline_kernels::host::pattern;
 use feedline_kernels::ops::Kernels;
+use feedline_sim::interceptors::chaos::{Chaos, ChaosHandle, Options};
 use feedline_testkit::zoo::Laid;
 
 const KEY: u64 = 0xFEED;

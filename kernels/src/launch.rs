@@ -199,11 +199,11 @@ pub(crate) fn beside(
 ) -> feedline_core::Result<()> {
     // SAFETY: called by `layer_backward`, for a weight gradient aside, and `classifier_through`, for sums aside: what these
     // write they hold uniquely, beside shared inputs. Of the operators' scratch memory the sums have theirs taken out until they
-    // are given, the weight gradient uses none, and products aside have a workspace of their own (`feedline_device::cuda::Blas`).
+    // are given, the weight gradient uses none, and products aside have a workspace of their own (`crate::blas`).
     unsafe { stream.beside(main, aside) }
 }
 
-/// A delay for the streams of a GPU: what `feedline_device::wrap::chaos` takes as its spin.
+/// A delay for the streams of a GPU: what `feedline_sim::interceptors::chaos` takes as its spin.
 ///
 /// # Errors
 /// A driver failure, or kernels that cannot be loaded.
@@ -224,7 +224,8 @@ pub fn spinner(
             std::ptr::from_mut(&mut nanoseconds).cast::<std::ffi::c_void>(),
             std::ptr::from_mut(&mut times).cast(),
         ];
-        let mut launch = feedline_device::cuda::Launch { function: &spin, grid, parameters };
+        let mut launch =
+            feedline_device::cuda::Launch { kernel: spin.id(), name: spin.name(), grid, parameters };
         // SAFETY: the parameters are those of `spin` in cu/spin.cu, which writes nothing when `times` is null.
         unsafe { driver.launch(stream, &mut launch) }
     })

@@ -11,6 +11,9 @@
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
 #[cfg(feature = "cuda")]
+#[allow(unsafe_code, reason = "calls of cuBLASLt, see its head")]
+mod blas;
+#[cfg(feature = "cuda")]
 pub mod cache;
 #[cfg(feature = "cuda")]
 pub mod compile;
@@ -22,6 +25,7 @@ mod loaded;
 pub mod ops;
 #[cfg(feature = "cuda")]
 pub mod ptx;
+#[cfg(feature = "cuda")]
 pub mod source;
 
 #[cfg(feature = "cuda")]

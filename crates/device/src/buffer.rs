@@ -3,13 +3,12 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use feedline_backend::{Access, Address, Span};
 use feedline_core::{Element, Error, ErrorKind, Result};
 use feedline_slots::HostMemory;
 
 use crate::Stream;
-use crate::driver::{Access, Address};
 use crate::pinned::Pinned;
-use crate::task::Span;
 use crate::view::{View, ViewMut};
 
 /// `len` elements of device memory, for use on one stream.

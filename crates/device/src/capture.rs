@@ -9,11 +9,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
+use feedline_backend::{EventId, Span, StreamId};
 use feedline_core::{Error, ErrorKind, Result};
 
-use crate::driver::{EventId, StreamId};
 use crate::slot::SlotRef;
-use crate::task::Span;
 
 /// Something that work needs beside memory: a kernel's module.
 pub(crate) type Needed = Arc<dyn Any + Send + Sync>;
@@ -135,7 +134,6 @@ impl Recorder {
     }
 
     /// Whether the calling thread's work goes aside now.
-    #[cfg(feature = "cuda")]
     pub(crate) fn is_aside(&self) -> bool {
         self.recording.load(Ordering::Acquire)
             && self.state().mine().is_some_and(|recording| recording.side.active)

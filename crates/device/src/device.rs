@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use feedline_backend::{Driver, Kind, Priority};
 use feedline_core::{Element, Error, ErrorKind, Result};
 
-use crate::driver::{Driver, Kind, Priority};
 use crate::ledger::Ledger;
 use crate::{Buffer, Event, Pinned, Stream};
 
@@ -52,7 +52,7 @@ pub struct Device {
 impl Device {
     /// The machine's own cores: streams are threads, events are counters, the semantics are a GPU's.
     pub fn host() -> Self {
-        Self::with_driver(crate::host::Host::new())
+        Self::with_driver(feedline_backend::host::Host::new())
     }
 
     /// The NVIDIA GPU number `ordinal`, on its primary context.
@@ -61,7 +61,7 @@ impl Device {
     /// `Unavailable` when this machine has no driver or no such GPU, or this build has no CUDA.
     pub fn cuda(ordinal: usize) -> Result<Self> {
         #[cfg(feature = "cuda")]
-        return Ok(Self::with_driver(crate::cuda::Cuda::new(ordinal)?));
+        return Ok(Self::with_driver(feedline_cuda::Cuda::new(ordinal)?));
         #[cfg(not(feature = "cuda"))]
         return Err(Error::new(
             ErrorKind::Unavailable,

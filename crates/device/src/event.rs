@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use feedline_backend::EventId;
 use feedline_core::Result;
 
 use crate::device::Core;
-use crate::driver::EventId;
 use crate::stream::StreamCore;
 
 /// A mark in the work of a stream.
@@ -86,6 +86,13 @@ impl Event {
         self.device.same(&start.device, "the first event")?;
         // SAFETY: both events are alive, and of one driver.
         unsafe { self.device.driver.elapsed_ms(start.id, self.id) }
+    }
+}
+
+impl From<&Event> for EventId {
+    /// For calls on the driver beside the safe ones; valid while the event lives.
+    fn from(event: &Event) -> Self {
+        event.id
     }
 }
 

@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
+use feedline_backend::{GraphId, Priority, Span, StreamId};
 use feedline_core::{Error, ErrorKind, Result};
 
 use crate::capture::{Needed, Side};
-use crate::driver::{GraphId, Priority, StreamId};
 use crate::slot::{Reader, SlotRef};
 use crate::stream::StreamCore;
-use crate::task::Span;
 use crate::{Event, Stream};
 
 /// The recorded work of one step, for one stream, and for one slot where it reads a batch.

@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, OnceLock};
 
+use feedline_backend::{Access, Kind};
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_slots::HostMemory;
 
 use crate::Event;
 use crate::device::Core;
-use crate::driver::{Access, Kind};
 use crate::mark::LastCopy;
 use crate::stream::StreamCore;
 

@@ -2,10 +2,10 @@
 
 use std::mem::ManuallyDrop;
 
+use feedline_backend::{Access, Address, Priority};
 use feedline_core::{Element, Error, ErrorKind, Result};
 use feedline_slots::HostMemory;
 
-use crate::driver::{Access, Address, Priority};
 use crate::view::ViewMut;
 use crate::{Buffer, Event, Pinned, Stream};
 

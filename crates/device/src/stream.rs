@@ -1,14 +1,15 @@
 //! A stream: work that runs in order, beside the work of other streams.
 
 use std::sync::Arc;
+#[cfg(feature = "cuda")]
+use std::sync::OnceLock;
 
+use feedline_backend::{Memory, Priority, StreamId, Task};
 use feedline_core::{Error, ErrorKind, Result};
 
 use crate::Event;
 use crate::capture::{Recorder, Use};
 use crate::device::Core;
-use crate::driver::{Priority, StreamId};
-use crate::task::{Memory, Task};
 use crate::view::{Input, Output};
 
 pub(crate) struct StreamCore {
@@ -17,8 +18,9 @@ pub(crate) struct StreamCore {
     /// Borrowed streams are not destroyed here.
     owned: bool,
     pub(crate) recorder: Recorder,
+    /// The same stream as cudarc has it, once it was asked for.
     #[cfg(feature = "cuda")]
-    pub(crate) cuda: Option<Arc<cudarc::driver::CudaStream>>,
+    pub(crate) cuda: OnceLock<Arc<feedline_cuda::cudarc::driver::CudaStream>>,
 }
 
 impl StreamCore {
@@ -76,7 +78,7 @@ impl Stream {
         device.ledger.streams.add(1);
         let core = StreamCore {
             #[cfg(feature = "cuda")]
-            cuda: device.driver.cuda().and_then(|cuda| cuda.stream(id)),
+            cuda: OnceLock::new(),
             device: device.clone(),
             id,
             owned: true,
@@ -86,10 +88,10 @@ impl Stream {
     }
 
     #[cfg(feature = "cuda")]
-    pub(crate) fn borrow(device: &Arc<Core>, stream: Arc<cudarc::driver::CudaStream>) -> Self {
+    pub(crate) fn borrow(device: &Arc<Core>, stream: Arc<feedline_cuda::cudarc::driver::CudaStream>) -> Self {
         let id = StreamId(stream.cu_stream() as u64);
         let core = StreamCore {
-            cuda: Some(stream),
+            cuda: OnceLock::from(stream),
             device: device.clone(),
             id,
             owned: false,
@@ -190,17 +192,12 @@ impl Stream {
     pub fn event(&self, timing: bool) -> Result<Event> {
         Event::new(&self.core.device, timing)
     }
+}
 
-    /// The cudarc stream, on CUDA; for kernels and libraries of one's own.
-    #[cfg(feature = "cuda")]
-    pub fn cuda_stream(&self) -> Option<&Arc<cudarc::driver::CudaStream>> {
-        self.core.cuda.as_ref()
-    }
-
-    /// The CUDA side of the stream's device, on CUDA.
-    #[cfg(feature = "cuda")]
-    pub fn cuda(&self) -> Option<&crate::cuda::Cuda> {
-        self.core.device.driver.cuda()
+impl From<&Stream> for StreamId {
+    /// For calls on the driver beside the safe ones; valid while the stream lives.
+    fn from(stream: &Stream) -> Self {
+        stream.core.id()
     }
 }
 

@@ -4,13 +4,12 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
+use feedline_backend::{Address, Span};
 use feedline_core::{Element, Error, ErrorKind, Result};
 
 use crate::capture::Use;
-use crate::driver::Address;
 use crate::slot::SlotView;
 use crate::stream::StreamCore;
-use crate::task::Span;
 
 /// `len` elements of device memory, readable on one stream for as long as `'a`.
 #[derive(Clone, Copy)]

@@ -3,11 +3,12 @@
 //! `Send` and `Sync` follow from the fields, so a new field can take them away, or give them, without a word.
 
 use feedline_device::host::Host;
-use feedline_device::slot::{Loaded, Reader, SlotRing, Tables, WriteLease};
-use feedline_device::wrap::{Chaos, Count, Faults};
+use feedline_device::slot::{Loaded, Reader, SlotRing, WriteLease};
+use feedline_device::zero_copy::Tables;
 use feedline_device::{
     Buffer, Device, Event, Input, Ledger, Memory, Output, Pinned, Readback, Stream, Task, View, ViewMut,
 };
+use feedline_sim::interceptors::{Chaos, Count, Faults};
 
 const fn is_send<T: Send>() {}
 const fn is_sync<T: Sync>() {}

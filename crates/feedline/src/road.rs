@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::decode::{Input, Workers};
 use feedline_core::{Error, ErrorKind, Layout, Order, Result};
-use feedline_device::slot::{Tables, Visits};
+use feedline_device::zero_copy::{Tables, Visits};
 use feedline_device::{Device, Kind};
 
 /// How rows get to the device; [`LoaderBuilder::road`](crate::LoaderBuilder::road).
@@ -162,9 +162,10 @@ impl Choice<'_> {
 #[cfg(test)]
 mod tests {
     use feedline_core::{DType, Dataset, Spec};
+    use feedline_device::Driver;
     use feedline_device::host::Host;
-    use feedline_device::wrap::{Around, Call, Op, Wrap};
-    use feedline_device::{Driver, floor::Absent};
+    use feedline_sim::interceptors::{Around, Call, Op, Wrap};
+    use feedline_testkit::NullDevice;
     use feedline_testkit::zoo::{Fine, Laid};
 
     use super::*;
@@ -204,7 +205,7 @@ mod tests {
         assert_eq!(why, "workers: the set has 6000 bytes, the budget of page-locked memory has 5999 left");
         let fine = Arc::new(Fine::new(50, 4).expect("a set"));
         assert_eq!(auto(fine, &host, 6000).expect("a road"), "workers: field \"id\" has no table");
-        let absent = Device::with_driver(Absent::new());
+        let absent = Device::with_driver(NullDevice::new());
         assert_eq!(
             auto(laid(), &absent, 6000).expect("a road"),
             "workers: no device cannot read the set's memory"

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use common::{LONG, assert_empty, one_at_a_time, wait_until};
 use feedline::{Batch, Device, Epoch, Loader, Road, Stream, Workers};
 use feedline_device::host::Host;
-use feedline_device::wrap::{Count, Op};
+use feedline_sim::interceptors::{Count, Op};
 use feedline_testkit::alloc::{Allocations, CountingAllocator};
 use feedline_testkit::zoo::{self, Fine, Laid};
 use feedline_testkit::{Census, pattern};

@@ -15,7 +15,7 @@ use feedline::{
 };
 use feedline_device::Driver;
 use feedline_device::host::Host;
-use feedline_device::wrap::{Around, Call, Op, Wrap};
+use feedline_sim::interceptors::{Around, Call, Op, Wrap};
 use feedline_testkit::zoo::{self, Fine};
 
 /// Takes epoch 0, whose sample `id` is bad: the batches before it, then its error, then nothing.

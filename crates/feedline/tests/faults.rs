@@ -15,8 +15,8 @@ use feedline::{
 };
 use feedline_device::Driver;
 use feedline_device::host::Host;
-use feedline_device::sim::{Sim, SimOptions};
-use feedline_device::wrap::faults::{Fault, Mode};
+use feedline_sim::interceptors::faults::{Fault, Mode};
+use feedline_sim::{Sim, SimOptions};
 use feedline_testkit::nth::{Tried, every_fault};
 use feedline_testkit::{not_run, pattern, zoo};
 

@@ -11,12 +11,12 @@ use feedline::{
 };
 use feedline_datasets::{Idx, Records};
 use feedline_device::Driver;
-use feedline_device::floor::Absent;
 use feedline_device::host::Host;
-use feedline_device::sim::{Sim, SimOptions};
-use feedline_device::wrap::chaos::{Chaos, Options};
-use feedline_device::wrap::faults::{Fault, Mode};
-use feedline_device::wrap::{Around, Call, Count, Op, Wrap};
+use feedline_sim::interceptors::chaos::{Chaos, Options};
+use feedline_sim::interceptors::faults::{Fault, Mode};
+use feedline_sim::interceptors::{Around, Call, Count, Op, Wrap};
+use feedline_sim::{Sim, SimOptions};
+use feedline_testkit::NullDevice;
 use feedline_testkit::canary::audit_tables;
 use feedline_testkit::nth::every_fault;
 use feedline_testkit::zoo::{self, Fine, Laid, Wide, counting};
@@ -251,7 +251,7 @@ impl Around for Refuse {
 fn memory_that_cannot_be_read_is_an_error_that_leaves_nothing() {
     alone(|| {
         let builder = || Loader::builder(columns(9, 0)).batch_size(8);
-        let absent = Device::with_driver(Absent::new());
+        let absent = Device::with_driver(NullDevice::new());
         let error = refused(builder(), &absent);
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert!(error.message().contains("no device cannot read the set's memory"), "{error}");
@@ -369,7 +369,7 @@ fn under_chaos_no_byte_is_wrong() {
 fn on_the_simulator_nothing_races() {
     alone(|| {
         for seed in 0..20 {
-            let (device, sim) = Device::sim(seed).expect("a device");
+            let (device, sim) = feedline_sim::device(seed).expect("a device");
             {
                 // The simulator runs work on the thread that waits for it.
                 let compute = device.stream().expect("a stream");

@@ -10,7 +10,7 @@ use common::{
 };
 use feedline::{Device, ErrorKind, Random, Workers};
 use feedline_device::host::Host;
-use feedline_device::wrap::chaos::{Chaos, Options};
+use feedline_sim::interceptors::chaos::{Chaos, Options};
 use feedline_testkit::zoo::{self, Fine};
 
 #[test]

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use feedline_core::{Error, Result};
-use feedline_device::wrap::faults::{Fault, Faults, Mode, Plan};
-use feedline_device::wrap::{Count, count::Snapshot};
 use feedline_device::{Device, Driver, Ledger};
+use feedline_sim::interceptors::faults::{Fault, Faults, Mode, Plan};
+use feedline_sim::interceptors::{Count, count::Snapshot};
 
 use crate::{Census, with_watchdog};
 

@@ -4,11 +4,12 @@
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use feedline_core::Result;
-use feedline_device::cuda::{Arg, Blas, BlasOptions, Grid, Product, Sizes};
+use feedline_device::cuda::{Arg, Grid};
 use feedline_device::{Buffer, Input, Output, Stream, View, ViewMut};
 
 use super::linear::Linear;
 use super::{AdamW, Options, Sgd};
+use crate::blas::{Blas, BlasOptions, Product, Sizes};
 use crate::launch::kernel;
 use crate::loaded::{Loaded, missing};
 use crate::source::{GEMM, Program, STEP};

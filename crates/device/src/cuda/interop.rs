@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::{CudaContext, CudaStream, DevicePtr, DevicePtrMut, DeviceSlice, SyncOnDrop, sys};
 use feedline_core::{Element, Error, ErrorKind, Result};
+use feedline_cuda::Cuda;
+use feedline_cuda::cudarc::driver::{
+    CudaContext, CudaStream, DevicePtr, DevicePtrMut, DeviceSlice, SyncOnDrop, sys,
+};
 
-use super::Cuda;
+use crate::stream::StreamCore;
 use crate::view::{View, ViewMut};
 use crate::{Buffer, Device, Stream};
 
@@ -14,9 +17,12 @@ impl Device {
     pub fn from_context(context: Arc<CudaContext>) -> Self {
         Self::with_driver(Cuda::on(context))
     }
-}
 
-impl Device {
+    /// The CUDA backend of the device, on CUDA.
+    pub fn cuda_driver(&self) -> Option<&Cuda> {
+        self.driver().downcast_ref()
+    }
+
     /// A cudarc stream of this device's context as a [`Stream`]: any stream, the default and the per-thread one too.
     ///
     /// The per-thread default stream is a different stream on each thread: use the result on one thread only.
@@ -24,7 +30,7 @@ impl Device {
     /// # Errors
     /// `Config` for a stream of another context, or a device that is not CUDA.
     pub fn wrap_stream(&self, stream: Arc<CudaStream>) -> Result<Stream> {
-        let Some(cuda) = self.driver().cuda() else {
+        let Some(cuda) = self.cuda_driver() else {
             return Err(Error::new(ErrorKind::Config, format!("{} has no cudarc streams", self.name())));
         };
         if stream.context().cu_ctx() != cuda.context().cu_ctx() {
@@ -45,7 +51,7 @@ impl<T: Element> DeviceSlice<T> for View<'_, T> {
     /// # Panics
     /// On a device that is not CUDA.
     fn stream(&self) -> &Arc<CudaStream> {
-        self.stream().cuda.as_ref().expect(NOT_CUDA)
+        self.stream().cuda_stream().expect(NOT_CUDA)
     }
 }
 
@@ -72,7 +78,7 @@ impl<T: Element> DeviceSlice<T> for ViewMut<'_, T> {
     /// # Panics
     /// On a device that is not CUDA.
     fn stream(&self) -> &Arc<CudaStream> {
-        self.stream().cuda.as_ref().expect(NOT_CUDA)
+        self.stream().cuda_stream().expect(NOT_CUDA)
     }
 }
 
@@ -88,6 +94,30 @@ impl<T: Element> DevicePtrMut<T> for ViewMut<'_, T> {
             "the view is for another stream"
         );
         (self.address().0, SyncOnDrop::Record(None))
+    }
+}
+
+impl Stream {
+    /// The cudarc stream, on CUDA; for kernels and libraries of one's own.
+    pub fn cuda_stream(&self) -> Option<&Arc<CudaStream>> {
+        self.core().cuda_stream()
+    }
+
+    /// The CUDA backend of the stream's device, on CUDA.
+    pub fn cuda(&self) -> Option<&Cuda> {
+        self.core().device.driver.downcast_ref()
+    }
+}
+
+impl StreamCore {
+    /// The stream as cudarc has it, looked up at the first call: a stream that was made here is known to the backend.
+    fn cuda_stream(&self) -> Option<&Arc<CudaStream>> {
+        if let Some(stream) = self.cuda.get() {
+            return Some(stream);
+        }
+        let cuda: &Cuda = self.device.driver.downcast_ref()?;
+        let stream = cuda.stream(self.id())?;
+        Some(self.cuda.get_or_init(|| stream))
     }
 }
 

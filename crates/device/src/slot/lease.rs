@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use feedline_backend::Address;
 use feedline_core::{BatchInfo, Element, Error, ErrorKind, Result};
 use feedline_slots::ReadyLease;
 
-use crate::driver::Address;
 use crate::slot::ring::{MAX_READERS, Shared, Slot, SlotView};
-use crate::slot::tables::Tables;
 use crate::stream::StreamCore;
 use crate::view::View;
+use crate::zero_copy::Tables;
 use crate::{Event, Pinned, Stream};
 
 /// The right to overwrite a device slot. Dropped, it sends the slot home.

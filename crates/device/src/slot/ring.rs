@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use feedline_backend::Address;
 use feedline_core::{BatchInfo, Error, ErrorKind, Result};
 
 use crate::device::Core;
-use crate::driver::Address;
 use crate::mark::Marks;
 use crate::slot::lease::{Reader, WriteLease};
 use crate::slot::line::{Closed, Line};
-use crate::slot::tables::Tables;
 use crate::stream::StreamCore;
+use crate::zero_copy::Tables;
 use crate::{Device, Event};
 
 /// The most streams that can read one batch at a time.

@@ -4,8 +4,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use feedline_core::Result;
-use feedline_device::sim::SimHandle;
 use feedline_device::{Access, Address, Buffer, Device, Event, Pinned, Priority, Stream, StreamId};
+use feedline_sim::SimHandle;
 use feedline_slots::HostMemory;
 
 /// No case takes that long, unless it hangs.
@@ -38,7 +38,7 @@ pub(crate) fn everywhere(name: &'static str, ending: Ending, case: fn(&Rig) -> R
 pub(crate) fn with_host_memory(name: &'static str, ending: Ending, case: fn(&Rig) -> Result<()>) {
     run(name, ending, Rig { device: Device::host(), sim: None }, case);
     for seed in 0..25 {
-        let (device, sim) = Device::sim(seed).expect("a device");
+        let (device, sim) = feedline_sim::device(seed).expect("a device");
         run(name, ending, Rig { device, sim: Some(sim) }, case);
     }
 }

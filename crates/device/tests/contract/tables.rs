@@ -6,10 +6,11 @@ use std::sync::Arc;
 use feedline_core::{
     Context, DType, Dataset, Error, ErrorKind, Layout, ReadError, Result, Row, Rows, Spec, Table, random::key,
 };
-use feedline_device::sim::{Sim, SimOptions};
-use feedline_device::slot::{Loaded, Reader, SlotRing, Tables, Visits};
-use feedline_device::wrap::{Around, Call, Op, Wrap};
+use feedline_device::slot::{Loaded, Reader, SlotRing};
+use feedline_device::zero_copy::{Tables, Visits};
 use feedline_device::{Address, Device, Driver, Kind, Pinned, Stream};
+use feedline_sim::interceptors::{Around, Call, Op, Wrap};
+use feedline_sim::{Sim, SimOptions};
 use feedline_slots::Ring;
 use feedline_testkit::zoo::{Fine, Laid, Wide};
 

@@ -6,9 +6,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_device::slot::{Reader, SlotRing};
-use feedline_device::wrap::Faults;
-use feedline_device::wrap::faults::{Fault, Mode, Plan};
 use feedline_device::{Buffer, Device, Stream};
+use feedline_sim::interceptors::Faults;
+use feedline_sim::interceptors::faults::{Fault, Mode, Plan};
 use feedline_slots::Ring;
 use recorder::{Recorder, Tape};
 

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use feedline::{Device, Error, ErrorKind, Result};
 use feedline_device::Driver;
 use feedline_device::host::Host;
-use feedline_device::wrap::faults::{self, FaultHandle, Faults, Mode, Plan};
-use feedline_device::wrap::{Around, Call, Op, Wrap};
+use feedline_sim::interceptors::faults::{self, FaultHandle, Faults, Mode, Plan};
+use feedline_sim::interceptors::{Around, Call, Op, Wrap};
 
 use super::{Cycle, Fault, Moment, STEPS};
 

@@ -1,0 +1,90 @@
+//! Host memory of someone else that the device may read: a mapped file, a table.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use feedline_backend::Address;
+use feedline_core::{Dataset, Error, ErrorKind, Result};
+
+use crate::device::Core;
+use crate::stream::StreamCore;
+
+/// Sets that a device may read on, because the wait for it failed: to the end of the process.
+static KEPT: Mutex<Vec<Arc<dyn Dataset>>> = Mutex::new(Vec::new());
+
+/// Bytes of a data set, readable by the device until this is dropped. They count as page-locked.
+pub(crate) struct Registered {
+    device: Arc<Core>,
+    bytes: *const [u8],
+    /// Where the device finds the first byte.
+    address: Address,
+    /// Keeps the bytes.
+    owner: Option<Arc<dyn Dataset>>,
+    /// The one stream that reads the bytes, once it was given work.
+    reader: OnceLock<Arc<StreamCore>>,
+}
+
+impl Registered {
+    /// Makes `bytes` readable; `None` when this device cannot read host memory.
+    ///
+    /// # Safety
+    /// The bytes stay where and what they are as long as `owner` lives.
+    pub(crate) unsafe fn new(
+        device: &Arc<Core>,
+        owner: Arc<dyn Dataset>,
+        bytes: *const [u8],
+    ) -> Result<Option<Self>> {
+        // SAFETY: the caller's promise; `owner` is dropped only when they are unregistered.
+        let address = unsafe { device.driver.register_host(bytes.cast(), bytes.len()) }?;
+        let Some(address) = address else { return Ok(None) };
+        device.ledger.pinned_bytes.add(bytes.len() as u64);
+        let reader = OnceLock::new();
+        Ok(Some(Self { device: device.clone(), bytes, address, owner: Some(owner), reader }))
+    }
+
+    /// The bytes.
+    pub(crate) fn bytes(&self) -> *const [u8] {
+        self.bytes
+    }
+
+    /// Where the host finds byte `offset`.
+    pub(crate) fn host(&self, offset: usize) -> *const u8 {
+        self.bytes.cast::<u8>().wrapping_add(offset)
+    }
+
+    /// Where the device finds byte `offset`.
+    pub(crate) fn device(&self, offset: usize) -> Address {
+        Address(self.address.0 + offset as u64)
+    }
+
+    /// Makes `stream` the one that reads the bytes; refuses another, and one of another device.
+    pub(crate) fn accepts(&self, stream: &Arc<StreamCore>) -> Result<()> {
+        self.device.same(&stream.device, "the copy stream")?;
+        if Arc::ptr_eq(self.reader.get_or_init(|| stream.clone()), stream) {
+            return Ok(());
+        }
+        Err(Error::new(ErrorKind::Config, "registered memory is read by one stream only"))
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        let drained = self.reader.get().map_or(Ok(()), |stream| stream.synchronize());
+        let given_back = match drained {
+            // SAFETY: registered by `new` with this size, given back once; the one stream that reads it has been drained.
+            Ok(()) => unsafe { self.device.driver.unregister_host(self.bytes.cast(), self.bytes.len()) },
+            Err(error) => {
+                KEPT.lock().unwrap_or_else(PoisonError::into_inner).extend(self.owner.take());
+                Err(error)
+            }
+        };
+        if let Err(error) = given_back {
+            self.device.ledger.report(error);
+        }
+        self.device.ledger.pinned_bytes.subtract(self.bytes.len() as u64);
+    }
+}
+
+// SAFETY: the bytes are the owner's, which is Send and Sync, and are read only.
+unsafe impl Send for Registered {}
+// SAFETY: as above.
+unsafe impl Sync for Registered {}

@@ -9,13 +9,13 @@ python3 - <<'PYTHON'
 import pathlib, re, sys
 
 # kernels/src/launch.rs: a launch hands raw addresses to a kernel.
-# kernels/src/blas.rs: calls of cuBLASLt.
+# kernels/src/nvrtc.rs, kernels/src/blas.rs: calls of NVRTC and of cuBLASLt.
 # datasets/src/bytes.rs: memmap2 has no safe way to map a file.
 # crates/testkit/src/alloc.rs: a global allocator, for tests.
 # crates/testkit/src/null_device.rs: a backend, for tests and benches.
 # benches/src/baseline/: raw calls of a backend, which benchmarks are held against.
 FILES = {
-    "kernels/src/launch.rs", "kernels/src/blas.rs", "datasets/src/bytes.rs",
+    "kernels/src/launch.rs", "kernels/src/nvrtc.rs", "kernels/src/blas.rs", "datasets/src/bytes.rs",
     "crates/testkit/src/alloc.rs", "crates/testkit/src/null_device.rs",
     "benches/src/baseline/mod.rs", "benches/src/baseline/empty.rs",
 }

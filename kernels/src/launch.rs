@@ -1,9 +1,7 @@
-//! Every unsafe call of this crate: the matrix product's entry, and the look for NVRTC.
+//! The unsafe entries of the operators: the matrix product on the host, and kernel launches.
 
 #[cfg(feature = "cuda")]
-use cudarc::nvrtc::sys;
-#[cfg(feature = "cuda")]
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::Result;
 
 /// A matrix in a slice: element `(i, j)` stands at `i * row_stride + j * col_stride`.
 #[derive(Clone, Copy)]
@@ -96,82 +94,6 @@ pub(crate) fn gemm(dst: &mut [f32], a: Operand<'_>, b: Operand<'_>) {
             1,
         );
     }
-}
-
-/// Where NVRTC is looked for; cudarc, which panics when it finds none, looks for these too.
-#[cfg(feature = "cuda")]
-const NVRTC: [&str; 4] = if cfg!(target_os = "windows") {
-    ["nvrtc.dll", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll", "nvrtc64_112_0.dll"]
-} else {
-    ["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11"]
-};
-
-/// Refuses a machine without NVRTC, so that no later call panics.
-#[cfg(feature = "cuda")]
-fn nvrtc_present() -> Result<()> {
-    let mut last = None;
-    for name in NVRTC {
-        // SAFETY: loading the vendor's compiler library runs its initialisers, which every user of it does.
-        let library = match unsafe { libloading::Library::new(name) } {
-            Ok(library) => library,
-            Err(error) => {
-                last = Some(error);
-                continue;
-            }
-        };
-        // SAFETY: the symbol is only looked for, never called.
-        let symbol = unsafe { library.get::<*const ()>(b"nvrtcGetSupportedArchs\0") };
-        return match symbol {
-            Ok(_) => Ok(()),
-            Err(error) => Err(unavailable("NVRTC on this machine is older than CUDA 11.2").caused_by(error)),
-        };
-    }
-    let error = unavailable(
-        "no NVRTC library on this machine (libnvrtc.so): install CUDA's or add it to LD_LIBRARY_PATH",
-    );
-    Err(match last {
-        Some(last) => error.caused_by(last),
-        None => error,
-    })
-}
-
-#[cfg(feature = "cuda")]
-fn unavailable(why: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Unavailable, why)
-}
-
-#[cfg(feature = "cuda")]
-fn answered(status: sys::nvrtcResult, what: &str) -> Result<()> {
-    status.result().map_err(|error| unavailable(format!("NVRTC does not {what}: {error:?}")))
-}
-
-/// NVRTC's version, major and minor.
-///
-/// # Errors
-/// `Unavailable` when there is no library.
-#[cfg(feature = "cuda")]
-pub(crate) fn nvrtc_version() -> Result<(i32, i32)> {
-    nvrtc_present()?;
-    let (mut major, mut minor) = (0, 0);
-    // SAFETY: both pointers are to live integers, and the library is there.
-    answered(unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) }, "tell its version")?;
-    Ok((major, minor))
-}
-
-/// The architectures NVRTC compiles for, as 80 for compute_80.
-///
-/// # Errors
-/// `Unavailable` when there is no library.
-#[cfg(feature = "cuda")]
-pub(crate) fn nvrtc_archs() -> Result<Vec<i32>> {
-    nvrtc_present()?;
-    let mut count = 0;
-    // SAFETY: the pointer is to a live integer, and the library is there.
-    answered(unsafe { sys::nvrtcGetNumSupportedArchs(&raw mut count) }, "list its architectures")?;
-    let mut archs = vec![0; usize::try_from(count).unwrap_or(0)];
-    // SAFETY: room for as many integers as the call above counted.
-    answered(unsafe { sys::nvrtcGetSupportedArchs(archs.as_mut_ptr()) }, "list its architectures")?;
-    Ok(archs)
 }
 
 /// Launches one of this crate's kernels.

@@ -18,10 +18,13 @@ pub mod cache;
 #[cfg(feature = "cuda")]
 pub mod compile;
 pub mod host;
-#[allow(unsafe_code, reason = "the one place for it, see its head")]
+#[allow(unsafe_code, reason = "kernels take raw addresses, see its head")]
 mod launch;
 #[cfg(feature = "cuda")]
 mod loaded;
+#[cfg(feature = "cuda")]
+#[allow(unsafe_code, reason = "calls of NVRTC, see its head")]
+mod nvrtc;
 pub mod ops;
 #[cfg(feature = "cuda")]
 pub mod ptx;

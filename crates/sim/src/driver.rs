@@ -7,9 +7,10 @@ use feedline_backend::{Access, Address, Driver, EventId, Gather, Kind, Priority,
 use feedline_core::{Error, Result};
 
 use super::clocks::HOST;
+use super::lane::Command;
 use super::memory::{Place, Space};
 use super::schedule::Shared;
-use super::state::{Command, State, Touches};
+use super::state::{State, Touches};
 use super::{SimHandle, SimOptions};
 
 /// The driver of a simulated device; most programs take [`device`](crate::device).

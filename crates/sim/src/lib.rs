@@ -102,7 +102,8 @@
 //! | --- | --- |
 //! | the driver's calls | `driver.rs` |
 //! | the seeded schedule, virtual time | `schedule.rs` |
-//! | streams, events, and the analysis of a call | `state.rs` |
+//! | one stream and its commands | `lane.rs` |
+//! | the device's state, and the analysis of a call | `state.rs` |
 //! | vector clocks | `clocks.rs` |
 //! | who touched which bytes | `shadow.rs` |
 //! | blocks of memory, alive and freed | `memory.rs` |
@@ -114,6 +115,7 @@ mod clocks;
 mod driver;
 mod handle;
 pub mod interceptors;
+mod lane;
 mod memory;
 mod report;
 mod schedule;

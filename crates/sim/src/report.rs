@@ -4,9 +4,9 @@ use feedline_backend::Access;
 use feedline_core::{Error, ErrorKind};
 
 use super::clocks::{Actor, HOST};
+use super::lane::Lane;
 use super::memory::Allocation;
 use super::shadow::{Conflict, Touch};
-use super::state::Lane;
 
 /// A stream, for people.
 pub(super) fn stream(lanes: &[Lane], index: usize) -> String {

@@ -6,9 +6,10 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use feedline_backend::Task;
 use feedline_core::{Error, ErrorKind, Result};
 
+use super::lane::Command;
 use super::memory::misuse;
 use super::report;
-use super::state::{Command, State};
+use super::state::State;
 
 /// A simulated device: its state, and a bell for the end of a task, which runs outside the lock.
 pub(super) struct Shared {

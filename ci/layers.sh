@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks that every crate imports only what stands before it:
-# core -> {slots, backend}; backend -> cuda; {slots, backend, cuda} -> device -> {sim, feedline}; feedline -> {examples, benches}.
+# core -> {slots, backend}; backend -> cuda; {slots, backend, cuda} -> device -> {sim, feedline};
+# feedline -> {examples, benches}.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -29,7 +30,8 @@ may = {
     "benches": programs | {EXAMPLES, TESTKIT},
     TESTKIT: {CORE, SLOTS, DEVICE, SIM},
 }
-# Tests may also import the testkit and the simulator, and what a test of the crate needs from the side; never against the arrow.
+# Tests may also import the testkit and the simulator, and what a test of the crate needs from the side;
+# never against the arrow.
 may_in_tests = {name: {TESTKIT, SIM} for name in may}
 may_in_tests[FACADE] |= {KERNELS, DATASETS}
 may_in_tests[KERNELS] |= {SLOTS}

@@ -23,6 +23,16 @@ pub struct Buffer<T: Element> {
     element: PhantomData<T>,
 }
 
+impl Stream {
+    /// Zeroed device memory for `len` elements, for use on this stream.
+    ///
+    /// # Errors
+    /// A device failure, or memory that the device does not have.
+    pub fn buffer<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
+        Buffer::zeroed(self, len)
+    }
+}
+
 impl<T: Element> Buffer<T> {
     pub(crate) fn zeroed(stream: &Stream, len: usize) -> Result<Self> {
         let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| bytes > 0).ok_or_else(|| {

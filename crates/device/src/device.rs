@@ -1,37 +1,13 @@
 //! A device: where streams, events and memory come from.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use feedline_backend::{Driver, Kind, Priority};
-use feedline_core::{Element, Error, ErrorKind, Result};
+use feedline_core::{Error, ErrorKind, Result};
 
+use crate::device_core::Core;
 use crate::ledger::Ledger;
-use crate::{Buffer, Event, Pinned, Stream};
-
-pub(crate) struct Core {
-    /// Counted from 1 over the devices of this process: two may have the same name.
-    number: u64,
-    pub(crate) driver: Box<dyn Driver>,
-    pub(crate) ledger: Ledger,
-}
-
-impl Core {
-    /// Refuses things of another device.
-    pub(crate) fn same(self: &Arc<Self>, other: &Arc<Self>, what: &str) -> Result<()> {
-        if Arc::ptr_eq(self, other) {
-            return Ok(());
-        }
-        let why = format!("{what} belongs to {other}, not to {self}: build both on one device");
-        Err(Error::new(ErrorKind::Config, why))
-    }
-}
-
-impl std::fmt::Display for Core {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} (device #{} of this process)", self.driver.name(), self.number)
-    }
-}
+use crate::{Event, Pinned, Stream};
 
 /// A device: an NVIDIA GPU, or the host standing in for one. Clones are the same device.
 ///
@@ -82,9 +58,7 @@ impl Device {
 
     /// A device on any [`Driver`].
     pub fn with_driver(driver: impl Driver) -> Self {
-        static DEVICES: AtomicU64 = AtomicU64::new(0);
-        let number = DEVICES.fetch_add(1, Ordering::Relaxed) + 1;
-        Self { core: Arc::new(Core { number, driver: Box::new(driver), ledger: Ledger::default() }) }
+        Self { core: Arc::new(Core::new(Box::new(driver))) }
     }
 
     /// Which implementation this is.
@@ -180,15 +154,5 @@ impl std::fmt::Display for Device {
 impl std::fmt::Debug for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Device({})", self.core)
-    }
-}
-
-impl Stream {
-    /// Zeroed device memory for `len` elements, for use on this stream.
-    ///
-    /// # Errors
-    /// A device failure, or memory that the device does not have.
-    pub fn buffer<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
-        Buffer::zeroed(self, len)
     }
 }

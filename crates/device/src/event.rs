@@ -5,8 +5,7 @@ use std::sync::Arc;
 use feedline_backend::EventId;
 use feedline_core::Result;
 
-use crate::device::Core;
-use crate::stream::StreamCore;
+use crate::device_core::Core;
 
 /// A mark in the work of a stream.
 ///
@@ -30,13 +29,6 @@ impl Event {
 
     pub(crate) fn id(&self) -> EventId {
         self.id
-    }
-
-    pub(crate) fn record(&self, stream: &StreamCore) -> Result<()> {
-        self.device.same(&stream.device, "the stream")?;
-        stream.recorder.refuse("an event")?;
-        // SAFETY: both are alive, and of one driver.
-        unsafe { self.device.driver.record(self.id, stream.id()) }
     }
 
     /// Whether the marked work has ended; never blocks.

@@ -45,9 +45,9 @@ impl Stream {
         let new_stream = || Stream::create(&core.device, "record", Priority::Normal);
         let (aside, beside) = (new_stream()?, new_stream()?);
         let (fork, join) = (Event::new(&core.device, false)?, Event::new(&core.device, false)?);
-        let slot = batch.map(|reader| reader.slot_view().keep());
+        let slot = batch.map(Reader::hold);
         let side = Side::new(beside.core().id(), fork.id(), join.id());
-        core.recorder.begin(aside.core().id(), side, slot.clone())?;
+        core.recorder.begin(aside.core().id(), side, batch.map(Reader::slot_id))?;
         let recording = Recording { core };
         // SAFETY: the stream was just made, and only this thread's work is sent to it.
         unsafe { driver.begin_capture(aside.core().id()) }?;
@@ -135,9 +135,9 @@ impl Graph {
         const WRONG_SLOT: &str = "the batch is in another slot than the one it was recorded for";
         match (&self.slot, batch) {
             (None, None) => {}
-            (Some(slot), Some(reader)) if *slot == reader.slot_view() => {}
+            (Some(slot), Some(reader)) if slot.id() == reader.slot_id() => {}
             (Some(slot), Some(reader)) => {
-                return Err(wrong(&format!("{WRONG_SLOT}: {}", slot.mismatch(reader))));
+                return Err(wrong(&format!("{WRONG_SLOT}: {}", slot.mismatch(reader.slot_id()))));
             }
             (Some(_), None) => return Err(wrong(&format!("{WRONG_SLOT}: no batch was given"))),
             (None, Some(_)) => return Err(wrong(&format!("{WRONG_SLOT}: it was recorded without a batch"))),
@@ -155,7 +155,7 @@ impl Graph {
 
     /// Whether this graph was recorded for the slot that `batch` is in, and the stream that reads it.
     pub fn is_for(&self, batch: &Reader) -> bool {
-        self.slot.as_ref().is_some_and(|slot| *slot == batch.slot_view())
+        self.slot.as_ref().is_some_and(|slot| slot.id() == batch.slot_id())
             && Arc::ptr_eq(batch.stream().core(), &self.stream)
     }
 }

@@ -20,6 +20,7 @@
 mod buffer;
 mod capture;
 mod device;
+mod device_core;
 mod event;
 mod graph;
 mod ledger;

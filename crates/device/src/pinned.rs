@@ -7,7 +7,7 @@ use feedline_core::{Error, ErrorKind, Result};
 use feedline_slots::HostMemory;
 
 use crate::Event;
-use crate::device::Core;
+use crate::device_core::Core;
 use crate::mark::LastCopy;
 use crate::stream::StreamCore;
 
@@ -45,7 +45,7 @@ impl Pinned {
     ) -> Result<()> {
         self.accepts(stream)?;
         work(self.ptr)?;
-        mark.record(stream)?;
+        stream.record(mark)?;
         self.copied.set(mark.clone());
         Ok(())
     }

@@ -4,13 +4,12 @@ use std::sync::Arc;
 #[cfg(feature = "cuda")]
 use std::sync::OnceLock;
 
-use feedline_backend::{Memory, Priority, StreamId, Task};
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_backend::{Priority, StreamId};
+use feedline_core::Result;
 
 use crate::Event;
-use crate::capture::{Recorder, Use};
-use crate::device::Core;
-use crate::view::{Input, Output};
+use crate::capture::Recorder;
+use crate::device_core::Core;
 
 pub(crate) struct StreamCore {
     pub(crate) device: Arc<Core>,
@@ -26,6 +25,13 @@ pub(crate) struct StreamCore {
 impl StreamCore {
     pub(crate) fn id(&self) -> StreamId {
         self.id
+    }
+
+    pub(crate) fn record(&self, event: &Event) -> Result<()> {
+        event.device().same(&self.device, "the stream")?;
+        self.recorder.refuse("an event")?;
+        // SAFETY: both are alive, and of one driver.
+        unsafe { self.device.driver.record(event.id(), self.id) }
     }
 
     pub(crate) fn wait(&self, event: &Event) -> Result<()> {
@@ -109,7 +115,7 @@ impl Stream {
     /// # Errors
     /// A device failure.
     pub fn record(&self, event: &Event) -> Result<()> {
-        event.record(&self.core)
+        self.core.record(event)
     }
 
     /// Makes this stream wait for the mark `event` has now; the host does not block.
@@ -127,52 +133,6 @@ impl Stream {
     /// A device failure, also one of the work itself.
     pub fn synchronize(&self) -> Result<()> {
         self.core.synchronize()
-    }
-
-    /// Runs host code on this stream; for devices whose memory is host memory (host, sim).
-    ///
-    /// `body` sees the inputs and outputs as slices, in the order given.
-    ///
-    /// # Errors
-    /// `Config` for arguments of another stream, or outputs that overlap another argument; a device failure, also when
-    /// the device runs kernels, not host code.
-    pub fn run<const I: usize, const O: usize>(
-        &self,
-        name: &'static str,
-        inputs: [Input<'_>; I],
-        outputs: [Output<'_>; O],
-        body: impl FnOnce(&mut Memory<'_>) + Send + 'static,
-    ) -> Result<()> {
-        for stream in inputs.iter().map(|i| i.stream).chain(outputs.iter().map(|o| o.stream)) {
-            self.accepts(stream, name)?;
-        }
-        let used = inputs.iter().map(Input::used).chain(outputs.iter().map(Output::used));
-        let target = self.target(used, name)?;
-        let task = Task::new(name, inputs.iter().map(|i| i.span), outputs.iter().map(|o| o.span), body)?;
-        // SAFETY: the spans belong to buffers and slots that outlive the stream's work (both drain it before they free),
-        // and were given on this very stream, which orders it after and before all other use on it.
-        unsafe { self.core.device.driver.run(target, task) }
-    }
-
-    /// Where work of the calling thread goes: this stream, or the recording of it.
-    pub(crate) fn target(&self, used: impl Iterator<Item = Use>, name: &str) -> Result<StreamId> {
-        let aside = self.core.recorder.target(used, name)?;
-        Ok(aside.unwrap_or(self.core.id))
-    }
-
-    /// Refuses an argument that was made for, or waited on by, another stream.
-    pub(crate) fn accepts(&self, stream: &Arc<StreamCore>, name: &str) -> Result<()> {
-        if Arc::ptr_eq(stream, &self.core) {
-            return Ok(());
-        }
-        self.core.device.same(&stream.device, &format!("an argument of \"{name}\""))?;
-        Err(Error::new(
-            ErrorKind::Config,
-            format!(
-                "an argument of \"{name}\" belongs to {stream}, not to {self}: use also_on(&stream) for a \
-                 batch, one stream for a buffer"
-            ),
-        ))
     }
 
     /// Whether `other` is the same stream.

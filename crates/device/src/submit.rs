@@ -1,9 +1,13 @@
-//! Work that another library gives to a stream: a matrix product of cuBLAS, a convolution of cuDNN.
+//! Work that is given to a stream with its arguments: host code, and the calls of another library.
 
-use feedline_backend::StreamId;
-use feedline_core::Result;
+use std::sync::Arc;
+
+use feedline_backend::{Memory, StreamId, Task};
+use feedline_core::{Error, ErrorKind, Result};
 
 use crate::Stream;
+use crate::capture::Use;
+use crate::stream::StreamCore;
 use crate::view::{Input, Output};
 
 /// Where a library's work goes.
@@ -19,6 +23,31 @@ pub struct Submission {
 }
 
 impl Stream {
+    /// Runs host code on this stream; for devices whose memory is host memory (host, sim).
+    ///
+    /// `body` sees the inputs and outputs as slices, in the order given.
+    ///
+    /// # Errors
+    /// `Config` for arguments of another stream, or outputs that overlap another argument; a device failure, also when
+    /// the device runs kernels, not host code.
+    pub fn run<const I: usize, const O: usize>(
+        &self,
+        name: &'static str,
+        inputs: [Input<'_>; I],
+        outputs: [Output<'_>; O],
+        body: impl FnOnce(&mut Memory<'_>) + Send + 'static,
+    ) -> Result<()> {
+        for stream in inputs.iter().map(|i| i.stream).chain(outputs.iter().map(|o| o.stream)) {
+            self.accepts(stream, name)?;
+        }
+        let used = inputs.iter().map(Input::used).chain(outputs.iter().map(Output::used));
+        let target = self.target(used, name)?;
+        let task = Task::new(name, inputs.iter().map(|i| i.span), outputs.iter().map(|o| o.span), body)?;
+        // SAFETY: the spans belong to buffers and slots that outlive the stream's work (both drain it before they free),
+        // and were given on this very stream, which orders it after and before all other use on it.
+        unsafe { self.core().device.driver.run(target, task) }
+    }
+
     /// Gives this stream work by the calls of another library: checks that the arguments are for this stream, then lets
     /// `submit` make the calls on the backend's stream that it is told.
     ///
@@ -40,5 +69,26 @@ impl Stream {
         let stream = self.target(used, name)?;
         let recorded = stream != self.core().id();
         submit(Submission { stream, recorded, aside: recorded && self.core().recorder.is_aside() })
+    }
+
+    /// Where work of the calling thread goes: this stream, or the recording of it.
+    pub(crate) fn target(&self, used: impl Iterator<Item = Use>, name: &str) -> Result<StreamId> {
+        let aside = self.core().recorder.target(used, name)?;
+        Ok(aside.unwrap_or(self.core().id()))
+    }
+
+    /// Refuses an argument that was made for, or waited on by, another stream.
+    pub(crate) fn accepts(&self, stream: &Arc<StreamCore>, name: &str) -> Result<()> {
+        if Arc::ptr_eq(stream, self.core()) {
+            return Ok(());
+        }
+        self.core().device.same(&stream.device, &format!("an argument of \"{name}\""))?;
+        Err(Error::new(
+            ErrorKind::Config,
+            format!(
+                "an argument of \"{name}\" belongs to {stream}, not to {self}: use also_on(&stream) for a \
+                 batch, one stream for a buffer"
+            ),
+        ))
     }
 }

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use feedline_backend::{Address, Span};
 use feedline_core::{Element, Error, ErrorKind, Result};
 
-use crate::capture::Use;
-use crate::slot::SlotView;
+use crate::capture::{SlotId, Use};
 use crate::stream::StreamCore;
 
 /// `len` elements of device memory, readable on one stream for as long as `'a`.
@@ -18,7 +17,7 @@ pub struct View<'a, T: Element> {
     len: usize,
     stream: &'a Arc<StreamCore>,
     /// Of a batch; none of a buffer.
-    slot: Option<SlotView<'a>>,
+    slot: Option<SlotId>,
     elements: PhantomData<&'a [T]>,
 }
 
@@ -43,7 +42,7 @@ impl<'a, T: Element> View<'a, T> {
         address: Address,
         len: usize,
         stream: &'a Arc<StreamCore>,
-        slot: Option<SlotView<'a>>,
+        slot: Option<SlotId>,
     ) -> Self {
         Self { address, len, stream, slot, elements: PhantomData }
     }
@@ -139,7 +138,7 @@ pub struct Input<'a> {
     pub(crate) span: Span,
     pub(crate) stream: &'a Arc<StreamCore>,
     /// Of a batch; none of a buffer.
-    pub(crate) slot: Option<SlotView<'a>>,
+    pub(crate) slot: Option<SlotId>,
 }
 
 /// Device memory that a piece of work writes, or reads and writes.
@@ -156,7 +155,7 @@ impl Input<'_> {
     }
 
     pub(crate) fn used(&self) -> Use {
-        self.slot.map_or(Use::Buffer(self.span), |slot| Use::Slot(slot.keep()))
+        self.slot.map_or(Use::Buffer(self.span), Use::Slot)
     }
 }
 

@@ -20,5 +20,5 @@ mod line;
 mod ring;
 
 pub use lease::{Loaded, Reader, WriteLease};
+pub(crate) use ring::SlotRef;
 pub use ring::{MAX_READERS, SlotRing};
-pub(crate) use ring::{SlotRef, SlotView};

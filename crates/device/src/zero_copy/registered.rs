@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use feedline_backend::Address;
 use feedline_core::{Dataset, Error, ErrorKind, Result};
 
-use crate::device::Core;
+use crate::device_core::Core;
 use crate::stream::StreamCore;
 
 /// Sets that a device may read on, because the wait for it failed: to the end of the process.

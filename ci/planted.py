@@ -39,6 +39,7 @@ class Bug(NamedTuple):
 SLOTS, DEVICE, SIM = "feedline-slots", "feedline-device", "feedline-sim"
 FEEDLINE, TESTKIT = "feedline", "feedline-testkit"
 HOST_RING, HOST_LEASE = "crates/slots/src/ring.rs", "crates/slots/src/lease.rs"
+HOST_ACQUIRE = "crates/slots/src/acquire.rs"
 DEVICE_RING, DEVICE_LEASE = "crates/device/src/slot/ring.rs", "crates/device/src/slot/lease.rs"
 PINNED, DECODE, DECODE_SET = "crates/device/src/pinned.rs", "crates/decode/src/batch.rs", "crates/decode/src/dataset.rs"
 DELIVERY, MAKER = "crates/decode/src/delivery.rs", "crates/decode/src/maker.rs"
@@ -51,8 +52,8 @@ ALL_READERS = Test(DEVICE, "contract", "slots::a_slot_is_overwritten_after_all_i
 PIPELINE = Test(FEEDLINE, "simulated", "a_training_loop_over_a_whole_pipeline_has_no_race_in_any_schedule")
 
 NO_HOST_GATE = [
-    (HOST_RING, 'if cfg!(not(planted = "host_gate")) && state', "if cfg!(any()) && state"),
-    (HOST_RING, 'in_flight = cfg!(not(planted = "host_gate")) &&', "in_flight = cfg!(any()) &&"),
+    (HOST_ACQUIRE, 'if cfg!(not(planted = "host_gate")) && state', "if cfg!(any()) && state"),
+    (HOST_ACQUIRE, 'in_flight = cfg!(not(planted = "host_gate")) &&', "in_flight = cfg!(any()) &&"),
 ]
 NO_CONSUMED_WAIT = [(DEVICE_LEASE, '#[cfg(not(planted = "consumed_wait"))]', "#[cfg(any())]")]
 NO_COPIED_WAIT = [(DEVICE_LEASE, '#[cfg(not(planted = "copied_wait"))]', "#[cfg(any())]")]

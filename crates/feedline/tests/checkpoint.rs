@@ -12,7 +12,7 @@ use common::{alone, assert_empty};
 use feedline::{Checkpoint, Device, Error, ErrorKind, Loader, Proof, Ready, Result, Stream, Workers};
 use feedline_device::Driver;
 use feedline_device::host::Host;
-use feedline_device::wrap::{Around, Call, Op, Wrap};
+use feedline_sim::interceptors::{Around, Call, Op, Wrap};
 use feedline_testkit::zoo::Fine;
 
 const LEN: u64 = 240;

@@ -54,7 +54,7 @@ pub(crate) struct Point {
 /// Whatever the pipeline ends with.
 pub(crate) fn one(options: &Options, report: &mut Report, memory: &Memory, point: Point) -> Result<()> {
     let Point { batch, workers, depth, row_bytes, .. } = point;
-    let device: Device = Device::with_driver(NullDevice::new());
+    let device: Device = Device::with_backend(NullDevice::new());
     let compute = device.stream()?;
     let builder = Loader::builder(Table::new(memory, point)?).batch_size(batch).shuffle(1).drop_last(true);
     let mut loader = builder.depth(depth).workers(Workers::Count(workers)).build(&device)?;

@@ -112,14 +112,14 @@ fn run(name: &str, device: &Device, chaos: &ChaosHandle, road: Road) {
 fn no_byte_is_wrong_on_the_host() {
     let driver = Chaos::new(Host::new(), Options { seed: 1, ..Options::default() });
     let chaos = driver.handle();
-    run("host", &Device::with_driver(driver), &chaos, Road::Workers);
+    run("host", &Device::with_backend(driver), &chaos, Road::Workers);
 }
 
 #[test]
 fn no_byte_is_wrong_on_the_direct_road_of_the_host() {
     let driver = Chaos::new(Host::new(), Options { seed: 2, ..Options::default() });
     let chaos = driver.handle();
-    run("host, direct", &Device::with_driver(driver), &chaos, Road::Direct);
+    run("host, direct", &Device::with_backend(driver), &chaos, Road::Direct);
 }
 
 #[cfg(feature = "cuda-13")]
@@ -143,5 +143,5 @@ fn on_a_gpu(name: &str, road: Road) {
     let spin = feedline_kernels::spinner(&cuda).expect("the spin kernel");
     let driver = Chaos::new(cuda, Options { seed: 1, spin: Some(Box::new(spin)), ..Options::default() });
     let chaos = driver.handle();
-    run("cuda", &Device::with_driver(driver), &chaos, road);
+    run("cuda", &Device::with_backend(driver), &chaos, road);
 }

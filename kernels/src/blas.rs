@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 use cudarc::cublaslt::{result, sys};
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_device::{Buffer, Driver, Event, Input, Output, Span, Stream, Submission};
+use feedline_device::{Backend, Buffer, Event, Input, Output, Span, Stream, Submission};
 
 /// Algorithms that are tried for one product when tuning, in how many rounds, and how often in each.
 const CANDIDATES: usize = 40;
@@ -87,7 +87,7 @@ impl Blas {
         if !present {
             return Ok(None);
         }
-        let Some(cuda) = stream.cuda() else { return Ok(None) };
+        let Some(cuda) = stream.cuda_backend() else { return Ok(None) };
         cuda.bind()?;
         let handle = Handle(result::create_handle().map_err(|error| failed("create a handle", &error))?);
         let workspace = stream.buffer(WORKSPACE)?;
@@ -128,7 +128,7 @@ impl Blas {
         bias: u64,
         to: Submission,
     ) -> Result<bool> {
-        if let Some(cuda) = self.workspace.stream().cuda() {
+        if let Some(cuda) = self.workspace.stream().cuda_backend() {
             cuda.bind()?;
         }
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);

@@ -133,13 +133,13 @@ pub(crate) fn beside(
 pub fn spinner(
     cuda: &feedline_device::cuda::Cuda,
 ) -> Result<
-    impl Fn(&dyn feedline_device::Driver, feedline_device::StreamId, std::time::Duration) -> Result<()>
+    impl Fn(&dyn feedline_device::Backend, feedline_device::StreamId, std::time::Duration) -> Result<()>
     + Send
     + Sync
     + 'static,
 > {
     let spin = crate::loaded::load(cuda, &crate::source::PROBE, "spin")?;
-    Ok(move |driver: &dyn feedline_device::Driver, stream, time: std::time::Duration| {
+    Ok(move |driver: &dyn feedline_device::Backend, stream, time: std::time::Duration| {
         let grid = feedline_device::cuda::Grid { blocks: (1, 1, 1), threads: (1, 1, 1), shared_bytes: 0 };
         let (mut nanoseconds, mut times) = (time.as_nanos() as u64, 0u64);
         let parameters = &mut [

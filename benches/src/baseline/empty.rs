@@ -1,7 +1,7 @@
 //! A kernel that does nothing.
 
 use feedline_core::Result;
-use feedline_device::{Device, Driver, Stream, StreamId, Task};
+use feedline_device::{Backend, Device, Stream, StreamId, Task};
 
 #[cfg(feature = "cuda")]
 const PTX: &str = "\
@@ -31,7 +31,7 @@ impl Empty {
         let _ = device;
         Ok(Self {
             #[cfg(feature = "cuda")]
-            function: match device.cuda_driver() {
+            function: match device.cuda_backend() {
                 Some(cuda) => Some(cuda.function(&cuda.load_ptx(PTX)?, "feedline_empty")?),
                 None => None,
             },
@@ -51,8 +51,8 @@ impl Empty {
         stream.run("empty", [], [], |_| ())
     }
 
-    /// Queues the kernel by the driver's call alone.
-    pub(super) fn raw(&self, driver: &dyn Driver, stream: StreamId) -> Result<()> {
+    /// Queues the kernel by the backend's call alone.
+    pub(super) fn raw(&self, backend: &dyn Backend, stream: StreamId) -> Result<()> {
         #[cfg(feature = "cuda")]
         if let Some(function) = &self.function {
             let mut launch = feedline_device::cuda::Launch {
@@ -62,11 +62,11 @@ impl Empty {
                 parameters: &mut [],
             };
             // SAFETY: the kernel has no parameters and touches no memory; the stream is alive.
-            return unsafe { driver.launch(stream, &mut launch) };
+            return unsafe { backend.launch(stream, &mut launch) };
         }
         let task = Task::new("empty", [], [], |_| ())?;
         // SAFETY: the task has no spans; the stream is alive.
-        unsafe { driver.run(stream, task) }
+        unsafe { backend.run(stream, task) }
     }
 }
 

@@ -8,7 +8,7 @@
 mod empty;
 
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_device::{Address, Buffer, Device, Driver, Event, EventId, Pinned, Priority, Stream, StreamId};
+use feedline_device::{Address, Backend, Buffer, Device, Event, EventId, Pinned, Priority, Stream, StreamId};
 use feedline_slots::HostMemory;
 
 pub use empty::Empty;
@@ -59,48 +59,48 @@ impl Bare {
     /// A device failure.
     pub fn hand_over(&mut self, steps: usize) -> Result<()> {
         let (copier, compute) = (StreamId::from(&self.copier), StreamId::from(&self.compute));
-        let driver = self.device.driver();
+        let backend = self.device.backend();
         let outcome = self.slots.iter().cycle().take(steps).try_for_each(|slot| {
-            // SAFETY: streams and events are this value's own, alive and of one driver; so below.
-            unsafe { driver.wait(copier, slot.consumed()) }?;
+            // SAFETY: streams and events are this value's own, alive and of one backend; so below.
+            unsafe { backend.wait(copier, slot.consumed()) }?;
             // SAFETY: as in `copy`.
-            unsafe { slot.copy(driver, copier, self.bytes) }?;
+            unsafe { slot.copy(backend, copier, self.bytes) }?;
             // SAFETY: see above.
-            unsafe { driver.record(slot.copied(), copier) }?;
+            unsafe { backend.record(slot.copied(), copier) }?;
             // SAFETY: see above.
-            unsafe { driver.wait(compute, slot.copied()) }?;
-            self.empty.raw(driver, compute)?;
+            unsafe { backend.wait(compute, slot.copied()) }?;
+            self.empty.raw(backend, compute)?;
             // SAFETY: see above.
-            unsafe { driver.record(slot.consumed(), compute) }
+            unsafe { backend.record(slot.consumed(), compute) }
         });
         self.settle(outcome)
     }
 
-    /// `steps` batches with every driver call that leases make: [`hand_over`](Self::hand_over), the host's wait for the block's
+    /// `steps` batches with every backend call that leases make: [`hand_over`](Self::hand_over), the host's wait for the block's
     /// last copy, and no wait for a copy that is seen to be done. Blocks until all of them have ended.
     ///
     /// # Errors
     /// A device failure.
     pub fn leased_calls(&mut self, steps: usize) -> Result<()> {
         let (copier, compute) = (StreamId::from(&self.copier), StreamId::from(&self.compute));
-        let driver = self.device.driver();
+        let backend = self.device.backend();
         let outcome = self.slots.iter().cycle().take(steps).try_for_each(|slot| {
-            // SAFETY: streams and events are this value's own, alive and of one driver; so below.
-            unsafe { driver.synchronize(slot.copied()) }?;
+            // SAFETY: streams and events are this value's own, alive and of one backend; so below.
+            unsafe { backend.synchronize(slot.copied()) }?;
             // SAFETY: see above.
-            unsafe { driver.wait(copier, slot.consumed()) }?;
+            unsafe { backend.wait(copier, slot.consumed()) }?;
             // SAFETY: as in `copy`.
-            unsafe { slot.copy(driver, copier, self.bytes) }?;
+            unsafe { slot.copy(backend, copier, self.bytes) }?;
             // SAFETY: see above.
-            unsafe { driver.record(slot.copied(), copier) }?;
+            unsafe { backend.record(slot.copied(), copier) }?;
             // SAFETY: see above.
-            if !unsafe { driver.query(slot.copied()) }? {
+            if !unsafe { backend.query(slot.copied()) }? {
                 // SAFETY: see above.
-                unsafe { driver.wait(compute, slot.copied()) }?;
+                unsafe { backend.wait(compute, slot.copied()) }?;
             }
-            self.empty.raw(driver, compute)?;
+            self.empty.raw(backend, compute)?;
             // SAFETY: see above.
-            unsafe { driver.record(slot.consumed(), compute) }
+            unsafe { backend.record(slot.consumed(), compute) }
         });
         self.settle(outcome)
     }
@@ -111,10 +111,10 @@ impl Bare {
     /// A device failure.
     pub fn copies(&mut self, steps: usize) -> Result<()> {
         let copier = StreamId::from(&self.copier);
-        let driver = self.device.driver();
+        let backend = self.device.backend();
         let outcome = self.slots.iter().cycle().take(steps).try_for_each(|slot| {
             // SAFETY: as in `copy`: `settle` waits for the copies before anything else touches the blocks.
-            unsafe { slot.copy(driver, copier, self.bytes) }
+            unsafe { slot.copy(backend, copier, self.bytes) }
         });
         self.settle(outcome)
     }
@@ -125,12 +125,12 @@ impl Bare {
     /// A device failure.
     pub fn consumer_calls(&mut self, steps: usize) -> Result<()> {
         let compute = StreamId::from(&self.compute);
-        let driver = self.device.driver();
+        let backend = self.device.backend();
         self.slots.iter().cycle().take(steps).try_for_each(|slot| {
-            // SAFETY: stream and event are this value's own, alive and of one driver.
-            unsafe { driver.wait(compute, slot.copied()) }?;
+            // SAFETY: stream and event are this value's own, alive and of one backend.
+            unsafe { backend.wait(compute, slot.copied()) }?;
             // SAFETY: see above.
-            unsafe { driver.record(slot.consumed(), compute) }
+            unsafe { backend.record(slot.consumed(), compute) }
         })
     }
 
@@ -156,12 +156,12 @@ impl Bare {
     /// A device failure.
     pub fn send(&mut self, index: usize) -> Result<()> {
         let copier = StreamId::from(&self.copier);
-        let driver = self.device.driver();
+        let backend = self.device.backend();
         let slot = &self.slots[index % self.slots.len()];
         // SAFETY: as in `copy`; `fill` waits for `copied`, recorded next.
-        let sent = unsafe { slot.copy(driver, copier, self.bytes) }.and_then(|()| {
-            // SAFETY: event and stream are this value's own, alive and of one driver.
-            unsafe { driver.record(slot.copied(), copier) }
+        let sent = unsafe { slot.copy(backend, copier, self.bytes) }.and_then(|()| {
+            // SAFETY: event and stream are this value's own, alive and of one backend.
+            unsafe { backend.record(slot.copied(), copier) }
         });
         if sent.is_ok() { sent } else { self.settle(sent) }
     }
@@ -194,10 +194,10 @@ impl Slot {
     ///
     /// # Safety
     /// The block is not written, nor the slot dropped, before the copy has ended.
-    unsafe fn copy(&self, driver: &dyn Driver, stream: StreamId, bytes: usize) -> Result<()> {
+    unsafe fn copy(&self, backend: &dyn Backend, stream: StreamId, bytes: usize) -> Result<()> {
         let to: Address = self.target.view().address();
         // SAFETY: both ranges are `bytes` long; the target is used on this stream alone, in order.
-        unsafe { driver.copy_to_device(stream, self.host.as_ptr(), to, bytes) }
+        unsafe { backend.copy_to_device(stream, self.host.as_ptr(), to, bytes) }
     }
 }
 

@@ -1,7 +1,6 @@
-//! The floor below everything else: the calls a device must offer, on raw handles.
+//! The calls that a device must offer, on raw handles.
 //!
-//! [`Device`](crate::Device), [`Stream`](crate::Stream), [`Event`](crate::Event) and the slots are written once on
-//! top of this trait; CUDA, the host and the simulator implement it; faults, chaos and call counting wrap it.
+//! Streams, events, buffers and slots are written once on top of this trait, in `feedline-device`.
 //!
 //! The contract is CUDA's:
 //! - a stream runs what it is given in order; streams run beside each other;
@@ -24,7 +23,7 @@ use crate::types::{Access, Address, EventId, GraphId, Kind, Priority, StreamId};
 /// `alloc_host` returns memory that is initialised and valid until `free_host`; `synchronize` and
 /// `synchronize_stream` return `Ok` only when the work they name has ended; work of one stream runs in order. Memory
 /// safety of slots and buffers rests on these.
-pub unsafe trait Driver: Any + Send + Sync {
+pub unsafe trait Backend: Any + Send + Sync {
     /// Which implementation this is.
     fn kind(&self) -> Kind;
 
@@ -40,13 +39,13 @@ pub unsafe trait Driver: Any + Send + Sync {
     /// Destroys a stream after its work has ended.
     ///
     /// # Safety
-    /// The stream is this driver's and is not used again.
+    /// The stream is this backend's and is not used again.
     unsafe fn destroy_stream(&self, stream: StreamId) -> Result<()>;
 
     /// Blocks until all work given to the stream has ended.
     ///
     /// # Safety
-    /// The stream is this driver's and alive.
+    /// The stream is this backend's and alive.
     unsafe fn synchronize_stream(&self, stream: StreamId) -> Result<()>;
 
     /// Creates an event; only one with `timing` can be asked for times.
@@ -55,13 +54,13 @@ pub unsafe trait Driver: Any + Send + Sync {
     /// Destroys an event.
     ///
     /// # Safety
-    /// The event is this driver's and is not used again.
+    /// The event is this backend's and is not used again.
     unsafe fn destroy_event(&self, event: EventId) -> Result<()>;
 
     /// Marks in `event` the work given to `stream` so far.
     ///
     /// # Safety
-    /// Both are this driver's and alive; so for the calls below.
+    /// Both are this backend's and alive; so for the calls below.
     unsafe fn record(&self, event: EventId, stream: StreamId) -> Result<()>;
 
     /// Makes `stream` wait for the mark that `event` has now; the host does not block.
@@ -94,7 +93,7 @@ pub unsafe trait Driver: Any + Send + Sync {
     /// Frees page-locked host memory.
     ///
     /// # Safety
-    /// From `alloc_host` of this driver with the same size; no work reads or writes it any more.
+    /// From `alloc_host` of this backend with the same size; no work reads or writes it any more.
     unsafe fn free_host(&self, ptr: *mut u8, bytes: usize) -> Result<()>;
 
     /// Allocates device memory, aligned to 256 bytes, with any contents that may be read.
@@ -103,7 +102,7 @@ pub unsafe trait Driver: Any + Send + Sync {
     /// Frees device memory.
     ///
     /// # Safety
-    /// From `alloc_device` of this driver with the same size; no work uses it any more.
+    /// From `alloc_device` of this backend with the same size; no work uses it any more.
     unsafe fn free_device(&self, address: Address, bytes: usize) -> Result<()>;
 
     /// Copies page-locked host memory to the device, on `stream`.
@@ -142,7 +141,7 @@ pub unsafe trait Driver: Any + Send + Sync {
     /// Ends what `register_host` began.
     ///
     /// # Safety
-    /// Registered on this driver with the same size; no work reads it any more.
+    /// Registered on this backend with the same size; no work reads it any more.
     unsafe fn unregister_host(&self, _ptr: *const u8, _bytes: usize) -> Result<()> {
         Ok(())
     }
@@ -189,7 +188,7 @@ pub unsafe trait Driver: Any + Send + Sync {
     /// Begins to record the work that the calling thread gives to `stream`, in place of running it.
     ///
     /// # Safety
-    /// The stream is this driver's, alive, and used by the calling thread alone until [`end_capture`](Self::end_capture).
+    /// The stream is this backend's, alive, and used by the calling thread alone until [`end_capture`](Self::end_capture).
     unsafe fn begin_capture(&self, stream: StreamId) -> Result<()> {
         let _ = stream;
         Err(Error::new(ErrorKind::Device, format!("{:?} does not record graphs", self.kind())))
@@ -207,7 +206,7 @@ pub unsafe trait Driver: Any + Send + Sync {
     /// Gives a stream the work of a graph once more.
     ///
     /// # Safety
-    /// The graph is this driver's and alive, launched by one thread at a time; all memory its work uses is still valid,
+    /// The graph is this backend's and alive, launched by one thread at a time; all memory its work uses is still valid,
     /// and nothing unordered uses it.
     unsafe fn launch_graph(&self, graph: GraphId, stream: StreamId) -> Result<()> {
         let _ = (graph, stream);
@@ -217,7 +216,7 @@ pub unsafe trait Driver: Any + Send + Sync {
     /// Destroys a graph after its work has ended.
     ///
     /// # Safety
-    /// The graph is this driver's and is not used again.
+    /// The graph is this backend's and is not used again.
     unsafe fn destroy_graph(&self, graph: GraphId) -> Result<()> {
         let _ = graph;
         Ok(())
@@ -226,8 +225,8 @@ pub unsafe trait Driver: Any + Send + Sync {
     /// Tells a race checker that the host is about to touch page-locked memory; does nothing elsewhere.
     ///
     /// # Safety
-    /// The range is this driver's page-locked memory. For [`Access::Write`] the caller has the sole right to it and
-    /// overwrites what is there: a driver may fill it with poison first.
+    /// The range is this backend's page-locked memory. For [`Access::Write`] the caller has the sole right to it and
+    /// overwrites what is there: a backend may fill it with poison first.
     unsafe fn host_access(&self, _ptr: *const u8, _bytes: usize, _access: Access) -> Result<()> {
         Ok(())
     }
@@ -238,21 +237,21 @@ pub unsafe trait Driver: Any + Send + Sync {
     }
 
     /// The backend that this one passes its calls to; `None` unless it is an interceptor.
-    fn below(&self) -> Option<&dyn Driver> {
+    fn below(&self) -> Option<&dyn Backend> {
         None
     }
 }
 
-impl dyn Driver {
+impl dyn Backend {
     /// This backend as a `B`, also when interceptors stand in front of it: the way to what only one backend has, such as
     /// the modules of a GPU. Calls made on the result pass no interceptor.
     ///
     /// ```
-    /// use feedline_backend::{Driver, host::Host};
-    /// let backend: Box<dyn Driver> = Box::new(Host::new());
+    /// use feedline_backend::{Backend, host::Host};
+    /// let backend: Box<dyn Backend> = Box::new(Host::new());
     /// assert!(backend.downcast_ref::<Host>().is_some());
     /// ```
-    pub fn downcast_ref<B: Driver>(&self) -> Option<&B> {
+    pub fn downcast_ref<B: Backend>(&self) -> Option<&B> {
         let this: &dyn Any = self;
         this.downcast_ref().or_else(|| self.below()?.downcast_ref())
     }

@@ -10,7 +10,7 @@ use crate::types::Address;
 /// One field of the rows to gather: row `i` of visit `v` is copied from `src + ids[v] * stride` to `to + i * row_bytes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GatherField {
-    /// Row 0 of the source, as [`register_host`](crate::Driver::register_host) gave it.
+    /// Row 0 of the source, as [`register_host`](crate::Backend::register_host) gave it.
     pub src: Address,
     /// Bytes from the beginning of a source row to that of the next.
     pub stride: usize,

@@ -23,7 +23,7 @@ impl Grid {
     }
 }
 
-/// A kernel and its parameters, as [`Driver::launch`](crate::Driver::launch) takes them.
+/// A kernel and its parameters, as [`Backend::launch`](crate::Backend::launch) takes them.
 pub struct Launch<'a> {
     /// The kernel, of the same backend.
     pub kernel: KernelId,

@@ -2,7 +2,7 @@
 //!
 //! | part | file |
 //! | --- | --- |
-//! | [`Driver`]: the calls | `backend.rs` |
+//! | [`Backend`]: the calls | `backend.rs` |
 //! | handles, addresses and other plain values | `types.rs` |
 //! | host code to run on a stream | `task.rs` |
 //! | a kernel launch | `launch.rs` |
@@ -20,7 +20,7 @@ mod launch;
 mod task;
 mod types;
 
-pub use backend::Driver;
+pub use backend::Backend;
 pub use gather::{Gather, GatherField};
 pub use launch::{Grid, Launch};
 pub use task::{MAX_SPANS, Memory, Span, Task};

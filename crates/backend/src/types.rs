@@ -1,18 +1,18 @@
 //! Handles, addresses and the other plain values that a backend's calls take.
 
-/// A stream of one driver.
+/// A stream of one backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId(pub u64);
 
-/// An event of one driver.
+/// An event of one backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EventId(pub u64);
 
-/// A recorded sequence of a stream's work, of one driver.
+/// A recorded sequence of a stream's work, of one backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GraphId(pub u64);
 
-/// A kernel that one driver has loaded.
+/// A kernel that one backend has loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KernelId(pub u64);
 
@@ -20,7 +20,7 @@ pub struct KernelId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address(pub u64);
 
-/// Which implementation a driver is.
+/// Which implementation a backend is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// An NVIDIA GPU.

@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 
 use cudarc::driver::{result, sys};
-use feedline_backend::{Address, Driver, Gather, StreamId};
+use feedline_backend::{Address, Backend, Gather, StreamId};
 use feedline_core::Result;
 use feedline_core::spec::MAX_FIELDS;
 
@@ -37,7 +37,7 @@ impl Cuda {
     /// Registers host memory; `None` for whatever the driver refuses, unless the device is lost.
     ///
     /// # Safety
-    /// As [`Driver::register_host`].
+    /// As [`Backend::register_host`].
     pub(super) unsafe fn register(&self, ptr: *const u8, bytes: usize) -> Result<Option<Address>> {
         self.bind()?;
         // Before there is something to take back: what is registered is there to be gathered from.
@@ -75,7 +75,7 @@ impl Cuda {
     /// Ends a registration.
     ///
     /// # Safety
-    /// As [`Driver::unregister_host`].
+    /// As [`Backend::unregister_host`].
     pub(super) unsafe fn unregister(&self, ptr: *const u8) -> Result<()> {
         // SAFETY: the caller's promise.
         self.call("cuMemHostUnregister", || unsafe { sys::cuMemHostUnregister(ptr.cast_mut().cast()) })
@@ -84,7 +84,7 @@ impl Cuda {
     /// Launches the kernel.
     ///
     /// # Safety
-    /// As [`Driver::gather`].
+    /// As [`Backend::gather`].
     pub(super) unsafe fn gather_on(&self, stream: StreamId, gather: &Gather) -> Result<()> {
         self.bind()?;
         let kernel = self.gather_kernel()?;

@@ -21,7 +21,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, RwLock};
 
 use cudarc::driver::{CudaContext, CudaStream, result, sys};
-use feedline_backend::{Address, Driver, EventId, Gather, GraphId, Grid, Kind, Launch, Priority, StreamId};
+use feedline_backend::{Address, Backend, EventId, Gather, GraphId, Grid, Kind, Launch, Priority, StreamId};
 use feedline_core::{Error, ErrorKind, Result};
 
 use bell::Bells;
@@ -124,7 +124,7 @@ fn raw_event(event: EventId) -> sys::CUevent {
 }
 
 // SAFETY: `alloc_host` zeroes; streams, events and waits are the driver's own.
-unsafe impl Driver for Cuda {
+unsafe impl Backend for Cuda {
     fn kind(&self) -> Kind {
         Kind::Cuda
     }

@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 use cudarc::driver::{result, sys};
-use feedline_backend::{Driver, KernelId};
+use feedline_backend::{Backend, KernelId};
 use feedline_core::{Error, ErrorKind, Result};
 
 use super::{Cuda, status};

@@ -1,6 +1,6 @@
 //! What a device has on CUDA alone: kernel launches, and cudarc's own types in and out.
 //!
-//! Each finds the backend by [`downcast_ref`](feedline_backend::Driver#method.downcast_ref), and answers `None` or an error
+//! Each finds the backend by [`downcast_ref`](feedline_backend::Backend#method.downcast_ref), and answers `None` or an error
 //! on other devices. The backend is a crate of its own, `feedline-cuda`.
 
 mod interop;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use feedline_backend::{Driver, Kind, Priority};
+use feedline_backend::{Backend, Kind, Priority};
 use feedline_core::{Error, ErrorKind, Result};
 
 use crate::device_core::Core;
@@ -28,7 +28,7 @@ pub struct Device {
 impl Device {
     /// The machine's own cores: streams are threads, events are counters, the semantics are a GPU's.
     pub fn host() -> Self {
-        Self::with_driver(feedline_backend::host::Host::new())
+        Self::with_backend(feedline_backend::host::Host::new())
     }
 
     /// The NVIDIA GPU number `ordinal`, on its primary context.
@@ -37,7 +37,7 @@ impl Device {
     /// `Unavailable` when this machine has no driver or no such GPU, or this build has no CUDA.
     pub fn cuda(ordinal: usize) -> Result<Self> {
         #[cfg(feature = "cuda")]
-        return Ok(Self::with_driver(feedline_cuda::Cuda::new(ordinal)?));
+        return Ok(Self::with_backend(feedline_cuda::Cuda::new(ordinal)?));
         #[cfg(not(feature = "cuda"))]
         return Err(Error::new(
             ErrorKind::Unavailable,
@@ -56,19 +56,19 @@ impl Device {
         }
     }
 
-    /// A device on any [`Driver`].
-    pub fn with_driver(driver: impl Driver) -> Self {
-        Self { core: Arc::new(Core::new(Box::new(driver))) }
+    /// A device on any [`Backend`].
+    pub fn with_backend(backend: impl Backend) -> Self {
+        Self { core: Arc::new(Core::new(Box::new(backend))) }
     }
 
     /// Which implementation this is.
     pub fn kind(&self) -> Kind {
-        self.core.driver.kind()
+        self.core.backend.kind()
     }
 
     /// What the device calls itself. Two devices may have the same name; `Display` adds a number.
     pub fn name(&self) -> String {
-        self.core.driver.name()
+        self.core.backend.name()
     }
 
     /// Creates a stream. Its work runs concurrently with that of all other streams.
@@ -110,7 +110,7 @@ impl Device {
 
     /// Why no call can succeed any more, once the device is lost.
     pub fn lost(&self) -> Option<Error> {
-        self.core.driver.lost()
+        self.core.backend.lost()
     }
 
     /// Makes the calling thread ready for device calls; every call does so itself, this only moves the cost.
@@ -118,12 +118,12 @@ impl Device {
     /// # Errors
     /// A device failure.
     pub fn bind(&self) -> Result<()> {
-        self.core.driver.bind()
+        self.core.backend.bind()
     }
 
-    /// The driver below.
-    pub fn driver(&self) -> &dyn Driver {
-        &*self.core.driver
+    /// The backend below.
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.core.backend
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use feedline_backend::Driver;
+use feedline_backend::Backend;
 use feedline_core::{Error, ErrorKind, Result};
 
 use crate::ledger::Ledger;
@@ -11,15 +11,15 @@ use crate::ledger::Ledger;
 pub(crate) struct Core {
     /// Counted from 1 over the devices of this process: two may have the same name.
     number: u64,
-    pub(crate) driver: Box<dyn Driver>,
+    pub(crate) backend: Box<dyn Backend>,
     pub(crate) ledger: Ledger,
 }
 
 impl Core {
-    pub(crate) fn new(driver: Box<dyn Driver>) -> Self {
+    pub(crate) fn new(backend: Box<dyn Backend>) -> Self {
         static DEVICES: AtomicU64 = AtomicU64::new(0);
         let number = DEVICES.fetch_add(1, Ordering::Relaxed) + 1;
-        Self { number, driver, ledger: Ledger::default() }
+        Self { number, backend, ledger: Ledger::default() }
     }
 
     /// Refuses things of another device.
@@ -34,6 +34,6 @@ impl Core {
 
 impl std::fmt::Display for Core {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} (device #{} of this process)", self.driver.name(), self.number)
+        write!(f, "{} (device #{} of this process)", self.backend.name(), self.number)
     }
 }

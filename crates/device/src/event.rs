@@ -18,7 +18,7 @@ pub struct Event {
 
 impl Event {
     pub(crate) fn new(device: &Arc<Core>, timing: bool) -> Result<Self> {
-        let id = device.driver.create_event(timing)?;
+        let id = device.backend.create_event(timing)?;
         device.ledger.events.add(1);
         Ok(Self { device: device.clone(), id })
     }
@@ -36,8 +36,8 @@ impl Event {
     /// # Errors
     /// A device failure.
     pub fn query(&self) -> Result<bool> {
-        // SAFETY: the event is alive and of this driver.
-        unsafe { self.device.driver.query(self.id) }
+        // SAFETY: the event is alive and of this backend.
+        unsafe { self.device.backend.query(self.id) }
     }
 
     /// Blocks the calling thread until the marked work has ended.
@@ -45,8 +45,8 @@ impl Event {
     /// # Errors
     /// A device failure.
     pub fn synchronize(&self) -> Result<()> {
-        // SAFETY: the event is alive and of this driver.
-        unsafe { self.device.driver.synchronize(self.id) }
+        // SAFETY: the event is alive and of this backend.
+        unsafe { self.device.backend.synchronize(self.id) }
     }
 
     /// Like [`synchronize`](Self::synchronize), for at most `limit`; whether the work has ended.
@@ -76,13 +76,13 @@ impl Event {
     /// A device failure, also for an event without timing.
     pub fn elapsed_ms_since(&self, start: &Event) -> Result<f32> {
         self.device.same(&start.device, "the first event")?;
-        // SAFETY: both events are alive, and of one driver.
-        unsafe { self.device.driver.elapsed_ms(start.id, self.id) }
+        // SAFETY: both events are alive, and of one backend.
+        unsafe { self.device.backend.elapsed_ms(start.id, self.id) }
     }
 }
 
 impl From<&Event> for EventId {
-    /// For calls on the driver beside the safe ones; valid while the event lives.
+    /// For calls on the backend itself; valid while the event lives.
     fn from(event: &Event) -> Self {
         event.id
     }
@@ -91,7 +91,7 @@ impl From<&Event> for EventId {
 impl Drop for Event {
     fn drop(&mut self) {
         // SAFETY: dropped once, and used by nobody after.
-        if let Err(error) = unsafe { self.device.driver.destroy_event(self.id) } {
+        if let Err(error) = unsafe { self.device.backend.destroy_event(self.id) } {
             self.device.ledger.report(error);
         }
         self.device.ledger.events.subtract(1);

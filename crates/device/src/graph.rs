@@ -24,7 +24,7 @@ pub struct Graph {
 impl Stream {
     /// Whether the device can record work: CUDA can.
     pub fn records(&self) -> bool {
-        self.core().device.driver.records()
+        self.core().device.backend.records()
     }
 
     /// Records the work that `body` gives to this stream; nothing of it runs before [`Graph::launch`].
@@ -40,7 +40,7 @@ impl Stream {
         if let Some(reader) = batch {
             self.accepts(reader.stream().core(), "a recording")?;
         }
-        let driver = &core.device.driver;
+        let backend = &core.device.backend;
         // These end here: the graph is a copy of what was recorded.
         let new_stream = || Stream::create(&core.device, "record", Priority::Normal);
         let (aside, beside) = (new_stream()?, new_stream()?);
@@ -50,11 +50,11 @@ impl Stream {
         core.recorder.begin(aside.core().id(), side, batch.map(Reader::slot_id))?;
         let recording = Recording { core };
         // SAFETY: the stream was just made, and only this thread's work is sent to it.
-        unsafe { driver.begin_capture(aside.core().id()) }?;
+        unsafe { backend.begin_capture(aside.core().id()) }?;
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
         let needed = core.recorder.end();
         // SAFETY: begun above, by this thread.
-        let ended = unsafe { driver.end_capture(aside.core().id()) };
+        let ended = unsafe { backend.end_capture(aside.core().id()) };
         let given = outcome.unwrap_or_else(|panic| {
             if let Ok(id) = ended {
                 destroy(core, id);
@@ -96,12 +96,12 @@ impl Stream {
         let Some((stream, side, fork, join)) = core.recorder.forks() else {
             return main().and_then(|()| aside());
         };
-        let driver = &core.device.driver;
+        let backend = &core.device.backend;
         let lead = |event, from, to| {
             // SAFETY: streams and events of the recording, which is this thread's and goes on.
-            unsafe { driver.record(event, from) }?;
+            unsafe { backend.record(event, from) }?;
             // SAFETY: see above.
-            unsafe { driver.wait(to, event) }
+            unsafe { backend.wait(to, event) }
         };
         lead(fork, stream, side)?;
         main()?;
@@ -150,7 +150,7 @@ impl Graph {
         let stream: StreamId = self.stream.id();
         // SAFETY: the graph is this value's, borrowed uniquely. Its buffers are kept, and belong to this very stream, which
         // orders their use; the batch's slot is the reader's, which lives for the call and then marks its end behind it.
-        unsafe { self.stream.device.driver.launch_graph(self.id, stream) }
+        unsafe { self.stream.device.backend.launch_graph(self.id, stream) }
     }
 
     /// Whether this graph was recorded for the slot that `batch` is in, and the stream that reads it.
@@ -174,8 +174,8 @@ impl Drop for Graph {
 }
 
 fn destroy(core: &StreamCore, id: GraphId) {
-    // SAFETY: of this driver, and not used again; its work has ended, or never began.
-    if let Err(error) = unsafe { core.device.driver.destroy_graph(id) } {
+    // SAFETY: of this backend, and not used again; its work has ended, or never began.
+    if let Err(error) = unsafe { core.device.backend.destroy_graph(id) } {
         core.device.ledger.report(error);
     }
 }
@@ -191,7 +191,7 @@ fn free_kept(core: &StreamCore) {
         let freed = drained.clone().and_then(|()| {
             // SAFETY: from `alloc_device` with this size, freed once; no graph is left, and the stream that its buffer was
             // for has just been drained.
-            unsafe { core.device.driver.free_device(address, bytes) }
+            unsafe { core.device.backend.free_device(address, bytes) }
         });
         if let Err(error) = freed {
             core.device.ledger.report(error);

@@ -40,7 +40,7 @@ pub use buffer::Buffer;
 pub use device::Device;
 pub use event::Event;
 pub use feedline_backend::{
-    Access, Address, Driver, EventId, Gather, GatherField, GraphId, Kind, MAX_SPANS, Memory, Priority, Span,
+    Access, Address, Backend, EventId, Gather, GatherField, GraphId, Kind, MAX_SPANS, Memory, Priority, Span,
     StreamId, Task, host,
 };
 pub use graph::Graph;

@@ -124,7 +124,7 @@ impl<T: Element> Readback<T> {
         // SAFETY: both ranges live until the drop below has drained the stream. The cell is not written on the device before
         // the copy's end, for `begin_at` makes the stream wait for `arrived`; nor is the target read before, for `read`
         // follows `arrived`, nor copied to again before it was read, for `begin_at` refuses that.
-        unsafe { core.device.driver.copy_to_host(core.id(), source, target, bytes) }?;
+        unsafe { core.device.backend.copy_to_host(core.id(), source, target, bytes) }?;
         self.results.record(&self.arrived[to])?;
         self.last[from] = Some(self.sent);
         self.sent += 1;

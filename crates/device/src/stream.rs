@@ -30,15 +30,15 @@ impl StreamCore {
     pub(crate) fn record(&self, event: &Event) -> Result<()> {
         event.device().same(&self.device, "the stream")?;
         self.recorder.refuse("an event")?;
-        // SAFETY: both are alive, and of one driver.
-        unsafe { self.device.driver.record(event.id(), self.id) }
+        // SAFETY: both are alive, and of one backend.
+        unsafe { self.device.backend.record(event.id(), self.id) }
     }
 
     pub(crate) fn wait(&self, event: &Event) -> Result<()> {
         self.device.same(event.device(), "the event")?;
         self.recorder.refuse("a wait")?;
-        // SAFETY: both are alive, and of one driver.
-        unsafe { self.device.driver.wait(self.id, event.id()) }
+        // SAFETY: both are alive, and of one backend.
+        unsafe { self.device.backend.wait(self.id, event.id()) }
     }
 
     /// As [`wait`](Self::wait), left out where the host sees that `event` is done: what it gives to a stream after that runs
@@ -52,7 +52,7 @@ impl StreamCore {
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.recorder.refuse("a wait of the host")?;
         // SAFETY: the stream is alive.
-        unsafe { self.device.driver.synchronize_stream(self.id) }
+        unsafe { self.device.backend.synchronize_stream(self.id) }
     }
 }
 
@@ -62,7 +62,7 @@ impl Drop for StreamCore {
             return;
         }
         // SAFETY: dropped once, and used by nobody after.
-        if let Err(error) = unsafe { self.device.driver.destroy_stream(self.id) } {
+        if let Err(error) = unsafe { self.device.backend.destroy_stream(self.id) } {
             self.device.ledger.report(error);
         }
         self.device.ledger.streams.subtract(1);
@@ -80,7 +80,7 @@ pub struct Stream {
 
 impl Stream {
     pub(crate) fn create(device: &Arc<Core>, name: &str, priority: Priority) -> Result<Self> {
-        let id = device.driver.create_stream(name, priority)?;
+        let id = device.backend.create_stream(name, priority)?;
         device.ledger.streams.add(1);
         let core = StreamCore {
             #[cfg(feature = "cuda")]
@@ -142,7 +142,7 @@ impl Stream {
 
     /// Which implementation the stream's device is.
     pub fn kind(&self) -> crate::Kind {
-        self.core.device.driver.kind()
+        self.core.device.backend.kind()
     }
 
     /// Creates an event on the stream's device.
@@ -155,7 +155,7 @@ impl Stream {
 }
 
 impl From<&Stream> for StreamId {
-    /// For calls on the driver beside the safe ones; valid while the stream lives.
+    /// For calls on the backend itself; valid while the stream lives.
     fn from(stream: &Stream) -> Self {
         stream.core.id()
     }

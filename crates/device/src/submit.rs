@@ -45,7 +45,7 @@ impl Stream {
         let task = Task::new(name, inputs.iter().map(|i| i.span), outputs.iter().map(|o| o.span), body)?;
         // SAFETY: the spans belong to buffers and slots that outlive the stream's work (both drain it before they free),
         // and were given on this very stream, which orders it after and before all other use on it.
-        unsafe { self.core().device.driver.run(target, task) }
+        unsafe { self.core().device.backend.run(target, task) }
     }
 
     /// Gives this stream work by the calls of another library: checks that the arguments are for this stream, then lets

@@ -47,7 +47,7 @@ is_both!(Pinned, Tables, Buffer<f32>, Buffer<u8>, Readback<f32>, SlotRing);
 is_both!(WriteLease, Loaded, Reader);
 // Views and arguments may be made on one thread and used on another.
 is_both!(View<'static, f32>, ViewMut<'static, f32>, Input<'static>, Output<'static>);
-// Drivers are called by every thread.
+// Backends are called by every thread.
 is_both!(Host, Count<Host>, Chaos<Host>, Faults<Host>);
 
 // Work goes to the thread of its stream, and is nobody else's: what it captured need not be shared.

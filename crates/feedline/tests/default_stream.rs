@@ -95,7 +95,7 @@ fn the_simulator_sees_no_race_and_on_the_host_every_byte_is_whole() {
 fn on_a_gpus_default_stream_every_byte_is_whole() {
     let Some(device) = feedline_testkit::gpu("a pipeline on the default stream") else { return };
     alone(|| {
-        let cuda = device.cuda_driver().expect("a CUDA device");
+        let cuda = device.cuda_backend().expect("a CUDA device");
         let (default, made) =
             (cuda.context().default_stream(), cuda.context().new_stream().expect("a stream"));
         {

@@ -49,7 +49,7 @@
 //! # What a race looks like
 //!
 //! The safe interface leaves no wait out: views belong to a stream, batches open by `wait_on`, results come back behind
-//! an event. A race needs a call on the [`Driver`](feedline_backend::Driver), which is unsafe because its order is the caller's
+//! an event. A race needs a call on the [`Backend`](feedline_backend::Backend), which is unsafe because its order is the caller's
 //! promise. Here a snapshot of the weights is copied out beside the training:
 //!
 //! ```
@@ -63,7 +63,7 @@
 //! let mut weights = train.buffer::<f32>(256)?;
 //! let saved = device.pinned(1024)?;
 //! let (from, to) = (weights.view().address(), saved.as_ptr());
-//! let save = || unsafe { device.driver().copy_to_host(StreamId::from(&snapshots), from, to, 1024) };
+//! let save = || unsafe { device.backend().copy_to_host(StreamId::from(&snapshots), from, to, 1024) };
 //!
 //! train.run("step", [], [weights.view_mut().into()], |m| m.output::<f32>(0).fill(1.0))?;
 //! let race = save().unwrap_err(); // nothing makes the snapshot wait for the step
@@ -100,7 +100,7 @@
 //!
 //! | part | file |
 //! | --- | --- |
-//! | the driver's calls | `driver.rs` |
+//! | the backend's calls | `backend.rs` |
 //! | the seeded schedule, virtual time | `schedule.rs` |
 //! | one stream and its commands | `lane.rs` |
 //! | the device's state, and the analysis of a call | `state.rs` |
@@ -111,8 +111,8 @@
 //! | what a test asks | `handle.rs` |
 //! | [`interceptors`]: fail, delay and count the calls of any backend | `interceptors/` |
 
+mod backend;
 mod clocks;
-mod driver;
 mod handle;
 pub mod interceptors;
 mod lane;
@@ -126,7 +126,7 @@ use feedline_core::{Error, ErrorKind, Result};
 
 use feedline_device::Device;
 
-pub use driver::Sim;
+pub use backend::Sim;
 pub use handle::SimHandle;
 
 /// How a simulated device behaves.
@@ -176,6 +176,6 @@ pub fn device(seed: u64) -> Result<(Device, SimHandle)> {
 /// # Errors
 /// `Config` for an option that cannot be.
 pub fn device_with(options: SimOptions) -> Result<(Device, SimHandle)> {
-    let (driver, handle) = Sim::new(options)?;
-    Ok((Device::with_driver(driver), handle))
+    let (backend, handle) = Sim::new(options)?;
+    Ok((Device::with_backend(backend), handle))
 }

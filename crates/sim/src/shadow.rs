@@ -12,7 +12,7 @@ pub(super) struct Touch {
     pub(super) actor: Actor,
     /// The number of this step among the actor's steps.
     pub(super) step: u64,
-    /// The number of the call to the driver that made it.
+    /// The number of the call to the backend that made it.
     pub(super) call: u64,
     /// What the work is called.
     pub(super) what: &'static str,

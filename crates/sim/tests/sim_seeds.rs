@@ -173,7 +173,7 @@ fn a_hand_off_between_threads_has_no_race() {
     }
 }
 
-// By hand, on the driver's calls.
+// By hand, on the backend's calls.
 
 /// What is wrong with a hand-off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -232,15 +232,15 @@ impl ByHand {
     fn new(options: SimOptions, planted: Planted) -> Result<Self> {
         let seed = options.seed;
         let (device, sim) = feedline_sim::device_with(options)?;
-        let driver = device.driver();
-        let stream = |name| driver.create_stream(name, Priority::Normal).expect("a stream");
-        let event = || driver.create_event(false).expect("an event");
+        let backend = device.backend();
+        let stream = |name| backend.create_stream(name, Priority::Normal).expect("a stream");
+        let event = || backend.create_event(false).expect("an event");
         Ok(Self {
             streams: ["transfer", "compute", "branch"].map(stream),
             copied: [event(), event()],
             consumed: [[event(), event()], [event(), event()]],
-            pinned: [driver.alloc_host(BYTES)?, driver.alloc_host(BYTES)?],
-            slots: [driver.alloc_device(BYTES)?, driver.alloc_device(BYTES)?],
+            pinned: [backend.alloc_host(BYTES)?, backend.alloc_host(BYTES)?],
+            slots: [backend.alloc_device(BYTES)?, backend.alloc_device(BYTES)?],
             tally: Arc::default(),
             device,
             sim,
@@ -250,13 +250,13 @@ impl ByHand {
     }
 
     fn upload(&self, batch: u64, slot: usize) -> Result<()> {
-        let (driver, [transfer, ..]) = (self.device.driver(), self.streams);
+        let (backend, [transfer, ..]) = (self.device.backend(), self.streams);
         if self.planted != Planted::NoHostGate {
             // SAFETY: all handles are alive as long as `self`; so below.
-            unsafe { driver.synchronize(self.copied[slot]) }?;
+            unsafe { backend.synchronize(self.copied[slot]) }?;
         }
         // SAFETY: the block is `BYTES` long, and written next.
-        unsafe { driver.host_access(self.pinned[slot], BYTES, Access::Write) }?;
+        unsafe { backend.host_access(self.pinned[slot], BYTES, Access::Write) }?;
         // SAFETY: the block is `BYTES` long. Where its copy is not waited for, it still runs on this very thread.
         fill(unsafe { std::slice::from_raw_parts_mut(self.pinned[slot], BYTES) }, self.seed, batch);
         let waits: &[EventId] = match self.planted {
@@ -266,22 +266,22 @@ impl ByHand {
         };
         for &consumed in waits {
             // SAFETY: as above.
-            unsafe { driver.wait(transfer, consumed) }?;
+            unsafe { backend.wait(transfer, consumed) }?;
         }
         // SAFETY: the ranges live as long as `self`; the order is what is tested, on one thread.
-        unsafe { driver.copy_to_device(transfer, self.pinned[slot], self.slots[slot], BYTES) }?;
+        unsafe { backend.copy_to_device(transfer, self.pinned[slot], self.slots[slot], BYTES) }?;
         // SAFETY: as above.
-        unsafe { driver.record(self.copied[slot], transfer) }
+        unsafe { backend.record(self.copied[slot], transfer) }
     }
 
     fn read(&self, batch: u64, slot: usize, reader: usize, name: &'static str) -> Result<()> {
-        let (driver, stream) = (self.device.driver(), self.streams[1 + reader]);
+        let (backend, stream) = (self.device.backend(), self.streams[1 + reader]);
         let number = if self.planted == Planted::SharedEvent { 0 } else { reader };
         // SAFETY: as in `upload`; so below.
-        let record = || unsafe { driver.record(self.consumed[slot][number], stream) };
+        let record = || unsafe { backend.record(self.consumed[slot][number], stream) };
         if self.planted != Planted::NoCopiedWait {
             // SAFETY: as above.
-            unsafe { driver.wait(stream, self.copied[slot]) }?;
+            unsafe { backend.wait(stream, self.copied[slot]) }?;
         }
         if self.planted == Planted::EarlyRecord {
             record()?;
@@ -289,7 +289,7 @@ impl ByHand {
         let span = Span { address: self.slots[slot], bytes: BYTES };
         let task = Task::new(name, [span], [], self.tally.reader(self.seed, batch))?;
         // SAFETY: as above.
-        unsafe { driver.run(stream, task) }?;
+        unsafe { backend.run(stream, task) }?;
         if self.planted != Planted::EarlyRecord {
             record()?;
         }
@@ -305,7 +305,7 @@ impl ByHand {
         }
         for stream in self.streams {
             // SAFETY: as in `upload`.
-            unsafe { self.device.driver().synchronize_stream(stream) }?;
+            unsafe { self.device.backend().synchronize_stream(stream) }?;
         }
         Ok(())
     }

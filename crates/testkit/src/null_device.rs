@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use feedline_core::Result;
 use feedline_device::host::Host;
-use feedline_device::{Address, Driver, EventId, Kind, Priority, StreamId, Task};
+use feedline_device::{Address, Backend, EventId, Kind, Priority, StreamId, Task};
 
 /// A device whose streams do nothing: copies move no byte, and host code runs at once. What a loader costs on it is the
 /// cost of the loader.
@@ -25,9 +25,9 @@ impl NullDevice {
     }
 }
 
-// SAFETY: memory is the host driver's, zeroed and valid until it is freed. A call leaves no work behind: what it does has
+// SAFETY: memory is the host backend's, zeroed and valid until it is freed. A call leaves no work behind: what it does has
 // ended when it returns, so every wait may pass at once, and work of one stream runs in order.
-unsafe impl Driver for NullDevice {
+unsafe impl Backend for NullDevice {
     fn kind(&self) -> Kind {
         Kind::Host
     }
@@ -85,7 +85,7 @@ unsafe impl Driver for NullDevice {
     }
 
     unsafe fn free_host(&self, ptr: *mut u8, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's promise; the memory came from this driver.
+        // SAFETY: the caller's promise; the memory came from this backend.
         unsafe { self.memory.free_host(ptr, bytes) }
     }
 
@@ -94,7 +94,7 @@ unsafe impl Driver for NullDevice {
     }
 
     unsafe fn free_device(&self, address: Address, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's promise; the memory came from this driver.
+        // SAFETY: the caller's promise; the memory came from this backend.
         unsafe { self.memory.free_device(address, bytes) }
     }
 

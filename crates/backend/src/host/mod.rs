@@ -12,14 +12,14 @@ use std::sync::{Arc, OnceLock, RwLock};
 
 use feedline_core::{Error, ErrorKind, Result};
 
-use crate::backend::Driver;
+use crate::backend::Backend;
 use crate::gather::Gather;
 use crate::task::Task;
 use crate::types::{Address, EventId, Kind, Priority, StreamId};
 use event::Mark;
 use worker::{Command, Worker};
 
-/// The driver of the host device.
+/// The backend of the host device.
 #[derive(Default)]
 pub struct Host {
     next_id: AtomicU64,
@@ -92,7 +92,7 @@ unsafe fn free(ptr: *mut u8, bytes: usize) {
 
 // SAFETY: `alloc` zeroes, streams run their commands one by one in order (`worker.rs`), and `synchronize` returns when
 // the mark it saw has been reached (`event.rs`).
-unsafe impl Driver for Host {
+unsafe impl Backend for Host {
     fn kind(&self) -> Kind {
         Kind::Host
     }

@@ -66,15 +66,15 @@ fn run(commands: &Receiver<Command>, lost: &OnceLock<Error>) {
         let works = lost.get().is_none();
         match command {
             Command::Copy { from, to, bytes } if works => {
-                // SAFETY: both ranges are valid and used by nobody else now (`Driver::copy_to_device`, `copy_to_host`).
+                // SAFETY: both ranges are valid and used by nobody else now (`Backend::copy_to_device`, `copy_to_host`).
                 unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes) }
             }
             Command::Fill { to, value, bytes } if works => {
-                // SAFETY: the range is valid and used by nobody else now (`Driver::fill`).
+                // SAFETY: the range is valid and used by nobody else now (`Backend::fill`).
                 unsafe { std::ptr::write_bytes(to as *mut u8, value, bytes) }
             }
             Command::Gather(gather) if works => {
-                // SAFETY: the ranges are valid and used by nobody else now (`Driver::gather`).
+                // SAFETY: the ranges are valid and used by nobody else now (`Backend::gather`).
                 unsafe { gather.execute() }
             }
             Command::Run(task) if works => execute(*task, lost),
@@ -88,7 +88,7 @@ fn run(commands: &Receiver<Command>, lost: &OnceLock<Error>) {
 
 fn execute(task: Task, lost: &OnceLock<Error>) {
     let name = task.name();
-    // SAFETY: the spans are valid and used by nobody else now (`Driver::run`); this thread runs one task at a time.
+    // SAFETY: the spans are valid and used by nobody else now (`Backend::run`); this thread runs one task at a time.
     let ended = catch_unwind(AssertUnwindSafe(|| unsafe { task.execute() }));
     if let Err(panic) = ended {
         let why = panic_text(&*panic);

@@ -15,12 +15,12 @@ use crate::{Buffer, Device, Stream};
 impl Device {
     /// The GPU of a cudarc context that the program has already; its settings are left as they are.
     pub fn from_context(context: Arc<CudaContext>) -> Self {
-        Self::with_driver(Cuda::on(context))
+        Self::with_backend(Cuda::on(context))
     }
 
     /// The CUDA backend of the device, on CUDA.
-    pub fn cuda_driver(&self) -> Option<&Cuda> {
-        self.driver().downcast_ref()
+    pub fn cuda_backend(&self) -> Option<&Cuda> {
+        self.backend().downcast_ref()
     }
 
     /// A cudarc stream of this device's context as a [`Stream`]: any stream, the default and the per-thread one too.
@@ -30,7 +30,7 @@ impl Device {
     /// # Errors
     /// `Config` for a stream of another context, or a device that is not CUDA.
     pub fn wrap_stream(&self, stream: Arc<CudaStream>) -> Result<Stream> {
-        let Some(cuda) = self.cuda_driver() else {
+        let Some(cuda) = self.cuda_backend() else {
             return Err(Error::new(ErrorKind::Config, format!("{} has no cudarc streams", self.name())));
         };
         if stream.context().cu_ctx() != cuda.context().cu_ctx() {
@@ -104,8 +104,8 @@ impl Stream {
     }
 
     /// The CUDA backend of the stream's device, on CUDA.
-    pub fn cuda(&self) -> Option<&Cuda> {
-        self.core().device.driver.downcast_ref()
+    pub fn cuda_backend(&self) -> Option<&Cuda> {
+        self.core().device.backend.downcast_ref()
     }
 }
 
@@ -115,7 +115,7 @@ impl StreamCore {
         if let Some(stream) = self.cuda.get() {
             return Some(stream);
         }
-        let cuda: &Cuda = self.device.driver.downcast_ref()?;
+        let cuda: &Cuda = self.device.backend.downcast_ref()?;
         let stream = cuda.stream(self.id())?;
         Some(self.cuda.get_or_init(|| stream))
     }

@@ -31,7 +31,7 @@ impl Stream {
     /// Launches a kernel on this stream.
     ///
     /// # Errors
-    /// `Config` for arguments of another stream; a driver failure.
+    /// `Config` for arguments of another stream; a device failure.
     ///
     /// # Safety
     /// `args` are what the kernel's parameters are, and the kernel touches no memory outside them.
@@ -71,6 +71,6 @@ impl Stream {
             Launch { kernel: function.id(), name: function.name(), grid, parameters: &mut parameters };
         // SAFETY: the caller's promise about the kernel; the memory belongs to buffers and slots that outlive the
         // stream's work, and is used on this very stream.
-        unsafe { self.core().device.driver.launch(target, &mut launch) }
+        unsafe { self.core().device.backend.launch(target, &mut launch) }
     }
 }

@@ -103,7 +103,7 @@ impl WriteLease {
         self.fill(stream.core(), from, |copier, at, slot| {
             // SAFETY: both are that long, checked above. `fill` keeps the block away from the host until the copy is done, and
             // orders it behind all readers of the slot.
-            unsafe { copier.device.driver.copy_to_device(copier.id(), at, slot, bytes) }
+            unsafe { copier.device.backend.copy_to_device(copier.id(), at, slot, bytes) }
         })
     }
 

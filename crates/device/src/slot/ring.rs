@@ -166,7 +166,7 @@ impl Slot {
         let consumed = consumed
             .into_inner()
             .map_err(|_| Error::new(ErrorKind::Device, "a slot did not get all its events"))?;
-        let address = device.driver.alloc_device(bytes)?;
+        let address = device.backend.alloc_device(bytes)?;
         device.ledger.device_bytes.add(bytes as u64);
         Ok(Self {
             address,
@@ -225,7 +225,7 @@ impl Drop for Shared {
             let unknown = slot.lost.load(Ordering::Acquire) || slot.live.load(Ordering::Acquire) > 0;
             let freed = match (unknown, drained.clone().and_then(|()| slot.drain())) {
                 // SAFETY: from `alloc_device` with this size, freed once; every copy and every reader has ended.
-                (false, Ok(())) => unsafe { self.device.driver.free_device(slot.address, self.bytes) },
+                (false, Ok(())) => unsafe { self.device.backend.free_device(slot.address, self.bytes) },
                 (true, _) => Err(Error::new(
                     ErrorKind::Device,
                     "a device slot was leaked: its reader was forgotten, or could not record its end",

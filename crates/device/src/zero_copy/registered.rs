@@ -34,7 +34,7 @@ impl Registered {
         bytes: *const [u8],
     ) -> Result<Option<Self>> {
         // SAFETY: the caller's promise; `owner` is dropped only when they are unregistered.
-        let address = unsafe { device.driver.register_host(bytes.cast(), bytes.len()) }?;
+        let address = unsafe { device.backend.register_host(bytes.cast(), bytes.len()) }?;
         let Some(address) = address else { return Ok(None) };
         device.ledger.pinned_bytes.add(bytes.len() as u64);
         let reader = OnceLock::new();
@@ -71,7 +71,7 @@ impl Drop for Registered {
         let drained = self.reader.get().map_or(Ok(()), |stream| stream.synchronize());
         let given_back = match drained {
             // SAFETY: registered by `new` with this size, given back once; the one stream that reads it has been drained.
-            Ok(()) => unsafe { self.device.driver.unregister_host(self.bytes.cast(), self.bytes.len()) },
+            Ok(()) => unsafe { self.device.backend.unregister_host(self.bytes.cast(), self.bytes.len()) },
             Err(error) => {
                 KEPT.lock().unwrap_or_else(PoisonError::into_inner).extend(self.owner.take());
                 Err(error)

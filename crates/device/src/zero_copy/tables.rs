@@ -129,7 +129,7 @@ impl Tables {
                 let (to, bytes) = (Address(to.0 + field.offset as u64), ids.len() * field.row_bytes);
                 // SAFETY: the rows are some of the table's (`in_one_piece`), which `Table::new` has checked to lie in its
                 // bytes, and `Registered` keeps them until the stream is drained; the rest is the caller's promise.
-                unsafe { stream.device.driver.copy_to_device(stream.id(), from, to, bytes) }?;
+                unsafe { stream.device.backend.copy_to_device(stream.id(), from, to, bytes) }?;
             }
             return Ok(());
         }
@@ -146,7 +146,7 @@ impl Tables {
         // SAFETY: every row of a table lies in its bytes (`Table::new`), which `Registered` keeps until the stream is
         // drained; other ids are not read for (`GatherField::rows`), and other places are not written to (`Gather::places`); the
         // rest is the caller's promise.
-        unsafe { stream.device.driver.gather(stream.id(), &gather) }
+        unsafe { stream.device.backend.gather(stream.id(), &gather) }
     }
 
     /// The first of `ids`, when they are one after the other and all fields' rows too, without gaps.

@@ -8,20 +8,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use feedline_backend::{Driver, Kind, Span, StreamId, Task};
+use feedline_backend::{Backend, Kind, Span, StreamId, Task};
 use feedline_core::{Random, Result, random::key};
 
-use super::{Around, Call, Op, Wrap};
+use super::{Call, Intercepted, Interceptor, Op};
 
-/// A driver with delays and poison; see [`Options`].
+/// A backend with delays and poison; see [`Options`].
 ///
 /// ```
 /// use feedline_sim::interceptors::chaos::{Chaos, Options};
 /// use feedline_device::{Device, host::Host};
 ///
-/// let driver = Chaos::new(Host::new(), Options { seed: 7, ..Options::default() });
-/// let chaos = driver.handle();
-/// let device = Device::with_driver(driver);
+/// let backend = Chaos::new(Host::new(), Options { seed: 7, ..Options::default() });
+/// let chaos = backend.handle();
+/// let device = Device::with_backend(backend);
 /// let stream = device.stream()?;
 /// let mut numbers = stream.buffer::<f32>(3)?;
 /// numbers.write(&[1.0, 2.0, 3.0])?;
@@ -29,30 +29,30 @@ use super::{Around, Call, Op, Wrap};
 /// assert!(chaos.poisoned() > 0);
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
-pub type Chaos<D> = Wrap<D, ChaosHandle>;
+pub type Chaos<B> = Intercepted<B, ChaosHandle>;
 
-impl<D: Driver> Wrap<D, ChaosHandle> {
+impl<B: Backend> Intercepted<B, ChaosHandle> {
     /// `below`, disturbed as `options` say.
-    pub fn new(below: D, options: Options) -> Self {
+    pub fn new(below: B, options: Options) -> Self {
         let disorder = Disorder {
             options,
             draws: AtomicU64::new(0),
             delayed: AtomicU64::new(0),
             poisoned: AtomicU64::new(0),
         };
-        Self::around(below, ChaosHandle(Arc::new(disorder)))
+        Self::with(below, ChaosHandle(Arc::new(disorder)))
     }
 
     /// What was done so far, to read while the device is in use and after its end.
     pub fn handle(&self) -> ChaosHandle {
-        self.around.clone()
+        self.interceptor.clone()
     }
 }
 
-/// Keeps a stream of the driver busy for about a time; for devices that run kernels.
+/// Keeps a stream of the backend busy for about a time; for devices that run kernels.
 ///
 /// On CUDA it launches a kernel that spins; the kernels are in another crate, so the closure comes from there.
-pub type Spin = Box<dyn Fn(&dyn Driver, StreamId, Duration) -> Result<()> + Send + Sync>;
+pub type Spin = Box<dyn Fn(&dyn Backend, StreamId, Duration) -> Result<()> + Send + Sync>;
 
 /// What is disturbed, and how much.
 pub struct Options {
@@ -146,7 +146,7 @@ impl Disorder {
         }
     }
 
-    fn delay_stream(&self, random: &mut Random, below: &dyn Driver, stream: StreamId) -> Result<()> {
+    fn delay_stream(&self, random: &mut Random, below: &dyn Backend, stream: StreamId) -> Result<()> {
         if self.options.spin.is_none() && below.kind() != Kind::Host {
             return Ok(());
         }
@@ -155,12 +155,12 @@ impl Disorder {
             return spin(below, stream, time);
         }
         let nap = Task::new("chaos", [], [], move |_| std::thread::sleep(time))?;
-        // SAFETY: the stream is the driver's and alive, for the call that follows is given to it; the task has no spans.
+        // SAFETY: the stream is the backend's and alive, for the call that follows is given to it; the task has no spans.
         unsafe { below.run(stream, nap) }
     }
 
     /// Fills what the next copy on `stream` will overwrite, on that stream: behind the same waits as the copy.
-    fn poison_device(&self, below: &dyn Driver, stream: StreamId, target: Span) -> Result<()> {
+    fn poison_device(&self, below: &dyn Backend, stream: StreamId, target: Span) -> Result<()> {
         let Some(poison) = self.options.poison else { return Ok(()) };
         self.poisoned.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the range is that of a copy or a gather to the device that follows on this stream, whose caller promises that it
@@ -178,8 +178,8 @@ impl Disorder {
     }
 }
 
-impl Around for ChaosHandle {
-    fn around<R>(&self, below: &dyn Driver, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
+impl Interceptor for ChaosHandle {
+    fn intercept<R>(&self, below: &dyn Backend, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
         let disorder = &*self.0;
         let mut random = disorder.draw();
         disorder.delay_host(&mut random);

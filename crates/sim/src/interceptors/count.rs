@@ -4,20 +4,20 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use feedline_backend::Driver;
+use feedline_backend::Backend;
 use feedline_core::Result;
 
-use super::{Around, Call, Op, Wrap};
+use super::{Call, Intercepted, Interceptor, Op};
 
-/// A driver that counts its calls, the failed ones too.
+/// A backend that counts its calls, the failed ones too.
 ///
 /// ```
 /// use feedline_sim::interceptors::{Count, Op};
 /// use feedline_device::{Device, host::Host};
 ///
-/// let driver = Count::new(Host::new());
-/// let count = driver.handle();
-/// let device = Device::with_driver(driver);
+/// let backend = Count::new(Host::new());
+/// let count = backend.handle();
+/// let device = Device::with_backend(backend);
 /// let stream = device.stream()?;
 /// let before = count.snapshot();
 /// stream.record(&device.event(false)?)?; // created, recorded, destroyed
@@ -25,22 +25,22 @@ use super::{Around, Call, Op, Wrap};
 /// assert_eq!((made.of(Op::Record), made.created(), made.total()), (1, 1, 3));
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
-pub type Count<D> = Wrap<D, CountHandle>;
+pub type Count<B> = Intercepted<B, CountHandle>;
 
-impl<D: Driver> Wrap<D, CountHandle> {
+impl<B: Backend> Intercepted<B, CountHandle> {
     /// Counts the calls that reach `below`, by operation.
-    pub fn new(below: D) -> Self {
-        Self::around(below, CountHandle::default())
+    pub fn new(below: B) -> Self {
+        Self::with(below, CountHandle::default())
     }
 
     /// Counts also by the name of the calling thread, under a lock and with an allocation for each new name.
-    pub fn by_thread(below: D) -> Self {
-        Self::around(below, CountHandle { threads: Some(Arc::default()), ..CountHandle::default() })
+    pub fn by_thread(below: B) -> Self {
+        Self::with(below, CountHandle { threads: Some(Arc::default()), ..CountHandle::default() })
     }
 
     /// The counters, to read while the device is in use and after its end.
     pub fn handle(&self) -> CountHandle {
-        self.around.clone()
+        self.interceptor.clone()
     }
 }
 
@@ -69,8 +69,8 @@ impl CountHandle {
     }
 }
 
-impl Around for CountHandle {
-    fn around<R>(&self, _: &dyn Driver, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
+impl Interceptor for CountHandle {
+    fn intercept<R>(&self, _: &dyn Backend, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
         self.calls.add(call.op);
         if let Some(threads) = &self.threads {
             let thread = std::thread::current();

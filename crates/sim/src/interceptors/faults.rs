@@ -2,18 +2,18 @@
 //!
 //! The method is SQLite's (<https://www.sqlite.org/testing.html>, "Out-Of-Memory Testing"): for n = 1, 2, 3, ... run the
 //! same work with its n-th call failing, until a run passes in which no fault fired; once with a fault that passes, once
-//! with one that stays. Every fallible call of [`Driver`] counts, `bind` and `host_access` too.
+//! with one that stays. Every fallible call of [`Backend`] counts, `bind` and `host_access` too.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use feedline_backend::Driver;
+use feedline_backend::Backend;
 use feedline_core::{Error, ErrorKind, Result};
 
 use super::count::{Counters, Snapshot};
-use super::{Around, Call, Op, Wrap};
+use super::{Call, Intercepted, Interceptor, Op};
 
-/// A driver whose n-th call fails.
+/// A backend whose n-th call fails.
 ///
 /// A call that fails is not made, except one that gives something back (a destroy or a free): that is made, and then
 /// reported as failed, so that what is still held below after a run is what its users leaked.
@@ -23,9 +23,9 @@ use super::{Around, Call, Op, Wrap};
 /// use feedline_sim::interceptors::faults::{Fault, Faults, Mode, Plan};
 /// use feedline_device::{Device, host::Host};
 ///
-/// let driver = Faults::new(Host::new(), Plan { nth: 2, mode: Mode::Once, fault: Fault::Error });
-/// let faults = driver.handle();
-/// let device = Device::with_driver(driver);
+/// let backend = Faults::new(Host::new(), Plan { nth: 2, mode: Mode::Once, fault: Fault::Error });
+/// let faults = backend.handle();
+/// let device = Device::with_backend(backend);
 /// let stream = device.stream()?; // call 1
 /// let error = device.event(false).unwrap_err(); // call 2
 /// assert_eq!(error.kind(), ErrorKind::Device);
@@ -33,19 +33,19 @@ use super::{Around, Call, Op, Wrap};
 /// assert!(faults.fired() && device.event(false).is_ok());
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
-pub type Faults<D> = Wrap<D, FaultHandle>;
+pub type Faults<B> = Intercepted<B, FaultHandle>;
 
-impl<D: Driver> Wrap<D, FaultHandle> {
+impl<B: Backend> Intercepted<B, FaultHandle> {
     /// `below`, failing as planned.
-    pub fn new(below: D, plan: Plan) -> Self {
+    pub fn new(below: B, plan: Plan) -> Self {
         let handle = FaultHandle::default();
         handle.arm(plan);
-        Self::around(below, handle)
+        Self::with(below, handle)
     }
 
     /// The switch and the counters, to use while the device is in use and after its end.
     pub fn handle(&self) -> FaultHandle {
-        self.around.clone()
+        self.interceptor.clone()
     }
 }
 
@@ -170,8 +170,8 @@ impl FaultHandle {
     }
 }
 
-impl Around for FaultHandle {
-    fn around<R>(&self, _: &dyn Driver, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
+impl Interceptor for FaultHandle {
+    fn intercept<R>(&self, _: &dyn Backend, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
         let Some((fault, error)) = self.due(call.op) else { return make() };
         if call.op.releases() || (fault == Fault::Late && !call.op.creates()) {
             // Its own outcome is second to the planned one.

@@ -1,21 +1,22 @@
-//! Drivers around drivers: fail a call, disturb the timing, count.
+//! Interceptors of a backend's calls: fail one, disturb the timing, count.
 //!
-//! | driver | what it does | file |
+//! | backend | what it does | file |
 //! | --- | --- | --- |
 //! | [`Faults`] | fails the n-th call, once or for ever | `faults.rs` |
 //! | [`Chaos`] | delays calls and streams, poisons what is about to be rewritten | `chaos.rs` |
 //! | [`Count`] | counts calls, by operation and by thread | `count.rs` |
 //!
-//! Each is a [`Driver`], so they nest: `Faults::new(Count::new(Host::new()), plan)` counts what got past the faults.
-//! All are [`Wrap`], which passes every call of the trait through one function, [`Around::around`]; a new kind of
-//! wrapper is that one function. Calls that bypass the trait (cuBLAS on a cudarc stream) are not seen.
+//! Each is a [`Backend`], so they nest: `Faults::new(Count::new(Host::new()), plan)` counts the calls that pass the
+//! faults. All are [`Intercepted`], which passes every call of the trait through one function,
+//! [`Interceptor::intercept`]; a new interceptor is that one function. Calls that bypass the trait (cuBLAS on a cudarc
+//! stream) are not seen.
 
 pub mod chaos;
 pub mod count;
 pub mod faults;
 
 use feedline_backend::{
-    Access, Address, Driver, EventId, Gather, GraphId, Kind, Launch, Priority, Span, StreamId, Task,
+    Access, Address, Backend, EventId, Gather, GraphId, Kind, Launch, Priority, Span, StreamId, Task,
 };
 use feedline_core::{Error, Result};
 
@@ -25,7 +26,7 @@ pub use faults::Faults;
 
 macro_rules! operations {
     ($($(#[doc = $doc:literal])* $name:ident,)*) => {
-        /// The fallible calls of [`Driver`], one for one; only `host_access` is two.
+        /// The fallible calls of [`Backend`], one for one; only `host_access` is two.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(usize)]
         pub enum Op { $($(#[doc = $doc])* $name,)* }
@@ -139,7 +140,7 @@ impl Op {
     }
 }
 
-/// One call on its way to the driver below.
+/// One call on its way to the backend below.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
     /// Which call.
@@ -171,57 +172,57 @@ impl Call {
     }
 }
 
-/// What a wrapper does around each call.
-pub trait Around: Send + Sync + 'static {
+/// What is done in place of each call.
+pub trait Interceptor: Send + Sync + 'static {
     /// Does `make`, which makes `call` on `below`, or fails in its place; `make` is done at most once.
     ///
     /// # Errors
-    /// What `make` returns, or a failure of the wrapper's own.
-    fn around<R>(&self, below: &dyn Driver, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R>;
+    /// What `make` returns, or a failure of the interceptor's own.
+    fn intercept<R>(&self, below: &dyn Backend, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R>;
 
-    /// Why no later call can succeed, when it is the wrapper that says so.
+    /// Why no later call can succeed, when it is the interceptor that says so.
     fn lost(&self) -> Option<Error> {
         None
     }
 }
 
-/// A driver that passes every call to the driver `D` below, through `A`.
+/// A backend that passes every call to the backend `B` below, through the interceptor `I`.
 #[derive(Debug)]
-pub struct Wrap<D, A> {
-    below: D,
-    around: A,
+pub struct Intercepted<B, I> {
+    below: B,
+    interceptor: I,
 }
 
-impl<D: Driver, A: Around> Wrap<D, A> {
-    /// `below`, with `around` in front of every call.
-    pub fn around(below: D, around: A) -> Self {
-        Self { below, around }
+impl<B: Backend, I: Interceptor> Intercepted<B, I> {
+    /// `below`, with `interceptor` in front of every call.
+    pub fn with(below: B, interceptor: I) -> Self {
+        Self { below, interceptor }
     }
 
-    /// The driver below.
-    pub fn below(&self) -> &D {
+    /// The backend below.
+    pub fn below(&self) -> &B {
         &self.below
     }
 }
 
-/// Writes the calls of [`Driver`] that can fail: signature, then the [`Call`] it is.
+/// Writes the calls of [`Backend`] that can fail: signature, then the [`Call`] it is.
 macro_rules! pass {
     ($(fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty = $call:expr;)*) => {$(
         fn $name(&self, $($arg: $type),*) -> Result<$out> {
-            self.around.around(&self.below, $call, || self.below.$name($($arg),*))
+            self.interceptor.intercept(&self.below, $call, || self.below.$name($($arg),*))
         }
     )*};
     (unsafe $(fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty = $call:expr;)*) => {$(
         unsafe fn $name(&self, $($arg: $type),*) -> Result<$out> {
-            // SAFETY: the caller's promise: the handles and the memory are the wrapper's, and so the driver's below.
-            self.around.around(&self.below, $call, || unsafe { self.below.$name($($arg),*) })
+            // SAFETY: the caller's promise: the handles and the memory are this backend's, and so those of the one below.
+            self.interceptor.intercept(&self.below, $call, || unsafe { self.below.$name($($arg),*) })
         }
     )*};
 }
 
-// SAFETY: what is returned as `Ok` comes from the driver below, from the call of the same name: `Around::around` has no
+// SAFETY: what is returned as `Ok` comes from the backend below, from the call of the same name: `Interceptor::intercept` has no
 // other way to an `R`.
-unsafe impl<D: Driver, A: Around> Driver for Wrap<D, A> {
+unsafe impl<B: Backend, I: Interceptor> Backend for Intercepted<B, I> {
     pass! {
         fn bind() -> () = Call::new(Op::Bind);
         fn create_stream(name: &str, priority: Priority) -> StreamId = Call::new(Op::CreateStream);
@@ -276,10 +277,10 @@ unsafe impl<D: Driver, A: Around> Driver for Wrap<D, A> {
     }
 
     fn lost(&self) -> Option<Error> {
-        self.around.lost().or_else(|| self.below.lost())
+        self.interceptor.lost().or_else(|| self.below.lost())
     }
 
-    fn below(&self) -> Option<&dyn Driver> {
+    fn below(&self) -> Option<&dyn Backend> {
         Some(&self.below)
     }
 }

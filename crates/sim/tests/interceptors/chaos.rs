@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use feedline_device::host::Host;
-use feedline_device::{Access, Device, Driver, Memory, StreamId, Task};
+use feedline_device::{Access, Backend, Device, Memory, StreamId, Task};
 use feedline_sim::interceptors::chaos::{Chaos, Options};
 use feedline_testkit::{pattern, with_watchdog};
 
@@ -21,7 +21,7 @@ fn stopping_chaos(stop: &Arc<AtomicBool>) -> (Raw<Chaos<Host>>, Receiver<()>, Se
     let (come, came) = channel();
     let (go, gone) = channel::<()>();
     let (stop, gone) = (stop.clone(), Arc::new(Mutex::new(gone)));
-    let spin = move |below: &dyn Driver, stream: StreamId, _: Duration| {
+    let spin = move |below: &dyn Backend, stream: StreamId, _: Duration| {
         if !stop.swap(false, Ordering::SeqCst) {
             return Ok(());
         }
@@ -30,7 +30,7 @@ fn stopping_chaos(stop: &Arc<AtomicBool>) -> (Raw<Chaos<Host>>, Receiver<()>, Se
             come.send(()).ok();
             gone.lock().unwrap().recv_timeout(LIMIT).ok();
         };
-        // SAFETY: the stream is of this driver; the task has no spans.
+        // SAFETY: the stream is of this backend; the task has no spans.
         unsafe { below.run(stream, Task::new("stop", [], [], wait)?) }
     };
     let options = Options { probability: 1.0, spin: Some(Box::new(spin)), ..Options::default() };
@@ -91,7 +91,7 @@ fn a_host_that_skips_its_wait_sends_poison() {
         }
         // The host is told that it may write, and has not written yet.
         // SAFETY: the block is `BYTES` long; where its copy is not waited for, that is the fault to be shown.
-        unsafe { raw.driver.host_access(raw.host, BYTES, Access::Write) }.unwrap();
+        unsafe { raw.backend.host_access(raw.host, BYTES, Access::Write) }.unwrap();
         drop(open);
         let expected = if waits { raw.batch(1) } else { vec![0xB7; BYTES] };
         assert_eq!(raw.read_after_all(), expected, "waits: {waits}");
@@ -102,9 +102,9 @@ fn a_host_that_skips_its_wait_sends_poison() {
 fn with_all_waits_chaos_changes_nothing() {
     with_watchdog(LIMIT, || {
         for seed in 0..4 {
-            let driver = Chaos::new(Host::new(), Options { seed, probability: 0.5, ..Options::default() });
-            let chaos = driver.handle();
-            let hand_off = HandOff::new(&Device::with_driver(driver), "chaos").unwrap();
+            let backend = Chaos::new(Host::new(), Options { seed, probability: 0.5, ..Options::default() });
+            let chaos = backend.handle();
+            let hand_off = HandOff::new(&Device::with_backend(backend), "chaos").unwrap();
             (0..20).for_each(|batch| hand_off.step(batch, true).unwrap());
             assert_eq!(hand_off.finish().unwrap(), 0, "seed {seed}: wrong batches");
             assert_eq!(chaos.poisoned(), 40, "once a batch on the host, once on the device");
@@ -118,11 +118,11 @@ fn a_seed_draws_the_same_delays() {
     let delays = |seed| {
         let options =
             Options { seed, host_delay: Duration::ZERO..Duration::from_nanos(1), ..Options::default() };
-        let driver = Chaos::new(Host::new(), options);
-        let chaos = driver.handle();
+        let backend = Chaos::new(Host::new(), options);
+        let chaos = backend.handle();
         (0..200)
             .map(|_| {
-                driver.bind().unwrap();
+                backend.bind().unwrap();
                 chaos.delayed()
             })
             .collect::<Vec<_>>()

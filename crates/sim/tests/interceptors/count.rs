@@ -12,9 +12,9 @@ use crate::{LIMIT, SLOTS};
 
 /// The calls of ten batches, each read before its copy has ended, or after it.
 fn ten_batches(early: bool, both: bool) -> Snapshot {
-    let driver = Count::new(Host::new());
-    let count = driver.handle();
-    let hand_off = HandOff::new(&Device::with_driver(driver), "count").unwrap();
+    let backend = Count::new(Host::new());
+    let count = backend.handle();
+    let hand_off = HandOff::new(&Device::with_backend(backend), "count").unwrap();
     let step = |batch| {
         // Each step holds up the copy stream for as long as it takes to open the batch, or not at all.
         let (open, opened) = channel::<()>();
@@ -68,9 +68,9 @@ fn the_calls_of_a_hand_off_are_counted_exactly() {
 
 #[test]
 fn calls_are_counted_by_thread() {
-    let driver = Count::by_thread(Host::new());
-    let count = driver.handle();
-    let device = Device::with_driver(driver);
+    let backend = Count::by_thread(Host::new());
+    let count = backend.handle();
+    let device = Device::with_backend(backend);
     let bind = |name: &str, times: usize| {
         let device = device.clone();
         let work = move || (0..times).for_each(|_| device.bind().unwrap());

@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard};
 
 use feedline_core::{ErrorKind, Result};
 use feedline_device::host::Host;
-use feedline_device::{Device, Driver, Output, Priority, Readback};
+use feedline_device::{Backend, Device, Output, Priority, Readback};
 use feedline_sim::interceptors::faults::{Fault, Faults, Mode, Plan};
 use feedline_sim::interceptors::{Count, Op};
 use feedline_testkit::nth::every_fault;
@@ -75,26 +75,26 @@ fn every_call_can_lose_the_device() {
 
 #[test]
 fn the_planned_call_fails_and_no_other() {
-    let driver = Faults::new(Host::new(), Plan { nth: 3, mode: Mode::Once, fault: Fault::Error });
-    let faults = driver.handle();
-    let made: Vec<_> = (0..5).map(|_| driver.create_event(false).is_ok()).collect();
+    let backend = Faults::new(Host::new(), Plan { nth: 3, mode: Mode::Once, fault: Fault::Error });
+    let faults = backend.handle();
+    let made: Vec<_> = (0..5).map(|_| backend.create_event(false).is_ok()).collect();
     assert_eq!(made, [true, true, false, true, true]);
     assert_eq!((faults.calls(), faults.snapshot().of(Op::CreateEvent), faults.fired()), (5, 5, true));
 
     // Armed again in the middle of a run: the count starts anew, and the fault stays until it is disarmed.
     faults.arm(Plan { nth: 2, mode: Mode::Forever, fault: Fault::Error });
     assert!(!faults.fired());
-    let made: Vec<_> = (0..4).map(|_| driver.create_event(false).is_ok()).collect();
+    let made: Vec<_> = (0..4).map(|_| backend.create_event(false).is_ok()).collect();
     assert_eq!(made, [true, false, false, false]);
     faults.disarm();
-    assert!(driver.create_event(false).is_ok() && driver.lost().is_none());
+    assert!(backend.create_event(false).is_ok() && backend.lost().is_none());
 }
 
 #[test]
 fn a_lost_device_stays_lost_with_its_first_cause() {
-    let driver = Faults::new(Host::new(), Plan { nth: 2, mode: Mode::Once, fault: Fault::DeviceLost });
-    let faults = driver.handle();
-    let device = Device::with_driver(driver);
+    let backend = Faults::new(Host::new(), Plan { nth: 2, mode: Mode::Once, fault: Fault::DeviceLost });
+    let faults = backend.handle();
+    let device = Device::with_backend(backend);
     let event = device.event(false).unwrap();
     let first = event.query().unwrap_err();
     assert_eq!(first.kind(), ErrorKind::DeviceLost);
@@ -109,17 +109,17 @@ fn a_lost_device_stays_lost_with_its_first_cause() {
 fn what_gives_something_back_is_made_although_it_fails() {
     let count = Count::new(Host::new());
     let below = count.handle();
-    let driver = Faults::new(count, Plan { nth: 5, mode: Mode::Forever, fault: Fault::Error });
-    let stream = driver.create_stream("given-back", Priority::Normal).unwrap();
-    let event = driver.create_event(false).unwrap();
-    let (host, memory) = (driver.alloc_host(64).unwrap(), driver.alloc_device(64).unwrap());
-    assert!(driver.create_event(false).is_err());
-    // SAFETY: each is of this driver, and not used again.
+    let backend = Faults::new(count, Plan { nth: 5, mode: Mode::Forever, fault: Fault::Error });
+    let stream = backend.create_stream("given-back", Priority::Normal).unwrap();
+    let event = backend.create_event(false).unwrap();
+    let (host, memory) = (backend.alloc_host(64).unwrap(), backend.alloc_device(64).unwrap());
+    assert!(backend.create_event(false).is_err());
+    // SAFETY: each is of this backend, and not used again.
     unsafe {
-        assert!(driver.free_host(host, 64).is_err());
-        assert!(driver.free_device(memory, 64).is_err());
-        assert!(driver.destroy_event(event).is_err());
-        assert!(driver.destroy_stream(stream).is_err());
+        assert!(backend.free_host(host, 64).is_err());
+        assert!(backend.free_device(memory, 64).is_err());
+        assert!(backend.destroy_event(event).is_err());
+        assert!(backend.destroy_stream(stream).is_err());
     }
     let below = below.snapshot();
     assert_eq!((below.created(), below.released()), (4, 4));
@@ -127,9 +127,9 @@ fn what_gives_something_back_is_made_although_it_fails() {
 
 #[test]
 fn a_late_fault_copies_all_the_same() {
-    let driver = Faults::new(Host::new(), Plan::NONE);
-    let faults = driver.handle();
-    let raw = Raw::new(driver);
+    let backend = Faults::new(Host::new(), Plan::NONE);
+    let faults = backend.handle();
+    let raw = Raw::new(backend);
     raw.fill_host(1);
     faults.arm(Plan { nth: 1, mode: Mode::Once, fault: Fault::Late });
     assert_eq!(raw.copy().unwrap_err().kind(), ErrorKind::Device);

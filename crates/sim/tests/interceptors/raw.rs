@@ -1,16 +1,16 @@
-//! The driver's own calls, where a wait can be left out.
+//! The backend's own calls, where a wait can be left out.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use feedline_core::Result;
-use feedline_device::{Access, Address, Driver, EventId, Memory, Priority, Span, StreamId, Task};
+use feedline_device::{Access, Address, Backend, EventId, Memory, Priority, Span, StreamId, Task};
 use feedline_testkit::pattern;
 
 use crate::{BYTES, LIMIT};
 
-/// A page-locked block, a device slot and two streams on the driver's own calls, where a wait can be left out.
-pub(crate) struct Raw<D: Driver> {
-    pub(crate) driver: D,
+/// A page-locked block, a device slot and two streams on the backend's own calls, where a wait can be left out.
+pub(crate) struct Raw<D: Backend> {
+    pub(crate) backend: D,
     pub(crate) copier: StreamId,
     pub(crate) reader: StreamId,
     pub(crate) copied: EventId,
@@ -18,15 +18,15 @@ pub(crate) struct Raw<D: Driver> {
     pub(crate) slot: Address,
 }
 
-impl<D: Driver> Raw<D> {
-    pub(crate) fn new(driver: D) -> Self {
+impl<D: Backend> Raw<D> {
+    pub(crate) fn new(backend: D) -> Self {
         Self {
-            copier: driver.create_stream("copier", Priority::High).unwrap(),
-            reader: driver.create_stream("reader", Priority::Normal).unwrap(),
-            copied: driver.create_event(false).unwrap(),
-            host: driver.alloc_host(BYTES).unwrap(),
-            slot: driver.alloc_device(BYTES).unwrap(),
-            driver,
+            copier: backend.create_stream("copier", Priority::High).unwrap(),
+            reader: backend.create_stream("reader", Priority::Normal).unwrap(),
+            copied: backend.create_event(false).unwrap(),
+            host: backend.alloc_host(BYTES).unwrap(),
+            slot: backend.alloc_device(BYTES).unwrap(),
+            backend,
         }
     }
 
@@ -37,21 +37,21 @@ impl<D: Driver> Raw<D> {
     /// Takes the right to write the host's block, and writes batch `id`.
     pub(crate) fn fill_host(&self, id: u64) {
         // SAFETY: the block is `BYTES` long, and written next.
-        unsafe { self.driver.host_access(self.host, BYTES, Access::Write) }.unwrap();
+        unsafe { self.backend.host_access(self.host, BYTES, Access::Write) }.unwrap();
         // SAFETY: the block has this size; the callers queue no copy that would still read it, or stop the stream.
         unsafe { std::slice::from_raw_parts_mut(self.host, BYTES) }.copy_from_slice(&self.batch(id));
     }
 
     pub(crate) fn copy(&self) -> Result<()> {
         // SAFETY: both ranges have this size and live as long as the streams.
-        unsafe { self.driver.copy_to_device(self.copier, self.host, self.slot, BYTES) }?;
-        // SAFETY: both are of this driver.
-        unsafe { self.driver.record(self.copied, self.copier) }
+        unsafe { self.backend.copy_to_device(self.copier, self.host, self.slot, BYTES) }?;
+        // SAFETY: both are of this backend.
+        unsafe { self.backend.record(self.copied, self.copier) }
     }
 
     pub(crate) fn reader_waits(&self) {
-        // SAFETY: both are of this driver.
-        unsafe { self.driver.wait(self.reader, self.copied) }.unwrap();
+        // SAFETY: both are of this backend.
+        unsafe { self.backend.wait(self.reader, self.copied) }.unwrap();
     }
 
     /// Starts work on the reader's stream that sends what is in the slot.
@@ -63,7 +63,7 @@ impl<D: Driver> Raw<D> {
         };
         let task = Task::new("read", [span], [], send).unwrap();
         // SAFETY: the span lives as long as the stream. Nothing writes it then: the callers wait, or stop the copier.
-        unsafe { self.driver.run(self.reader, task) }.unwrap();
+        unsafe { self.backend.run(self.reader, task) }.unwrap();
         bytes
     }
 
@@ -78,29 +78,29 @@ impl<D: Driver> Raw<D> {
         let wait = move |_: &mut Memory<'_>| {
             opened.recv_timeout(LIMIT).ok();
         };
-        // SAFETY: the stream is of this driver; the task has no spans.
-        unsafe { self.driver.run(self.copier, Task::new("stop", [], [], wait).unwrap()) }.unwrap();
+        // SAFETY: the stream is of this backend; the task has no spans.
+        unsafe { self.backend.run(self.copier, Task::new("stop", [], [], wait).unwrap()) }.unwrap();
         open
     }
 
     pub(crate) fn synchronize(&self) {
-        // SAFETY: the stream is of this driver; so in the calls below.
-        unsafe { self.driver.synchronize_stream(self.copier) }.unwrap();
+        // SAFETY: the stream is of this backend; so in the calls below.
+        unsafe { self.backend.synchronize_stream(self.copier) }.unwrap();
         // SAFETY: as above.
-        unsafe { self.driver.synchronize_stream(self.reader) }.unwrap();
+        unsafe { self.backend.synchronize_stream(self.reader) }.unwrap();
     }
 }
 
-impl<D: Driver> Drop for Raw<D> {
+impl<D: Backend> Drop for Raw<D> {
     #[expect(clippy::multiple_unsafe_ops_per_block, reason = "one promise covers them all")]
     fn drop(&mut self) {
-        // SAFETY: each is of this driver and not used again; destroying a stream runs it to its end first.
+        // SAFETY: each is of this backend and not used again; destroying a stream runs it to its end first.
         unsafe {
-            self.driver.destroy_stream(self.copier).ok();
-            self.driver.destroy_stream(self.reader).ok();
-            self.driver.destroy_event(self.copied).ok();
-            self.driver.free_host(self.host, BYTES).ok();
-            self.driver.free_device(self.slot, BYTES).ok();
+            self.backend.destroy_stream(self.copier).ok();
+            self.backend.destroy_stream(self.reader).ok();
+            self.backend.destroy_event(self.copied).ok();
+            self.backend.free_host(self.host, BYTES).ok();
+            self.backend.free_device(self.slot, BYTES).ok();
         }
     }
 }

@@ -16,9 +16,9 @@ use crate::{BYTES, LIMIT, SLOTS};
 #[test]
 fn a_ring_without_slots_says_so() {
     with_watchdog(LIMIT, || {
-        let driver = Faults::new(Host::new(), Plan::NONE);
-        let faults = driver.handle();
-        let hand_off = HandOff::new(&Device::with_driver(driver), "lost").unwrap();
+        let backend = Faults::new(Host::new(), Plan::NONE);
+        let faults = backend.handle();
+        let hand_off = HandOff::new(&Device::with_backend(backend), "lost").unwrap();
         for slot in 0..SLOTS as u64 {
             let host = hand_off.host.acquire().unwrap().ready();
             let device = hand_off.slots.acquire().unwrap();

@@ -23,13 +23,13 @@ impl Bench {
 
     pub(crate) fn with(options: SimOptions) -> Self {
         let (device, sim) = feedline_sim::device_with(options).expect("the options are sound");
-        let driver = device.driver();
-        let stream = |i| driver.create_stream(&format!("s{i}"), Priority::Normal).expect("a stream");
+        let backend = device.backend();
+        let stream = |i| backend.create_stream(&format!("s{i}"), Priority::Normal).expect("a stream");
         Self {
             streams: (0..12).map(stream).collect(),
-            events: (0..12).map(|_| driver.create_event(false).expect("an event")).collect(),
-            blocks: (0..12).map(|_| driver.alloc_device(BYTES).expect("memory")).collect(),
-            pinned: driver.alloc_host(BYTES).expect("memory"),
+            events: (0..12).map(|_| backend.create_event(false).expect("an event")).collect(),
+            blocks: (0..12).map(|_| backend.alloc_device(BYTES).expect("memory")).collect(),
+            pinned: backend.alloc_host(BYTES).expect("memory"),
             device,
             sim,
         }
@@ -39,7 +39,7 @@ impl Bench {
         let span = |&block: &usize| Span { address: self.blocks[block], bytes: BYTES };
         let task = Task::new("work", reads.iter().map(span), writes.iter().map(span), |_| {})?;
         // SAFETY: the blocks live as long as the bench, and the bodies touch nothing.
-        unsafe { self.device.driver().run(self.streams[stream], task) }
+        unsafe { self.device.backend().run(self.streams[stream], task) }
     }
 
     /// Gives work, and expects `races` races from it.
@@ -62,23 +62,23 @@ impl Bench {
     }
 
     pub(crate) fn record(&self, event: usize, stream: usize) {
-        // SAFETY: both are alive and of this driver; so below.
-        unsafe { self.device.driver().record(self.events[event], self.streams[stream]) }.expect("record");
+        // SAFETY: both are alive and of this backend; so below.
+        unsafe { self.device.backend().record(self.events[event], self.streams[stream]) }.expect("record");
     }
 
     pub(crate) fn wait(&self, stream: usize, event: usize) {
         // SAFETY: as above.
-        unsafe { self.device.driver().wait(self.streams[stream], self.events[event]) }.expect("wait");
+        unsafe { self.device.backend().wait(self.streams[stream], self.events[event]) }.expect("wait");
     }
 
     pub(crate) fn synchronize_event(&self, event: usize) {
         // SAFETY: as above.
-        unsafe { self.device.driver().synchronize(self.events[event]) }.expect("synchronize");
+        unsafe { self.device.backend().synchronize(self.events[event]) }.expect("synchronize");
     }
 
     pub(crate) fn synchronize_stream(&self, stream: usize) {
         // SAFETY: as above.
-        unsafe { self.device.driver().synchronize_stream(self.streams[stream]) }.expect("synchronize");
+        unsafe { self.device.backend().synchronize_stream(self.streams[stream]) }.expect("synchronize");
     }
 
     pub(crate) fn synchronize_all(&self) {
@@ -87,28 +87,28 @@ impl Bench {
 
     pub(crate) fn destroy_event(&self, event: usize) {
         // SAFETY: as above; the number is given a new event, or expected to be refused.
-        unsafe { self.device.driver().destroy_event(self.events[event]) }.expect("destroy");
+        unsafe { self.device.backend().destroy_event(self.events[event]) }.expect("destroy");
     }
 
     pub(crate) fn renew_event(&mut self, event: usize) {
-        self.events[event] = self.device.driver().create_event(false).expect("an event");
+        self.events[event] = self.device.backend().create_event(false).expect("an event");
     }
 
     pub(crate) fn copy_out_of_pinned(&self, stream: usize, block: usize) -> Result<()> {
-        let driver = self.device.driver();
+        let backend = self.device.backend();
         // SAFETY: both live as long as the bench; order is what is tested, on one thread.
-        unsafe { driver.copy_to_device(self.streams[stream], self.pinned, self.blocks[block], BYTES) }
+        unsafe { backend.copy_to_device(self.streams[stream], self.pinned, self.blocks[block], BYTES) }
     }
 
     pub(crate) fn copy_into_pinned(&self, stream: usize, block: usize) -> Result<()> {
-        let driver = self.device.driver();
+        let backend = self.device.backend();
         // SAFETY: as above.
-        unsafe { driver.copy_to_host(self.streams[stream], self.blocks[block], self.pinned, BYTES) }
+        unsafe { backend.copy_to_host(self.streams[stream], self.blocks[block], self.pinned, BYTES) }
     }
 
     pub(crate) fn host(&self, access: Access) -> Result<()> {
         // SAFETY: the block is `BYTES` long; a simulator without chaos writes nothing into it.
-        unsafe { self.device.driver().host_access(self.pinned, BYTES, access) }
+        unsafe { self.device.backend().host_access(self.pinned, BYTES, access) }
     }
 
     #[track_caller]

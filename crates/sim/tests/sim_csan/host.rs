@@ -45,7 +45,7 @@ fn a_refill_after_a_query_that_said_done_is_fine() {
     bench.record(1, 1);
     let mut asked = 0;
     // SAFETY: the event is alive.
-    while !unsafe { bench.device.driver().query(bench.events[1]) }.expect("query") {
+    while !unsafe { bench.device.backend().query(bench.events[1]) }.expect("query") {
         bench.sim.check().expect("asking is no access");
         asked += 1;
         assert!(asked < 10_000, "the copy never ends, however often it is asked for");
@@ -61,7 +61,7 @@ fn work_given_after_a_query_that_said_done_is_fine_and_before_it_races() {
     bench.record(1, 1);
     bench.bad(2, &[1], &[]);
     // SAFETY: the event is alive.
-    let done = || unsafe { bench.device.driver().query(bench.events[1]) }.expect("query");
+    let done = || unsafe { bench.device.backend().query(bench.events[1]) }.expect("query");
     assert!((0..10_000).any(|_| done()), "the work never ends, however often it is asked for");
     bench.good(2, &[1], &[]);
 }

@@ -96,7 +96,7 @@ fn a_destroyed_or_fresh_event_orders_nothing() {
             bench.wait(2, 0);
         } else {
             // SAFETY: handles are numbers here; the simulator is asked to refuse this one.
-            let waited = unsafe { bench.device.driver().wait(bench.streams[2], bench.events[0]) };
+            let waited = unsafe { bench.device.backend().wait(bench.streams[2], bench.events[0]) };
             let error = waited.expect_err("the event was destroyed");
             assert!(error.message().contains("used after it was destroyed"), "{error}");
         }
@@ -200,7 +200,7 @@ fn a_new_stream_knows_what_the_host_knows() {
     let mut bench = Bench::new();
     bench.good(1, &[], &[1]);
     bench.synchronize_all();
-    bench.streams[2] = bench.device.driver().create_stream("new", Priority::Normal).expect("a stream");
+    bench.streams[2] = bench.device.backend().create_stream("new", Priority::Normal).expect("a stream");
     bench.good(2, &[], &[1]);
 }
 

@@ -1,9 +1,9 @@
-//! The driver's calls, on the simulator.
+//! The backend's calls, on the simulator.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use feedline_backend::{Access, Address, Driver, EventId, Gather, Kind, Priority, Span, StreamId, Task};
+use feedline_backend::{Access, Address, Backend, EventId, Gather, Kind, Priority, Span, StreamId, Task};
 use feedline_core::{Error, Result};
 
 use super::clocks::HOST;
@@ -13,7 +13,7 @@ use super::schedule::Shared;
 use super::state::{State, Touches};
 use super::{SimHandle, SimOptions};
 
-/// The driver of a simulated device; most programs take [`device`](crate::device).
+/// The backend of a simulated device; most programs take [`device`](crate::device).
 pub struct Sim {
     shared: Arc<Shared>,
 }
@@ -71,7 +71,7 @@ fn device(address: Address, bytes: usize) -> Place {
 
 // SAFETY: `Block::new` initialises; a stream's commands are taken from its queue one by one in order (`Shared::step`);
 // `synchronize` and `synchronize_stream` return Ok only when what they name has been run (`Shared::run_until`).
-unsafe impl Driver for Sim {
+unsafe impl Backend for Sim {
     fn kind(&self) -> Kind {
         Kind::Sim
     }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# AddressSanitizer with LeakSanitizer on the tests of the crates that hold memory: slots, device (host and sim), decode,
+# AddressSanitizer with LeakSanitizer on the tests of the crates that hold memory: slots, backend (host), device, sim, decode,
 # transfer, compute, feedline. Arguments go to `cargo test` in place of the packages; `--planted` shows instead that an
 # overrun, a use after free and a leak are found.
 set -euo pipefail
@@ -9,7 +9,7 @@ if ! cargo +nightly --version >/dev/null 2>&1; then
     echo "not run: asan (it needs a nightly compiler)"
     exit 1
 fi
-packages=(-p feedline-slots -p feedline-device -p feedline)
+packages=(-p feedline-slots -p feedline-backend -p feedline-device -p feedline-sim -p feedline)
 [ $# -eq 0 ] || packages=("$@")
 export CARGO_TARGET_DIR="$(realpath -m "${CARGO_TARGET_DIR:-target}")/asan"
 # The standard library of a toolchain is not instrumented, so the compiler asks to be told that this is meant. Every

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Checks that every crate imports only what stands before it:
-# core -> slots -> device -> feedline -> {examples, benches}.
+# core -> {slots, backend}; backend -> cuda; {slots, backend, cuda} -> device -> {sim, feedline};
+# feedline -> {examples, benches}.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 python3 - <<'PYTHON'
 import json, subprocess, sys
 
-CORE, SLOTS, DEVICE = "feedline-core", "feedline-slots", "feedline-device"
+CORE, SLOTS, BACKEND = "feedline-core", "feedline-slots", "feedline-backend"
+CUDA, DEVICE, SIM = "feedline-cuda", "feedline-device", "feedline-sim"
 FACADE, KERNELS, DATASETS = "feedline", "feedline-kernels", "feedline-datasets"
 EXAMPLES, TESTKIT = "feedline-examples", "feedline-testkit"
 
@@ -17,18 +19,23 @@ programs = below_facade | {FACADE, KERNELS, DATASETS}
 may = {
     CORE: set(),
     SLOTS: {CORE},
-    DEVICE: {CORE, SLOTS},
+    BACKEND: {CORE, SLOTS},
+    CUDA: {CORE, BACKEND},
+    DEVICE: {CORE, SLOTS, BACKEND, CUDA},
+    SIM: {CORE, BACKEND, DEVICE},
     FACADE: below_facade,
-    KERNELS: {CORE, DEVICE},
+    KERNELS: {CORE, CUDA, DEVICE},
     DATASETS: {CORE},
     EXAMPLES: programs,
-    "benches": programs | {EXAMPLES},
-    TESTKIT: {CORE, SLOTS, DEVICE},
+    "benches": programs | {EXAMPLES, TESTKIT},
+    TESTKIT: {CORE, SLOTS, DEVICE, SIM},
 }
-# Tests may also import the testkit, and what a test of the crate needs from the side; never against the arrow.
-may_in_tests = {name: {TESTKIT} for name in may}
-may_in_tests[FACADE] = {TESTKIT, KERNELS, DATASETS}
-may_in_tests[KERNELS] = {TESTKIT, SLOTS}
+# Tests may also import the testkit and the simulator, and what a test of the crate needs from the side;
+# never against the arrow.
+may_in_tests = {name: {TESTKIT, SIM} for name in may}
+may_in_tests[FACADE] |= {KERNELS, DATASETS}
+may_in_tests[KERNELS] |= {SLOTS}
+may_in_tests[SIM] |= {SLOTS}
 
 asked = ["cargo", "metadata", "--format-version", "1", "--no-deps", "--locked"]
 packages = json.loads(subprocess.run(asked, stdout=subprocess.PIPE, check=True).stdout)["packages"]

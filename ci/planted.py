@@ -36,8 +36,10 @@ class Bug(NamedTuple):
     edits: list  # of (file, old text, new text)
 
 
-SLOTS, DEVICE, FEEDLINE, TESTKIT = "feedline-slots", "feedline-device", "feedline", "feedline-testkit"
+SLOTS, DEVICE, SIM = "feedline-slots", "feedline-device", "feedline-sim"
+FEEDLINE, TESTKIT = "feedline", "feedline-testkit"
 HOST_RING, HOST_LEASE = "crates/slots/src/ring.rs", "crates/slots/src/lease.rs"
+HOST_ACQUIRE = "crates/slots/src/acquire.rs"
 DEVICE_RING, DEVICE_LEASE = "crates/device/src/slot/ring.rs", "crates/device/src/slot/lease.rs"
 PINNED, DECODE, DECODE_SET = "crates/device/src/pinned.rs", "crates/decode/src/batch.rs", "crates/decode/src/dataset.rs"
 DELIVERY, MAKER = "crates/decode/src/delivery.rs", "crates/decode/src/maker.rs"
@@ -45,13 +47,13 @@ CAPTURE, MARK = "crates/device/src/capture.rs", "crates/device/src/mark.rs"
 LOADER, SHUTDOWN = "crates/feedline/src/loader.rs", "crates/feedline/src/shutdown.rs"
 CHECKPOINT = "crates/feedline/src/checkpoint.rs"
 
-HAND_OFF = Test(DEVICE, "sim_seeds", "a_whole_hand_off_has_no_race")
+HAND_OFF = Test(SIM, "sim_seeds", "a_whole_hand_off_has_no_race")
 ALL_READERS = Test(DEVICE, "contract", "slots::a_slot_is_overwritten_after_all_its_readers")
 PIPELINE = Test(FEEDLINE, "simulated", "a_training_loop_over_a_whole_pipeline_has_no_race_in_any_schedule")
 
 NO_HOST_GATE = [
-    (HOST_RING, 'if cfg!(not(planted = "host_gate")) && state', "if cfg!(any()) && state"),
-    (HOST_RING, 'in_flight = cfg!(not(planted = "host_gate")) &&', "in_flight = cfg!(any()) &&"),
+    (HOST_ACQUIRE, 'if cfg!(not(planted = "host_gate")) && state', "if cfg!(any()) && state"),
+    (HOST_ACQUIRE, 'in_flight = cfg!(not(planted = "host_gate")) &&', "in_flight = cfg!(any()) &&"),
 ]
 NO_CONSUMED_WAIT = [(DEVICE_LEASE, '#[cfg(not(planted = "consumed_wait"))]', "#[cfg(any())]")]
 NO_COPIED_WAIT = [(DEVICE_LEASE, '#[cfg(not(planted = "copied_wait"))]', "#[cfg(any())]")]
@@ -117,7 +119,7 @@ BUGS = [
         "any_batch_in_a_recording",
         "a recorded step may read another batch than its own",
         Test(DEVICE, "graph", "what_cannot_be_replayed_is_refused"),
-        [(CAPTURE, "if own.as_ref() != Some(&slot) => {", "if own.as_ref() != Some(&slot) && cfg!(any()) => {")],
+        [(CAPTURE, "if own != Some(slot) => {", "if own != Some(slot) && cfg!(any()) => {")],
     ),
     Bug(
         "consumed_wait",
@@ -135,21 +137,21 @@ BUGS = [
         "ids_marked_before_the_gather",
         "ids are overwritten before they were read",
         Test(DEVICE, "contract", "tables::ids_are_not_overwritten_before_they_were_read"),
-        [(PINNED, "work(self.ptr)?;\n        mark.record(stream)?;",
-          "mark.record(stream)?;\n        work(self.ptr)?;")],
+        [(PINNED, "work(self.ptr)?;\n        stream.record(mark)?;",
+          "stream.record(mark)?;\n        work(self.ptr)?;")],
     ),
     Bug(
         "rows_in_the_order_of_their_visits",
         "the rows of a long set are put down as they are visited, not in their places",
         Test(DEVICE, "contract", "tables::rows_of_a_set_that_lies_far_apart_arrive_in_their_places"),
-        [("crates/device/src/slot/tables.rs", "self.visits.places(ids.len()).map(at)", "None.map(at)")],
+        [("crates/device/src/zero_copy/tables.rs", "self.visits.places(ids.len()).map(at)", "None.map(at)")],
     ),
     Bug(
         "unregistered_in_use",
         "memory is unregistered while a gather that failed late may still read it",
         Test(DEVICE, "contract", "tables::memory_stays_registered_under_a_gather_that_failed_late"),
         [
-            ("crates/device/src/registered.rs", "self.reader.get().map_or(Ok(()), |stream| stream.synchronize());",
+            ("crates/device/src/zero_copy/registered.rs", "self.reader.get().map_or(Ok(()), |stream| stream.synchronize());",
              "Ok::<(), Error>(());"),
             (DEVICE_RING, "let drained = self.copier.get().map_or(Ok(()), |stream| stream.synchronize());",
              "let drained = Ok::<(), Error>(());"),
@@ -159,13 +161,13 @@ BUGS = [
         "foreign_device",
         "a stream of another device is accepted",
         Test(DEVICE, "contract", "mismatch::everything_of_another_device_is_refused"),
-        [("crates/device/src/device.rs", "if Arc::ptr_eq(self, other) {", "if true {")],
+        [("crates/device/src/device_core.rs", "if Arc::ptr_eq(self, other) {", "if true {")],
     ),
     Bug(
         "foreign_stream",
         "a view of another stream is accepted",
         Test(DEVICE, "contract", "mismatch::arguments_of_another_stream_are_refused"),
-        [("crates/device/src/stream.rs", "if Arc::ptr_eq(stream, &self.core) {", "if true {")],
+        [("crates/device/src/submit.rs", "if Arc::ptr_eq(stream, self.core()) {", "if true {")],
     ),
     Bug(
         "copied_wait",
@@ -189,20 +191,20 @@ BUGS = [
         "end_not_recorded",
         "a reader that is dropped does not record its end",
         HAND_OFF,
-        [(DEVICE_LEASE, "= slot.consumed[self.number].record(self.stream.core())", "= Ok::<(), Error>(())")],
+        [(DEVICE_LEASE, "= self.stream.core().record(&slot.consumed[self.number])", "= Ok::<(), Error>(())")],
     ),
     Bug(
         "readers_share_an_event",
         "all readers of a device slot record their end in one event: the last one wins",
         ALL_READERS,
-        [(DEVICE_LEASE, "slot.consumed[self.number].record", "slot.consumed[0].record")],
+        [(DEVICE_LEASE, "record(&slot.consumed[self.number])", "record(&slot.consumed[0])")],
     ),
     Bug(
         "slots_share_an_event",
         "two device slots have one event for the end of their readers",
         Test(DEVICE, "shared_event", "readers_of_two_slots_on_two_streams_do_not_hide_each_other"),
         [
-            (DEVICE_LEASE, "slot.consumed[self.number].record", "self.shared.slots[0].consumed[self.number].record"),
+            (DEVICE_LEASE, "record(&slot.consumed[self.number])", "record(&self.shared.slots[0].consumed[self.number])"),
             (DEVICE_LEASE, "in &slot.consumed[..joined]", "in &shared.slots[0].consumed[..joined]"),
         ],
     ),
@@ -210,8 +212,8 @@ BUGS = [
         "marked_before_the_copy",
         "the mark of a copy is recorded before the copy is queued",
         HAND_OFF,
-        [(PINNED, "work(self.ptr)?;\n        mark.record(stream)?;",
-          "mark.record(stream)?;\n        work(self.ptr)?;")],
+        [(PINNED, "work(self.ptr)?;\n        stream.record(mark)?;",
+          "stream.record(mark)?;\n        work(self.ptr)?;")],
     ),
     Bug(
         "mark_recorded_again",

@@ -20,7 +20,7 @@ run() { # TESTS ARGUMENTS-OF-CARGO: fewer tests than these would be a gap that n
     }
 }
 
-run 6 -p feedline-device --release --test sim_seeds
+run 6 -p feedline-sim --release --test sim_seeds
 echo "sim: $FEEDLINE_SEEDS seeds of 3 batches, with all waits and without each of 6: no false alarm, none missed"
 # As `cargo test --workspace` has built it.
 run 1 -p feedline --test simulated

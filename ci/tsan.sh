@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# ThreadSanitizer on the tests of the crates with threads: slots, device (host and sim), decode, transfer, compute,
+# ThreadSanitizer on the tests of the crates with threads: slots, backend (host), device, sim, decode, transfer, compute,
 # feedline. It sees data races of the CPU on the paths that ran; what a GPU does it cannot see.
 # Arguments go to `cargo test` in place of the packages; `--planted` shows instead that a race is found, and the one that
 # a missing wait of the host for its copies makes.
@@ -68,7 +68,7 @@ if [ "${1:-}" = --planted ]; then
     exit 0
 fi
 
-packages=(-p feedline-slots -p feedline-device -p feedline)
+packages=(-p feedline-slots -p feedline-backend -p feedline-device -p feedline-sim -p feedline)
 [ $# -eq 0 ] || packages=("$@")
 # What these measure is the process's own memory, of which the sanitizer takes its part; one runs the compiler.
 skipped=(--skip a_steady_pipeline_allocates_nothing --skip memory_is_flat --skip in_constant_memory

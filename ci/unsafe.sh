@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks where `unsafe` stands: in slots, in device, and in four files that each say why; nowhere else.
+# Checks where `unsafe` stands: in slots, backend, cuda, sim and device, and in a few files that each say why; nowhere
+# else.
 # Every other crate root forbids it, so that the compiler holds the line too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -8,12 +9,18 @@ python3 - <<'PYTHON'
 import pathlib, re, sys
 
 # kernels/src/launch.rs: a launch hands raw addresses to a kernel.
+# kernels/src/nvrtc.rs, kernels/src/blas.rs: calls of NVRTC and of cuBLASLt.
 # datasets/src/bytes.rs: to map a file is a promise of the caller, made to an unsafe fn.
 # crates/testkit/src/alloc.rs: a global allocator, for tests.
 # crates/testkit/src/fork.rs: a forked child, for tests.
-TESTS = {"crates/testkit/src/alloc.rs", "crates/testkit/src/fork.rs"}
-FILES = {"kernels/src/launch.rs", "datasets/src/bytes.rs"} | TESTS
-CRATES = ("crates/slots/", "crates/device/")
+# crates/testkit/src/null_device.rs: a backend, for tests and benches.
+# benches/src/baseline/: raw calls of a backend, which benchmarks are held against.
+FILES = {
+    "kernels/src/launch.rs", "kernels/src/nvrtc.rs", "kernels/src/blas.rs", "datasets/src/bytes.rs",
+    "crates/testkit/src/alloc.rs", "crates/testkit/src/fork.rs", "crates/testkit/src/null_device.rs",
+    "benches/src/baseline/mod.rs", "benches/src/baseline/empty.rs",
+}
+CRATES = tuple(f"crates/{name}/" for name in ("slots", "backend", "cuda", "sim", "device"))
 ROOT = re.compile(r"(src/lib|src/main|src/bin/[^/]+|examples/[^/]+/main|examples/[^/]+)\.rs$")
 # In this order: comments (block comments nest too rarely to matter), raw strings, strings, characters.
 NOISE = re.compile(r"//[^\n]*|/\*.*?\*/|r(#*)\".*?\"\1|b?\"(?:\\.|[^\"\\])*\"|b?'(?:\\.[^']*|[^'\\])'", re.S)

@@ -1,8 +1,8 @@
 //! What safety costs: leases and guards on one thread, against the same driver calls without them.
 
+use crate::baseline::{Bare, Empty};
 use feedline::{Device, Priority, Result, Stream};
 use feedline_device::Pinned;
-use feedline_device::floor::{Bare, Empty};
 use feedline_device::slot::SlotRing;
 use feedline_slots::Ring;
 use serde_json::json;

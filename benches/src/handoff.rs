@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::baseline::{Bare, Empty};
 use feedline::{Epoch, Loader, Result, Stream, Workers};
-use feedline_device::floor::{Bare, Empty};
 use serde_json::json;
 
 use crate::measure::{Figures, busy, sides, steps};

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::baseline::Empty;
 use feedline::{Loader, Result, Stream, Workers};
-use feedline_device::floor::Empty;
 use serde_json::json;
 
 use crate::measure::Figures;

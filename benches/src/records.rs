@@ -8,10 +8,10 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::baseline::Bare;
 use feedline::{DType, Dataset, Error, ErrorKind, Loader, LoaderBuilder, Result, Road, Spec, Workers};
 use feedline_core::random::splitmix64;
 use feedline_datasets::Records;
-use feedline_device::floor::Bare;
 use serde_json::json;
 
 use crate::measure::{Sides, sides, steps};

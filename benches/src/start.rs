@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::baseline::Bare;
 use feedline::{Error, ErrorKind, Loader, Result, Workers};
 use feedline_core::{Context, Dataset, Layout, Rows};
-use feedline_device::floor::Bare;
 use serde_json::{Value, json};
 
 use crate::measure::{Figures, timed};

@@ -6,7 +6,7 @@ use feedline::{
     Context, DType, Dataset, Device, Error, ErrorKind, Loader, ReadError, Result, Row, Rows, Spec, Workers,
 };
 use feedline_core::random::splitmix64;
-use feedline_device::floor::Absent;
+use feedline_testkit::NullDevice;
 use serde_json::json;
 
 use crate::measure::{sides, steps};
@@ -54,7 +54,7 @@ pub(crate) struct Point {
 /// Whatever the pipeline ends with.
 pub(crate) fn one(options: &Options, report: &mut Report, memory: &Memory, point: Point) -> Result<()> {
     let Point { batch, workers, depth, row_bytes, .. } = point;
-    let device: Device = Device::with_driver(Absent::new());
+    let device: Device = Device::with_backend(NullDevice::new());
     let compute = device.stream()?;
     let builder = Loader::builder(Table::new(memory, point)?).batch_size(batch).shuffle(1).drop_last(true);
     let mut loader = builder.depth(depth).workers(Workers::Count(workers)).build(&device)?;

@@ -1,7 +1,7 @@
 //! How near the wire slots that are filled already come: against raw copies from page-locked memory.
 
+use crate::baseline::Bare;
 use feedline::{Loader, Result, Workers};
-use feedline_device::floor::Bare;
 use serde_json::json;
 
 use crate::measure::{sides, steps};

@@ -4,9 +4,9 @@
 use feedline::{Device, Loader, Readback, Replay, Result, Workers};
 use feedline_datasets::Idx;
 use feedline_device::host::Host;
-use feedline_device::wrap::chaos::{Chaos, Options as Disorder};
 use feedline_examples::mlp::{Init, Mlp, Optimizer, Shape};
 use feedline_kernels::ops::{AdamW, Kernels, Options, Sgd};
+use feedline_sim::interceptors::chaos::{Chaos, Options as Disorder};
 
 const BATCH: usize = 32;
 const STEPS: usize = 40;
@@ -99,7 +99,7 @@ fn check(device: &Device, chaotic: &Device, records: bool) {
 #[test]
 fn on_the_host_every_step_runs_as_it_is() {
     let disorder = Disorder { seed: 2, ..Disorder::default() };
-    check(&Device::host(), &Device::with_driver(Chaos::new(Host::new(), disorder).unwrap()), false);
+    check(&Device::host(), &Device::with_backend(Chaos::new(Host::new(), disorder).unwrap()), false);
 }
 
 #[cfg(feature = "cuda-13")]
@@ -109,5 +109,5 @@ fn on_a_gpu_a_replayed_step_gives_the_same_bits() {
     let cuda = feedline_device::cuda::Cuda::new(0).expect("the GPU opens");
     let spin = feedline_kernels::spinner(&cuda).expect("the spin kernel");
     let disorder = Disorder { seed: 2, spin: Some(Box::new(spin)), ..Disorder::default() };
-    check(&device, &Device::with_driver(Chaos::new(cuda, disorder).unwrap()), true);
+    check(&device, &Device::with_backend(Chaos::new(cuda, disorder).unwrap()), true);
 }

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Result, Road, Row, Spec, Workers};
 use feedline_device::host::Host;
-use feedline_device::wrap::chaos::{Chaos, ChaosHandle, Options};
 use feedline_kernels::host::pattern;
 use feedline_kernels::ops::Kernels;
+use feedline_sim::interceptors::chaos::{Chaos, ChaosHandle, Options};
 use feedline_testkit::zoo::Laid;
 
 const KEY: u64 = 0xFEED;
@@ -112,14 +112,14 @@ fn run(name: &str, device: &Device, chaos: &ChaosHandle, road: Road) {
 fn no_byte_is_wrong_on_the_host() {
     let driver = Chaos::new(Host::new(), Options { seed: 1, ..Options::default() }).unwrap();
     let chaos = driver.handle();
-    run("host", &Device::with_driver(driver), &chaos, Road::Workers);
+    run("host", &Device::with_backend(driver), &chaos, Road::Workers);
 }
 
 #[test]
 fn no_byte_is_wrong_on_the_direct_road_of_the_host() {
     let driver = Chaos::new(Host::new(), Options { seed: 2, ..Options::default() }).unwrap();
     let chaos = driver.handle();
-    run("host, direct", &Device::with_driver(driver), &chaos, Road::Direct);
+    run("host, direct", &Device::with_backend(driver), &chaos, Road::Direct);
 }
 
 #[cfg(feature = "cuda-13")]
@@ -141,7 +141,8 @@ fn on_a_gpu(name: &str, road: Road) {
     }
     let cuda = feedline_device::cuda::Cuda::new(0).expect("the GPU opens");
     let spin = feedline_kernels::spinner(&cuda).expect("the spin kernel");
-    let driver = Chaos::new(cuda, Options { seed: 1, spin: Some(Box::new(spin)), ..Options::default() }).unwrap();
+    let driver =
+        Chaos::new(cuda, Options { seed: 1, spin: Some(Box::new(spin)), ..Options::default() }).unwrap();
     let chaos = driver.handle();
-    run("cuda", &Device::with_driver(driver), &chaos, road);
+    run("cuda", &Device::with_backend(driver), &chaos, road);
 }

@@ -7,7 +7,7 @@
 #include "../cu/argmax.cu"
 #include "../cu/backward.cu"
 #include "../cu/fill.cu"
-#include "../../crates/device/src/cuda/gather.cu"
+#include "../../crates/cuda/src/gather.cu"
 #include "../cu/gemm.cu"
 #include "../cu/pattern.cu"
 #include "../cu/sgd.cu"

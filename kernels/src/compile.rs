@@ -3,10 +3,10 @@
 use std::fmt;
 use std::str::FromStr;
 
-use cudarc::nvrtc::{self, CompileOptions};
+use cudarc::nvrtc::CompileOptions;
 use feedline_core::{Error, ErrorKind, Result};
 
-use crate::launch;
+use crate::nvrtc;
 
 /// A virtual GPU architecture, as `compute_90`.
 ///
@@ -91,12 +91,9 @@ impl Compiler {
     /// # Errors
     /// `Unavailable` when there is none, or one that does not answer.
     pub fn find() -> Result<Self> {
-        let (major, minor) = launch::nvrtc_version()?;
-        let archs = launch::nvrtc_archs()?
-            .into_iter()
-            .filter_map(|arch| u32::try_from(arch).ok())
-            .map(Arch)
-            .collect();
+        let (major, minor) = nvrtc::version()?;
+        let archs =
+            nvrtc::archs()?.into_iter().filter_map(|arch| u32::try_from(arch).ok()).map(Arch).collect();
         Ok(Self { version: Version { major, minor }, archs })
     }
 
@@ -133,9 +130,9 @@ impl Compiler {
         if text.contains('\0') || name.contains('\0') {
             return Err(failed("a zero byte in the text".to_owned()));
         }
-        match nvrtc::compile_ptx_with_opts(text, options) {
+        match cudarc::nvrtc::compile_ptx_with_opts(text, options) {
             Ok(ptx) => Ok(ptx.to_src()),
-            Err(nvrtc::CompileError::CompileError { log, .. }) => {
+            Err(cudarc::nvrtc::CompileError::CompileError { log, .. }) => {
                 Err(failed(log.to_string_lossy().into_owned()))
             }
             Err(other) => Err(failed(other.to_string())),

@@ -1,9 +1,7 @@
-//! Every unsafe call of this crate: the matrix product's entry, and the look for NVRTC.
+//! The unsafe entries of the operators: the matrix product on the host, and kernel launches.
 
 #[cfg(feature = "cuda")]
-use cudarc::nvrtc::sys;
-#[cfg(feature = "cuda")]
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::Result;
 
 /// A matrix in a slice: element `(i, j)` stands at `i * row_stride + j * col_stride`.
 #[derive(Clone, Copy)]
@@ -98,82 +96,6 @@ pub(crate) fn gemm(dst: &mut [f32], a: Operand<'_>, b: Operand<'_>) {
     }
 }
 
-/// Where NVRTC is looked for; cudarc, which panics when it finds none, looks for these too.
-#[cfg(feature = "cuda")]
-const NVRTC: [&str; 4] = if cfg!(target_os = "windows") {
-    ["nvrtc.dll", "nvrtc64_130_0.dll", "nvrtc64_120_0.dll", "nvrtc64_112_0.dll"]
-} else {
-    ["libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11"]
-};
-
-/// Refuses a machine without NVRTC, so that no later call panics.
-#[cfg(feature = "cuda")]
-fn nvrtc_present() -> Result<()> {
-    let mut last = None;
-    for name in NVRTC {
-        // SAFETY: loading the vendor's compiler library runs its initialisers, which every user of it does.
-        let library = match unsafe { libloading::Library::new(name) } {
-            Ok(library) => library,
-            Err(error) => {
-                last = Some(error);
-                continue;
-            }
-        };
-        // SAFETY: the symbol is only looked for, never called.
-        let symbol = unsafe { library.get::<*const ()>(b"nvrtcGetSupportedArchs\0") };
-        return match symbol {
-            Ok(_) => Ok(()),
-            Err(error) => Err(unavailable("NVRTC on this machine is older than CUDA 11.2").caused_by(error)),
-        };
-    }
-    let error = unavailable(
-        "no NVRTC library on this machine (libnvrtc.so): install CUDA's or add it to LD_LIBRARY_PATH",
-    );
-    Err(match last {
-        Some(last) => error.caused_by(last),
-        None => error,
-    })
-}
-
-#[cfg(feature = "cuda")]
-fn unavailable(why: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Unavailable, why)
-}
-
-#[cfg(feature = "cuda")]
-fn answered(status: sys::nvrtcResult, what: &str) -> Result<()> {
-    status.result().map_err(|error| unavailable(format!("NVRTC does not {what}: {error:?}")))
-}
-
-/// NVRTC's version, major and minor.
-///
-/// # Errors
-/// `Unavailable` when there is no library.
-#[cfg(feature = "cuda")]
-pub(crate) fn nvrtc_version() -> Result<(i32, i32)> {
-    nvrtc_present()?;
-    let (mut major, mut minor) = (0, 0);
-    // SAFETY: both pointers are to live integers, and the library is there.
-    answered(unsafe { sys::nvrtcVersion(&raw mut major, &raw mut minor) }, "tell its version")?;
-    Ok((major, minor))
-}
-
-/// The architectures NVRTC compiles for, as 80 for compute_80.
-///
-/// # Errors
-/// `Unavailable` when there is no library.
-#[cfg(feature = "cuda")]
-pub(crate) fn nvrtc_archs() -> Result<Vec<i32>> {
-    nvrtc_present()?;
-    let mut count = 0;
-    // SAFETY: the pointer is to a live integer, and the library is there.
-    answered(unsafe { sys::nvrtcGetNumSupportedArchs(&raw mut count) }, "list its architectures")?;
-    let mut archs = vec![0; usize::try_from(count).unwrap_or(0)];
-    // SAFETY: room for as many integers as the call above counted.
-    answered(unsafe { sys::nvrtcGetSupportedArchs(archs.as_mut_ptr()) }, "list its architectures")?;
-    Ok(archs)
-}
-
 /// Launches one of this crate's kernels.
 #[cfg(feature = "cuda")]
 pub(crate) fn kernel(
@@ -199,11 +121,11 @@ pub(crate) fn beside(
 ) -> feedline_core::Result<()> {
     // SAFETY: called by `layer_backward`, for a weight gradient aside, and `classifier_through`, for sums aside: what these
     // write they hold uniquely, beside shared inputs. Of the operators' scratch memory the sums have theirs taken out until they
-    // are given, the weight gradient uses none, and products aside have a workspace of their own (`feedline_device::cuda::Blas`).
+    // are given, the weight gradient uses none, and products aside have a workspace of their own (`crate::blas`).
     unsafe { stream.beside(main, aside) }
 }
 
-/// A delay for the streams of a GPU: what `feedline_device::wrap::chaos` takes as its spin.
+/// A delay for the streams of a GPU: what `feedline_sim::interceptors::chaos` takes as its spin.
 ///
 /// # Errors
 /// A driver failure, or kernels that cannot be loaded.
@@ -211,7 +133,7 @@ pub(crate) fn beside(
 pub fn spinner(
     cuda: &feedline_device::cuda::Cuda,
 ) -> Result<
-    impl Fn(&dyn feedline_device::Driver, feedline_device::StreamId, std::time::Duration) -> Result<()>
+    impl Fn(&dyn feedline_device::Backend, feedline_device::StreamId, std::time::Duration) -> Result<()>
     + Send
     + Sync
     + 'static,
@@ -219,14 +141,15 @@ pub fn spinner(
     let spin = crate::loaded::load(cuda, &crate::source::PROBE, "spin")?;
     // Its module is never unloaded: no one waits for the last delays.
     std::mem::forget(spin.clone());
-    Ok(move |driver: &dyn feedline_device::Driver, stream, time: std::time::Duration| {
+    Ok(move |driver: &dyn feedline_device::Backend, stream, time: std::time::Duration| {
         let grid = feedline_device::cuda::Grid { blocks: (1, 1, 1), threads: (1, 1, 1), shared_bytes: 0 };
         let (mut nanoseconds, mut times) = (u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), 0u64);
         let parameters = &mut [
             std::ptr::from_mut(&mut nanoseconds).cast::<std::ffi::c_void>(),
             std::ptr::from_mut(&mut times).cast(),
         ];
-        let mut launch = feedline_device::cuda::Launch { function: &spin, grid, parameters };
+        let mut launch =
+            feedline_device::cuda::Launch { kernel: spin.id(), name: spin.name(), grid, parameters };
         // SAFETY: the parameters are those of `spin` in cu/spin.cu, which writes nothing when `times` is null; the module
         // stays loaded, see above.
         unsafe { driver.launch(stream, &mut launch) }

@@ -11,17 +11,24 @@
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
 #[cfg(feature = "cuda")]
+#[allow(unsafe_code, reason = "calls of cuBLASLt, see its head")]
+mod blas;
+#[cfg(feature = "cuda")]
 pub mod cache;
 #[cfg(feature = "cuda")]
 pub mod compile;
 pub mod host;
-#[allow(unsafe_code, reason = "the one place for it, see its head")]
+#[allow(unsafe_code, reason = "kernels take raw addresses, see its head")]
 mod launch;
 #[cfg(feature = "cuda")]
 mod loaded;
+#[cfg(feature = "cuda")]
+#[allow(unsafe_code, reason = "calls of NVRTC, see its head")]
+mod nvrtc;
 pub mod ops;
 #[cfg(feature = "cuda")]
 pub mod ptx;
+#[cfg(feature = "cuda")]
 pub mod source;
 
 #[cfg(feature = "cuda")]

@@ -100,7 +100,7 @@ pub fn embedded(program: &Program, arch: Arch) -> Result<&'static str> {
         "step" => Ok(include_str!("../ptx/step.ptx")),
         "gemm" => Ok(include_str!("../ptx/gemm.ptx")),
         "probe" => Ok(include_str!("../ptx/probe.ptx")),
-        "gather" => Ok(feedline_device::gather::PTX),
+        "gather" => Ok(feedline_cuda::GATHER_PTX),
         other => {
             Err(Error::new(ErrorKind::Unavailable, format!("this crate carries no PTX for \"{other}\"")))
         }

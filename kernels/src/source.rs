@@ -110,15 +110,15 @@ pub static PROBE: Program = Program {
     ptx: "kernels/ptx/probe.ptx",
 };
 
-/// Rows of registered host memory. The device crate carries it and loads it from its PTX; here it is compiled and checked.
+/// Rows of registered host memory. The CUDA backend carries it and loads it from its PTX; here it is compiled and checked.
 pub static GATHER: Program = Program {
     name: "gather",
     sources: &[Source {
         file: "gather.cu",
-        text: feedline_device::gather::SOURCE,
+        text: feedline_cuda::GATHER_SOURCE,
         kernels: &[Kernel { name: "gather_fields", threads: 512 }],
     }],
-    ptx: "crates/device/src/cuda/gather.ptx",
+    ptx: "crates/cuda/src/gather.ptx",
 };
 
 /// All programs.
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn every_file_is_in_the_table_and_includes_nothing() {
         let root = concat!(env!("CARGO_MANIFEST_DIR"), "/");
-        let mut files: Vec<String> = ["cu", "../crates/device/src/cuda"]
+        let mut files: Vec<String> = ["cu", "../crates/cuda/src"]
             .into_iter()
             .flat_map(|folder| std::fs::read_dir(format!("{root}{folder}")).unwrap())
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())

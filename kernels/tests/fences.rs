@@ -308,7 +308,7 @@ fn the_streams_and_calls_of_cudarc_are_accepted() {
     else {
         return;
     };
-    let cuda = device.cuda_driver().expect("a CUDA device");
+    let cuda = device.cuda_backend().expect("a CUDA device");
     let streams =
         [cuda.context().default_stream(), cuda.context().new_stream().expect("a stream of cudarc's")];
     for stream in streams {

@@ -3,13 +3,12 @@
 use std::marker::PhantomData;
 use std::ops::Range;
 
+use feedline_backend::{Access, Address, Span};
 use feedline_core::{Element, Error, ErrorKind, Result};
 use feedline_slots::HostMemory;
 
 use crate::Stream;
-use crate::driver::{Access, Address};
 use crate::pinned::Pinned;
-use crate::task::Span;
 use crate::view::{View, ViewMut};
 
 /// `len` elements of device memory, for use on one stream.
@@ -24,6 +23,16 @@ pub struct Buffer<T: Element> {
     element: PhantomData<T>,
 }
 
+impl Stream {
+    /// Zeroed device memory for `len` elements, for use on this stream.
+    ///
+    /// # Errors
+    /// A device failure, or memory that the device does not have.
+    pub fn buffer<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
+        Buffer::zeroed(self, len)
+    }
+}
+
 impl<T: Element> Buffer<T> {
     pub(crate) fn zeroed(stream: &Stream, len: usize) -> Result<Self> {
         let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| bytes > 0).ok_or_else(|| {
@@ -31,11 +40,11 @@ impl<T: Element> Buffer<T> {
         })?;
         let core = stream.core();
         core.refuse("a new buffer")?;
-        let address = core.device.driver.alloc_device(bytes)?;
+        let address = core.device.backend.alloc_device(bytes)?;
         core.device.ledger.device_bytes.add(bytes as u64);
         let buffer = Self { stream: stream.clone(), address, len, leaked: false, element: PhantomData };
         // SAFETY: the memory was just allocated with this size, and lives until the stream is drained in `drop`.
-        unsafe { core.device.driver.fill(core.id(), address, 0, bytes) }?;
+        unsafe { core.device.backend.fill(core.id(), address, 0, bytes) }?;
         Ok(buffer)
     }
 
@@ -104,7 +113,7 @@ impl<T: Element> Buffer<T> {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), staging.as_ptr(), bytes.len()) };
         // SAFETY: both ranges are this long, and live until the stream is drained, next; nothing writes the block again.
         let copied = unsafe {
-            core.device.driver.copy_to_device(core.id(), staging.as_ptr(), self.address, bytes.len())
+            core.device.backend.copy_to_device(core.id(), staging.as_ptr(), self.address, bytes.len())
         };
         drain(copied, &self.stream, staging).map(drop)
     }
@@ -120,7 +129,7 @@ impl<T: Element> Buffer<T> {
         let staging = Pinned::new(&core.device, bytes)?;
         // SAFETY: both ranges are `bytes` long and live until the stream is drained, next.
         let copied =
-            unsafe { core.device.driver.copy_to_host(core.id(), self.address, staging.as_ptr(), bytes) };
+            unsafe { core.device.backend.copy_to_host(core.id(), self.address, staging.as_ptr(), bytes) };
         let staging = drain(copied, &self.stream, staging)?;
         staging.host_access(0, bytes, Access::Read)?;
         // SAFETY: the block is initialised, 4096-byte aligned, as long as asked, and the copy into it has ended.
@@ -153,7 +162,7 @@ impl<T: Element> Drop for Buffer<T> {
         // Work on the stream may still use the memory: without its end the memory is leaked, not freed.
         let freed = self.stream.synchronize().and_then(|()| {
             // SAFETY: from `alloc_device` with this size, freed once; the stream it is used on has just been drained.
-            unsafe { core.device.driver.free_device(self.address, bytes) }
+            unsafe { core.device.backend.free_device(self.address, bytes) }
         });
         if let Err(error) = freed {
             core.device.ledger.report(error);

@@ -9,19 +9,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
+use feedline_backend::{EventId, Span, StreamId};
 use feedline_core::{Error, ErrorKind, Result};
-
-use crate::driver::{EventId, StreamId};
-use crate::slot::SlotRef;
-use crate::task::Span;
 
 /// Something that work needs beside memory: a kernel's module.
 pub(crate) type Needed = Arc<dyn Any + Send + Sync>;
 
+/// Which device slot: its number, and its ring by the address of what the ring's handles share. Tells slots apart while
+/// their rings live.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SlotId {
+    pub(crate) ring: usize,
+    pub(crate) index: usize,
+}
+
 /// Memory that a piece of work uses.
 pub(crate) enum Use {
-    /// Of a batch.
-    Slot(SlotRef),
+    /// Of a batch, whose reader is borrowed meanwhile.
+    Slot(SlotId),
     /// Of a buffer.
     Buffer(Span),
 }
@@ -51,8 +56,8 @@ struct Recording {
     stream: StreamId,
     /// Where work goes that may run beside the rest, and whether it goes there now.
     side: Side,
-    /// The slot of the batch whose work this is.
-    slot: Option<SlotRef>,
+    /// The slot of the batch whose work this is; its reader is borrowed until the end.
+    slot: Option<SlotId>,
     needed: Vec<Needed>,
 }
 
@@ -76,7 +81,7 @@ impl Recorder {
     }
 
     /// Sends the calling thread's work to `stream`, and keeps memory from now on until [`release`](Self::release).
-    pub(crate) fn begin(&self, stream: StreamId, side: Side, slot: Option<SlotRef>) -> Result<()> {
+    pub(crate) fn begin(&self, stream: StreamId, side: Side, slot: Option<SlotId>) -> Result<()> {
         let mut state = self.state();
         if state.current.is_some() {
             return Err(refused("a recording", "the stream is being recorded already"));
@@ -102,11 +107,10 @@ impl Recorder {
         }
         let mut state = self.state();
         let Some(mine) = state.mine() else { return Ok(None) };
-        let (own, target) =
-            (mine.slot.clone(), if mine.side.active { mine.side.stream } else { mine.stream });
+        let (own, target) = (mine.slot, if mine.side.active { mine.side.stream } else { mine.stream });
         for one in used {
             match one {
-                Use::Slot(slot) if own.as_ref() != Some(&slot) => {
+                Use::Slot(slot) if own != Some(slot) => {
                     return Err(refused(name, "it reads a batch that is not the one this recording is for"));
                 }
                 Use::Buffer(span) if !state.used.contains(&span) => state.used.push(span),
@@ -135,14 +139,12 @@ impl Recorder {
     }
 
     /// Whether the calling thread's work goes aside now.
-    #[cfg(feature = "cuda")]
     pub(crate) fn is_aside(&self) -> bool {
         self.recording.load(Ordering::Acquire)
             && self.state().mine().is_some_and(|recording| recording.side.active)
     }
 
     /// Keeps `needed` alive with the graph, when the calling thread records.
-    #[cfg(feature = "cuda")]
     pub(crate) fn need(&self, needed: impl FnOnce() -> Needed) {
         if !self.recording.load(Ordering::Acquire) {
             return;

@@ -1,37 +1,13 @@
 //! A device: where streams, events and memory come from.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use feedline_core::{Element, Error, ErrorKind, Result};
+use feedline_backend::{Backend, Kind, Priority};
+use feedline_core::{Error, ErrorKind, Result};
 
-use crate::driver::{Driver, Kind, Priority};
+use crate::device_core::Core;
 use crate::ledger::Ledger;
-use crate::{Buffer, Event, Pinned, Stream};
-
-pub(crate) struct Core {
-    /// Counted from 1 over the devices of this process: two may have the same name.
-    number: u64,
-    pub(crate) driver: Box<dyn Driver>,
-    pub(crate) ledger: Ledger,
-}
-
-impl Core {
-    /// Refuses things of another device.
-    pub(crate) fn same(self: &Arc<Self>, other: &Arc<Self>, what: &str) -> Result<()> {
-        if Arc::ptr_eq(self, other) {
-            return Ok(());
-        }
-        let why = format!("{what} belongs to {other}, not to {self}: build both on one device");
-        Err(Error::new(ErrorKind::Config, why))
-    }
-}
-
-impl std::fmt::Display for Core {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} (device #{} of this process)", self.driver.name(), self.number)
-    }
-}
+use crate::{Event, Pinned, Stream};
 
 /// A device: an NVIDIA GPU, or the host standing in for one. Clones are the same device.
 ///
@@ -52,7 +28,7 @@ pub struct Device {
 impl Device {
     /// The machine's own cores: streams are threads, events are counters, the semantics are a GPU's.
     pub fn host() -> Self {
-        Self::with_driver(crate::host::Host::new())
+        Self::with_backend(feedline_backend::host::Host::new())
     }
 
     /// The NVIDIA GPU number `ordinal`, on its primary context.
@@ -61,7 +37,7 @@ impl Device {
     /// `Unavailable` when this machine has no driver or no such GPU, or this build has no CUDA.
     pub fn cuda(ordinal: usize) -> Result<Self> {
         #[cfg(feature = "cuda")]
-        return Ok(Self::with_driver(crate::cuda::Cuda::new(ordinal)?));
+        return Ok(Self::with_backend(feedline_cuda::Cuda::new(ordinal)?));
         #[cfg(not(feature = "cuda"))]
         return Err(Error::new(
             ErrorKind::Unavailable,
@@ -80,21 +56,19 @@ impl Device {
         }
     }
 
-    /// A device on any [`Driver`].
-    pub fn with_driver(driver: impl Driver) -> Self {
-        static DEVICES: AtomicU64 = AtomicU64::new(0);
-        let number = DEVICES.fetch_add(1, Ordering::Relaxed) + 1;
-        Self { core: Arc::new(Core { number, driver: Box::new(driver), ledger: Ledger::default() }) }
+    /// A device on any [`Backend`].
+    pub fn with_backend(backend: impl Backend) -> Self {
+        Self { core: Arc::new(Core::new(Box::new(backend))) }
     }
 
     /// Which implementation this is.
     pub fn kind(&self) -> Kind {
-        self.core.driver.kind()
+        self.core.backend.kind()
     }
 
     /// What the device calls itself. Two devices may have the same name; `Display` adds a number.
     pub fn name(&self) -> String {
-        self.core.driver.name()
+        self.core.backend.name()
     }
 
     /// Creates a stream. Its work runs concurrently with that of all other streams.
@@ -136,7 +110,7 @@ impl Device {
 
     /// Why no call can succeed any more, once the device is lost.
     pub fn lost(&self) -> Option<Error> {
-        self.core.driver.lost()
+        self.core.backend.lost()
     }
 
     /// Makes the calling thread ready for device calls; every call does so itself, this only moves the cost.
@@ -144,12 +118,12 @@ impl Device {
     /// # Errors
     /// A device failure.
     pub fn bind(&self) -> Result<()> {
-        self.core.driver.bind()
+        self.core.backend.bind()
     }
 
-    /// The driver below.
-    pub fn driver(&self) -> &dyn Driver {
-        &*self.core.driver
+    /// The backend below.
+    pub fn backend(&self) -> &dyn Backend {
+        &*self.core.backend
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
@@ -180,15 +154,5 @@ impl std::fmt::Display for Device {
 impl std::fmt::Debug for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Device({})", self.core)
-    }
-}
-
-impl Stream {
-    /// Zeroed device memory for `len` elements, for use on this stream.
-    ///
-    /// # Errors
-    /// A device failure, or memory that the device does not have.
-    pub fn buffer<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
-        Buffer::zeroed(self, len)
     }
 }

@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
+use feedline_backend::EventId;
 use feedline_core::Result;
 
-use crate::device::Core;
-use crate::driver::EventId;
-use crate::stream::StreamCore;
+use crate::device_core::Core;
 
 /// A mark in the work of a stream.
 ///
@@ -19,7 +18,7 @@ pub struct Event {
 
 impl Event {
     pub(crate) fn new(device: &Arc<Core>, timing: bool) -> Result<Self> {
-        let id = device.driver.create_event(timing)?;
+        let id = device.backend.create_event(timing)?;
         device.ledger.events.add(1);
         Ok(Self { device: device.clone(), id })
     }
@@ -32,20 +31,13 @@ impl Event {
         self.id
     }
 
-    pub(crate) fn record(&self, stream: &StreamCore) -> Result<()> {
-        self.device.same(&stream.device, "the stream")?;
-        stream.refuse("an event")?;
-        // SAFETY: both are alive, and of one driver.
-        unsafe { self.device.driver.record(self.id, stream.id()) }
-    }
-
     /// Whether the marked work has ended; never blocks.
     ///
     /// # Errors
     /// A device failure.
     pub fn query(&self) -> Result<bool> {
-        // SAFETY: the event is alive and of this driver.
-        unsafe { self.device.driver.query(self.id) }
+        // SAFETY: the event is alive and of this backend.
+        unsafe { self.device.backend.query(self.id) }
     }
 
     /// Blocks the calling thread until the marked work has ended.
@@ -53,8 +45,8 @@ impl Event {
     /// # Errors
     /// A device failure.
     pub fn synchronize(&self) -> Result<()> {
-        // SAFETY: the event is alive and of this driver.
-        unsafe { self.device.driver.synchronize(self.id) }
+        // SAFETY: the event is alive and of this backend.
+        unsafe { self.device.backend.synchronize(self.id) }
     }
 
     /// Like [`synchronize`](Self::synchronize), for at most `limit`; whether the work has ended.
@@ -84,15 +76,22 @@ impl Event {
     /// A device failure, also for an event without timing.
     pub fn elapsed_ms_since(&self, start: &Event) -> Result<f32> {
         self.device.same(&start.device, "the first event")?;
-        // SAFETY: both events are alive, and of one driver.
-        unsafe { self.device.driver.elapsed_ms(start.id, self.id) }
+        // SAFETY: both events are alive, and of one backend.
+        unsafe { self.device.backend.elapsed_ms(start.id, self.id) }
+    }
+}
+
+impl From<&Event> for EventId {
+    /// For calls on the backend itself; valid while the event lives.
+    fn from(event: &Event) -> Self {
+        event.id
     }
 }
 
 impl Drop for Event {
     fn drop(&mut self) {
         // SAFETY: dropped once, and used by nobody after.
-        if let Err(error) = unsafe { self.device.driver.destroy_event(self.id) } {
+        if let Err(error) = unsafe { self.device.backend.destroy_event(self.id) } {
             self.device.ledger.report(error);
         }
         self.device.ledger.events.subtract(1);

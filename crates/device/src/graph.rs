@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
+use feedline_backend::{GraphId, Priority, Span, StreamId};
 use feedline_core::{Error, ErrorKind, Result};
 
 use crate::capture::{Needed, Side};
-use crate::driver::{GraphId, Priority, StreamId};
 use crate::slot::{Reader, SlotRef};
 use crate::stream::StreamCore;
-use crate::task::Span;
 use crate::{Event, Stream};
 
 /// The recorded work of one step, for one stream, and for one slot where it reads a batch.
@@ -25,7 +24,7 @@ pub struct Graph {
 impl Stream {
     /// Whether the device can record work: CUDA can.
     pub fn records(&self) -> bool {
-        self.core().device.driver.records()
+        self.core().device.backend.records()
     }
 
     /// Records the work that `body` gives to this stream; nothing of it runs before [`Graph::launch`].
@@ -41,21 +40,21 @@ impl Stream {
         if let Some(reader) = batch {
             self.accepts(reader.stream().core(), "a recording")?;
         }
-        let driver = &core.device.driver;
+        let backend = &core.device.backend;
         // These end here: the graph is a copy of what was recorded.
         let new_stream = || Stream::create(&core.device, "record", Priority::Normal);
         let (aside, beside) = (new_stream()?, new_stream()?);
         let (fork, join) = (Event::new(&core.device, false)?, Event::new(&core.device, false)?);
-        let slot = batch.map(|reader| reader.slot_view().keep());
+        let slot = batch.map(Reader::hold);
         let side = Side::new(beside.core().id(), fork.id(), join.id());
-        core.recorder.begin(aside.core().id(), side, slot.clone())?;
+        core.recorder.begin(aside.core().id(), side, batch.map(Reader::slot_id))?;
         let recording = Recording { core };
         // SAFETY: the stream was just made, and only this thread's work is sent to it.
-        unsafe { driver.begin_capture(aside.core().id()) }?;
+        unsafe { backend.begin_capture(aside.core().id()) }?;
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
         let needed = core.recorder.end();
         // SAFETY: begun above, by this thread.
-        let ended = unsafe { driver.end_capture(aside.core().id()) };
+        let ended = unsafe { backend.end_capture(aside.core().id()) };
         let given = outcome.unwrap_or_else(|panic| {
             if let Ok(id) = ended {
                 destroy(core, id);
@@ -97,12 +96,12 @@ impl Stream {
         let Some((stream, side, fork, join)) = core.recorder.forks() else {
             return main().and_then(|()| aside());
         };
-        let driver = &core.device.driver;
+        let backend = &core.device.backend;
         let lead = |event, from, to| {
             // SAFETY: streams and events of the recording, which is this thread's and goes on.
-            unsafe { driver.record(event, from) }?;
+            unsafe { backend.record(event, from) }?;
             // SAFETY: see above.
-            unsafe { driver.wait(to, event) }
+            unsafe { backend.wait(to, event) }
         };
         lead(fork, stream, side)?;
         main()?;
@@ -136,9 +135,9 @@ impl Graph {
         const WRONG_SLOT: &str = "the batch is in another slot than the one it was recorded for";
         match (&self.slot, batch) {
             (None, None) => {}
-            (Some(slot), Some(reader)) if *slot == reader.slot_view() => {}
+            (Some(slot), Some(reader)) if slot.id() == reader.slot_id() => {}
             (Some(slot), Some(reader)) => {
-                return Err(wrong(&format!("{WRONG_SLOT}: {}", slot.mismatch(reader))));
+                return Err(wrong(&format!("{WRONG_SLOT}: {}", slot.mismatch(reader.slot_id()))));
             }
             (Some(_), None) => return Err(wrong(&format!("{WRONG_SLOT}: no batch was given"))),
             (None, Some(_)) => return Err(wrong(&format!("{WRONG_SLOT}: it was recorded without a batch"))),
@@ -151,12 +150,12 @@ impl Graph {
         let stream: StreamId = self.stream.id();
         // SAFETY: the graph is this value's, borrowed uniquely. Its buffers are kept, and belong to this very stream, which
         // orders their use; the batch's slot is the reader's, which lives for the call and then marks its end behind it.
-        unsafe { self.stream.device.driver.launch_graph(self.id, stream) }
+        unsafe { self.stream.device.backend.launch_graph(self.id, stream) }
     }
 
     /// Whether this graph was recorded for the slot that `batch` is in, and the stream that reads it.
     pub fn is_for(&self, batch: &Reader) -> bool {
-        self.slot.as_ref().is_some_and(|slot| *slot == batch.slot_view())
+        self.slot.as_ref().is_some_and(|slot| slot.id() == batch.slot_id())
             && Arc::ptr_eq(batch.stream().core(), &self.stream)
     }
 }
@@ -175,8 +174,8 @@ impl Drop for Graph {
 }
 
 fn destroy(core: &StreamCore, id: GraphId) {
-    // SAFETY: of this driver, and not used again; its work has ended, or never began.
-    if let Err(error) = unsafe { core.device.driver.destroy_graph(id) } {
+    // SAFETY: of this backend, and not used again; its work has ended, or never began.
+    if let Err(error) = unsafe { core.device.backend.destroy_graph(id) } {
         core.device.ledger.report(error);
     }
 }
@@ -192,7 +191,7 @@ fn free_kept(core: &StreamCore) {
         let freed = drained.clone().and_then(|()| {
             // SAFETY: from `alloc_device` with this size, freed once; no graph is left, and the stream that its buffer was
             // for has just been drained.
-            unsafe { core.device.driver.free_device(address, bytes) }
+            unsafe { core.device.backend.free_device(address, bytes) }
         });
         if let Err(error) = freed {
             core.device.ledger.report(error);

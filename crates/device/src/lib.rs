@@ -1,4 +1,4 @@
-//! Device, stream and event over CUDA, the host and a simulator.
+//! Device, stream and event, the same over every backend.
 //!
 //! | CUDA's word | here | file |
 //! | --- | --- | --- |
@@ -6,21 +6,22 @@
 //! | stream | [`Stream`] | `stream.rs` |
 //! | event | [`Event`] | `event.rs` |
 //! | page-locked memory | [`Pinned`] | `pinned.rs` |
-//! | registered host memory | [`slot::Tables`] | `registered.rs`, `gather.rs`, `slot/tables.rs` |
+//! | registered host memory | [`zero_copy`] | `zero_copy/` |
 //! | device memory | [`Buffer`], [`View`], [`ViewMut`] | `buffer.rs`, `view.rs` |
 //! | a slot of the device ring and its leases | [`slot`] | `slot/` |
 //! | graph | [`Graph`] | `graph.rs`, `capture.rs` |
 //! | results on their way back | [`Readback`] | `readback.rs` |
-//! | none: a device in virtual time that finds missing waits | [`sim`] | `sim/` |
 //! | none: whether the process was forked | [`forks`] | `process.rs` |
-//! | the driver's calls | [`Driver`] | `driver.rs`; `cuda/`, `host/`, `sim/` implement it |
-//! | faults, chaos and counts around a driver | [`wrap`] | `wrap/` |
+//! | a kernel, a cudarc stream | `cuda`, with the feature of that name | `cuda/` |
+//!
+//! The backends stand in crates of their own: the trait and the host in `feedline-backend`, an NVIDIA GPU in
+//! `feedline-cuda`, a simulated device that finds missing waits in `feedline-sim`.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod buffer;
 mod capture;
 mod device;
-mod driver;
+mod device_core;
 mod event;
 mod graph;
 mod ledger;
@@ -28,31 +29,27 @@ mod mark;
 mod pinned;
 mod process;
 mod readback;
-mod registered;
 mod stream;
-mod task;
+mod submit;
 mod view;
 
 #[cfg(feature = "cuda")]
 pub mod cuda;
-#[doc(hidden)]
-pub mod floor;
-pub mod gather;
-pub mod host;
-pub mod sim;
 pub mod slot;
-pub mod wrap;
+pub mod zero_copy;
 
 pub use buffer::Buffer;
 pub use device::Device;
-pub use driver::{Access, Address, Driver, EventId, GraphId, Kind, Priority, StreamId};
 pub use event::Event;
-pub use gather::{Gather, GatherField};
+pub use feedline_backend::{
+    Access, Address, Backend, EventId, Gather, GatherField, GraphId, Kind, MAX_SPANS, Memory, Priority, Span,
+    StreamId, Task, host,
+};
 pub use graph::Graph;
 pub use ledger::{Gauge, Ledger};
 pub use pinned::Pinned;
 pub use process::forks;
 pub use readback::Readback;
 pub use stream::Stream;
-pub use task::{MAX_SPANS, Memory, Span, Task, TypedSpan};
+pub use submit::Submission;
 pub use view::{Input, Output, View, ViewMut};

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use feedline_core::Result;
 
 use crate::Event;
-use crate::device::Core;
+use crate::device_core::Core;
 
 /// Events for the copies into one ring's slots, recorded again and again.
 pub(crate) struct Marks(Mutex<Events>);

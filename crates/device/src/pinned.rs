@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, OnceLock};
 
+use feedline_backend::{Access, Kind};
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_slots::HostMemory;
 
 use crate::Event;
-use crate::device::Core;
-use crate::driver::{Access, Kind};
+use crate::device_core::Core;
 use crate::mark::LastCopy;
 use crate::stream::StreamCore;
 
@@ -29,7 +29,7 @@ impl Pinned {
         if bytes == 0 {
             return Err(Error::new(ErrorKind::Config, "a page-locked block needs at least one byte"));
         }
-        let ptr = device.driver.alloc_host(bytes)?;
+        let ptr = device.backend.alloc_host(bytes)?;
         device.ledger.pinned_bytes.add(bytes as u64);
         let (copied, copier) = (LastCopy::default(), OnceLock::new());
         Ok(Self { device: device.clone(), ptr, bytes, copied, copier, leaked: false })
@@ -45,7 +45,7 @@ impl Pinned {
     ) -> Result<()> {
         self.accepts(stream)?;
         work(self.ptr)?;
-        mark.record(stream)?;
+        stream.record(mark)?;
         self.copied.set(mark.clone());
         Ok(())
     }
@@ -66,7 +66,7 @@ impl Pinned {
         debug_assert!(offset + bytes <= self.bytes);
         // SAFETY: the range lies in this block. Owners ask for a write right before they write it all, with the sole right
         // to it: a slot that was just acquired, or a block that was just made.
-        unsafe { self.device.driver.host_access(self.ptr.wrapping_add(offset), bytes, access) }
+        unsafe { self.device.backend.host_access(self.ptr.wrapping_add(offset), bytes, access) }
     }
 }
 
@@ -74,7 +74,7 @@ impl Drop for Pinned {
     fn drop(&mut self) {
         if !self.leaked {
             // SAFETY: from `alloc_host` with this size, freed once; owners wait for the last copy before they drop this.
-            if let Err(error) = unsafe { self.device.driver.free_host(self.ptr, self.bytes) } {
+            if let Err(error) = unsafe { self.device.backend.free_host(self.ptr, self.bytes) } {
                 self.device.ledger.report(error);
             }
         }
@@ -87,7 +87,7 @@ unsafe impl Send for Pinned {}
 // SAFETY: shared references give out the address and the size; the last copy is Sync.
 unsafe impl Sync for Pinned {}
 
-// SAFETY: the driver gave out zeroed memory that stays where it is. `read_by` records a mark behind all work that it starts, on
+// SAFETY: the backend gave out zeroed memory that stays where it is. `read_by` records a mark behind all work that it starts, on
 // one stream, and no mark is recorded again as long as this refers to it: a query or a wait for the last one covers them all. A
 // submission that failed may have left a copy behind that no event covers; `wait_drained` covers it too, for it drains the one
 // stream that ever copies out of this block.
@@ -107,7 +107,7 @@ unsafe impl HostMemory for Pinned {
     fn is_quick_to_ask(&self) -> bool {
         // A query takes a GPU's driver 0.3 us, a wait 38 us of CPU time. The simulator's answers are to depend on the seed alone,
         // not on how often this machine asks.
-        self.device.driver.kind() == Kind::Cuda
+        self.device.backend.kind() == Kind::Cuda
     }
 
     fn wait_landed(&self) -> Result<()> {

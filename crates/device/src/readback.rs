@@ -2,10 +2,10 @@
 
 use std::mem::ManuallyDrop;
 
+use feedline_backend::{Access, Address, Priority};
 use feedline_core::{Element, Error, ErrorKind, Result};
 use feedline_slots::HostMemory;
 
-use crate::driver::{Access, Address, Priority};
 use crate::slot::MAX_SLOTS;
 use crate::view::ViewMut;
 use crate::{Buffer, Event, Pinned, Stream};
@@ -128,7 +128,7 @@ impl<T: Element> Readback<T> {
         let Some(from) = self.begun else {
             let why =
                 "there is no result to send: call begin, give the stream the work that writes it, then send";
-            let lost = self.results.core().device.driver.lost();
+            let lost = self.results.core().device.backend.lost();
             return Err(lost.unwrap_or_else(|| Error::new(ErrorKind::Config, why)));
         };
         let to = self.sent % self.depth();
@@ -144,7 +144,7 @@ impl<T: Element> Readback<T> {
         // the copy's end, for `begin_at` makes the stream wait for `arrived`; nor is the target read before, for `read`
         // follows `arrived`, nor copied to again before it was read: `begin_at` refuses that, and
         // nothing is sent that was not begun.
-        unsafe { core.device.driver.copy_to_host(core.id(), source, target, bytes) }?;
+        unsafe { core.device.backend.copy_to_host(core.id(), source, target, bytes) }?;
         self.results.record(&self.arrived[to])?;
         self.last[from] = Some(self.sent);
         self.sent += 1;

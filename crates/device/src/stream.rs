@@ -1,15 +1,15 @@
 //! A stream: work that runs in order, beside the work of other streams.
 
 use std::sync::Arc;
+#[cfg(feature = "cuda")]
+use std::sync::OnceLock;
 
+use feedline_backend::{Priority, StreamId};
 use feedline_core::{Error, ErrorKind, Result};
 
 use crate::Event;
-use crate::capture::{Recorder, Use};
-use crate::device::Core;
-use crate::driver::{Priority, StreamId};
-use crate::task::{Memory, Task};
-use crate::view::{Input, Output};
+use crate::capture::Recorder;
+use crate::device_core::Core;
 
 pub(crate) struct StreamCore {
     pub(crate) device: Arc<Core>,
@@ -17,8 +17,9 @@ pub(crate) struct StreamCore {
     /// Borrowed streams are not destroyed here.
     owned: bool,
     pub(crate) recorder: Recorder,
+    /// The same stream as cudarc has it, once it was asked for.
     #[cfg(feature = "cuda")]
-    pub(crate) cuda: Option<Arc<cudarc::driver::CudaStream>>,
+    pub(crate) cuda: OnceLock<Arc<feedline_cuda::cudarc::driver::CudaStream>>,
 }
 
 impl StreamCore {
@@ -36,7 +37,7 @@ impl StreamCore {
     /// is launched, and nothing here would keep it till then.
     pub(crate) fn refuse_captured(&self, what: &str) -> Result<()> {
         // SAFETY: the stream is alive.
-        if unsafe { self.device.driver.is_captured(self.id) }? {
+        if unsafe { self.device.backend.is_captured(self.id) }? {
             let why = format!(
                 "{what} cannot be given to {self}, which another library captures: record the work with \
                  Stream::record_graph, or end the capture first"
@@ -46,20 +47,18 @@ impl StreamCore {
         Ok(())
     }
 
-    /// The cudarc stream for code outside feedline, which may capture it from now on.
-    #[cfg(feature = "cuda")]
-    pub(crate) fn lend(&self) -> Option<&Arc<cudarc::driver::CudaStream>> {
-        if let Some(cuda) = self.device.driver.cuda() {
-            cuda.lend();
-        }
-        self.cuda.as_ref()
+    pub(crate) fn record(&self, event: &Event) -> Result<()> {
+        event.device().same(&self.device, "the stream")?;
+        self.refuse("an event")?;
+        // SAFETY: both are alive, and of one backend.
+        unsafe { self.device.backend.record(event.id(), self.id) }
     }
 
     pub(crate) fn wait(&self, event: &Event) -> Result<()> {
         self.device.same(event.device(), "the event")?;
         self.refuse("a wait")?;
-        // SAFETY: both are alive, and of one driver.
-        unsafe { self.device.driver.wait(self.id, event.id()) }
+        // SAFETY: both are alive, and of one backend.
+        unsafe { self.device.backend.wait(self.id, event.id()) }
     }
 
     /// As [`wait`](Self::wait), left out where the host sees that `event` is done: what it gives to a stream after that runs
@@ -73,7 +72,7 @@ impl StreamCore {
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.refuse("a wait of the host")?;
         // SAFETY: the stream is alive.
-        unsafe { self.device.driver.synchronize_stream(self.id) }
+        unsafe { self.device.backend.synchronize_stream(self.id) }
     }
 }
 
@@ -83,7 +82,7 @@ impl Drop for StreamCore {
             return;
         }
         // SAFETY: dropped once, and used by nobody after.
-        if let Err(error) = unsafe { self.device.driver.destroy_stream(self.id) } {
+        if let Err(error) = unsafe { self.device.backend.destroy_stream(self.id) } {
             self.device.ledger.report(error);
         }
         self.device.ledger.streams.subtract(1);
@@ -101,11 +100,11 @@ pub struct Stream {
 
 impl Stream {
     pub(crate) fn create(device: &Arc<Core>, name: &str, priority: Priority) -> Result<Self> {
-        let id = device.driver.create_stream(name, priority)?;
+        let id = device.backend.create_stream(name, priority)?;
         device.ledger.streams.add(1);
         let core = StreamCore {
             #[cfg(feature = "cuda")]
-            cuda: device.driver.cuda().and_then(|cuda| cuda.stream(id)),
+            cuda: OnceLock::new(),
             device: device.clone(),
             id,
             owned: true,
@@ -115,10 +114,10 @@ impl Stream {
     }
 
     #[cfg(feature = "cuda")]
-    pub(crate) fn borrow(device: &Arc<Core>, stream: Arc<cudarc::driver::CudaStream>) -> Self {
+    pub(crate) fn borrow(device: &Arc<Core>, stream: Arc<feedline_cuda::cudarc::driver::CudaStream>) -> Self {
         let id = StreamId(stream.cu_stream() as u64);
         let core = StreamCore {
-            cuda: Some(stream),
+            cuda: OnceLock::from(stream),
             device: device.clone(),
             id,
             owned: false,
@@ -136,7 +135,7 @@ impl Stream {
     /// # Errors
     /// A device failure.
     pub fn record(&self, event: &Event) -> Result<()> {
-        event.record(&self.core)
+        self.core.record(event)
     }
 
     /// Makes this stream wait for the mark `event` has now; the host does not block.
@@ -156,60 +155,6 @@ impl Stream {
         self.core.synchronize()
     }
 
-    /// Runs host code on this stream; for devices whose memory is host memory (host, sim).
-    ///
-    /// `body` sees the inputs and outputs as slices, in the order given.
-    ///
-    /// # Errors
-    /// `Config` for arguments of another stream, or outputs that overlap another argument; a device failure, also when
-    /// the device runs kernels, not host code.
-    pub fn run<const I: usize, const O: usize>(
-        &self,
-        name: &'static str,
-        inputs: [Input<'_>; I],
-        outputs: [Output<'_>; O],
-        body: impl FnOnce(&mut Memory<'_>) + Send + 'static,
-    ) -> Result<()> {
-        for stream in inputs.iter().map(|i| i.stream).chain(outputs.iter().map(|o| o.stream)) {
-            self.accepts(stream, name)?;
-        }
-        let used = inputs.iter().map(Input::used).chain(outputs.iter().map(Output::used));
-        let target = self.target(used, name)?;
-        let task = Task::new(
-            name,
-            inputs.iter().map(|i| i.span.of(i.dtype)),
-            outputs.iter().map(|o| o.span.of(o.dtype)),
-            body,
-        )?;
-        // SAFETY: the spans belong to buffers and slots that outlive the stream's work (both drain it before they free),
-        // and were given on this very stream, which orders it after and before all other use on it.
-        unsafe { self.core.device.driver.run(target, task) }
-    }
-
-    /// Where work of the calling thread goes: this stream, or the recording of it.
-    pub(crate) fn target(&self, used: impl Iterator<Item = Use>, name: &str) -> Result<StreamId> {
-        if let Some(recorded) = self.core.recorder.target(used, name)? {
-            return Ok(recorded);
-        }
-        self.core.refuse_captured(name)?;
-        Ok(self.core.id)
-    }
-
-    /// Refuses an argument that was made for, or waited on by, another stream.
-    pub(crate) fn accepts(&self, stream: &Arc<StreamCore>, name: &str) -> Result<()> {
-        if Arc::ptr_eq(stream, &self.core) {
-            return Ok(());
-        }
-        self.core.device.same(&stream.device, &format!("an argument of \"{name}\""))?;
-        Err(Error::new(
-            ErrorKind::Config,
-            format!(
-                "an argument of \"{name}\" belongs to {stream}, not to {self}: use also_on(&stream) for a \
-                 batch, one stream for a buffer"
-            ),
-        ))
-    }
-
     /// Whether `other` is the same stream.
     pub fn is(&self, other: &Stream) -> bool {
         Arc::ptr_eq(&self.core, &other.core)
@@ -217,7 +162,7 @@ impl Stream {
 
     /// Which implementation the stream's device is.
     pub fn kind(&self) -> crate::Kind {
-        self.core.device.driver.kind()
+        self.core.device.backend.kind()
     }
 
     /// Creates an event on the stream's device.
@@ -227,21 +172,12 @@ impl Stream {
     pub fn event(&self, timing: bool) -> Result<Event> {
         Event::new(&self.core.device, timing)
     }
+}
 
-    /// The cudarc stream, on CUDA; for kernels and libraries of one's own.
-    ///
-    /// Do not capture it with cudarc's `begin_capture`: a graph made that way reads a batch's memory again after the batch
-    /// is gone. Feedline refuses its own work, and views given to cudarc, while the stream is captured; a batch that is
-    /// dropped meanwhile costs its slot. [`record_graph`](Self::record_graph) records a step safely.
-    #[cfg(feature = "cuda")]
-    pub fn cuda_stream(&self) -> Option<&Arc<cudarc::driver::CudaStream>> {
-        self.core.lend()
-    }
-
-    /// The CUDA side of the stream's device, on CUDA.
-    #[cfg(feature = "cuda")]
-    pub fn cuda(&self) -> Option<&crate::cuda::Cuda> {
-        self.core.device.driver.cuda()
+impl From<&Stream> for StreamId {
+    /// For calls on the backend itself; valid while the stream lives.
+    fn from(stream: &Stream) -> Self {
+        stream.core.id()
     }
 }
 

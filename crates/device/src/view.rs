@@ -4,13 +4,11 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::Arc;
 
+use feedline_backend::{Address, Span};
 use feedline_core::{DType, Element, Error, ErrorKind, Result};
 
-use crate::capture::Use;
-use crate::driver::Address;
-use crate::slot::SlotView;
+use crate::capture::{SlotId, Use};
 use crate::stream::StreamCore;
-use crate::task::Span;
 
 /// `len` elements of device memory, readable on one stream for as long as `'a`.
 #[derive(Clone, Copy)]
@@ -19,7 +17,7 @@ pub struct View<'a, T: Element> {
     len: usize,
     stream: &'a Arc<StreamCore>,
     /// Of a batch; none of a buffer.
-    slot: Option<SlotView<'a>>,
+    slot: Option<SlotId>,
     elements: PhantomData<&'a [T]>,
 }
 
@@ -44,7 +42,7 @@ impl<'a, T: Element> View<'a, T> {
         address: Address,
         len: usize,
         stream: &'a Arc<StreamCore>,
-        slot: Option<SlotView<'a>>,
+        slot: Option<SlotId>,
     ) -> Self {
         Self { address, len, stream, slot, elements: PhantomData }
     }
@@ -141,7 +139,7 @@ pub struct Input<'a> {
     pub(crate) dtype: DType,
     pub(crate) stream: &'a Arc<StreamCore>,
     /// Of a batch; none of a buffer.
-    pub(crate) slot: Option<SlotView<'a>>,
+    pub(crate) slot: Option<SlotId>,
 }
 
 /// Device memory that a piece of work writes, or reads and writes.
@@ -164,7 +162,7 @@ impl Input<'_> {
     }
 
     pub(crate) fn used(&self) -> Use {
-        self.slot.map_or(Use::Buffer(self.span), |slot| Use::Slot(slot.keep()))
+        self.slot.map_or(Use::Buffer(self.span), Use::Slot)
     }
 }
 

@@ -3,11 +3,12 @@
 //! `Send` and `Sync` follow from the fields, so a new field can take them away, or give them, without a word.
 
 use feedline_device::host::Host;
-use feedline_device::slot::{Loaded, Reader, SlotRing, Tables, WriteLease};
-use feedline_device::wrap::{Chaos, Count, Faults};
+use feedline_device::slot::{Loaded, Reader, SlotRing, WriteLease};
+use feedline_device::zero_copy::Tables;
 use feedline_device::{
     Buffer, Device, Event, Input, Ledger, Memory, Output, Pinned, Readback, Stream, Task, View, ViewMut,
 };
+use feedline_sim::interceptors::{Chaos, Count, Faults};
 
 const fn is_send<T: Send>() {}
 const fn is_sync<T: Sync>() {}
@@ -46,7 +47,7 @@ is_both!(Pinned, Tables, Buffer<f32>, Buffer<u8>, Readback<f32>, SlotRing);
 is_both!(WriteLease, Loaded, Reader);
 // Views and arguments may be made on one thread and used on another.
 is_both!(View<'static, f32>, ViewMut<'static, f32>, Input<'static>, Output<'static>);
-// Drivers are called by every thread.
+// Backends are called by every thread.
 is_both!(Host, Count<Host>, Chaos<Host>, Faults<Host>);
 
 // Work goes to the thread of its stream, and is nobody else's: what it captured need not be shared.

@@ -40,7 +40,7 @@ fn two_batches_on_two_streams(device: &Device) -> Result<()> {
 #[test]
 fn readers_of_two_slots_on_two_streams_do_not_hide_each_other() {
     for seed in 0..20 {
-        let (device, sim) = Device::sim(seed).expect("a device");
+        let (device, sim) = feedline_sim::device(seed).expect("a device");
         two_batches_on_two_streams(&device).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         sim.finish().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::decode::{Input, Workers};
 use feedline_core::{Error, ErrorKind, Layout, Order, Result};
-use feedline_device::slot::{Tables, Visits};
+use feedline_device::zero_copy::{Tables, Visits};
 use feedline_device::{Device, Kind};
 
 /// How rows get to the device; [`LoaderBuilder::road`](crate::LoaderBuilder::road).
@@ -174,9 +174,10 @@ impl Choice<'_> {
 #[cfg(test)]
 mod tests {
     use feedline_core::{DType, Dataset, Spec};
+    use feedline_device::Backend;
     use feedline_device::host::Host;
-    use feedline_device::wrap::{Around, Call, Op, Wrap};
-    use feedline_device::{Driver, floor::Absent};
+    use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
+    use feedline_testkit::NullDevice;
     use feedline_testkit::zoo::{Fine, Laid};
 
     use super::*;
@@ -204,8 +205,8 @@ mod tests {
 
     struct Refuse(ErrorKind);
 
-    impl Around for Refuse {
-        fn around<R>(&self, _: &dyn Driver, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
+    impl Interceptor for Refuse {
+        fn intercept<R>(&self, _: &dyn Backend, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
             if call.op == Op::RegisterHost { Err(Error::new(self.0, "planned")) } else { make() }
         }
     }
@@ -218,12 +219,12 @@ mod tests {
         assert_eq!(why, "workers: the set has 6000 bytes, the budget of page-locked memory has 5999 left");
         let fine = Arc::new(Fine::new(50, 4).expect("a set"));
         assert_eq!(auto(fine, &host, 6000).expect("a road"), "workers: field \"id\" has no table");
-        let absent = Device::with_driver(Absent::new());
+        let absent = Device::with_backend(NullDevice::new());
         assert_eq!(
             auto(laid(), &absent, 6000).expect("a road"),
             "workers: no device cannot read the set's memory"
         );
-        let refuses = |kind| Device::with_driver(Wrap::around(Host::new(), Refuse(kind)));
+        let refuses = |kind| Device::with_backend(Intercepted::with(Host::new(), Refuse(kind)));
         assert_eq!(auto(laid(), &refuses(ErrorKind::Device), 6000).expect("a road"), "workers: planned");
         let lost = auto(laid(), &refuses(ErrorKind::DeviceLost), 6000).expect_err("a lost device");
         assert_eq!(lost.kind(), ErrorKind::DeviceLost);

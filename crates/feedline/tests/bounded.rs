@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use common::{LONG, assert_empty, one_at_a_time, wait_until};
 use feedline::{Batch, Device, Epoch, Loader, Road, Stream, Workers};
 use feedline_device::host::Host;
-use feedline_device::wrap::{Count, Op};
+use feedline_sim::interceptors::{Count, Op};
 use feedline_testkit::alloc::{Allocations, CountingAllocator};
 use feedline_testkit::zoo::{self, Fine, Laid};
 use feedline_testkit::{Census, pattern};
@@ -213,7 +213,7 @@ fn a_batch_costs_six_driver_calls_and_some_queries_and_creates_nothing() {
     for depth in [1, 3] {
         let driver = Count::by_thread(Host::new());
         let count = driver.handle();
-        let device = Device::with_driver(driver);
+        let device = Device::with_backend(driver);
         as_consumer(|| {
             let compute = device.stream().unwrap();
             let mut loader = loader(&device, 2, depth);
@@ -255,7 +255,7 @@ fn a_slow_device_is_not_waited_for_by_the_pipeline() {
     let _one = one_at_a_time();
     let driver = Count::by_thread(Host::new());
     let count = driver.handle();
-    let device = Device::with_driver(driver);
+    let device = Device::with_backend(driver);
     as_consumer(|| {
         let compute = device.stream().unwrap();
         let mut loader = loader(&device, 2, 3);

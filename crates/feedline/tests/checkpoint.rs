@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use common::{alone, assert_empty};
 use feedline::{Checkpoint, Device, Error, ErrorKind, Loader, Proof, Ready, Result, Stream, Workers};
-use feedline_device::Driver;
+use feedline_device::Backend;
 use feedline_device::host::Host;
-use feedline_device::wrap::{Around, Call, Op, Wrap};
+use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
 use feedline_testkit::zoo::Fine;
 
 const LEN: u64 = 240;
@@ -170,8 +170,8 @@ fn a_stream_of_another_device_is_refused() {
 #[derive(Debug, Default)]
 struct FailsToRecordOnce(Arc<AtomicBool>);
 
-impl Around for FailsToRecordOnce {
-    fn around<R>(&self, _: &dyn Driver, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
+impl Interceptor for FailsToRecordOnce {
+    fn intercept<R>(&self, _: &dyn Backend, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
         let by_stage = std::thread::current().name().is_some_and(|name| name.starts_with("fl-"));
         if call.op == Op::Record && !by_stage && self.0.swap(false, Ordering::Relaxed) {
             return Err(Error::new(ErrorKind::Device, "planned failure to record"));
@@ -185,7 +185,7 @@ impl Around for FailsToRecordOnce {
 fn a_lost_slot_does_not_forbid_checkpoints() {
     alone(|| {
         let armed = Arc::new(AtomicBool::new(false));
-        let device = Device::with_driver(Wrap::around(Host::new(), FailsToRecordOnce(armed.clone())));
+        let device = Device::with_backend(Intercepted::with(Host::new(), FailsToRecordOnce(armed.clone())));
         let compute = device.stream().unwrap();
         let mut loader = loader(&device);
         let mut batches = loader.epoch(0).unwrap();

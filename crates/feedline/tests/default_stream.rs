@@ -72,7 +72,7 @@ fn at_every_depth(device: &Device, streams: (&Stream, &Stream), width: usize, sp
 fn the_simulator_sees_no_race_and_on_the_host_every_byte_is_whole() {
     alone(|| {
         for seed in 0..5 {
-            let (device, sim) = Device::sim(seed).unwrap();
+            let (device, sim) = feedline_sim::device(seed).unwrap();
             {
                 let (compute, branch) = (device.stream().unwrap(), device.stream().unwrap());
                 at_every_depth(&device, (&compute, &branch), 256, 1);
@@ -95,7 +95,7 @@ fn the_simulator_sees_no_race_and_on_the_host_every_byte_is_whole() {
 fn on_a_gpus_default_stream_every_byte_is_whole() {
     let Some(device) = feedline_testkit::gpu("a pipeline on the default stream") else { return };
     alone(|| {
-        let cuda = device.cuda_driver().expect("a CUDA device");
+        let cuda = device.cuda_backend().expect("a CUDA device");
         let (default, made) =
             (cuda.context().default_stream(), cuda.context().new_stream().expect("a stream"));
         {

@@ -13,9 +13,9 @@ use common::{LONG, alone, assert_whole, hush_planned_panics, wait_until, wait_un
 use feedline::{
     Context, Dataset, Device, Error, ErrorKind, Loader, ReadError, Row, Spec, Stage, Stream, Workers,
 };
-use feedline_device::Driver;
+use feedline_device::Backend;
 use feedline_device::host::Host;
-use feedline_device::wrap::{Around, Call, Op, Wrap};
+use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
 use feedline_testkit::zoo::{self, Fine};
 
 /// Takes epoch 0, whose sample `id` is bad: the batches before it, then its error, then nothing.
@@ -230,10 +230,10 @@ fn a_caller_that_holds_every_slot_is_told_so() {
 #[derive(Debug)]
 struct FailsToRecord(AtomicU64);
 
-impl Around for FailsToRecord {
-    fn around<R>(
+impl Interceptor for FailsToRecord {
+    fn intercept<R>(
         &self,
-        _: &dyn Driver,
+        _: &dyn Backend,
         call: Call,
         make: impl FnOnce() -> feedline::Result<R>,
     ) -> feedline::Result<R> {
@@ -249,7 +249,7 @@ impl Around for FailsToRecord {
 #[test]
 fn a_pipeline_whose_slots_are_all_lost_ends_with_an_error() {
     alone(|| {
-        let device = Device::with_driver(Wrap::around(Host::new(), FailsToRecord(AtomicU64::new(2))));
+        let device = Device::with_backend(Intercepted::with(Host::new(), FailsToRecord(AtomicU64::new(2))));
         {
             let compute = device.stream().unwrap();
             let mut loader = builder(fine()).depth(2).build(&device).unwrap();

@@ -13,10 +13,10 @@ use feedline::{
     BadSamples, Budget, Context, DType, Dataset, Device, ErrorKind, Loader, ReadError, Result, Row, Spec,
     Stage, Stream, Workers,
 };
-use feedline_device::Driver;
+use feedline_device::Backend;
 use feedline_device::host::Host;
-use feedline_device::sim::{Sim, SimOptions};
-use feedline_device::wrap::faults::{Fault, Mode};
+use feedline_sim::interceptors::faults::{Fault, Mode};
+use feedline_sim::{Sim, SimOptions};
 use feedline_testkit::nth::{Tried, every_fault};
 use feedline_testkit::{not_run, pattern, zoo};
 
@@ -55,7 +55,7 @@ fn three_batches(device: &Device, depth: usize) -> Result<()> {
 }
 
 /// Fails each call of a run in turn; what is looked at after each run stands at `every_fault`.
-fn try_every_call_of<D: Driver>(name: &str, driver: fn() -> D, fault: Fault, mode: Mode) {
+fn try_every_call_of<D: Backend>(name: &str, driver: fn() -> D, fault: Fault, mode: Mode) {
     // With one slot on the device, the loss of one is the loss of all.
     let tried = [1, 2]
         .map(|depth| every_fault(fault, mode, LONG, "fl-", driver, |device| three_batches(device, depth)));

@@ -308,7 +308,7 @@ fn on_a_gpu_every_byte_is_whole_for_two_slow_readers() {
 fn no_access_of_two_readers_is_unordered_on_the_simulator() {
     alone(|| {
         for seed in 0..100 {
-            let (device, sim) = Device::sim(seed).unwrap();
+            let (device, sim) = feedline_sim::device(seed).unwrap();
             {
                 let compute = device.stream().unwrap();
                 let branch = device.stream().unwrap();

@@ -13,9 +13,9 @@ use feedline::{
     Context, Dataset, Device, ErrorKind, Loader, LoaderBuilder, ReadError, Ready, Road, Row, Spec, Stream,
     Table,
 };
-use feedline_device::Driver;
+use feedline_device::Backend;
 use feedline_device::host::Host;
-use feedline_device::wrap::{Around, Call, Op, Wrap};
+use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
 use feedline_testkit::zoo::{Before, Laid, blocking};
 
 /// A limit that has passed long before a test that hangs is noticed.
@@ -162,10 +162,10 @@ impl Drop for LastAct {
 /// Makes the thread that copies count its end.
 struct MarksTransfer;
 
-impl Around for MarksTransfer {
-    fn around<R>(
+impl Interceptor for MarksTransfer {
+    fn intercept<R>(
         &self,
-        _: &dyn Driver,
+        _: &dyn Backend,
         call: Call,
         make: impl FnOnce() -> feedline::Result<R>,
     ) -> feedline::Result<R> {
@@ -196,7 +196,7 @@ fn stop_and_the_drop_join_the_threads() {
     alone(|| {
         for with_stop in [true, false] {
             // One kind at a time: the end of one could take as long as that of the other.
-            let copies = Device::with_driver(Wrap::around(Host::new(), MarksTransfer));
+            let copies = Device::with_backend(Intercepted::with(Host::new(), MarksTransfer));
             assert_joined(&copies, builder(fine()), with_stop);
             let data = Before::new(fine(), |_| {
                 LAST_ACT.with(|_| {});

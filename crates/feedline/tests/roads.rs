@@ -10,13 +10,13 @@ use feedline::{
     Stream, Tail, World,
 };
 use feedline_datasets::{Idx, Records};
-use feedline_device::Driver;
-use feedline_device::floor::Absent;
+use feedline_device::Backend;
 use feedline_device::host::Host;
-use feedline_device::sim::{Sim, SimOptions};
-use feedline_device::wrap::chaos::{Chaos, Options};
-use feedline_device::wrap::faults::{Fault, Mode};
-use feedline_device::wrap::{Around, Call, Count, Op, Wrap};
+use feedline_sim::interceptors::chaos::{Chaos, Options};
+use feedline_sim::interceptors::faults::{Fault, Mode};
+use feedline_sim::interceptors::{Call, Count, Intercepted, Interceptor, Op};
+use feedline_sim::{Sim, SimOptions};
+use feedline_testkit::NullDevice;
 use feedline_testkit::canary::audit_tables;
 use feedline_testkit::nth::every_fault;
 use feedline_testkit::zoo::{self, Fine, Laid, Wide, counting};
@@ -241,8 +241,8 @@ fn the_road_is_told_and_why_it_is_not_another() {
 /// Refuses to register memory.
 struct Refuse(ErrorKind);
 
-impl Around for Refuse {
-    fn around<R>(&self, _: &dyn Driver, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
+impl Interceptor for Refuse {
+    fn intercept<R>(&self, _: &dyn Backend, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
         if call.op == Op::RegisterHost { Err(Error::new(self.0, "planned refusal")) } else { make() }
     }
 }
@@ -251,13 +251,13 @@ impl Around for Refuse {
 fn memory_that_cannot_be_read_is_an_error_that_leaves_nothing() {
     alone(|| {
         let builder = || Loader::builder(columns(9, 0)).batch_size(8);
-        let absent = Device::with_driver(Absent::new());
+        let absent = Device::with_backend(NullDevice::new());
         let error = refused(builder(), &absent);
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert!(error.message().contains("no device cannot read the set's memory"), "{error}");
         assert_empty(&absent);
         for kind in [ErrorKind::Device, ErrorKind::DeviceLost] {
-            let device = Device::with_driver(Wrap::around(Host::new(), Refuse(kind)));
+            let device = Device::with_backend(Intercepted::with(Host::new(), Refuse(kind)));
             let error = refused(builder(), &device);
             assert_eq!((error.kind(), error.message()), (kind, "planned refusal"));
             assert_empty(&device);
@@ -330,7 +330,7 @@ fn rows_one_after_the_other_are_copied_and_others_gathered() {
         ] {
             let driver = Count::new(Host::new());
             let count = driver.handle();
-            let device = Device::with_driver(driver);
+            let device = Device::with_backend(driver);
             let builder = Loader::builder(set).batch_size(8).epochs(1).road(Road::Direct);
             batches_on(&device, if shuffled { builder.shuffle(1) } else { builder }, 0..1).expect("batches");
             let made = count.snapshot();
@@ -352,7 +352,7 @@ fn under_chaos_no_byte_is_wrong() {
                 };
                 let driver = Chaos::new(Host::new(), Options { seed, ..Options::default() }).unwrap();
                 let chaos = driver.handle();
-                let device = Device::with_driver(driver);
+                let device = Device::with_backend(driver);
                 let (direct, got) = batches_on(&device, builder(Road::Direct), 0..3).expect("batches");
                 assert!(
                     direct && got == batches(builder(Road::Workers)).1,
@@ -369,7 +369,7 @@ fn under_chaos_no_byte_is_wrong() {
 fn on_the_simulator_nothing_races() {
     alone(|| {
         for seed in 0..20 {
-            let (device, sim) = Device::sim(seed).expect("a device");
+            let (device, sim) = feedline_sim::device(seed).expect("a device");
             {
                 // The simulator runs work on the thread that waits for it.
                 let compute = device.stream().expect("a stream");

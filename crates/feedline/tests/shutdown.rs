@@ -10,7 +10,7 @@ use common::{
 };
 use feedline::{Device, ErrorKind, Random, Workers};
 use feedline_device::host::Host;
-use feedline_device::wrap::chaos::{Chaos, Options};
+use feedline_sim::interceptors::chaos::{Chaos, Options};
 use feedline_testkit::zoo::{self, Fine};
 
 #[test]
@@ -62,7 +62,7 @@ fn a_loader_can_be_dropped_at_any_moment() {
                 device_delay: Duration::ZERO..Duration::from_millis(1),
                 ..Options::default()
             };
-            let device = Device::with_driver(Chaos::new(Host::new(), options).unwrap());
+            let device = Device::with_backend(Chaos::new(Host::new(), options).unwrap());
             {
                 let compute = device.stream().unwrap();
                 let depth = 1 + random.below(3) as usize;

@@ -87,7 +87,7 @@ fn a_training_loop_over_a_whole_pipeline_has_no_race_in_any_schedule() {
         // Each by itself: watched over, with nothing left behind.
         alone(|| {
             let depth = 1 + seed as usize % 3;
-            let (device, sim) = Device::sim(seed).expect("a device");
+            let (device, sim) = feedline_sim::device(seed).expect("a device");
             let trained = train(&device, depth, seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             assert_eq!((trained.wrong, trained.looked_at), (0, EPOCHS * STEPS * BATCH as u64));
             // The host device has no checks, and must come to the same.

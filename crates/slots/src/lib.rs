@@ -13,7 +13,8 @@
 //! | --- | --- |
 //! | the states, as one atomic word a slot | `state.rs` |
 //! | memory a slot can stand on | `memory.rs` |
-//! | the ring: acquire, close, count | `ring.rs` |
+//! | the ring: release, close, count | `ring.rs` |
+//! | taking a slot from the ring | `acquire.rs` |
 //! | the leases: fill, ready, submit | `lease.rs` |
 //! | a slot that several workers fill at once | `shared.rs` |
 //! | rows copied into a slot | `copy.rs` |
@@ -22,6 +23,7 @@
 //! The proof that no slot is lost, doubled or freed under a copy stands in the crate's README.
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod acquire;
 mod copy;
 mod lease;
 mod memory;

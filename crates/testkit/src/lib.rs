@@ -13,6 +13,7 @@
 //! | the GPU of a test, counted | [`gpu`](mod@gpu) |
 //! | tests that did not run, said aloud | [`not_run`](mod@not_run) |
 //! | the loop over the n-th failing call | [`nth`] |
+//! | a device that does nothing | [`NullDevice`] |
 //! | a pipeline restored at every step | [`restore`] |
 //!
 //! `/proc` and thread names are read as Linux has them.
@@ -24,6 +25,7 @@ pub mod gpu;
 pub mod leaks;
 pub mod not_run;
 pub mod nth;
+mod null_device;
 pub mod pattern;
 pub mod restore;
 pub mod watchdog;
@@ -32,4 +34,5 @@ pub mod zoo;
 pub use gpu::gpu;
 pub use leaks::Census;
 pub use not_run::not_run;
+pub use null_device::NullDevice;
 pub use watchdog::{Watchdog, with_watchdog};

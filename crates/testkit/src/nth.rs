@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use feedline_core::{Error, Result};
-use feedline_device::wrap::faults::{Fault, Faults, Mode, Plan};
-use feedline_device::wrap::{Count, count::Snapshot};
-use feedline_device::{Device, Driver, Ledger};
+use feedline_device::{Backend, Device, Ledger};
+use feedline_sim::interceptors::faults::{Fault, Faults, Mode, Plan};
+use feedline_sim::interceptors::{Count, count::Snapshot};
 
 use crate::{Census, with_watchdog};
 
@@ -16,34 +16,34 @@ pub struct Tried {
     pub calls: u64,
     /// Runs that ended `Ok` all the same: the fault hit a drop, and was reported in the ledger.
     pub survived: u64,
-    /// Streams, events and blocks of memory that runs left on the driver on purpose, because nobody could know whether
+    /// Streams, events and blocks of memory that runs left on the backend on purpose, because nobody could know whether
     /// they were still in use.
     pub leaked: u64,
 }
 
-/// Runs `work` on a device of its own for n = 1, 2, 3, ..., the n-th call of its driver failing, until none fires.
+/// Runs `work` on a device of its own for n = 1, 2, 3, ..., the n-th call of its backend failing, until none fires.
 ///
 /// After each run, checked are: it ended within `limit`, `Ok` or with the planned error and no other; a fault is never
 /// swallowed, it is the result or in the ledger; the ledger's counts are zero; the streams' threads are gone; what was
-/// not given back to the driver has an error that says so. Give `work` streams whose names begin as `threads` says, so
+/// not given back to the backend has an error that says so. Give `work` streams whose names begin as `threads` says, so
 /// that those of other tests are not counted (a host stream's thread is called `fl-stream-` and the stream's name, of
 /// which the kernel keeps 15 bytes).
 ///
 /// # Panics
 /// When a check fails, with n and the fault. A run that does not end aborts the process.
 #[track_caller]
-pub fn every_fault<D: Driver>(
+pub fn every_fault<D: Backend>(
     fault: Fault,
     mode: Mode,
     limit: Duration,
     threads: &str,
-    driver: impl Fn() -> D,
+    backend: impl Fn() -> D,
     work: impl Fn(&Device) -> Result<()>,
 ) -> Tried {
     let before = Census::of_threads(threads);
     let mut tried = Tried::default();
     for nth in 1.. {
-        let run = run(Plan { nth, mode, fault }, limit, driver(), &work);
+        let run = run(Plan { nth, mode, fault }, limit, backend(), &work);
         if let Err(why) = run.check() {
             panic!(
                 "{fault:?} {mode:?}, call {nth}: {why}\nresult: {:?}\nin drops: {:?}",
@@ -73,12 +73,12 @@ struct Run {
     below: Snapshot,
 }
 
-fn run<D: Driver>(plan: Plan, limit: Duration, driver: D, work: impl Fn(&Device) -> Result<()>) -> Run {
-    let count = Count::new(driver);
+fn run<D: Backend>(plan: Plan, limit: Duration, backend: D, work: impl Fn(&Device) -> Result<()>) -> Run {
+    let count = Count::new(backend);
     let below = count.handle();
     let faults = Faults::new(count, plan);
     let switch = faults.handle();
-    let device = Device::with_driver(faults);
+    let device = Device::with_backend(faults);
     let result = with_watchdog(limit, || work(&device));
     let ledger = device.ledger();
     Run {
@@ -100,7 +100,7 @@ fn held(ledger: &Ledger) -> [(&'static str, u64); 4] {
 }
 
 impl Run {
-    /// Things made by the driver and not given back.
+    /// Things made by the backend and not given back.
     fn left(&self) -> u64 {
         self.below.created() - self.below.released()
     }
@@ -123,7 +123,7 @@ impl Run {
             return Err("no fault fired, and yet there is an error".to_owned());
         }
         if self.left() > 0 && self.dropped.is_empty() {
-            return Err(format!("{} things were left on the driver, and nothing says so", self.left()));
+            return Err(format!("{} things were left on the backend, and nothing says so", self.left()));
         }
         Ok(())
     }

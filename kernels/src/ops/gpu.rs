@@ -4,11 +4,12 @@
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use feedline_core::Result;
-use feedline_device::cuda::{Arg, Blas, BlasOptions, Grid, Product, Sizes};
+use feedline_device::cuda::{Arg, Grid};
 use feedline_device::{Buffer, Input, Output, Stream, View, ViewMut};
 
 use super::linear::Linear;
 use super::{AdamW, Options, Sgd};
+use crate::blas::{Blas, BlasOptions, Product, Sizes};
 use crate::launch::kernel;
 use crate::loaded::{Loaded, missing};
 use crate::source::{GEMM, Program, STEP};
@@ -66,7 +67,7 @@ impl Scratch {
 impl Gpu {
     /// The kernels for `stream`; `None` when it is not a CUDA stream.
     pub(super) fn new(stream: &Stream, options: Options) -> Result<Option<Self>> {
-        let Some(cuda) = stream.cuda() else { return Ok(None) };
+        let Some(cuda) = stream.cuda_backend() else { return Ok(None) };
         let Options { own_gemm, tf32, tuned, .. } = options;
         let blas = if own_gemm { None } else { Blas::new(stream, BlasOptions { tf32, tuned })? };
         let gpu = Self {
@@ -117,7 +118,7 @@ impl Gpu {
         if let Some(loaded) = cell.get() {
             return Ok(loaded);
         }
-        let Some(cuda) = self.stream.cuda() else { return Err(missing(program.name)) };
+        let Some(cuda) = self.stream.cuda_backend() else { return Err(missing(program.name)) };
         let loaded = Loaded::new(cuda, program)?;
         Ok(cell.get_or_init(|| loaded))
     }

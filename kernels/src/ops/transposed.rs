@@ -102,10 +102,11 @@ impl Kernels {
 
 #[cfg(feature = "cuda")]
 mod gpu {
-    use feedline_device::cuda::{Arg, Grid, Product};
+    use feedline_device::cuda::{Arg, Grid};
 
     use super::super::gpu::{BLOCKS, Chunks, Gpu};
     use super::{Linear, Result, View, ViewMut};
+    use crate::blas::Product;
 
     /// Rows from which on the quicker product is worth more than the stores. Steps of the example's model on an H200, with it and
     /// without, in turns twice: of 1024 rows 75.3 and 79.2 for 77.0 and 76.6 us, of 2048 100.8 and 100.3 for 103.5 and 105.2, of

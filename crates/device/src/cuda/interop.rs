@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::{CudaContext, CudaStream, DevicePtr, DevicePtrMut, DeviceSlice, SyncOnDrop, sys};
 use feedline_core::{Element, Error, ErrorKind, Result};
+use feedline_cuda::Cuda;
+use feedline_cuda::cudarc::driver::{
+    CudaContext, CudaStream, DevicePtr, DevicePtrMut, DeviceSlice, SyncOnDrop, sys,
+};
 
-use super::Cuda;
 use crate::stream::StreamCore;
 use crate::view::{View, ViewMut};
 use crate::{Buffer, Device, Stream};
@@ -13,11 +15,14 @@ use crate::{Buffer, Device, Stream};
 impl Device {
     /// The GPU of a cudarc context that the program has already; its settings are left as they are.
     pub fn from_context(context: Arc<CudaContext>) -> Self {
-        Self::with_driver(Cuda::on(context))
+        Self::with_backend(Cuda::on(context))
     }
-}
 
-impl Device {
+    /// The CUDA backend of the device, on CUDA.
+    pub fn cuda_backend(&self) -> Option<&Cuda> {
+        self.backend().downcast_ref()
+    }
+
     /// A cudarc stream of this device's context as a [`Stream`]: one that cudarc made, or the default stream.
     ///
     /// The per-thread default stream is refused: it is another stream on each thread, so a batch dropped on a second thread
@@ -26,7 +31,7 @@ impl Device {
     /// # Errors
     /// `Config` for the per-thread default stream, a stream of another context, or a device that is not CUDA.
     pub fn wrap_stream(&self, stream: Arc<CudaStream>) -> Result<Stream> {
-        let Some(cuda) = self.driver().cuda() else {
+        let Some(cuda) = self.cuda_backend() else {
             return Err(Error::new(ErrorKind::Config, format!("{} has no cudarc streams", self.name())));
         };
         if stream.context().cu_ctx() != cuda.context().cu_ctx() {
@@ -108,6 +113,42 @@ impl<T: Element> DevicePtrMut<T> for ViewMut<'_, T> {
     fn device_ptr_mut<'a>(&'a mut self, stream: &'a CudaStream) -> (sys::CUdeviceptr, SyncOnDrop<'a>) {
         check(ViewMut::stream(self), stream);
         (self.address().0, SyncOnDrop::Record(None))
+    }
+}
+
+impl Stream {
+    /// The cudarc stream, on CUDA; for kernels and libraries of one's own.
+    ///
+    /// Do not capture it with cudarc's `begin_capture`: a graph made that way reads a batch's memory again after the batch
+    /// is gone. Feedline refuses its own work, and views given to cudarc, while the stream is captured; a batch that is
+    /// dropped meanwhile costs its slot. [`record_graph`](Self::record_graph) records a step safely.
+    pub fn cuda_stream(&self) -> Option<&Arc<CudaStream>> {
+        self.core().lend()
+    }
+
+    /// The CUDA backend of the stream's device, on CUDA.
+    pub fn cuda_backend(&self) -> Option<&Cuda> {
+        self.core().device.backend.downcast_ref()
+    }
+}
+
+impl StreamCore {
+    /// The stream as cudarc has it, looked up at the first call: a stream that was made here is known to the backend.
+    pub(super) fn cuda_stream(&self) -> Option<&Arc<CudaStream>> {
+        if let Some(stream) = self.cuda.get() {
+            return Some(stream);
+        }
+        let cuda: &Cuda = self.device.backend.downcast_ref()?;
+        let stream = cuda.stream(self.id())?;
+        Some(self.cuda.get_or_init(|| stream))
+    }
+
+    /// The cudarc stream for code outside feedline, which may capture it from now on.
+    fn lend(&self) -> Option<&Arc<CudaStream>> {
+        if let Some(cuda) = self.device.backend.downcast_ref::<Cuda>() {
+            cuda.lend();
+        }
+        self.cuda_stream()
     }
 }
 

@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
+use feedline_backend::Address;
 use feedline_core::{BatchInfo, Element, Error, ErrorKind, Result};
 use feedline_slots::ReadyLease;
 
-use crate::driver::Address;
-use crate::slot::ring::{MAX_READERS, Shared, Slot, SlotView};
-use crate::slot::tables::Tables;
+use crate::capture::SlotId;
+use crate::slot::line::Closed;
+use crate::slot::ring::{MAX_READERS, Shared, Slot, SlotRef, SlotRing};
 use crate::stream::StreamCore;
 use crate::view::View;
+use crate::zero_copy::Tables;
 use crate::{Event, Pinned, Stream};
 
 /// The right to overwrite a device slot. Dropped, it sends the slot home.
@@ -34,6 +37,41 @@ pub struct Reader {
     stream: Stream,
     /// The mark of the copy, for further readers.
     copied: Arc<Event>,
+}
+
+impl SlotRing {
+    /// Takes a slot to write, waiting for one; woken by a reader's drop and by [`close`](Self::close).
+    ///
+    /// # Errors
+    /// `Stopped` once the ring is closed; a device failure once every slot is lost to one.
+    pub fn acquire(&self) -> Result<WriteLease> {
+        loop {
+            if let Some(lease) = self.take(None)? {
+                return Ok(lease);
+            }
+        }
+    }
+
+    /// Takes a slot to write when one is home; never blocks.
+    ///
+    /// # Errors
+    /// `Stopped` once the ring is closed; a device failure once every slot is lost to one.
+    pub fn try_acquire(&self) -> Result<Option<WriteLease>> {
+        self.acquire_timeout(Duration::ZERO)
+    }
+
+    /// Like [`acquire`](Self::acquire), for at most `limit`; `None` when it passed.
+    ///
+    /// # Errors
+    /// `Stopped` once the ring is closed; a device failure once every slot is lost to one.
+    pub fn acquire_timeout(&self, limit: Duration) -> Result<Option<WriteLease>> {
+        self.take(Some(limit))
+    }
+
+    fn take(&self, limit: Option<Duration>) -> Result<Option<WriteLease>> {
+        let index = self.shared.free.pop(limit).map_err(|Closed| self.shared.closed())?;
+        Ok(index.map(|index| WriteLease::new(self.shared.clone(), index)))
+    }
 }
 
 impl WriteLease {
@@ -65,7 +103,7 @@ impl WriteLease {
         self.fill(stream.core(), from, |copier, at, slot| {
             // SAFETY: both are that long, checked above. `fill` keeps the block away from the host until the copy is done, and
             // orders it behind all readers of the slot.
-            unsafe { copier.device.driver.copy_to_device(copier.id(), at, slot, bytes) }
+            unsafe { copier.device.backend.copy_to_device(copier.id(), at, slot, bytes) }
         })
     }
 
@@ -217,7 +255,7 @@ impl Reader {
             return Err(Error::new(ErrorKind::Config, why));
         }
         let address = Address(self.slot().address.0 + offset as u64);
-        Ok(View::new(address, len, self.stream.core(), Some(self.slot_view())))
+        Ok(View::new(address, len, self.stream.core(), Some(self.slot_id())))
     }
 
     /// The stream this reader reads on.
@@ -230,8 +268,13 @@ impl Reader {
         self.index
     }
 
-    pub(crate) fn slot_view(&self) -> SlotView<'_> {
-        SlotView { shared: &self.shared, index: self.index }
+    pub(crate) fn slot_id(&self) -> SlotId {
+        self.shared.slot_id(self.index)
+    }
+
+    /// A hold on the slot's memory beyond this reader.
+    pub(crate) fn hold(&self) -> SlotRef {
+        SlotRef::new(self.shared.clone(), self.index)
     }
 
     fn slot(&self) -> &Slot {
@@ -261,7 +304,7 @@ fn join(shared: &Arc<Shared>, index: usize, copied: Arc<Event>, stream: &Stream)
 impl Drop for Reader {
     fn drop(&mut self) {
         let slot = self.slot();
-        if let Err(error) = slot.consumed[self.number].record(self.stream.core()) {
+        if let Err(error) = self.stream.core().record(&slot.consumed[self.number]) {
             // Nobody can know when this reader's work ends: the slot must never be written again.
             self.shared.lose(self.index, &error);
             self.shared.device.ledger.report(error);

@@ -7,7 +7,7 @@
 //!    └────────────────────┴───── dropped ───┴── last reader dropped ────────┘
 //! ```
 //!
-//! `gather` fills a slot in place of `upload`, with rows that the device reads itself ([`Tables`]). Both order the work alike.
+//! `gather` fills a slot in place of `upload`, with rows that the device reads itself ([`Tables`](crate::zero_copy::Tables)). Both order the work alike.
 //!
 //! Two waits keep a slot whole. `upload` makes the copy stream wait for the `consumed` event of *every* reader before
 //! it overwrites; `wait_on` makes the reader's stream wait for `copied`. A slot comes home only when every reader has
@@ -18,11 +18,7 @@
 mod lease;
 mod line;
 mod ring;
-mod tables;
-mod visits;
 
 pub use lease::{Loaded, Reader, WriteLease};
+pub(crate) use ring::SlotRef;
 pub use ring::{MAX_READERS, MAX_SLOTS, SlotRing};
-pub(crate) use ring::{SlotRef, SlotView};
-pub use tables::Tables;
-pub use visits::Visits;

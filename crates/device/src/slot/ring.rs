@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use feedline_backend::Address;
 use feedline_core::{BatchInfo, Error, ErrorKind, Result};
 
-use crate::device::Core;
-use crate::driver::Address;
+use crate::capture::SlotId;
+use crate::device_core::Core;
 use crate::mark::Marks;
-use crate::slot::lease::{Reader, WriteLease};
-use crate::slot::line::{Closed, Line};
-use crate::slot::tables::Tables;
+use crate::slot::line::Line;
 use crate::stream::StreamCore;
+use crate::zero_copy::Tables;
 use crate::{Device, Event};
 
 /// The most slots of one ring: each takes some ten events, and a pipeline needs a few.
@@ -41,44 +41,25 @@ pub(crate) struct Slot {
 // one it has no `Loaded` and no reader: it is released only when the last of them is dropped, through the lock of `free`.
 unsafe impl Sync for Slot {}
 
-/// A slot, for as long as its ring is borrowed.
-#[derive(Clone, Copy)]
-pub(crate) struct SlotView<'a> {
-    pub(crate) shared: &'a Arc<Shared>,
-    pub(crate) index: usize,
-}
-
 /// A slot, with a hold on its ring's memory.
-#[derive(Clone)]
 pub(crate) struct SlotRef {
     shared: Arc<Shared>,
     index: usize,
 }
 
-impl SlotView<'_> {
-    pub(crate) fn keep(self) -> SlotRef {
-        SlotRef { shared: self.shared.clone(), index: self.index }
-    }
-}
-
 impl SlotRef {
-    /// Says that this slot was expected and the slot of `given` was found.
-    pub(crate) fn mismatch(&self, given: &Reader) -> String {
-        let ring =
-            if Arc::ptr_eq(&self.shared, given.slot_view().shared) { "" } else { " of another loader" };
-        format!("slot {}, not slot {}{ring}", self.index, given.index())
+    pub(crate) fn new(shared: Arc<Shared>, index: usize) -> Self {
+        Self { shared, index }
     }
-}
 
-impl PartialEq<SlotView<'_>> for SlotRef {
-    fn eq(&self, other: &SlotView<'_>) -> bool {
-        Arc::ptr_eq(&self.shared, other.shared) && self.index == other.index
+    pub(crate) fn id(&self) -> SlotId {
+        self.shared.slot_id(self.index)
     }
-}
 
-impl PartialEq for SlotRef {
-    fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared) && self.index == other.index
+    /// Says that this slot was expected and `found` was found.
+    pub(crate) fn mismatch(&self, found: SlotId) -> String {
+        let ring = if self.id().ring == found.ring { "" } else { " of another loader" };
+        format!("slot {}, not slot {}{ring}", self.index, found.index)
     }
 }
 
@@ -88,7 +69,7 @@ pub(crate) struct Shared {
     pub(crate) bytes: usize,
     /// For the copies into all slots.
     pub(crate) marks: Marks,
-    free: Line,
+    pub(super) free: Line,
     /// Slots in the hands of the consumer, or lost there.
     pub(crate) delivered: AtomicUsize,
     /// Batches that the consumer has and has not released; a lost slot counts only until its last reader is
@@ -144,39 +125,6 @@ impl SlotRing {
         built?;
         (0..count).for_each(|index| shared.come_home(index));
         Ok(Self { shared })
-    }
-
-    /// Takes a slot to write, waiting for one; woken by a reader's drop and by [`close`](Self::close).
-    ///
-    /// # Errors
-    /// `Stopped` once the ring is closed; a device failure once every slot is lost to one.
-    pub fn acquire(&self) -> Result<WriteLease> {
-        loop {
-            if let Some(lease) = self.take(None)? {
-                return Ok(lease);
-            }
-        }
-    }
-
-    /// Takes a slot to write when one is home; never blocks.
-    ///
-    /// # Errors
-    /// `Stopped` once the ring is closed; a device failure once every slot is lost to one.
-    pub fn try_acquire(&self) -> Result<Option<WriteLease>> {
-        self.acquire_timeout(Duration::ZERO)
-    }
-
-    /// Like [`acquire`](Self::acquire), for at most `limit`; `None` when it passed.
-    ///
-    /// # Errors
-    /// `Stopped` once the ring is closed; a device failure once every slot is lost to one.
-    pub fn acquire_timeout(&self, limit: Duration) -> Result<Option<WriteLease>> {
-        self.take(Some(limit))
-    }
-
-    fn take(&self, limit: Option<Duration>) -> Result<Option<WriteLease>> {
-        let index = self.shared.free.pop(limit).map_err(|Closed| self.shared.closed())?;
-        Ok(index.map(|index| WriteLease::new(self.shared.clone(), index)))
     }
 
     /// Ends every wait for a slot, now and later; leases already out stay valid. Calling it again does nothing.
@@ -249,7 +197,7 @@ impl Slot {
         let consumed = consumed
             .into_inner()
             .map_err(|_| Error::new(ErrorKind::Device, "a slot did not get all its events"))?;
-        let address = device.driver.alloc_device(bytes)?;
+        let address = device.backend.alloc_device(bytes)?;
         device.ledger.device_bytes.add(bytes as u64);
         Ok(Self {
             address,
@@ -273,6 +221,10 @@ impl Slot {
 }
 
 impl Shared {
+    pub(crate) fn slot_id(self: &Arc<Self>, index: usize) -> SlotId {
+        SlotId { ring: Arc::as_ptr(self).addr(), index }
+    }
+
     /// Puts a slot back among the free ones.
     pub(crate) fn come_home(&self, index: usize) {
         self.free.push(index);
@@ -288,7 +240,7 @@ impl Shared {
     }
 
     /// Why the ring hands out no slot.
-    fn closed(&self) -> Error {
+    pub(crate) fn closed(&self) -> Error {
         let (lost, total) = (self.lost.load(Ordering::Acquire), self.slots.len());
         if total > 0 && lost == total {
             let what = format!("no device slot is left: {lost} of {total} were lost to device failures");
@@ -308,7 +260,7 @@ impl Drop for Shared {
             let unknown = slot.lost.load(Ordering::Acquire) || slot.live.load(Ordering::Acquire) > 0;
             let freed = match (unknown, drained.clone().and_then(|()| slot.drain())) {
                 // SAFETY: from `alloc_device` with this size, freed once; every copy and every reader has ended.
-                (false, Ok(())) => unsafe { self.device.driver.free_device(slot.address, self.bytes) },
+                (false, Ok(())) => unsafe { self.device.backend.free_device(slot.address, self.bytes) },
                 (true, _) => Err(Error::new(
                     ErrorKind::Device,
                     "a device slot was leaked: its reader was forgotten, or could not record its end",

@@ -14,7 +14,7 @@ const BYTES: usize = 4096;
 fn second_device(rig: &Rig) -> Result<Device> {
     match rig.device.kind() {
         Kind::Cuda => Device::cuda(0),
-        Kind::Sim => Device::sim(1000).map(|(device, _)| device),
+        Kind::Sim => feedline_sim::device(1000).map(|(device, _)| device),
         _ => Ok(Device::host()),
     }
 }

@@ -4,8 +4,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use feedline_core::Result;
-use feedline_device::sim::SimHandle;
 use feedline_device::{Access, Address, Buffer, Device, Event, Pinned, Priority, Stream, StreamId};
+use feedline_sim::SimHandle;
 use feedline_slots::HostMemory;
 
 /// No case takes that long, unless it hangs.
@@ -38,7 +38,7 @@ pub(crate) fn everywhere(name: &'static str, ending: Ending, case: fn(&Rig) -> R
 pub(crate) fn with_host_memory(name: &'static str, ending: Ending, case: fn(&Rig) -> Result<()>) {
     run(name, ending, Rig { device: Device::host(), sim: None }, case);
     for seed in 0..25 {
-        let (device, sim) = Device::sim(seed).expect("a device");
+        let (device, sim) = feedline_sim::device(seed).expect("a device");
         run(name, ending, Rig { device, sim: Some(sim) }, case);
     }
 }
@@ -89,19 +89,19 @@ impl Rig {
 
     pub(crate) fn fill_at(&self, stream: &Stream, to: Address, value: u8, bytes: usize) -> Result<()> {
         // SAFETY: the cases keep what they fill until the stream is drained, and order what they do.
-        unsafe { self.device.driver().fill(StreamId::from(stream), to, value, bytes) }
+        unsafe { self.device.backend().fill(StreamId::from(stream), to, value, bytes) }
     }
 
     /// Copies to `to` on `stream`.
     pub(crate) fn fetch(&self, stream: StreamId, from: Address, to: &Pinned) -> Result<()> {
         // SAFETY: as for fills.
-        unsafe { self.device.driver().copy_to_host(stream, from, to.as_ptr(), to.len()) }
+        unsafe { self.device.backend().copy_to_host(stream, from, to.as_ptr(), to.len()) }
     }
 
     /// The bytes of `pinned`; all copies into it have ended.
     pub(crate) fn bytes(&self, pinned: &Pinned) -> Result<Vec<u8>> {
         // SAFETY: the range is the block.
-        unsafe { self.device.driver().host_access(pinned.as_ptr(), pinned.len(), Access::Read) }?;
+        unsafe { self.device.backend().host_access(pinned.as_ptr(), pinned.len(), Access::Read) }?;
         // SAFETY: the block is initialised and this long; no copy into it runs, or the check above failed.
         Ok(unsafe { std::slice::from_raw_parts(pinned.as_ptr(), pinned.len()) }.to_vec())
     }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use feedline_core::{
     Context, DType, Dataset, Error, ErrorKind, Layout, ReadError, Result, Row, Rows, Spec, Table, random::key,
 };
-use feedline_device::sim::{Sim, SimOptions};
-use feedline_device::slot::{Loaded, Reader, SlotRing, Tables, Visits};
-use feedline_device::wrap::{Around, Call, Op, Wrap};
-use feedline_device::{Address, Device, Driver, Kind, Pinned, Stream};
+use feedline_device::slot::{Loaded, Reader, SlotRing};
+use feedline_device::zero_copy::{Tables, Visits};
+use feedline_device::{Address, Backend, Device, Kind, Pinned, Stream};
+use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
+use feedline_sim::{Sim, SimOptions};
 use feedline_slots::Ring;
 use feedline_testkit::zoo::{Fine, Laid, Wide};
 
@@ -384,8 +385,8 @@ fn a_set_that_cannot_be_read_says_why_and_leaves_nothing() {
 /// Makes every gather, and says that it failed.
 struct FailsLate;
 
-impl Around for FailsLate {
-    fn around<R>(&self, _: &dyn Driver, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
+impl Interceptor for FailsLate {
+    fn intercept<R>(&self, _: &dyn Backend, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
         let made = make()?;
         if call.op == Op::Gather { Err(Error::new(ErrorKind::Device, "planned")) } else { Ok(made) }
     }
@@ -394,9 +395,11 @@ impl Around for FailsLate {
 #[test]
 fn memory_stays_registered_under_a_gather_that_failed_late() {
     for seed in 0..10 {
-        let (driver, sim) = Sim::new(SimOptions::seed(seed)).expect("a device");
-        let rig =
-            Rig { device: Device::with_driver(Wrap::around(driver, FailsLate)), sim: Some(sim.clone()) };
+        let (backend, sim) = Sim::new(SimOptions::seed(seed)).expect("a device");
+        let rig = Rig {
+            device: Device::with_backend(Intercepted::with(backend, FailsLate)),
+            sim: Some(sim.clone()),
+        };
         let laid = Laid::records(&Fine::new(60, 100).expect("a set"), 0, 1).expect("a laid set");
         let direct = Direct::new(&rig, laid, 2, 2).expect("tables");
         assert!(direct.load(&shuffled(1, BATCH, 60)).is_err());
@@ -411,8 +414,8 @@ fn memory_stays_registered_under_a_gather_that_failed_late() {
 /// Unregisters nothing, and says so.
 struct KeepsRegistered;
 
-impl Around for KeepsRegistered {
-    fn around<R>(&self, _: &dyn Driver, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
+impl Interceptor for KeepsRegistered {
+    fn intercept<R>(&self, _: &dyn Backend, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
         if call.op == Op::UnregisterHost {
             return Err(Error::new(ErrorKind::Device, "planned: still registered"));
         }
@@ -422,8 +425,8 @@ impl Around for KeepsRegistered {
 
 #[test]
 fn memory_that_stays_registered_is_never_freed() {
-    let driver = Wrap::around(feedline_device::host::Host::new(), KeepsRegistered);
-    let device = Device::with_driver(driver);
+    let backend = Intercepted::with(feedline_device::host::Host::new(), KeepsRegistered);
+    let device = Device::with_backend(backend);
     let set: Arc<dyn Dataset> =
         Arc::new(Laid::records(&Fine::new(60, 100).expect("a set"), 0, 1).expect("a set"));
     let layout = Layout::new(set.spec(), BATCH).expect("a layout");

@@ -6,16 +6,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_device::slot::{Reader, SlotRing};
-use feedline_device::wrap::Faults;
-use feedline_device::wrap::faults::{Fault, Mode, Plan};
 use feedline_device::{Buffer, Device, Stream};
+use feedline_sim::interceptors::Faults;
+use feedline_sim::interceptors::faults::{Fault, Mode, Plan};
 use feedline_slots::Ring;
 use recorder::{Recorder, Tape};
 
 fn device() -> (Device, Tape) {
-    let driver = Recorder::new();
-    let tape = driver.tape.clone();
-    (Device::with_driver(driver), tape)
+    let backend = Recorder::new();
+    let tape = backend.tape.clone();
+    (Device::with_backend(backend), tape)
 }
 
 #[track_caller]
@@ -261,7 +261,7 @@ fn any_call_can_fail_and_nothing_is_left_behind() {
                 let tape = recorder.tape.clone();
                 let faults = Faults::new(recorder, Plan::NONE);
                 let handle = faults.handle();
-                let device = Device::with_driver(faults);
+                let device = Device::with_backend(faults);
                 let stream = device.stream().unwrap();
                 let mut buffer = stream.buffer::<u32>(1).unwrap();
                 handle.arm(Plan { nth, mode, fault });

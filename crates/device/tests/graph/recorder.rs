@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use feedline_core::Result;
 use feedline_device::host::Host;
-use feedline_device::{Access, Address, Driver, EventId, GraphId, Kind, Priority, StreamId, Task};
+use feedline_device::{Access, Address, Backend, EventId, GraphId, Kind, Priority, StreamId, Task};
 
 /// What was recorded and replayed; clones are the same counts.
 #[derive(Clone, Default)]
@@ -74,14 +74,14 @@ macro_rules! pass {
     )*};
     (unsafe $(fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty;)*) => {$(
         unsafe fn $name(&self, $($arg: $type),*) -> $out {
-            // SAFETY: the caller's promise; all handles and memory are the host driver's.
+            // SAFETY: the caller's promise; all handles and memory are the host backend's.
             unsafe { self.host.$name($($arg),*) }
         }
     )*};
 }
 
-// SAFETY: everything but recording is the host driver's own; a recorded graph does nothing when it is launched.
-unsafe impl Driver for Recorder {
+// SAFETY: everything but recording is the host backend's own; a recorded graph does nothing when it is launched.
+unsafe impl Backend for Recorder {
     pass! {
         fn kind() -> Kind;
         fn name() -> String;

@@ -16,7 +16,7 @@ const QUEUE: usize = 1024;
 
 /// The host device, and a simulated one.
 fn devices() -> [Device; 2] {
-    [Device::host(), Device::sim(3).unwrap().0]
+    [Device::host(), feedline_sim::device(3).unwrap().0]
 }
 
 /// What `drops` does on the stream's own thread ends, and says in the ledger that the memory was leaked.

@@ -24,7 +24,7 @@ impl Drop for Bomb {
 /// the device for the reason `why`.
 fn assert_loses_the_device(works: fn(Receiver<()>) -> Vec<Work>, why: &str) {
     with_watchdog(LIMIT, || {
-        for device in [Device::host(), Device::sim(5).unwrap().0] {
+        for device in [Device::host(), feedline_sim::device(5).unwrap().0] {
             let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
             let [behind, far_behind] = [(); 2].map(|()| device.event(false).unwrap());
             let (open, opened) = channel();

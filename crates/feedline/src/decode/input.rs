@@ -6,7 +6,7 @@ use std::sync::Arc;
 use feedline_core::quarantine::substitute;
 use feedline_core::source::place;
 use feedline_core::{BatchInfo, Context, Dataset, Plan, ReadError, Row, Rows, Source, Spec};
-use feedline_device::slot::Visits;
+use feedline_device::zero_copy::Visits;
 
 /// The data of a loader.
 #[derive(Clone)]

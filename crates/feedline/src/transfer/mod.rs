@@ -23,7 +23,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError};
 use feedline_core::{Error, ErrorKind, Layout, Plan, Result, Stage};
-use feedline_device::slot::{Loaded, SlotRing, Tables, WriteLease};
+use feedline_device::slot::{Loaded, SlotRing, WriteLease};
+use feedline_device::zero_copy::Tables;
 use feedline_device::{Pinned, Stream};
 use feedline_slots::{ReadyLease, Ring};
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use feedline::{Device, Error, ErrorKind, Result};
-use feedline_device::Driver;
+use feedline_device::Backend;
 use feedline_device::host::Host;
-use feedline_device::wrap::faults::{self, FaultHandle, Faults, Mode, Plan};
-use feedline_device::wrap::{Around, Call, Op, Wrap};
+use feedline_sim::interceptors::faults::{self, FaultHandle, Faults, Mode, Plan};
+use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
 
 use super::{Cycle, Fault, Moment, STEPS};
 
@@ -46,8 +46,8 @@ impl Switch {
     }
 }
 
-impl Around for Switch {
-    fn around<R>(&self, _: &dyn Driver, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
+impl Interceptor for Switch {
+    fn intercept<R>(&self, _: &dyn Backend, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
         let planned = &*self.0;
         let copier = std::thread::current().name() == Some("fl-transfer");
         if planned.op != Some(call.op) || planned.by_the_copier != copier {
@@ -71,9 +71,9 @@ pub struct Rig {
 impl Rig {
     pub fn new(cycle: &Cycle) -> Self {
         let switch = Switch::new(cycle);
-        let driver = Faults::new(Wrap::around(Host::new(), switch.clone()), Plan::NONE);
+        let driver = Faults::new(Intercepted::with(Host::new(), switch.clone()), Plan::NONE);
         let losses = driver.handle();
-        Self { device: Device::with_driver(driver), switch, losses }
+        Self { device: Device::with_backend(driver), switch, losses }
     }
 
     /// The next call finds the device lost.

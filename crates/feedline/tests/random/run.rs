@@ -11,8 +11,8 @@ use feedline::{
     Batch, Cursor, Device, Epoch, Loader, LoaderBuilder, Order, Ready, Stream, WorkerPool, Workers,
 };
 use feedline_device::host::Host;
-use feedline_device::sim::SimHandle;
-use feedline_device::wrap::chaos::{Chaos, Options};
+use feedline_sim::SimHandle;
+use feedline_sim::interceptors::chaos::{Chaos, Options};
 use feedline_testkit::pattern;
 
 use super::case::{Case, From, Leg, Next, On};
@@ -62,10 +62,10 @@ fn device(case: &Case) -> (Device, Option<SimHandle>) {
                 device_delay: Duration::ZERO..Duration::from_micros(500),
                 ..Options::default()
             };
-            (Device::with_driver(Chaos::new(Host::new(), options).expect("options in range")), None)
+            (Device::with_backend(Chaos::new(Host::new(), options).expect("options in range")), None)
         }
         On::Sim => {
-            let (device, sim) = Device::sim(case.seed).unwrap();
+            let (device, sim) = feedline_sim::device(case.seed).unwrap();
             (device, Some(sim))
         }
     }

@@ -1,0 +1,261 @@
+//! The baselines of the benchmarks: raw calls of the backend, without leases, channels or checks.
+//!
+//! | part | file |
+//! | --- | --- |
+//! | slots and the bare loops over them | `mod.rs` |
+//! | a kernel that does nothing | `empty.rs` |
+
+mod empty;
+
+use feedline_core::{Error, ErrorKind, Result};
+use feedline_device::{Address, Backend, Buffer, Device, Event, EventId, Pinned, Priority, Stream, StreamId};
+use feedline_slots::HostMemory;
+
+pub use empty::Empty;
+
+/// Page-locked blocks, a device buffer and two events for each, and two streams.
+pub struct Bare {
+    slots: Vec<Slot>,
+    copier: Stream,
+    compute: Stream,
+    empty: Empty,
+    bytes: usize,
+    /// Work may run that no event covers: nothing may be written or freed.
+    lost: bool,
+    device: Device,
+}
+
+struct Slot {
+    host: Pinned,
+    target: Buffer<u8>,
+    copied: Event,
+    consumed: Event,
+}
+
+impl Bare {
+    /// `slots` blocks of `bytes` bytes.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn new(device: &Device, slots: usize, bytes: usize) -> Result<Self> {
+        let copier = device.named_stream("floor-copy", Priority::High)?;
+        let slot = |_| {
+            Ok(Slot {
+                host: device.pinned(bytes)?,
+                target: copier.buffer(bytes)?,
+                copied: device.event(false)?,
+                consumed: device.event(false)?,
+            })
+        };
+        let slots = (0..slots.max(1)).map(slot).collect::<Result<_>>()?;
+        let (compute, empty) = (device.stream()?, Empty::new(device)?);
+        Ok(Self { slots, copier, compute, empty, bytes, lost: false, device: device.clone() })
+    }
+
+    /// `steps` batches: wait(consumed), copy, record(copied), wait(copied), empty kernel, record(consumed). Blocks until
+    /// all of them have ended.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn hand_over(&mut self, steps: usize) -> Result<()> {
+        let (copier, compute) = (StreamId::from(&self.copier), StreamId::from(&self.compute));
+        let backend = self.device.backend();
+        let outcome = self.slots.iter().cycle().take(steps).try_for_each(|slot| {
+            // SAFETY: streams and events are this value's own, alive and of one backend; so below.
+            unsafe { backend.wait(copier, slot.consumed()) }?;
+            // SAFETY: as in `copy`.
+            unsafe { slot.copy(backend, copier, self.bytes) }?;
+            // SAFETY: see above.
+            unsafe { backend.record(slot.copied(), copier) }?;
+            // SAFETY: see above.
+            unsafe { backend.wait(compute, slot.copied()) }?;
+            self.empty.raw(backend, compute)?;
+            // SAFETY: see above.
+            unsafe { backend.record(slot.consumed(), compute) }
+        });
+        self.settle(outcome)
+    }
+
+    /// `steps` batches with every backend call that leases make: [`hand_over`](Self::hand_over), the host's wait for the block's
+    /// last copy, and no wait for a copy that is seen to be done. Blocks until all of them have ended.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn leased_calls(&mut self, steps: usize) -> Result<()> {
+        let (copier, compute) = (StreamId::from(&self.copier), StreamId::from(&self.compute));
+        let backend = self.device.backend();
+        let outcome = self.slots.iter().cycle().take(steps).try_for_each(|slot| {
+            // SAFETY: streams and events are this value's own, alive and of one backend; so below.
+            unsafe { backend.synchronize(slot.copied()) }?;
+            // SAFETY: see above.
+            unsafe { backend.wait(copier, slot.consumed()) }?;
+            // SAFETY: as in `copy`.
+            unsafe { slot.copy(backend, copier, self.bytes) }?;
+            // SAFETY: see above.
+            unsafe { backend.record(slot.copied(), copier) }?;
+            // SAFETY: see above.
+            if !unsafe { backend.query(slot.copied()) }? {
+                // SAFETY: see above.
+                unsafe { backend.wait(compute, slot.copied()) }?;
+            }
+            self.empty.raw(backend, compute)?;
+            // SAFETY: see above.
+            unsafe { backend.record(slot.consumed(), compute) }
+        });
+        self.settle(outcome)
+    }
+
+    /// `steps` copies and nothing else. Blocks until all of them have ended.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn copies(&mut self, steps: usize) -> Result<()> {
+        let copier = StreamId::from(&self.copier);
+        let backend = self.device.backend();
+        let outcome = self.slots.iter().cycle().take(steps).try_for_each(|slot| {
+            // SAFETY: as in `copy`: `settle` waits for the copies before anything else touches the blocks.
+            unsafe { slot.copy(backend, copier, self.bytes) }
+        });
+        self.settle(outcome)
+    }
+
+    /// What the consumer's side of `steps` hand-overs cannot do without: wait(copied), record(consumed).
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn consumer_calls(&mut self, steps: usize) -> Result<()> {
+        let compute = StreamId::from(&self.compute);
+        let backend = self.device.backend();
+        self.slots.iter().cycle().take(steps).try_for_each(|slot| {
+            // SAFETY: stream and event are this value's own, alive and of one backend.
+            unsafe { backend.wait(compute, slot.copied()) }?;
+            // SAFETY: see above.
+            unsafe { backend.record(slot.consumed(), compute) }
+        })
+    }
+
+    /// The block of slot `index % slots`, once its last copy has ended; blocks until then.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn fill(&mut self, index: usize) -> Result<&mut [u8]> {
+        if self.lost {
+            return Err(Error::new(ErrorKind::Device, "copies of the floor were lost"));
+        }
+        let index = index % self.slots.len();
+        let slot = &mut self.slots[index];
+        slot.copied.synchronize()?;
+        // SAFETY: initialised memory of this length, which is this value's alone: every copy out of it was either waited
+        // for by `settle`, or is covered by `copied`, which `send` records and which has just been waited for.
+        Ok(unsafe { std::slice::from_raw_parts_mut(slot.host.as_ptr(), self.bytes) })
+    }
+
+    /// Queues the copy of the block of slot `index % slots`.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn send(&mut self, index: usize) -> Result<()> {
+        let copier = StreamId::from(&self.copier);
+        let backend = self.device.backend();
+        let slot = &self.slots[index % self.slots.len()];
+        // SAFETY: as in `copy`; `fill` waits for `copied`, recorded next.
+        let sent = unsafe { slot.copy(backend, copier, self.bytes) }.and_then(|()| {
+            // SAFETY: event and stream are this value's own, alive and of one backend.
+            unsafe { backend.record(slot.copied(), copier) }
+        });
+        if sent.is_ok() { sent } else { self.settle(sent) }
+    }
+
+    /// Blocks until everything has ended.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn finish(&mut self) -> Result<()> {
+        self.settle(Ok(()))
+    }
+
+    fn settle(&mut self, outcome: Result<()>) -> Result<()> {
+        let settled = self.copier.synchronize().and_then(|()| self.compute.synchronize());
+        self.lost |= settled.is_err();
+        outcome.and(settled)
+    }
+}
+
+impl Slot {
+    fn copied(&self) -> EventId {
+        EventId::from(&self.copied)
+    }
+
+    fn consumed(&self) -> EventId {
+        EventId::from(&self.consumed)
+    }
+
+    /// Queues the copy of the whole block.
+    ///
+    /// # Safety
+    /// The block is not written, nor the slot dropped, before the copy has ended.
+    unsafe fn copy(&self, backend: &dyn Backend, stream: StreamId, bytes: usize) -> Result<()> {
+        let to: Address = self.target.view().address();
+        // SAFETY: both ranges are `bytes` long; the target is used on this stream alone, in order.
+        unsafe { backend.copy_to_device(stream, self.host.as_ptr(), to, bytes) }
+    }
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        if self.settle(Ok(())).is_err() || self.lost {
+            std::mem::forget(std::mem::take(&mut self.slots));
+        }
+    }
+}
+
+impl std::fmt::Debug for Bare {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Bare({} slots of {} bytes)", self.slots.len(), self.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
+    use super::*;
+    use feedline_device::Memory;
+
+    #[test]
+    fn a_block_is_filled_again_only_when_its_copy_has_ended() {
+        let mut bare = Bare::new(&Device::host(), 2, 1 << 16).unwrap();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        for step in 0..20 {
+            bare.fill(step).unwrap().fill(step as u8 + 1);
+            // The copy starts late: whoever does not wait for it writes the block before it is read.
+            bare.copier.run("late", [], [], |_| std::thread::sleep(Duration::from_millis(1))).unwrap();
+            bare.send(step).unwrap();
+            let (seen, arrived) = (seen.clone(), bare.slots[step % 2].target.view().into());
+            let look = move |memory: &mut Memory<'_>| {
+                let bytes = memory.input::<u8>(0);
+                seen.lock().unwrap().push(bytes.iter().all(|&byte| byte == step as u8 + 1));
+            };
+            bare.copier.run("look", [arrived], [], look).unwrap();
+        }
+        bare.finish().unwrap();
+        assert_eq!(*seen.lock().unwrap(), [true; 20]);
+    }
+
+    #[test]
+    fn the_bare_loops_copy_every_block() {
+        let mut bare = Bare::new(&Device::host(), 3, 1000).unwrap();
+        for run in [Bare::hand_over, Bare::copies] {
+            for slot in 0..3 {
+                bare.fill(slot).unwrap().fill(slot as u8 + 1);
+                bare.slots[slot].target.write(&[0; 1000]).unwrap();
+            }
+            run(&mut bare, 3).unwrap();
+            for slot in 0..3 {
+                assert_eq!(bare.slots[slot].target.read().unwrap(), [slot as u8 + 1; 1000]);
+            }
+        }
+        bare.consumer_calls(3).unwrap();
+    }
+}

@@ -1,0 +1,37 @@
+//! A kernel launch: which kernel, on how many threads, with which parameters.
+
+use std::ffi::c_void;
+
+use crate::types::KernelId;
+
+/// How many threads run a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// Blocks in x, y and z.
+    pub blocks: (u32, u32, u32),
+    /// Threads per block, in x, y and z.
+    pub threads: (u32, u32, u32),
+    /// Dynamic shared memory per block, in bytes.
+    pub shared_bytes: u32,
+}
+
+impl Grid {
+    /// Blocks of `threads` threads, enough for `elements` of them, at most `most` blocks; at least one of each.
+    pub fn linear(elements: usize, threads: u32, most: u32) -> Self {
+        let threads = threads.max(1);
+        let blocks = elements.div_ceil(threads as usize).min(most as usize).max(1) as u32;
+        Self { blocks: (blocks, 1, 1), threads: (threads, 1, 1), shared_bytes: 0 }
+    }
+}
+
+/// A kernel and its parameters, as [`Backend::launch`](crate::Backend::launch) takes them.
+pub struct Launch<'a> {
+    /// The kernel, of the same backend.
+    pub kernel: KernelId,
+    /// The kernel's name, for errors.
+    pub name: &'a str,
+    /// How many threads.
+    pub grid: Grid,
+    /// Pointers to the parameters' values.
+    pub parameters: &'a mut [*mut c_void],
+}

@@ -1,0 +1,141 @@
+//! Host memory that a GPU reads itself: registered with the driver, and rows of it gathered by a kernel.
+
+use std::ffi::c_void;
+
+use cudarc::driver::{result, sys};
+use feedline_backend::{Address, Backend, Gather, StreamId};
+use feedline_core::Result;
+use feedline_core::spec::MAX_FIELDS;
+
+use super::{Cuda, Function, raw};
+
+/// [`Gather::execute`] as a CUDA kernel.
+pub const SOURCE: &str = include_str!("gather.cu");
+
+/// What a compiler made of [`SOURCE`]; `kernels/README.md` says which, and how it is made again.
+pub const PTX: &str = include_str!("gather.ptx");
+
+/// As many as fill the wire (`gather.cu`), whatever the batch.
+const BLOCKS: u32 = 8;
+const THREADS: u32 = 512;
+
+// `GatherFields` of `gather.cu` has room for as many.
+const _: () = assert!(MAX_FIELDS == 16);
+
+/// A field as the kernel takes it; `GatherField` of `gather.cu`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Field {
+    src: u64,
+    stride: u64,
+    rows: u64,
+    to: u64,
+    row_bytes: u64,
+}
+
+impl Cuda {
+    /// Registers host memory; `None` for whatever the driver refuses, unless the device is lost.
+    ///
+    /// # Safety
+    /// As [`Backend::register_host`].
+    pub(super) unsafe fn register(&self, ptr: *const u8, bytes: usize) -> Result<Option<Address>> {
+        self.bind()?;
+        // Before there is something to take back: what is registered is there to be gathered from.
+        if self.or_cannot(self.gather_kernel().map(drop))?.is_none() {
+            return Ok(None);
+        }
+        let mut flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
+        let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED;
+        if self.context.attribute(attribute).is_ok_and(|supported| supported != 0) {
+            // A read-only mapping is refused without it.
+            flags |= sys::CU_MEMHOSTREGISTER_READ_ONLY;
+        }
+        let host: *mut c_void = ptr.cast_mut().cast();
+        // SAFETY: the caller's promise.
+        let registered =
+            self.call("cuMemHostRegister", || unsafe { sys::cuMemHostRegister_v2(host, bytes, flags) });
+        if self.or_cannot(registered)?.is_none() {
+            return Ok(None);
+        }
+        let mut address = 0;
+        // SAFETY: the memory is registered as mapped; the target is a live local.
+        let found = self.call("cuMemHostGetDevicePointer", || unsafe {
+            sys::cuMemHostGetDevicePointer_v2(&mut address, host, 0)
+        });
+        if found.is_ok() {
+            return Ok(Some(Address(address)));
+        }
+        // Whatever failed: where this fails too the memory stays registered, which the caller must know.
+        // SAFETY: registered above, and used by nobody.
+        unsafe { self.unregister(ptr) }.map(|()| None)
+    }
+
+    /// Ends a registration.
+    ///
+    /// # Safety
+    /// As [`Backend::unregister_host`].
+    pub(super) unsafe fn unregister(&self, ptr: *const u8) -> Result<()> {
+        // SAFETY: the caller's promise.
+        self.call("cuMemHostUnregister", || unsafe { sys::cuMemHostUnregister(ptr.cast_mut().cast()) })
+    }
+
+    /// Launches the kernel.
+    ///
+    /// # Safety
+    /// As [`Backend::gather`].
+    pub(super) unsafe fn gather_on(&self, stream: StreamId, gather: &Gather) -> Result<()> {
+        self.bind()?;
+        let kernel = self.gather_kernel()?;
+        let mut all = [Field::default(); MAX_FIELDS];
+        for (to, field) in all.iter_mut().zip(gather.fields()) {
+            *to = Field {
+                src: field.src.0,
+                stride: field.stride as u64,
+                rows: field.rows as u64,
+                to: field.to.0,
+                row_bytes: field.row_bytes as u64,
+            };
+        }
+        // Page-locked memory has one address on the host and on the device (CUDA C++ Programming Guide, "Unified Virtual
+        // Address Space").
+        let mut ids = gather.ids().address.0;
+        let mut places = gather.places().map_or(0, |places| places.address.0);
+        let (mut rows, mut fields) = (gather.rows() as u64, gather.fields().len() as u32);
+        let mut parameters = [
+            std::ptr::from_mut(&mut ids).cast(),
+            std::ptr::from_mut(&mut places).cast(),
+            std::ptr::from_mut(&mut rows).cast(),
+            std::ptr::from_mut(&mut fields).cast(),
+            std::ptr::from_mut(&mut all).cast::<c_void>(),
+        ];
+        // SAFETY: the parameters are the kernel's, live for the call, and are copied by it; the rest is the caller's promise.
+        let launched = unsafe {
+            result::launch_kernel(
+                kernel.raw(),
+                (BLOCKS, 1, 1),
+                (THREADS, 1, 1),
+                0,
+                raw(stream),
+                &mut parameters,
+            )
+        };
+        self.check(launched.err().map_or(sys::CUresult::CUDA_SUCCESS, |error| error.0), kernel.name())
+    }
+
+    /// The kernel, loaded once for each device.
+    fn gather_kernel(&self) -> Result<&Function> {
+        if let Some(kernel) = self.gather.get() {
+            return Ok(kernel);
+        }
+        let kernel = self.function(&self.load_ptx(PTX)?, "gather_fields")?;
+        Ok(self.gather.get_or_init(|| kernel))
+    }
+
+    /// `None` for a failure that the device survives.
+    fn or_cannot<T>(&self, result: Result<T>) -> Result<Option<T>> {
+        match result {
+            Err(error) if error.is_device_lost() => Err(error),
+            other => Ok(other.ok()),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Launching a kernel on a stream, with views as its arguments.
+
+use std::ffi::c_void;
+
+use arrayvec::ArrayVec;
+use feedline_backend::{Grid, Launch};
+use feedline_core::{Error, ErrorKind, Result};
+use feedline_cuda::Function;
+
+use crate::Stream;
+use crate::view::{Input, Output};
+
+/// The most arguments a kernel can have here.
+const MAX_ARGS: usize = 24;
+
+/// An argument of a kernel, in the order of its parameters.
+pub enum Arg<'a> {
+    /// A pointer the kernel reads.
+    In(Input<'a>),
+    /// A pointer the kernel writes, or reads and writes.
+    Out(Output<'a>),
+    /// A 32-bit number.
+    U32(u32),
+    /// A 64-bit number.
+    U64(u64),
+    /// A 32-bit float.
+    F32(f32),
+}
+
+impl Stream {
+    /// Launches a kernel on this stream.
+    ///
+    /// # Errors
+    /// `Config` for arguments of another stream; a device failure.
+    ///
+    /// # Safety
+    /// `args` are what the kernel's parameters are, and the kernel touches no memory outside them.
+    pub unsafe fn launch(&self, function: &Function, grid: Grid, args: &[Arg<'_>]) -> Result<()> {
+        let mut values = ArrayVec::<u64, MAX_ARGS>::new();
+        for arg in args {
+            let value = match arg {
+                Arg::In(input) => {
+                    self.accepts(input.stream, function.name()).map(|()| input.span.address.0)?
+                }
+                Arg::Out(output) => {
+                    self.accepts(output.stream, function.name()).map(|()| output.span.address.0)?
+                }
+                Arg::U32(value) => u64::from(*value),
+                Arg::U64(value) => *value,
+                Arg::F32(value) => u64::from(value.to_bits()),
+            };
+            values.try_push(value).map_err(|_| {
+                Error::new(
+                    ErrorKind::Config,
+                    format!("{} has more than {MAX_ARGS} arguments", function.name()),
+                )
+            })?;
+        }
+        let used = args.iter().filter_map(|arg| match arg {
+            Arg::In(input) => Some(input.used()),
+            Arg::Out(output) => Some(output.used()),
+            Arg::U32(_) | Arg::U64(_) | Arg::F32(_) => None,
+        });
+        let target = self.target(used, function.name())?;
+        self.core().recorder.need(|| function.module().clone());
+        if target == self.core().id()
+            && let Some(stream) = self.core().cuda_stream()
+        {
+            function.module().launched_on(stream);
+        }
+        // A parameter is read with its own size from the start of its cell: right on little-endian machines, and CUDA
+        // has no others.
+        let mut parameters: ArrayVec<*mut c_void, MAX_ARGS> =
+            values.iter_mut().map(|value| std::ptr::from_mut(value).cast()).collect();
+        let mut launch =
+            Launch { kernel: function.id(), name: function.name(), grid, parameters: &mut parameters };
+        // SAFETY: the caller's promise about the kernel; the memory belongs to buffers and slots that outlive the
+        // stream's work, and is used on this very stream.
+        unsafe { self.core().device.backend.launch(target, &mut launch) }
+    }
+}

@@ -1,0 +1,39 @@
+//! What all handles of one device share: the backend, and the counts of what is held.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use feedline_backend::Backend;
+use feedline_core::{Error, ErrorKind, Result};
+
+use crate::ledger::Ledger;
+
+pub(crate) struct Core {
+    /// Counted from 1 over the devices of this process: two may have the same name.
+    number: u64,
+    pub(crate) backend: Box<dyn Backend>,
+    pub(crate) ledger: Ledger,
+}
+
+impl Core {
+    pub(crate) fn new(backend: Box<dyn Backend>) -> Self {
+        static DEVICES: AtomicU64 = AtomicU64::new(0);
+        let number = DEVICES.fetch_add(1, Ordering::Relaxed) + 1;
+        Self { number, backend, ledger: Ledger::default() }
+    }
+
+    /// Refuses things of another device.
+    pub(crate) fn same(self: &Arc<Self>, other: &Arc<Self>, what: &str) -> Result<()> {
+        if Arc::ptr_eq(self, other) {
+            return Ok(());
+        }
+        let why = format!("{what} belongs to {other}, not to {self}: build both on one device");
+        Err(Error::new(ErrorKind::Config, why))
+    }
+}
+
+impl std::fmt::Display for Core {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} (device #{} of this process)", self.backend.name(), self.number)
+    }
+}

@@ -1,0 +1,68 @@
+//! The words for what the analysis finds: both sides, the memory, and the wait that is missing.
+
+use feedline_backend::Access;
+use feedline_core::{Error, ErrorKind};
+
+use super::clocks::{Actor, HOST};
+use super::lane::Lane;
+use super::memory::Allocation;
+use super::shadow::{Conflict, Touch};
+
+/// A stream, for people.
+pub(super) fn stream(lanes: &[Lane], index: usize) -> String {
+    let name = lanes.get(index).map_or("", |lane| &lane.name);
+    format!("stream {index} \"{name}\"")
+}
+
+/// Who did what: `"step" on stream 1 "compute" (call 9)`.
+pub(super) fn side(lanes: &[Lane], actor: Actor, what: &str, call: u64) -> String {
+    match actor {
+        HOST => format!("the host (call {call})"),
+        _ => format!("\"{what}\" on {} (call {call})", stream(lanes, actor - 1)),
+    }
+}
+
+fn of(lanes: &[Lane], touch: &Touch) -> String {
+    side(lanes, touch.actor, touch.what, touch.call)
+}
+
+/// Two accesses that nothing orders.
+pub(super) fn race(lanes: &[Lane], memory: &Allocation, now: &Touch, conflict: &Conflict) -> Error {
+    let earlier = &conflict.earlier;
+    let (does, may) = match (now.access, earlier.access) {
+        (Access::Write, Access::Read) => ("writes", "may still read"),
+        (Access::Write, Access::Write) => ("writes", "may still write"),
+        (Access::Read, _) => ("reads", "may still write"),
+    };
+    let missing = missing(lanes, now.actor, earlier);
+    let (start, end) = (conflict.bytes.start, conflict.bytes.end);
+    let message = format!(
+        "race on bytes {start}..{end} of {memory}: {} {does} what {} {may}; {missing}",
+        of(lanes, now),
+        of(lanes, earlier),
+    );
+    Error::new(ErrorKind::Race, message)
+}
+
+/// Memory freed under work that may still use it.
+pub(super) fn freed(lanes: &[Lane], memory: &Allocation, call: u64, conflict: &Conflict) -> Error {
+    let earlier = &conflict.earlier;
+    let missing = missing(lanes, HOST, earlier);
+    let message =
+        format!("{memory} is freed (call {call}) while {} may still use it; {missing}", of(lanes, earlier));
+    Error::new(ErrorKind::Race, message)
+}
+
+/// What would put `earlier` before the work of `now`.
+fn missing(lanes: &[Lane], now: Actor, earlier: &Touch) -> String {
+    // The host's own accesses come before every later call, so the earlier side is always a stream.
+    let theirs = stream(lanes, earlier.actor.saturating_sub(1));
+    let call = earlier.call;
+    match now {
+        HOST => format!("synchronize first with an event recorded on {theirs} after call {call}"),
+        _ => format!(
+            "make {} wait for an event recorded on {theirs} after call {call}, or give both to one stream",
+            stream(lanes, now - 1)
+        ),
+    }
+}

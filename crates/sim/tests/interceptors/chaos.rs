@@ -1,0 +1,155 @@
+//! Poison is seen by who skips a wait, and by nobody else.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use feedline_core::ErrorKind;
+use feedline_device::host::Host;
+use feedline_device::{Access, Backend, Device, Memory, StreamId, Task};
+use feedline_sim::interceptors::chaos::{Chaos, Options};
+use feedline_testkit::{pattern, with_watchdog};
+
+use crate::hand_off::HandOff;
+use crate::raw::Raw;
+use crate::{BYTES, LIMIT};
+
+/// A device where the copy of a batch stops between poison and data, once, when `stop` is up.
+///
+/// Returns it, and the two ends of the stop: told when the stream has come to it, and telling it to go on.
+fn stopping_chaos(stop: &Arc<AtomicBool>) -> (Raw<Chaos<Host>>, Receiver<()>, Sender<()>) {
+    let (come, came) = channel();
+    let (go, gone) = channel::<()>();
+    let (stop, gone) = (stop.clone(), Arc::new(Mutex::new(gone)));
+    let spin = move |below: &dyn Backend, stream: StreamId, _: Duration| {
+        if !stop.swap(false, Ordering::SeqCst) {
+            return Ok(());
+        }
+        let (come, gone) = (come.clone(), gone.clone());
+        let wait = move |_: &mut Memory<'_>| {
+            come.send(()).ok();
+            gone.lock().unwrap().recv_timeout(LIMIT).ok();
+        };
+        // SAFETY: the stream is of this backend; the task has no spans.
+        unsafe { below.run(stream, Task::new("stop", [], [], wait)?) }
+    };
+    let options = Options { probability: 1.0, spin: Some(Box::new(spin)), ..Options::default() };
+    (Raw::new(Chaos::new(Host::new(), options).unwrap()), came, go)
+}
+
+/// What a reader sees that comes while the copy of batch 2 is late, over batch 1.
+fn read_late_copy(waits: bool) -> Vec<u8> {
+    with_watchdog(LIMIT, || {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (raw, came, go) = stopping_chaos(&stop);
+        raw.fill_host(1);
+        raw.copy().unwrap();
+        assert_eq!(raw.read_after_all(), raw.batch(1));
+
+        raw.fill_host(2);
+        stop.store(true, Ordering::SeqCst);
+        raw.copy().unwrap();
+        if waits {
+            raw.reader_waits();
+        }
+        came.recv_timeout(LIMIT).unwrap();
+        let bytes = raw.read();
+        if waits {
+            let early = bytes.recv_timeout(Duration::from_millis(20));
+            assert!(early.is_err(), "a reader that waits does not run before the copy");
+            go.send(()).unwrap();
+        }
+        let seen = bytes.recv_timeout(LIMIT).unwrap();
+        if !waits {
+            go.send(()).unwrap();
+        }
+        assert_eq!(raw.read_after_all(), raw.batch(2));
+        seen
+    })
+}
+
+#[test]
+fn a_reader_that_skips_its_wait_sees_poison() {
+    assert_eq!(read_late_copy(false), [0xFF; BYTES]);
+}
+
+#[test]
+fn a_reader_that_waits_sees_the_batch() {
+    assert_eq!(read_late_copy(true), pattern::bytes(0, 2).take(BYTES).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_host_that_skips_its_wait_sends_poison() {
+    for waits in [false, true] {
+        let raw =
+            Raw::new(Chaos::new(Host::new(), Options { poison: Some(0xB7), ..Options::default() }).unwrap());
+        raw.fill_host(1);
+        let open = raw.stop_copier();
+        raw.copy().unwrap();
+        if waits {
+            open.send(()).unwrap();
+            raw.synchronize();
+        }
+        // The host is told that it may write, and has not written yet.
+        // SAFETY: the block is `BYTES` long; where its copy is not waited for, that is the fault to be shown.
+        unsafe { raw.backend.host_access(raw.host, BYTES, Access::Write) }.unwrap();
+        drop(open);
+        let expected = if waits { raw.batch(1) } else { vec![0xB7; BYTES] };
+        assert_eq!(raw.read_after_all(), expected, "waits: {waits}");
+    }
+}
+
+#[test]
+fn with_all_waits_chaos_changes_nothing() {
+    with_watchdog(LIMIT, || {
+        for seed in 0..4 {
+            let backend =
+                Chaos::new(Host::new(), Options { seed, probability: 0.5, ..Options::default() }).unwrap();
+            let chaos = backend.handle();
+            let hand_off = HandOff::new(&Device::with_backend(backend), "chaos").unwrap();
+            (0..20).for_each(|batch| hand_off.step(batch, true).unwrap());
+            assert_eq!(hand_off.finish().unwrap(), 0, "seed {seed}: wrong batches");
+            assert_eq!(chaos.poisoned(), 40, "once a batch on the host, once on the device");
+            assert!(chaos.delayed() > 20, "only {} delays", chaos.delayed());
+        }
+    });
+}
+
+#[test]
+fn a_seed_draws_the_same_delays() {
+    let delays = |seed| {
+        let options =
+            Options { seed, host_delay: Duration::ZERO..Duration::from_nanos(1), ..Options::default() };
+        let backend = Chaos::new(Host::new(), options).unwrap();
+        let chaos = backend.handle();
+        (0..200)
+            .map(|_| {
+                backend.bind().unwrap();
+                chaos.delayed()
+            })
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(delays(1), delays(1));
+    assert_ne!(delays(1), delays(2));
+}
+
+#[test]
+fn options_that_cannot_be_are_refused() {
+    let kind = |change: fn(&mut Options)| {
+        let mut options = Options::default();
+        change(&mut options);
+        Chaos::new(Host::new(), options).err().map(|error| error.kind())
+    };
+    let refused = Some(ErrorKind::Config);
+    assert_eq!(kind(|_| ()), None);
+    assert_eq!(kind(|options| options.probability = f64::NAN), refused);
+    assert_eq!(kind(|options| options.probability = -0.1), refused);
+    assert_eq!(kind(|options| options.probability = 1.1), refused);
+    // It ends before it begins.
+    assert_eq!(kind(|options| options.host_delay.start = Duration::from_secs(1)), refused);
+    assert_eq!(kind(|options| options.device_delay.start = Duration::from_secs(1)), refused);
+    // Longer than any test: the sum of an hour's calls is a hang.
+    assert_eq!(kind(|options| options.host_delay.end = Duration::MAX), refused);
+    assert_eq!(kind(|options| options.device_delay.end = Duration::MAX), refused);
+}

@@ -1,0 +1,86 @@
+//! Calls are counted exactly, by operation and by thread.
+
+use std::sync::mpsc::channel;
+
+use feedline_device::Device;
+use feedline_device::host::Host;
+use feedline_sim::interceptors::count::Snapshot;
+use feedline_sim::interceptors::{Count, Op};
+
+use crate::hand_off::HandOff;
+use crate::{LIMIT, SLOTS};
+
+/// The calls of ten batches, each read before its copy has ended, or after it.
+fn ten_batches(early: bool, both: bool) -> Snapshot {
+    let backend = Count::new(Host::new());
+    let count = backend.handle();
+    let hand_off = HandOff::new(&Device::with_backend(backend), "count").unwrap();
+    let step = |batch| {
+        // Each step holds up the copy stream for as long as it takes to open the batch, or not at all.
+        let (open, opened) = channel::<()>();
+        hand_off
+            .copier
+            .run("gate", [], [], move |_| {
+                let _ = opened.recv_timeout(LIMIT);
+            })
+            .unwrap();
+        let open = early.then_some(open);
+        let loaded = hand_off.load(batch).unwrap();
+        if !early {
+            hand_off.copier.synchronize().unwrap();
+        }
+        hand_off.read(loaded, batch, both).unwrap();
+        drop(open);
+        hand_off.copier.synchronize().unwrap();
+    };
+    (0..2 * SLOTS as u64).for_each(step);
+    let before = count.snapshot();
+    (0..10).for_each(step);
+    count.snapshot() - before
+}
+
+#[test]
+fn the_calls_of_a_hand_off_are_counted_exactly() {
+    for early in [true, false] {
+        let one = ten_batches(early, false);
+        let waits = u64::from(early);
+        let calls = [
+            (Op::HostWrite, 1),
+            (Op::Synchronize, 1),  // the host slot's last copy
+            (Op::Wait, 1 + waits), // the last reader; the copy, when it was not done
+            (Op::Query, 1),        // whether it was
+            (Op::CopyToDevice, 1),
+            (Op::Record, 2), // the copy, the reader
+        ];
+        for (op, calls) in calls {
+            assert_eq!(one.of(op), 10 * calls, "{op:?} in {one:?}");
+        }
+        assert_eq!((one.created(), one.released()), (0, 0));
+        // Beside these there are the test's own: gate and check, and the end of the copy stream's work.
+        let own = one.of(Op::Run) + one.of(Op::SynchronizeStream);
+        assert_eq!(one.total() - own, 10 * (6 + waits), "{one:?}, of seven a batch that are allowed");
+
+        // A second reader: the query, the wait, its end, and the copy's wait for that.
+        let both = ten_batches(early, true) - one;
+        assert_eq!(both.total() - both.of(Op::Run), 10 * (3 + waits), "{both:?}");
+    }
+}
+
+#[test]
+fn calls_are_counted_by_thread() {
+    let backend = Count::by_thread(Host::new());
+    let count = backend.handle();
+    let device = Device::with_backend(backend);
+    let bind = |name: &str, times: usize| {
+        let device = device.clone();
+        let work = move || (0..times).for_each(|_| device.bind().unwrap());
+        std::thread::Builder::new().name(name.into()).spawn(work).unwrap().join().unwrap();
+    };
+    bind("fl-decode-0", 3);
+    bind("fl-decode-1", 4);
+    bind("fl-transfer", 5);
+    assert_eq!(count.of_threads("fl-decode").of(Op::Bind), 7);
+    assert_eq!(count.of_threads("fl-transfer").total(), 5);
+    assert_eq!(count.of_threads("fl-compute").total(), 0);
+    assert_eq!(count.snapshot(), count.of_threads(""));
+}

@@ -1,0 +1,117 @@
+//! The null device: its calls do nothing, so what a loader costs on it is the cost of the loader.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use feedline_core::Result;
+use feedline_device::host::Host;
+use feedline_device::{Address, Backend, EventId, Kind, Priority, StreamId, Task};
+
+/// A device whose streams do nothing: copies move no byte, and host code runs at once. What a loader costs on it is the
+/// cost of the loader.
+#[derive(Default)]
+pub struct NullDevice {
+    memory: Host,
+    next_id: AtomicU64,
+}
+
+impl NullDevice {
+    /// A device without anything.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+// SAFETY: memory is the host backend's, zeroed and valid until it is freed. A call leaves no work behind: what it does has
+// ended when it returns, so every wait may pass at once, and work of one stream runs in order.
+unsafe impl Backend for NullDevice {
+    fn kind(&self) -> Kind {
+        Kind::Host
+    }
+
+    fn name(&self) -> String {
+        "no device".to_owned()
+    }
+
+    fn bind(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn create_stream(&self, _: &str, _: Priority) -> Result<StreamId> {
+        Ok(StreamId(self.next_id()))
+    }
+
+    unsafe fn destroy_stream(&self, _: StreamId) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn synchronize_stream(&self, _: StreamId) -> Result<()> {
+        Ok(())
+    }
+
+    fn create_event(&self, _: bool) -> Result<EventId> {
+        Ok(EventId(self.next_id()))
+    }
+
+    unsafe fn destroy_event(&self, _: EventId) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn record(&self, _: EventId, _: StreamId) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn wait(&self, _: StreamId, _: EventId) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn query(&self, _: EventId) -> Result<bool> {
+        Ok(true)
+    }
+
+    unsafe fn synchronize(&self, _: EventId) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn elapsed_ms(&self, _: EventId, _: EventId) -> Result<f32> {
+        Ok(0.0)
+    }
+
+    fn alloc_host(&self, bytes: usize) -> Result<*mut u8> {
+        self.memory.alloc_host(bytes)
+    }
+
+    unsafe fn free_host(&self, ptr: *mut u8, bytes: usize) -> Result<()> {
+        // SAFETY: the caller's promise; the memory came from this backend.
+        unsafe { self.memory.free_host(ptr, bytes) }
+    }
+
+    fn alloc_device(&self, bytes: usize) -> Result<Address> {
+        self.memory.alloc_device(bytes)
+    }
+
+    unsafe fn free_device(&self, address: Address, bytes: usize) -> Result<()> {
+        // SAFETY: the caller's promise; the memory came from this backend.
+        unsafe { self.memory.free_device(address, bytes) }
+    }
+
+    unsafe fn copy_to_device(&self, _: StreamId, _: *const u8, _: Address, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn copy_to_host(&self, _: StreamId, _: Address, _: *mut u8, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn fill(&self, _: StreamId, _: Address, _: u8, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn run(&self, _: StreamId, task: Task) -> Result<()> {
+        // SAFETY: the caller's promise; nothing else runs, for no call leaves work behind.
+        unsafe { task.execute() }
+    }
+}

@@ -1,0 +1,530 @@
+//! The products of a linear layer by cuBLASLt, with bias and ReLU fused into the forward one.
+//!
+//! Its other epilogues (the mask of a ReLU, bias gradients) are kernels of their own inside it, slower than ours.
+//!
+//! Descriptors and algorithms are made once for each shape and kept. cuBLASLt counts columns first: a row-major matrix
+//! is its transpose there, so `y = x Wᵀ` becomes `yᵀ = W xᵀ`, and so on.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cudarc::cublaslt::{result, sys};
+use feedline_core::{DType, Error, ErrorKind, Result};
+use feedline_device::{Backend, Buffer, Event, Input, Output, Span, Stream, Submission};
+
+/// Algorithms that are tried for one product when tuning, in how many rounds, and how often in each.
+const CANDIDATES: usize = 40;
+const ROUNDS: usize = 6;
+const TRIES: usize = 8;
+
+/// Scratch memory an algorithm may use; what cuBLAS itself takes on Hopper.
+const WORKSPACE: usize = 32 << 20;
+
+/// Libraries that carry the symbols, the newest first.
+const LIBRARIES: [&str; 3] = ["libcublasLt.so", "libcublasLt.so.13", "libcublasLt.so.12"];
+
+/// Which product of a linear layer; `x` is `[rows, inputs]`, `W` `[outputs, inputs]`, `y` `[rows, outputs]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Product {
+    /// `y = x Wᵀ + bias`, and `max(y, 0)` with `relu`.
+    Forward {
+        /// Whether a ReLU follows.
+        relu: bool,
+    },
+    /// `dW = dyᵀ x`.
+    WeightGradient,
+    /// `dW = dyᵀ x` from the transposed operands `dyᵀ` `[outputs, rows]` and `xᵀ` `[inputs, rows]`.
+    WeightGradientTransposed,
+    /// `dx = dy W`.
+    InputGradient,
+}
+
+/// The sizes of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Sizes {
+    /// Rows of the batch.
+    pub rows: usize,
+    /// Elements that come in.
+    pub inputs: usize,
+    /// Elements that go out.
+    pub outputs: usize,
+}
+
+/// What tells two plans apart.
+type Key = (Product, Sizes);
+
+/// How cuBLASLt computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlasOptions {
+    /// The products may round their operands to TF32.
+    pub tf32: bool,
+    /// The first product of a shape measures the library's candidates and keeps the quickest, in place of the one it thinks
+    /// best. Sums are then added in an order that may differ from run to run.
+    pub tuned: bool,
+}
+
+/// cuBLASLt for one stream.
+pub struct Blas {
+    options: BlasOptions,
+    // First: its drop drains the stream.
+    workspace: Buffer<u8>,
+    /// For products that run beside others; see [`Stream::beside`].
+    side_workspace: Buffer<u8>,
+    /// `None` where cuBLASLt has no algorithm.
+    plans: Mutex<HashMap<Key, Option<Plan>>>,
+    // Last: no work uses it any more. Recorded products keep it too.
+    handle: Arc<Handle>,
+}
+
+impl Blas {
+    /// cuBLASLt for `stream`. `None` where the library is missing, or the device is not CUDA.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn new(stream: &Stream, options: BlasOptions) -> Result<Option<Self>> {
+        // SAFETY: loading the vendor's library runs its initialisers, which every program that uses it does.
+        let present = LIBRARIES.iter().any(|name| unsafe { libloading::Library::new(*name) }.is_ok());
+        if !present {
+            return Ok(None);
+        }
+        let Some(cuda) = stream.cuda_backend() else { return Ok(None) };
+        cuda.bind()?;
+        let raw = result::create_handle().map_err(|error| failed("create a handle", &error))?;
+        let handle = Arc::new(Handle { raw, stream: stream.clone() });
+        let workspace = stream.buffer(WORKSPACE)?;
+        let side_workspace = stream.buffer(WORKSPACE)?;
+        Ok(Some(Self { handle, options, workspace, side_workspace, plans: Mutex::default() }))
+    }
+
+    /// Queues a product on the stream: `out = left right` as [`Product`] says, `left` and `right` in the order it names
+    /// them, with the `bias` of a forward one. Returns whether cuBLASLt has this product; when not, nothing was queued.
+    ///
+    /// # Errors
+    /// `Config` for lengths that do not fit, elements that are not `f32`, or arguments of another stream; a device failure.
+    pub fn product(
+        &self,
+        product: Product,
+        sizes: Sizes,
+        left: Input<'_>,
+        right: Input<'_>,
+        bias: Option<Input<'_>>,
+        out: Output<'_>,
+    ) -> Result<bool> {
+        check(product, sizes, &left, &right, bias.as_ref(), &out)?;
+        let operands = [left.span(), right.span(), out.span()];
+        let bias_address = bias.map_or(0, |bias| bias.span().address.0);
+        let [workspace, side] = [&self.workspace, &self.side_workspace].map(|buffer| buffer.view().into());
+        // A product without a bias names its left operand twice.
+        let read = [left, right, workspace, side, bias.unwrap_or(left)];
+        let stream = self.workspace.stream();
+        stream.submit("a matrix product", &read, &[out], |to| {
+            stream.keep_with_graph(|| self.handle.clone());
+            self.submit(product, sizes, operands, bias_address, to)
+        })
+    }
+
+    fn submit(
+        &self,
+        product: Product,
+        sizes: Sizes,
+        [left, right, out]: [Span; 3],
+        bias: u64,
+        to: Submission,
+    ) -> Result<bool> {
+        if let Some(cuda) = self.workspace.stream().cuda_backend() {
+            cuda.bind()?;
+        }
+        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
+        let plan = match plans.entry((product, sizes)) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                entry.insert(Plan::new(&self.handle, product, sizes, self.options.tf32, bias)?)
+            }
+        };
+        let Some(plan) = plan else { return Ok(false) };
+        plan.point(bias)?;
+        // Columns first, the operands change places: see the module's head.
+        let operands = [right, left, out].map(|span| span.address.0);
+        // While a step is recorded nothing runs that could be measured.
+        if self.options.tuned && plan.algos.len() > 1 && !to.recorded {
+            self.tune(plan, operands, to)?;
+        }
+        self.run(plan, &plan.algos[0], operands, to)?;
+        Ok(true)
+    }
+
+    fn run(&self, plan: &Plan, algo: &Algo, [a, b, d]: [u64; 3], to: Submission) -> Result<()> {
+        let (one, zero) = (1.0f32, 0.0f32);
+        let workspace = if to.aside { &self.side_workspace } else { &self.workspace };
+        // SAFETY: the descriptors are of this shape, the lengths were checked against it, and the memory belongs to
+        // buffers and slots used on this very stream, which outlive its work. The workspace is used on this stream only, and aside there is another.
+        unsafe {
+            result::matmul(
+                self.handle.raw,
+                plan.desc.0,
+                std::ptr::from_ref(&one).cast(),
+                std::ptr::from_ref(&zero).cast(),
+                a as *const c_void,
+                plan.a.0,
+                b as *const c_void,
+                plan.b.0,
+                d as *const c_void,
+                plan.d.0,
+                d as *mut c_void,
+                plan.d.0,
+                algo,
+                workspace.view().address().0 as *mut c_void,
+                WORKSPACE,
+                to.stream.0 as sys::cudaStream_t,
+            )
+        }
+        .map_err(|error| failed("run a matrix product", &error))
+    }
+
+    /// Measures the algorithms of a plan on its first operands, and keeps the quickest; blocks meanwhile. The product only
+    /// overwrites its result, so that running it often changes nothing.
+    ///
+    /// In turns, and the best of each counts: a GPU that comes out of its sleep is slow at first, and who was measured then
+    /// would lose.
+    fn tune(&self, plan: &mut Plan, operands: [u64; 3], to: Submission) -> Result<()> {
+        let stream = self.workspace.stream();
+        let marks = (stream.event(true)?, stream.event(true)?);
+        let mut best = vec![f32::INFINITY; plan.algos.len()];
+        for _ in 0..ROUNDS {
+            for (algo, best) in plan.algos.iter().zip(&mut best) {
+                *best = best.min(self.measure(plan, algo, operands, to, &marks)?);
+            }
+        }
+        let quickest = best.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1));
+        plan.algos = quickest.map(|(index, _)| vec![plan.algos[index]]).unwrap_or_default();
+        Ok(())
+    }
+
+    /// Milliseconds that an algorithm takes for [`TRIES`] products.
+    fn measure(
+        &self,
+        plan: &Plan,
+        algo: &Algo,
+        operands: [u64; 3],
+        to: Submission,
+        (start, end): &(Event, Event),
+    ) -> Result<f32> {
+        let stream = self.workspace.stream();
+        self.run(plan, algo, operands, to)?;
+        stream.record(start)?;
+        for _ in 0..TRIES {
+            self.run(plan, algo, operands, to)?;
+        }
+        stream.record(end)?;
+        end.synchronize()?;
+        end.elapsed_ms_since(start)
+    }
+}
+
+fn check(
+    product: Product,
+    sizes: Sizes,
+    left: &Input<'_>,
+    right: &Input<'_>,
+    bias: Option<&Input<'_>>,
+    out: &Output<'_>,
+) -> Result<()> {
+    let dtypes = [left.dtype(), right.dtype(), out.dtype()].into_iter().chain(bias.map(Input::dtype));
+    are_floats(product, dtypes)?;
+    let Sizes { rows, inputs, outputs } = sizes;
+    // None where a matrix has no element, or more than an address reaches.
+    let bytes = |rows: usize, columns: usize| {
+        rows.checked_mul(columns)
+            .filter(|&elements| elements > 0)
+            .and_then(|elements| elements.checked_mul(4))
+    };
+    let (x, w, y) = (bytes(rows, inputs), bytes(outputs, inputs), bytes(rows, outputs));
+    let wanted = match product {
+        Product::Forward { .. } => [x, w, y],
+        Product::WeightGradient | Product::WeightGradientTransposed => [y, x, w],
+        Product::InputGradient => [y, w, x],
+    };
+    if wanted != [left.span().bytes, right.span().bytes, out.span().bytes].map(Some) {
+        return Err(Error::new(ErrorKind::Config, format!("{product:?}: lengths do not fit {sizes:?}")));
+    }
+    let is_forward = matches!(product, Product::Forward { .. });
+    if bias.map(|bias| bias.span().bytes) != is_forward.then_some(outputs * 4) {
+        return Err(Error::new(ErrorKind::Config, format!("{product:?}: its bias does not fit {sizes:?}")));
+    }
+    Ok(())
+}
+
+fn are_floats(product: Product, given: impl IntoIterator<Item = DType>) -> Result<()> {
+    match given.into_iter().find(|&dtype| dtype != DType::F32) {
+        None => Ok(()),
+        Some(other) => {
+            Err(Error::new(ErrorKind::Config, format!("{product:?}: an argument holds {other}, not f32")))
+        }
+    }
+}
+
+type Algo = sys::cublasLtMatmulAlgo_t;
+
+/// What cuBLASLt needs to know of one shape.
+struct Plan {
+    desc: Desc,
+    a: Matrix,
+    b: Matrix,
+    d: Matrix,
+    /// The one to use in front; more only until they were measured.
+    algos: Vec<Algo>,
+    /// Whether it adds a bias.
+    points: bool,
+}
+
+// SAFETY: the handles inside are host objects of cuBLASLt, used under the lock of `Blas::plans` only.
+unsafe impl Send for Plan {}
+
+impl Plan {
+    /// `None` when cuBLASLt has no algorithm for the product with its epilogue.
+    fn new(handle: &Handle, product: Product, sizes: Sizes, tf32: bool, vector: u64) -> Result<Option<Self>> {
+        use sys::cublasLtEpilogue_t as Epilogue;
+        use sys::cublasLtMatmulDescAttributes_t as Attribute;
+        let Sizes { rows, inputs, outputs } = sizes;
+        // (transpose a, transpose b), then each operand as it lies, columns first: rows, columns.
+        let (transposed, a, b, d) = match product {
+            Product::Forward { .. } => ((true, false), (inputs, outputs), (inputs, rows), (outputs, rows)),
+            Product::WeightGradient => ((false, true), (inputs, rows), (outputs, rows), (inputs, outputs)),
+            Product::WeightGradientTransposed => {
+                ((true, false), (rows, inputs), (rows, outputs), (inputs, outputs))
+            }
+            Product::InputGradient => ((false, false), (inputs, outputs), (outputs, rows), (inputs, rows)),
+        };
+        let epilogue = match product {
+            Product::Forward { relu: false } => Epilogue::CUBLASLT_EPILOGUE_BIAS,
+            Product::Forward { relu: true } => Epilogue::CUBLASLT_EPILOGUE_RELU_BIAS,
+            Product::WeightGradient | Product::WeightGradientTransposed | Product::InputGradient => {
+                Epilogue::CUBLASLT_EPILOGUE_DEFAULT
+            }
+        };
+        let compute = if tf32 {
+            sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32
+        } else {
+            sys::cublasComputeType_t::CUBLAS_COMPUTE_32F
+        };
+        let desc = result::create_matmul_desc(compute, sys::cudaDataType::CUDA_R_32F);
+        let desc = Desc(desc.map_err(|error| failed("describe a product", &error))?);
+        desc.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSA, &i32::from(transposed.0))?;
+        desc.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, &i32::from(transposed.1))?;
+        desc.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &(epilogue as u32))?;
+        let (a, b, d) = (Matrix::new(a)?, Matrix::new(b)?, Matrix::new(d)?);
+        let points = matches!(product, Product::Forward { .. });
+        let mut plan = Self { desc, a, b, d, algos: Vec::new(), points };
+        // The pointers' alignment counts in the choice of the algorithm.
+        plan.point(vector)?;
+        plan.algos = plan.candidates(handle)?;
+        Ok((!plan.algos.is_empty()).then_some(plan))
+    }
+
+    /// The library's algorithms for this product, the one it thinks best in front; none where it has none.
+    fn candidates(&self, handle: &Handle) -> Result<Vec<Algo>> {
+        let preference = Preference::new()?;
+        // SAFETY: a plain C structure, of which all zeros is a value; the library fills it in.
+        let mut found: [sys::cublasLtMatmulHeuristicResult_t; CANDIDATES] = unsafe { std::mem::zeroed() };
+        let mut count = 0;
+        // SAFETY: all descriptors are alive, and there is room for as many results as are asked for.
+        let status = unsafe {
+            sys::cublasLtMatmulAlgoGetHeuristic(
+                handle.raw,
+                self.desc.0,
+                self.a.0,
+                self.b.0,
+                self.d.0,
+                self.d.0,
+                preference.0,
+                CANDIDATES as i32,
+                found.as_mut_ptr(),
+                &mut count,
+            )
+        };
+        if status != sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS {
+            return Ok(Vec::new());
+        }
+        let usable = |result: &&sys::cublasLtMatmulHeuristicResult_t| {
+            result.state == sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS
+        };
+        let found = &found[..usize::try_from(count).unwrap_or(0).min(CANDIDATES)];
+        Ok(found.iter().filter(usable).map(|result| result.algo).collect())
+    }
+
+    fn point(&self, vector: u64) -> Result<()> {
+        use sys::cublasLtMatmulDescAttributes_t as Attribute;
+        if self.points {
+            self.desc.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector)?;
+        }
+        Ok(())
+    }
+}
+
+struct Handle {
+    raw: sys::cublasLtHandle_t,
+    /// Keeps the context, in which it is destroyed.
+    stream: Stream,
+}
+
+// SAFETY: cuBLASLt's handle may be used from any thread (cuBLAS library documentation, "Thread Safety").
+unsafe impl Send for Handle {}
+// SAFETY: as above.
+unsafe impl Sync for Handle {}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        let bound = self.stream.cuda_backend().map_or(Ok(()), Backend::bind);
+        let destroyed = bound.and_then(|()| {
+            // SAFETY: created once, destroyed once. The work that used it has ended: `Blas` drops its workspaces before, which
+            // drains their stream, and a graph of recorded products keeps the handle until it has drained the stream. Where
+            // draining fails no work runs any more, for then the device is lost.
+            unsafe { result::destroy_handle(self.raw) }.map_err(|error| failed("destroy a handle", &error))
+        });
+        if let Err(error) = destroyed {
+            self.stream.report(error);
+        }
+    }
+}
+
+struct Desc(sys::cublasLtMatmulDesc_t);
+
+impl Desc {
+    fn set<T>(&self, attribute: sys::cublasLtMatmulDescAttributes_t, value: &T) -> Result<()> {
+        // SAFETY: the descriptor is alive, and cuBLASLt copies `size_of::<T>()` bytes out of the value.
+        unsafe {
+            result::set_matmul_desc_attribute(
+                self.0,
+                attribute,
+                std::ptr::from_ref(value).cast(),
+                size_of::<T>(),
+            )
+        }
+        .map_err(|error| failed("describe a product", &error))
+    }
+}
+
+impl Drop for Desc {
+    fn drop(&mut self) {
+        // SAFETY: created once, destroyed once.
+        let _ = unsafe { result::destroy_matmul_desc(self.0) };
+    }
+}
+
+struct Matrix(sys::cublasLtMatrixLayout_t);
+
+impl Matrix {
+    /// A dense matrix of (rows, columns), columns first.
+    fn new((rows, columns): (usize, usize)) -> Result<Self> {
+        result::create_matrix_layout(sys::cudaDataType::CUDA_R_32F, rows as u64, columns as u64, rows as i64)
+            .map(Self)
+            .map_err(|error| failed("describe a matrix", &error))
+    }
+}
+
+impl Drop for Matrix {
+    fn drop(&mut self) {
+        // SAFETY: created once, destroyed once.
+        let _ = unsafe { result::destroy_matrix_layout(self.0) };
+    }
+}
+
+struct Preference(sys::cublasLtMatmulPreference_t);
+
+impl Preference {
+    fn new() -> Result<Self> {
+        let preference = result::create_matmul_pref().map(Self);
+        let preference = preference.map_err(|error| failed("describe a preference", &error))?;
+        let attribute = sys::cublasLtMatmulPreferenceAttributes_t::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
+        // SAFETY: the preference is alive, and cuBLASLt copies the number out.
+        unsafe {
+            result::set_matmul_pref_attribute(
+                preference.0,
+                attribute,
+                std::ptr::from_ref(&WORKSPACE).cast(),
+                size_of::<usize>(),
+            )
+        }
+        .map_err(|error| failed("describe a preference", &error))?;
+        Ok(preference)
+    }
+}
+
+impl Drop for Preference {
+    fn drop(&mut self) {
+        // SAFETY: created once, destroyed once.
+        let _ = unsafe { result::destroy_matmul_pref(self.0) };
+    }
+}
+
+fn failed(call: &str, error: &result::CublasError) -> Error {
+    Error::new(ErrorKind::Device, format!("cuBLASLt could not {call}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use feedline_device::Device;
+
+    const FORWARD: Product = Product::Forward { relu: false };
+
+    /// What `check` says to arguments of so many elements each, of `T`.
+    fn checked<T: feedline_core::Element>(sizes: Sizes, elements: [usize; 3]) -> Result<()> {
+        let stream: Stream = Device::host().stream().unwrap();
+        let [left, right, mut out] = elements.map(|elements| stream.buffer::<T>(elements).unwrap());
+        let bias = stream.buffer::<T>(sizes.outputs).unwrap();
+        let bias = Some(bias.view().into());
+        check(
+            FORWARD,
+            sizes,
+            &left.view().into(),
+            &right.view().into(),
+            bias.as_ref(),
+            &out.view_mut().into(),
+        )
+    }
+
+    #[test]
+    fn sizes_that_fit_by_overflow_are_refused() {
+        checked::<f32>(Sizes { rows: 3, inputs: 2, outputs: 5 }, [6, 10, 15]).unwrap();
+        // 2^63 + 1 rows of 2 are 2 elements more than there are numbers.
+        let sizes = Sizes { rows: (1 << 63) + 1, inputs: 2, outputs: 2 };
+        assert_eq!(checked::<f32>(sizes, [2, 4, 2]).unwrap_err().kind(), ErrorKind::Config);
+        // The elements can be counted, their bytes cannot.
+        let sizes = Sizes { rows: (1 << 62) + 1, inputs: 1, outputs: 1 };
+        assert_eq!(checked::<f32>(sizes, [1, 1, 1]).unwrap_err().kind(), ErrorKind::Config);
+        let none = Sizes { rows: 0, inputs: 2, outputs: 5 };
+        assert_eq!(checked::<f32>(none, [1, 10, 1]).unwrap_err().kind(), ErrorKind::Config);
+    }
+
+    #[test]
+    fn elements_of_another_type_are_refused() {
+        let error = checked::<i32>(Sizes { rows: 3, inputs: 2, outputs: 5 }, [6, 10, 15]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.message().contains("holds i32, not f32"), "{error}");
+    }
+
+    #[test]
+    fn a_matrix_product_takes_floats_only() {
+        let Some(device) = feedline_testkit::gpu("a matrix product takes floats only") else { return };
+        let stream = device.stream().expect("a stream");
+        let Some(blas) = Blas::new(&stream, BlasOptions::default()).expect("no device failure") else {
+            return feedline_testkit::not_run("a matrix product takes floats only", "no cuBLASLt");
+        };
+        let sizes = Sizes { rows: 4, inputs: 4, outputs: 4 };
+        let (words, floats) =
+            (stream.buffer::<i32>(16).expect("memory"), stream.buffer::<f32>(16).expect("memory"));
+        let mut out = stream.buffer::<f32>(16).expect("memory");
+        let product = Product::WeightGradient;
+        let (left, right) = (words.view().into(), floats.view().into());
+        let error =
+            blas.product(product, sizes, left, right, None, out.view_mut().into()).expect_err("integers");
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.message().contains("holds i32, not f32"), "{error}");
+        let right = floats.view().into();
+        assert!(blas.product(product, sizes, right, right, None, out.view_mut().into()).expect("a product"));
+        stream.synchronize().expect("the product");
+    }
+}

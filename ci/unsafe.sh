@@ -11,13 +11,14 @@ import pathlib, re, sys
 # kernels/src/launch.rs: a launch hands raw addresses to a kernel.
 # kernels/src/nvrtc.rs, kernels/src/blas.rs: calls of NVRTC and of cuBLASLt.
 # datasets/src/bytes.rs: to map a file is a promise of the caller, made to an unsafe fn.
+# kernels/tests/cuda.rs: a launch by hand.
 # crates/testkit/src/alloc.rs: a global allocator, for tests.
 # crates/testkit/src/fork.rs: a forked child, for tests.
 # crates/testkit/src/null_device.rs: a backend, for tests and benches.
 # benches/src/baseline/: raw calls of a backend, which benchmarks are held against.
 FILES = {
     "kernels/src/launch.rs", "kernels/src/nvrtc.rs", "kernels/src/blas.rs", "datasets/src/bytes.rs",
-    "crates/testkit/src/alloc.rs", "crates/testkit/src/fork.rs", "crates/testkit/src/null_device.rs",
+    "kernels/tests/cuda.rs", "crates/testkit/src/alloc.rs", "crates/testkit/src/fork.rs", "crates/testkit/src/null_device.rs",
     "benches/src/baseline/mod.rs", "benches/src/baseline/empty.rs",
 }
 CRATES = tuple(f"crates/{name}/" for name in ("slots", "backend", "cuda", "sim", "device"))

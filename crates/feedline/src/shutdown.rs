@@ -172,11 +172,14 @@ impl Running {
         std::mem::forget(self.closers.clone());
     }
 
-    /// What still runs on the device after `limit`. A device that cannot say is not waited for here: whoever
-    /// frees the slots meets the same failure and reports it.
+    /// What still runs on the device after `limit`. A device that cannot say is not waited for; its error is reported.
     fn device_runs(&self, limit: Duration) -> Option<Error> {
-        let drained = self.closers.device_slots.drain_timeout(limit);
-        drained.err().filter(|error| error.kind() == ErrorKind::Timeout)
+        let error = self.closers.device_slots.drain_timeout(limit).err()?;
+        if error.kind() == ErrorKind::Timeout {
+            return Some(error);
+        }
+        self.device.ledger().report(error);
+        None
     }
 
     fn close(&self) {

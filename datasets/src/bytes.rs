@@ -131,6 +131,10 @@ impl Memory {
     pub(crate) fn new(len: u64) -> Result<Self> {
         let len = usize::try_from(len).map_err(|_| no_memory(len))?;
         let pages = MmapMut::map_anon(len).map_err(|error| no_memory(len as u64).caused_by(error))?;
+        // Fewer page faults while the file is read, and fewer TLB misses afterwards; where the system has no such
+        // pages, it is only a hint.
+        #[cfg(target_os = "linux")]
+        let _ = pages.advise(memmap2::Advice::HugePage);
         Ok(Self { pages, len })
     }
 

@@ -43,6 +43,7 @@ mod builder;
 mod checkpoint;
 mod compute;
 mod decode;
+mod deliveries;
 mod epoch;
 mod loader;
 mod road;

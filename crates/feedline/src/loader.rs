@@ -1,10 +1,9 @@
 //! The loader: the three stages, running, and the batches they deliver.
 
 use std::sync::Arc;
-use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, bounded, never};
+use crossbeam_channel::bounded;
 use feedline_core::{
     BadSamples, Cursor, Dataset, Error, ErrorKind, Layout, Plan, Quarantine, Result, Source, Stop,
 };
@@ -14,8 +13,8 @@ use feedline_slots::Ring;
 
 use crate::Batch;
 use crate::builder::LoaderBuilder;
-use crate::compute::{CrossThread, Holder};
 use crate::decode::{Decoder, DecoderOptions, Input, Note, SourceReader};
+use crate::deliveries::Deliveries;
 use crate::epoch::Epoch;
 use crate::road::{Chosen, RoadTaken};
 use crate::shutdown::{Closers, Running};
@@ -42,8 +41,7 @@ pub struct Loader {
     pub(crate) plan: Arc<Plan>,
     layout: Arc<Layout>,
     device: Device,
-    slots: SlotRing,
-    loaded: Receiver<Delivery>,
+    deliveries: Deliveries,
     /// The run that is going on, and the next batch it will deliver; `None` before the first epoch.
     current: Option<Position>,
     epochs: Option<u64>,
@@ -55,11 +53,7 @@ pub struct Loader {
     quarantine: Quarantine,
     road: RoadTaken,
     held: Held,
-    held_limit: Duration,
     drop_limit: Duration,
-    /// The thread that took the last batch.
-    taken_on: Option<ThreadId>,
-    cross_thread: CrossThread,
     running: Running,
 }
 
@@ -237,14 +231,10 @@ impl Loader {
             plan,
             layout,
             device: device.clone(),
-            slots,
-            loaded: to_consumer,
+            deliveries: Deliveries::new(to_consumer, slots, builder.held_limit),
             current: None,
             epochs: builder.epochs,
-            held_limit: builder.held_limit,
             drop_limit: builder.drop_limit,
-            taken_on: None,
-            cross_thread: CrossThread::default(),
             running,
         })
     }
@@ -347,7 +337,7 @@ impl Loader {
 
     /// Batches that were delivered and not released.
     pub(crate) fn batches_in_hand(&self) -> usize {
-        self.slots.in_hand()
+        self.deliveries.slots().in_hand()
     }
 
     /// Whether the epoch has nothing more to deliver.
@@ -358,14 +348,12 @@ impl Loader {
     /// The next batch of the current run; blocks for at most `limit`, `None` when it passed, and at the end of a source.
     pub(crate) fn receive(&mut self, limit: Option<Duration>) -> Result<Option<Batch>> {
         self.running.check_process()?;
-        let this = std::thread::current().id();
-        if self.taken_on.replace(this).is_some_and(|before| before != this) {
-            self.cross_thread.note();
-        }
+        let holder = self.deliveries.holder();
         let start = limit.map(|_| Instant::now());
         loop {
             let left = limit.zip(start).map(|(limit, start)| limit.saturating_sub(start.elapsed()));
-            let Some(delivery) = self.receive_any(left)? else { return Ok(None) };
+            let received = self.deliveries.receive(left, || self.running.cause())?;
+            let Some(delivery) = received else { return Ok(None) };
             let Some(at) = &mut self.current else { continue };
             match delivery {
                 // Batches of a request that was given up are dropped, which releases their slots.
@@ -377,7 +365,6 @@ impl Loader {
                     return Ok(None);
                 }
                 Delivery::Batch(loaded) => {
-                    let holder = Holder::new(self.cross_thread.clone());
                     let batch = Batch::new(loaded, self.layout.clone(), holder);
                     let Position { request, step } = *at;
                     debug_assert_eq!(
@@ -425,41 +412,6 @@ impl Loader {
         Ok(())
     }
 
-    /// What comes next of any request; `None` when `limit` has passed.
-    fn receive_any(&self, limit: Option<Duration>) -> Result<Option<Delivery>> {
-        loop {
-            // A thread that holds every slot waits for itself: without a limit of its own it gets this one.
-            let held_limit = self.holds_all_slots().then_some(self.held_limit);
-            let received = match limit.or(held_limit) {
-                Some(limit) => self.loaded.recv_timeout(limit),
-                None => self.loaded.recv().map_err(RecvTimeoutError::from),
-            };
-            match received {
-                Ok(item) => return Ok(Some(item)),
-                Err(RecvTimeoutError::Disconnected) => return Err(self.running.cause()),
-                Err(RecvTimeoutError::Timeout) if limit.is_some() => return Ok(None),
-                Err(RecvTimeoutError::Timeout) if self.holds_all_slots() => return Err(self.slots_held()),
-                // Another thread has shown that it holds some of them, or has dropped one.
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-        }
-    }
-
-    /// Whether the calling thread holds every slot, as far as can be known.
-    fn holds_all_slots(&self) -> bool {
-        self.slots.delivered() == self.slots.len() && !self.cross_thread.is_noted()
-    }
-
-    fn slots_held(&self) -> Error {
-        let why = format!(
-            "all {} device slots have been held for {:.1} s by batches that were not dropped: drop one \
-             before the next, or raise the depth; where other threads hold them, raise held_limit",
-            self.slots.len(),
-            self.held_limit.as_secs_f64()
-        );
-        Error::new(ErrorKind::SlotsHeld, why)
-    }
-
     /// Which samples make up which batch; of a source, which shard is this rank's at which step.
     pub fn plan(&self) -> &Plan {
         &self.plan
@@ -487,7 +439,7 @@ impl Loader {
 
     /// The addresses of the device slots, fixed for the life of the loader.
     pub fn slot_addresses(&self) -> Vec<feedline_device::Address> {
-        self.slots.addresses().collect()
+        self.deliveries.slots().addresses().collect()
     }
 
     /// Stops the stages and waits for at most `limit`: for the stages and their threads, and for the device,
@@ -503,8 +455,7 @@ impl Loader {
     /// has returned.
     pub fn stop(&mut self, limit: Duration) -> Result<()> {
         self.running.check_process()?;
-        // Nobody receives any more: the stages' sends fail instead of waiting.
-        self.loaded = never();
+        self.deliveries.close();
         self.current = None;
         self.running.stop(limit)
     }
@@ -512,7 +463,7 @@ impl Loader {
     /// In a forked child: leaves everything as it is. A thread that the child does not have may hold any of
     /// the locks that a drop would take.
     fn abandon(&mut self) {
-        std::mem::forget(std::mem::replace(&mut self.loaded, never()));
+        self.deliveries.abandon();
         self.running.abandon();
     }
 }

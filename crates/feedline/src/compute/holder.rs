@@ -30,9 +30,9 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// The calling thread takes a batch.
-    pub(crate) fn new(cross_thread: CrossThread) -> Self {
-        Self { taken_on: std::thread::current().id(), cross_thread }
+    /// Of a batch that `taken_on` takes.
+    pub(crate) fn new(taken_on: ThreadId, cross_thread: CrossThread) -> Self {
+        Self { taken_on, cross_thread }
     }
 
     /// The calling thread uses the batch.

@@ -26,11 +26,6 @@ impl Deliveries {
         Self { loaded, slots, held_limit, taken_on: None, cross_thread: CrossThread::default() }
     }
 
-    /// The device slots.
-    pub(crate) fn slots(&self) -> &SlotRing {
-        &self.slots
-    }
-
     /// Notes which thread takes the batches; a part of each of them.
     pub(crate) fn holder(&mut self) -> Holder {
         let this = std::thread::current().id();

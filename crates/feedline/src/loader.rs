@@ -41,6 +41,7 @@ pub struct Loader {
     pub(crate) plan: Arc<Plan>,
     layout: Arc<Layout>,
     device: Device,
+    slots: SlotRing,
     deliveries: Deliveries,
     /// The run that is going on, and the next batch it will deliver; `None` before the first epoch.
     current: Option<Position>,
@@ -231,7 +232,8 @@ impl Loader {
             plan,
             layout,
             device: device.clone(),
-            deliveries: Deliveries::new(to_consumer, slots, builder.held_limit),
+            deliveries: Deliveries::new(to_consumer, slots.clone(), builder.held_limit),
+            slots,
             current: None,
             epochs: builder.epochs,
             drop_limit: builder.drop_limit,
@@ -337,7 +339,7 @@ impl Loader {
 
     /// Batches that were delivered and not released.
     pub(crate) fn batches_in_hand(&self) -> usize {
-        self.deliveries.slots().in_hand()
+        self.slots.in_hand()
     }
 
     /// Whether the epoch has nothing more to deliver.
@@ -439,7 +441,7 @@ impl Loader {
 
     /// The addresses of the device slots, fixed for the life of the loader.
     pub fn slot_addresses(&self) -> Vec<feedline_device::Address> {
-        self.deliveries.slots().addresses().collect()
+        self.slots.addresses().collect()
     }
 
     /// Stops the stages and waits for at most `limit`: for the stages and their threads, and for the device,

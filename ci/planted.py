@@ -337,7 +337,7 @@ BUGS = [
         "stop_does_not_wait_for_the_device",
         "stop succeeds while the device still reads a batch",
         Test(FEEDLINE, "limits", "stop_reports_work_on_the_device_that_does_not_end"),
-        [(SHUTDOWN, "if self.device_runs(left()).is_some() {", "if cfg!(any()) && self.device_runs(left()).is_some() {")],
+        [(SHUTDOWN, "self.drain(left()).map_err(", "self.drain(left()).or(Ok(())).map_err(")],
     ),
     Bug(
         "batches_of_an_epoch_that_was_left",

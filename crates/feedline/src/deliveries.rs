@@ -82,7 +82,8 @@ impl Deliveries {
         self.loaded = never();
     }
 
-    /// In a forked child: leaves the channel as it is, because a lock that its drop takes may be locked for ever.
+    /// In a forked child: leaves the channel as it is, because a lock that its drop takes may be locked for
+    /// ever.
     pub(crate) fn abandon(&mut self) {
         std::mem::forget(std::mem::replace(&mut self.loaded, never()));
     }

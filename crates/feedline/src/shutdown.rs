@@ -143,9 +143,10 @@ impl Running {
             // A panic was caught and told by the thread itself.
             let _ = thread.join();
         }
-        if self.device_runs(left()).is_some() {
-            return Err(self.stuck(limit));
-        }
+        self.drain(left()).map_err(|error| match error.kind() {
+            ErrorKind::Timeout => self.stuck(limit),
+            _ => error,
+        })?;
         let mut reported = self.device.ledger().take_errors().into_iter();
         let first = reported.next();
         reported.for_each(|error| self.device.ledger().report(error));
@@ -155,7 +156,7 @@ impl Running {
     /// After a `stop` that failed: leaks the slots if the device still uses them, because freeing them would
     /// wait.
     pub(crate) fn leak_busy_slots(&self) {
-        if self.device_runs(Duration::ZERO).is_some() {
+        if self.runs_on_device().is_some() {
             self.leak_slots();
         }
     }
@@ -172,14 +173,16 @@ impl Running {
         std::mem::forget(self.closers.clone());
     }
 
-    /// What still runs on the device after `limit`. A device that cannot say is not waited for; its error is reported.
-    fn device_runs(&self, limit: Duration) -> Option<Error> {
-        let error = self.closers.device_slots.drain_timeout(limit).err()?;
-        if error.kind() == ErrorKind::Timeout {
-            return Some(error);
-        }
-        self.device.ledger().report(error);
-        None
+    /// Waits for the device; an error of kind `Timeout` says what still runs there.
+    fn drain(&self, limit: Duration) -> Result<()> {
+        self.closers.device_slots.drain_timeout(limit)
+    }
+
+    /// What still runs on the device, if anything. A device that cannot say is not waited for by those who
+    /// ask this: whoever frees the slots meets its failure again.
+    fn runs_on_device(&self) -> Option<String> {
+        let busy = self.drain(Duration::ZERO).err().filter(|error| error.kind() == ErrorKind::Timeout);
+        busy.map(|error| error.message().to_owned())
     }
 
     fn close(&self) {
@@ -194,8 +197,7 @@ impl Running {
         let stages = || format!("still running: {}", self.started.join(", "));
         let stages =
             (!self.started.is_empty()).then(|| readings.first().map_or_else(stages, ToString::to_string));
-        let device = self.device_runs(Duration::ZERO).map(|error| error.message().to_owned());
-        let what = stages.into_iter().chain(device).collect::<Vec<_>>().join("; ");
+        let what = stages.into_iter().chain(self.runs_on_device()).collect::<Vec<_>>().join("; ");
         let why = format!("the pipeline did not stop within {:.1} s: {what}", limit.as_secs_f64());
         Error::new(ErrorKind::Timeout, why)
     }

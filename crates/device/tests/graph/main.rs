@@ -1,6 +1,7 @@
 //! Recorded steps: what may be in one, what it keeps alive, and that nothing is left behind, whatever fails.
 
 mod recorder;
+mod submit;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -2,8 +2,9 @@
 
 use std::sync::mpsc::channel;
 
-use feedline_device::Device;
+use feedline_backend::{Grid, KernelId, Launch};
 use feedline_device::host::Host;
+use feedline_device::{Device, StreamId};
 use feedline_sim::interceptors::count::Snapshot;
 use feedline_sim::interceptors::{Count, Op};
 
@@ -83,4 +84,19 @@ fn calls_are_counted_by_thread() {
     assert_eq!(count.of_threads("fl-transfer").total(), 5);
     assert_eq!(count.of_threads("fl-compute").total(), 0);
     assert_eq!(count.snapshot(), count.of_threads(""));
+}
+
+#[test]
+fn a_kernel_launch_is_counted_and_named_where_the_backend_has_no_kernels() {
+    let backend = Count::new(Host::new());
+    let count = backend.handle();
+    let device = Device::with_backend(backend);
+    let stream = device.stream().unwrap();
+    let grid = Grid::linear(1, 32, 1);
+    let mut launch = Launch { kernel: KernelId(1), name: "scale", grid, parameters: &mut [] };
+    // SAFETY: the host launches nothing.
+    let launched = unsafe { device.backend().launch(StreamId::from(&stream), &mut launch) };
+    let error = launched.unwrap_err();
+    assert!(error.to_string().contains("\"scale\": Host runs host code, not kernels"), "{error}");
+    assert_eq!(count.snapshot().of(Op::Launch), 1);
 }

@@ -2,6 +2,7 @@
 
 mod chaos;
 mod count;
+mod downcast;
 mod faults;
 mod hand_off;
 mod raw;

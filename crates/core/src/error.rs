@@ -5,6 +5,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::catch_panic;
+
 /// `Result` with feedline's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -78,6 +80,15 @@ struct Inner {
     path: Option<PathBuf>,
     offset: Option<u64>,
     source: Option<Box<dyn StdError + Send + Sync>>,
+}
+
+impl Drop for Inner {
+    /// The source may be the user's, and a panic in its drop must not end the thread that drops the error.
+    fn drop(&mut self) {
+        let source = self.source.take();
+        // Nobody is left to tell.
+        let _ = catch_panic("the drop of an error panicked", || drop(source));
+    }
 }
 
 /// A failure, as a value that can be cloned: the first cause of a pipeline's end is given to every caller.
@@ -267,5 +278,30 @@ mod tests {
         let error = Error::new(ErrorKind::Panic, "boom");
         let placed = error.clone().at_batch(1);
         assert_eq!((error.batch(), placed.batch()), (None, Some(1)));
+    }
+
+    #[derive(Debug)]
+    struct PanicsInDrop;
+
+    impl fmt::Display for PanicsInDrop {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("planned failure")
+        }
+    }
+
+    impl StdError for PanicsInDrop {}
+
+    impl Drop for PanicsInDrop {
+        fn drop(&mut self) {
+            std::panic::panic_any(PanicsInDrop)
+        }
+    }
+
+    #[test]
+    fn a_source_that_panics_when_it_is_dropped_harms_nobody() {
+        let error = Error::new(ErrorKind::Sample, "bad").caused_by(PanicsInDrop);
+        let other = error.clone().caused_by(PanicsInDrop);
+        assert_eq!(other.to_string(), "bad: planned failure");
+        drop((error, other));
     }
 }

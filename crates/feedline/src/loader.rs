@@ -171,9 +171,8 @@ impl Loader {
             (other, _) => other,
         };
         let reader = match &input {
-            Input::Source(source) => {
-                let (source, batch) = (source.clone(), layout.capacity());
-                Some(Box::new(SourceReader::new(source, plan.clone(), batch, builder.tail)))
+            Input::Source(_) => {
+                Some(Box::new(SourceReader::new(plan.clone(), layout.capacity(), builder.tail)))
             }
             Input::Dataset(_) | Input::ZeroCopy(..) => None,
         };

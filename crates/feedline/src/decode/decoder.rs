@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use feedline_core::{
-    BadSamples, BatchInfo, Context, CopyRows, Error, ErrorKind, Layout, Plan, Reached, Result, Rows,
+    BadSamples, BatchInfo, Context, CopyRows, Error, ErrorKind, Layout, Plan, Reached, Result, Rows, Source,
     Substituted, catch_panic,
 };
 use feedline_device::Pinned;
@@ -135,9 +135,10 @@ impl Decoder {
         }
     }
 
-    /// From now on only batches of `request` are worth decoding.
+    /// From now on only batches of `request` are worth decoding; requests have growing numbers.
     pub(crate) fn set_request(&self, request: u64) {
-        self.request.store(request, Ordering::Relaxed);
+        // The largest, so that a stop is final though another thread has just taken up a request.
+        self.request.fetch_max(request, Ordering::Relaxed);
     }
 
     /// From now on no batch is worth decoding.
@@ -226,7 +227,7 @@ impl Undecoded {
                 visits.write(&note.info.ids, bytes);
                 return Ok(Some(Outcome::Ready(self.lease.ready())));
             }
-            Input::Source(_) => match self.read_records(decoder, worker)? {
+            Input::Source(source) => match self.read_records(&**source, decoder, worker)? {
                 Read::Batch => {}
                 Read::EpochEnd => {
                     let reached = self.lease.note().info.reached.unwrap_or_default();
@@ -249,12 +250,12 @@ impl Undecoded {
     }
 
     /// Reads the records of a source, and passes the reader on.
-    fn read_records(&mut self, decoder: &Decoder, worker: &Worker) -> Result<Read> {
+    fn read_records(&mut self, source: &dyn Source, decoder: &Decoder, worker: &Worker) -> Result<Read> {
         let Some(reader) = &mut self.reader else { return Ok(Read::Batch) };
         let note = self.lease.note_mut();
         let request = note.info.request;
         let watch = worker.begin(note.info.step, 0);
-        let read = reader.read(note, &watch, || decoder.is_stale(request));
+        let read = reader.read(source, note, &watch, || decoder.is_stale(request));
         worker.end();
         let read = read?;
         if read != Read::Later

@@ -22,6 +22,8 @@ mod queue;
 mod rows;
 mod source;
 mod sync;
+#[cfg(test)]
+mod tests;
 mod tuning;
 
 pub use activity::Reading;

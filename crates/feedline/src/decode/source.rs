@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use feedline_core::source::{self, MAX_OFFSET, Next};
-use feedline_core::{Error, ErrorKind, Plan, Reached, ReadError, Result, Shard, Source, Stage, Tail};
+use feedline_core::{
+    Error, ErrorKind, Plan, Reached, ReadError, Result, Shard, Source, Stage, Tail, catch_panic,
+};
 
 use super::input::Note;
 use super::rows::panic_text;
@@ -15,7 +17,6 @@ use super::rows::panic_text;
 /// It travels: the transfer thread sends it along with a slot, and the worker sends it back as soon as the batch's records
 /// are read, so that the next worker reads on while this one decodes.
 pub(crate) struct SourceReader {
-    source: Arc<dyn Source>,
     /// One shard per step.
     shards: Arc<Plan>,
     batch: usize,
@@ -47,10 +48,10 @@ enum Found {
 }
 
 impl SourceReader {
-    /// A reader of `source`, whose shards are read in the order of the plan `shards`, for batches of `batch` samples.
-    pub(crate) fn new(source: Arc<dyn Source>, shards: Arc<Plan>, batch: usize, last_batch: Tail) -> Self {
+    /// A reader that opens shards in the order of the plan `shards`, for batches of `batch` samples.
+    pub(crate) fn new(shards: Arc<Plan>, batch: usize, last_batch: Tail) -> Self {
         let (reached, ids) = (Reached::default(), Vec::new());
-        Self { source, shards, batch, last_batch, epoch: 0, reached, open: None, ids }
+        Self { shards, batch, last_batch, epoch: 0, reached, open: None, ids }
     }
 
     /// Goes to a place in `epoch`.
@@ -63,10 +64,11 @@ impl SourceReader {
         self.shards.steps(self.epoch, self.reached.position) == 0
     }
 
-    /// Reads the records of the next batch into `note`, which may hold some of them already; `watch` learns which sample
-    /// is being read, and `is_stale` says when nobody wants the batch any more.
+    /// Reads the records of the next batch of `source` into `note`, which may hold some of them already; `watch` learns
+    /// which sample is being read, and `is_stale` says when nobody wants the batch any more.
     pub(super) fn read(
         &mut self,
+        source: &dyn Source,
         note: &mut Note,
         watch: &AtomicU64,
         is_stale: impl Fn() -> bool,
@@ -76,7 +78,8 @@ impl SourceReader {
             if is_stale() {
                 return Ok(Read::Later);
             }
-            match self.next(note.records.next(), watch).map_err(|error| error.at_batch(note.info.step))? {
+            let next = self.next(source, note.records.next(), watch);
+            match next.map_err(|error| error.at_batch(note.info.step))? {
                 Found::Record(id) => note.records.ids.push(id),
                 Found::Later => return Ok(Read::Later),
                 Found::End => at_end = true,
@@ -95,13 +98,13 @@ impl SourceReader {
     }
 
     /// Appends the next record to `record`.
-    fn next(&mut self, record: &mut Vec<u8>, watch: &AtomicU64) -> Result<Found> {
+    fn next(&mut self, source: &dyn Source, record: &mut Vec<u8>, watch: &AtomicU64) -> Result<Found> {
         loop {
             if self.open.is_none() {
-                self.open = self.open_next()?;
+                self.open = self.open_next(source)?;
             }
             let Some((shard, reader)) = &mut self.open else { return Ok(Found::End) };
-            let (source, shard, offset) = (&*self.source, *shard, reader.offset());
+            let (shard, offset) = (*shard, reader.offset());
             let refuse = |why: String| unreadable(source, shard, offset, why.into());
             let id = source::id(shard, offset)
                 .ok_or_else(|| refuse(format!("an offset must be below {MAX_OFFSET}")))?;
@@ -126,7 +129,7 @@ impl SourceReader {
     }
 
     /// Opens the shard at `reached`, or the next one of this rank; `None` at the end of the epoch.
-    fn open_next(&mut self) -> Result<Option<(u64, Box<dyn Shard>)>> {
+    fn open_next(&mut self, source: &dyn Source) -> Result<Option<(u64, Box<dyn Shard>)>> {
         while !self.is_at_end() {
             let Reached { position, offset } = self.reached;
             self.shards.batch(self.epoch, position, 0, &mut self.ids);
@@ -135,7 +138,7 @@ impl SourceReader {
                 self.go_to_next_shard();
                 continue;
             };
-            let (source, epoch) = (&*self.source, self.epoch);
+            let epoch = self.epoch;
             let reader = guard(source, shard, offset, || source.open(epoch, shard, offset))?;
             if offset > 0 && reader.offset() != offset {
                 let why = format!("it was opened at {} instead", reader.offset());
@@ -149,6 +152,15 @@ impl SourceReader {
     fn go_to_next_shard(&mut self) {
         let position = self.shards.position_after(self.epoch, self.reached.position, 0);
         self.reached = Reached { position, offset: 0 };
+    }
+}
+
+impl Drop for SourceReader {
+    /// A panic in the drop of a shard, which is the user's code, must not end the thread that drops the reader.
+    fn drop(&mut self) {
+        let open = self.open.take();
+        // Nobody is left to tell.
+        let _ = catch_panic("the drop of a shard panicked", || drop(open));
     }
 }
 

@@ -1,0 +1,475 @@
+//! The decode stage by itself. The test plays the transfer thread: it hands out slots, and takes what the workers send.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::{Receiver, bounded};
+use feedline_core::source::{Next, Shard, Source};
+use feedline_core::{
+    BadSamples, Context, Dataset, ErrorKind, Layout, Order, Plan, PlanOptions, ReadError, Result, Row, Spec,
+    Tail, World,
+};
+use feedline_device::slot::Visits;
+use feedline_device::{Device, Pinned};
+use feedline_slots::{HostMemory, ReadyLease, Ring};
+use feedline_testkit::zoo::streams::Generator;
+use feedline_testkit::zoo::{self, Fine};
+use feedline_testkit::{watchdog::LIMIT, with_watchdog};
+
+use super::*;
+
+/// Rows of a batch.
+const BATCH: usize = 4;
+/// The request and the epoch of every batch.
+const REQUEST: u64 = 1;
+const EPOCH: u64 = 3;
+
+struct Rig {
+    pool: WorkerPool,
+    decoder: Arc<Decoder>,
+    layout: Arc<Layout>,
+    plan: Arc<Plan>,
+    slots: Ring<Pinned, Note>,
+    inbox: Receiver<Message>,
+    /// The outcome of dropping the data.
+    dropped: mpsc::Receiver<Result<()>>,
+}
+
+impl Rig {
+    /// Workers and two slots for `dataset`, in its own order.
+    fn new(dataset: impl Dataset, workers: usize) -> Self {
+        Self::of(Input::Dataset(Arc::new(dataset)), BATCH, workers, Order::Sequential, None)
+    }
+
+    fn of(input: Input, batch: usize, workers: usize, order: Order, slot_bytes: Option<usize>) -> Self {
+        const SLOTS: usize = 2;
+        let device = Device::host();
+        let layout = Arc::new(Layout::new(input.spec(), batch).unwrap());
+        let (len, batch) = match &input {
+            Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => (dataset.len(), batch),
+            Input::Source(source) => (source.shards(), 1),
+        };
+        let options = PlanOptions { len, order, seed: 0, batch, tail: Tail::Keep, world: World::single() };
+        let plan = Arc::new(Plan::new(options).unwrap());
+        let slot_bytes = slot_bytes.unwrap_or(layout.bytes());
+        let slots = Ring::new((0..SLOTS).map(|_| device.pinned(slot_bytes).unwrap()).collect());
+        let ((to_test, inbox), (tell, dropped)) = (bounded(SLOTS + 1), mpsc::channel());
+        let options = DecoderOptions {
+            input,
+            plan: plan.clone(),
+            layout: layout.clone(),
+            bad_samples: BadSamples::Fail,
+            workers,
+            host_slots: SLOTS,
+            inbox: to_test,
+        };
+        let decoder = Arc::new(Decoder::new(options, move |outcome| drop(tell.send(outcome))));
+        decoder.set_request(REQUEST);
+        let pool = WorkerPool::new(Workers::Count(workers)).unwrap();
+        Self { pool, decoder, layout, plan, slots, inbox, dropped }
+    }
+
+    /// Gives batch `number`, which is `step` of the epoch, to the workers.
+    fn begin(&self, number: u64, step: u64) {
+        self.begin_with(number, step, None);
+    }
+
+    fn begin_with(&self, number: u64, step: u64, reader: Option<Box<SourceReader>>) {
+        let mut lease = self.slots.acquire().unwrap();
+        lease.note_mut().info.reset(REQUEST, EPOCH, step);
+        lease.note_mut().records.clear();
+        let batch = Undecoded { number, lease, reader };
+        self.pool.begin(Job { decoder: self.decoder.clone(), batch });
+    }
+
+    fn message(&self) -> Message {
+        self.inbox.recv_timeout(LIMIT).expect("the workers send something")
+    }
+
+    /// What became of the next batch, and its number.
+    #[track_caller]
+    fn decoded(&self) -> (u64, Result<Outcome>) {
+        let Message::Decoded { number, outcome } = self.message() else { panic!("not the end of a batch") };
+        (number, outcome)
+    }
+
+    /// The next batch, which is decoded.
+    #[track_caller]
+    fn ready(&self) -> (u64, ReadyLease<Pinned, Note>) {
+        match self.decoded() {
+            (number, Ok(Outcome::Ready(filled))) => (number, filled),
+            (number, other) => panic!("batch {number} is not ready: {:?}", other.err()),
+        }
+    }
+
+    /// Checks the rows of a batch to the last byte.
+    #[track_caller]
+    fn check(&self, filled: &ReadyLease<Pinned, Note>) {
+        let info = &filled.note().info;
+        let rows = fine().check(EPOCH, &self.layout, info.ids.len(), filled.bytes());
+        assert_eq!(rows.expect("whole rows"), info.ids);
+    }
+}
+
+fn fine() -> Fine {
+    Fine::new(20, 100).unwrap()
+}
+
+/// Waits for something that another thread does.
+#[track_caller]
+fn until(what: &str, done: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < LIMIT / 4, "never: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn rows_are_decoded_in_place_whatever_the_number_of_workers() {
+    with_watchdog(LIMIT, || {
+        for workers in [1, 2, 5] {
+            let rig = Rig::new(fine(), workers);
+            let mut places = BTreeSet::new();
+            // The first batch is split into single rows; of the others it depends on the time that it took.
+            for number in 0..10 {
+                rig.begin(number, number % 5);
+                let (decoded, filled) = rig.ready();
+                assert_eq!((decoded, filled.note().info.step), (number, number % 5));
+                assert!(filled.note().info.ids.iter().copied().eq(4 * (number % 5)..4 * (number % 5) + 4));
+                rig.check(&filled);
+                places.insert(filled.memory().as_ptr() as usize);
+            }
+            assert_eq!(places.len(), rig.slots.len(), "slots are used again");
+        }
+    });
+}
+
+#[test]
+fn in_zero_copy_mode_a_slot_holds_the_gather_order_of_its_batch() {
+    const ROWS: usize = 512;
+    with_watchdog(LIMIT, || {
+        let data = Arc::new(Fine::new(5 * ROWS as u64 + 100, 8).unwrap());
+        for (bytes, is_ordered) in [(1 << 30, true), (1 << 20, false)] {
+            let input = Input::ZeroCopy(data.clone(), Visits::new(data.len(), bytes));
+            let rig = Rig::of(input, ROWS, 1, Order::Shuffle, Some(Visits::slot_bytes(ROWS)));
+            for step in 0..6 {
+                rig.begin(step, step);
+                let (_, filled) = rig.ready();
+                let ids = &filled.note().info.ids;
+                assert_eq!(ids.len(), if step < 5 { ROWS } else { 100 });
+                let (visited, places) = filled.bytes().split_at(8 * ids.len());
+                let visited: Vec<_> =
+                    visited.as_chunks().0.iter().map(|id| u64::from_ne_bytes(*id)).collect();
+                // The last batch is too short for an order of its own.
+                if !is_ordered || step == 5 {
+                    assert_eq!(&visited, ids);
+                    continue;
+                }
+                let places = places.as_chunks().0.iter().map(|place| u32::from_ne_bytes(*place) as usize);
+                let places: Vec<_> = places.take(ids.len()).collect();
+                assert!(visited.iter().zip(&places).all(|(&id, &place)| ids[place] == id));
+                assert_eq!(places.iter().collect::<BTreeSet<_>>().len(), ids.len(), "each place once");
+                // 2,660 samples have 512 buckets of 8, not all of them in use.
+                assert!(visited.iter().map(|id| id / 8).is_sorted());
+            }
+        }
+    });
+}
+
+#[test]
+fn a_reading_names_worker_batch_sample_and_time() {
+    with_watchdog(LIMIT, || {
+        let (data, gate) = zoo::blocking(fine(), [6]);
+        let rig = Rig::new(data, 2);
+        assert_eq!(rig.pool.readings(), []);
+        rig.begin(0, 1);
+        assert!(gate.wait_until_waiting(1, LIMIT));
+        // The other worker may still read other rows of the batch.
+        until("one read is left", || rig.pool.readings().len() == 1);
+        let reading = rig.pool.readings()[0];
+        assert_eq!((reading.step, reading.sample), (1, 6));
+        assert!(reading.worker < 2);
+        let text = reading.to_string();
+        let start = format!("worker fl-decode-{} has been reading sample 6 of batch 1 for ", reading.worker);
+        assert!(text.starts_with(&start), "{text}");
+        assert!(rig.pool.readings()[0].time >= reading.time);
+        gate.open();
+        rig.check(&rig.ready().1);
+        assert_eq!(rig.pool.readings(), []);
+    });
+}
+
+#[test]
+fn a_worker_count_is_at_least_one_and_at_most_the_limit() {
+    for count in [0, MAX_WORKERS + 1, usize::MAX] {
+        let error = Workers::Count(count).count().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.to_string().contains(&count.to_string()), "{error}");
+        assert_eq!(WorkerPool::new(Workers::Count(count)).unwrap_err().kind(), ErrorKind::Config);
+    }
+    assert_eq!([1, 3, MAX_WORKERS].map(|count| Workers::Count(count).count().unwrap()), [1, 3, MAX_WORKERS]);
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    assert!((1..=cores).contains(&Workers::Auto.count().unwrap()));
+}
+
+#[test]
+fn a_batch_that_nobody_wants_any_more_is_not_read() {
+    with_watchdog(LIMIT, || {
+        let (data, reads) = zoo::counting(fine());
+        let rig = Rig::new(data, 2);
+        rig.decoder.set_request(REQUEST + 1);
+        rig.begin(0, 0);
+        assert!(matches!(rig.decoded(), (0, Ok(Outcome::Stale))));
+        assert_eq!(reads.total(), 0);
+    });
+}
+
+#[test]
+fn a_stop_is_final() {
+    let rig = Rig::new(fine(), 1);
+    rig.decoder.stop();
+    rig.decoder.set_request(REQUEST + 1);
+    assert!(rig.decoder.is_stale(REQUEST + 1));
+}
+
+#[test]
+fn a_batch_after_a_failed_one_is_not_read() {
+    with_watchdog(LIMIT, || {
+        let (data, reads) = zoo::counting(zoo::failing(fine(), [5]));
+        let rig = Rig::new(data, 2);
+        rig.begin(1, 1);
+        let (number, outcome) = rig.decoded();
+        let error = outcome.err().expect("sample 5 fails");
+        assert_eq!((number, error.batch(), error.sample()), (1, Some(1), Some(5)));
+        rig.begin(2, 2);
+        assert!(matches!(rig.decoded(), (2, Ok(Outcome::Stale))));
+        assert_eq!(reads.of(8), 0);
+        rig.begin(0, 0);
+        rig.check(&rig.ready().1);
+    });
+}
+
+/// Batch 1 fails while two rows of batch 0 are still to be claimed: they are read all the same, for it will be delivered.
+#[test]
+fn a_batch_before_a_failed_one_is_read_to_its_end() {
+    with_watchdog(LIMIT, || {
+        // The second batch has one row, so it is not split.
+        let data = zoo::failing(Fine::new(BATCH as u64 + 1, 100).unwrap(), [4]);
+        let (data, second) = zoo::blocking(data, [4]);
+        let (data, first) = zoo::blocking(data, [0, 1]);
+        let rig = Rig::new(data, 3);
+        rig.begin(1, 1);
+        assert!(second.wait_until_waiting(1, LIMIT));
+        rig.begin(0, 0);
+        assert!(first.wait_until_waiting(2, LIMIT));
+        second.open();
+        assert!(matches!(rig.decoded(), (1, Err(_))));
+        // The third worker is free to join the first batch now.
+        first.open();
+        let (number, filled) = rig.ready();
+        assert_eq!(number, 0);
+        rig.check(&filled);
+    });
+}
+
+#[test]
+fn of_several_errors_in_a_batch_the_one_of_the_first_row_is_told() {
+    with_watchdog(LIMIT, || {
+        let (data, reads) = zoo::counting(zoo::failing(fine(), [0, 2]));
+        let (data, gate) = zoo::blocking(data, [0]);
+        let rig = Rig::new(data, 2);
+        rig.begin(0, 0);
+        until("row 2 has failed", || reads.of(2) == 1 && rig.pool.readings().len() == 1);
+        gate.open();
+        let error = rig.decoded().1.err().expect("two rows fail");
+        assert_eq!((error.kind(), error.sample()), (ErrorKind::Sample, Some(0)));
+    });
+}
+
+/// An error of the user's that panics when it is dropped.
+#[derive(Debug)]
+struct PanicsInDrop;
+
+impl std::fmt::Display for PanicsInDrop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("planned failure")
+    }
+}
+
+impl std::error::Error for PanicsInDrop {}
+
+impl Drop for PanicsInDrop {
+    fn drop(&mut self) {
+        panic!("planned panic of a drop")
+    }
+}
+
+/// One of two errors is dropped by a worker: the batch must end all the same.
+#[test]
+fn an_error_that_panics_when_it_is_dropped_does_not_hang_its_batch() {
+    with_watchdog(LIMIT, || {
+        let data = zoo::Before::new(fine(), |id| match id {
+            0 | 2 => Err(Box::new(PanicsInDrop)),
+            _ => Ok(()),
+        });
+        let (data, reads) = zoo::counting(data);
+        let (data, gate) = zoo::blocking(data, [0]);
+        let rig = Rig::new(data, 2);
+        rig.begin(0, 0);
+        until("row 2 has failed", || reads.of(2) == 1 && rig.pool.readings().len() == 1);
+        gate.open();
+        let (number, outcome) = rig.decoded();
+        let error = outcome.err().expect("two rows fail");
+        assert_eq!((number, error.kind(), error.sample()), (0, ErrorKind::Sample, Some(0)));
+    });
+}
+
+/// A source whose shard panics when it is dropped, which happens outside of its calls.
+struct BadShards(Generator);
+struct BadShard(Box<dyn Shard>);
+
+impl Source for BadShards {
+    fn shards(&self) -> u64 {
+        self.0.shards()
+    }
+
+    fn spec(&self) -> &Spec {
+        self.0.spec()
+    }
+
+    fn open(&self, epoch: u64, shard: u64, offset: u64) -> Result<Box<dyn Shard>, ReadError> {
+        Ok(Box::new(BadShard(self.0.open(epoch, shard, offset)?)))
+    }
+
+    fn decode(&self, record: &[u8], row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        self.0.decode(record, row, context)
+    }
+}
+
+impl Shard for BadShard {
+    fn offset(&self) -> u64 {
+        self.0.offset()
+    }
+
+    fn read(&mut self, record: &mut Vec<u8>) -> Result<Next, ReadError> {
+        self.0.read(record)
+    }
+}
+
+impl Drop for BadShard {
+    fn drop(&mut self) {
+        panic!("planned panic of a drop")
+    }
+}
+
+#[test]
+fn a_panic_outside_of_a_read_is_the_error_of_its_batch() {
+    with_watchdog(LIMIT, || {
+        let source: Arc<dyn Source> = Arc::new(BadShards(Generator::new([2, 40]).unwrap()));
+        let rig = Rig::of(Input::Source(source), BATCH, 2, Order::Sequential, None);
+        let reader = SourceReader::new(rig.plan.clone(), BATCH, Tail::Keep);
+        rig.begin_with(0, 0, Some(Box::new(reader)));
+        let (number, outcome) = rig.decoded();
+        let error = outcome.err().expect("the first shard is dropped");
+        assert_eq!((number, error.kind()), (0, ErrorKind::Panic));
+        assert!(error.to_string().contains("planned panic of a drop"), "{error}");
+        assert_eq!(rig.slots.counts().free, rig.slots.len(), "its slot is free");
+    });
+}
+
+/// The reader is back before the batch is decoded, so that another worker can read on.
+#[test]
+fn the_reader_of_a_source_is_sent_back_before_the_rows_are_decoded() {
+    with_watchdog(LIMIT, || {
+        let (opened, gate) = mpsc::sync_channel::<()>(0);
+        let gate = std::sync::Mutex::new(gate);
+        let source = zoo::streams::Hooked::new(Generator::new([40]).unwrap()).before_decode(move |_| {
+            // Fails once the other end is gone: from then on nothing is held up.
+            let _ = gate.lock().map(|gate| gate.recv());
+            Ok(())
+        });
+        let source: Arc<dyn Source> = Arc::new(source);
+        let rig = Rig::of(Input::Source(source), BATCH, 1, Order::Sequential, None);
+        let reader = SourceReader::new(rig.plan.clone(), BATCH, Tail::Keep);
+        rig.begin_with(0, 0, Some(Box::new(reader)));
+        let Message::Reader { request, .. } = rig.message() else { panic!("not the reader") };
+        assert_eq!(request, REQUEST);
+        assert!(rig.inbox.try_recv().is_err(), "the batch is still being decoded");
+        drop(opened);
+        let (_, filled) = rig.ready();
+        assert_eq!(filled.note().info.ids.len(), BATCH);
+    });
+}
+
+#[test]
+fn a_stale_batch_gives_the_reader_of_its_source_back() {
+    with_watchdog(LIMIT, || {
+        let source: Arc<dyn Source> = Arc::new(Generator::new([40]).unwrap());
+        let rig = Rig::of(Input::Source(source), BATCH, 1, Order::Sequential, None);
+        rig.decoder.set_request(REQUEST + 1);
+        let reader = SourceReader::new(rig.plan.clone(), BATCH, Tail::Keep);
+        rig.begin_with(0, 0, Some(Box::new(reader)));
+        assert!(matches!(rig.message(), Message::Reader { request: REQUEST, .. }));
+        assert!(matches!(rig.decoded(), (0, Ok(Outcome::Stale))));
+    });
+}
+
+#[test]
+fn the_data_is_dropped_once_no_worker_needs_it() {
+    with_watchdog(LIMIT, || {
+        let (data, gate) = zoo::blocking(fine(), [0]);
+        let rig = Rig::new(data, 2);
+        rig.begin(0, 0);
+        assert!(gate.wait_until_waiting(1, LIMIT));
+        let Rig { decoder, dropped, slots, pool, inbox, .. } = rig;
+        drop((decoder, inbox));
+        assert!(dropped.try_recv().is_err(), "a worker still reads");
+        gate.open();
+        dropped.recv_timeout(LIMIT).expect("the data is dropped").unwrap();
+        // Nobody received the batch.
+        assert_eq!(slots.counts().free, slots.len());
+        drop(pool);
+    });
+}
+
+/// Counts down when it is dropped, and panics then.
+struct PanicsInEnd(Fine, Arc<AtomicU64>);
+
+impl Dataset for PanicsInEnd {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+
+    fn spec(&self) -> &Spec {
+        self.0.spec()
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        self.0.read(id, row, context)
+    }
+}
+
+impl Drop for PanicsInEnd {
+    fn drop(&mut self) {
+        self.1.fetch_add(1, Ordering::SeqCst);
+        panic!("planned panic of a drop")
+    }
+}
+
+#[test]
+fn a_data_set_that_panics_when_it_is_dropped_is_an_error_and_costs_no_worker() {
+    with_watchdog(LIMIT, || {
+        let drops = Arc::new(AtomicU64::new(0));
+        let Rig { decoder, dropped, pool, .. } = Rig::new(PanicsInEnd(fine(), drops.clone()), 1);
+        drop(decoder);
+        let error = dropped.recv_timeout(LIMIT).expect("told").unwrap_err();
+        assert_eq!((error.kind(), drops.load(Ordering::SeqCst)), (ErrorKind::Panic, 1));
+        assert!(error.to_string().contains("planned panic of a drop"), "{error}");
+        let other = Rig { pool, ..Rig::new(fine(), 1) };
+        other.begin(0, 0);
+        other.check(&other.ready().1);
+    });
+}

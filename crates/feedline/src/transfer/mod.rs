@@ -15,6 +15,8 @@
 mod poll;
 mod reorder;
 mod schedule;
+#[cfg(test)]
+mod tests;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,0 +1,50 @@
+//! One copy per batch, of what the batch uses, and none before there is a slot for it.
+
+use feedline_testkit::zoo::Fine;
+use feedline_testkit::{watchdog::LIMIT, with_watchdog};
+
+use super::{BATCH, Copies, Rig, STEPS, Setting, fine, until};
+
+#[test]
+fn a_batch_is_one_copy_of_what_it_uses() {
+    with_watchdog(LIMIT, || {
+        let copies = Copies::default();
+        let data = Fine::new(2 * BATCH as u64 + 1, 100).unwrap();
+        let rig = Rig::new(data, Setting { copies: copies.clone(), ..Setting::default() });
+        rig.ask(1, 0, 2);
+        for (epoch, step) in (0..2).flat_map(|epoch| (0..3).map(move |step| (epoch, step))) {
+            assert_eq!(rig.take(), (epoch, step));
+        }
+        let wanted = [BATCH, BATCH, 1].map(|rows| rig.layout.used_bytes(rows));
+        assert_eq!(*copies.bytes.lock().unwrap(), [wanted, wanted].concat());
+        assert_eq!(rig.device_slots.free(), 2);
+    });
+}
+
+#[test]
+fn no_more_batches_are_copied_than_there_are_slots_and_the_workers_fill_the_others() {
+    with_watchdog(LIMIT, || {
+        let copies = Copies::default();
+        let rig = Rig::new(fine(), Setting { copies: copies.clone(), ..Setting::default() });
+        rig.ask(1, 0, u64::MAX);
+        until("every host slot is full", || rig.host_slots.counts().ready == 3);
+        assert_eq!(copies.bytes.lock().unwrap().len(), 2);
+        for at in 0..20 {
+            assert_eq!(rig.take(), (at / STEPS, at % STEPS));
+        }
+    });
+}
+
+#[test]
+fn a_copy_that_fails_is_named_after_the_batches_before_it() {
+    with_watchdog(LIMIT, || {
+        let copies = Copies { fails: Some(2), ..Copies::default() };
+        let rig = Rig::new(fine(), Setting { copies, ..Setting::default() });
+        rig.ask(1, 0, 1);
+        assert_eq!(rig.take(), (0, 0));
+        let error = rig.end().unwrap_err();
+        assert_eq!(error.to_string(), "planned failure of a copy (stage transfer, batch 1)");
+        // Nobody knows whether the device reads the one or writes the other: both are out of use.
+        assert_eq!((rig.host_slots.counts().lost, rig.device_slots.free()), (1, 1));
+    });
+}

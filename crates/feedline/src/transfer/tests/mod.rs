@@ -1,0 +1,237 @@
+//! Decode and transfer without a loader. The test is the consumer: it asks for batches, and takes what is loaded.
+
+mod copies;
+mod ends;
+mod errors;
+mod order;
+
+use std::sync::{Arc, Mutex, Weak, mpsc};
+use std::time::{Duration, Instant};
+
+use crossbeam_channel::bounded;
+use feedline_core::{BadSamples, Dataset, Order, PlanOptions, Source, Tail, World};
+use feedline_device::host::Host;
+use feedline_device::wrap::{Around, Call, Op, Wrap};
+use feedline_device::{Device, Driver};
+use feedline_testkit::watchdog::LIMIT;
+use feedline_testkit::zoo::Fine;
+
+use super::*;
+use crate::decode::{DecoderOptions, Input, Workers};
+
+/// Samples of [`fine`], in three batches.
+const LEN: u64 = 12;
+/// Rows of a batch.
+const BATCH: usize = 4;
+/// Batches of an epoch.
+const STEPS: u64 = 3;
+
+/// What the stages are started with.
+#[derive(Clone)]
+struct Setting {
+    batch: usize,
+    workers: usize,
+    host_slots: usize,
+    device_slots: usize,
+    copies: Copies,
+}
+
+impl Default for Setting {
+    fn default() -> Self {
+        Self { batch: BATCH, workers: 2, host_slots: 3, device_slots: 2, copies: Copies::default() }
+    }
+}
+
+/// The sizes of the copies that the driver was asked for; the copy number `fails` is refused.
+#[derive(Clone, Default)]
+struct Copies {
+    bytes: Arc<Mutex<Vec<usize>>>,
+    fails: Option<usize>,
+}
+
+impl Around for Copies {
+    fn around<R>(&self, _: &dyn Driver, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
+        if call.op == Op::CopyToDevice {
+            let mut bytes = self.bytes.lock().unwrap();
+            bytes.push(call.target.map_or(0, |span| span.bytes));
+            if self.fails == Some(bytes.len()) {
+                return Err(Error::new(ErrorKind::Device, "planned failure of a copy"));
+            }
+        }
+        make()
+    }
+}
+
+/// The stages, and the other ends of their channels.
+struct Rig {
+    compute: Stream,
+    layout: Arc<Layout>,
+    host_slots: Ring<Pinned, Note>,
+    device_slots: SlotRing,
+    pool: WorkerPool,
+    /// The transfer thread and the jobs own it.
+    decoder: Weak<Decoder>,
+    wanted: Arc<Wanted>,
+    inbox: Sender<Message>,
+    loaded: Receiver<Delivery>,
+    /// How the transfer thread ended.
+    ended: mpsc::Receiver<Result<()>>,
+    /// The outcome of dropping the data, which no worker needs any more.
+    dropped: mpsc::Receiver<Result<()>>,
+}
+
+impl Rig {
+    fn new(dataset: impl Dataset, setting: Setting) -> Self {
+        Self::of(Input::Dataset(Arc::new(dataset)), setting)
+    }
+
+    fn from_source(source: impl Source, setting: Setting) -> Self {
+        Self::of(Input::Source(Arc::new(source)), setting)
+    }
+
+    fn of(input: Input, setting: Setting) -> Self {
+        let Setting { batch, workers, host_slots, device_slots, copies } = setting;
+        let device = Device::with_driver(Wrap::around(Host::new(), copies));
+        let layout = Arc::new(Layout::new(input.spec(), batch).unwrap());
+        let (tail, order, world) = (Tail::Keep, Order::Sequential, World::single());
+        let (len, step) = match &input {
+            Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => (dataset.len(), batch),
+            Input::Source(source) => (source.shards(), 1),
+        };
+        let plan = Plan::new(PlanOptions { len, order, seed: 0, batch: step, tail, world });
+        let plan = Arc::new(plan.unwrap());
+        let reader = matches!(input, Input::Source(_))
+            .then(|| Box::new(SourceReader::new(plan.clone(), layout.capacity(), tail)));
+        let ((to_transfer, inbox), (loaded, to_consumer)) = (bounded(host_slots + 2), bounded(device_slots));
+        let ((tell, ended), (tell_dropped, dropped)) = (mpsc::channel(), mpsc::channel());
+        let options = DecoderOptions {
+            input,
+            plan: plan.clone(),
+            layout: layout.clone(),
+            bad_samples: BadSamples::Fail,
+            workers,
+            host_slots,
+            inbox: to_transfer.clone(),
+        };
+        // Nobody may wait for it any more.
+        let decoder = Arc::new(Decoder::new(options, move |outcome| drop(tell_dropped.send(outcome))));
+        let rig = Self {
+            compute: device.stream().unwrap(),
+            host_slots: Ring::new(
+                (0..host_slots).map(|_| device.pinned(layout.bytes()).unwrap()).collect(),
+            ),
+            device_slots: SlotRing::new(&device, device_slots, layout.bytes()).unwrap(),
+            layout,
+            pool: WorkerPool::new(Workers::Count(workers)).unwrap(),
+            decoder: Arc::downgrade(&decoder),
+            wanted: Arc::default(),
+            inbox: to_transfer,
+            loaded: to_consumer,
+            ended,
+            dropped,
+        };
+        let transfer = Transfer {
+            layout: rig.layout.clone(),
+            tables: None,
+            host_slots: rig.host_slots.clone(),
+            device_slots: rig.device_slots.clone(),
+            stream: device.named_stream("copy", Default::default()).unwrap(),
+            pool: rig.pool.clone(),
+            decoder,
+            inbox,
+            wanted: rig.wanted.clone(),
+            loaded,
+        };
+        let ended = move |outcome, transfer| {
+            drop(transfer);
+            let _ = tell.send(outcome);
+        };
+        transfer.start(plan, reader, ended).unwrap();
+        rig
+    }
+
+    /// Asks for request `number`: all batches of the epochs from `epoch` to before `end`.
+    fn ask(&self, number: u64, epoch: u64, end: u64) {
+        self.wanted.ask(Request { number, epoch, start: 0, offset: 0, end }, &self.inbox).unwrap();
+    }
+
+    /// Stops the stages, as a loader does.
+    fn stop(&self) {
+        if let Some(decoder) = self.decoder.upgrade() {
+            decoder.stop();
+        }
+        self.host_slots.close();
+        self.device_slots.close();
+        self.wanted.stop(&self.inbox);
+    }
+
+    /// The next batch, unread.
+    #[track_caller]
+    fn next(&self) -> Loaded {
+        match self.loaded.recv_timeout(LIMIT).expect("a batch is loaded") {
+            Delivery::Batch(loaded) => loaded,
+            Delivery::EpochEnd(end) => panic!("not a batch but the end of an epoch: {end:?}"),
+        }
+    }
+
+    /// The bytes of a batch, copied out by work on the compute stream.
+    fn bytes(&self, loaded: Loaded) -> Vec<u8> {
+        let used = self.layout.used_bytes(loaded.info().ids.len());
+        let reader = loaded.wait_on(&self.compute).unwrap();
+        let (tell, told) = mpsc::channel();
+        let copy = move |memory: &mut feedline_device::Memory<'_>| {
+            tell.send(memory.input::<u8>(0).to_vec()).unwrap();
+        };
+        self.compute.run("copy", [reader.view::<u8>(0, used).unwrap().into()], [], copy).unwrap();
+        told.recv_timeout(LIMIT).unwrap()
+    }
+
+    /// Checks the rows of a batch of [`Fine`] samples to the last byte; returns its request, epoch and step.
+    #[track_caller]
+    fn check(&self, loaded: Loaded) -> (u64, u64, u64) {
+        let info = loaded.info().clone();
+        let mut bytes = self.bytes(loaded);
+        bytes.resize(self.layout.bytes(), 0);
+        let rows = fine().check(info.epoch, &self.layout, info.ids.len(), &bytes);
+        assert_eq!(rows.expect("whole rows"), info.ids);
+        (info.request, info.epoch, info.step)
+    }
+
+    /// Takes and checks the next batch; returns its epoch and step.
+    #[track_caller]
+    fn take(&self) -> (u64, u64) {
+        let (_, epoch, step) = self.check(self.next());
+        (epoch, step)
+    }
+
+    /// How the transfer thread ended, once no worker has work of it any more.
+    #[track_caller]
+    fn end(&self) -> Result<()> {
+        let ended = self.ended.recv_timeout(LIMIT).expect("the thread ends");
+        self.dropped.recv_timeout(LIMIT).expect("the workers end their work").unwrap();
+        assert!(self.loaded.try_recv().is_err(), "nothing more is delivered");
+        assert_eq!(self.pool.readings(), []);
+        ended
+    }
+
+    /// Kind, batch and sample of the error that it ended with.
+    #[track_caller]
+    fn error(&self) -> (ErrorKind, Option<u64>, Option<u64>) {
+        let error = self.end().expect_err("an error");
+        (error.kind(), error.batch(), error.sample())
+    }
+}
+
+fn fine() -> Fine {
+    Fine::new(LEN, 100).unwrap()
+}
+
+/// Waits for something that another thread does.
+#[track_caller]
+fn until(what: &str, done: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < LIMIT / 4, "never: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -163,7 +163,6 @@ impl Loader {
             host_slots: host_ring.clone(),
             device_slots: slots.clone(),
             wanted: wanted.clone(),
-            inbox: to_transfer.clone(),
         };
         let mut running = Running::new(closers, device.clone(), pool.clone());
         let input = match (builder.input.clone(), &tables) {

@@ -17,25 +17,16 @@ use feedline_device::slot::SlotRing;
 use feedline_device::{Device, Pinned, forks};
 use feedline_slots::Ring;
 
-use crate::decode::{Decoder, Message, Note, WorkerPool};
+use crate::decode::{Decoder, Note, WorkerPool};
 use crate::transfer::{Request, Wanted};
 
-/// What wakes every thread that waits.
+/// What ends every wait of the threads.
 #[derive(Clone)]
 pub(crate) struct Closers {
     pub(crate) stop: Arc<Stop>,
     pub(crate) host_slots: Ring<Pinned, Note>,
     pub(crate) device_slots: SlotRing,
     pub(crate) wanted: Arc<Wanted>,
-    pub(crate) inbox: Sender<Message>,
-}
-
-impl Closers {
-    fn close(&self) {
-        self.host_slots.close();
-        self.device_slots.close();
-        self.wanted.stop(&self.inbox);
-    }
 }
 
 /// The threads of a loader, and the way to end them.
@@ -47,6 +38,7 @@ pub(crate) struct Running {
     /// The stages that have not ended yet.
     started: Vec<&'static str>,
     ended: (Sender<&'static str>, Receiver<&'static str>),
+    /// Of the threads, so that the data is dropped with the last of them, and with it what was not delivered.
     decoder: Weak<Decoder>,
     pool: Option<WorkerPool>,
     transfer: Option<JoinHandle<()>>,
@@ -69,11 +61,11 @@ impl Running {
 
     /// What a stage calls with its outcome, before its channels close: a consumer that finds them closed finds the cause.
     pub(crate) fn outcome(&self) -> impl Fn(Result<()>) + Send + Sync + 'static {
-        let closers = self.closers.clone();
+        let stop = self.closers.stop.clone();
         move |result| {
             // A stage that ends because the slots were closed is no cause of its own.
             if let Some(cause) = result.err().filter(|error| error.kind() != ErrorKind::Stopped) {
-                closers.stop.trip(cause);
+                stop.trip(cause);
             }
         }
     }
@@ -97,7 +89,8 @@ impl Running {
 
     /// Asks for other batches.
     pub(crate) fn ask(&self, request: Request) -> Result<()> {
-        self.closers.wanted.ask(request, &self.closers.inbox).map_err(|_| self.cause())
+        let decoder = self.decoder.upgrade().ok_or_else(|| self.cause())?;
+        self.closers.wanted.ask(request, decoder.inbox()).map_err(|_| self.cause())
     }
 
     /// The first cause, once the pipeline has ended.
@@ -186,10 +179,13 @@ impl Running {
     }
 
     fn close(&self) {
+        self.closers.host_slots.close();
+        self.closers.device_slots.close();
+        // Without a decoder there is no thread left that waits.
         if let Some(decoder) = self.decoder.upgrade() {
             decoder.stop();
+            self.closers.wanted.stop(decoder.inbox());
         }
-        self.closers.close();
     }
 
     fn stuck(&self, limit: Duration) -> Error {

@@ -27,6 +27,7 @@ pub(crate) struct Decoder {
     bad_samples: BadSamples,
     /// Workers of the pool.
     workers: usize,
+    /// The only sender: when it is dropped, so are the messages that nobody received, and the slots in them.
     inbox: Sender<Message>,
     /// Batches of other requests are not worth decoding.
     request: AtomicU64,
@@ -156,6 +157,11 @@ impl Decoder {
         self.first_failed.load(Ordering::Relaxed) < number
     }
 
+    /// Where the transfer thread receives messages.
+    pub(crate) fn inbox(&self) -> &Sender<Message> {
+        &self.inbox
+    }
+
     fn send(&self, number: u64, outcome: Result<Outcome>) {
         if outcome.is_err() {
             self.first_failed.fetch_min(number, Ordering::Relaxed);
@@ -182,6 +188,7 @@ impl Drop for Decoder {
     fn drop(&mut self) {
         let input = self.input.take();
         let dropped = catch_panic("the data set panicked when it was dropped", || drop(input));
+        self.inbox = crossbeam_channel::bounded(0).0;
         let on_end = self.on_end.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(on_end) = on_end {
             on_end(dropped);
@@ -311,6 +318,11 @@ impl Share {
         let share = Self { decoder, slot };
         *share.write() = Some(split);
         Ok(share)
+    }
+
+    /// Whether this is a batch of `decoder`.
+    pub(crate) fn is_of(&self, decoder: &Arc<Decoder>) -> bool {
+        Arc::ptr_eq(&self.decoder, decoder)
     }
 
     /// Decodes pieces until none is left; the worker that finishes the last one sends the batch.

@@ -30,4 +30,5 @@ pub use activity::Reading;
 pub(crate) use decoder::{Decoder, DecoderOptions, EpochEnd, Job, Message, Outcome, Undecoded};
 pub(crate) use input::{Input, Note};
 pub use pool::{MAX_WORKERS, WorkerPool, Workers};
+pub(crate) use rows::panic_text;
 pub(crate) use source::SourceReader;

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use feedline_core::{Error, ErrorKind, Result};
 
 use super::activity::{Activity, Reading};
-use super::decoder::{Job, Share};
+use super::decoder::{Decoder, Job, Share};
 use super::queue::{Queue, Work};
 use super::rows::panic_text;
 
@@ -123,6 +123,12 @@ impl WorkerPool {
     pub(crate) fn begin(&self, job: Job) {
         // The queue is open as long as there is a handle, and this is one.
         let _ = self.threads.shared.queue.begin(job);
+    }
+
+    /// Drops the batches of `decoder` that no worker has begun, and lets no further worker join those that are begun.
+    pub(crate) fn remove(&self, decoder: &Arc<Decoder>) {
+        let is_job = |job: &Job| Arc::ptr_eq(&job.decoder, decoder);
+        self.threads.shared.queue.remove(is_job, |share| share.is_of(decoder));
     }
 
     /// The threads, to be joined, when this is the last handle; they end as soon as they have no work.

@@ -89,6 +89,16 @@ impl<J, S: Clone> Queue<J, S> {
         }
     }
 
+    /// Drops the work that nobody has taken and one of the closures names.
+    pub(crate) fn remove(&self, is_job: impl Fn(&J) -> bool, is_share: impl Fn(&S) -> bool) {
+        let mut state = self.lock();
+        let State { jobs, shares, .. } = &mut *state;
+        let left = (remove(jobs, is_job), remove(shares, |(share, _)| is_share(share)));
+        drop(state);
+        // Not under the lock: a job holds what users wrote.
+        drop(left);
+    }
+
     /// Ends every `next`, now and later, and drops the work that nobody has taken.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
@@ -111,8 +121,26 @@ impl<J, S: Clone> Queue<J, S> {
     }
 }
 
+/// Takes out what `is_unwanted` names; the others keep their order, and the queue its memory.
+fn remove<T>(items: &mut VecDeque<T>, is_unwanted: impl Fn(&T) -> bool) -> Vec<T> {
+    let mut removed = Vec::new();
+    for _ in 0..items.len() {
+        match items.pop_front() {
+            Some(item) if is_unwanted(&item) => removed.push(item),
+            Some(item) => items.push_back(item),
+            None => break,
+        }
+    }
+    removed
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc;
+
+    use feedline_testkit::{watchdog::LIMIT, with_watchdog};
+
     use super::*;
 
     #[test]
@@ -133,5 +161,76 @@ mod tests {
         queue.begin(1).unwrap();
         queue.close();
         assert_eq!((queue.next(), queue.begin(2)), (None, Err(2)));
+    }
+
+    #[test]
+    fn removed_work_is_not_given_out_and_the_rest_keeps_its_order() {
+        let queue = Queue::new(4);
+        (0..6).for_each(|job| queue.begin(job).unwrap());
+        (0..4).for_each(|share| queue.share(share, 1));
+        queue.remove(|job| job % 2 == 0, |share| *share < 3);
+        let all: Vec<_> = (0..4).map(|_| queue.next().unwrap()).collect();
+        assert_eq!(all, [Work::Join(3), Work::Begin(1), Work::Begin(3), Work::Begin(5)]);
+    }
+
+    /// What is dropped may use the queue, so it is dropped without its lock.
+    #[test]
+    fn work_is_dropped_without_the_lock() {
+        struct Locks<'a>(&'a Queue<Locks<'a>, ()>);
+        impl Drop for Locks<'_> {
+            fn drop(&mut self) {
+                self.0.share((), 0);
+            }
+        }
+        with_watchdog(LIMIT, || {
+            let queue = Box::leak(Box::new(Queue::new(4)));
+            assert!(queue.begin(Locks(queue)).is_ok() && queue.begin(Locks(queue)).is_ok());
+            queue.remove(|_| true, |()| true);
+            assert!(queue.begin(Locks(queue)).is_ok());
+            queue.close();
+        });
+    }
+
+    #[test]
+    fn every_item_is_taken_as_often_as_it_was_added_and_close_ends_every_worker() {
+        const ITEMS: usize = 20_000;
+        const JOINS: usize = 3;
+        with_watchdog(LIMIT, || {
+            let queue = Queue::<usize, usize>::new(4);
+            let [begun, joined] =
+                [(); 2].map(|()| (0..ITEMS).map(|_| AtomicUsize::new(0)).collect::<Vec<_>>());
+            let (tell, told) = mpsc::channel();
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    let tell = tell.clone();
+                    let (queue, begun, joined) = (&queue, &begun, &joined);
+                    scope.spawn(move || {
+                        while let Some(work) = queue.next() {
+                            match work {
+                                Work::Begin(job) => begun[job].fetch_add(1, Ordering::Relaxed),
+                                Work::Join(share) => joined[share].fetch_add(1, Ordering::Relaxed),
+                            };
+                            tell.send(()).unwrap();
+                        }
+                    });
+                }
+                for half in [0, 1] {
+                    let queue = &queue;
+                    scope.spawn(move || {
+                        for item in (half..ITEMS).step_by(2) {
+                            queue.begin(item).unwrap();
+                            queue.share(item, JOINS);
+                            // So that now and then the workers sleep.
+                            (0..item % 100).for_each(|_| std::hint::spin_loop());
+                        }
+                    });
+                }
+                (0..ITEMS * (1 + JOINS)).for_each(|_| told.recv().unwrap());
+                queue.close();
+            });
+            let all =
+                |counts: &[AtomicUsize], times| counts.iter().all(|n| n.load(Ordering::Relaxed) == times);
+            assert!(all(&begun, 1) && all(&joined, JOINS));
+        });
     }
 }

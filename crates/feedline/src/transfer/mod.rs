@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TrySendError};
+use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 use feedline_core::{Error, ErrorKind, Layout, Plan, Result, Stage};
 use feedline_device::slot::{Loaded, SlotRing, WriteLease};
 use feedline_device::zero_copy::Tables;
@@ -34,7 +34,9 @@ use self::poll::CopyPoll;
 use self::reorder::Reorder;
 pub(crate) use self::schedule::Request;
 use self::schedule::Schedule;
-use crate::decode::{Decoder, EpochEnd, Job, Message, Note, Outcome, SourceReader, Undecoded, WorkerPool};
+use crate::decode::{
+    Decoder, EpochEnd, Job, Message, Note, Outcome, SourceReader, Undecoded, WorkerPool, panic_text,
+};
 
 /// How soon a source that had nothing is asked again.
 const SOURCE_POLL: Duration = Duration::from_millis(1);
@@ -51,6 +53,9 @@ pub(crate) enum Delivery {
 #[derive(Debug, Default)]
 pub(crate) struct Wanted {
     is_changed: AtomicBool,
+    /// Whether the inbox holds a [`Message::Wake`]: it has room for one, beside those of the workers.
+    is_waking: AtomicBool,
+    /// The next request, and whether to stop.
     wanted: Mutex<(Option<Request>, bool)>,
 }
 
@@ -91,26 +96,33 @@ struct Stopped;
 impl Wanted {
     /// Asks for other batches.
     pub(crate) fn ask(&self, request: Request, inbox: &Sender<Message>) -> Result<()> {
-        self.lock().0 = Some(request);
-        self.wake(inbox)
+        let mut wanted = self.lock();
+        if wanted.1 {
+            return Err(Error::new(ErrorKind::Stopped, "the pipeline was stopped"));
+        }
+        wanted.0 = Some(request);
+        drop(wanted);
+        self.wake(inbox);
+        Ok(())
     }
 
     /// Asks the thread to end.
     pub(crate) fn stop(&self, inbox: &Sender<Message>) {
         self.lock().1 = true;
-        // When nobody receives the thread has ended already.
-        let _ = self.wake(inbox);
+        self.wake(inbox);
     }
 
-    fn wake(&self, inbox: &Sender<Message>) -> Result<()> {
+    fn wake(&self, inbox: &Sender<Message>) {
         self.is_changed.store(true, Ordering::Release);
-        match inbox.try_send(Message::Wake) {
-            // A full inbox wakes the thread as well.
-            Ok(()) | Err(TrySendError::Full(_)) => Ok(()),
-            Err(TrySendError::Disconnected(_)) => {
-                Err(Error::new(ErrorKind::Stopped, "the pipeline was stopped"))
-            }
+        if !self.is_waking.swap(true, Ordering::AcqRel) {
+            // When nobody receives the thread has ended, and the consumer finds its channel closed.
+            let _ = inbox.send(Message::Wake);
         }
+    }
+
+    /// The thread has received the [`Message::Wake`], and looks at what is wanted next.
+    fn woken(&self) {
+        self.is_waking.swap(false, Ordering::AcqRel);
     }
 
     /// The new request, if there is one.
@@ -154,7 +166,12 @@ impl Transfer {
                 }
                 .run()
             }));
-            let panicked = |_| Err(Error::new(ErrorKind::Panic, "the transfer thread panicked"));
+            let panicked = |panic| {
+                let why = format!("the transfer thread panicked: {}", panic_text(panic));
+                Err(Error::new(ErrorKind::Panic, why))
+            };
+            // On a shared pool they would wait for the work of other loaders.
+            self.pool.remove(&self.decoder);
             ended(outcome.unwrap_or_else(panicked), self);
         };
         std::thread::Builder::new().name("fl-transfer".to_owned()).spawn(run).map_err(|error| {
@@ -177,9 +194,7 @@ impl Run<'_> {
                     if !self.deliver(outcome?)? {
                         return Ok(());
                     }
-                    while let Ok(message) = self.with.inbox.try_recv() {
-                        self.handle(message);
-                    }
+                    self.handle_all();
                 }
                 None => {
                     self.hand_out_slots()?;
@@ -212,20 +227,34 @@ impl Run<'_> {
         self.with.pool.begin(Job { decoder: self.with.decoder.clone(), batch });
     }
 
-    /// Whether the end of a copy is waited for: then the thread has to look, for nothing wakes it.
-    fn awaits_copies(&mut self) -> bool {
-        self.schedule.has_next() && self.with.host_slots.counts().in_flight > 0
+    /// How long to wait before a look at what wakes nobody, after a wait of `waited` so far: a source that had nothing, and
+    /// the end of a copy, whose slot is to be filled.
+    fn interval(&mut self, waited: Duration) -> Option<Duration> {
+        if self.later.is_some() {
+            return Some(SOURCE_POLL);
+        }
+        let awaits_copies = self.schedule.has_next() && self.with.host_slots.counts().in_flight > 0;
+        awaits_copies.then(|| self.copies.interval(waited))
+    }
+
+    /// Begins what had to wait; returns whether there was anything.
+    fn look(&mut self, waited: Duration) -> Result<bool> {
+        if let Some(batch) = self.later.take() {
+            self.give(*batch);
+            return Ok(true);
+        }
+        let any = self.hand_out_slots()?;
+        if any {
+            self.copies.waited(waited);
+        }
+        Ok(any)
     }
 
     /// Waits for the workers, for a copy to end, or for the consumer to want something.
     fn wait(&mut self) -> Result<()> {
         let start = Instant::now();
         loop {
-            let limit = if self.later.is_some() {
-                Some(SOURCE_POLL)
-            } else {
-                self.awaits_copies().then(|| self.copies.interval(start.elapsed()))
-            };
+            let limit = self.interval(start.elapsed());
             let received = match limit {
                 None => self.with.inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
                 Some(limit) => self.with.inbox.recv_timeout(limit),
@@ -240,14 +269,16 @@ impl Run<'_> {
                     return Err(Error::new(ErrorKind::Stopped, "the decode workers are gone"));
                 }
             }
-            if let Some(batch) = self.later.take() {
-                self.give(*batch);
+            if self.look(start.elapsed())? {
                 return Ok(());
             }
-            if self.hand_out_slots()? {
-                self.copies.waited(start.elapsed());
-                return Ok(());
-            }
+        }
+    }
+
+    /// Handles the messages that are there.
+    fn handle_all(&mut self) {
+        while let Ok(message) = self.with.inbox.try_recv() {
+            self.handle(message);
         }
     }
 
@@ -262,7 +293,7 @@ impl Run<'_> {
                 self.decoding -= 1;
                 self.later = Some(batch);
             }
-            Message::Wake => {}
+            Message::Wake => self.with.wanted.woken(),
         }
     }
 
@@ -302,19 +333,21 @@ impl Run<'_> {
         loaded.map(Some).map_err(|error| error.at_stage(Stage::Transfer).at_batch(step))
     }
 
-    /// Waits for a device slot; meanwhile the workers get every host slot whose copy has ended.
+    /// Waits for a device slot; meanwhile the workers get every host slot that can be filled.
     fn device_slot(&mut self) -> Result<WriteLease> {
         let device_slots = &self.with.device_slots;
         let start = Instant::now();
-        while self.awaits_copies() {
-            if let Some(slot) = device_slots.acquire_timeout(self.copies.interval(start.elapsed()))? {
+        loop {
+            let limit = self.interval(start.elapsed());
+            // Nothing that is sent to the inbox ends this wait, so the reader of a source has to be looked for.
+            let limit = limit.or(self.schedule.is_reader_away().then_some(SOURCE_POLL));
+            let Some(limit) = limit else { return device_slots.acquire() };
+            if let Some(slot) = device_slots.acquire_timeout(limit)? {
                 return Ok(slot);
             }
-            if self.hand_out_slots()? {
-                self.copies.waited(start.elapsed());
-            }
+            self.handle_all();
+            self.look(start.elapsed())?;
         }
-        device_slots.acquire()
     }
 
     fn is_stale(&self, filled: &ReadyLease<Pinned, Note>) -> bool {

@@ -72,6 +72,11 @@ impl Schedule {
         self.source = Some(SourceState::Here(reader));
     }
 
+    /// Whether a worker has the reader of a source, without which no batch can be handed out.
+    pub(super) fn is_reader_away(&self) -> bool {
+        matches!(self.source, Some(SourceState::Away))
+    }
+
     /// Whether there is a batch to hand out now.
     pub(super) fn has_next(&mut self) -> bool {
         while let Some(request) = self.request {

@@ -93,12 +93,13 @@ fn the_thread_ends_when_its_device_slots_are_closed() {
 }
 
 #[test]
-fn a_request_after_the_end_is_refused() {
+fn a_request_after_a_stop_is_refused() {
     with_watchdog(LIMIT, || {
-        let rig = Rig::new(fine(), Setting::default());
+        let (rig, gate) = three_in_flight();
+        let decoder = rig.decoder.upgrade().expect("the stages run");
         rig.stop();
-        let _ = rig.end();
-        let error = rig.wanted.ask(Default::default(), &rig.inbox).unwrap_err();
+        let error = rig.wanted.ask(Default::default(), decoder.inbox()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Stopped);
+        gate.open();
     });
 }

@@ -72,7 +72,6 @@ struct Rig {
     /// The transfer thread and the jobs own it.
     decoder: Weak<Decoder>,
     wanted: Arc<Wanted>,
-    inbox: Sender<Message>,
     loaded: Receiver<Delivery>,
     /// How the transfer thread ended.
     ended: mpsc::Receiver<Result<()>>,
@@ -111,21 +110,18 @@ impl Rig {
             bad_samples: BadSamples::Fail,
             workers,
             host_slots,
-            inbox: to_transfer.clone(),
+            inbox: to_transfer,
         };
         // Nobody may wait for it any more.
         let decoder = Arc::new(Decoder::new(options, move |outcome| drop(tell_dropped.send(outcome))));
         let rig = Self {
             compute: device.stream().unwrap(),
-            host_slots: Ring::new(
-                (0..host_slots).map(|_| device.pinned(layout.bytes()).unwrap()).collect(),
-            ),
+            host_slots: Ring::new((0..host_slots).map(|_| device.pinned(layout.bytes()).unwrap()).collect()),
             device_slots: SlotRing::new(&device, device_slots, layout.bytes()).unwrap(),
             layout,
             pool: WorkerPool::new(Workers::Count(workers)).unwrap(),
             decoder: Arc::downgrade(&decoder),
             wanted: Arc::default(),
-            inbox: to_transfer,
             loaded: to_consumer,
             ended,
             dropped,
@@ -152,17 +148,18 @@ impl Rig {
 
     /// Asks for request `number`: all batches of the epochs from `epoch` to before `end`.
     fn ask(&self, number: u64, epoch: u64, end: u64) {
-        self.wanted.ask(Request { number, epoch, start: 0, offset: 0, end }, &self.inbox).unwrap();
+        let decoder = self.decoder.upgrade().expect("the stages run");
+        self.wanted.ask(Request { number, epoch, start: 0, offset: 0, end }, decoder.inbox()).unwrap();
     }
 
     /// Stops the stages, as a loader does.
     fn stop(&self) {
-        if let Some(decoder) = self.decoder.upgrade() {
-            decoder.stop();
-        }
         self.host_slots.close();
         self.device_slots.close();
-        self.wanted.stop(&self.inbox);
+        if let Some(decoder) = self.decoder.upgrade() {
+            decoder.stop();
+            self.wanted.stop(decoder.inbox());
+        }
     }
 
     /// The next batch, unread.

@@ -11,7 +11,7 @@ use feedline_core::{
     BadSamples, Context, Dataset, ErrorKind, Layout, Order, Plan, PlanOptions, ReadError, Result, Row, Spec,
     Tail, World,
 };
-use feedline_device::slot::Visits;
+use feedline_device::zero_copy::Visits;
 use feedline_device::{Device, Pinned};
 use feedline_slots::{HostMemory, ReadyLease, Ring};
 use feedline_testkit::zoo::streams::Generator;

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::bounded;
 use feedline_core::{BadSamples, Dataset, Order, PlanOptions, Source, Tail, World};
 use feedline_device::host::Host;
-use feedline_device::wrap::{Around, Call, Op, Wrap};
-use feedline_device::{Device, Driver};
+use feedline_device::{Backend, Device};
+use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
 use feedline_testkit::watchdog::LIMIT;
 use feedline_testkit::zoo::Fine;
 
@@ -49,8 +49,8 @@ struct Copies {
     fails: Option<usize>,
 }
 
-impl Around for Copies {
-    fn around<R>(&self, _: &dyn Driver, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
+impl Interceptor for Copies {
+    fn intercept<R>(&self, _: &dyn Backend, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
         if call.op == Op::CopyToDevice {
             let mut bytes = self.bytes.lock().unwrap();
             bytes.push(call.target.map_or(0, |span| span.bytes));
@@ -90,7 +90,7 @@ impl Rig {
 
     fn of(input: Input, setting: Setting) -> Self {
         let Setting { batch, workers, host_slots, device_slots, copies } = setting;
-        let device = Device::with_driver(Wrap::around(Host::new(), copies));
+        let device = Device::with_backend(Intercepted::with(Host::new(), copies));
         let layout = Arc::new(Layout::new(input.spec(), batch).unwrap());
         let (tail, order, world) = (Tail::Keep, Order::Sequential, World::single());
         let (len, step) = match &input {

@@ -51,7 +51,7 @@ sanitize() {
     local trainer="$dir/mlp --device cuda --batch 64 --hidden 64 --steps 40 --epochs 1 --quiet"
     trainer+=${FEEDLINE_GPU_DATA:+ --data $FEEDLINE_GPU_DATA}
     for tool in memcheck racecheck; do
-        for subject in "$ops --test-threads 1" "$trainer --road direct" "$trainer --road workers --optimizer adamw"; do
+        for subject in "$ops --test-threads 1" "$trainer --transfer-mode zero-copy" "$trainer --transfer-mode staged --optimizer adamw"; do
             # shellcheck disable=SC2086
             "$sanitizer" --tool "$tool" --error-exitcode 1 $subject >"$dir/sanitizer.log" 2>&1 ||
                 { tail -40 "$dir/sanitizer.log"; echo "compute-sanitizer $tool: FAILED on ${subject%% *}"; return 1; }

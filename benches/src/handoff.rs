@@ -44,7 +44,7 @@ pub(crate) fn one(
     let (compute, empty) = (device.stream()?, Empty::new(device)?);
     let data = Nothing::new(row_bytes, 4 * depth * rows)?;
     let mut loader = setting.of(Loader::builder(data)).build(device)?;
-    let held = loader.held();
+    let held = loader.memory_use();
     let mut bare = Bare::new(device, depth, rows * row_bytes)?;
     for slot in 0..depth {
         scramble(bare.fill(slot)?, slot as u64);

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use feedline::{Device, Error, ErrorKind, Result, Road};
+use feedline::{Device, Error, ErrorKind, Result, TransferMode};
 use lexopt::ValueExt;
 use lexopt::prelude::{Long, Short, Value};
 
@@ -23,7 +23,7 @@ usage: benches NAME... [options]
   --file-mib N      its size [4096 with a GPU, 256 without]
   --workers LIST    decode threads for raw, gather and tiny, as in 1,2,4 [1,2,4,8,16 up to the cores]
   --limit X         seconds after which scale begins no further point [none]
-  --road NAME       workers or direct, for raw, gather and train [both]
+  --transfer-mode M staged or zero-copy, for raw, gather and train [both]
   --batch LIST      batches of train, as in 128,512 [128,512,4096]
   --mlp PATH        the built example: start then also times its first step, cold and warm
   --smoke           every benchmark, as short as can be: that it runs, not how fast";
@@ -50,8 +50,8 @@ pub struct Options {
     pub workers: Vec<usize>,
     pub limit: Option<Duration>,
     pub batches: Option<Vec<usize>>,
-    /// The roads that raw, gather and train take, one after the other.
-    pub roads: Vec<Road>,
+    /// The transfer modes that raw, gather and train take, one after the other.
+    pub transfer_modes: Vec<TransferMode>,
     pub mlp: Option<PathBuf>,
     pub smoke: bool,
 }
@@ -65,7 +65,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
     let (mut json, mut data, mut scratch, mut mlp) = (None, None, None, None);
     let (mut reps, mut seconds, mut file_mib, mut workers, mut limit, mut smoke) =
         (None, None, None, None, None, false);
-    let (mut roads, mut batches) = (vec![Road::Workers, Road::Direct], None);
+    let (mut transfer_modes, mut batches) = (vec![TransferMode::Staged, TransferMode::ZeroCopy], None);
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next().map_err(usage)? {
         let path = |parser: &mut lexopt::Parser| parser.value().map(PathBuf::from).map_err(usage);
@@ -84,12 +84,12 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
                 workers = Some(parser.value().and_then(|v| v.parse_with(list)).map_err(usage)?)
             }
             Long("batch") => batches = Some(parser.value().and_then(|v| v.parse_with(list)).map_err(usage)?),
-            Long("road") => {
-                roads = match parser.value().and_then(|v| v.string()).map_err(usage)?.as_str() {
-                    "workers" => vec![Road::Workers],
-                    "direct" => vec![Road::Direct],
+            Long("transfer-mode") => {
+                transfer_modes = match parser.value().and_then(|v| v.string()).map_err(usage)?.as_str() {
+                    "staged" => vec![TransferMode::Staged],
+                    "zero-copy" => vec![TransferMode::ZeroCopy],
                     other => {
-                        let why = format!("--road is {other:?}: give workers or direct");
+                        let why = format!("--transfer-mode is {other:?}: give staged or zero-copy");
                         return Err(Error::new(ErrorKind::Config, why));
                     }
                 }
@@ -108,7 +108,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
             return Err(Error::new(ErrorKind::Config, why));
         }
     };
-    let gpu = device.kind() == feedline::Kind::Cuda;
+    let gpu = device.kind() == feedline::BackendKind::Cuda;
     let (default_reps, default_seconds, default_mib) =
         if smoke { (1, 0.01, 8) } else { (7, 0.25, if gpu { 4096 } else { 256 }) };
     Ok(Command::Run(Box::new(Options {
@@ -122,7 +122,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
         file_bytes: file_mib.unwrap_or(default_mib).max(1_u64) << 20,
         workers: workers.unwrap_or_else(|| default_workers(smoke)),
         batches,
-        roads,
+        transfer_modes,
         mlp,
         smoke,
         device,

@@ -9,7 +9,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::baseline::Bare;
-use feedline::{DType, Dataset, Error, ErrorKind, Loader, LoaderBuilder, Result, Road, Spec, Workers};
+use feedline::{
+    DType, Dataset, Error, ErrorKind, Loader, LoaderBuilder, Result, Spec, TransferMode, Workers,
+};
 use feedline_core::random::splitmix64;
 use feedline_datasets::Records;
 use serde_json::json;
@@ -54,9 +56,9 @@ pub fn gather(options: &Options, report: &mut Report) -> Result<()> {
 fn all(options: &Options, report: &mut Report, case: Case, batch: usize) -> Result<()> {
     let filed = Filed::new(options, case)?;
     let setting = |workers| Setting { batch, workers: Workers::Count(workers), depth: case.depth };
-    for road in &options.roads {
-        match road {
-            Road::Direct => filed.direct(options, report, setting(1))?,
+    for transfer_mode in &options.transfer_modes {
+        match transfer_mode {
+            TransferMode::ZeroCopy => filed.direct(options, report, setting(1))?,
             _ => {
                 options
                     .workers
@@ -109,7 +111,7 @@ impl Filed {
 
 /// Steps of an epoch of a loader.
 fn an_epoch(loader: &Loader) -> Result<usize> {
-    match loader.plan().steps(0, 0) as usize {
+    match loader.batch_sampler().steps(0, 0) as usize {
         0 => Err(Error::new(ErrorKind::Config, "the file holds no whole batch: raise --file-mib")),
         steps => Ok(steps),
     }
@@ -148,7 +150,7 @@ impl Filed {
     pub(crate) fn by_workers(&self, options: &Options, report: &mut Report, setting: Setting) -> Result<()> {
         let (Setting { batch, workers, depth }, row_bytes) = (setting, self.case.row_bytes);
         let records = self.open()?;
-        let builder = self.builder(self.open()?, setting).road(Road::Workers);
+        let builder = self.builder(self.open()?, setting).transfer_mode(TransferMode::Staged);
         let mut loader = builder.build(&options.device)?;
         let plain = Plain::new(options, &records, batch, workers.count()?)?;
         let (sides, whole) = against(options, &mut loader, depth, |steps| plain.run(steps))?;
@@ -162,7 +164,7 @@ impl Filed {
             self.case.bench,
             Entry {
                 parameters: json!({
-                    "road": "workers", "row_bytes": row_bytes, "batch": batch, "workers": setting.workers(),
+                    "transfer_mode": "staged", "row_bytes": row_bytes, "batch": batch, "workers": setting.workers(),
                 }),
                 value: sides.value.map(rate),
                 unit: "GB/s",
@@ -183,8 +185,10 @@ impl Filed {
         let records = self.open()?;
         let file_bytes = file_bytes(&records);
         // Room for the file, and for the ids.
-        let builder =
-            self.builder(records, setting).road(Road::Direct).pinned_budget(file_bytes + (64 << 20));
+        let builder = self
+            .builder(records, setting)
+            .transfer_mode(TransferMode::ZeroCopy)
+            .pinned_budget(file_bytes + (64 << 20));
         let start = std::time::Instant::now();
         let mut loader = builder.build(&options.device)?;
         let build = start.elapsed().as_secs_f64();
@@ -195,11 +199,11 @@ impl Filed {
             "samples_per_s": batch as f64 / sides.value.median(),
             "file_bytes": file_bytes, "steps": whole, "build_s": build, "depth": depth,
         });
-        let is_gpu = options.device.kind() == feedline::Kind::Cuda;
+        let is_gpu = options.device.kind() == feedline::BackendKind::Cuda;
         report.add(
             self.case.bench,
             Entry {
-                parameters: json!({ "road": "direct", "row_bytes": row_bytes, "batch": batch }),
+                parameters: json!({ "transfer_mode": "zero-copy", "row_bytes": row_bytes, "batch": batch }),
                 value: sides.value.map(rate),
                 unit: "GB/s",
                 floor: Some(rate(sides.floor.median())),

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use feedline::{Kind, Result, Road, Workers};
+use feedline::{BackendKind, Result, TransferMode, Workers};
 
 use crate::options::Options;
 use crate::records::{self, Filed};
@@ -102,14 +102,16 @@ fn of_the_training_set(sweeps: &mut Sweeps<'_>) -> Result<()> {
     sweeps.all("epoch", epoch::BASE, every, epoch::one)?;
     sweeps.all("start", start::BASE, every, start::one)?;
     // The host computes a step in a third of a second: that would say nothing about feeding.
-    if sweeps.options.device.kind() != Kind::Cuda && !sweeps.options.smoke {
+    if sweeps.options.device.kind() != BackendKind::Cuda && !sweeps.options.smoke {
         return Ok(());
     }
-    sweeps.all("train, workers", train::BASE, every, |o, r, setting| {
-        train::one(o, r, setting, Road::Workers)
+    sweeps.all("train, staged", train::BASE, every, |o, r, setting| {
+        train::one(o, r, setting, TransferMode::Staged)
     })?;
     let direct = (&[][..], every.1, every.2);
-    sweeps.all("train, direct", train::BASE, direct, |o, r, setting| train::one(o, r, setting, Road::Direct))
+    sweeps.all("train, zero-copy", train::BASE, direct, |o, r, setting| {
+        train::one(o, r, setting, TransferMode::ZeroCopy)
+    })
 }
 
 /// Records of a file, by both roads.
@@ -118,8 +120,8 @@ fn of_files(sweeps: &mut Sweeps<'_>) -> Result<()> {
     // What the file of a smoke run holds.
     let images = if sweeps.options.smoke { IMAGES[0] } else { IMAGES[2] };
     for (case, batch, batches, names) in [
-        (records::GATHER, 4096, &BATCHES, ["gather, workers", "gather, direct"]),
-        (records::RAW, images, &IMAGES, ["raw, workers", "raw, direct"]),
+        (records::GATHER, 4096, &BATCHES, ["gather, staged", "gather, zero-copy"]),
+        (records::RAW, images, &IMAGES, ["raw, staged", "raw, zero-copy"]),
     ] {
         if sweeps.is_late() {
             names.into_iter().for_each(|name| sweeps.leave_out(name));

@@ -58,8 +58,8 @@ pub(crate) fn one(options: &Options, report: &mut Report, memory: &Memory, point
     let compute = device.stream()?;
     let builder = Loader::builder(Table::new(memory, point)?).batch_size(batch).shuffle(1).drop_last(true);
     let mut loader = builder.depth(depth).workers(Workers::Count(workers)).build(&device)?;
-    let held = loader.held();
-    let an_epoch = usize::try_from(loader.plan().steps(0, 0)).unwrap_or(usize::MAX);
+    let held = loader.memory_use();
+    let an_epoch = usize::try_from(loader.batch_sampler().steps(0, 0)).unwrap_or(usize::MAX);
     if an_epoch == 0 {
         return Err(Error::new(ErrorKind::Config, "the set holds no whole batch"));
     }

@@ -1,6 +1,6 @@
 //! The training step fed by the pipeline, against the same step on data that is on the device already.
 
-use feedline::{Buffer, Error, ErrorKind, Graph, Loader, Replay, Result, Road, Stream, Workers};
+use feedline::{Buffer, Error, ErrorKind, Graph, Loader, Replay, Result, Stream, TransferMode, Workers};
 use feedline_datasets::Idx;
 use feedline_examples::mlp::{Init, Mlp, Optimizer, Shape};
 use feedline_kernels::ops::{Kernels, Options as Computing, Sgd};
@@ -27,18 +27,23 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
         None if options.smoke => &BATCHES[..1],
         None => &BATCHES[..],
     };
-    let roads = |batch| options.roads.iter().map(move |&road| (batch, road));
+    let roads = |batch| options.transfer_modes.iter().map(move |&transfer_mode| (batch, transfer_mode));
     batches
         .iter()
         .flat_map(|&batch| roads(batch))
-        .try_for_each(|(batch, road)| one(options, report, Setting { batch, ..BASE }, road))
+        .try_for_each(|(batch, transfer_mode)| one(options, report, Setting { batch, ..BASE }, transfer_mode))
 }
 
 /// The step by one setting and road.
 ///
 /// # Errors
 /// As [`run`].
-pub(crate) fn one(options: &Options, report: &mut Report, setting: Setting, road: Road) -> Result<()> {
+pub(crate) fn one(
+    options: &Options,
+    report: &mut Report,
+    setting: Setting,
+    transfer_mode: TransferMode,
+) -> Result<()> {
     let Setting { batch, depth, .. } = setting;
     let device = &options.device;
     let compute = device.stream()?;
@@ -53,9 +58,9 @@ pub(crate) fn one(options: &Options, report: &mut Report, setting: Setting, road
     let resident = (0..RESIDENT).map(|n| Resident::new(&compute, &data, n * batch, batch, &mut model));
     let mut resident = resident.collect::<Result<Vec<_>>>()?;
 
-    let builder = Loader::builder(data).shuffle(1).drop_last(true).road(road);
+    let builder = Loader::builder(data).shuffle(1).drop_last(true).transfer_mode(transfer_mode);
     let mut loader = setting.of(builder).build(device)?;
-    let an_epoch = loader.plan().steps(0, 0).max(1) as usize;
+    let an_epoch = loader.batch_sampler().steps(0, 0).max(1) as usize;
     let mut floor = |steps: usize, model: &mut Mlp| {
         for step in 0..steps {
             resident[step % RESIDENT].step(model)?;
@@ -94,7 +99,7 @@ pub(crate) fn one(options: &Options, report: &mut Report, setting: Setting, road
     report.add(
         "train",
         Entry {
-            parameters: json!({ "batch": batch, "road": if loader.road().is_direct() { "direct" } else { "workers" } }),
+            parameters: json!({ "batch": batch, "transfer_mode": if loader.transfer_mode().is_zero_copy() { "zero-copy" } else { "staged" } }),
             value: us(&sides.value),
             unit: "us/step",
             floor: Some(us(&sides.floor).median()),

@@ -260,7 +260,7 @@ mod tests {
         let (opened, mapped) = (opened.unwrap(), mapped.unwrap());
         assert_eq!((mapped.bytes(), mapped.path(0)), (opened.bytes(), Some(plain.as_path())));
         assert_eq!((mapped.len(), mapped.fingerprint()), (10, opened.fingerprint()));
-        assert_eq!(mapped.table(1).unwrap().row(9), opened.table(1).unwrap().row(9));
+        assert_eq!(mapped.column(1).unwrap().row(9), opened.column(1).unwrap().row(9));
         // The lock is held as long as the set lives.
         let writer = File::open(&plain).unwrap();
         assert!(writer.try_lock().is_err());

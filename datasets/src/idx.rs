@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use feedline_core::{
-    Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Rows, Spec, Table,
+    Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Rows, Spec, StridedColumn,
 };
 
 mod file;
@@ -27,7 +27,7 @@ const LABEL: usize = 1;
 /// [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) each: no other process can change what is read, and every process
 /// has a copy of its own. Of a larger images file each sample is read when it is needed; when the file is cut
 /// or written to meanwhile, that is an error which names the file and the byte. A set in memory has a
-/// [table](Dataset::table) for zero-copy loading; a larger one has it when it is
+/// [column](Dataset::table) for zero-copy loading; a larger one has it when it is
 /// [mapped](IdxFile::from_mapped).
 ///
 /// ```
@@ -241,14 +241,20 @@ impl Dataset for Idx {
     }
 
     // The whole files: they begin on a page, their elements need not.
-    fn table(&self, field: usize) -> Option<Table<'_>> {
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
         let (file, bytes) = match field {
             IMAGE => (&self.images, self.image_bytes()),
             LABEL => (&self.labels, 1),
             _ => return None,
         };
-        Table::new(file.content().bytes()?, file.data_offset() as usize, bytes, self.labels().len(), bytes)
-            .ok()
+        StridedColumn::new(
+            file.content().bytes()?,
+            file.data_offset() as usize,
+            bytes,
+            self.labels().len(),
+            bytes,
+        )
+        .ok()
     }
 
     fn path(&self, _: u64) -> Option<&Path> {

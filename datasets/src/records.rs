@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use feedline_core::{
-    Context, Dataset, Error, ErrorKind, Field, Fingerprint, ReadError, Result, Row, Rows, Spec, Table,
+    Context, Dataset, Error, ErrorKind, Field, Fingerprint, ReadError, Result, Row, Rows, Spec, StridedColumn,
 };
 
 use crate::bytes::{Content, MEMORY_LIMIT, MappedFile, data};
@@ -20,7 +20,7 @@ use crate::gzip;
 /// | [`open`](Self::open), larger | on disk; records are read one by one | the next read is an error |
 /// | [`from_mapped`](Self::from_mapped) | mapped | undefined: the caller has promised that nobody does |
 ///
-/// Records in memory and mapped ones have a [table](Dataset::table) for zero-copy loading.
+/// Records in memory and mapped ones have a [column](Dataset::table) for zero-copy loading.
 ///
 /// ```
 /// use feedline_core::{DType, Dataset, Spec};
@@ -183,11 +183,17 @@ impl Dataset for Records {
         outside.map_or(Ok(()), |row| Err((row, self.outside(ids[row]))))
     }
 
-    fn table(&self, field: usize) -> Option<Table<'_>> {
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
         let (before, from) = self.spec.fields().split_at_checked(field)?;
         let first = before.iter().map(Field::row_bytes).sum();
-        Table::new(self.bytes()?, first, self.record_bytes, self.len() as usize, from.first()?.row_bytes())
-            .ok()
+        StridedColumn::new(
+            self.bytes()?,
+            first,
+            self.record_bytes,
+            self.len() as usize,
+            from.first()?.row_bytes(),
+        )
+        .ok()
     }
 
     fn path(&self, _: u64) -> Option<&Path> {

@@ -80,8 +80,8 @@ fn a_bad_gzip_stream_is_refused() {
         assert_says(&error, &["gzip stream is cut short or damaged after", "fetch the file again", name]);
     }
     // Two members are one stream (RFC 1952, section 2.2), and the name does not decide what is gzip.
-    let (head, tail) = content.split_at(1000);
-    let path = write(dir.path(), "two-members", &[gz(head, 6), gz(tail, 6)].concat());
+    let (head, last_batch) = content.split_at(1000);
+    let path = write(dir.path(), "two-members", &[gz(head, 6), gz(last_batch, 6)].concat());
     assert_eq!(IdxFile::open(&path).unwrap().data(), Some(&content[16..]));
     let path = write(dir.path(), "plain.gz", &content);
     assert_eq!(IdxFile::open(&path).unwrap().data(), Some(&content[16..]));

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
 
-use feedline::{Cursor, Error, ErrorKind, Proof, Quarantine, Result};
+use feedline::{BadSampleReport, Cursor, Error, ErrorKind, Proof, Result};
 use feedline_core::random::splitmix64;
 use feedline_examples::mlp::State;
 use safetensors::tensor::{Metadata, TensorView};
@@ -15,7 +15,7 @@ use crate::files::{Output, open_regular};
 /// Everything a run goes on from.
 pub struct Checkpoint {
     pub cursor: Cursor,
-    pub quarantine: Quarantine,
+    pub bad_sample_report: BadSampleReport,
     /// The proof expected of the epochs before the cursor's.
     pub expected: Proof,
     pub model: State,
@@ -58,7 +58,7 @@ impl Checkpoint {
         }
         let notes = HashMap::from([
             ("cursor".to_owned(), serde_json::to_string(&self.cursor)?),
-            ("quarantine".to_owned(), serde_json::to_string(&self.quarantine)?),
+            ("bad_samples".to_owned(), serde_json::to_string(&self.bad_sample_report)?),
             ("expected".to_owned(), serde_json::to_string(&self.expected)?),
             ("steps".to_owned(), self.model.steps.to_string()),
             ("samples".to_owned(), self.samples.to_string()),
@@ -109,7 +109,7 @@ impl Checkpoint {
         let samples = note("samples")?;
         let checkpoint = Self {
             cursor,
-            quarantine: serde_json::from_str(note("quarantine")?)?,
+            bad_sample_report: serde_json::from_str(note("bad_samples")?)?,
             expected: serde_json::from_str(note("expected")?)?,
             model: State { steps, parts },
             losses: floats("losses")?,

@@ -1,6 +1,6 @@
 //! The proof that a run must come to, also after it was resumed with another batch size.
 
-use feedline::{Cursor, Plan, Proof, Quarantine};
+use feedline::{BadSampleReport, BatchSampler, Cursor, Proof};
 
 /// The proof of the epochs that have ended, and where the run is.
 ///
@@ -32,20 +32,25 @@ impl Expected {
     }
 
     /// Counts all epochs before `epoch` as ended. Takes a few nanoseconds for each of their samples.
-    pub fn begin(&mut self, plan: &Plan, epoch: u64) {
+    pub fn begin(&mut self, batch_sampler: &BatchSampler, epoch: u64) {
         while self.epoch < epoch {
-            let end = plan.end(self.epoch, self.start);
-            self.ended.merge(&Proof::expected_part(plan, self.epoch, 0..end));
+            let end = batch_sampler.end(self.epoch, self.start);
+            self.ended.merge(&Proof::expected_part(batch_sampler, self.epoch, 0..end));
             (self.epoch, self.start) = (self.epoch + 1, 0);
         }
     }
 
     /// The proof of all that was due until `cursor`, with substitutes in the places of bad samples.
-    pub fn until(&mut self, plan: &Plan, cursor: &Cursor, quarantine: &Quarantine) -> Proof {
-        self.begin(plan, cursor.epoch());
+    pub fn until(
+        &mut self,
+        batch_sampler: &BatchSampler,
+        cursor: &Cursor,
+        bad_sample_report: &BadSampleReport,
+    ) -> Proof {
+        self.begin(batch_sampler, cursor.epoch());
         let mut expected = self.ended;
-        expected.merge(&Proof::expected_part(plan, cursor.epoch(), 0..cursor.position()));
-        quarantine.adjust(&mut expected);
+        expected.merge(&Proof::expected_part(batch_sampler, cursor.epoch(), 0..cursor.position()));
+        bad_sample_report.adjust(&mut expected);
         expected
     }
 }

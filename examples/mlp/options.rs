@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use feedline::{Device, Error, ErrorKind, MAX_WORKERS, Result, Road, Workers};
+use feedline::{Device, Error, ErrorKind, MAX_WORKERS, Result, TransferMode, Workers};
 use lexopt::prelude::{Long, Short};
 
 /// What `--help` prints.
@@ -23,7 +23,7 @@ usage: mlp [options]
   --lr X              learning rate [0.05; 0.001 with adamw]
   --momentum X        momentum of sgd [0.9]
   --workers N         threads that decode, or auto [auto]
-  --road NAME         how rows get to the device: auto, workers or direct [auto]
+  --transfer-mode M   how rows get to the device: auto, staged or zero-copy [auto]
   --depth N           batches on the device at a time [3 to 8, by their bytes]
   --seed N            of the order and the first weights [1]
   --no-shuffle        samples in file order
@@ -83,7 +83,7 @@ pub struct Options {
     pub lr: Option<f32>,
     pub momentum: f32,
     pub workers: Workers,
-    pub road: Road,
+    pub transfer_mode: TransferMode,
     pub depth: Option<usize>,
     pub seed: u64,
     pub shuffle: bool,
@@ -110,7 +110,7 @@ impl Default for Options {
             lr: None,
             momentum: 0.9,
             workers: Workers::Auto,
-            road: Road::Auto,
+            transfer_mode: TransferMode::Auto,
             depth: None,
             seed: 1,
             shuffle: true,
@@ -194,9 +194,13 @@ impl Options {
                 let fits = |count: &usize| (1..=MAX_WORKERS).contains(count);
                 self.workers = Workers::Count(number(name, &text, &wanted, fits)?);
             }
-            "road" => {
-                let roads = [("auto", Road::Auto), ("workers", Road::Workers), ("direct", Road::Direct)];
-                self.road = choice(name, &text, &roads)?;
+            "transfer-mode" => {
+                let modes = [
+                    ("auto", TransferMode::Auto),
+                    ("staged", TransferMode::Staged),
+                    ("zero-copy", TransferMode::ZeroCopy),
+                ];
+                self.transfer_mode = choice(name, &text, &modes)?;
             }
             "depth" => self.depth = Some(number(name, &text, "a whole number of 1 or more", |n| *n >= 1)?),
             "seed" => self.seed = number(name, &text, "a whole number", |_| true)?,

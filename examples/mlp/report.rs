@@ -3,7 +3,7 @@
 use std::fmt;
 
 use feedline::{Error, ErrorKind, Proof, Result};
-use feedline_core::quarantine::Bad;
+use feedline_core::bad_samples::Bad;
 use serde::Serialize;
 
 use crate::files::Output;
@@ -15,7 +15,7 @@ pub struct Report {
     /// What computes the matrix products.
     pub kernels: String,
     /// How rows got to the device; where that was by workers and another was looked for, why.
-    pub road: String,
+    pub transfer_mode: String,
     pub samples_per_s: f64,
     pub seconds: f64,
     /// Process start to the end of the first step.
@@ -74,7 +74,7 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let last = self.losses.last().copied().unwrap_or(f32::NAN);
         writeln!(f, "device         {} ({})", self.device, self.kernels)?;
-        writeln!(f, "road           {}", self.road)?;
+        writeln!(f, "transfer mode  {}", self.transfer_mode)?;
         writeln!(f, "steps          {} in {:.1} s, last loss {last:.4}", self.steps, self.seconds)?;
         match self.proof.check(&self.expected_proof) {
             Ok(()) => writeln!(f, "samples        {}, each exactly once per epoch", self.proof.count())?,

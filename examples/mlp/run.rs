@@ -34,7 +34,7 @@ pub fn run(options: &Options) -> Result<(Report, Option<Output>)> {
     let pixels = data.train.shape().iter().product();
     let compute = device.stream()?;
     let mut loader = train_loader(options, data.train, &device)?;
-    let (held, road) = (loader.held(), loader.road().to_string());
+    let (held, transfer_mode) = (loader.memory_use(), loader.transfer_mode().to_string());
     let shape =
         Shape { inputs: pixels, hidden: options.hidden, classes: options.classes, batch: options.batch };
     let kernels = Kernels::new(&compute)?;
@@ -48,13 +48,13 @@ pub fn run(options: &Options) -> Result<(Report, Option<Output>)> {
     let cursor = loader.cursor();
     let expected_proof = training.expected_proof(&loader);
     let test_accuracy = test(options, data.test, &device, &compute, &mut model, &training)?;
-    let bad_samples = loader.quarantine().samples().to_vec();
+    let bad_samples = loader.bad_sample_report().samples().to_vec();
     loader.stop(STOP)?;
     let seconds = training.seconds();
     let report = Report {
         device: device.name(),
         kernels: kernels_name,
-        road,
+        transfer_mode,
         samples_per_s: training.samples_here() as f64 / seconds,
         seconds,
         first_step_seconds: training.first_step_seconds(),
@@ -106,7 +106,7 @@ fn builder(options: &Options, data: Idx) -> LoaderBuilder {
     let builder = Loader::builder(data)
         .batch_size(options.batch)
         .workers(options.workers)
-        .road(options.road)
+        .transfer_mode(options.transfer_mode)
         .pinned_budget(options.pinned_budget);
     match options.depth {
         Some(depth) => builder.depth(depth),

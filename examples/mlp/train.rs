@@ -88,7 +88,7 @@ impl Training {
                 return Err(Error::new(ErrorKind::Config, why));
             }
             model.restore(&resumed.model)?;
-            loader.set_quarantine(resumed.quarantine);
+            loader.set_bad_sample_report(resumed.bad_sample_report);
             training.steps = resumed.losses.len() as u64;
             training.losses = resumed.losses;
             (training.samples, training.samples_before) = (resumed.samples, resumed.samples);
@@ -103,7 +103,7 @@ impl Training {
     /// # Errors
     /// `Stopped` after an interrupt, once the checkpoint is written, if there is to be one; whatever the pipeline ends with.
     pub fn run(&mut self, loader: &mut Loader, model: &mut Mlp, started: Instant) -> Result<()> {
-        let all = loader.plan().steps(0, 0).saturating_mul(self.epochs).min(self.last_step);
+        let all = loader.batch_sampler().steps(0, 0).saturating_mul(self.epochs).min(self.last_step);
         let bar = progress::training(self.quiet, all);
         let first = match self.resumed {
             Some(cursor) => {
@@ -140,7 +140,7 @@ impl Training {
     ) -> Result<()> {
         if self.checkpoint.is_some() {
             // Here, where nothing waits for the loader yet; a save within the epoch needs it.
-            self.expected.begin(loader.plan(), epoch);
+            self.expected.begin(loader.batch_sampler(), epoch);
         }
         let mut batches = match self.resumed.take() {
             Some(cursor) => loader.resume(cursor)?,
@@ -195,7 +195,7 @@ impl Training {
 
     /// The proof of what was due until now: every sample of the plan, but for what was replaced.
     pub fn expected_proof(&mut self, loader: &Loader) -> Proof {
-        self.expected.until(loader.plan(), &loader.cursor(), loader.quarantine())
+        self.expected.until(loader.batch_sampler(), &loader.cursor(), loader.bad_sample_report())
     }
 
     /// Refuses a checkpoint whose cursor stands elsewhere than its proofs say.
@@ -213,7 +213,7 @@ impl Training {
         let checkpoint = Checkpoint {
             expected: self.expected.ended(),
             cursor: saved.cursor,
-            quarantine: saved.quarantine,
+            bad_sample_report: saved.bad_sample_report,
             model: model.state()?,
             losses: std::mem::take(&mut self.losses),
             samples: self.samples,

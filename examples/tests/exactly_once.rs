@@ -79,7 +79,7 @@ fn report_of(ids: &[u64]) -> Report {
     Report {
         device: String::new(),
         kernels: String::new(),
-        road: String::new(),
+        transfer_mode: String::new(),
         samples_per_s: 1.0,
         seconds: 1.0,
         first_step_seconds: 1.0,

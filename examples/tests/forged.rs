@@ -109,7 +109,7 @@ fn each_field_that_was_changed_is_one_clear_line() {
             ("cursor", "/proof/sum", "0x1".into(), &[], "the checkpoint contradicts itself"),
             ("expected", "/count", most.into(), &[], "the checkpoint contradicts itself"),
             ("expected", "/sum", "0x1".into(), &[], "the checkpoint contradicts itself"),
-            ("quarantine", "/given/count", 1.into(), &[], "the checkpoint contradicts itself"),
+            ("bad_samples", "/given/count", 1.into(), &[], "the checkpoint contradicts itself"),
             (
                 "samples",
                 "",
@@ -138,7 +138,7 @@ fn random_values_in_all_fields_end_in_a_proved_run_or_one_clear_line() {
     with_watchdog(LIMIT, || {
         let saved = Saved::new("sgd");
         let mut fields = vec![("steps".to_owned(), String::new()), ("samples".to_owned(), String::new())];
-        for note in ["cursor", "quarantine", "expected"] {
+        for note in ["cursor", "bad_samples", "expected"] {
             let json: Value = serde_json::from_str(&saved.notes()[note]).expect("JSON");
             leaves(&json, String::new(), &mut |field| fields.push((note.to_owned(), field)));
         }

@@ -3,7 +3,7 @@
 mod trainer;
 
 use feedline_core::proof::OrderHash;
-use feedline_core::{Order, Plan, PlanOptions, Tail, World};
+use feedline_core::{BatchSampler, BatchSamplerOptions, LastBatch, Sampler, World};
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 use serde_json::Value;
 use trainer::{SIDE, TEST, TRAIN, command, listing, losses, put, report, small_set, text, train};
@@ -17,20 +17,20 @@ const ARGUMENTS: [&str; 10] =
 const SLAB: usize = (BATCH * SIDE * SIDE).next_multiple_of(256) + BATCH.next_multiple_of(256);
 
 /// The order hash that the plan says, with a seed or in file order.
-fn order_hash(seed: u64, order: Order) -> String {
-    let options = PlanOptions {
+fn order_hash(seed: u64, sampler: Sampler) -> String {
+    let options = BatchSamplerOptions {
         len: TRAIN as u64,
-        order,
+        sampler,
         seed,
         batch: BATCH,
-        tail: Tail::Drop,
+        last_batch: LastBatch::Drop,
         world: World::single(),
     };
-    let plan = Plan::new(options).unwrap();
+    let batch_sampler = BatchSampler::new(options).unwrap();
     let (mut hash, mut ids) = (OrderHash::new(), Vec::new());
     for epoch in 0..EPOCHS {
-        for step in 0..plan.steps(epoch, 0) {
-            plan.batch(epoch, 0, step, &mut ids);
+        for step in 0..batch_sampler.steps(epoch, 0) {
+            batch_sampler.batch(epoch, 0, step, &mut ids);
             hash.add(&ids);
         }
     }
@@ -43,7 +43,10 @@ fn the_report_says_what_it_should() {
         let set = small_set();
         let report = report(set.path(), &[&ARGUMENTS[..], &["--seed", "5", "--depth", "2"]].concat());
         let steps = EPOCHS * (TRAIN / BATCH) as u64;
-        assert_eq!((&report["device"], &report["road"]), (&"host".into(), &"workers: host is no GPU".into()));
+        assert_eq!(
+            (&report["device"], &report["transfer_mode"]),
+            (&"host".into(), &"staged: host is not a GPU".into())
+        );
         assert_eq!(report["steps"], steps);
         assert_eq!(losses(&report).len() as u64, steps);
         assert!(losses(&report).iter().all(|loss| loss.is_finite()));
@@ -59,7 +62,7 @@ fn the_report_says_what_it_should() {
         assert!((hits - hits.round()).abs() < 1e-6, "{hits} of {TEST} right");
         assert_eq!(report["peak_device_bytes"], 2 * SLAB);
         assert_eq!(report["peak_pinned_bytes"], 3 * SLAB);
-        assert_eq!(report["order_hash"], order_hash(5, Order::Shuffle));
+        assert_eq!(report["order_hash"], order_hash(5, Sampler::Shuffle));
         assert_eq!(report["exactly_once"], true);
     });
 }
@@ -96,8 +99,8 @@ fn losses_are_bit_equal_for_any_workers_and_depth() {
                 assert_eq!(of(workers, depth), first, "{workers} workers, depth {depth}");
             }
         }
-        let direct = report(set.path(), &[&ARGUMENTS[..], &["--road", "direct"]].concat());
-        assert_eq!(direct["road"], "direct");
+        let direct = report(set.path(), &[&ARGUMENTS[..], &["--transfer-mode", "zero-copy"]].concat());
+        assert_eq!(direct["transfer_mode"], "zero-copy");
         assert_eq!(result(&direct), first, "the direct road");
     });
 }
@@ -140,7 +143,7 @@ fn seeds_and_options_make_a_difference() {
         assert_ne!(one["order_hash"], two["order_hash"]);
         assert_ne!(losses(&one)[0], losses(&two)[0], "the first weights depend on the seed");
         let in_order = of(&["--no-shuffle"]);
-        assert_eq!(in_order["order_hash"], order_hash(1, Order::Sequential));
+        assert_eq!(in_order["order_hash"], order_hash(1, Sampler::Sequential));
         let adamw = of(&["--optimizer", "adamw"]);
         assert_eq!(adamw["order_hash"], one["order_hash"]);
         assert_ne!(losses(&adamw)[1], losses(&one)[1]);

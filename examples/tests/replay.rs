@@ -89,9 +89,9 @@ fn check(device: &Device, chaotic: &Device, records: bool) {
         }
     }
     for device in [device, chaotic] {
-        let ledger = device.ledger();
-        assert_eq!((ledger.pinned_bytes.now(), ledger.device_bytes.now(), ledger.streams.now()), (0, 0, 0));
-        let errors = ledger.take_errors();
+        let stats = device.stats();
+        assert_eq!((stats.pinned_bytes.now(), stats.device_bytes.now(), stats.streams.now()), (0, 0, 0));
+        let errors = stats.take_errors();
         assert!(errors.is_empty(), "drops failed: {errors:?}");
     }
 }

@@ -5,12 +5,14 @@
 
 use std::time::{Duration, Instant};
 
-use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Result, Road, Row, Spec, Workers};
+use feedline::{
+    Context, DType, Dataset, Device, Loader, ReadError, Result, Row, Spec, TransferMode, Workers,
+};
 use feedline_device::host::Host;
 use feedline_kernels::host::pattern;
 use feedline_kernels::ops::Kernels;
 use feedline_sim::interceptors::chaos::{Chaos, ChaosHandle, Options};
-use feedline_testkit::zoo::Laid;
+use feedline_testkit::fixtures::Laid;
 
 const KEY: u64 = 0xFEED;
 
@@ -44,15 +46,28 @@ impl Dataset for Patterned {
 }
 
 /// Runs epochs until the time is over, by workers or on the direct road; returns the bytes that were checked.
-fn soak(device: &Device, time: Duration, batch: usize, row_bytes: usize, road: Road) -> Result<u64> {
-    if road == Road::Workers {
-        return pass(device, time, batch, row_bytes, Patterned::new(64 * batch as u64, row_bytes), road);
+fn soak(
+    device: &Device,
+    time: Duration,
+    batch: usize,
+    row_bytes: usize,
+    transfer_mode: TransferMode,
+) -> Result<u64> {
+    if transfer_mode == TransferMode::Staged {
+        return pass(
+            device,
+            time,
+            batch,
+            row_bytes,
+            Patterned::new(64 * batch as u64, row_bytes),
+            transfer_mode,
+        );
     }
     let data = Patterned::new(4 * batch as u64, row_bytes);
     let laid = |gap| Laid::records(&data, gap, gap).expect("a laid set");
     // In one piece, for the copy engine; with gaps, for the gather.
-    let copied = pass(device, time / 2, batch, row_bytes, laid(0), road)?;
-    Ok(copied + pass(device, time / 2, batch, row_bytes, laid(3), road)?)
+    let copied = pass(device, time / 2, batch, row_bytes, laid(0), transfer_mode)?;
+    Ok(copied + pass(device, time / 2, batch, row_bytes, laid(3), transfer_mode)?)
 }
 
 fn pass(
@@ -61,13 +76,14 @@ fn pass(
     batch: usize,
     row_bytes: usize,
     data: impl Dataset,
-    road: Road,
+    transfer_mode: TransferMode,
 ) -> Result<u64> {
     let compute = device.stream()?;
     let kernels = Kernels::new(&compute)?;
     let mut report = compute.buffer::<i64>(3)?;
     report.write(&[0, -1, 0])?;
-    let builder = Loader::builder(data).batch_size(batch).workers(Workers::Auto).depth(3).road(road);
+    let builder =
+        Loader::builder(data).batch_size(batch).workers(Workers::Auto).depth(3).transfer_mode(transfer_mode);
     let mut loader = builder.build(device)?;
     let end = Instant::now() + time;
     let mut epoch = 0;
@@ -85,26 +101,26 @@ fn pass(
     Ok(report[2] as u64)
 }
 
-fn run(name: &str, device: &Device, chaos: &ChaosHandle, road: Road) {
+fn run(name: &str, device: &Device, chaos: &ChaosHandle, transfer_mode: TransferMode) {
     let seconds: u64 =
         std::env::var("FEEDLINE_SOAK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
     // Small, middle and large batches: each size has its own window for a race.
     for (batch, row_bytes) in [(64, 100), (512, 784), (128, 32 << 10)] {
         let time = Duration::from_secs(seconds) / 3;
-        let bytes =
-            soak(device, time, batch, row_bytes, road).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let bytes = soak(device, time, batch, row_bytes, transfer_mode)
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
         println!("{name}: {bytes} bytes in batches of {batch} x {row_bytes}, 0 wrong");
         assert!(bytes > 0, "{name}: something was checked");
     }
     println!("{name}: {} delays, {} slots poisoned", chaos.delayed(), chaos.poisoned());
     assert!(chaos.delayed() > 0 && chaos.poisoned() > 0, "{name}: chaos was on");
-    let ledger = device.ledger();
+    let stats = device.stats();
     assert_eq!(
-        (ledger.pinned_bytes.now(), ledger.device_bytes.now()),
+        (stats.pinned_bytes.now(), stats.device_bytes.now()),
         (0, 0),
         "{name}: nothing is left behind"
     );
-    let errors = ledger.take_errors();
+    let errors = stats.take_errors();
     assert!(errors.is_empty(), "{name}: drops failed: {errors:?}");
 }
 
@@ -112,30 +128,30 @@ fn run(name: &str, device: &Device, chaos: &ChaosHandle, road: Road) {
 fn no_byte_is_wrong_on_the_host() {
     let driver = Chaos::new(Host::new(), Options { seed: 1, ..Options::default() }).unwrap();
     let chaos = driver.handle();
-    run("host", &Device::with_backend(driver), &chaos, Road::Workers);
+    run("host", &Device::with_backend(driver), &chaos, TransferMode::Staged);
 }
 
 #[test]
 fn no_byte_is_wrong_on_the_direct_road_of_the_host() {
     let driver = Chaos::new(Host::new(), Options { seed: 2, ..Options::default() }).unwrap();
     let chaos = driver.handle();
-    run("host, direct", &Device::with_backend(driver), &chaos, Road::Direct);
+    run("host, direct", &Device::with_backend(driver), &chaos, TransferMode::ZeroCopy);
 }
 
 #[cfg(feature = "cuda-13")]
 #[test]
 fn no_byte_is_wrong_on_a_gpu() {
-    on_a_gpu("soak", Road::Workers);
+    on_a_gpu("soak", TransferMode::Staged);
 }
 
 #[cfg(feature = "cuda-13")]
 #[test]
 fn no_byte_is_wrong_on_the_direct_road_of_a_gpu() {
-    on_a_gpu("soak on the direct road", Road::Direct);
+    on_a_gpu("soak on the direct road", TransferMode::ZeroCopy);
 }
 
 #[cfg(feature = "cuda-13")]
-fn on_a_gpu(name: &str, road: Road) {
+fn on_a_gpu(name: &str, transfer_mode: TransferMode) {
     if feedline_testkit::gpu(name).is_none() {
         return;
     }
@@ -144,5 +160,5 @@ fn on_a_gpu(name: &str, road: Road) {
     let driver =
         Chaos::new(cuda, Options { seed: 1, spin: Some(Box::new(spin)), ..Options::default() }).unwrap();
     let chaos = driver.handle();
-    run("cuda", &Device::with_backend(driver), &chaos, road);
+    run("cuda", &Device::with_backend(driver), &chaos, transfer_mode);
 }

@@ -1,7 +1,7 @@
 //! Any bytes are either a cursor that survives the way there and back, or an error; and no cursor, however it was
 //! changed by hand, makes a plan panic.
 
-use feedline_core::{Cursor, ErrorKind, Order, Plan, PlanOptions, Tail, World};
+use feedline_core::{Cursor, ErrorKind, Sampler, BatchSampler, BatchSamplerOptions, LastBatch, World};
 
 /// Reads `data` as the byte form and as the JSON form of a cursor, and goes on from it.
 pub fn check(data: &[u8]) {
@@ -20,12 +20,12 @@ pub fn check(data: &[u8]) {
 }
 
 /// The plan that the seeds in `corpus/cursor_bytes` were written with, and another batch and world.
-fn plans() -> [Plan; 2] {
+fn plans() -> [BatchSampler; 2] {
     [(8, 0, 1), (5, 1, 3)].map(|(batch, rank, size)| {
         World::new(rank, size)
             .and_then(|world| {
-                let order = Order::Shuffle;
-                Plan::new(PlanOptions { len: 100, order, seed: 7, batch, tail: Tail::Keep, world })
+                let sampler = Sampler::Shuffle;
+                BatchSampler::new(BatchSamplerOptions { len: 100, sampler, seed: 7, batch, last_batch: LastBatch::Keep, world })
             })
             .unwrap_or_else(|error| panic!("a plan: {error}"))
     })
@@ -35,19 +35,19 @@ fn plans() -> [Plan; 2] {
 pub const FINGERPRINT: u64 = 0xDA7A;
 
 fn go_on(cursor: Cursor) {
-    for plan in plans() {
-        if let Ok(shards) = cursor.fit_source(&plan, FINGERPRINT) {
+    for batch_sampler in plans() {
+        if let Ok(shards) = cursor.fit_source(&batch_sampler, FINGERPRINT) {
             assert_eq!(shards.offset(), cursor.offset());
         }
-        let Ok(mut fitted) = cursor.fit(&plan, FINGERPRINT) else { continue };
-        assert!(fitted.position() <= plan.positions());
+        let Ok(mut fitted) = cursor.fit(&batch_sampler, FINGERPRINT) else { continue };
+        assert!(fitted.position() <= batch_sampler.positions());
         let mut ids = Vec::new();
-        while !fitted.is_at_end(&plan) {
-            let due = plan.batch(fitted.epoch(), fitted.position(), 0, &mut ids);
+        while !fitted.is_at_end(&batch_sampler) {
+            let due = batch_sampler.batch(fitted.epoch(), fitted.position(), 0, &mut ids);
             let before = fitted.position();
-            fitted.deliver(&plan, &ids[..due]);
+            fitted.deliver(&batch_sampler, &ids[..due]);
             assert!(fitted.position() > before, "a step moves on");
         }
-        assert_eq!(fitted.position(), plan.positions());
+        assert_eq!(fitted.position(), batch_sampler.positions());
     }
 }

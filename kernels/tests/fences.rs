@@ -6,7 +6,7 @@
 
 use feedline_core::{ErrorKind, Result, random::key};
 use feedline_device::slot::{Loaded, Reader, SlotRing};
-use feedline_device::{Device, Kind, Pinned, Priority, Stream};
+use feedline_device::{BackendKind, Device, Pinned, Priority, Stream};
 use feedline_kernels::host::pattern;
 use feedline_kernels::ops::Kernels;
 use feedline_slots::{ReadyLease, Ring};
@@ -28,7 +28,7 @@ fn each(test: &str, case: impl Fn(&Rig, u64) -> Result<()>) {
     for device in devices(test) {
         // The host's large copies are slow, and its delays are real threads spinning: one size less, fewer repeats.
         let (sizes, repeats) = match device.kind() {
-            Kind::Cuda => (&SIZES[..], number("FEEDLINE_REPEATS", 20)),
+            BackendKind::Cuda => (&SIZES[..], number("FEEDLINE_REPEATS", 20)),
             _ => (&SIZES[..3], number("FEEDLINE_REPEATS", 2)),
         };
         let only = number("FEEDLINE_BYTES", 0) as usize;
@@ -40,11 +40,11 @@ fn each(test: &str, case: impl Fn(&Rig, u64) -> Result<()>) {
             }
         }
         assert_eq!(
-            device.ledger().pinned_bytes.now(),
+            device.stats().pinned_bytes.now(),
             0,
             "{test} on {device:?} left page-locked memory behind"
         );
-        assert_eq!(device.ledger().device_bytes.now(), 0, "{test} on {device:?} left device memory behind");
+        assert_eq!(device.stats().device_bytes.now(), 0, "{test} on {device:?} left device memory behind");
     }
 }
 
@@ -265,7 +265,7 @@ fn a_copy_runs_beside_the_kernels_of_the_batch_before() {
 fn things_of_another_device_are_refused() {
     for device in devices("another device") {
         let other = match device.kind() {
-            Kind::Cuda => Device::cuda(0).expect("the GPU opens twice"),
+            BackendKind::Cuda => Device::cuda(0).expect("the GPU opens twice"),
             _ => Device::host(),
         };
         let rig = Rig::new(&device, SIZES[0]).expect("the rig is built");
@@ -287,7 +287,7 @@ fn views_of_another_stream_or_device_are_refused_by_kernels() {
         let stream = device.stream().expect("a stream");
         let mut buffer = stream.buffer::<f32>(16).expect("a buffer");
         let other = match device.kind() {
-            Kind::Cuda => Device::cuda(0).expect("the GPU opens twice"),
+            BackendKind::Cuda => Device::cuda(0).expect("the GPU opens twice"),
             _ => Device::host(),
         };
         let mut foreign = other.stream().and_then(|stream| stream.buffer::<f32>(16)).expect("a buffer");
@@ -304,7 +304,8 @@ fn views_of_another_stream_or_device_are_refused_by_kernels() {
 #[cfg(feature = "cuda")]
 #[test]
 fn the_streams_and_calls_of_cudarc_are_accepted() {
-    let Some(device) = devices("cudarc's streams").into_iter().find(|device| device.kind() == Kind::Cuda)
+    let Some(device) =
+        devices("cudarc's streams").into_iter().find(|device| device.kind() == BackendKind::Cuda)
     else {
         return;
     };

@@ -7,7 +7,7 @@ mod common;
 
 use common::turned;
 use feedline_core::{Random, Result};
-use feedline_device::{Buffer, Device, Kind, Stream};
+use feedline_device::{BackendKind, Buffer, Device, Stream};
 use feedline_kernels::host::{self, pattern};
 use feedline_kernels::ops::{AdamW, ClassifierGradients, Kernels, Linear, Options, Sgd};
 
@@ -39,7 +39,7 @@ const PRODUCTS: [Options; 4] = [
 fn each(test: &str, case: impl Fn(&mut Case) -> Result<()>) {
     for device in [Device::host()].into_iter().chain(feedline_testkit::gpu(test)) {
         for options in PRODUCTS {
-            if options != Options::default() && device.kind() != Kind::Cuda {
+            if options != Options::default() && device.kind() != BackendKind::Cuda {
                 continue;
             }
             let stream = device.stream().expect("a stream");

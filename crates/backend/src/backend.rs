@@ -15,7 +15,7 @@ use feedline_core::{Error, ErrorKind, Result};
 use crate::gather::Gather;
 use crate::launch::Launch;
 use crate::task::Task;
-use crate::types::{Access, Address, EventId, GraphId, Kind, Priority, StreamId};
+use crate::types::{Access, Address, BackendKind, EventId, GraphId, Priority, StreamId};
 
 /// The calls a device offers.
 ///
@@ -25,7 +25,7 @@ use crate::types::{Access, Address, EventId, GraphId, Kind, Priority, StreamId};
 /// safety of slots and buffers rests on these.
 pub unsafe trait Backend: Any + Send + Sync {
     /// Which implementation this is.
-    fn kind(&self) -> Kind;
+    fn kind(&self) -> BackendKind;
 
     /// What the device calls itself, for people.
     fn name(&self) -> String;

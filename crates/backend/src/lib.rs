@@ -24,4 +24,4 @@ pub use backend::Backend;
 pub use gather::{Gather, GatherField};
 pub use launch::{Grid, Launch};
 pub use task::{MAX_SPANS, Memory, Span, Task, TypedSpan};
-pub use types::{Access, Address, EventId, GraphId, KernelId, Kind, Priority, StreamId};
+pub use types::{Access, Address, BackendKind, EventId, GraphId, KernelId, Priority, StreamId};

@@ -22,7 +22,7 @@ pub struct Address(pub u64);
 
 /// Which implementation a backend is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum BackendKind {
     /// An NVIDIA GPU.
     Cuda,
     /// The machine's own cores: streams are threads.

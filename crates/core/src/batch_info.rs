@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::Reached;
+use crate::SourcePosition;
 
 /// Which batch a slot holds. It travels with the slot, and its memory is used again for the slot's next batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct BatchInfo {
     /// Valid rows, the first ones; those behind them repeat samples of the epoch, to pad the last batch.
     pub valid: usize,
     /// Of a source, how far it was read for this batch; `None` for a data set.
-    pub reached: Option<Reached>,
+    pub source_position: Option<SourcePosition>,
     /// Rows whose sample could not be read, in order.
     pub substituted: Vec<Substituted>,
 }
@@ -49,7 +49,7 @@ impl BatchInfo {
     /// Prepares for another batch, and keeps the memory.
     pub fn reset(&mut self, request: u64, epoch: u64, step: u64) {
         (self.request, self.epoch, self.step) = (request, epoch, step);
-        (self.valid, self.reached) = (0, None);
+        (self.valid, self.source_position) = (0, None);
         self.ids.clear();
         self.substituted.clear();
     }

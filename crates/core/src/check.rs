@@ -340,9 +340,9 @@ impl Check<'_> {
 
     fn check_tables(&mut self, id: u64, epoch: u64, read: &Slab) {
         for field in 0..self.single.spec().fields().len() {
-            let Some(table) = self.dataset.table(field) else { continue };
+            let Some(column) = self.dataset.column(field) else { continue };
             let row = read.field(0, field);
-            match table.row(id) {
+            match column.row(id) {
                 Some(lies) if lies.len() == row.len() => {
                     if let Some(byte) = first_difference(row, lies) {
                         self.add(id, epoch, Some((field, Some(byte))), Fault::TableDiffers);

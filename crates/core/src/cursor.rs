@@ -5,7 +5,7 @@
 
 use crate::proof::hex;
 use crate::random::splitmix64;
-use crate::{Error, ErrorKind, OrderHash, Plan, Proof, Reached, Result, Stage};
+use crate::{BatchSampler, Error, ErrorKind, OrderHash, Proof, Result, SourcePosition, Stage};
 
 const VERSION: u32 = 2;
 const MAGIC: u32 = u32::from_le_bytes(*b"flcu");
@@ -18,18 +18,18 @@ const WORDS: usize = 16;
 /// what this rank delivered.
 ///
 /// ```
-/// use feedline_core::{Cursor, Order, Plan, PlanOptions, Tail, World};
-/// let options = PlanOptions { len: 100, order: Order::Shuffle, seed: 7, batch: 8, tail: Tail::Keep, world: World::single() };
-/// let (plan, fingerprint, mut ids) = (Plan::new(options)?, 0xDA7A, Vec::new());
+/// use feedline_core::{Cursor, Sampler, BatchSampler, BatchSamplerOptions, LastBatch, World};
+/// let options = BatchSamplerOptions { len: 100, sampler: Sampler::Shuffle, seed: 7, batch: 8, last_batch: LastBatch::Keep, world: World::single() };
+/// let (batch_sampler, fingerprint, mut ids) = (BatchSampler::new(options)?, 0xDA7A, Vec::new());
 ///
-/// let mut cursor = Cursor::new(&plan, fingerprint);
+/// let mut cursor = Cursor::new(&batch_sampler, fingerprint);
 /// for step in 0..3 {
 ///     let due = plan.batch(0, 0, step, &mut ids);
 ///     cursor.deliver(&plan, &ids[..due]);
 /// }
 /// let saved = cursor.to_bytes();
 ///
-/// let cursor = Cursor::from_bytes(&saved)?.fit(&plan, fingerprint)?;
+/// let cursor = Cursor::from_bytes(&saved)?.fit(&batch_sampler, fingerprint)?;
 /// assert_eq!((cursor.epoch(), cursor.position()), (0, 24));
 /// plan.batch(cursor.epoch(), cursor.position(), 0, &mut ids); // step 3
 /// # Ok::<(), feedline_core::Error>(())
@@ -42,7 +42,7 @@ pub struct Cursor {
     #[serde(with = "hex")]
     fingerprint: u64,
     #[serde(with = "hex")]
-    order: u64,
+    sampler: u64,
     seed: u64,
     epoch: u64,
     position: u64,
@@ -64,12 +64,12 @@ impl Cursor {
 
     /// The cursor of a run that begins: epoch 0, nothing delivered. `fingerprint` is that of the
     /// [data set](crate::Dataset::fingerprint).
-    pub fn new(plan: &Plan, fingerprint: u64) -> Self {
-        let options = plan.options();
+    pub fn new(batch_sampler: &BatchSampler, fingerprint: u64) -> Self {
+        let options = batch_sampler.options();
         Self {
             version: VERSION,
             fingerprint,
-            order: plan.digest(),
+            sampler: batch_sampler.digest(),
             seed: options.seed,
             epoch: 0,
             position: 0,
@@ -90,16 +90,16 @@ impl Cursor {
     }
 
     /// Moves over one step that was delivered; `ids` are those of it that were due on this rank, substitutes in their places.
-    pub fn deliver(&mut self, plan: &Plan, ids: &[u64]) {
-        let after = plan.position_after(self.epoch, self.position, 0);
-        self.skipped += plan.skipped(self.epoch, self.position..after);
+    pub fn deliver(&mut self, batch_sampler: &BatchSampler, ids: &[u64]) {
+        let after = batch_sampler.position_after(self.epoch, self.position, 0);
+        self.skipped += batch_sampler.skipped(self.epoch, self.position..after);
         self.position = after;
         self.add(ids);
     }
 
     /// Moves over a batch of a source, up to where the rank's shards were read for it; `ids` are its samples.
-    pub fn reach(&mut self, reached: Reached, ids: &[u64]) {
-        (self.position, self.offset) = (reached.position, reached.offset);
+    pub fn reach(&mut self, source_position: SourcePosition, ids: &[u64]) {
+        (self.position, self.offset) = (source_position.position, source_position.offset);
         self.add(ids);
     }
 
@@ -124,9 +124,9 @@ impl Cursor {
         self.offset
     }
 
-    /// Whether `plan` has no step left in this epoch.
-    pub fn is_at_end(&self, plan: &Plan) -> bool {
-        plan.steps(self.epoch, self.position) == 0
+    /// Whether `batch_sampler` has no step left in this epoch.
+    pub fn is_at_end(&self, batch_sampler: &BatchSampler) -> bool {
+        batch_sampler.steps(self.epoch, self.position) == 0
     }
 
     /// What this rank delivered, as a set.
@@ -139,7 +139,7 @@ impl Cursor {
         self.order_hash
     }
 
-    /// The cursor to go on with under `plan`, which may have another batch, tail or world.
+    /// The cursor to go on with under `batch_sampler`, which may have another batch, tail or world.
     ///
     /// Proof and order hash stay with their rank: on another rank than the one that wrote the cursor they begin anew. For
     /// the proof of a whole run whose world shrank, [merge](Proof::merge) those of the ranks that are gone.
@@ -148,8 +148,8 @@ impl Cursor {
     /// `Cursor` for another data set, seed or order, for a position beyond the epoch, and for one in the
     /// midst of a step of the world that wrote it: there some ranks have delivered their part and others have
     /// not. Also for an offset in a shard, which only the cursor of a source has.
-    pub fn fit(self, plan: &Plan, fingerprint: u64) -> Result<Self> {
-        let next = self.fit_any(plan, fingerprint)?;
+    pub fn fit(self, batch_sampler: &BatchSampler, fingerprint: u64) -> Result<Self> {
+        let next = self.fit_any(batch_sampler, fingerprint)?;
         if self.offset != 0 {
             return Err(refuse(format!(
                 "the cursor is at offset {} of a shard, but a data set has no shards: it is of a source, or \
@@ -161,7 +161,7 @@ impl Cursor {
     }
 
     /// What [`fit`](Self::fit) and [`fit_source`](Self::fit_source) have in common.
-    fn fit_any(self, plan: &Plan, fingerprint: u64) -> Result<Self> {
+    fn fit_any(self, batch_sampler: &BatchSampler, fingerprint: u64) -> Result<Self> {
         if self.fingerprint != fingerprint {
             return Err(refuse(format!(
                 "the cursor is of another data set (fingerprint {:#x}, this one has {fingerprint:#x}): open the data it \
@@ -169,15 +169,15 @@ impl Cursor {
                 self.fingerprint
             )));
         }
-        let options = plan.options();
+        let options = batch_sampler.options();
         if self.seed != options.seed {
             return Err(refuse(format!(
                 "the cursor is of seed {}, this run has seed {}: take the cursor's",
                 self.seed, options.seed
             )));
         }
-        if self.order != plan.digest() {
-            if self.order == plan.former_digest() {
+        if self.sampler != batch_sampler.digest() {
+            if self.sampler == batch_sampler.former_digest() {
                 return Err(refuse(
                     "the cursor was saved by an earlier feedline, whose shuffle gives another order: begin \
                      the epoch anew, or finish it with that version",
@@ -187,8 +187,8 @@ impl Cursor {
                 "the cursor is of another order of the samples: take the kind, weights or ids of the run that wrote it",
             ));
         }
-        self.check_position(plan.positions())?;
-        let now = Self::new(plan, fingerprint);
+        self.check_position(batch_sampler.positions())?;
+        let now = Self::new(batch_sampler, fingerprint);
         let mut next = self;
         if (self.batch, self.world) != (now.batch, now.world) {
             (next.start, next.skipped, next.batch, next.world) = (self.position, 0, now.batch, now.world);
@@ -204,7 +204,7 @@ impl Cursor {
     /// # Errors
     /// As [`fit`](Self::fit); and for another rank or world than that of the run that saved the cursor, unless it stands at
     /// the beginning or the end of an epoch: each rank is at a place of its own, and others do not know it.
-    pub fn fit_source(self, shards: &Plan, fingerprint: u64) -> Result<Self> {
+    pub fn fit_source(self, shards: &BatchSampler, fingerprint: u64) -> Result<Self> {
         let next = self.fit_any(shards, fingerprint)?;
         let world = shards.options().world;
         let between = self.is_at_end(shards) || (self.position, self.offset) == (0, 0);
@@ -253,7 +253,7 @@ impl Cursor {
         let mut words = [
             pair(MAGIC, self.version),
             self.fingerprint,
-            self.order,
+            self.sampler,
             self.seed,
             self.epoch,
             self.position,
@@ -304,7 +304,7 @@ impl Cursor {
         let [
             _,
             fingerprint,
-            order,
+            sampler,
             seed,
             epoch,
             position,
@@ -325,7 +325,7 @@ impl Cursor {
         Ok(Self {
             version,
             fingerprint,
-            order,
+            sampler,
             seed,
             epoch,
             position,
@@ -377,5 +377,5 @@ fn cut_short(len: usize) -> Error {
 }
 
 fn refuse(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Cursor, message).at_stage(Stage::Order)
+    Error::new(ErrorKind::Cursor, message).at_stage(Stage::Sampler)
 }

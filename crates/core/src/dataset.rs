@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::random::key;
-use crate::{Random, Row, Rows, Spec, Table};
+use crate::{Random, Row, Rows, Spec, StridedColumn};
 
 /// Why a sample could not be read: any error.
 pub type ReadError = Box<dyn std::error::Error + Send + Sync>;
@@ -77,7 +77,7 @@ pub trait Dataset: Send + Sync + 'static {
     ///
     /// With a table for every field a loader may leave out workers and copies: the device reads the rows itself. A wrapper
     /// that changes what is read must not pass this on; the default gives none.
-    fn table(&self, _field: usize) -> Option<Table<'_>> {
+    fn column(&self, _field: usize) -> Option<StridedColumn<'_>> {
         None
     }
 

@@ -14,7 +14,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stage {
     /// The order of samples and the cursor.
-    Order,
+    Sampler,
     /// The CPU worker pool.
     Decode,
     /// The copy stream.
@@ -26,7 +26,7 @@ pub enum Stage {
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Order => "order",
+            Self::Sampler => "order",
             Self::Decode => "decode",
             Self::Transfer => "transfer",
             Self::Compute => "compute",

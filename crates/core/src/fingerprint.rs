@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn swapped_words_count_within_a_round_and_between_rounds() {
-        let words = |order: [u64; 8]| of(&order.map(u64::to_le_bytes).concat());
+        let words = |sampler: [u64; 8]| of(&sampler.map(u64::to_le_bytes).concat());
         let one = words([1, 2, 3, 4, 5, 6, 7, 8]);
         assert_ne!(one, words([2, 1, 3, 4, 5, 6, 7, 8]));
         assert_ne!(one, words([5, 2, 3, 4, 1, 6, 7, 8]));

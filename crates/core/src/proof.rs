@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::random::splitmix64;
-use crate::{Error, ErrorKind, Plan, Result, Stage};
+use crate::{BatchSampler, Error, ErrorKind, Result, Stage};
 
 const LOW: u64 = u64::from_le_bytes(*b"proof lo");
 const HIGH: u64 = u64::from_le_bytes(*b"proof hi");
@@ -46,32 +46,32 @@ impl Proof {
         Self { count, sum }
     }
 
-    /// The proof that delivering `epochs` of `plan`, on all its ranks together, must come to.
+    /// The proof that delivering `epochs` of `batch_sampler`, on all its ranks together, must come to.
     ///
     /// What the plan drops or skips is not in it, and neither are the repeats that pad the last step: pass to
-    /// [`add_all`](Self::add_all) only the ids that [`Plan::batch`] counts. Takes time in proportion to
+    /// [`add_all`](Self::add_all) only the ids that [`BatchSampler::batch`] counts. Takes time in proportion to
     /// the samples, a few nanoseconds each, and constant memory.
-    pub fn expected(plan: &Plan, epochs: Range<u64>) -> Self {
+    pub fn expected(batch_sampler: &BatchSampler, epochs: Range<u64>) -> Self {
         let mut proof = Self::new();
         for epoch in epochs {
-            proof.merge(&Self::expected_part(plan, epoch, 0..plan.end(epoch, 0)));
+            proof.merge(&Self::expected_part(batch_sampler, epoch, 0..batch_sampler.end(epoch, 0)));
         }
         proof
     }
 
     /// The proof of the global `positions` of one epoch: for an epoch that was left early, or that drops its tail and
     /// was resumed by a world of another size.
-    pub fn expected_part(plan: &Plan, epoch: u64, positions: Range<u64>) -> Self {
+    pub fn expected_part(batch_sampler: &BatchSampler, epoch: u64, positions: Range<u64>) -> Self {
         let mut proof = Self::new();
-        let (len, order) = (plan.options().len, &plan.options().order);
-        if order.is_permutation() && positions == (0..len) && plan.skipped(epoch, 0..len) == 0 {
+        let (len, sampler) = (batch_sampler.options().len, &batch_sampler.options().sampler);
+        if sampler.is_permutation() && positions == (0..len) && batch_sampler.skipped(epoch, 0..len) == 0 {
             // Every sample once: known without asking the order, so that a flaw in it would show.
             for first in (0..len).step_by(CHUNK) {
                 let ids: [u64; CHUNK] = std::array::from_fn(|index| first + index as u64);
                 proof.add_all(epoch, &ids[..CHUNK.min((len - first) as usize)]);
             }
         } else {
-            plan.for_ids(epoch, positions, |ids| proof.add_all(epoch, ids));
+            batch_sampler.for_ids(epoch, positions, |ids| proof.add_all(epoch, ids));
         }
         proof
     }
@@ -132,7 +132,7 @@ impl Proof {
                  place of another"
             ),
         };
-        Err(Error::new(ErrorKind::Data, message).at_stage(Stage::Order))
+        Err(Error::new(ErrorKind::Data, message).at_stage(Stage::Sampler))
     }
 }
 

@@ -7,7 +7,7 @@
 //! | record | the raw bytes of one sample |
 //! | offset | where in its shard a record begins |
 //!
-//! An epoch is a line of shards, in the order of an [`Order`](crate::Order) over them. Of every `world` shards in line
+//! An epoch is a line of shards, in the order of an [`Sampler`](crate::Sampler) over them. Of every `world` shards in line
 //! each rank takes one, and reads its own from end to end, one after the other. A batch is the next records of that line,
 //! across the end of a shard too. So the samples of a batch depend on the source, the seed, the epoch, the rank and the
 //! batch size alone, never on the workers.
@@ -22,7 +22,7 @@ use std::path::Path;
 
 use crate::dataset::spec_key;
 use crate::random::key;
-use crate::{Context, Error, ErrorKind, Plan, ReadError, Result, Row, Spec};
+use crate::{BatchSampler, Context, Error, ErrorKind, ReadError, Result, Row, Spec};
 
 /// Bits of a sample's id that hold the offset of its record; the bits above hold the shard.
 const OFFSET_BITS: u32 = 40;
@@ -156,25 +156,25 @@ pub trait Shard: Send {
 
 /// How far a rank has read a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Reached {
+pub struct SourcePosition {
     /// The place in the epoch's line of shards, over all ranks, from which this rank's shard is taken.
     pub position: u64,
     /// Where in that shard the next record begins.
     pub offset: u64,
 }
 
-/// Whether `shards` can be read in the order of `plan`, a plan of one shard a step.
+/// Whether `shards` can be read in the order of `batch_sampler`, a plan of one shard a step.
 ///
 /// # Errors
 /// `Config` for more than [`MAX_SHARDS`], and for an order in which a shard may come twice in an epoch: its records would
 /// be delivered twice.
-pub fn check(plan: &Plan) -> Result<()> {
-    let options = plan.options();
+pub fn check(batch_sampler: &BatchSampler) -> Result<()> {
+    let options = batch_sampler.options();
     if options.len > MAX_SHARDS {
         let why = format!("the source has {} shards: the most is {MAX_SHARDS}", options.len);
         return Err(Error::new(ErrorKind::Config, why));
     }
-    if options.order.repeats() {
+    if options.sampler.repeats() {
         return Err(Error::new(
             ErrorKind::Config,
             "the order is of shards here, and in this one a shard may come twice in an epoch: take sequential, shuffle, \

@@ -4,7 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, ThreadId};
 
 use feedline_core::check::{CheckOptions, Fault, Report, Samples};
-use feedline_core::{Context, DType, Dataset, ErrorKind, ReadError, Row, Rows, Spec, Table, check_dataset};
+use feedline_core::{
+    Context, DType, Dataset, ErrorKind, ReadError, Row, Rows, Spec, StridedColumn, check_dataset,
+};
 
 /// How a set goes wrong; the samples below 50 are good.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -16,7 +18,7 @@ enum Way {
     ReadMany,
     Fails,
     Panics,
-    Table,
+    StridedColumn,
     ShortTable,
     Epoch,
 }
@@ -35,7 +37,7 @@ impl Set {
         let spec = Spec::new().field("id", DType::I64, []).unwrap().field("bytes", DType::U8, [5]).unwrap();
         let rows = if way == Way::ShortTable { 50 } else { 100 };
         let mut ids: Vec<u8> = (0..rows).flat_map(i64::to_le_bytes).collect();
-        if way == Way::Table {
+        if way == Way::StridedColumn {
             ids[8 * 99 + 3] = 1;
         }
         Self { way, spec, ids, reads: AtomicU64::new(0), home: thread::current().id() }
@@ -90,9 +92,9 @@ impl Dataset for Set {
         Ok(())
     }
 
-    fn table(&self, field: usize) -> Option<Table<'_>> {
-        let has = matches!(self.way, Way::Good | Way::Table | Way::ShortTable) && field == 0;
-        has.then(|| Table::new(&self.ids, 0, 8, self.ids.len() / 8, 8).ok())?
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        let has = matches!(self.way, Way::Good | Way::StridedColumn | Way::ShortTable) && field == 0;
+        has.then(|| StridedColumn::new(&self.ids, 0, 8, self.ids.len() / 8, 8).ok())?
     }
 }
 
@@ -124,7 +126,13 @@ fn every_fault_is_found_with_its_place() {
             "byte 4 differs on another thread",
         ),
         (Way::Fails, Fault::Unreadable("no such file".into()), None, None, "it cannot be read: no such file"),
-        (Way::Table, Fault::TableDiffers, Some("id"), Some(3), "its table has other bytes than its read"),
+        (
+            Way::StridedColumn,
+            Fault::TableDiffers,
+            Some("id"),
+            Some(3),
+            "its table has other bytes than its read",
+        ),
         (Way::ShortTable, Fault::TableShape, Some("id"), None, "its table is not one row per sample"),
     ]
     .map(|(way, fault, field, byte, text)| (check(way), fault, field, byte, text));

@@ -1,33 +1,38 @@
 //! Restored at every step, a run goes on as if never stopped; and what does not fit is refused.
 
-use feedline_core::{Cursor, ErrorKind, Order, Plan, PlanOptions, Proof, Tail, World};
+use feedline_core::{BatchSampler, BatchSamplerOptions, Cursor, ErrorKind, LastBatch, Proof, Sampler, World};
 use proptest::prelude::*;
 
 const DATA: u64 = 0xDA7A;
 
-fn plan(rank: u32, world: u32) -> Plan {
-    plan_of(Order::Shuffle, Tail::Keep, rank, world)
+fn batch_sampler(rank: u32, world: u32) -> BatchSampler {
+    plan_of(Sampler::Shuffle, LastBatch::Keep, rank, world)
 }
 
-fn plan_of(order: Order, tail: Tail, rank: u32, world: u32) -> Plan {
+fn plan_of(sampler: Sampler, last_batch: LastBatch, rank: u32, world: u32) -> BatchSampler {
     let world = World::new(rank, world).unwrap();
-    Plan::new(PlanOptions { len: 50, order, seed: 7, batch: 4, tail, world }).unwrap()
+    BatchSampler::new(BatchSamplerOptions { len: 50, sampler, seed: 7, batch: 4, last_batch, world }).unwrap()
 }
 
 /// Delivers steps until the end of epoch `until`, and returns all ids; `each` sees the cursor before every step.
-fn run(plan: &Plan, cursor: &mut Cursor, until: u64, mut each: impl FnMut(&Cursor, usize)) -> Vec<u64> {
+fn run(
+    batch_sampler: &BatchSampler,
+    cursor: &mut Cursor,
+    until: u64,
+    mut each: impl FnMut(&Cursor, usize),
+) -> Vec<u64> {
     let (mut all, mut ids) = (Vec::new(), Vec::new());
     loop {
         each(cursor, all.len());
         assert!(all.len() < 1000, "this run has no end: {cursor:?}");
-        if cursor.is_at_end(plan) {
+        if cursor.is_at_end(batch_sampler) {
             if cursor.epoch() == until {
                 return all;
             }
             cursor.begin(cursor.epoch() + 1);
         }
-        let due = plan.batch(cursor.epoch(), cursor.position(), 0, &mut ids);
-        cursor.deliver(plan, &ids[..due]);
+        let due = batch_sampler.batch(cursor.epoch(), cursor.position(), 0, &mut ids);
+        cursor.deliver(batch_sampler, &ids[..due]);
         all.extend_from_slice(&ids[..due]);
     }
 }
@@ -43,30 +48,30 @@ fn through_json(cursor: &Cursor) -> Cursor {
 #[test]
 fn restored_at_every_step_the_tail_is_the_same() {
     let orders = [
-        Order::Sequential,
-        Order::Shuffle,
-        Order::block(4, 9).unwrap(),
-        Order::weighted(&[1.0; 50]).unwrap(),
-        Order::distinct(&[1.0; 50]).unwrap(),
-        Order::balanced(&[0; 50], 1).unwrap(),
-        Order::subset((0..30).collect(), Order::Shuffle).unwrap(),
+        Sampler::Sequential,
+        Sampler::Shuffle,
+        Sampler::block(4, 9).unwrap(),
+        Sampler::weighted(&[1.0; 50]).unwrap(),
+        Sampler::distinct(&[1.0; 50]).unwrap(),
+        Sampler::balanced(&[0; 50], 1).unwrap(),
+        Sampler::subset((0..30).collect(), Sampler::Shuffle).unwrap(),
     ];
-    for order in orders {
-        for tail in [Tail::Keep, Tail::Drop, Tail::Pad] {
+    for sampler in orders {
+        for last_batch in [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad] {
             for (rank, world) in [(0, 1), (1, 2), (2, 3)] {
-                let mut plan = plan_of(order.clone(), tail, rank, world);
-                plan.skip_positions(1, 5..17).unwrap();
+                let mut batch_sampler = plan_of(sampler.clone(), last_batch, rank, world);
+                batch_sampler.skip_positions(1, 5..17).unwrap();
                 let mut saved = Vec::new();
-                let mut cursor = Cursor::new(&plan, DATA);
-                let all = run(&plan, &mut cursor, 2, |cursor, done| saved.push((*cursor, done)));
+                let mut cursor = Cursor::new(&batch_sampler, DATA);
+                let all = run(&batch_sampler, &mut cursor, 2, |cursor, done| saved.push((*cursor, done)));
                 assert!(saved.len() > 5);
                 for (at, done) in saved {
-                    let mut restored = through_bytes(&at).fit(&plan, DATA).unwrap();
+                    let mut restored = through_bytes(&at).fit(&batch_sampler, DATA).unwrap();
                     // A restore of a restore, at every step.
-                    let tail = run(&plan, &mut restored, 2, |cursor, _| {
-                        assert_eq!(&through_json(cursor).fit(&plan, DATA).unwrap(), cursor);
+                    let last_batch = run(&batch_sampler, &mut restored, 2, |cursor, _| {
+                        assert_eq!(&through_json(cursor).fit(&batch_sampler, DATA).unwrap(), cursor);
                     });
-                    assert_eq!(tail, all[done..], "{order:?}");
+                    assert_eq!(last_batch, all[done..], "{sampler:?}");
                     assert_eq!(restored, cursor, "the same order hash, proof and place");
                 }
             }
@@ -81,11 +86,11 @@ fn another_world_takes_up_where_the_old_one_stopped() {
             // Every rank of the old world delivers `stop` steps and saves.
             let saved: Vec<Cursor> = (0..old)
                 .map(|rank| {
-                    let (plan, mut ids) = (plan(rank, old), Vec::new());
-                    let mut cursor = Cursor::new(&plan, DATA);
+                    let (batch_sampler, mut ids) = (batch_sampler(rank, old), Vec::new());
+                    let mut cursor = Cursor::new(&batch_sampler, DATA);
                     for _ in 0..stop {
-                        let due = plan.batch(0, cursor.position(), 0, &mut ids);
-                        cursor.deliver(&plan, &ids[..due]);
+                        let due = batch_sampler.batch(0, cursor.position(), 0, &mut ids);
+                        cursor.deliver(&batch_sampler, &ids[..due]);
                     }
                     through_bytes(&cursor)
                 })
@@ -93,17 +98,21 @@ fn another_world_takes_up_where_the_old_one_stopped() {
             // Every rank of the new one takes the file of its rank, or the first.
             let (mut total, mut seen) = (Proof::new(), Vec::new());
             for rank in 0..new {
-                let plan = plan(rank, new);
-                let mut cursor = saved.get(rank as usize).unwrap_or(&saved[0]).fit(&plan, DATA).unwrap();
+                let batch_sampler = batch_sampler(rank, new);
+                let mut cursor =
+                    saved.get(rank as usize).unwrap_or(&saved[0]).fit(&batch_sampler, DATA).unwrap();
                 assert_eq!(cursor.position(), saved[0].position());
-                seen.extend(run(&plan, &mut cursor, 1, |_, _| {}));
+                seen.extend(run(&batch_sampler, &mut cursor, 1, |_, _| {}));
                 total.merge(cursor.proof());
             }
             // Ranks that are gone keep their part of the proof.
             for gone in saved.iter().skip(new as usize) {
                 total.merge(gone.proof());
             }
-            assert!(total.check(&Proof::expected(&plan(0, 1), 0..2)).is_ok(), "{old} -> {new} after {stop}");
+            assert!(
+                total.check(&Proof::expected(&batch_sampler(0, 1), 0..2)).is_ok(),
+                "{old} -> {new} after {stop}"
+            );
             assert_eq!(seen.len() as u64, 100 - saved[0].position());
         }
     }
@@ -111,22 +120,22 @@ fn another_world_takes_up_where_the_old_one_stopped() {
 
 #[test]
 fn the_order_hash_tells_orders_apart() {
-    let hash = |order| {
-        let plan = plan_of(order, Tail::Keep, 0, 1);
-        let mut cursor = Cursor::new(&plan, DATA);
-        run(&plan, &mut cursor, 0, |_, _| {});
-        assert!(cursor.proof().check(&Proof::expected(&plan, 0..1)).is_ok());
+    let hash = |sampler| {
+        let batch_sampler = plan_of(sampler, LastBatch::Keep, 0, 1);
+        let mut cursor = Cursor::new(&batch_sampler, DATA);
+        run(&batch_sampler, &mut cursor, 0, |_, _| {});
+        assert!(cursor.proof().check(&Proof::expected(&batch_sampler, 0..1)).is_ok());
         cursor.order_hash()
     };
-    assert_eq!(hash(Order::Shuffle), hash(Order::Shuffle));
-    assert_ne!(hash(Order::Shuffle), hash(Order::Sequential));
+    assert_eq!(hash(Sampler::Shuffle), hash(Sampler::Shuffle));
+    assert_ne!(hash(Sampler::Shuffle), hash(Sampler::Sequential));
 }
 
-fn advanced(plan: &Plan, steps: usize) -> Cursor {
-    let (mut cursor, mut ids) = (Cursor::new(plan, DATA), Vec::new());
+fn advanced(batch_sampler: &BatchSampler, steps: usize) -> Cursor {
+    let (mut cursor, mut ids) = (Cursor::new(batch_sampler, DATA), Vec::new());
     for _ in 0..steps {
-        let due = plan.batch(0, cursor.position(), 0, &mut ids);
-        cursor.deliver(plan, &ids[..due]);
+        let due = batch_sampler.batch(0, cursor.position(), 0, &mut ids);
+        cursor.deliver(batch_sampler, &ids[..due]);
     }
     cursor
 }
@@ -134,7 +143,7 @@ fn advanced(plan: &Plan, steps: usize) -> Cursor {
 #[test]
 fn any_changed_byte_and_any_truncation_is_refused() {
     const { assert!(Cursor::BYTES <= 128) };
-    let bytes = advanced(&plan(1, 2), 3).to_bytes();
+    let bytes = advanced(&batch_sampler(1, 2), 3).to_bytes();
     assert!(Cursor::from_bytes(&bytes).is_ok());
     for at in 0..bytes.len() {
         for change in 1..=255 {
@@ -154,7 +163,7 @@ fn any_changed_byte_and_any_truncation_is_refused() {
 
 #[test]
 fn bytes_of_something_else_and_of_a_newer_version_are_named() {
-    let mut bytes = advanced(&plan(0, 1), 3).to_bytes();
+    let mut bytes = advanced(&batch_sampler(0, 1), 3).to_bytes();
     assert_eq!(
         Cursor::from_bytes(b"PK\x03\x04 some archive").unwrap_err().message(),
         "these bytes are not a cursor"
@@ -172,19 +181,19 @@ fn bytes_of_something_else_and_of_a_newer_version_are_named() {
 
 #[test]
 fn what_does_not_fit_is_refused_with_what_to_do() {
-    let home = plan(0, 2);
+    let home = batch_sampler(0, 2);
     let cursor = advanced(&home, 3);
-    let refused = |cursor: Cursor, plan: &Plan, data: u64, part: &str| {
-        let error = cursor.fit(plan, data).expect_err(part);
+    let refused = |cursor: Cursor, batch_sampler: &BatchSampler, data: u64, part: &str| {
+        let error = cursor.fit(batch_sampler, data).expect_err(part);
         assert_eq!(error.kind(), ErrorKind::Cursor);
         assert!(error.message().contains(part), "{error}\nlacks: {part}");
     };
     assert!(cursor.fit(&home, DATA).is_ok());
     refused(cursor, &home, DATA + 1, "another data set");
-    refused(cursor, &plan_of(Order::Sequential, Tail::Keep, 0, 2), DATA, "another order");
-    let seeded = Plan::new(PlanOptions { seed: 8, ..home.options().clone() }).unwrap();
+    refused(cursor, &plan_of(Sampler::Sequential, LastBatch::Keep, 0, 2), DATA, "another order");
+    let seeded = BatchSampler::new(BatchSamplerOptions { seed: 8, ..home.options().clone() }).unwrap();
     refused(cursor, &seeded, DATA, "the cursor is of seed 7, this run has seed 8");
-    let longer = Plan::new(PlanOptions { len: 51, ..home.options().clone() }).unwrap();
+    let longer = BatchSampler::new(BatchSamplerOptions { len: 51, ..home.options().clone() }).unwrap();
     refused(cursor, &longer, DATA, "another order");
 
     let edited = |from: &str, to: &str| {
@@ -217,32 +226,33 @@ fn what_does_not_fit_is_refused_with_what_to_do() {
 #[test]
 fn a_cursor_of_the_former_shuffle_is_refused_with_the_reason() {
     // The digests of 50 samples under the orders of version 1, as cursors saved by it hold them.
-    let former = |order: &str, digest: u64| {
-        let text = serde_json::to_string(&advanced(&plan(0, 2), 3)).unwrap();
-        let now = format!("\"order\":\"{:#x}\"", plan(0, 2).digest());
-        assert!(text.contains(&now), "{order}: {text}");
+    let former = |sampler: &str, digest: u64| {
+        let text = serde_json::to_string(&advanced(&batch_sampler(0, 2), 3)).unwrap();
+        let now = format!("\"order\":\"{:#x}\"", batch_sampler(0, 2).digest());
+        assert!(text.contains(&now), "{sampler}: {text}");
         serde_json::from_str::<Cursor>(&text.replace(&now, &format!("\"order\":\"{digest:#x}\""))).unwrap()
     };
-    for (name, order, digest) in [
-        ("shuffle", Order::Shuffle, 0xDDCF_FD98_419B_E5B9),
-        ("block", Order::block(4, 9).unwrap(), 0xC321_AD78_5DCA_9B86),
-        ("subset", Order::subset((0..50).collect(), Order::Shuffle).unwrap(), 0x9207_0888_1F52_19E0),
+    for (name, sampler, digest) in [
+        ("shuffle", Sampler::Shuffle, 0xDDCF_FD98_419B_E5B9),
+        ("block", Sampler::block(4, 9).unwrap(), 0xC321_AD78_5DCA_9B86),
+        ("subset", Sampler::subset((0..50).collect(), Sampler::Shuffle).unwrap(), 0x9207_0888_1F52_19E0),
     ] {
-        let error = former(name, digest).fit(&plan_of(order, Tail::Keep, 0, 2), DATA).unwrap_err();
+        let error = former(name, digest).fit(&plan_of(sampler, LastBatch::Keep, 0, 2), DATA).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Cursor);
         let part = "saved by an earlier feedline, whose shuffle gives another order: begin the epoch anew";
         assert!(error.message().contains(part), "{name}: {error}");
     }
     // What is not shuffled goes on.
-    let sequential = plan_of(Order::Sequential, Tail::Keep, 0, 2);
+    let sequential = plan_of(Sampler::Sequential, LastBatch::Keep, 0, 2);
     assert!(former("sequential", 0x67CE_8DA9_8AC9_DA66).fit(&sequential, DATA).is_ok());
 }
 
 #[test]
 fn another_batch_and_another_tail_may_take_up() {
-    let cursor = advanced(&plan(0, 1), 3);
-    let options = PlanOptions { batch: 7, tail: Tail::Pad, ..plan(0, 1).options().clone() };
-    let other = Plan::new(options).unwrap();
+    let cursor = advanced(&batch_sampler(0, 1), 3);
+    let options =
+        BatchSamplerOptions { batch: 7, last_batch: LastBatch::Pad, ..batch_sampler(0, 1).options().clone() };
+    let other = BatchSampler::new(options).unwrap();
     let mut next = cursor.fit(&other, DATA).unwrap();
     let mut ids = Vec::new();
     let due = other.batch(0, next.position(), 0, &mut ids);
@@ -254,7 +264,7 @@ fn another_batch_and_another_tail_may_take_up() {
 
 #[test]
 fn json_is_readable() {
-    let text = serde_json::to_string_pretty(&advanced(&plan(0, 2), 1)).unwrap();
+    let text = serde_json::to_string_pretty(&advanced(&batch_sampler(0, 2), 1)).unwrap();
     for line in [
         "\"version\": 2,",
         "\"fingerprint\": \"0xda7a\",",

@@ -1,39 +1,39 @@
 //! The first ids of every order, written down.
 //!
 //! The rule for changing them: an order is a promise to every cursor that was saved. A list here changes only together
-//! with its version in `src/order/mod.rs`, so that cursors of the old order are refused, and with a line in
+//! with its version in `src/sampler/mod.rs`, so that cursors of the old order are refused, and with a line in
 //! the changelog. A list that differs on one machine only is a bug there, never a reason to change it.
 
 use feedline_core::random::key;
-use feedline_core::{Order, quarantine::substitute};
+use feedline_core::{Sampler, bad_samples::substitute};
 
-fn check(order: &Order, len: u64, golden: [u64; 12], hash: u64) {
-    order.check(len).unwrap();
-    let mut ids = vec![0; order.len(len) as usize];
-    order.fill(len, 2026, 3, 0, &mut ids);
-    assert_eq!(ids[..12], golden, "the first of {order:?}");
-    assert_eq!(key(&ids), hash, "the epoch of {order:?}");
+fn check(sampler: &Sampler, len: u64, golden: [u64; 12], hash: u64) {
+    sampler.check(len).unwrap();
+    let mut ids = vec![0; sampler.len(len) as usize];
+    sampler.fill(len, 2026, 3, 0, &mut ids);
+    assert_eq!(ids[..12], golden, "the first of {sampler:?}");
+    assert_eq!(key(&ids), hash, "the epoch of {sampler:?}");
 }
 
 #[test]
 fn sequential() {
-    check(&Order::Sequential, 100, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], 0xABA9_45E1_C503_589F);
+    check(&Sampler::Sequential, 100, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], 0xABA9_45E1_C503_589F);
 }
 
 #[test]
 fn shuffle_of_a_table() {
-    check(&Order::Shuffle, 20, [11, 3, 9, 7, 12, 15, 18, 1, 0, 4, 5, 19], 0xCCC5_BB6D_E927_4696);
+    check(&Sampler::Shuffle, 20, [11, 3, 9, 7, 12, 15, 18, 1, 0, 4, 5, 19], 0xCCC5_BB6D_E927_4696);
 }
 
 #[test]
 fn shuffle_of_8_pairs() {
-    check(&Order::Shuffle, 100, [78, 26, 37, 19, 2, 30, 14, 68, 98, 5, 48, 61], 0xA198_B174_9050_378F);
+    check(&Sampler::Shuffle, 100, [78, 26, 37, 19, 2, 30, 14, 68, 98, 5, 48, 61], 0xA198_B174_9050_378F);
 }
 
 #[test]
 fn shuffle_of_5_pairs() {
     check(
-        &Order::Shuffle,
+        &Sampler::Shuffle,
         1000,
         [630, 927, 683, 824, 267, 891, 319, 238, 38, 280, 936, 608],
         0xF02A_DE54_9E9E_08CD,
@@ -43,7 +43,7 @@ fn shuffle_of_5_pairs() {
 #[test]
 fn shuffle_of_3_pairs() {
     check(
-        &Order::Shuffle,
+        &Sampler::Shuffle,
         60_000,
         [46651, 13753, 54641, 3080, 56238, 52459, 42490, 29648, 26411, 14682, 28625, 37604],
         0x244B_C151_4644_D3A1,
@@ -53,14 +53,14 @@ fn shuffle_of_3_pairs() {
 #[test]
 fn shuffle_far_out() {
     let mut ids = [0; 6];
-    Order::Shuffle.fill(10_000_000_000, 2026, 3, 5_000_000_000, &mut ids);
+    Sampler::Shuffle.fill(10_000_000_000, 2026, 3, 5_000_000_000, &mut ids);
     assert_eq!(ids, [3111957233, 3152413650, 6495635059, 3200014333, 1039655931, 6569304219]);
 }
 
 #[test]
 fn block() {
     check(
-        &Order::block(16, 40).unwrap(),
+        &Sampler::block(16, 40).unwrap(),
         1000,
         [995, 997, 650, 649, 554, 552, 644, 555, 550, 992, 548, 993],
         0xE3AA_FA68_5BEC_3049,
@@ -71,7 +71,7 @@ fn block() {
 fn weighted() {
     let weights: Vec<f64> = (0..100).map(|id| f64::from(id % 10) / 3.0).collect();
     check(
-        &Order::weighted(&weights).unwrap(),
+        &Sampler::weighted(&weights).unwrap(),
         100,
         [17, 99, 25, 15, 95, 6, 59, 8, 14, 29, 86, 18],
         0xB5F5_3CC5_967E_9B1A,
@@ -82,7 +82,7 @@ fn weighted() {
 fn distinct() {
     let weights: Vec<f64> = (0..100).map(|id| f64::from(id % 10) / 3.0).collect();
     check(
-        &Order::distinct(&weights).unwrap(),
+        &Sampler::distinct(&weights).unwrap(),
         100,
         [77, 91, 82, 68, 44, 46, 45, 97, 48, 35, 86, 29],
         0xC9EA_2901_2399_6C4C,
@@ -93,7 +93,7 @@ fn distinct() {
 fn balanced() {
     let labels: Vec<u32> = (0..100).map(|id| if id < 70 { 0 } else { 1 + id % 3 }).collect();
     check(
-        &Order::balanced(&labels, 4).unwrap(),
+        &Sampler::balanced(&labels, 4).unwrap(),
         100,
         [82, 93, 95, 8, 16, 99, 92, 91, 4, 79, 86, 75],
         0x446B_51CA_087F_9DD5,
@@ -103,7 +103,7 @@ fn balanced() {
 #[test]
 fn subset() {
     check(
-        &Order::subset((50..90).collect(), Order::Shuffle).unwrap(),
+        &Sampler::subset((50..90).collect(), Sampler::Shuffle).unwrap(),
         100,
         [61, 59, 67, 72, 79, 76, 75, 66, 52, 55, 71, 74],
         0xDE66_EE68_54BB_8812,
@@ -118,7 +118,7 @@ fn substitutes() {
 
 #[test]
 fn digests() {
-    let digests =
-        [Order::Sequential, Order::Shuffle, Order::block(16, 40).unwrap()].map(|order| order.digest(1000));
+    let digests = [Sampler::Sequential, Sampler::Shuffle, Sampler::block(16, 40).unwrap()]
+        .map(|sampler| sampler.digest(1000));
     assert_eq!(digests, [0x796B_8A0B_EE87_54A6, 0x183E_E575_36F3_F361, 0xB3CD_BF2E_6C5D_00DE]);
 }

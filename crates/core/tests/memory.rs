@@ -1,6 +1,6 @@
 //! A set of 10^10 samples takes no more memory than one of 10. Alone in its process: it measures the process.
 
-use feedline_core::{Cursor, Order, Plan, PlanOptions, Tail, World};
+use feedline_core::{BatchSampler, BatchSamplerOptions, Cursor, LastBatch, Sampler, World};
 
 /// The most memory this process had at once, in KiB, where the system says.
 fn peak() -> Option<u64> {
@@ -13,27 +13,27 @@ fn peak() -> Option<u64> {
 fn ten_billion_samples_are_iterated_from_the_middle_in_constant_memory() {
     let len = 10_000_000_000;
     let before = peak();
-    for order in [Order::Sequential, Order::Shuffle, Order::block(1 << 20, 1 << 24).unwrap()] {
-        let options = PlanOptions {
+    for sampler in [Sampler::Sequential, Sampler::Shuffle, Sampler::block(1 << 20, 1 << 24).unwrap()] {
+        let options = BatchSamplerOptions {
             len,
-            order,
+            sampler,
             seed: 7,
             batch: 512,
-            tail: Tail::Keep,
+            last_batch: LastBatch::Keep,
             world: World::new(3, 8).unwrap(),
         };
-        let plan = Plan::new(options).unwrap();
-        let mut cursor = Cursor::new(&plan, 1);
+        let batch_sampler = BatchSampler::new(options).unwrap();
+        let mut cursor = Cursor::new(&batch_sampler, 1);
         let mut ids = Vec::with_capacity(512);
         let room = ids.as_ptr();
         let middle = len / 4096 / 2;
-        assert_eq!(plan.steps(0, 0), len.div_ceil(4096));
+        assert_eq!(batch_sampler.steps(0, 0), len.div_ceil(4096));
         let mut seen = std::collections::HashSet::new();
         for step in middle..middle + 200 {
-            assert_eq!(plan.batch(0, 0, step, &mut ids), 512);
+            assert_eq!(batch_sampler.batch(0, 0, step, &mut ids), 512);
             assert_eq!(ids.as_ptr(), room, "the room for ids was enough");
             assert!(ids.iter().all(|&id| id < len && seen.insert(id)));
-            cursor.deliver(&plan, &ids);
+            cursor.deliver(&batch_sampler, &ids);
         }
         assert_eq!(cursor.to_bytes().len(), Cursor::BYTES);
     }

@@ -1,6 +1,6 @@
 //! A shuffle must be a bijection for every length, and look like chance for every length.
 
-use feedline_core::order::{MAX_LEN, Permutation};
+use feedline_core::sampler::{MAX_LEN, Permutation};
 use proptest::prelude::*;
 
 fn all(len: u64, key: u64) -> Vec<u64> {

@@ -1,47 +1,56 @@
 //! One duplicate, one loss, one exchange: the proof must see it.
 
-use feedline_core::{ErrorKind, Order, OrderHash, Plan, PlanOptions, Proof, Tail, World};
+use feedline_core::{
+    BatchSampler, BatchSamplerOptions, ErrorKind, LastBatch, OrderHash, Proof, Sampler, World,
+};
 use proptest::prelude::*;
 
-fn plan(order: Order, len: u64, batch: usize, tail: Tail, rank: u32, world: u32) -> Plan {
+fn batch_sampler(
+    sampler: Sampler,
+    len: u64,
+    batch: usize,
+    last_batch: LastBatch,
+    rank: u32,
+    world: u32,
+) -> BatchSampler {
     let world = World::new(rank, world).unwrap();
-    Plan::new(PlanOptions { len, order, seed: 9, batch, tail, world }).unwrap()
+    BatchSampler::new(BatchSamplerOptions { len, sampler, seed: 9, batch, last_batch, world }).unwrap()
 }
 
-fn orders(len: u64) -> Vec<Order> {
+fn orders(len: u64) -> Vec<Sampler> {
     let weights: Vec<f64> = (0..len).map(|id| (id % 3) as f64).collect();
     let labels: Vec<u32> = (0..len as u32).map(|id| id % 4).collect();
     vec![
-        Order::Sequential,
-        Order::Shuffle,
-        Order::block(7, 20).unwrap(),
-        Order::weighted(&weights).unwrap(),
-        Order::distinct(&weights).unwrap(),
-        Order::balanced(&labels, 4).unwrap(),
-        Order::subset((0..len / 2).collect(), Order::Shuffle).unwrap(),
+        Sampler::Sequential,
+        Sampler::Shuffle,
+        Sampler::block(7, 20).unwrap(),
+        Sampler::weighted(&weights).unwrap(),
+        Sampler::distinct(&weights).unwrap(),
+        Sampler::balanced(&labels, 4).unwrap(),
+        Sampler::subset((0..len / 2).collect(), Sampler::Shuffle).unwrap(),
     ]
 }
 
 #[test]
 fn what_the_ranks_deliver_is_what_is_expected() {
-    for order in orders(101) {
-        for tail in [Tail::Keep, Tail::Drop, Tail::Pad] {
+    for sampler in orders(101) {
+        for last_batch in [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad] {
             for world in [1, 2, 4, 8] {
                 let mut all = Proof::new();
-                let first = plan(order.clone(), 101, 4, tail, 0, world);
+                let first = batch_sampler(sampler.clone(), 101, 4, last_batch, 0, world);
                 for rank in 0..world {
-                    let plan = plan(order.clone(), 101, 4, tail, rank, world);
+                    let batch_sampler = batch_sampler(sampler.clone(), 101, 4, last_batch, rank, world);
                     let (mut proof, mut ids) = (Proof::new(), Vec::new());
                     for epoch in 2..5 {
-                        for step in 0..plan.steps(epoch, 0) {
-                            let due = plan.batch(epoch, 0, step, &mut ids);
+                        for step in 0..batch_sampler.steps(epoch, 0) {
+                            let due = batch_sampler.batch(epoch, 0, step, &mut ids);
                             proof.add_all(epoch, &ids[..due]);
                         }
                     }
                     all.merge(&proof);
                 }
                 let expected = Proof::expected(&first, 2..5);
-                assert!(all.check(&expected).is_ok(), "{order:?} {tail:?} {world}");
+                assert!(all.check(&expected).is_ok(), "{sampler:?} {last_batch:?} {world}");
                 assert!(all.check(&Proof::expected(&first, 3..6)).is_err(), "other epochs are another sum");
             }
         }
@@ -50,34 +59,36 @@ fn what_the_ranks_deliver_is_what_is_expected() {
 
 #[test]
 fn what_is_skipped_is_not_expected() {
-    let mut plan = plan(Order::Shuffle, 100, 5, Tail::Keep, 0, 1);
-    plan.skip(0, 3..7).unwrap();
+    let mut batch_sampler = batch_sampler(Sampler::Shuffle, 100, 5, LastBatch::Keep, 0, 1);
+    batch_sampler.skip(0, 3..7).unwrap();
     let (mut proof, mut ids) = (Proof::new(), Vec::new());
-    for step in 0..plan.steps(0, 0) {
-        let due = plan.batch(0, 0, step, &mut ids);
+    for step in 0..batch_sampler.steps(0, 0) {
+        let due = batch_sampler.batch(0, 0, step, &mut ids);
         proof.add_all(0, &ids[..due]);
     }
     assert_eq!(proof.count(), 80);
-    assert!(proof.check(&Proof::expected(&plan, 0..1)).is_ok());
+    assert!(proof.check(&Proof::expected(&batch_sampler, 0..1)).is_ok());
 }
 
 #[test]
 fn the_closed_form_is_the_sum_over_the_set() {
     for len in [1, 511, 512, 513, 5000] {
-        let plan = plan(Order::Shuffle, len, 4, Tail::Keep, 0, 1);
+        let batch_sampler = batch_sampler(Sampler::Shuffle, len, 4, LastBatch::Keep, 0, 1);
         let mut one_by_one = Proof::new();
         (0..len).for_each(|id| one_by_one.add(6, id));
-        assert_eq!(Proof::expected(&plan, 6..7), one_by_one);
-        let mut by_parts = Proof::expected_part(&plan, 6, 0..len / 3);
-        by_parts.merge(&Proof::expected_part(&plan, 6, len / 3..len));
+        assert_eq!(Proof::expected(&batch_sampler, 6..7), one_by_one);
+        let mut by_parts = Proof::expected_part(&batch_sampler, 6, 0..len / 3);
+        by_parts.merge(&Proof::expected_part(&batch_sampler, 6, len / 3..len));
         assert_eq!(by_parts, one_by_one);
     }
 }
 
 #[test]
 fn a_drop_run_resumed_by_another_world_is_expected_in_parts() {
-    let (four, two) =
-        (plan(Order::Shuffle, 103, 5, Tail::Drop, 0, 4), plan(Order::Shuffle, 103, 5, Tail::Drop, 0, 2));
+    let (four, two) = (
+        batch_sampler(Sampler::Shuffle, 103, 5, LastBatch::Drop, 0, 4),
+        batch_sampler(Sampler::Shuffle, 103, 5, LastBatch::Drop, 0, 2),
+    );
     let turn = four.position_after(0, 0, 1);
     let mut expected = Proof::expected_part(&four, 0, 0..turn);
     expected.merge(&Proof::expected_part(&two, 0, turn..two.end(0, turn)));

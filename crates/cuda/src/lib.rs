@@ -22,7 +22,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, RwLock};
 
 use cudarc::driver::{CudaContext, CudaStream, result, sys};
-use feedline_backend::{Address, Backend, EventId, Gather, GraphId, Grid, Kind, Launch, Priority, StreamId};
+use feedline_backend::{
+    Address, Backend, BackendKind, EventId, Gather, GraphId, Grid, Launch, Priority, StreamId,
+};
 use feedline_core::{Error, ErrorKind, Result};
 
 use bell::Bells;
@@ -134,8 +136,8 @@ fn raw_event(event: EventId) -> sys::CUevent {
 
 // SAFETY: `alloc_host` zeroes; streams, events and waits are the driver's own.
 unsafe impl Backend for Cuda {
-    fn kind(&self) -> Kind {
-        Kind::Cuda
+    fn kind(&self) -> BackendKind {
+        BackendKind::Cuda
     }
 
     fn name(&self) -> String {

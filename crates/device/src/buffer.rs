@@ -41,7 +41,7 @@ impl<T: Element> Buffer<T> {
         let core = stream.core();
         core.refuse("a new buffer")?;
         let address = core.device.backend.alloc_device(bytes)?;
-        core.device.ledger.device_bytes.add(bytes as u64);
+        core.device.stats.device_bytes.add(bytes as u64);
         let buffer = Self { stream: stream.clone(), address, len, leaked: false, element: PhantomData };
         // SAFETY: the memory was just allocated with this size, and lives until the stream is drained in `drop`.
         unsafe { core.device.backend.fill(core.id(), address, 0, bytes) }?;
@@ -92,7 +92,7 @@ impl<T: Element> Buffer<T> {
     /// Drops everything but the memory, for the reason `why`.
     pub(crate) fn leak(mut self, why: Error) {
         self.leaked = true;
-        self.stream.core().device.ledger.report(why);
+        self.stream.core().device.stats.report(why);
     }
 
     /// Copies `values` to the device; blocks until it is done. For set-up, not for loops.
@@ -153,7 +153,7 @@ impl<T: Element> Drop for Buffer<T> {
         let core = self.stream.core();
         let bytes = self.len * size_of::<T>();
         if self.leaked {
-            core.device.ledger.device_bytes.subtract(bytes as u64);
+            core.device.stats.device_bytes.subtract(bytes as u64);
             return;
         }
         if core.recorder.keep(Span { address: self.address, bytes }) {
@@ -165,9 +165,9 @@ impl<T: Element> Drop for Buffer<T> {
             unsafe { core.device.backend.free_device(self.address, bytes) }
         });
         if let Err(error) = freed {
-            core.device.ledger.report(error);
+            core.device.stats.report(error);
         }
-        core.device.ledger.device_bytes.subtract(bytes as u64);
+        core.device.stats.device_bytes.subtract(bytes as u64);
     }
 }
 

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use feedline_backend::{Backend, Kind, Priority};
+use feedline_backend::{Backend, BackendKind, Priority};
 use feedline_core::{Error, ErrorKind, Result};
 
 use crate::device_core::Core;
-use crate::ledger::Ledger;
+use crate::stats::DeviceStats;
 use crate::{Event, Pinned, Stream};
 
 /// A device: an NVIDIA GPU, or the host standing in for one. Clones are the same device.
@@ -62,7 +62,7 @@ impl Device {
     }
 
     /// Which implementation this is.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> BackendKind {
         self.core.backend.kind()
     }
 
@@ -104,8 +104,8 @@ impl Device {
     }
 
     /// What is held of this device now, and was at most.
-    pub fn ledger(&self) -> &Ledger {
-        &self.core.ledger
+    pub fn stats(&self) -> &DeviceStats {
+        &self.core.stats
     }
 
     /// Why no call can succeed any more, once the device is lost.

@@ -6,20 +6,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use feedline_backend::Backend;
 use feedline_core::{Error, ErrorKind, Result};
 
-use crate::ledger::Ledger;
+use crate::stats::DeviceStats;
 
 pub(crate) struct Core {
     /// Counted from 1 over the devices of this process: two may have the same name.
     number: u64,
     pub(crate) backend: Box<dyn Backend>,
-    pub(crate) ledger: Ledger,
+    pub(crate) stats: DeviceStats,
 }
 
 impl Core {
     pub(crate) fn new(backend: Box<dyn Backend>) -> Self {
         static DEVICES: AtomicU64 = AtomicU64::new(0);
         let number = DEVICES.fetch_add(1, Ordering::Relaxed) + 1;
-        Self { number, backend, ledger: Ledger::default() }
+        Self { number, backend, stats: DeviceStats::default() }
     }
 
     /// Refuses things of another device.

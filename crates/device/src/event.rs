@@ -19,7 +19,7 @@ pub struct Event {
 impl Event {
     pub(crate) fn new(device: &Arc<Core>, timing: bool) -> Result<Self> {
         let id = device.backend.create_event(timing)?;
-        device.ledger.events.add(1);
+        device.stats.events.add(1);
         Ok(Self { device: device.clone(), id })
     }
 
@@ -92,9 +92,9 @@ impl Drop for Event {
     fn drop(&mut self) {
         // SAFETY: dropped once, and used by nobody after.
         if let Err(error) = unsafe { self.device.backend.destroy_event(self.id) } {
-            self.device.ledger.report(error);
+            self.device.stats.report(error);
         }
-        self.device.ledger.events.subtract(1);
+        self.device.stats.events.subtract(1);
     }
 }
 

@@ -164,7 +164,7 @@ impl Drop for Graph {
     fn drop(&mut self) {
         if let Err(error) = self.stream.synchronize() {
             // Its work may still run: everything it uses stays, for good.
-            self.stream.device.ledger.report(error);
+            self.stream.device.stats.report(error);
             std::mem::forget((self.slot.take(), std::mem::take(&mut self.needed)));
             return;
         }
@@ -176,7 +176,7 @@ impl Drop for Graph {
 fn destroy(core: &StreamCore, id: GraphId) {
     // SAFETY: of this backend, and not used again; its work has ended, or never began.
     if let Err(error) = unsafe { core.device.backend.destroy_graph(id) } {
-        core.device.ledger.report(error);
+        core.device.stats.report(error);
     }
 }
 
@@ -194,9 +194,9 @@ fn free_kept(core: &StreamCore) {
             unsafe { core.device.backend.free_device(address, bytes) }
         });
         if let Err(error) = freed {
-            core.device.ledger.report(error);
+            core.device.stats.report(error);
         }
-        core.device.ledger.device_bytes.subtract(bytes as u64);
+        core.device.stats.device_bytes.subtract(bytes as u64);
     }
 }
 

@@ -24,11 +24,11 @@ mod device;
 mod device_core;
 mod event;
 mod graph;
-mod ledger;
 mod mark;
 mod pinned;
 mod process;
 mod readback;
+mod stats;
 mod stream;
 mod submit;
 mod view;
@@ -42,14 +42,14 @@ pub use buffer::Buffer;
 pub use device::Device;
 pub use event::Event;
 pub use feedline_backend::{
-    Access, Address, Backend, EventId, Gather, GatherField, GraphId, Kind, MAX_SPANS, Memory, Priority, Span,
-    StreamId, Task, host,
+    Access, Address, Backend, BackendKind, EventId, Gather, GatherField, GraphId, MAX_SPANS, Memory,
+    Priority, Span, StreamId, Task, host,
 };
 pub use graph::Graph;
-pub use ledger::{Gauge, Ledger};
 pub use pinned::Pinned;
 pub use process::forks;
 pub use readback::Readback;
+pub use stats::{DeviceStats, Gauge};
 pub use stream::Stream;
 pub use submit::Submission;
 pub use view::{Input, Output, View, ViewMut};

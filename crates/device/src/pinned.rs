@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use feedline_backend::{Access, Kind};
+use feedline_backend::{Access, BackendKind};
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_slots::HostMemory;
 
@@ -30,7 +30,7 @@ impl Pinned {
             return Err(Error::new(ErrorKind::Config, "a page-locked block needs at least one byte"));
         }
         let ptr = device.backend.alloc_host(bytes)?;
-        device.ledger.pinned_bytes.add(bytes as u64);
+        device.stats.pinned_bytes.add(bytes as u64);
         let (copied, copier) = (LastCopy::default(), OnceLock::new());
         Ok(Self { device: device.clone(), ptr, bytes, copied, copier, leaked: false })
     }
@@ -75,10 +75,10 @@ impl Drop for Pinned {
         if !self.leaked {
             // SAFETY: from `alloc_host` with this size, freed once; owners wait for the last copy before they drop this.
             if let Err(error) = unsafe { self.device.backend.free_host(self.ptr, self.bytes) } {
-                self.device.ledger.report(error);
+                self.device.stats.report(error);
             }
         }
-        self.device.ledger.pinned_bytes.subtract(self.bytes as u64);
+        self.device.stats.pinned_bytes.subtract(self.bytes as u64);
     }
 }
 
@@ -107,7 +107,7 @@ unsafe impl HostMemory for Pinned {
     fn is_quick_to_ask(&self) -> bool {
         // A query takes a GPU's driver 0.3 us, a wait 38 us of CPU time. The simulator's answers are to depend on the seed alone,
         // not on how often this machine asks.
-        self.device.backend.kind() == Kind::Cuda
+        self.device.backend.kind() == BackendKind::Cuda
     }
 
     fn wait_landed(&self) -> Result<()> {
@@ -120,7 +120,7 @@ unsafe impl HostMemory for Pinned {
 
     fn leak(mut self, why: Error) {
         self.leaked = true;
-        self.device.ledger.report(why);
+        self.device.stats.report(why);
     }
 
     fn on_acquire(&self) -> Result<()> {

@@ -83,9 +83,9 @@ impl Drop for StreamCore {
         }
         // SAFETY: dropped once, and used by nobody after.
         if let Err(error) = unsafe { self.device.backend.destroy_stream(self.id) } {
-            self.device.ledger.report(error);
+            self.device.stats.report(error);
         }
-        self.device.ledger.streams.subtract(1);
+        self.device.stats.streams.subtract(1);
     }
 }
 
@@ -101,7 +101,7 @@ pub struct Stream {
 impl Stream {
     pub(crate) fn create(device: &Arc<Core>, name: &str, priority: Priority) -> Result<Self> {
         let id = device.backend.create_stream(name, priority)?;
-        device.ledger.streams.add(1);
+        device.stats.streams.add(1);
         let core = StreamCore {
             #[cfg(feature = "cuda")]
             cuda: OnceLock::new(),
@@ -161,7 +161,7 @@ impl Stream {
     }
 
     /// Which implementation the stream's device is.
-    pub fn kind(&self) -> crate::Kind {
+    pub fn kind(&self) -> crate::BackendKind {
         self.core.device.backend.kind()
     }
 

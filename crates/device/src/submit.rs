@@ -84,7 +84,7 @@ impl Stream {
 
     /// Reports an error that nobody can be told, such as one of a drop, to the device's ledger.
     pub fn report(&self, error: Error) {
-        self.core().device.ledger.report(error);
+        self.core().device.stats.report(error);
     }
 
     /// Where work of the calling thread goes: this stream, or the recording of it.

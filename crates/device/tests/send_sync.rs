@@ -4,9 +4,9 @@
 
 use feedline_device::host::Host;
 use feedline_device::slot::{Loaded, Reader, SlotRing, WriteLease};
-use feedline_device::zero_copy::Tables;
+use feedline_device::zero_copy::StridedColumns;
 use feedline_device::{
-    Buffer, Device, Event, Input, Ledger, Memory, Output, Pinned, Readback, Stream, Task, View, ViewMut,
+    Buffer, Device, DeviceStats, Event, Input, Memory, Output, Pinned, Readback, Stream, Task, View, ViewMut,
 };
 use feedline_sim::interceptors::{Chaos, Count, Faults};
 
@@ -40,9 +40,9 @@ macro_rules! is_both {
 }
 
 // A device, its streams and events are handles: any thread may use them, several at a time.
-is_both!(Device, Stream, Event, Ledger);
+is_both!(Device, Stream, Event, DeviceStats);
 // Memory moves and is shared; who may touch its bytes is the business of leases and streams.
-is_both!(Pinned, Tables, Buffer<f32>, Buffer<u8>, Readback<f32>, SlotRing);
+is_both!(Pinned, StridedColumns, Buffer<f32>, Buffer<u8>, Readback<f32>, SlotRing);
 // Leases travel from stage to stage.
 is_both!(WriteLease, Loaded, Reader);
 // Views and arguments may be made on one thread and used on another.

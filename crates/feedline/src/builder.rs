@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use crate::decode::{Input, WorkerPool, Workers};
 use feedline_core::{
-    BadSamples, Error, ErrorKind, Layout, Order, Plan, PlanOptions, Result, Tail, World, source,
+    BadSamples, BatchSampler, BatchSamplerOptions, Error, ErrorKind, LastBatch, Layout, Result, Sampler,
+    World, source,
 };
 use feedline_device::Device;
 
-use crate::road::{Choice, against_direct};
-use crate::{Loader, Road};
+use crate::transfer_mode::{Choice, against_zero_copy};
+use crate::{Loader, TransferMode};
 
 /// Page-locked memory a loader may take unless told otherwise.
 const PINNED_BUDGET: usize = 2 << 30;
@@ -46,15 +47,15 @@ const SMALL: usize = 32 << 20;
 pub struct LoaderBuilder {
     pub(crate) input: Input,
     batch_size: usize,
-    order: Order,
+    sampler: Sampler,
     seed: u64,
-    pub(crate) tail: Tail,
+    pub(crate) last_batch: LastBatch,
     world: World,
     pub(crate) workers: Workers,
     pool: Option<WorkerPool>,
     depth: Option<usize>,
     pinned_budget: usize,
-    road: Road,
+    transfer_mode: TransferMode,
     pub(crate) epochs: Option<u64>,
     pub(crate) held_limit: Duration,
     pub(crate) drop_limit: Duration,
@@ -67,15 +68,15 @@ impl LoaderBuilder {
         Self {
             input,
             batch_size: 1,
-            order: Order::Sequential,
+            sampler: Sampler::Sequential,
             seed: 0,
-            tail: Tail::Keep,
+            last_batch: LastBatch::Keep,
             world: World::single(),
             workers: Workers::Auto,
             pool: None,
             depth: None,
             pinned_budget: PINNED_BUDGET,
-            road: Road::Auto,
+            transfer_mode: TransferMode::Auto,
             epochs: None,
             held_limit: HELD_LIMIT,
             drop_limit: DROP_LIMIT,
@@ -91,12 +92,12 @@ impl LoaderBuilder {
 
     /// Another order every epoch, over the whole set: a function of `seed` and the epoch alone.
     pub fn shuffle(self, seed: u64) -> Self {
-        Self { order: Order::Shuffle, seed, ..self }
+        Self { sampler: Sampler::Shuffle, seed, ..self }
     }
 
     /// Any order; of a source, an order of its shards.
-    pub fn order(self, order: Order) -> Self {
-        Self { order, ..self }
+    pub fn sampler(self, sampler: Sampler) -> Self {
+        Self { sampler, ..self }
     }
 
     /// The seed of the order and of the random numbers that `Dataset::read` gets.
@@ -106,12 +107,12 @@ impl LoaderBuilder {
 
     /// Whether a last batch that is not full is dropped; it is delivered short unless told otherwise.
     pub fn drop_last(self, drop: bool) -> Self {
-        Self { tail: if drop { Tail::Drop } else { Tail::Keep }, ..self }
+        Self { last_batch: if drop { LastBatch::Drop } else { LastBatch::Keep }, ..self }
     }
 
     /// What becomes of the samples that do not fill a last batch. A source can keep or drop them.
-    pub fn tail(self, tail: Tail) -> Self {
-        Self { tail, ..self }
+    pub fn last_batch(self, last_batch: LastBatch) -> Self {
+        Self { last_batch, ..self }
     }
 
     /// Which part of every global batch this process loads; all of it unless told otherwise.
@@ -132,7 +133,7 @@ impl LoaderBuilder {
     /// # }
     /// # let data = Ones(Spec::new().field("x", DType::U8, [])?);
     /// let mut loader = Loader::builder(data).batch_size(2).world(World::from_env()?).build(&Device::host())?;
-    /// assert_eq!(loader.epoch(0)?.count() as u64, loader.plan().steps(0, 0));
+    /// assert_eq!(loader.epoch(0)?.count() as u64, loader.batch_sampler().steps(0, 0));
     /// # Ok::<(), feedline::Error>(())
     /// ```
     pub fn world(self, world: World) -> Self {
@@ -176,10 +177,10 @@ impl LoaderBuilder {
         Self { depth: Some(depth), ..self }
     }
 
-    /// How rows get to the device: unless told otherwise the device of a GPU reads them itself where it can; see [`Road`].
+    /// How rows get to the device: unless told otherwise the device of a GPU reads them itself where it can; see [`TransferMode`].
     ///
     /// ```
-    /// use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Road, Row, Spec, Table};
+    /// use feedline::{Context, DType, Dataset, Device, Loader, ReadError, TransferMode, Row, Spec, StridedColumn};
     ///
     /// // Ten numbers in memory: a set that lies ready says where.
     /// struct Numbers(Vec<u8>, Spec);
@@ -195,13 +196,13 @@ impl LoaderBuilder {
     ///     }
     /// }
     /// let numbers = Numbers((0..10).collect(), Spec::new().field("number", DType::U8, [])?);
-    /// let mut loader = Loader::builder(numbers).batch_size(4).shuffle(7).road(Road::Direct).build(&Device::host())?;
-    /// assert_eq!(loader.road().to_string(), "direct");
+    /// let mut loader = Loader::builder(numbers).batch_size(4).shuffle(7).transfer_mode(TransferMode::ZeroCopy).build(&Device::host())?;
+    /// assert_eq!(loader.transfer_mode().to_string(), "direct");
     /// assert_eq!(loader.epoch(0)?.count(), 3);
     /// # Ok::<(), feedline::Error>(())
     /// ```
-    pub fn road(self, road: Road) -> Self {
-        Self { road, ..self }
+    pub fn transfer_mode(self, transfer_mode: TransferMode) -> Self {
+        Self { transfer_mode, ..self }
     }
 
     /// The most page-locked memory, in bytes; 2 GiB unless told otherwise. On the direct road the set counts too.
@@ -259,21 +260,21 @@ impl LoaderBuilder {
         self.workers.count()?;
         let layout = Layout::new(self.input.spec(), self.batch_size)?;
         self.bad_samples.check()?;
-        let plan = match &self.input {
-            Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => self.plan(dataset.len())?,
+        let batch_sampler = match &self.input {
+            Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => self.batch_sampler(dataset.len())?,
             Input::Source(source) => self.shard_plan(source.shards())?,
         };
         let choice = Choice {
-            road: self.road,
-            against: against_direct((device.kind(), device.name()), &self.order, self.workers),
+            transfer_mode: self.transfer_mode,
+            against: against_zero_copy((device.kind(), device.name()), &self.sampler, self.workers),
             input: &self.input,
             layout: &layout,
-            samples: plan.options().len,
+            samples: batch_sampler.options().len,
             host_slots: self.host_slots(&layout),
             pinned_budget: self.pinned_budget,
         };
-        let chosen = choice.take(device)?;
-        Loader::start(self, chosen, plan, layout, device)
+        let chosen = choice.choose(device)?;
+        Loader::start(self, chosen, batch_sampler, layout, device)
     }
 
     /// The workers: those of the pool that was given, or new ones. In zero-copy mode one is enough, which writes ids.
@@ -285,16 +286,16 @@ impl LoaderBuilder {
         }
     }
 
-    fn plan(&self, len: u64) -> Result<Plan> {
-        let mut plan = Plan::new(self.plan_options(len, self.batch_size, self.tail))?;
+    fn batch_sampler(&self, len: u64) -> Result<BatchSampler> {
+        let mut batch_sampler = BatchSampler::new(self.plan_options(len, self.batch_size, self.last_batch))?;
         for (epoch, steps) in &self.skips {
-            plan.skip(*epoch, steps.clone())?;
+            batch_sampler.skip(*epoch, steps.clone())?;
         }
-        Ok(plan)
+        Ok(batch_sampler)
     }
 
     /// The plan of a source: one shard a step.
-    fn shard_plan(&self, shards: u64) -> Result<Plan> {
+    fn shard_plan(&self, shards: u64) -> Result<BatchSampler> {
         let refuse = |why: &str| Err(Error::new(ErrorKind::Config, why));
         if shards == 0 {
             return refuse("the source has no shards: there is nothing to read");
@@ -302,7 +303,7 @@ impl LoaderBuilder {
         if self.batch_size == 0 {
             return refuse("batch size is 0: it must be at least 1");
         }
-        if self.tail == Tail::Pad {
+        if self.last_batch == LastBatch::Pad {
             return refuse(
                 "the last batch of a source cannot be padded: its samples are not kept; keep or drop it",
             );
@@ -312,13 +313,20 @@ impl LoaderBuilder {
                 "steps of a source cannot be skipped: where they begin is known only once they were read",
             );
         }
-        let plan = Plan::new(self.plan_options(shards, 1, Tail::Keep))?;
-        source::check(&plan)?;
-        Ok(plan)
+        let batch_sampler = BatchSampler::new(self.plan_options(shards, 1, LastBatch::Keep))?;
+        source::check(&batch_sampler)?;
+        Ok(batch_sampler)
     }
 
-    fn plan_options(&self, len: u64, batch: usize, tail: Tail) -> PlanOptions {
-        PlanOptions { len, order: self.order.clone(), seed: self.seed, batch, tail, world: self.world }
+    fn plan_options(&self, len: u64, batch: usize, last_batch: LastBatch) -> BatchSamplerOptions {
+        BatchSamplerOptions {
+            len,
+            sampler: self.sampler.clone(),
+            seed: self.seed,
+            batch,
+            last_batch,
+            world: self.world,
+        }
     }
 
     /// Slots on the device. Small batches get more of them: from the end of a step it takes 100 to 200 us, and twice that when
@@ -349,7 +357,7 @@ impl std::fmt::Debug for LoaderBuilder {
 
 #[cfg(test)]
 mod tests {
-    use feedline_testkit::zoo::Fine;
+    use feedline_testkit::fixtures::Fine;
 
     use super::*;
 

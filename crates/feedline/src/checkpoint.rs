@@ -1,19 +1,19 @@
 //! A checkpoint that matches the model: the position after exactly the batches whose work has run.
 
-use feedline_core::{Cursor, Error, ErrorKind, Quarantine, Result, Stage};
+use feedline_core::{BadSampleReport, Cursor, Error, ErrorKind, Result, Stage};
 use feedline_device::Stream;
 
 use crate::{Epoch, Loader};
 
 /// Where a loader stands at a moment when the model stands at the same place; made by [`Loader::checkpoint`].
 ///
-/// Save both fields with the model. To go on, pass them to [`Loader::set_quarantine`] and [`Loader::resume`].
+/// Save both fields with the model. To go on, pass them to [`Loader::set_bad_sample_report`] and [`Loader::resume`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     /// The batches delivered so far.
     pub cursor: Cursor,
     /// The samples that could not be read so far.
-    pub quarantine: Quarantine,
+    pub bad_sample_report: BadSampleReport,
 }
 
 impl Loader {
@@ -74,7 +74,7 @@ impl Loader {
             return Err(Error::new(ErrorKind::BatchHeld, why).at_stage(Stage::Compute));
         }
         compute.synchronize()?;
-        Ok(Checkpoint { cursor: self.cursor(), quarantine: self.quarantine().clone() })
+        Ok(Checkpoint { cursor: self.cursor(), bad_sample_report: self.bad_sample_report().clone() })
     }
 }
 

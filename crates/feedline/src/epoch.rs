@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use feedline_core::{Cursor, Quarantine, Result};
+use feedline_core::{BadSampleReport, Cursor, Result};
 
 use crate::{Batch, Loader};
 
@@ -60,9 +60,9 @@ impl<'a> Epoch<'a> {
         self.loader.cursor()
     }
 
-    /// The samples that could not be read so far; see [`Loader::quarantine`].
-    pub fn quarantine(&self) -> &Quarantine {
-        self.loader.quarantine()
+    /// The samples that could not be read so far; see [`Loader::bad_sample_report`].
+    pub fn bad_sample_report(&self) -> &BadSampleReport {
+        self.loader.bad_sample_report()
     }
 
     /// Whether every batch was delivered, or an error has ended the epoch.

@@ -46,9 +46,9 @@ mod decode;
 mod deliveries;
 mod epoch;
 mod loader;
-mod road;
 mod shutdown;
 mod transfer;
+mod transfer_mode;
 
 pub use builder::LoaderBuilder;
 pub use checkpoint::Checkpoint;
@@ -56,13 +56,14 @@ pub use compute::{Batch, Ready, Replay, WaitMeter};
 pub use decode::{MAX_WORKERS, Reading, WorkerPool, Workers};
 pub use epoch::Epoch;
 pub use feedline_core::{
-    BadSamples, Budget, CheckOptions, Context, Cursor, DType, Dataset, Element, Error, ErrorKind, Field,
-    Fingerprint, Layout, Order, OrderHash, Plan, Proof, Quarantine, Random, ReadError, Result, Row, Rows,
-    Shard, Source, Spec, Stage, Table, Tail, World, check, check_dataset, source,
+    BadSampleReport, BadSamples, BatchSampler, Budget, CheckOptions, Context, Cursor, DType, Dataset,
+    Element, Error, ErrorKind, Field, Fingerprint, LastBatch, Layout, OrderHash, Proof, Random, ReadError,
+    Result, Row, Rows, Sampler, Shard, Source, Spec, Stage, StridedColumn, World, check, check_dataset,
+    source,
 };
 pub use feedline_device::{
-    Address, Buffer, Device, Event, Graph, Input, Kind, Ledger, Memory, Output, Priority, Readback, Stream,
-    View, ViewMut,
+    Address, BackendKind, Buffer, Device, DeviceStats, Event, Graph, Input, Memory, Output, Priority,
+    Readback, Stream, View, ViewMut,
 };
-pub use loader::{Held, Loader};
-pub use road::{Road, RoadTaken};
+pub use loader::{Loader, MemoryUse};
+pub use transfer_mode::{ChosenMode, TransferMode};

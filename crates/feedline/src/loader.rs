@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
 use feedline_core::{
-    BadSamples, Cursor, Dataset, Error, ErrorKind, Layout, Plan, Quarantine, Result, Source, Stop,
+    BadSampleReport, BadSamples, BatchSampler, Cursor, Dataset, Error, ErrorKind, Layout, Result, Source,
+    Stop,
 };
 use feedline_device::slot::SlotRing;
 use feedline_device::{Device, Pinned, Priority};
@@ -16,9 +17,9 @@ use crate::builder::LoaderBuilder;
 use crate::decode::{Decoder, DecoderOptions, Input, Note, SourceReader};
 use crate::deliveries::Deliveries;
 use crate::epoch::Epoch;
-use crate::road::{Chosen, RoadTaken};
 use crate::shutdown::{Closers, Running};
 use crate::transfer::{Delivery, Request, Transfer, Wanted};
+use crate::transfer_mode::{Chosen, ChosenMode};
 
 /// Batches of a data set or a source, decoded, copied and handed over while the caller computes.
 ///
@@ -26,7 +27,7 @@ use crate::transfer::{Delivery, Request, Transfer, Wanted};
 ///
 /// Dropping a loader does what [`stop`](Loader::stop) does, for at most
 /// [`drop_limit`](LoaderBuilder::drop_limit), and then frees the slots. What still runs after the limit is
-/// reported to the device's [`Ledger`](crate::Ledger) and left behind: a thread whose read does not return
+/// reported to the device's [`DeviceStats`](crate::DeviceStats) and left behind: a thread whose read does not return
 /// keeps the host slots until it does; when work on the device still uses slots, all slots and the copy
 /// stream are leaked. Batches in hand stay valid; the drop of the last one frees the slots and waits for the
 /// work that reads them.
@@ -38,7 +39,7 @@ use crate::transfer::{Delivery, Request, Transfer, Wanted};
 /// parent must not be used in the child: fork before the device is opened, or leave the child by `exec` or
 /// `_exit`.
 pub struct Loader {
-    pub(crate) plan: Arc<Plan>,
+    pub(crate) batch_sampler: Arc<BatchSampler>,
     layout: Arc<Layout>,
     device: Device,
     slots: SlotRing,
@@ -51,16 +52,16 @@ pub struct Loader {
     /// Whether the plan is of shards, and the end of an epoch is learned.
     is_source: bool,
     bad_samples: BadSamples,
-    quarantine: Quarantine,
-    road: RoadTaken,
-    held: Held,
+    bad_sample_report: BadSampleReport,
+    transfer_mode: ChosenMode,
+    held: MemoryUse,
     drop_limit: Duration,
     running: Running,
 }
 
 /// Bytes that a loader's slots hold, and the set that the device reads itself; all of them from the start, none more later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct MemoryUse {
     /// Page-locked host memory.
     pub pinned_bytes: u64,
     /// Device memory.
@@ -141,12 +142,12 @@ impl Loader {
     pub(crate) fn start(
         builder: LoaderBuilder,
         chosen: Chosen,
-        plan: Plan,
+        batch_sampler: BatchSampler,
         layout: Layout,
         device: &Device,
     ) -> Result<Self> {
-        let (plan, layout) = (Arc::new(plan), Arc::new(layout));
-        let Chosen { taken, tables, slot_bytes } = chosen;
+        let (batch_sampler, layout) = (Arc::new(batch_sampler), Arc::new(layout));
+        let Chosen { taken, columns, slot_bytes } = chosen;
         let (device_slots, host_slots) = (builder.device_slots(&layout), builder.host_slots(&layout));
         let pinned = (0..host_slots).map(|_| device.pinned(slot_bytes)).collect::<Result<Vec<_>>>()?;
         let host_ring = Ring::new(pinned);
@@ -155,7 +156,7 @@ impl Loader {
         // Room for every batch that is being decoded, the reader of a source, and one call to wake.
         let (to_transfer, inbox) = bounded(host_slots + 2);
         let (loaded, to_consumer) = bounded(device_slots);
-        let pool = builder.start_pool(tables.is_some())?;
+        let pool = builder.start_pool(columns.is_some())?;
 
         let wanted = Arc::new(Wanted::default());
         let closers = Closers {
@@ -165,21 +166,23 @@ impl Loader {
             wanted: wanted.clone(),
         };
         let mut running = Running::new(closers, device.clone(), pool.clone());
-        let input = match (builder.input.clone(), &tables) {
-            (Input::Dataset(dataset), Some(tables)) => Input::ZeroCopy(dataset, tables.visits()),
+        let input = match (builder.input.clone(), &columns) {
+            (Input::Dataset(dataset), Some(columns)) => Input::ZeroCopy(dataset, columns.gather_order()),
             (other, _) => other,
         };
         let reader = match &input {
-            Input::Source(_) => {
-                Some(Box::new(SourceReader::new(plan.clone(), layout.capacity(), builder.tail)))
-            }
+            Input::Source(_) => Some(Box::new(SourceReader::new(
+                batch_sampler.clone(),
+                layout.capacity(),
+                builder.last_batch,
+            ))),
             Input::Dataset(_) | Input::ZeroCopy(..) => None,
         };
         let fingerprint = builder.input.fingerprint();
         let is_source = reader.is_some();
         let options = DecoderOptions {
             input,
-            plan: plan.clone(),
+            batch_sampler: batch_sampler.clone(),
             layout: layout.clone(),
             bad_samples: builder.bad_samples,
             workers: pool.workers(),
@@ -190,14 +193,14 @@ impl Loader {
         drop(builder.input);
         let (ended, owner) = (running.stage("decode"), device.clone());
         let decoder = Arc::new(Decoder::new(options, move |dropped| {
-            dropped.unwrap_or_else(|error| owner.ledger().report(error));
+            dropped.unwrap_or_else(|error| owner.stats().report(error));
             ended();
         }));
         running.watch(&decoder);
-        let registered = tables.as_ref().map_or(0, |tables| tables.bytes());
+        let registered = columns.as_ref().map_or(0, |columns| columns.bytes());
         let transfer = Transfer {
             layout: layout.clone(),
-            tables,
+            columns,
             host_slots: host_ring,
             device_slots: slots.clone(),
             stream: device.named_stream("copy", Priority::High)?,
@@ -208,26 +211,26 @@ impl Loader {
             loaded,
         };
         let (outcome, ended) = (running.outcome(), running.stage("transfer"));
-        let thread = transfer.start(plan.clone(), reader, move |result, transfer| {
+        let thread = transfer.start(batch_sampler.clone(), reader, move |result, transfer| {
             outcome(result);
             // In this order: whoever hears that the stage has ended finds its slots released.
             drop(transfer);
             ended();
         })?;
         running.join(thread);
-        let held = Held {
+        let held = MemoryUse {
             pinned_bytes: (slot_bytes * host_slots + registered) as u64,
             device_bytes: (layout.bytes() * device_slots) as u64,
         };
         Ok(Self {
-            cursor: Cursor::new(&plan, fingerprint),
+            cursor: Cursor::new(&batch_sampler, fingerprint),
             fingerprint,
             is_source,
             bad_samples: builder.bad_samples,
-            quarantine: Quarantine::new(),
-            road: taken,
+            bad_sample_report: BadSampleReport::new(),
+            transfer_mode: taken,
             held,
-            plan,
+            batch_sampler,
             layout,
             device: device.clone(),
             deliveries: Deliveries::new(to_consumer, slots.clone(), builder.held_limit),
@@ -275,7 +278,7 @@ impl Loader {
         self.running.check_process()?;
         self.check_epoch(cursor.epoch())?;
         let fit = if self.is_source { Cursor::fit_source } else { Cursor::fit };
-        self.cursor = fit(cursor, &self.plan, self.fingerprint)?;
+        self.cursor = fit(cursor, &self.batch_sampler, self.fingerprint)?;
         self.go_on()
     }
 
@@ -291,7 +294,7 @@ impl Loader {
     /// The batches from the cursor to the end of its epoch.
     fn go_on(&mut self) -> Result<Epoch<'_>> {
         let (epoch, start, offset) = (self.cursor.epoch(), self.cursor.position(), self.cursor.offset());
-        let steps = self.plan.steps(epoch, start);
+        let steps = self.batch_sampler.steps(epoch, start);
         let goes_on = |Position { request, step }: Position| {
             let Request { epoch: at, end, .. } = request;
             (at, request.start, request.offset, step) == (epoch, start, offset, 0) && at < end
@@ -326,13 +329,13 @@ impl Loader {
     }
 
     /// The samples that could not be read so far, and what was delivered instead.
-    pub fn quarantine(&self) -> &Quarantine {
-        &self.quarantine
+    pub fn bad_sample_report(&self) -> &BadSampleReport {
+        &self.bad_sample_report
     }
 
     /// Goes on with the quarantine of the run that saved the cursor: its samples count in the budget.
-    pub fn set_quarantine(&mut self, quarantine: Quarantine) {
-        self.quarantine = quarantine;
+    pub fn set_bad_sample_report(&mut self, bad_sample_report: BadSampleReport) {
+        self.bad_sample_report = bad_sample_report;
     }
 
     /// Batches that were delivered and not released.
@@ -342,7 +345,7 @@ impl Loader {
 
     /// Whether the epoch has nothing more to deliver.
     pub(crate) fn is_at_end(&self) -> bool {
-        self.cursor.is_at_end(&self.plan)
+        self.cursor.is_at_end(&self.batch_sampler)
     }
 
     /// The next batch of the current run; blocks for at most `limit`, `None` when it passed, and at the end of a source.
@@ -361,7 +364,7 @@ impl Loader {
                 Delivery::EpochEnd(end) if end.request != at.request.number => {}
                 Delivery::EpochEnd(end) => {
                     at.begin_next_epoch();
-                    self.cursor.reach(end.reached, &[]);
+                    self.cursor.reach(end.source_position, &[]);
                     return Ok(None);
                 }
                 Delivery::Batch(loaded) => {
@@ -373,9 +376,11 @@ impl Loader {
                         "batch out of order"
                     );
                     at.step += 1;
-                    let is_last = match batch.info().reached {
-                        Some(reached) => self.plan.steps(request.epoch, reached.position) == 0,
-                        None => at.step == self.plan.steps(request.epoch, request.start),
+                    let is_last = match batch.info().source_position {
+                        Some(source_position) => {
+                            self.batch_sampler.steps(request.epoch, source_position.position) == 0
+                        }
+                        None => at.step == self.batch_sampler.steps(request.epoch, request.start),
                     };
                     if is_last {
                         at.begin_next_epoch();
@@ -389,32 +394,32 @@ impl Loader {
 
     /// Moves the cursor over a batch that is about to be delivered, and holds its bad samples against the budget.
     fn count(&mut self, batch: &Batch) -> Result<()> {
-        self.quarantine.delivered(batch.len() as u64);
+        self.bad_sample_report.delivered(batch.len() as u64);
         for substituted in batch.substituted() {
             for (number, failure) in substituted.failures.iter().enumerate() {
                 let path = failure.path.clone();
                 if number == 0 {
                     let (own, substitute) = (failure.sample, substituted.substitute);
-                    self.quarantine.replaced(batch.epoch(), own, substitute, path, &failure.cause);
+                    self.bad_sample_report.replaced(batch.epoch(), own, substitute, path, &failure.cause);
                 } else {
-                    self.quarantine.failed(failure.sample, path, &failure.cause);
+                    self.bad_sample_report.failed(failure.sample, path, &failure.cause);
                 }
             }
         }
         // Only once there are some: the check takes heap blocks.
-        if !self.quarantine.samples().is_empty() {
-            self.quarantine.check(self.bad_samples).map_err(|error| error.at_batch(batch.step()))?;
+        if !self.bad_sample_report.samples().is_empty() {
+            self.bad_sample_report.check(self.bad_samples).map_err(|error| error.at_batch(batch.step()))?;
         }
-        match batch.info().reached {
-            Some(reached) => self.cursor.reach(reached, batch.ids()),
-            None => self.cursor.deliver(&self.plan, &batch.ids()[..batch.valid_rows()]),
+        match batch.info().source_position {
+            Some(source_position) => self.cursor.reach(source_position, batch.ids()),
+            None => self.cursor.deliver(&self.batch_sampler, &batch.ids()[..batch.valid_rows()]),
         }
         Ok(())
     }
 
     /// Which samples make up which batch; of a source, which shard is this rank's at which step.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
+    pub fn batch_sampler(&self) -> &BatchSampler {
+        &self.batch_sampler
     }
 
     /// Where the fields of a batch lie.
@@ -423,13 +428,13 @@ impl Loader {
     }
 
     /// What the loader holds, from its start to its end.
-    pub fn held(&self) -> Held {
+    pub fn memory_use(&self) -> MemoryUse {
         self.held
     }
 
     /// The road that rows take to the device; where workers were chosen for it, why.
-    pub fn road(&self) -> &RoadTaken {
-        &self.road
+    pub fn transfer_mode(&self) -> &ChosenMode {
+        &self.transfer_mode
     }
 
     /// The device.
@@ -483,7 +488,7 @@ impl Drop for Loader {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::Forked => self.abandon(),
             Err(error) => {
-                self.device.ledger().report(error);
+                self.device.stats().report(error);
                 self.running.leak_busy_slots();
             }
         }
@@ -493,6 +498,6 @@ impl Drop for Loader {
 impl std::fmt::Debug for Loader {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let what = if self.is_source { "shards" } else { "samples" };
-        write!(f, "Loader({} {what} on {:?})", self.plan.options().len, self.device)
+        write!(f, "Loader({} {what} on {:?})", self.batch_sampler.options().len, self.device)
     }
 }

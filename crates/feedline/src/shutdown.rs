@@ -140,9 +140,9 @@ impl Running {
             ErrorKind::Timeout => self.stuck(limit),
             _ => error,
         })?;
-        let mut reported = self.device.ledger().take_errors().into_iter();
+        let mut reported = self.device.stats().take_errors().into_iter();
         let first = reported.next();
-        reported.for_each(|error| self.device.ledger().report(error));
+        reported.for_each(|error| self.device.stats().report(error));
         first.map_or(Ok(()), Err)
     }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use common::{LONG, alone, assert_empty, assert_whole, wait_until};
 use feedline::{Batch, Device, Event, Loader, LoaderBuilder, Ready, Stream, WaitMeter, Workers};
 use feedline_kernels::ops::Kernels;
-use feedline_testkit::zoo::{self, Fine};
+use feedline_testkit::fixtures::{self, Fine};
 
 const BATCH: usize = 4;
 
@@ -127,7 +127,7 @@ fn decode_copy_and_compute_run_at_the_same_time() {
             let (data, gates) = [2u64, 5, 8].into_iter().fold(
                 (Box::new(fine.clone()) as Box<dyn feedline::Dataset>, Vec::new()),
                 |(data, mut gates), batch| {
-                    let (data, gate) = zoo::blocking(Boxed(data), [batch * BATCH as u64]);
+                    let (data, gate) = fixtures::blocking(Boxed(data), [batch * BATCH as u64]);
                     gates.push(gate);
                     (Box::new(data) as Box<dyn feedline::Dataset>, gates)
                 },
@@ -187,7 +187,7 @@ fn the_rows_of_one_batch_are_spread_over_all_workers() {
                 let compute = device.stream().unwrap();
                 let fine = Fine::new(64, 16).unwrap();
                 let here = (Mutex::new(std::collections::BTreeSet::new()), Condvar::new());
-                let data = zoo::Before::new(fine.clone(), move |_| {
+                let data = fixtures::Before::new(fine.clone(), move |_| {
                     let mut threads = here.0.lock().unwrap();
                     threads.insert(std::thread::current().name().unwrap_or("").to_owned());
                     here.1.notify_all();
@@ -268,7 +268,7 @@ fn compute_that_is_faster_than_decode_is_seen_to_wait() {
         let device = Device::host();
         {
             let compute = device.stream().unwrap();
-            let slow = zoo::slow(Fine::new(40, 64).unwrap(), [], Duration::from_millis(2));
+            let slow = fixtures::slow(Fine::new(40, 64).unwrap(), [], Duration::from_millis(2));
             let mut loader = builder(slow).workers(Workers::Count(1)).build(&device).unwrap();
             let mut meter = WaitMeter::new(&compute, 1).unwrap();
             let start = Instant::now();

@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use common::alone;
 use feedline::{
-    BadSamples, Budget, Context, DType, Dataset, Device, Error, ErrorKind, Loader, LoaderBuilder, Order,
-    Proof, Quarantine, ReadError, Row, Spec, Tail, World,
+    BadSampleReport, BadSamples, Budget, Context, DType, Dataset, Device, Error, ErrorKind, LastBatch,
+    Loader, LoaderBuilder, Proof, ReadError, Row, Sampler, Spec, World,
 };
 use feedline_core::random::splitmix64;
+use feedline_testkit::fixtures::Random;
 use feedline_testkit::restore::{self, From, MIXES, Mix, Pipeline, Step};
-use feedline_testkit::zoo::Random;
 use restoring::Restored;
 
 const LEN: u64 = 60;
@@ -118,7 +118,7 @@ fn builder(files: Files, budget: Budget) -> LoaderBuilder {
 /// The order of an epoch, from the definition of the shuffle.
 fn whole(epoch: u64) -> Vec<u64> {
     let mut ids = vec![0; LEN as usize];
-    Order::Shuffle.fill(LEN, SEED, epoch, 0, &mut ids);
+    Sampler::Shuffle.fill(LEN, SEED, epoch, 0, &mut ids);
     ids
 }
 
@@ -133,17 +133,17 @@ fn two_epochs(loader: &mut Restored) -> Vec<Step> {
 }
 
 /// A spoilt set in its folder, and its whole run in one mix.
-fn spoilt_run(mix: Mix) -> (Vec<Step>, Quarantine) {
+fn spoilt_run(mix: Mix) -> (Vec<Step>, BadSampleReport) {
     let dir = tempfile::tempdir().unwrap();
     let mut loader = Restored::new(builder(Files::spoilt(dir.path()), Budget::Count(5)), mix);
     let steps = two_epochs(&mut loader);
-    (steps, without_folder(loader.loader.quarantine(), dir.path()))
+    (steps, without_folder(loader.loader.bad_sample_report(), dir.path()))
 }
 
 /// The list with the files as they are called in their folder.
-fn without_folder(quarantine: &Quarantine, dir: &Path) -> Quarantine {
+fn without_folder(bad_sample_report: &BadSampleReport, dir: &Path) -> BadSampleReport {
     let folder = format!("{}/", dir.display());
-    let text = serde_json::to_string(quarantine).unwrap();
+    let text = serde_json::to_string(bad_sample_report).unwrap();
     assert!(text.contains(&folder), "{text}");
     serde_json::from_str(&text.replace(&folder, "")).unwrap()
 }
@@ -188,15 +188,18 @@ fn all_ranks_stay_in_step_and_take_the_substitutes_that_one_would() {
     alone(|| {
         let (one, _) = spoilt_run(MIXES[4]);
         let dir = tempfile::tempdir().unwrap();
-        for tail in [Tail::Keep, Tail::Drop, Tail::Pad] {
+        for last_batch in [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad] {
             let ranks: Vec<Vec<Step>> = (0..4)
                 .map(|rank| {
-                    let builder = builder(Files::spoilt(dir.path()), Budget::Count(5)).tail(tail);
+                    let builder = builder(Files::spoilt(dir.path()), Budget::Count(5)).last_batch(last_batch);
                     two_epochs(&mut Restored::new(builder.world(World::new(rank, 4).unwrap()), MIXES[4]))
                 })
                 .collect();
             let steps = ranks[0].len();
-            assert_eq!(steps as u64, 2 * if tail == Tail::Drop { LEN / 28 } else { LEN.div_ceil(28) });
+            assert_eq!(
+                steps as u64,
+                2 * if last_batch == LastBatch::Drop { LEN / 28 } else { LEN.div_ceil(28) }
+            );
             assert!(ranks.iter().all(|rank| rank.len() == steps), "ranks out of step");
             let in_order = |epoch: u64| {
                 let step = |number: usize| ranks.iter().map(move |rank| &rank[number]);
@@ -207,7 +210,7 @@ fn all_ranks_stay_in_step_and_take_the_substitutes_that_one_would() {
                 let alone: Vec<u64> =
                     one.iter().filter(|step| step.epoch == epoch).flat_map(|step| step.ids.clone()).collect();
                 let together = in_order(epoch);
-                assert_eq!(together, alone[..together.len()], "{tail:?}");
+                assert_eq!(together, alone[..together.len()], "{last_batch:?}");
             }
         }
     });
@@ -236,26 +239,30 @@ fn the_quarantine_is_saved_beside_the_cursor_and_goes_on() {
         for taken in 0..=in_first {
             let mut first = loader(MIXES[taken % 9]);
             first.run(From::Epoch(0), taken);
-            let saved = serde_json::to_string(&(first.cursor(), first.loader.quarantine())).unwrap();
+            let saved = serde_json::to_string(&(first.cursor(), first.loader.bad_sample_report())).unwrap();
             drop(first);
-            let (cursor, quarantine) = serde_json::from_str(&saved).unwrap();
+            let (cursor, bad_sample_report) = serde_json::from_str(&saved).unwrap();
             let mut second = loader(MIXES[(taken + 4) % 9]);
-            second.loader.set_quarantine(quarantine);
+            second.loader.set_bad_sample_report(bad_sample_report);
             second.run(From::Cursor(cursor), usize::MAX);
             second.run(From::Epoch(1), usize::MAX);
-            assert_eq!(second.loader.quarantine(), whole.loader.quarantine(), "saved after {taken} steps");
+            assert_eq!(
+                second.loader.bad_sample_report(),
+                whole.loader.bad_sample_report(),
+                "saved after {taken} steps"
+            );
             assert_exactly_once(&second.loader);
         }
-        assert!(whole.loader.quarantine().failures() >= 2 * BAD.len() as u64);
+        assert!(whole.loader.bad_sample_report().failures() >= 2 * BAD.len() as u64);
     });
 }
 
 /// The proof is that of the plan, substitutes in the places of those that were due.
 #[track_caller]
 fn assert_exactly_once(loader: &Loader) {
-    let mut expected = Proof::expected(loader.plan(), 0..2);
+    let mut expected = Proof::expected(loader.batch_sampler(), 0..2);
     assert!(loader.cursor().proof().check(&expected).is_err(), "a substitute is not the sample that was due");
-    loader.quarantine().adjust(&mut expected);
+    loader.bad_sample_report().adjust(&mut expected);
     loader.cursor().proof().check(&expected).unwrap();
 }
 
@@ -283,9 +290,9 @@ fn over_the_count_is_one_error_with_the_files_after_the_batches_before_it() {
         let dir = tempfile::tempdir().unwrap();
         Files::spoilt(dir.path());
         // The step in which the n-th bad sample is due, from the definition of the shuffle.
-        let order = whole(0);
+        let sampler = whole(0);
         let positions: Vec<usize> =
-            (0..order.len()).filter(|&position| BAD.contains(&order[position])).collect();
+            (0..sampler.len()).filter(|&position| BAD.contains(&sampler[position])).collect();
         for (most, position) in positions.into_iter().enumerate() {
             for mix in MIXES {
                 let builder = builder(Files::open(dir.path()), Budget::Count(most as u64));
@@ -296,7 +303,7 @@ fn over_the_count_is_one_error_with_the_files_after_the_batches_before_it() {
                 assert_eq!((error.kind(), error.batch()), (ErrorKind::Sample, Some(delivered)));
                 let text = error.to_string();
                 assert!(text.contains(&format!("the budget is {most}: ")) && !text.contains('\n'), "{text}");
-                let listed = loader.quarantine().samples();
+                let listed = loader.bad_sample_report().samples();
                 assert!(listed.len() > most);
                 for bad in listed {
                     let named = format!("{} ({})", bad.path.as_ref().unwrap().display(), bad.cause);
@@ -325,13 +332,13 @@ fn bad_samples_from_before_a_restart_count_in_the_budget() {
         for taken in 0..=in_one_go {
             let mut first = loader();
             first.run(From::Epoch(0), taken as usize);
-            let (cursor, quarantine) = (first.cursor(), first.loader.quarantine().clone());
+            let (cursor, bad_sample_report) = (first.cursor(), first.loader.bad_sample_report().clone());
             let mut second = loader().loader;
-            second.set_quarantine(quarantine);
+            second.set_bad_sample_report(bad_sample_report);
             let mut batches = second.resume(cursor).unwrap();
             let delivered = batches.by_ref().take_while(|batch| batch.is_ok()).count() as u64;
             assert_eq!(taken + delivered, in_one_go, "stopped after {taken} batches");
-            assert_eq!(batches.quarantine().samples().len(), BAD.len());
+            assert_eq!(batches.bad_sample_report().samples().len(), BAD.len());
             assert_eq!(error.kind(), ErrorKind::Sample);
         }
     });
@@ -367,17 +374,17 @@ fn unless_told_otherwise_the_first_bad_file_in_order_ends_the_run() {
     alone(|| {
         let dir = tempfile::tempdir().unwrap();
         Files::spoilt(dir.path());
-        let order = whole(0);
-        let first = order.iter().position(|id| BAD.contains(id)).unwrap();
+        let sampler = whole(0);
+        let first = sampler.iter().position(|id| BAD.contains(id)).unwrap();
         for mix in MIXES {
             let files = Loader::builder(Files::open(dir.path())).batch_size(BATCH).shuffle(SEED);
             let mut loader = Restored::new(files, mix).loader;
             let (delivered, error) = until_error(&mut loader, 1);
             let error = error.expect("a bad file");
             assert_eq!((delivered, error.kind()), ((first / BATCH) as u64, ErrorKind::Sample));
-            assert_eq!((error.sample(), error.batch()), (Some(order[first]), Some(delivered)), "{mix:?}");
-            assert_eq!(error.path(), Some(dir.path().join(name(order[first])).as_path()));
-            assert!(loader.quarantine().samples().is_empty());
+            assert_eq!((error.sample(), error.batch()), (Some(sampler[first]), Some(delivered)), "{mix:?}");
+            assert_eq!(error.path(), Some(dir.path().join(name(sampler[first])).as_path()));
+            assert!(loader.bad_sample_report().samples().is_empty());
         }
     });
 }

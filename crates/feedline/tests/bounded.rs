@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{LONG, assert_empty, one_at_a_time, wait_until};
-use feedline::{Batch, Device, Epoch, Loader, Road, Stream, Workers};
+use feedline::{Batch, Device, Epoch, Loader, Stream, TransferMode, Workers};
 use feedline_device::host::Host;
 use feedline_sim::interceptors::{Count, Op};
 use feedline_testkit::alloc::{Allocations, CountingAllocator};
-use feedline_testkit::zoo::{self, Fine, Laid};
+use feedline_testkit::fixtures::{self, Fine, Laid};
 use feedline_testkit::{Census, pattern};
 
 #[global_allocator]
@@ -128,8 +128,12 @@ fn the_order_of_a_batch_allocates_nothing() {
     as_consumer(|| {
         let compute = device.stream().unwrap();
         let set = Laid::far(&Fine::new(300 * STEPS, 8).unwrap(), 600 << 20).unwrap();
-        let mut loader =
-            Loader::builder(set).batch_size(300).shuffle(1).road(Road::Direct).build(&device).unwrap();
+        let mut loader = Loader::builder(set)
+            .batch_size(300)
+            .shuffle(1)
+            .transfer_mode(TransferMode::ZeroCopy)
+            .build(&device)
+            .unwrap();
         let mut epoch = 0;
         take(&mut loader, &compute, &mut epoch, 4 * STEPS, blocking);
         let steady = || take(&mut loader, &compute, &mut epoch, 10 * STEPS, blocking);
@@ -149,8 +153,8 @@ fn the_first_time_that_every_slot_is_full_allocates_nothing() {
     as_consumer(|| {
         let compute = device.stream().unwrap();
         // The reading stops at the second batch until the first has come and gone.
-        let (data, gate) = zoo::blocking(Fine::new(BATCH as u64 * STEPS, 64).unwrap(), [BATCH as u64]);
-        let (data, reads) = zoo::counting(data);
+        let (data, gate) = fixtures::blocking(Fine::new(BATCH as u64 * STEPS, 64).unwrap(), [BATCH as u64]);
+        let (data, reads) = fixtures::counting(data);
         let builder = Loader::builder(data).batch_size(BATCH).workers(Workers::Count(1)).depth(DEPTH);
         let mut loader = builder.build(&device).unwrap();
         let mut batches = loader.epoch(0).unwrap();
@@ -180,13 +184,13 @@ fn memory_is_flat_over_ten_thousand_batches() {
         let compute = device.stream().unwrap();
         let mut loader = loader(&device, 2, 3);
         let held = || {
-            let ledger = device.ledger();
-            [&ledger.pinned_bytes, &ledger.device_bytes, &ledger.streams, &ledger.events]
+            let stats = device.stats();
+            [&stats.pinned_bytes, &stats.device_bytes, &stats.streams, &stats.events]
                 .map(|g| (g.now(), g.peak()))
         };
         let at_build = held();
-        assert_eq!(at_build[0].0, loader.held().pinned_bytes);
-        assert_eq!(at_build[1].0, loader.held().device_bytes);
+        assert_eq!(at_build[0].0, loader.memory_use().pinned_bytes);
+        assert_eq!(at_build[1].0, loader.memory_use().device_bytes);
         let mut epoch = 0;
         take(&mut loader, &compute, &mut epoch, 1000, blocking);
         // A thread that has not run yet goes by its parent's name.
@@ -303,10 +307,10 @@ fn a_budget_that_is_too_small_is_refused_before_anything_is_allocated() {
     let _one = one_at_a_time();
     let device = Device::host();
     let builder = || Loader::builder(Fine::new(100, 1000).unwrap()).batch_size(10).depth(3);
-    let needed = builder().build(&device).unwrap().held().pinned_bytes;
-    wait_until("the first loader has ended", || device.ledger().pinned_bytes.now() == 0);
+    let needed = builder().build(&device).unwrap().memory_use().pinned_bytes;
+    wait_until("the first loader has ended", || device.stats().pinned_bytes.now() == 0);
     drop(builder().pinned_budget(needed as usize).build(&device).unwrap());
-    assert_eq!(device.ledger().pinned_bytes.peak(), needed);
+    assert_eq!(device.stats().pinned_bytes.peak(), needed);
 
     let device = Device::host();
     let error = builder().pinned_budget(needed as usize - 1).build(&device).unwrap_err();
@@ -314,7 +318,7 @@ fn a_budget_that_is_too_small_is_refused_before_anything_is_allocated() {
     for part in [needed.to_string(), (needed - 1).to_string(), "take a smaller batch or depth".into()] {
         assert!(error.to_string().contains(&part), "no {part:?} in: {error}");
     }
-    assert_eq!(device.ledger().pinned_bytes.peak(), 0);
+    assert_eq!(device.stats().pinned_bytes.peak(), 0);
     // No size wraps around into a small one.
     for builder in
         [builder().depth(usize::MAX), builder().batch_size(1 << 50), builder().batch_size(usize::MAX)]

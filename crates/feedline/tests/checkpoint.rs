@@ -13,7 +13,7 @@ use feedline::{Checkpoint, Device, Error, ErrorKind, Loader, Proof, Ready, Resul
 use feedline_device::Backend;
 use feedline_device::host::Host;
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
-use feedline_testkit::zoo::Fine;
+use feedline_testkit::fixtures::Fine;
 
 const LEN: u64 = 240;
 const BATCH: usize = 8;
@@ -94,7 +94,7 @@ fn train(from: Option<&(Checkpoint, Model)>, steps: usize) -> (Checkpoint, Model
     let mut loader = loader(&device);
     let batches = match from {
         Some((saved, _)) => {
-            loader.set_quarantine(saved.quarantine.clone());
+            loader.set_bad_sample_report(saved.bad_sample_report.clone());
             loader.resume(saved.cursor)
         }
         None => loader.epoch(0),
@@ -112,7 +112,7 @@ fn a_run_that_is_saved_and_resumed_ends_with_the_same_model() {
     alone(|| {
         let all = LEN as usize / BATCH;
         let (whole, model) = train(None, all);
-        assert_eq!((model.seen, whole.quarantine.samples().len()), (*whole.cursor.proof(), 0));
+        assert_eq!((model.seen, whole.bad_sample_report.samples().len()), (*whole.cursor.proof(), 0));
         for stop in [1, AHEAD, all - 1] {
             let saved = train(None, stop);
             assert_eq!(train(Some(&saved), all), (whole.clone(), model), "saved after {stop} steps");

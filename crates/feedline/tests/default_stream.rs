@@ -6,7 +6,7 @@ mod common;
 use common::{LONG, alone, assert_empty};
 use feedline::{Device, Loader, Readback, Result, Stream, Workers};
 use feedline_kernels::ops::Kernels;
-use feedline_testkit::zoo::Fine;
+use feedline_testkit::fixtures::Fine;
 
 const ROWS: usize = 4;
 const STEPS: usize = 8;

@@ -16,7 +16,7 @@ use feedline::{
 use feedline_device::Backend;
 use feedline_device::host::Host;
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
-use feedline_testkit::zoo::{self, Fine};
+use feedline_testkit::fixtures::{self, Fine};
 
 /// Takes epoch 0, whose sample `id` is bad: the batches before it, then its error, then nothing.
 #[track_caller]
@@ -48,7 +48,8 @@ fn a_bad_sample_ends_the_epoch_with_its_name_after_the_batches_before_it() {
                 let id = bad_batch * BATCH as u64 + row;
                 for workers in [1, 3] {
                     on_a_device(|device, compute| {
-                        let builder = builder(zoo::failing(fine(), [id])).workers(Workers::Count(workers));
+                        let builder =
+                            builder(fixtures::failing(fine(), [id])).workers(Workers::Count(workers));
                         let mut loader = builder.build(device).unwrap();
                         let first = assert_ends_at(&mut loader, compute, id, ErrorKind::Sample, "failure");
                         // Asked again it says the same, and does not hang.
@@ -56,7 +57,8 @@ fn a_bad_sample_ends_the_epoch_with_its_name_after_the_batches_before_it() {
                         assert_eq!(again.unwrap_or_else(|error| error).to_string(), first.to_string());
                     });
                     on_a_device(|device, compute| {
-                        let builder = builder(zoo::panicking(fine(), [id])).workers(Workers::Count(workers));
+                        let builder =
+                            builder(fixtures::panicking(fine(), [id])).workers(Workers::Count(workers));
                         let mut loader = builder.build(device).unwrap();
                         assert_ends_at(&mut loader, compute, id, ErrorKind::Panic, "panic");
                     });
@@ -73,8 +75,10 @@ fn the_first_cause_is_told_however_the_threads_race() {
         for round in 0..400 {
             on_a_device(|device, compute| {
                 let id = round % BATCH as u64;
-                let mut loader =
-                    builder(zoo::failing(fine(), [id])).workers(Workers::Count(1)).build(device).unwrap();
+                let mut loader = builder(fixtures::failing(fine(), [id]))
+                    .workers(Workers::Count(1))
+                    .build(device)
+                    .unwrap();
                 assert_ends_at(&mut loader, compute, id, ErrorKind::Sample, "failure");
             });
         }
@@ -88,7 +92,7 @@ fn of_several_bad_samples_the_first_in_order_is_named() {
             on_a_device(|device, compute| {
                 // The last row fails at once, while the way to the first that fails takes its time.
                 let delay = Duration::from_micros(200 * (round % 5));
-                let slow = zoo::slow(zoo::failing(fine(), [2, 5, 7]), [0, 1], delay);
+                let slow = fixtures::slow(fixtures::failing(fine(), [2, 5, 7]), [0, 1], delay);
                 let mut loader = builder(slow).workers(Workers::Count(3)).build(device).unwrap();
                 assert_ends_at(&mut loader, compute, 2, ErrorKind::Sample, "failure");
             });
@@ -145,9 +149,9 @@ fn an_error_met_while_reading_ahead_comes_in_its_place() {
 fn a_read_that_never_returns_is_named_and_keeps_its_memory() {
     alone(|| {
         on_a_device(|device, compute| {
-            let (data, gate) = zoo::blocking(fine(), [19]);
+            let (data, gate) = fixtures::blocking(fine(), [19]);
             let mut loader = builder(data).build(device).unwrap();
-            let held = loader.held();
+            let held = loader.memory_use();
             let mut batches = loader.epoch(0).unwrap();
             for _ in 0..2 {
                 assert_whole(&fine(), &batches.next().unwrap().unwrap().wait_on(compute).unwrap());
@@ -165,16 +169,16 @@ fn a_read_that_never_returns_is_named_and_keeps_its_memory() {
             let start = Instant::now();
             drop(loader);
             assert!(start.elapsed() < LONG);
-            assert_eq!(device.ledger().pinned_bytes.now(), held.pinned_bytes);
-            let told = device.ledger().take_errors();
+            assert_eq!(device.stats().pinned_bytes.now(), held.pinned_bytes);
+            let told = device.stats().take_errors();
             assert!(told.iter().any(|error| error.kind() == ErrorKind::Timeout), "{told:?}");
 
             gate.open();
-            wait_until("the memory is freed", || device.ledger().pinned_bytes.now() == 0);
+            wait_until("the memory is freed", || device.stats().pinned_bytes.now() == 0);
             wait_until_gone("fl-decode");
-            wait_until("the copy stream is gone", || device.ledger().streams.now() == 1);
-            wait_until("the device memory is freed", || device.ledger().device_bytes.now() == 0);
-            wait_until("the events are gone", || device.ledger().events.now() == 0);
+            wait_until("the copy stream is gone", || device.stats().streams.now() == 1);
+            wait_until("the device memory is freed", || device.stats().device_bytes.now() == 0);
+            wait_until("the events are gone", || device.stats().events.now() == 0);
         });
     });
 }
@@ -184,10 +188,10 @@ fn a_read_that_never_returns_is_named_and_keeps_its_memory() {
 fn an_error_comes_through_while_a_later_read_never_returns() {
     alone(|| {
         on_a_device(|device, compute| {
-            let (data, gate) = zoo::blocking(fine(), [19]);
+            let (data, gate) = fixtures::blocking(fine(), [19]);
             let gate = std::sync::Arc::new(gate);
             let seen = gate.clone();
-            let data = zoo::Before::new(data, move |id| match id {
+            let data = fixtures::Before::new(data, move |id| match id {
                 8 if seen.wait_until_waiting(1, LONG) => Err("planned".into()),
                 _ => Ok(()),
             });
@@ -262,7 +266,7 @@ fn a_pipeline_whose_slots_are_all_lost_ends_with_an_error() {
             assert!(error.to_string().contains("planned failure to record"), "{error}");
             assert!(batches.next().is_none());
         }
-        assert_eq!(device.ledger().pinned_bytes.now(), 0);
+        assert_eq!(device.stats().pinned_bytes.now(), 0);
     });
 }
 

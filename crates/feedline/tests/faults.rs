@@ -18,7 +18,7 @@ use feedline_device::host::Host;
 use feedline_sim::interceptors::faults::{Fault, Mode};
 use feedline_sim::{Sim, SimOptions};
 use feedline_testkit::nth::{Tried, every_fault};
-use feedline_testkit::{not_run, pattern, zoo};
+use feedline_testkit::{fixtures, not_run, pattern};
 
 /// Calls that a run of three batches makes, each of which was made to fail. It may not fall: then coverage fell.
 const CALLS: u64 = 144;
@@ -29,7 +29,7 @@ const ROW: usize = 64;
 
 /// Three batches through a whole pipeline, every byte looked at by work on the compute stream.
 fn three_batches(device: &Device, depth: usize) -> Result<()> {
-    let fine = zoo::Fine::new(STEPS * BATCH as u64, ROW)?;
+    let fine = fixtures::Fine::new(STEPS * BATCH as u64, ROW)?;
     let wrong = Arc::new(AtomicU64::new(0));
     let compute = device.stream()?;
     let builder = Loader::builder(fine.clone()).batch_size(BATCH).workers(Workers::Count(2));
@@ -218,7 +218,8 @@ fn delivered(workers: usize, rows_slow: bool) -> (Vec<Vec<u64>>, u64) {
     let dir = tempfile::tempdir().expect("a folder");
     let data = Folder::write(dir.path(), 40);
     BAD.iter().for_each(|&id| fs::remove_file(&data.paths[id as usize]).expect("a file is removed"));
-    let data = zoo::slow(data, if rows_slow { 0..40 } else { 40..41 }, std::time::Duration::from_micros(100));
+    let data =
+        fixtures::slow(data, if rows_slow { 0..40 } else { 40..41 }, std::time::Duration::from_micros(100));
     let device = Device::host();
     let compute = device.stream().expect("a stream");
     let builder = Loader::builder(data).shuffle(5).batch_size(10).workers(Workers::Count(workers)).depth(2);

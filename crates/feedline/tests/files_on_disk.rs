@@ -6,7 +6,7 @@ mod common;
 use std::fs::File;
 
 use common::{LONG, alone, assert_empty};
-use feedline::{DType, Device, ErrorKind, Loader, Road, Spec};
+use feedline::{DType, Device, ErrorKind, Loader, Spec, TransferMode};
 use feedline_datasets::Records;
 
 #[test]
@@ -19,7 +19,8 @@ fn a_file_cut_in_mid_run_is_an_error_with_file_and_byte() {
         let device = Device::host();
         {
             let records = Records::open_with_limit(&path, spec.clone(), 0).expect("records");
-            let builder = Loader::builder(records).batch_size(10).shuffle(1).road(Road::Workers);
+            let builder =
+                Loader::builder(records).batch_size(10).shuffle(1).transfer_mode(TransferMode::Staged);
             let mut loader = builder.build(&device).expect("a loader");
             assert_eq!(loader.epoch(0).expect("an epoch").filter(Result::is_ok).count(), 10);
             File::options().write(true).open(&path).expect("the file").set_len(4096 * 50).expect("a cut");
@@ -37,7 +38,7 @@ fn a_file_cut_in_mid_run_is_an_error_with_file_and_byte() {
             let _ = loader.stop(LONG);
 
             let records = Records::open_with_limit(&path, spec, 0).expect("records");
-            let builder = Loader::builder(records).batch_size(10).road(Road::Direct);
+            let builder = Loader::builder(records).batch_size(10).transfer_mode(TransferMode::ZeroCopy);
             let error = builder.build(&device).expect_err("no table").to_string();
             assert!(error.contains("has no table"), "{error}");
         }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use common::small::{builder, fine, on_a_device, take_epoch};
 use common::{LONG, alone, assert_empty, assert_whole, wait_until};
 use feedline::{Device, ErrorKind, Loader, Ready, Stream};
-use feedline_testkit::zoo::Fine;
+use feedline_testkit::fixtures::Fine;
 
 /// How long a copy that nothing holds back is given to show: some hundred times what it takes.
 const WINDOW: Duration = Duration::from_millis(100);

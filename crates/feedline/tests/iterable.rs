@@ -10,12 +10,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{LONG, alone, alone_in_parts, wait_until};
-use feedline::{Device, Loader, LoaderBuilder, Order, Plan, Tail, Workers, World, source};
-use feedline_core::PlanOptions;
-use feedline_testkit::restore::{self, From, MIXES, Pipeline, Step};
-use feedline_testkit::zoo::streams::{
+use feedline::{BatchSampler, Device, LastBatch, Loader, LoaderBuilder, Sampler, Workers, World, source};
+use feedline_core::BatchSamplerOptions;
+use feedline_testkit::fixtures::streams::{
     Archive, Generator, Hooked, MOST, Server, Socket, append, finish, record, row,
 };
+use feedline_testkit::restore::{self, From, MIXES, Pipeline, Step};
 use feedline_testkit::{Watchdog, watchdog};
 use restoring::{Restored, implementors};
 
@@ -57,13 +57,19 @@ fn everywhere(builder: impl Fn() -> LoaderBuilder) {
 }
 
 /// The shards of an epoch, in line, as the ranks of a world take them.
-fn line(order: Order, epoch: u64, rank: u32, size: u32) -> Vec<u64> {
+fn line(sampler: Sampler, epoch: u64, rank: u32, size: u32) -> Vec<u64> {
     let world = World::new(rank, size).unwrap();
-    let options =
-        PlanOptions { len: LENS.len() as u64, order, seed: SEED, batch: 1, tail: Tail::Keep, world };
-    let (plan, mut ids, mut line) = (Plan::new(options).unwrap(), Vec::new(), Vec::new());
-    for step in 0..plan.steps(epoch, 0) {
-        plan.batch(epoch, 0, step, &mut ids);
+    let options = BatchSamplerOptions {
+        len: LENS.len() as u64,
+        sampler,
+        seed: SEED,
+        batch: 1,
+        last_batch: LastBatch::Keep,
+        world,
+    };
+    let (batch_sampler, mut ids, mut line) = (BatchSampler::new(options).unwrap(), Vec::new(), Vec::new());
+    for step in 0..batch_sampler.steps(epoch, 0) {
+        batch_sampler.batch(epoch, 0, step, &mut ids);
         line.extend(&ids);
     }
     line
@@ -130,15 +136,15 @@ fn every_order_of_shards_tail_and_rank_goes_on() {
     alone_in_parts(|| {
         let weights = [1.0, 2.0, 0.5, 1.0, 1.0, 3.0];
         let orders = [
-            Order::Sequential,
-            Order::Shuffle,
-            Order::block(2, 3).unwrap(),
-            Order::distinct(&weights).unwrap(),
-            Order::subset(vec![5, 1, 4, 2], Order::Shuffle).unwrap(),
+            Sampler::Sequential,
+            Sampler::Shuffle,
+            Sampler::block(2, 3).unwrap(),
+            Sampler::distinct(&weights).unwrap(),
+            Sampler::subset(vec![5, 1, 4, 2], Sampler::Shuffle).unwrap(),
         ];
-        for order in orders {
-            for tail in [Tail::Keep, Tail::Drop] {
-                everywhere(|| generator().order(order.clone()).tail(tail));
+        for sampler in orders {
+            for last_batch in [LastBatch::Keep, LastBatch::Drop] {
+                everywhere(|| generator().sampler(sampler.clone()).last_batch(last_batch));
             }
         }
         for rank in 0..2 {
@@ -164,11 +170,11 @@ fn an_epoch_is_all_records_shard_after_shard_in_the_order_of_the_seed() {
         for number in 0..3 {
             let steps = epoch(generator(), number);
             let delivered: Vec<_> = steps.iter().flat_map(rows).collect();
-            assert_eq!(delivered, records(&line(Order::Shuffle, number, 0, 1)));
+            assert_eq!(delivered, records(&line(Sampler::Shuffle, number, 0, 1)));
             let sizes: Vec<usize> = steps.iter().map(|step| step.ids.len()).collect();
             assert_eq!(sizes, [8, 8, 8, 8, 3], "35 records in batches across the ends of shards");
         }
-        assert_ne!(line(Order::Shuffle, 0, 0, 1), line(Order::Shuffle, 1, 0, 1));
+        assert_ne!(line(Sampler::Shuffle, 0, 0, 1), line(Sampler::Shuffle, 1, 0, 1));
         let dropped = epoch(generator().drop_last(true), 0);
         assert_eq!(dropped.iter().flat_map(rows).count(), 32);
     });
@@ -195,7 +201,7 @@ fn ranks_share_the_shards_and_read_every_record_once() {
             for rank in 0..world {
                 let steps = epoch(generator().world(World::new(rank, world).unwrap()), 2);
                 let read: Vec<_> = steps.iter().flat_map(rows).collect();
-                assert_eq!(read, records(&line(Order::Shuffle, 2, rank, world)), "rank {rank} of {world}");
+                assert_eq!(read, records(&line(Sampler::Shuffle, 2, rank, world)), "rank {rank} of {world}");
                 all.extend(read);
             }
             all.sort_unstable();

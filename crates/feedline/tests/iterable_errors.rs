@@ -8,12 +8,12 @@ use std::path::Path;
 
 use common::{alone, hush_planned_panics};
 use feedline::{
-    BadSamples, Budget, Cursor, Device, Error, ErrorKind, Loader, LoaderBuilder, Order, Result, Source, Tail,
-    World, source,
+    BadSamples, Budget, Cursor, Device, Error, ErrorKind, LastBatch, Loader, LoaderBuilder, Result, Sampler,
+    Source, World, source,
 };
+use feedline_testkit::fixtures::Fine;
+use feedline_testkit::fixtures::streams::{Archive, Generator, Hooked, append, record};
 use feedline_testkit::restore::{self, From, MIXES, Pipeline};
-use feedline_testkit::zoo::Fine;
-use feedline_testkit::zoo::streams::{Archive, Generator, Hooked, append, record};
 use restoring::Restored;
 
 const LENS: [u64; 3] = [9, 0, 10];
@@ -53,17 +53,17 @@ fn options_that_cannot_be_are_refused_at_once() {
             assert_eq!(error.kind(), ErrorKind::Config);
             error.to_string()
         };
-        let with = |order: Order| refused(builder(generator()).order(order));
-        for order in [
-            Order::weighted(&[1.0; 3]).unwrap(),
-            Order::balanced(&[0, 0, 1], 2).unwrap(),
-            Order::subset(vec![0, 2, 0], Order::Shuffle).unwrap(),
-            Order::subset(vec![0, 2], Order::weighted(&[1.0; 2]).unwrap()).unwrap(),
+        let with = |sampler: Sampler| refused(builder(generator()).sampler(sampler));
+        for sampler in [
+            Sampler::weighted(&[1.0; 3]).unwrap(),
+            Sampler::balanced(&[0, 0, 1], 2).unwrap(),
+            Sampler::subset(vec![0, 2, 0], Sampler::Shuffle).unwrap(),
+            Sampler::subset(vec![0, 2], Sampler::weighted(&[1.0; 2]).unwrap()).unwrap(),
         ] {
-            assert!(with(order.clone()).contains("a shard may come twice"), "{order:?}");
+            assert!(with(sampler.clone()).contains("a shard may come twice"), "{sampler:?}");
         }
-        assert!(with(Order::subset(vec![3], Order::Sequential).unwrap()).contains("has ids 0 to 2"));
-        assert!(refused(builder(generator()).tail(Tail::Pad)).contains("keep or drop"));
+        assert!(with(Sampler::subset(vec![3], Sampler::Sequential).unwrap()).contains("has ids 0 to 2"));
+        assert!(refused(builder(generator()).last_batch(LastBatch::Pad)).contains("keep or drop"));
         assert!(refused(builder(generator()).skip(0, 0..1)).contains("cannot be skipped"));
         assert!(refused(builder(generator()).batch_size(0)).contains("batch size is 0"));
         assert!(refused(builder(Generator::new([]).unwrap())).contains("no shards"));
@@ -228,8 +228,8 @@ fn records_that_cannot_be_decoded_are_replaced_by_others_of_their_batch() {
                 assert!(clean.ids.contains(&id), "a substitute from another batch");
             }
         }
-        let quarantine = loader.loader.quarantine();
-        let listed: Vec<u64> = quarantine.samples().iter().map(|bad| bad.sample).collect();
+        let bad_sample_report = loader.loader.bad_sample_report();
+        let listed: Vec<u64> = bad_sample_report.samples().iter().map(|bad| bad.sample).collect();
         assert_eq!(listed, bad[..2]);
 
         let mut over = spoilt()

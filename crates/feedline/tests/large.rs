@@ -5,9 +5,9 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{LONG, alone, assert_whole};
-use feedline::{Cursor, Device, Loader, LoaderBuilder, Order, Proof, Workers, World};
+use feedline::{Cursor, Device, Loader, LoaderBuilder, Proof, Sampler, Workers, World};
 use feedline_testkit::Census;
-use feedline_testkit::zoo::Fine;
+use feedline_testkit::fixtures::Fine;
 
 const LEN: u64 = 10_000_000_000;
 const BATCH: usize = 256;
@@ -20,9 +20,9 @@ const GROWTH_KIB: u64 = 2 << 10;
 /// What finding the place may take: it takes milliseconds, and drawing half of the set minutes.
 const LIMIT: Duration = LONG;
 
-fn builder(order: Order) -> LoaderBuilder {
+fn builder(sampler: Sampler) -> LoaderBuilder {
     let data = Fine::new(LEN, 64).unwrap();
-    Loader::builder(data).batch_size(BATCH).order(order).seed(SEED).workers(Workers::Count(2)).depth(3)
+    Loader::builder(data).batch_size(BATCH).sampler(sampler).seed(SEED).workers(Workers::Count(2)).depth(3)
 }
 
 /// Resident memory of this process.
@@ -39,9 +39,9 @@ fn cursor_at(loader: &Loader, position: u64) -> Cursor {
 }
 
 /// The samples at `positions` from `first` on, from the definition of the order.
-fn ids_at(order: &Order, epoch: u64, first: u64, count: u64) -> Vec<u64> {
+fn ids_at(sampler: &Sampler, epoch: u64, first: u64, count: u64) -> Vec<u64> {
     let mut ids = vec![0; count as usize];
-    order.fill(LEN, SEED, epoch, first, &mut ids);
+    sampler.fill(LEN, SEED, epoch, first, &mut ids);
     ids
 }
 
@@ -50,11 +50,11 @@ fn a_huge_set_is_iterated_from_its_midst_in_constant_memory() {
     alone(|| {
         let middle = LEN / 2 / BATCH as u64 * BATCH as u64;
         let fine = Fine::new(LEN, 64).unwrap();
-        for order in [Order::Shuffle, Order::Sequential, Order::block(1 << 20, 1 << 16).unwrap()] {
+        for sampler in [Sampler::Shuffle, Sampler::Sequential, Sampler::block(1 << 20, 1 << 16).unwrap()] {
             let device = Device::host();
             let compute = device.stream().unwrap();
             let (before, start) = (resident_kib(), Instant::now());
-            let mut loader = builder(order.clone()).build(&device).unwrap();
+            let mut loader = builder(sampler.clone()).build(&device).unwrap();
             let cursor = cursor_at(&loader, middle);
             let mut batches = loader.resume(cursor).unwrap();
             let mut position = middle;
@@ -64,7 +64,11 @@ fn a_huge_set_is_iterated_from_its_midst_in_constant_memory() {
                 if step == 0 {
                     assert!(start.elapsed() < LIMIT, "the first batch took {:?}", start.elapsed());
                 }
-                assert_eq!(batch.ids(), ids_at(&order, 0, position, BATCH as u64), "{order:?}, step {step}");
+                assert_eq!(
+                    batch.ids(),
+                    ids_at(&sampler, 0, position, BATCH as u64),
+                    "{sampler:?}, step {step}"
+                );
                 assert_whole(&fine, &batch);
                 position += BATCH as u64;
                 if step == 20 {
@@ -77,7 +81,7 @@ fn a_huge_set_is_iterated_from_its_midst_in_constant_memory() {
 
             let delivered = batches.cursor();
             assert_eq!(delivered.position(), position);
-            assert_eq!(delivered.proof(), &Proof::expected_part(loader.plan(), 0, middle..position));
+            assert_eq!(delivered.proof(), &Proof::expected_part(loader.batch_sampler(), 0, middle..position));
         }
     });
 }
@@ -86,14 +90,14 @@ fn a_huge_set_is_iterated_from_its_midst_in_constant_memory() {
 fn the_end_of_a_huge_epoch_leads_into_the_next() {
     alone(|| {
         let steps = LEN.div_ceil(BATCH as u64);
-        let mut loader = builder(Order::Shuffle).build(&Device::host()).unwrap();
+        let mut loader = builder(Sampler::Shuffle).build(&Device::host()).unwrap();
         let start = Instant::now();
         let near_end = (steps - 3) * BATCH as u64;
         let batches = loader.resume(cursor_at(&loader, near_end)).unwrap();
         let rest: Vec<u64> = batches.flat_map(|batch| batch.unwrap().ids().to_vec()).collect();
-        assert_eq!(rest, ids_at(&Order::Shuffle, 0, near_end, LEN - near_end));
+        assert_eq!(rest, ids_at(&Sampler::Shuffle, 0, near_end, LEN - near_end));
         let next = loader.epoch(1).unwrap().next().expect("a batch").unwrap().ids().to_vec();
-        assert_eq!(next, ids_at(&Order::Shuffle, 1, 0, BATCH as u64));
+        assert_eq!(next, ids_at(&Sampler::Shuffle, 1, 0, BATCH as u64));
         assert!(start.elapsed() < LIMIT, "{:?}", start.elapsed());
     });
 }
@@ -106,12 +110,12 @@ fn half_a_huge_epoch_is_skipped_at_once_and_shared_by_ranks() {
         let start = Instant::now();
         let mut seen: Vec<u64> = Vec::new();
         for rank in 0..world {
-            let builder = builder(Order::Shuffle).world(World::new(rank as u32, world as u32).unwrap());
+            let builder = builder(Sampler::Shuffle).world(World::new(rank as u32, world as u32).unwrap());
             let mut loader = builder.skip(0, 0..skipped).build(&Device::host()).unwrap();
             seen.extend(loader.epoch(0).unwrap().next().expect("a batch").unwrap().ids());
         }
         let global = world * BATCH as u64;
-        assert_eq!(seen, ids_at(&Order::Shuffle, 0, skipped * global, global));
+        assert_eq!(seen, ids_at(&Sampler::Shuffle, 0, skipped * global, global));
         assert!(start.elapsed() < LIMIT, "{:?}", start.elapsed());
     });
 }

@@ -10,13 +10,13 @@ use std::time::Duration;
 use common::small::{builder, fine, on_a_device, take_epoch};
 use common::{LONG, alone, hush_planned_panics, one_at_a_time, wait_until_gone};
 use feedline::{
-    Context, Dataset, Device, ErrorKind, Loader, LoaderBuilder, ReadError, Ready, Road, Row, Spec, Stream,
-    Table,
+    Context, Dataset, Device, ErrorKind, Loader, LoaderBuilder, ReadError, Ready, Row, Spec, Stream,
+    StridedColumn, TransferMode,
 };
 use feedline_device::Backend;
 use feedline_device::host::Host;
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
-use feedline_testkit::zoo::{Before, Laid, blocking};
+use feedline_testkit::fixtures::{Before, Laid, blocking};
 
 /// A limit that has passed long before a test that hangs is noticed.
 const SHORT: Duration = Duration::from_millis(100);
@@ -33,7 +33,11 @@ fn endless_work(stream: &Stream, batch: &Ready) -> Sender<()> {
 /// Loaders of the staged and the zero-copy mode whose copies wait for the readers of the one device slot, and
 /// for those of one of several.
 fn loaders() -> impl Iterator<Item = LoaderBuilder> {
-    let laid = || Loader::builder(Laid::columns(&fine(), 0).unwrap()).batch_size(8).road(Road::Direct);
+    let laid = || {
+        Loader::builder(Laid::columns(&fine(), 0).unwrap())
+            .batch_size(8)
+            .transfer_mode(TransferMode::ZeroCopy)
+    };
     let builders = [1, 3].map(|depth| [builder(fine()).depth(depth), laid().depth(depth)]);
     builders.into_iter().flatten()
 }
@@ -70,11 +74,11 @@ fn the_drop_of_a_loader_leaks_the_slots_of_work_that_does_not_end() {
         drop(batch);
         drop(loader);
         // The work still runs. Its memory is leaked, and the ledger says why.
-        let errors = device.ledger().take_errors();
+        let errors = device.stats().take_errors();
         assert_eq!(errors.len(), 1, "{errors:?}");
         assert_eq!(errors[0].kind(), ErrorKind::Timeout);
         assert!(errors[0].to_string().contains("device slot"), "{}", errors[0]);
-        assert!(device.ledger().device_bytes.now() > 0);
+        assert!(device.stats().device_bytes.now() > 0);
         drop(work);
     }
     wait_until_gone("fl-decode");
@@ -104,15 +108,15 @@ impl<D: Dataset> Dataset for PanicsInDrop<D> {
         self.0.read(id, row, context)
     }
 
-    fn table(&self, field: usize) -> Option<Table<'_>> {
-        self.0.table(field)
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        self.0.column(field)
     }
 }
 
 /// Loaders of both transfer modes, of a data set whose drop panics.
 fn panicking_loaders() -> [LoaderBuilder; 2] {
     let laid = Loader::builder(PanicsInDrop(Laid::columns(&fine(), 0).unwrap()));
-    [builder(PanicsInDrop(fine())), laid.batch_size(8).road(Road::Direct)]
+    [builder(PanicsInDrop(fine())), laid.batch_size(8).transfer_mode(TransferMode::ZeroCopy)]
 }
 
 #[test]
@@ -127,7 +131,7 @@ fn a_panic_in_the_drop_of_a_data_set_is_reported_as_what_it_is() {
                 loader.epoch(0).unwrap().for_each(|batch| drop(batch.unwrap().wait_on(&compute).unwrap()));
                 let stopped = if with_stop { loader.stop(Duration::MAX) } else { Ok(()) };
                 drop(loader);
-                let mut errors = device.ledger().take_errors();
+                let mut errors = device.stats().take_errors();
                 errors.extend(stopped.err());
                 let texts: Vec<_> = errors.iter().map(|error| (error.kind(), error.to_string())).collect();
                 let text = "the data set panicked when it was dropped: planned panic in a drop".to_owned();

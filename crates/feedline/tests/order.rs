@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{alone, assert_empty, assert_whole, elements};
 use feedline::{Device, Loader, LoaderBuilder, Workers};
-use feedline_testkit::zoo::{self, Fine, Random, Wide};
+use feedline_testkit::fixtures::{self, Fine, Random, Wide};
 
 const WORKERS: [usize; 3] = [1, 2, 8];
 const DEPTHS: [usize; 3] = [1, 2, 8];
@@ -65,13 +65,13 @@ fn the_order_and_the_bytes_are_the_same_for_any_workers_and_depth() {
 fn a_shuffle_is_another_one_each_epoch_and_each_seed() {
     alone(|| {
         let fine = Fine::new(103, 16).unwrap();
-        let order = |seed, epoch| {
+        let sampler = |seed, epoch| {
             batches(&fine, Loader::builder(fine.clone()).batch_size(10).shuffle(seed), &[epoch]).concat()
         };
         let orders: BTreeSet<Vec<u64>> =
-            [(1, 0), (1, 1), (2, 0), (2, 7)].map(|(seed, epoch)| order(seed, epoch)).into();
+            [(1, 0), (1, 1), (2, 0), (2, 7)].map(|(seed, epoch)| sampler(seed, epoch)).into();
         assert_eq!(orders.len(), 4, "two of them are the same");
-        assert_eq!(order(2, 7), order(2, 7));
+        assert_eq!(sampler(2, 7), sampler(2, 7));
     });
 }
 
@@ -114,7 +114,7 @@ fn every_sample_is_read_and_delivered_once_an_epoch() {
     alone(|| {
         for_every_mix(|mix| {
             let fine = Fine::new(101, 16).unwrap();
-            let (counted, reads) = zoo::counting(fine.clone());
+            let (counted, reads) = fixtures::counting(fine.clone());
             let epochs = 3;
             let builder = mix(Loader::builder(counted).batch_size(8).shuffle(3)).epochs(epochs);
             let mut delivered = batches(&fine, builder, &[0, 1, 2]).concat();
@@ -178,7 +178,7 @@ fn a_field_of_every_type_arrives() {
 fn a_slow_sample_holds_up_its_batch_and_changes_no_order() {
     alone(|| {
         let fine = Fine::new(40, 16).unwrap();
-        let slow = || zoo::slow(fine.clone(), [0, 19], Duration::from_millis(40));
+        let slow = || fixtures::slow(fine.clone(), [0, 19], Duration::from_millis(40));
         for_every_mix(|mix| {
             let ids = batches(&fine, mix(Loader::builder(slow()).batch_size(4)).epochs(1), &[0]).concat();
             assert!(ids.into_iter().eq(0..40));

@@ -4,8 +4,8 @@ mod common;
 
 use common::{alone, elements};
 use feedline::{
-    BadSamples, Budget, CheckOptions, Context, DType, Dataset, Device, Loader, ReadError, Result, Road, Row,
-    Spec, check_dataset,
+    BadSamples, Budget, CheckOptions, Context, DType, Dataset, Device, Loader, ReadError, Result, Row, Spec,
+    TransferMode, check_dataset,
 };
 
 const LEN: u64 = 24;
@@ -46,7 +46,7 @@ fn what_a_read_leaves_out_is_nan_in_debug_builds() {
         let device = Device::host();
         let compute = device.stream().expect("a stream");
         let builder = Loader::builder(Halves::new().expect("a set")).batch_size(4).shuffle(1);
-        let mut loader = builder.road(Road::Workers).build(&device).expect("a loader");
+        let mut loader = builder.transfer_mode(TransferMode::Staged).build(&device).expect("a loader");
         // More epochs than slots: in every slot rows of older samples lie.
         for epoch in 0..10 {
             for batch in loader.epoch(epoch).expect("an epoch") {

@@ -9,9 +9,10 @@ use std::time::SystemTime;
 
 use common::{alone_in_parts, elements};
 use feedline::{
-    Cursor, Dataset, Device, Loader, LoaderBuilder, Order, Random, Road, Stream, Tail, Workers, World,
+    Cursor, Dataset, Device, LastBatch, Loader, LoaderBuilder, Random, Sampler, Stream, TransferMode,
+    Workers, World,
 };
-use feedline_testkit::zoo::{Fine, Laid};
+use feedline_testkit::fixtures::{Fine, Laid};
 use feedline_testkit::{Watchdog, watchdog};
 
 /// How often a run goes on in new loaders.
@@ -21,7 +22,7 @@ const EPOCHS: u64 = 2;
 /// What stays the same in a run.
 struct Run {
     seed: u64,
-    order: Order,
+    sampler: Sampler,
     data: Laid,
     /// How often each sample of each epoch has arrived.
     arrived: Vec<Vec<u64>>,
@@ -32,7 +33,7 @@ struct Run {
 struct Stretch {
     batch: usize,
     world: u32,
-    tail: Tail,
+    last_batch: LastBatch,
     workers: usize,
     depth: usize,
     direct: bool,
@@ -43,20 +44,23 @@ struct Stretch {
 impl Run {
     fn draw(seed: u64, random: &mut Random) -> Self {
         let len = 1 + random.below(300);
-        let order = match random.below(3) {
-            0 => Order::Sequential,
-            1 => Order::Shuffle,
-            _ => Order::block(1 + random.below(9), 1 + random.below(40)).unwrap(),
+        let sampler = match random.below(3) {
+            0 => Sampler::Sequential,
+            1 => Sampler::Shuffle,
+            _ => Sampler::block(1 + random.below(9), 1 + random.below(40)).unwrap(),
         };
         let data = Laid::columns(&Fine::new(len, 24).unwrap(), 0).unwrap();
-        Self { seed, order, data, arrived: vec![vec![0; len as usize]; EPOCHS as usize] }
+        Self { seed, sampler, data, arrived: vec![vec![0; len as usize]; EPOCHS as usize] }
     }
 
     fn builder(&self, stretch: &Stretch, rank: u32) -> LoaderBuilder {
-        let road = if stretch.direct { Road::Direct } else { Road::Workers };
-        let builder = Loader::builder(self.data.clone()).order(self.order.clone()).seed(self.seed).road(road);
+        let transfer_mode = if stretch.direct { TransferMode::ZeroCopy } else { TransferMode::Staged };
+        let builder = Loader::builder(self.data.clone())
+            .sampler(self.sampler.clone())
+            .seed(self.seed)
+            .transfer_mode(transfer_mode);
         let builder = builder.world(World::new(rank, stretch.world).unwrap()).batch_size(stretch.batch);
-        builder.tail(stretch.tail).workers(Workers::Count(stretch.workers)).depth(stretch.depth)
+        builder.last_batch(stretch.last_batch).workers(Workers::Count(stretch.workers)).depth(stretch.depth)
     }
 
     /// Runs one stretch on all ranks from `from`, or from the beginning of `epoch`; returns where they all
@@ -103,7 +107,7 @@ impl Stretch {
         Self {
             batch: 1 + random.below(24) as usize,
             world: 1 + random.below(4) as u32,
-            tail: if random.below(2) == 0 { Tail::Keep } else { Tail::Pad },
+            last_batch: if random.below(2) == 0 { LastBatch::Keep } else { LastBatch::Pad },
             workers: 1 + random.below(4) as usize,
             depth: 1 + random.below(4) as usize,
             direct: random.below(2) == 0,

@@ -9,33 +9,33 @@ use std::path::Path;
 
 use common::{alone, alone_in_parts, assert_empty, one_at_a_time};
 use feedline::{
-    Cursor, DType, Device, Error, ErrorKind, Loader, LoaderBuilder, Order, Result, Road, Spec, Tail, Workers,
-    World,
+    Cursor, DType, Device, Error, ErrorKind, LastBatch, Loader, LoaderBuilder, Result, Sampler, Spec,
+    TransferMode, Workers, World,
 };
 use feedline_datasets::{Idx, Records};
+use feedline_testkit::fixtures::{self, Fine, Laid, Random, Wide};
 use feedline_testkit::restore::{self, From, MIXES, Pipeline};
-use feedline_testkit::zoo::{self, Fine, Laid, Random, Wide};
 use feedline_testkit::{Watchdog, watchdog};
 use restoring::{Restored, implementors};
 
 /// Samples of the data sets here: two full batches of [`BATCH`] and a short one.
 const LEN: u64 = 23;
 const BATCH: usize = 9;
-const TAILS: [Tail; 3] = [Tail::Keep, Tail::Drop, Tail::Pad];
+const LAST_BATCHES: [LastBatch; 3] = [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad];
 
 /// Every kind of order, by the name of its variant.
-fn orders() -> Vec<(&'static str, Order)> {
+fn orders() -> Vec<(&'static str, Sampler)> {
     let weights: Vec<f64> = (0..LEN).map(|id| [1.0, 3.0, 0.5][id as usize % 3]).collect();
     let labels: Vec<u32> = (0..LEN).map(|id| u32::from(id > 15)).collect();
     let listed: Vec<u64> = (0..LEN).filter(|id| id % 5 > 0).collect();
     vec![
-        ("Sequential", Order::Sequential),
-        ("Shuffle", Order::Shuffle),
-        ("Block", Order::block(4, 6).unwrap()),
-        ("Weighted", Order::weighted(&weights).unwrap()),
-        ("Distinct", Order::distinct(&weights).unwrap()),
-        ("Balanced", Order::balanced(&labels, 2).unwrap().draws(LEN + 4).unwrap()),
-        ("Subset", Order::subset(listed, Order::Shuffle).unwrap()),
+        ("Sequential", Sampler::Sequential),
+        ("Shuffle", Sampler::Shuffle),
+        ("Block", Sampler::block(4, 6).unwrap()),
+        ("Weighted", Sampler::weighted(&weights).unwrap()),
+        ("Distinct", Sampler::distinct(&weights).unwrap()),
+        ("Balanced", Sampler::balanced(&labels, 2).unwrap().draws(LEN + 4).unwrap()),
+        ("Subset", Sampler::subset(listed, Sampler::Shuffle).unwrap()),
     ]
 }
 
@@ -44,14 +44,14 @@ fn data_sets(dir: &Path) -> Vec<(&'static str, LoaderBuilder)> {
     let fine = Fine::new(LEN, 50).unwrap();
     vec![
         ("Fine", Loader::builder(fine.clone())),
-        ("Before", Loader::builder(zoo::counting(fine.clone()).0)),
+        ("Before", Loader::builder(fixtures::counting(fine.clone()).0)),
         ("Random", Loader::builder(Random::new(LEN, 3).unwrap())),
         ("Wide", Loader::builder(Wide::new(LEN).unwrap())),
         ("Idx", Loader::builder(idx(dir))),
         ("Records", Loader::builder(records(dir))),
         // The device reads these itself: in a row, and gathered.
-        ("Laid", Loader::builder(Laid::columns(&fine, 1).unwrap()).road(Road::Direct)),
-        ("Laid", Loader::builder(Laid::records(&fine, 3, 1).unwrap()).road(Road::Direct)),
+        ("Laid", Loader::builder(Laid::columns(&fine, 1).unwrap()).transfer_mode(TransferMode::ZeroCopy)),
+        ("Laid", Loader::builder(Laid::records(&fine, 3, 1).unwrap()).transfer_mode(TransferMode::ZeroCopy)),
     ]
 }
 
@@ -83,10 +83,12 @@ fn everywhere(builder: impl Fn() -> LoaderBuilder) {
 #[test]
 fn every_order_and_tail_goes_on_with_random_augmentation() {
     alone_in_parts(|| {
-        for (_, order) in orders() {
-            for tail in TAILS {
+        for (_, sampler) in orders() {
+            for last_batch in LAST_BATCHES {
                 let data = || Loader::builder(Random::new(LEN, 3).unwrap());
-                everywhere(|| data().batch_size(BATCH).order(order.clone()).seed(29).tail(tail));
+                everywhere(|| {
+                    data().batch_size(BATCH).sampler(sampler.clone()).seed(29).last_batch(last_batch)
+                });
             }
         }
     });
@@ -122,9 +124,9 @@ fn nothing_is_left_out() {
         std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
     };
     let orders: BTreeSet<_> = orders().into_iter().map(|(name, _)| name.to_owned()).collect();
-    assert_eq!(variants(&source("crates/core/src/order/mod.rs"), "Order"), orders);
-    let tails: BTreeSet<_> = TAILS.into_iter().map(|tail| format!("{tail:?}")).collect();
-    assert_eq!(variants(&source("crates/core/src/plan.rs"), "Tail"), tails);
+    assert_eq!(variants(&source("crates/core/src/sampler/mod.rs"), "Order"), orders);
+    let tails: BTreeSet<_> = LAST_BATCHES.into_iter().map(|last_batch| format!("{last_batch:?}")).collect();
+    assert_eq!(variants(&source("crates/core/src/batch_sampler.rs"), "LastBatch"), tails);
 
     let dir = tempfile::tempdir().unwrap();
     let tested: BTreeSet<_> = data_sets(dir.path()).into_iter().map(|(name, _)| name.to_owned()).collect();
@@ -142,7 +144,7 @@ fn variants(text: &str, name: &str) -> BTreeSet<String> {
 #[test]
 fn skipped_steps_are_not_read() {
     alone(|| {
-        let (data, reads) = zoo::counting(Fine::new(40, 8).unwrap());
+        let (data, reads) = fixtures::counting(Fine::new(40, 8).unwrap());
         let builder = Loader::builder(data).batch_size(4).skip(0, 2..5).epochs(1);
         let mut loader = Restored::new(builder, MIXES[4]);
         let ids: Vec<u64> =
@@ -159,19 +161,22 @@ fn skipped_steps_are_not_read() {
 #[test]
 fn another_batch_size_and_tail_take_up_at_every_step() {
     alone(|| {
-        let loader = |batch, tail| {
+        let loader = |batch, last_batch| {
             let data = Loader::builder(Random::new(LEN, 2).unwrap());
-            Restored::new(data.batch_size(batch).shuffle(8).tail(tail), MIXES[4])
+            Restored::new(data.batch_size(batch).shuffle(8).last_batch(last_batch), MIXES[4])
         };
         let rows = |steps: &[restore::Step]| -> Vec<u64> {
             steps.iter().flat_map(|step| step.ids[..step.due].to_vec()).collect()
         };
-        let whole = rows(&loader(1, Tail::Keep).run(From::Epoch(0), usize::MAX));
-        for (before, after, tail) in [(4, 7, Tail::Keep), (7, 4, Tail::Pad), (5, 1, Tail::Drop)] {
-            let mut first = loader(before, Tail::Keep);
+        let whole = rows(&loader(1, LastBatch::Keep).run(From::Epoch(0), usize::MAX));
+        for (before, after, last_batch) in
+            [(4, 7, LastBatch::Keep), (7, 4, LastBatch::Pad), (5, 1, LastBatch::Drop)]
+        {
+            let mut first = loader(before, LastBatch::Keep);
             for taken in 0..LEN as usize / before {
                 let mut delivered = rows(&first.run(From::Epoch(0), taken));
-                delivered.extend(rows(&loader(after, tail).run(From::Cursor(first.cursor()), usize::MAX)));
+                delivered
+                    .extend(rows(&loader(after, last_batch).run(From::Cursor(first.cursor()), usize::MAX)));
                 assert_eq!(delivered, whole, "{taken} batches of {before}, then {after}");
             }
         }
@@ -230,7 +235,7 @@ fn another_order_is_refused_by_the_pipeline() {
 #[test]
 fn looking_at_the_cursor_starts_nothing_and_moves_nothing() {
     alone(|| {
-        let (data, reads) = zoo::counting(Fine::new(12, 4).unwrap());
+        let (data, reads) = fixtures::counting(Fine::new(12, 4).unwrap());
         let device = Device::host();
         let mut loader = Loader::builder(data).batch_size(4).epochs(1).build(&device).unwrap();
         let fresh = loader.cursor();

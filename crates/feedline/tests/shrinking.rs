@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{alone, assert_empty};
 use feedline::{
-    Context, Dataset, Device, Error, ErrorKind, Loader, ReadError, Result, Road, Row, Spec, Table,
+    Context, Dataset, Device, Error, ErrorKind, Loader, ReadError, Result, Row, Spec, StridedColumn,
+    TransferMode,
 };
-use feedline_testkit::zoo::{Fine, Laid};
+use feedline_testkit::fixtures::{Fine, Laid};
 
 const LEN: u64 = 103;
 const LEFT: u64 = 50;
@@ -47,15 +48,17 @@ impl Dataset for Shrinking {
         self.laid.read(id, row, context)
     }
 
-    fn table(&self, field: usize) -> Option<Table<'_>> {
-        let table = self.laid.table(field)?;
-        Table::new(table.bytes(), table.first(), table.stride(), LEFT as usize, table.row_bytes()).ok()
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        let column = self.laid.column(field)?;
+        StridedColumn::new(column.bytes(), column.first(), column.stride(), LEFT as usize, column.row_bytes())
+            .ok()
     }
 }
 
 /// Reads one epoch; what it or its loader ends with.
-fn epoch(set: Shrinking, road: Road, device: &Device) -> Result<(), Error> {
-    let mut loader = Loader::builder(set).batch_size(8).shuffle(1).epochs(1).road(road).build(device)?;
+fn epoch(set: Shrinking, transfer_mode: TransferMode, device: &Device) -> Result<(), Error> {
+    let mut loader =
+        Loader::builder(set).batch_size(8).shuffle(1).epochs(1).transfer_mode(transfer_mode).build(device)?;
     loader.epoch(0)?.try_for_each(|batch| batch.map(drop))
 }
 
@@ -64,9 +67,11 @@ fn a_set_that_shrinks_under_its_loader_is_an_error_in_every_transfer_mode() {
     alone(|| {
         let device = Device::host();
         for calls in 1..4 {
-            let error = epoch(Shrinking::after(calls), Road::Workers, &device).expect_err("by workers");
+            let error =
+                epoch(Shrinking::after(calls), TransferMode::Staged, &device).expect_err("by workers");
             assert!(error.kind() == ErrorKind::Sample && error.message().contains("cannot read"), "{error}");
-            let error = epoch(Shrinking::after(calls), Road::Direct, &device).expect_err("zero-copy");
+            let error =
+                epoch(Shrinking::after(calls), TransferMode::ZeroCopy, &device).expect_err("zero-copy");
             assert_eq!(error.kind(), ErrorKind::Config, "{error}");
             for part in ["103", "50 rows"] {
                 assert!(error.message().contains(part), "{part}: {error}");

@@ -11,7 +11,7 @@ use common::{
 use feedline::{Device, ErrorKind, Random, Workers};
 use feedline_device::host::Host;
 use feedline_sim::interceptors::chaos::{Chaos, Options};
-use feedline_testkit::zoo::{self, Fine};
+use feedline_testkit::fixtures::{self, Fine};
 
 #[test]
 fn an_epoch_left_at_any_step_is_followed_by_a_whole_one() {
@@ -89,7 +89,7 @@ fn a_loader_can_be_dropped_at_any_moment() {
 fn a_loader_can_be_dropped_in_the_midst_of_a_read() {
     alone(|| {
         on_a_device(|device, _| {
-            let (data, gate) = zoo::blocking(fine(), [11]);
+            let (data, gate) = fixtures::blocking(fine(), [11]);
             let mut loader = builder(data).build(device).unwrap();
             loader.epoch(0).unwrap();
             assert!(gate.wait_until_waiting(1, LONG));
@@ -122,7 +122,7 @@ fn batches_in_hand_outlive_the_loader() {
 fn a_consumer_that_stops_reading_stops_the_pipeline_at_its_slots() {
     alone(|| {
         on_a_device(|device, compute| {
-            let (data, reads) = zoo::counting(Fine::new(10_000, 300).unwrap());
+            let (data, reads) = fixtures::counting(Fine::new(10_000, 300).unwrap());
             let depth = 3;
             let mut loader = builder(data).depth(depth).build(device).unwrap();
             let batch = loader.epoch(0).unwrap().next().unwrap().unwrap().wait_on(compute).unwrap();
@@ -211,7 +211,7 @@ fn a_batch_that_is_forgotten_costs_its_slot_and_no_more() {
         // What the forgotten one has is still what it was.
         assert_whole(&fine(), &kept);
     }
-    assert_eq!(device.ledger().pinned_bytes.now(), 0);
+    assert_eq!(device.stats().pinned_bytes.now(), 0);
     wait_until_gone("fl-decode");
     wait_until_gone("fl-transfer");
 }

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{LONG, alone};
 use feedline::{Device, Loader, Readback, Result, Workers};
+use feedline_testkit::fixtures::Fine;
 use feedline_testkit::pattern;
-use feedline_testkit::zoo::Fine;
 
 const BATCH: usize = 4;
 const STEPS: u64 = 5;
@@ -96,7 +96,7 @@ fn a_training_loop_over_a_whole_pipeline_has_no_race_in_any_schedule() {
                 train(&Device::host(), depth, seed).expect("a run on the host"),
                 "seed {seed}"
             );
-            let errors = device.ledger().take_errors();
+            let errors = device.stats().take_errors();
             assert!(errors.is_empty(), "seed {seed}: {errors:?}");
             sim.finish().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         });

@@ -9,16 +9,18 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use common::{alone, elements};
-use feedline::{Cursor, Device, Loader, LoaderBuilder, Order, Plan, Proof, Tail, Workers, World};
-use feedline_core::PlanOptions;
-use feedline_testkit::zoo::Fine;
+use feedline::{
+    BatchSampler, Cursor, Device, LastBatch, Loader, LoaderBuilder, Proof, Sampler, Workers, World,
+};
+use feedline_core::BatchSamplerOptions;
+use feedline_testkit::fixtures::Fine;
 use serde_json::{Value, json};
 
 const JOB: &str = "FEEDLINE_TEST_JOB";
 const LEN: u64 = 203;
 const BATCH: usize = 5;
 const SEED: u64 = 41;
-const TAILS: [Tail; 3] = [Tail::Keep, Tail::Drop, Tail::Pad];
+const LAST_BATCHES: [LastBatch; 3] = [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad];
 /// The pair of variables that each launcher sets.
 const LAUNCHERS: [[&str; 2]; 3] = [
     ["RANK", "WORLD_SIZE"],
@@ -29,7 +31,7 @@ const LAUNCHERS: [[&str; 2]; 3] = [
 /// What all ranks of a world do.
 #[derive(Clone, Copy)]
 struct Job<'a> {
-    tail: Tail,
+    last_batch: LastBatch,
     /// Epoch `begin`, or the rest of the cursor's, and all after it before `end`.
     epochs: [u64; 2],
     /// The most steps a rank takes.
@@ -49,8 +51,13 @@ struct Delivered {
 }
 
 impl Job<'_> {
-    const WHOLE: Self =
-        Job { tail: Tail::Keep, epochs: [0, 2], most: u64::MAX, from: &[], launcher: LAUNCHERS[0] };
+    const WHOLE: Self = Job {
+        last_batch: LastBatch::Keep,
+        epochs: [0, 2],
+        most: u64::MAX,
+        from: &[],
+        launcher: LAUNCHERS[0],
+    };
 
     /// Starts a process for each rank, and gathers what they delivered.
     #[track_caller]
@@ -76,9 +83,9 @@ impl Job<'_> {
     fn start(&self, rank: u32, world: u32, dir: &Path) -> Child {
         // On a rank that the old world did not have, any cursor of it says where to begin.
         let from = self.from.get(rank as usize).or(self.from.first());
-        let tail = TAILS.iter().position(|tail| *tail == self.tail);
+        let last_batch = LAST_BATCHES.iter().position(|last_batch| *last_batch == self.last_batch);
         let job = json!({
-            "tail": tail, "epochs": self.epochs, "most": self.most, "from": from, "out": dir.join(rank.to_string()),
+            "tail": last_batch, "epochs": self.epochs, "most": self.most, "from": from, "out": dir.join(rank.to_string()),
         });
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         for name in LAUNCHERS.concat() {
@@ -111,10 +118,10 @@ fn a_rank() {
     alone(|| {
         let job: Value = serde_json::from_str(&job).expect("a job");
         let number = |value: &Value| value.as_u64().expect("a number");
-        let tail = TAILS[number(&job["tail"]) as usize];
+        let last_batch = LAST_BATCHES[number(&job["tail"]) as usize];
         let device = Device::host();
         let compute = device.stream().unwrap();
-        let mut loader = builder(tail).world(World::from_env().unwrap()).build(&device).unwrap();
+        let mut loader = builder(last_batch).world(World::from_env().unwrap()).build(&device).unwrap();
 
         let mut from: Option<Cursor> = serde_json::from_value(job["from"].clone()).expect("a cursor");
         let begin = from.map_or(number(&job["epochs"][0]), |cursor| cursor.epoch());
@@ -144,22 +151,35 @@ fn a_rank() {
     });
 }
 
-fn builder(tail: Tail) -> LoaderBuilder {
+fn builder(last_batch: LastBatch) -> LoaderBuilder {
     let data = Fine::new(LEN, 8).unwrap();
-    Loader::builder(data).batch_size(BATCH).shuffle(SEED).tail(tail).workers(Workers::Count(2)).epochs(2)
+    Loader::builder(data)
+        .batch_size(BATCH)
+        .shuffle(SEED)
+        .last_batch(last_batch)
+        .workers(Workers::Count(2))
+        .epochs(2)
 }
 
 /// The samples of an epoch in their global order, from the definition of the shuffle.
 fn whole(epoch: u64) -> Vec<u64> {
     let mut ids = vec![0; LEN as usize];
-    Order::Shuffle.fill(LEN, SEED, epoch, 0, &mut ids);
+    Sampler::Shuffle.fill(LEN, SEED, epoch, 0, &mut ids);
     ids
 }
 
 /// The plan of a world; of any of its ranks, as proofs and step counts are the same for all.
-fn plan(tail: Tail, world: u32) -> Plan {
+fn batch_sampler(last_batch: LastBatch, world: u32) -> BatchSampler {
     let world = World::new(0, world).unwrap();
-    Plan::new(PlanOptions { len: LEN, order: Order::Shuffle, seed: SEED, batch: BATCH, tail, world }).unwrap()
+    BatchSampler::new(BatchSamplerOptions {
+        len: LEN,
+        sampler: Sampler::Shuffle,
+        seed: SEED,
+        batch: BATCH,
+        last_batch,
+        world,
+    })
+    .unwrap()
 }
 
 /// The ids that a world delivered in `epoch`, step by step and in each step rank by rank: the global order.
@@ -191,24 +211,28 @@ fn proof<'a>(ranks: impl IntoIterator<Item = &'a Cursor>) -> Proof {
 fn every_sample_is_delivered_once_over_the_ranks_of_any_world() {
     alone(|| {
         for world in [1, 2, 4, 8] {
-            for tail in TAILS {
-                let ranks = Job { tail, ..Job::WHOLE }.run(world);
+            for last_batch in LAST_BATCHES {
+                let ranks = Job { last_batch, ..Job::WHOLE }.run(world);
                 let global = u64::from(world) * BATCH as u64;
-                let kept = if tail == Tail::Drop { LEN - LEN % global } else { LEN };
+                let kept = if last_batch == LastBatch::Drop { LEN - LEN % global } else { LEN };
                 for epoch in [0, 1] {
                     assert_eq!(
                         merged(&ranks, epoch),
                         whole(epoch)[..kept as usize],
-                        "{world} ranks, {tail:?}"
+                        "{world} ranks, {last_batch:?}"
                     );
                 }
                 for rank in &ranks {
                     let full = |size: &u64| *size == BATCH as u64;
-                    assert!(tail == Tail::Keep || rank.sizes.iter().all(full), "{tail:?}: {:?}", rank.sizes);
+                    assert!(
+                        last_batch == LastBatch::Keep || rank.sizes.iter().all(full),
+                        "{last_batch:?}: {:?}",
+                        rank.sizes
+                    );
                 }
                 let cursors: Vec<Cursor> = ranks.iter().map(|rank| rank.cursor).collect();
-                assert!(cursors.iter().all(|cursor| cursor.is_at_end(&plan(tail, world))));
-                proof(&cursors).check(&Proof::expected(&plan(tail, world), 0..2)).unwrap();
+                assert!(cursors.iter().all(|cursor| cursor.is_at_end(&batch_sampler(last_batch, world))));
+                proof(&cursors).check(&Proof::expected(&batch_sampler(last_batch, world), 0..2)).unwrap();
             }
         }
     });
@@ -230,7 +254,7 @@ fn another_world_takes_up_in_the_same_global_order() {
                 // The ranks that are gone keep their part of the proof.
                 let gone = cursors.iter().skip(world as usize);
                 let all = proof(after.iter().map(|rank| &rank.cursor).chain(gone));
-                all.check(&Proof::expected(&plan(Tail::Keep, world), 0..2)).unwrap();
+                all.check(&Proof::expected(&batch_sampler(LastBatch::Keep, world), 0..2)).unwrap();
             }
         }
     });
@@ -249,7 +273,7 @@ fn a_world_that_shrinks_and_grows_again_loses_nothing() {
         }
         assert_eq!(ids, whole(0));
         let all = proof(cursors.iter().chain(&gone));
-        all.check(&Proof::expected(&plan(Tail::Keep, 1), 0..1)).unwrap();
+        all.check(&Proof::expected(&batch_sampler(LastBatch::Keep, 1), 0..1)).unwrap();
     });
 }
 
@@ -270,7 +294,7 @@ fn every_launcher_makes_the_same_world() {
 fn a_lost_and_a_repeated_sample_are_found_by_the_merged_proof() {
     alone(|| {
         let ranks = Job { epochs: [0, 1], ..Job::WHOLE }.run(4);
-        let expected = Proof::expected(&plan(Tail::Keep, 4), 0..1);
+        let expected = Proof::expected(&batch_sampler(LastBatch::Keep, 4), 0..1);
         let lost = proof(ranks[..3].iter().map(|rank| &rank.cursor)).check(&expected).unwrap_err();
         let part = ranks[3].cursor.proof().count();
         assert_eq!(lost.message(), format!("{part} of {LEN} samples were not delivered"));

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use feedline_backend::{Access, Address, Backend, EventId, Gather, Kind, Priority, Span, StreamId, Task};
+use feedline_backend::{
+    Access, Address, Backend, BackendKind, EventId, Gather, Priority, Span, StreamId, Task,
+};
 use feedline_core::{Error, Result};
 
 use super::clocks::HOST;
@@ -72,8 +74,8 @@ fn device(address: Address, bytes: usize) -> Place {
 // SAFETY: `Block::new` initialises; a stream's commands are taken from its queue one by one in order (`Shared::step`);
 // `synchronize` and `synchronize_stream` return Ok only when what they name has been run (`Shared::run_until`).
 unsafe impl Backend for Sim {
-    fn kind(&self) -> Kind {
-        Kind::Sim
+    fn kind(&self) -> BackendKind {
+        BackendKind::Sim
     }
 
     fn name(&self) -> String {
@@ -214,8 +216,8 @@ unsafe impl Backend for Sim {
 
     unsafe fn gather(&self, stream: StreamId, gather: &Gather) -> Result<()> {
         let at = |span: Span, space| Place { address: span.address.0, bytes: span.bytes, space: Some(space) };
-        let visits = [gather.ids()].into_iter().chain(gather.places());
-        let mut touches: Vec<_> = visits.map(|span| (at(span, Space::Host), Access::Read)).collect();
+        let gather_order = [gather.ids()].into_iter().chain(gather.places());
+        let mut touches: Vec<_> = gather_order.map(|span| (at(span, Space::Host), Access::Read)).collect();
         for field in gather.fields() {
             touches.push((at(field.source(), Space::Registered), Access::Read));
             touches.push((at(field.target(gather.rows()), Space::Device), Access::Write));

@@ -7,7 +7,7 @@ use feedline_core::{Error, ErrorKind, Result};
 use super::report;
 use super::schedule::Shared;
 use super::state::State;
-use feedline_backend::{Kind, StreamId};
+use feedline_backend::{BackendKind, StreamId};
 use feedline_device::Stream;
 
 /// A handle on a simulated device, from [`device`](crate::device). Clones are handles on the same device.
@@ -84,7 +84,7 @@ impl SimHandle {
     }
 
     fn set_held(&self, stream: &Stream, held: bool) -> Result<()> {
-        if stream.kind() != Kind::Sim {
+        if stream.kind() != BackendKind::Sim {
             return Err(Error::new(ErrorKind::Config, "only a stream of a simulated device can be held"));
         }
         let mut state = self.shared.lock();

@@ -121,7 +121,7 @@ fn hand_off(device: &Device, seed: u64) -> Result<()> {
 }
 
 fn nothing_left(device: &Device, sim: &SimHandle, seed: u64) {
-    let errors = device.ledger().take_errors();
+    let errors = device.stats().take_errors();
     assert!(errors.is_empty(), "seed {seed}: {errors:?}");
     sim.finish().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
 }

@@ -149,7 +149,7 @@ mod x86 {
             #[target_feature(enable = $feature)]
             pub(super) fn $name(to: &mut [u8], from: &[u8]) {
                 // SAFETY: any bytes are a vector, and any vector is bytes.
-                let (head, body, tail) = unsafe { to.align_to_mut::<$vector>() };
+                let (head, body, last_batch) = unsafe { to.align_to_mut::<$vector>() };
                 let (from_head, rest) = from.split_at(head.len());
                 let (from_body, from_tail) = rest.split_at(size_of_val(body));
                 for (to, from) in body.iter_mut().zip(from_body.chunks_exact(size_of::<$vector>())) {
@@ -160,7 +160,7 @@ mod x86 {
                     unsafe { $store(std::ptr::from_mut(to).cast(), vector) };
                 }
                 head.copy_from_slice(from_head);
-                tail.copy_from_slice(from_tail);
+                last_batch.copy_from_slice(from_tail);
                 _mm_sfence();
             }
         };

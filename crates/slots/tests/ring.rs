@@ -184,7 +184,7 @@ fn acquire_sleeps_until_a_lease_comes_home() {
 #[test]
 fn acquire_after_two_copies_takes_the_first_slot_when_both_have_ended() {
     within(WATCHDOG, || {
-        for order in [[0, 1], [1, 0]] {
+        for sampler in [[0, 1], [1, 0]] {
             let (ring, gates) = common::ring::<()>(4);
             assert_eq!([(); 4].map(|()| put_in_flight(&ring)), [0, 1, 2, 3]);
             let waiter = thread::spawn({
@@ -192,10 +192,10 @@ fn acquire_after_two_copies_takes_the_first_slot_when_both_have_ended() {
                 move || ring.acquire_after(2).map(|lease| lease.index())
             });
             thread::sleep(PAUSE);
-            gates[order[0]].land();
+            gates[sampler[0]].land();
             thread::sleep(PAUSE);
             assert!(!waiter.is_finished(), "a copy still runs");
-            gates[order[1]].land();
+            gates[sampler[1]].land();
             assert_eq!(waiter.join().expect("no panic").expect("open"), 0);
             // The next one is there, and its line is as it was.
             assert_eq!(ring.acquire_after(2).expect("open").index(), 1);

@@ -23,12 +23,12 @@ pub fn audit_tables(data: &impl Dataset, id: u64) -> Result<(), String> {
     let layout = Layout::new(data.spec(), 1).map_err(|error| error.to_string())?;
     for (index, field) in layout.spec().fields().iter().enumerate() {
         let place = |why: &str| Err(format!("sample {id}: field \"{}\": {why}", field.name()));
-        let Some(table) = data.table(index) else { return place("it has no table") };
-        if (table.rows() as u64, table.row_bytes()) != (data.len(), field.row_bytes()) {
+        let Some(column) = data.column(index) else { return place("it has no table") };
+        if (column.rows() as u64, column.row_bytes()) != (data.len(), field.row_bytes()) {
             return place("its table is not one row a sample");
         }
     }
-    if data.table(layout.spec().fields().len()).is_some() {
+    if data.column(layout.spec().fields().len()).is_some() {
         return Err("there is a table of a field that is none".to_owned());
     }
     first_fault(data, id, |_| true)
@@ -50,7 +50,7 @@ mod tests {
     use feedline_core::{Context, DType, ReadError, Row, Spec};
 
     use super::*;
-    use crate::zoo::{Fine, Random, Wide};
+    use crate::fixtures::{Fine, Random, Wide};
 
     #[test]
     fn the_zoo_keeps_the_contract() {

@@ -3,7 +3,7 @@
 //!
 //! | part | file |
 //! | --- | --- |
-//! | data sets, good and bad | [`zoo`] |
+//! | data sets, good and bad | [`fixtures`] |
 //! | self-describing bytes | [`pattern`] |
 //! | the check of a data set, for one sample | [`canary`] |
 //! | the end of a test that hangs | [`watchdog`] |
@@ -20,6 +20,7 @@
 
 pub mod alloc;
 pub mod canary;
+pub mod fixtures;
 pub mod fork;
 pub mod gpu;
 pub mod leaks;
@@ -29,7 +30,6 @@ mod null_device;
 pub mod pattern;
 pub mod restore;
 pub mod watchdog;
-pub mod zoo;
 
 pub use gpu::gpu;
 pub use leaks::Census;

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use feedline_core::{Error, Result};
-use feedline_device::{Backend, Device, Ledger};
-use feedline_sim::interceptors::faults::{Fault, Faults, Mode, Plan};
+use feedline_device::{Backend, Device, DeviceStats};
+use feedline_sim::interceptors::faults::{BatchSampler, Fault, Faults, Mode};
 use feedline_sim::interceptors::{Count, count::Snapshot};
 
 use crate::{Census, with_watchdog};
@@ -43,7 +43,7 @@ pub fn every_fault<D: Backend>(
     let before = Census::of_threads(threads);
     let mut tried = Tried::default();
     for nth in 1.. {
-        let run = run(Plan { nth, mode, fault }, limit, backend(), &work);
+        let run = run(BatchSampler { nth, mode, fault }, limit, backend(), &work);
         if let Err(why) = run.check() {
             panic!(
                 "{fault:?} {mode:?}, call {nth}: {why}\nresult: {:?}\nin drops: {:?}",
@@ -73,29 +73,34 @@ struct Run {
     below: Snapshot,
 }
 
-fn run<D: Backend>(plan: Plan, limit: Duration, backend: D, work: impl Fn(&Device) -> Result<()>) -> Run {
+fn run<D: Backend>(
+    plan: BatchSampler,
+    limit: Duration,
+    backend: D,
+    work: impl Fn(&Device) -> Result<()>,
+) -> Run {
     let count = Count::new(backend);
     let below = count.handle();
     let faults = Faults::new(count, plan);
     let switch = faults.handle();
     let device = Device::with_backend(faults);
     let result = with_watchdog(limit, || work(&device));
-    let ledger = device.ledger();
+    let stats = device.stats();
     Run {
         fired: switch.fired(),
         result,
-        dropped: ledger.take_errors(),
-        held: held(ledger),
+        dropped: stats.take_errors(),
+        held: held(stats),
         below: below.snapshot(),
     }
 }
 
-fn held(ledger: &Ledger) -> [(&'static str, u64); 4] {
+fn held(stats: &DeviceStats) -> [(&'static str, u64); 4] {
     [
-        ("page-locked bytes", ledger.pinned_bytes.now()),
-        ("device bytes", ledger.device_bytes.now()),
-        ("streams", ledger.streams.now()),
-        ("events", ledger.events.now()),
+        ("page-locked bytes", stats.pinned_bytes.now()),
+        ("device bytes", stats.device_bytes.now()),
+        ("streams", stats.streams.now()),
+        ("events", stats.events.now()),
     ]
 }
 

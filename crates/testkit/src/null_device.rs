@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use feedline_core::Result;
 use feedline_device::host::Host;
-use feedline_device::{Address, Backend, EventId, Kind, Priority, StreamId, Task};
+use feedline_device::{Address, Backend, BackendKind, EventId, Priority, StreamId, Task};
 
 /// A device whose streams do nothing: copies move no byte, and host code runs at once. What a loader costs on it is the
 /// cost of the loader.
@@ -28,8 +28,8 @@ impl NullDevice {
 // SAFETY: memory is the host backend's, zeroed and valid until it is freed. A call leaves no work behind: what it does has
 // ended when it returns, so every wait may pass at once, and work of one stream runs in order.
 unsafe impl Backend for NullDevice {
-    fn kind(&self) -> Kind {
-        Kind::Host
+    fn kind(&self) -> BackendKind {
+        BackendKind::Host
     }
 
     fn name(&self) -> String {

@@ -1,7 +1,7 @@
 //! Self-describing bytes: a byte that is torn, stale, swapped or repeated is found, and named.
 //!
 //! The same bytes as `feedline_kernels::host::pattern` and the kernel `pattern_check`, so that what a data set of the
-//! [`zoo`](crate::zoo) wrote can be checked on the device: the bytes of a row are the output of SplitMix64 (Steele, Lea,
+//! [`fixtures`](crate::fixtures) wrote can be checked on the device: the bytes of a row are the output of SplitMix64 (Steele, Lea,
 //! Flood 2014) seeded with `splitmix64(key ^ id)`, as little-endian words.
 
 use std::fmt;

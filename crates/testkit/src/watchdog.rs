@@ -113,8 +113,8 @@ fn say(text: &str) {
 
 /// A table of this process's threads, one a line, with kernel stacks below where they can be read.
 pub fn threads() -> String {
-    let mut table = String::from("thread  name             state        system call        waits in\n");
-    let Ok(tasks) = fs::read_dir("/proc/self/task") else { return table + "(no /proc/self/task here)\n" };
+    let mut column = String::from("thread  name             state        system call        waits in\n");
+    let Ok(tasks) = fs::read_dir("/proc/self/task") else { return column + "(no /proc/self/task here)\n" };
     for task in tasks.flatten() {
         let read = |file: &str| fs::read_to_string(task.path().join(file)).unwrap_or_default();
         let status = read("status");
@@ -128,10 +128,10 @@ pub fn threads() -> String {
             read("comm").trim(),
             read("wchan").trim()
         );
-        table += &line;
+        column += &line;
         for frame in read("stack").lines() {
-            table += &format!("          {frame}\n");
+            column += &format!("          {frame}\n");
         }
     }
-    table
+    column
 }

@@ -22,7 +22,7 @@ mod transposed;
 mod update;
 
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_device::{Kind, Stream};
+use feedline_device::{BackendKind, Stream};
 
 use crate::host::parallel;
 
@@ -82,7 +82,7 @@ impl Kernels {
     /// # Errors
     /// A device failure; `Unavailable` when the threads of the host's operators cannot be started.
     pub fn with(stream: &Stream, options: Options) -> Result<Self> {
-        if stream.kind() != Kind::Cuda {
+        if stream.kind() != BackendKind::Cuda {
             parallel::start_threads()?;
         }
         Ok(Self {

@@ -5,7 +5,7 @@
 //! Work on a stream never blocks for a stream. It may give any stream more work, beyond the 1,024 commands at which other
 //! threads block. It may drop batches, streams and events. A wait for the device returns an error when what it waits for
 //! is not done yet; so the drop of a buffer or a readback, which has to wait, leaks its memory and reports that to the
-//! device's [`Ledger`](crate::Ledger).
+//! device's [`DeviceStats`](crate::DeviceStats).
 
 mod event;
 mod queue;
@@ -21,7 +21,7 @@ use feedline_core::{Error, ErrorKind, Result};
 use crate::backend::Backend;
 use crate::gather::Gather;
 use crate::task::Task;
-use crate::types::{Address, EventId, Kind, Priority, StreamId};
+use crate::types::{Address, BackendKind, EventId, Priority, StreamId};
 use event::Mark;
 use queue::runs_a_stream;
 use worker::{Command, Worker};
@@ -111,8 +111,8 @@ unsafe fn free(ptr: *mut u8, bytes: usize) {
 // SAFETY: `alloc` zeroes, streams run their commands one by one in order (`worker.rs`), and `synchronize` returns when
 // the mark it saw has been reached (`event.rs`).
 unsafe impl Backend for Host {
-    fn kind(&self) -> Kind {
-        Kind::Host
+    fn kind(&self) -> BackendKind {
+        BackendKind::Host
     }
 
     fn name(&self) -> String {

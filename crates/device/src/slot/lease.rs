@@ -13,7 +13,7 @@ use crate::slot::line::Closed;
 use crate::slot::ring::{MAX_READERS, Shared, Slot, SlotRef, SlotRing};
 use crate::stream::StreamCore;
 use crate::view::View;
-use crate::zero_copy::Tables;
+use crate::zero_copy::StridedColumns;
 use crate::{Event, Pinned, Stream};
 
 /// The right to overwrite a device slot. Dropped, it sends the slot home.
@@ -107,8 +107,8 @@ impl WriteLease {
         })
     }
 
-    /// Fills this slot with the rows of `tables` that its [`info`](Self::info_mut) names, on `stream`, without a copy on the host: a
-    /// ready host slot carries the same ids, as the tables' [`visits`](Tables::visits) write them.
+    /// Fills this slot with the rows of `columns` that its [`info`](Self::info_mut) names, on `stream`, without a copy on the host: a
+    /// ready host slot carries the same ids, as the tables' [`gather_order`](Tables::visits) write them.
     ///
     /// As for [`upload`](Self::upload), the copy stream first waits for every reader of the slot's last batch, and the host
     /// slot goes home at once, to be filled when the work behind it has ended. The ring keeps the tables.
@@ -120,13 +120,13 @@ impl WriteLease {
         self,
         stream: &Stream,
         from: ReadyLease<Pinned, T>,
-        tables: &Arc<Tables>,
+        columns: &Arc<StridedColumns>,
     ) -> Result<Loaded> {
         let shared = self.held.shared.clone();
         // SAFETY: this is the slot's one lease, and nobody writes the info before `fill` returns (`ring.rs`, at `Slot`).
         let ids = unsafe { &(*shared.slots[self.held.index].info.get()).ids };
-        tables.accepts(stream.core(), ids.len(), from.bytes().len(), shared.bytes)?;
-        if !Arc::ptr_eq(shared.tables.get_or_init(|| tables.clone()), tables) {
+        columns.accepts(stream.core(), ids.len(), from.bytes().len(), shared.bytes)?;
+        if !Arc::ptr_eq(shared.columns.get_or_init(|| columns.clone()), columns) {
             return Err(Error::new(
                 ErrorKind::Config,
                 "a ring of device slots is filled from one set's tables only",
@@ -135,7 +135,7 @@ impl WriteLease {
         self.fill(stream.core(), from, |copier, at, slot| {
             // SAFETY: `accepts` was asked; `fill` keeps the block away from the host until the work is done, and orders it behind
             // all readers of the slot.
-            unsafe { tables.send(copier, ids, at, slot) }
+            unsafe { columns.send(copier, ids, at, slot) }
         })
     }
 
@@ -307,7 +307,7 @@ impl Drop for Reader {
         if let Err(error) = self.stream.core().record(&slot.consumed[self.number]) {
             // Nobody can know when this reader's work ends: the slot must never be written again.
             self.shared.lose(self.index, &error);
-            self.shared.device.ledger.report(error);
+            self.shared.device.stats.report(error);
         }
         if slot.live.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;

@@ -7,7 +7,7 @@
 //!    └────────────────────┴───── dropped ───┴── last reader dropped ────────┘
 //! ```
 //!
-//! `gather` fills a slot in place of `upload`, with rows that the device reads itself ([`Tables`](crate::zero_copy::Tables)). Both order the work alike.
+//! `gather` fills a slot in place of `upload`, with rows that the device reads itself ([`StridedColumns`](crate::zero_copy::StridedColumns)). Both order the work alike.
 //!
 //! Two waits keep a slot whole. `upload` makes the copy stream wait for the `consumed` event of *every* reader before
 //! it overwrites; `wait_on` makes the reader's stream wait for `copied`. A slot comes home only when every reader has

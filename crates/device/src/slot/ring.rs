@@ -13,7 +13,7 @@ use crate::device_core::Core;
 use crate::mark::Marks;
 use crate::slot::line::Line;
 use crate::stream::StreamCore;
-use crate::zero_copy::Tables;
+use crate::zero_copy::StridedColumns;
 use crate::{Device, Event};
 
 /// The most slots of one ring: each takes some ten events, and a pipeline needs a few.
@@ -82,7 +82,7 @@ pub(crate) struct Shared {
     /// The one stream that copies into these slots, once there was a copy.
     pub(crate) copier: OnceLock<Arc<StreamCore>>,
     /// What the copy stream reads beside host slots, if anything: kept until it has been drained.
-    pub(crate) tables: OnceLock<Arc<Tables>>,
+    pub(crate) columns: OnceLock<Arc<StridedColumns>>,
 }
 
 /// A fixed set of device slots of equal size. Clones share the slots.
@@ -120,7 +120,7 @@ impl SlotRing {
             lost: AtomicUsize::new(0),
             first_loss: OnceLock::new(),
             copier: OnceLock::new(),
-            tables: OnceLock::new(),
+            columns: OnceLock::new(),
         });
         built?;
         (0..count).for_each(|index| shared.come_home(index));
@@ -198,7 +198,7 @@ impl Slot {
             .into_inner()
             .map_err(|_| Error::new(ErrorKind::Device, "a slot did not get all its events"))?;
         let address = device.backend.alloc_device(bytes)?;
-        device.ledger.device_bytes.add(bytes as u64);
+        device.stats.device_bytes.add(bytes as u64);
         Ok(Self {
             address,
             consumed,
@@ -268,9 +268,9 @@ impl Drop for Shared {
                 (false, Err(error)) => Err(error),
             };
             if let Err(error) = freed {
-                self.device.ledger.report(error);
+                self.device.stats.report(error);
             }
-            self.device.ledger.device_bytes.subtract(self.bytes as u64);
+            self.device.stats.device_bytes.subtract(self.bytes as u64);
         }
     }
 }

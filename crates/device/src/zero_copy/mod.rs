@@ -1,10 +1,10 @@
 //! Zero-copy transfer: the device reads rows from the data set's own memory, and no worker copies them on the host.
 //!
 //! It serves data sets whose fields lie in host memory as strided columns
-//! ([`Dataset::table`](feedline_core::Dataset::table)), such as a mapped file. [`Tables::new`] registers that memory with
+//! ([`Dataset::column`](feedline_core::Dataset::column)), such as a mapped file. [`StridedColumns::new`] registers that memory with
 //! the device once, which pins it. After that a batch is a list of sample ids:
 //!
-//! 1. [`Visits::write`] writes the ids of the batch into a host slot, in gather order.
+//! 1. [`GatherOrder::write`] writes the ids of the batch into a host slot, in gather order.
 //! 2. [`WriteLease::gather`](crate::slot::WriteLease::gather) queues the work that fills a device slot, on the copy stream.
 //!    As `upload` does, it first makes the stream wait for every reader of the slot's last batch.
 //!    - Consecutive ids of densely packed rows go by the copy engine, one copy per field.
@@ -14,13 +14,13 @@
 //! | part | file |
 //! | --- | --- |
 //! | registered memory: pinned while the device may read it | `registered.rs` |
-//! | the columns of a set, checked against the batch layout, and the work that fills a slot | `tables.rs` |
-//! | gather order: in which order the rows of a batch are read | `visits.rs` |
+//! | the columns of a set, checked against the batch layout, and the work that fills a slot | `columns.rs` |
+//! | gather order: in which order the rows of a batch are read | `gather_order.rs` |
 //!
 //! # Gather order
 //!
 //! A GPU reads host memory by pages and holds few of their addresses at a time, so rows of a large set arrive faster when
-//! rows that lie near each other are read one after the other. [`Visits`] sorts the ids of a batch into buckets and writes
+//! rows that lie near each other are read one after the other. [`GatherOrder`] sorts the ids of a batch into buckets and writes
 //! behind them the row of the batch that each belongs to. Small sets and small batches keep the order of the batch.
 //!
 //! # What keeps it sound
@@ -32,11 +32,11 @@
 //! # Limits
 //!
 //! All of the set is registered or none of it, within the budget of pinned memory. A field of variable length would need
-//! two columns, offsets and values, and an entry of its own in [`Tables`].
+//! two columns, offsets and values, and an entry of its own in [`StridedColumns`].
 
+mod columns;
+mod gather_order;
 mod registered;
-mod tables;
-mod visits;
 
-pub use tables::Tables;
-pub use visits::Visits;
+pub use columns::StridedColumns;
+pub use gather_order::GatherOrder;

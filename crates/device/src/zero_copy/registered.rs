@@ -42,7 +42,7 @@ impl Registered {
         // After an error nobody knows whether the memory is registered.
         let address = registered.inspect_err(|_| keep(Some(owner.clone())))?;
         let Some(address) = address else { return Ok(None) };
-        device.ledger.pinned_bytes.add(bytes.len() as u64);
+        device.stats.pinned_bytes.add(bytes.len() as u64);
         let reader = OnceLock::new();
         Ok(Some(Self { device: device.clone(), bytes, address, owner: Some(owner), reader }))
     }
@@ -81,13 +81,13 @@ impl Drop for Registered {
         });
         if let Err(error) = unregistered {
             keep(self.owner.take());
-            self.device.ledger.report(error);
+            self.device.stats.report(error);
         }
-        self.device.ledger.pinned_bytes.subtract(self.bytes.len() as u64);
+        self.device.stats.pinned_bytes.subtract(self.bytes.len() as u64);
         // This may be the last owner, on any thread: a panic of the user's drop must not unwind through it.
         let owner = self.owner.take();
         if let Err(error) = catch_panic("the data set panicked when it was dropped", || drop(owner)) {
-            self.device.ledger.report(error);
+            self.device.stats.report(error);
         }
     }
 }

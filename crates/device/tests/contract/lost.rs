@@ -46,7 +46,7 @@ fn a_panic_on_a_stream_loses_the_device_and_nothing_hangs() {
         assert_eq!(loaded.wait_on(&stream).map(drop).expect_err("lost").kind(), ErrorKind::DeviceLost);
         // What cannot be drained is leaked, and every drop that failed is reported.
         drop((pipe, buffer, results, after));
-        let errors = device.ledger().take_errors();
+        let errors = device.stats().take_errors();
         assert!(!errors.is_empty() && errors.iter().all(|e| e.kind() == ErrorKind::DeviceLost), "{errors:?}");
         Ok(())
     });

@@ -2,7 +2,7 @@
 
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_device::slot::Reader;
-use feedline_device::{Device, Kind, Readback};
+use feedline_device::{BackendKind, Device, Readback};
 
 use crate::rig::{Ending, Rig, everywhere};
 use crate::slots::Pipe;
@@ -13,8 +13,8 @@ const BYTES: usize = 4096;
 /// A second device of the same kind as that of `rig`.
 fn second_device(rig: &Rig) -> Result<Device> {
     match rig.device.kind() {
-        Kind::Cuda => Device::cuda(0),
-        Kind::Sim => feedline_sim::device(1000).map(|(device, _)| device),
+        BackendKind::Cuda => Device::cuda(0),
+        BackendKind::Sim => feedline_sim::device(1000).map(|(device, _)| device),
         _ => Ok(Device::host()),
     }
 }

@@ -70,10 +70,10 @@ fn run(name: &'static str, ending: Ending, rig: Rig, case: fn(&Rig) -> Result<()
 
 /// Everything was given back, and no drop failed.
 fn clean(device: &Device) {
-    let ledger = device.ledger();
-    let held = [&ledger.pinned_bytes, &ledger.device_bytes, &ledger.streams, &ledger.events].map(|g| g.now());
+    let stats = device.stats();
+    let held = [&stats.pinned_bytes, &stats.device_bytes, &stats.streams, &stats.events].map(|g| g.now());
     assert_eq!(held, [0; 4], "page-locked bytes, device bytes, streams, events of {}", device.name());
-    let errors = ledger.take_errors();
+    let errors = stats.take_errors();
     assert!(errors.is_empty(), "{}: {errors:?}", device.name());
 }
 
@@ -112,7 +112,7 @@ impl Rig {
             sim.hold(stream)?;
             return Ok(Gate::Sim(sim.clone(), stream.clone()));
         }
-        if stream.kind() == feedline_device::Kind::Host {
+        if stream.kind() == feedline_device::BackendKind::Host {
             let (open, opened) = mpsc::channel::<()>();
             stream.run("gate", [], [], move |_| {
                 let _ = opened.recv();

@@ -9,7 +9,7 @@ use feedline_core::{Error, ErrorKind, Result};
 use feedline_device::slot::{Reader, SlotRing};
 use feedline_device::{Buffer, Device, Stream};
 use feedline_sim::interceptors::Faults;
-use feedline_sim::interceptors::faults::{Fault, Mode, Plan};
+use feedline_sim::interceptors::faults::{BatchSampler, Fault, Mode};
 use feedline_slots::Ring;
 use recorder::{Recorder, Tape};
 
@@ -21,9 +21,9 @@ fn device() -> (Device, Tape) {
 
 #[track_caller]
 fn assert_empty(device: &Device, tape: &Tape) {
-    let ledger = device.ledger();
-    let held = [&ledger.device_bytes, &ledger.pinned_bytes, &ledger.streams, &ledger.events]
-        .map(|gauge| gauge.now());
+    let stats = device.stats();
+    let held =
+        [&stats.device_bytes, &stats.pinned_bytes, &stats.streams, &stats.events].map(|gauge| gauge.now());
     assert_eq!(held, [0; 4], "device bytes, page-locked bytes, streams, events");
     assert_eq!((tape.graphs().len(), tape.open()), (0, 0), "graphs, recordings");
 }
@@ -204,7 +204,7 @@ fn memory_lives_as_long_as_the_graphs_that_use_it() {
     let (device, tape) = device();
     {
         let stream = device.stream().unwrap();
-        let bytes = || device.ledger().device_bytes.now();
+        let bytes = || device.stats().device_bytes.now();
         let [batch, other] = two_batches(&device, &stream);
         let slots = bytes();
         let mut buffer = stream.buffer::<u32>(256).unwrap();
@@ -260,12 +260,12 @@ fn any_call_can_fail_and_nothing_is_left_behind() {
             for nth in 1.. {
                 let recorder = Recorder::new();
                 let tape = recorder.tape.clone();
-                let faults = Faults::new(recorder, Plan::NONE);
+                let faults = Faults::new(recorder, BatchSampler::NONE);
                 let handle = faults.handle();
                 let device = Device::with_backend(faults);
                 let stream = device.stream().unwrap();
                 let mut buffer = stream.buffer::<u32>(1).unwrap();
-                handle.arm(Plan { nth, mode, fault });
+                handle.arm(BatchSampler { nth, mode, fault });
                 let outcome = {
                     // SAFETY: the second does nothing.
                     let body = || unsafe { stream.beside(|| add_one(&stream, &mut buffer), || Ok(())) };
@@ -278,11 +278,11 @@ fn any_call_can_fail_and_nothing_is_left_behind() {
                 });
                 let fired = handle.fired();
                 handle.disarm();
-                let reported = device.ledger().take_errors().len();
+                let reported = device.stats().take_errors().len();
                 assert!(outcome.is_err() || !fired || reported > 0, "call {nth} failed unseen");
                 assert_eq!(tape.open(), 0, "a recording was left open by call {nth}, {mode:?}, {fault:?}");
                 drop((buffer, stream));
-                let held = (device.ledger().streams.now(), device.ledger().events.now());
+                let held = (device.stats().streams.now(), device.stats().events.now());
                 assert_eq!(held, (0, 0), "call {nth}, {mode:?}, {fault:?}");
                 if !fired {
                     break;
@@ -335,7 +335,7 @@ fn nothing_is_given_to_a_stream_that_another_library_captures() {
         read(&stream, &batch).unwrap();
         add_one(&stream, &mut count).unwrap();
         assert_eq!(count.read().unwrap(), [1]);
-        assert!(device.ledger().take_errors().is_empty());
+        assert!(device.stats().take_errors().is_empty());
     }
     assert_empty(&device, &tape);
 }
@@ -350,7 +350,7 @@ fn a_batch_that_is_dropped_under_a_foreign_capture_costs_its_slot() {
     tape.set_captured(false);
     drop(second);
     // When the work that reads the slot runs is not known: its memory is never written again, nor freed.
-    let errors = device.ledger().take_errors();
+    let errors = device.stats().take_errors();
     assert_eq!(errors.len(), 2, "the event and the slot: {errors:?}");
     assert_eq!(errors[0].kind(), ErrorKind::Config, "{errors:?}");
     assert!(errors[1].message().contains("leaked"), "{errors:?}");

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use feedline_core::Result;
 use feedline_device::host::Host;
-use feedline_device::{Access, Address, Backend, EventId, GraphId, Kind, Priority, StreamId, Task};
+use feedline_device::{Access, Address, Backend, BackendKind, EventId, GraphId, Priority, StreamId, Task};
 
 /// What was recorded and replayed; clones are the same counts.
 #[derive(Clone, Default)]
@@ -83,7 +83,7 @@ macro_rules! pass {
 // SAFETY: everything but recording is the host backend's own; a recorded graph does nothing when it is launched.
 unsafe impl Backend for Recorder {
     pass! {
-        fn kind() -> Kind;
+        fn kind() -> BackendKind;
         fn name() -> String;
         fn bind() -> Result<()>;
         fn create_stream(name: &str, priority: Priority) -> Result<StreamId>;

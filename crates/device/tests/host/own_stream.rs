@@ -23,13 +23,13 @@ fn devices() -> [Device; 2] {
 fn assert_ends_with_a_leak(device: &Device, stream: &Stream, drops: impl FnOnce() + Send + 'static) {
     stream.run("drop", [], [], move |_| drops()).unwrap();
     stream.synchronize().unwrap();
-    let errors = device.ledger().take_errors();
+    let errors = device.stats().take_errors();
     assert!(!errors.is_empty(), "a leak is reported");
     for error in errors {
         assert_eq!(error.kind(), ErrorKind::Device, "{error}");
         assert!(error.message().contains("work on a stream"), "{error}");
     }
-    assert_eq!(device.ledger().device_bytes.now(), 0);
+    assert_eq!(device.stats().device_bytes.now(), 0);
 }
 
 #[test]
@@ -56,9 +56,9 @@ fn work_drops_a_readback_of_its_own_stream() {
             results.send().unwrap();
             come.send(results).unwrap();
             stream.synchronize().unwrap();
-            let errors = device.ledger().take_errors();
+            let errors = device.stats().take_errors();
             assert!(!errors.is_empty() && errors.iter().all(|e| e.kind() == ErrorKind::Device), "{errors:?}");
-            assert_eq!(device.ledger().pinned_bytes.now(), 0);
+            assert_eq!(device.stats().pinned_bytes.now(), 0);
         }
     });
 }
@@ -133,7 +133,7 @@ fn work_drops_its_batch_while_the_queue_is_full() {
         open.send(()).unwrap();
         stream.synchronize().unwrap();
         assert!(slots.acquire().is_ok(), "the slot was released");
-        assert!(device.ledger().take_errors().is_empty());
+        assert!(device.stats().take_errors().is_empty());
     });
 }
 

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::Sender;
 use feedline_core::{
-    BadSamples, BatchInfo, Context, CopyRows, Error, ErrorKind, Layout, Plan, Reached, Result, Rows, Source,
-    Substituted, catch_panic,
+    BadSamples, BatchInfo, BatchSampler, Context, CopyRows, Error, ErrorKind, Layout, Result, Rows, Source,
+    SourcePosition, Substituted, catch_panic,
 };
 use feedline_device::Pinned;
 use feedline_slots::{FillLease, ReadyLease, SharedFill, copy_rows, stream_rows};
@@ -22,7 +22,7 @@ use super::tuning::{STREAMING_WORKERS, piece_rows};
 /// What the workers need to know of a loader.
 pub(crate) struct Decoder {
     input: Option<Input>,
-    plan: Arc<Plan>,
+    batch_sampler: Arc<BatchSampler>,
     layout: Arc<Layout>,
     bad_samples: BadSamples,
     /// Workers of the pool.
@@ -93,7 +93,7 @@ pub(crate) enum Outcome {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EpochEnd {
     pub(crate) request: u64,
-    pub(crate) reached: Reached,
+    pub(crate) source_position: SourcePosition,
 }
 
 /// A batch that is split into pieces.
@@ -110,7 +110,7 @@ struct Split {
 /// What a decoder is made of.
 pub(crate) struct DecoderOptions {
     pub(crate) input: Input,
-    pub(crate) plan: Arc<Plan>,
+    pub(crate) batch_sampler: Arc<BatchSampler>,
     pub(crate) layout: Arc<Layout>,
     pub(crate) bad_samples: BadSamples,
     pub(crate) workers: usize,
@@ -120,10 +120,11 @@ pub(crate) struct DecoderOptions {
 
 impl Decoder {
     pub(crate) fn new(options: DecoderOptions, on_end: impl FnOnce(Result<()>) + Send + 'static) -> Self {
-        let DecoderOptions { input, plan, layout, bad_samples, workers, host_slots, inbox } = options;
+        let DecoderOptions { input, batch_sampler, layout, bad_samples, workers, host_slots, inbox } =
+            options;
         Self {
             input: Some(input),
-            plan,
+            batch_sampler,
             layout,
             bad_samples,
             workers,
@@ -227,18 +228,18 @@ impl Undecoded {
         }
         let input = decoder.input()?;
         match input {
-            Input::Dataset(_) => self.sample(&decoder.plan),
-            Input::ZeroCopy(_, visits) => {
-                self.sample(&decoder.plan);
+            Input::Dataset(_) => self.sample(&decoder.batch_sampler),
+            Input::ZeroCopy(_, gather_order) => {
+                self.sample(&decoder.batch_sampler);
                 let (bytes, note) = self.lease.parts_mut();
-                visits.write(&note.info.ids, bytes);
+                gather_order.write(&note.info.ids, bytes);
                 return Ok(Some(Outcome::Ready(self.lease.ready())));
             }
             Input::Source(source) => match self.read_records(&**source, decoder, worker)? {
                 Read::Batch => {}
                 Read::EpochEnd => {
-                    let reached = self.lease.note().info.reached.unwrap_or_default();
-                    return Ok(Some(Outcome::EpochEnd(EpochEnd { request, reached })));
+                    let source_position = self.lease.note().info.source_position.unwrap_or_default();
+                    return Ok(Some(Outcome::EpochEnd(EpochEnd { request, source_position })));
                 }
                 Read::Later => {
                     let _ = decoder.inbox.send(Message::Later(Box::new(self)));
@@ -250,10 +251,10 @@ impl Undecoded {
     }
 
     /// Writes the batch's ids into the note.
-    fn sample(&mut self, plan: &Plan) {
+    fn sample(&mut self, batch_sampler: &BatchSampler) {
         let Note { info, start, .. } = self.lease.note_mut();
         let BatchInfo { epoch, step, .. } = *info;
-        info.valid = plan.batch(epoch, *start, step, &mut info.ids);
+        info.valid = batch_sampler.batch(epoch, *start, step, &mut info.ids);
     }
 
     /// Reads the records of a source, and passes the reader on.
@@ -286,7 +287,7 @@ impl Undecoded {
         }
         let (bytes, note) = lease.parts_mut();
         let substituted = Mutex::new(std::mem::take(&mut note.info.substituted));
-        let samples = decoder.input()?.samples(&decoder.plan, note);
+        let samples = decoder.input()?.samples(&decoder.batch_sampler, note);
         let rows_of_batch = Rows::new(&decoder.layout, bytes, rows).copied_by(decoder.copy());
         let reader = Reader { samples, bad_samples: decoder.bad_samples, substituted: &substituted };
         let start = Instant::now();
@@ -358,7 +359,7 @@ impl Split {
         let note = self.fill.note();
         let Ok(input) = decoder.input() else { return false };
         let reader = Reader {
-            samples: input.samples(&decoder.plan, note),
+            samples: input.samples(&decoder.batch_sampler, note),
             bad_samples: decoder.bad_samples,
             substituted: &self.substituted,
         };
@@ -395,7 +396,7 @@ fn read_piece(decoder: &Decoder, reader: &Reader<'_>, rows: Rows<'_>, worker: &W
     let info = reader.samples.info();
     let Some(&first) = info.ids.get(rows.first()) else { return Ok(()) };
     let watch = worker.begin(info.step, first);
-    let mut context = Context::new(decoder.plan.options().seed, info.epoch).watched(watch);
+    let mut context = Context::new(decoder.batch_sampler.options().seed, info.epoch).watched(watch);
     let read = reader.read(rows, &mut context);
     worker.end();
     read

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use feedline_core::quarantine::substitute;
+use feedline_core::bad_samples::substitute;
 use feedline_core::source::place;
-use feedline_core::{BatchInfo, Context, Dataset, Plan, ReadError, Row, Rows, Source, Spec};
-use feedline_device::zero_copy::Visits;
+use feedline_core::{BatchInfo, BatchSampler, Context, Dataset, ReadError, Row, Rows, Source, Spec};
+use feedline_device::zero_copy::GatherOrder;
 
 /// The data of a loader.
 #[derive(Clone)]
@@ -14,7 +14,7 @@ pub(crate) enum Input {
     /// Samples with random access; the plan is of samples.
     Dataset(Arc<dyn Dataset>),
     /// Samples that the device reads itself: a host slot holds their ids only.
-    ZeroCopy(Arc<dyn Dataset>, Visits),
+    ZeroCopy(Arc<dyn Dataset>, GatherOrder),
     /// Records in sequence; the plan is of shards, one per step.
     Source(Arc<dyn Source>),
 }
@@ -40,7 +40,7 @@ pub(crate) struct Records {
 /// The samples of one batch, read into its rows by any number of workers.
 #[derive(Clone, Copy)]
 pub(super) enum Samples<'a> {
-    Dataset { dataset: &'a dyn Dataset, plan: &'a Plan, start: u64, info: &'a BatchInfo },
+    Dataset { dataset: &'a dyn Dataset, batch_sampler: &'a BatchSampler, start: u64, info: &'a BatchInfo },
     Source { source: &'a dyn Source, seed: u64, records: &'a Records, info: &'a BatchInfo },
 }
 
@@ -62,14 +62,14 @@ impl Input {
     }
 
     /// The samples of the batch that `note` describes.
-    pub(super) fn samples<'a>(&'a self, plan: &'a Plan, note: &'a Note) -> Samples<'a> {
+    pub(super) fn samples<'a>(&'a self, batch_sampler: &'a BatchSampler, note: &'a Note) -> Samples<'a> {
         let Note { info, start, records } = note;
         match self {
             Self::Dataset(dataset) | Self::ZeroCopy(dataset, _) => {
-                Samples::Dataset { dataset: &**dataset, plan, start: *start, info }
+                Samples::Dataset { dataset: &**dataset, batch_sampler, start: *start, info }
             }
             Self::Source(source) => {
-                Samples::Source { source: &**source, seed: plan.options().seed, records, info }
+                Samples::Source { source: &**source, seed: batch_sampler.options().seed, records, info }
             }
         }
     }
@@ -121,9 +121,9 @@ impl<'a> Samples<'a> {
     /// replay. For a source it is another record of the batch, so nothing is read again.
     pub(super) fn substitute(&self, row: usize, attempt: u32) -> (u64, usize) {
         match self {
-            Self::Dataset { plan, start, info, .. } => {
-                let position = plan.position(info.epoch, *start, info.step, row).unwrap_or(0);
-                (plan.substitute(info.epoch, position, attempt), row)
+            Self::Dataset { batch_sampler, start, info, .. } => {
+                let position = batch_sampler.position(info.epoch, *start, info.step, row).unwrap_or(0);
+                (batch_sampler.substitute(info.epoch, position, attempt), row)
             }
             Self::Source { seed, records, info, .. } => {
                 let ids = &records.ids;

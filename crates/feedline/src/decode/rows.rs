@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
-use feedline_core::quarantine::ATTEMPTS;
+use feedline_core::bad_samples::ATTEMPTS;
 use feedline_core::{
     BadSamples, Context, Error, ErrorKind, Failure, ReadError, Result, Rows, Stage, Substituted,
 };

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use feedline_core::source::{self, MAX_OFFSET, Next};
 use feedline_core::{
-    Error, ErrorKind, Plan, Reached, ReadError, Result, Shard, Source, Stage, Tail, catch_panic,
+    BatchSampler, Error, ErrorKind, LastBatch, ReadError, Result, Shard, Source, SourcePosition, Stage,
+    catch_panic,
 };
 
 use super::input::Note;
@@ -18,12 +19,12 @@ use super::rows::panic_text;
 /// are read, so that the next worker reads on while this one decodes.
 pub(crate) struct SourceReader {
     /// One shard per step.
-    shards: Arc<Plan>,
+    shards: Arc<BatchSampler>,
     batch: usize,
-    last_batch: Tail,
+    last_batch: LastBatch,
     epoch: u64,
-    reached: Reached,
-    /// The shard at `reached`, once it is open.
+    source_position: SourcePosition,
+    /// The shard at `source_position`, once it is open.
     open: Option<(u64, Box<dyn Shard>)>,
     /// The ids of a step; its memory is used again.
     ids: Vec<u64>,
@@ -49,19 +50,19 @@ enum Found {
 
 impl SourceReader {
     /// A reader that opens shards in the order of the plan `shards`, for batches of `batch` samples.
-    pub(crate) fn new(shards: Arc<Plan>, batch: usize, last_batch: Tail) -> Self {
-        let (reached, ids) = (Reached::default(), Vec::new());
-        Self { shards, batch, last_batch, epoch: 0, reached, open: None, ids }
+    pub(crate) fn new(shards: Arc<BatchSampler>, batch: usize, last_batch: LastBatch) -> Self {
+        let (source_position, ids) = (SourcePosition::default(), Vec::new());
+        Self { shards, batch, last_batch, epoch: 0, source_position, open: None, ids }
     }
 
     /// Goes to a place in `epoch`.
-    pub(crate) fn seek(&mut self, epoch: u64, reached: Reached) {
-        (self.epoch, self.reached, self.open) = (epoch, reached, None);
+    pub(crate) fn seek(&mut self, epoch: u64, source_position: SourcePosition) {
+        (self.epoch, self.source_position, self.open) = (epoch, source_position, None);
     }
 
     /// Whether the epoch has nothing more to read.
     pub(crate) fn is_at_end(&self) -> bool {
-        self.shards.steps(self.epoch, self.reached.position) == 0
+        self.shards.steps(self.epoch, self.source_position.position) == 0
     }
 
     /// Reads the records of the next batch of `source` into `note`, which may hold some of them already; `watch` learns
@@ -86,14 +87,14 @@ impl SourceReader {
             }
         }
         let records = &note.records.ids;
-        if at_end && (self.last_batch == Tail::Drop || records.is_empty()) {
+        if at_end && (self.last_batch == LastBatch::Drop || records.is_empty()) {
             note.records.clear();
-            note.info.reached = Some(self.reached);
+            note.info.source_position = Some(self.source_position);
             return Ok(Read::EpochEnd);
         }
         note.info.ids.clone_from(records);
         note.info.valid = records.len();
-        note.info.reached = Some(self.reached);
+        note.info.source_position = Some(self.source_position);
         Ok(Read::Batch)
     }
 
@@ -116,7 +117,7 @@ impl SourceReader {
                     return Err(refuse(format!("the offset after the record is {after}: it must grow")));
                 }
                 Next::Record => {
-                    self.reached.offset = after;
+                    self.source_position.offset = after;
                     return Ok(Found::Record(id));
                 }
                 Next::Later => return Ok(Found::Later),
@@ -128,10 +129,10 @@ impl SourceReader {
         }
     }
 
-    /// Opens the shard at `reached`, or the next one of this rank; `None` at the end of the epoch.
+    /// Opens the shard at `source_position`, or the next one of this rank; `None` at the end of the epoch.
     fn open_next(&mut self, source: &dyn Source) -> Result<Option<(u64, Box<dyn Shard>)>> {
         while !self.is_at_end() {
-            let Reached { position, offset } = self.reached;
+            let SourcePosition { position, offset } = self.source_position;
             self.shards.batch(self.epoch, position, 0, &mut self.ids);
             let Some(&shard) = self.ids.first() else {
                 // Fewer shards are left than ranks, and none of them is this rank's.
@@ -150,8 +151,8 @@ impl SourceReader {
     }
 
     fn go_to_next_shard(&mut self) {
-        let position = self.shards.position_after(self.epoch, self.reached.position, 0);
-        self.reached = Reached { position, offset: 0 };
+        let position = self.shards.position_after(self.epoch, self.source_position.position, 0);
+        self.source_position = SourcePosition { position, offset: 0 };
     }
 }
 

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, bounded};
 use feedline_core::source::{Next, Shard, Source};
 use feedline_core::{
-    BadSamples, Context, Dataset, ErrorKind, Layout, Order, Plan, PlanOptions, ReadError, Result, Row, Spec,
-    Tail, World,
+    BadSamples, BatchSampler, BatchSamplerOptions, Context, Dataset, ErrorKind, LastBatch, Layout, ReadError,
+    Result, Row, Sampler, Spec, World,
 };
-use feedline_device::zero_copy::Visits;
+use feedline_device::zero_copy::GatherOrder;
 use feedline_device::{Device, Pinned};
 use feedline_slots::{HostMemory, ReadyLease, Ring};
-use feedline_testkit::zoo::streams::Generator;
-use feedline_testkit::zoo::{self, Fine};
+use feedline_testkit::fixtures::streams::Generator;
+use feedline_testkit::fixtures::{self, Fine};
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 
 use super::*;
@@ -30,7 +30,7 @@ struct Rig {
     pool: WorkerPool,
     decoder: Arc<Decoder>,
     layout: Arc<Layout>,
-    plan: Arc<Plan>,
+    batch_sampler: Arc<BatchSampler>,
     slots: Ring<Pinned, Note>,
     inbox: Receiver<Message>,
     /// The outcome of dropping the data.
@@ -40,10 +40,10 @@ struct Rig {
 impl Rig {
     /// Workers and two slots for `dataset`, in its own order.
     fn new(dataset: impl Dataset, workers: usize) -> Self {
-        Self::of(Input::Dataset(Arc::new(dataset)), BATCH, workers, Order::Sequential, None)
+        Self::of(Input::Dataset(Arc::new(dataset)), BATCH, workers, Sampler::Sequential, None)
     }
 
-    fn of(input: Input, batch: usize, workers: usize, order: Order, slot_bytes: Option<usize>) -> Self {
+    fn of(input: Input, batch: usize, workers: usize, sampler: Sampler, slot_bytes: Option<usize>) -> Self {
         const SLOTS: usize = 2;
         let device = Device::host();
         let layout = Arc::new(Layout::new(input.spec(), batch).unwrap());
@@ -51,14 +51,21 @@ impl Rig {
             Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => (dataset.len(), batch),
             Input::Source(source) => (source.shards(), 1),
         };
-        let options = PlanOptions { len, order, seed: 0, batch, tail: Tail::Keep, world: World::single() };
-        let plan = Arc::new(Plan::new(options).unwrap());
+        let options = BatchSamplerOptions {
+            len,
+            sampler,
+            seed: 0,
+            batch,
+            last_batch: LastBatch::Keep,
+            world: World::single(),
+        };
+        let batch_sampler = Arc::new(BatchSampler::new(options).unwrap());
         let slot_bytes = slot_bytes.unwrap_or(layout.bytes());
         let slots = Ring::new((0..SLOTS).map(|_| device.pinned(slot_bytes).unwrap()).collect());
         let ((to_test, inbox), (tell, dropped)) = (bounded(SLOTS + 1), mpsc::channel());
         let options = DecoderOptions {
             input,
-            plan: plan.clone(),
+            batch_sampler: batch_sampler.clone(),
             layout: layout.clone(),
             bad_samples: BadSamples::Fail,
             workers,
@@ -68,7 +75,7 @@ impl Rig {
         let decoder = Arc::new(Decoder::new(options, move |outcome| drop(tell.send(outcome))));
         decoder.set_request(REQUEST);
         let pool = WorkerPool::new(Workers::Count(workers)).unwrap();
-        Self { pool, decoder, layout, plan, slots, inbox, dropped }
+        Self { pool, decoder, layout, batch_sampler, slots, inbox, dropped }
     }
 
     /// Gives batch `number`, which is `step` of the epoch, to the workers.
@@ -153,8 +160,8 @@ fn in_zero_copy_mode_a_slot_holds_the_gather_order_of_its_batch() {
     with_watchdog(LIMIT, || {
         let data = Arc::new(Fine::new(5 * ROWS as u64 + 100, 8).unwrap());
         for (bytes, is_ordered) in [(1 << 30, true), (1 << 20, false)] {
-            let input = Input::ZeroCopy(data.clone(), Visits::new(data.len(), bytes));
-            let rig = Rig::of(input, ROWS, 1, Order::Shuffle, Some(Visits::slot_bytes(ROWS)));
+            let input = Input::ZeroCopy(data.clone(), GatherOrder::new(data.len(), bytes));
+            let rig = Rig::of(input, ROWS, 1, Sampler::Shuffle, Some(GatherOrder::slot_bytes(ROWS)));
             for step in 0..6 {
                 rig.begin(step, step);
                 let (_, filled) = rig.ready();
@@ -182,7 +189,7 @@ fn in_zero_copy_mode_a_slot_holds_the_gather_order_of_its_batch() {
 #[test]
 fn a_reading_names_worker_batch_sample_and_time() {
     with_watchdog(LIMIT, || {
-        let (data, gate) = zoo::blocking(fine(), [6]);
+        let (data, gate) = fixtures::blocking(fine(), [6]);
         let rig = Rig::new(data, 2);
         assert_eq!(rig.pool.readings(), []);
         rig.begin(0, 1);
@@ -218,7 +225,7 @@ fn a_worker_count_is_at_least_one_and_at_most_the_limit() {
 #[test]
 fn a_batch_that_nobody_wants_any_more_is_not_read() {
     with_watchdog(LIMIT, || {
-        let (data, reads) = zoo::counting(fine());
+        let (data, reads) = fixtures::counting(fine());
         let rig = Rig::new(data, 2);
         rig.decoder.set_request(REQUEST + 1);
         rig.begin(0, 0);
@@ -238,7 +245,7 @@ fn a_stop_is_final() {
 #[test]
 fn a_batch_after_a_failed_one_is_not_read() {
     with_watchdog(LIMIT, || {
-        let (data, reads) = zoo::counting(zoo::failing(fine(), [5]));
+        let (data, reads) = fixtures::counting(fixtures::failing(fine(), [5]));
         let rig = Rig::new(data, 2);
         rig.begin(1, 1);
         let (number, outcome) = rig.decoded();
@@ -257,9 +264,9 @@ fn a_batch_after_a_failed_one_is_not_read() {
 fn a_batch_before_a_failed_one_is_read_to_its_end() {
     with_watchdog(LIMIT, || {
         // The second batch has one row, so it is not split.
-        let data = zoo::failing(Fine::new(BATCH as u64 + 1, 100).unwrap(), [4]);
-        let (data, second) = zoo::blocking(data, [4]);
-        let (data, first) = zoo::blocking(data, [0, 1]);
+        let data = fixtures::failing(Fine::new(BATCH as u64 + 1, 100).unwrap(), [4]);
+        let (data, second) = fixtures::blocking(data, [4]);
+        let (data, first) = fixtures::blocking(data, [0, 1]);
         let rig = Rig::new(data, 3);
         rig.begin(1, 1);
         assert!(second.wait_until_waiting(1, LIMIT));
@@ -278,8 +285,8 @@ fn a_batch_before_a_failed_one_is_read_to_its_end() {
 #[test]
 fn of_several_errors_in_a_batch_the_one_of_the_first_row_is_told() {
     with_watchdog(LIMIT, || {
-        let (data, reads) = zoo::counting(zoo::failing(fine(), [0, 2]));
-        let (data, gate) = zoo::blocking(data, [0]);
+        let (data, reads) = fixtures::counting(fixtures::failing(fine(), [0, 2]));
+        let (data, gate) = fixtures::blocking(data, [0]);
         let rig = Rig::new(data, 2);
         rig.begin(0, 0);
         until("row 2 has failed", || reads.of(2) == 1 && rig.pool.readings().len() == 1);
@@ -311,12 +318,12 @@ impl Drop for PanicsInDrop {
 #[test]
 fn an_error_that_panics_when_it_is_dropped_does_not_hang_its_batch() {
     with_watchdog(LIMIT, || {
-        let data = zoo::Before::new(fine(), |id| match id {
+        let data = fixtures::Before::new(fine(), |id| match id {
             0 | 2 => Err(Box::new(PanicsInDrop)),
             _ => Ok(()),
         });
-        let (data, reads) = zoo::counting(data);
-        let (data, gate) = zoo::blocking(data, [0]);
+        let (data, reads) = fixtures::counting(data);
+        let (data, gate) = fixtures::blocking(data, [0]);
         let rig = Rig::new(data, 2);
         rig.begin(0, 0);
         until("row 2 has failed", || reads.of(2) == 1 && rig.pool.readings().len() == 1);
@@ -369,8 +376,8 @@ impl Drop for BadShard {
 fn a_panic_outside_of_a_read_is_the_error_of_its_batch() {
     with_watchdog(LIMIT, || {
         let source: Arc<dyn Source> = Arc::new(BadShards(Generator::new([2, 40]).unwrap()));
-        let rig = Rig::of(Input::Source(source), BATCH, 2, Order::Sequential, None);
-        let reader = SourceReader::new(rig.plan.clone(), BATCH, Tail::Keep);
+        let rig = Rig::of(Input::Source(source), BATCH, 2, Sampler::Sequential, None);
+        let reader = SourceReader::new(rig.batch_sampler.clone(), BATCH, LastBatch::Keep);
         rig.begin_with(0, 0, Some(Box::new(reader)));
         let (number, outcome) = rig.decoded();
         let error = outcome.err().expect("the first shard is dropped");
@@ -386,14 +393,14 @@ fn the_reader_of_a_source_is_sent_back_before_the_rows_are_decoded() {
     with_watchdog(LIMIT, || {
         let (opened, gate) = mpsc::sync_channel::<()>(0);
         let gate = std::sync::Mutex::new(gate);
-        let source = zoo::streams::Hooked::new(Generator::new([40]).unwrap()).before_decode(move |_| {
+        let source = fixtures::streams::Hooked::new(Generator::new([40]).unwrap()).before_decode(move |_| {
             // Fails once the other end is gone: from then on nothing is held up.
             let _ = gate.lock().map(|gate| gate.recv());
             Ok(())
         });
         let source: Arc<dyn Source> = Arc::new(source);
-        let rig = Rig::of(Input::Source(source), BATCH, 1, Order::Sequential, None);
-        let reader = SourceReader::new(rig.plan.clone(), BATCH, Tail::Keep);
+        let rig = Rig::of(Input::Source(source), BATCH, 1, Sampler::Sequential, None);
+        let reader = SourceReader::new(rig.batch_sampler.clone(), BATCH, LastBatch::Keep);
         rig.begin_with(0, 0, Some(Box::new(reader)));
         let Message::Reader { request, .. } = rig.message() else { panic!("not the reader") };
         assert_eq!(request, REQUEST);
@@ -408,9 +415,9 @@ fn the_reader_of_a_source_is_sent_back_before_the_rows_are_decoded() {
 fn a_stale_batch_gives_the_reader_of_its_source_back() {
     with_watchdog(LIMIT, || {
         let source: Arc<dyn Source> = Arc::new(Generator::new([40]).unwrap());
-        let rig = Rig::of(Input::Source(source), BATCH, 1, Order::Sequential, None);
+        let rig = Rig::of(Input::Source(source), BATCH, 1, Sampler::Sequential, None);
         rig.decoder.set_request(REQUEST + 1);
-        let reader = SourceReader::new(rig.plan.clone(), BATCH, Tail::Keep);
+        let reader = SourceReader::new(rig.batch_sampler.clone(), BATCH, LastBatch::Keep);
         rig.begin_with(0, 0, Some(Box::new(reader)));
         assert!(matches!(rig.message(), Message::Reader { request: REQUEST, .. }));
         assert!(matches!(rig.decoded(), (0, Ok(Outcome::Stale))));
@@ -420,7 +427,7 @@ fn a_stale_batch_gives_the_reader_of_its_source_back() {
 #[test]
 fn the_data_is_dropped_once_no_worker_needs_it() {
     with_watchdog(LIMIT, || {
-        let (data, gate) = zoo::blocking(fine(), [0]);
+        let (data, gate) = fixtures::blocking(fine(), [0]);
         let rig = Rig::new(data, 2);
         rig.begin(0, 0);
         assert!(gate.wait_until_waiting(1, LIMIT));

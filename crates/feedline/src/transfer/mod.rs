@@ -24,9 +24,9 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use feedline_core::{Error, ErrorKind, Layout, Plan, Result, Stage};
+use feedline_core::{BatchSampler, Error, ErrorKind, Layout, Result, Stage};
 use feedline_device::slot::{Loaded, SlotRing, WriteLease};
-use feedline_device::zero_copy::Tables;
+use feedline_device::zero_copy::StridedColumns;
 use feedline_device::{Pinned, Stream};
 use feedline_slots::{ReadyLease, Ring};
 
@@ -63,7 +63,7 @@ pub(crate) struct Wanted {
 pub(crate) struct Transfer {
     pub(crate) layout: Arc<Layout>,
     /// The set that the device reads itself, in zero-copy mode.
-    pub(crate) tables: Option<Arc<Tables>>,
+    pub(crate) columns: Option<Arc<StridedColumns>>,
     pub(crate) host_slots: Ring<Pinned, Note>,
     pub(crate) device_slots: SlotRing,
     /// The copy stream.
@@ -148,7 +148,7 @@ impl Transfer {
     /// `Config` when the system refuses a thread.
     pub(crate) fn start(
         self,
-        plan: Arc<Plan>,
+        batch_sampler: Arc<BatchSampler>,
         reader: Option<Box<SourceReader>>,
         ended: impl FnOnce(Result<()>, Self) + Send + 'static,
     ) -> Result<JoinHandle<()>> {
@@ -157,7 +157,7 @@ impl Transfer {
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 Run {
                     with: &self,
-                    schedule: Schedule::new(plan, reader),
+                    schedule: Schedule::new(batch_sampler, reader),
                     reorder: Reorder::new(slots),
                     request: 0,
                     decoding: 0,
@@ -317,7 +317,7 @@ impl Run<'_> {
 
     /// Copies a batch to the device, once a slot is free there; `None` when nobody wants it by then.
     fn copy(&mut self, mut filled: ReadyLease<Pinned, Note>) -> Result<Option<Loaded>> {
-        let Transfer { layout, tables, stream, .. } = self.with;
+        let Transfer { layout, columns, stream, .. } = self.with;
         let mut slot = self.device_slot()?;
         if self.is_stale(&filled) {
             return Ok(None);
@@ -326,9 +326,9 @@ impl Run<'_> {
         // Swapped, so that the memory of both is used again.
         std::mem::swap(slot.info_mut(), &mut filled.note_mut().info);
         let rows = slot.info_mut().ids.len();
-        let loaded = match tables {
+        let loaded = match columns {
             None => slot.upload(stream, filled, layout.used_bytes(rows)),
-            Some(tables) => slot.gather(stream, filled, tables),
+            Some(columns) => slot.gather(stream, filled, columns),
         };
         loaded.map(Some).map_err(|error| error.at_stage(Stage::Transfer).at_batch(step))
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use feedline_core::{Plan, Reached};
+use feedline_core::{BatchSampler, SourcePosition};
 
 use crate::decode::{Note, SourceReader};
 
@@ -23,7 +23,7 @@ pub(crate) struct Request {
 
 /// Hands out the batches of the current request, one after the other.
 pub(super) struct Schedule {
-    plan: Arc<Plan>,
+    batch_sampler: Arc<BatchSampler>,
     /// The request, moved on to the epoch that is being handed out; `None` when there is no more to hand out.
     request: Option<Request>,
     /// Batches of the epoch that were handed out.
@@ -43,10 +43,10 @@ enum SourceState {
 }
 
 impl Schedule {
-    /// Batches of `plan`; of a source, `reader` reads them.
-    pub(super) fn new(plan: Arc<Plan>, reader: Option<Box<SourceReader>>) -> Self {
+    /// Batches of `batch_sampler`; of a source, `reader` reads them.
+    pub(super) fn new(batch_sampler: Arc<BatchSampler>, reader: Option<Box<SourceReader>>) -> Self {
         let source = reader.map(SourceState::Here);
-        Self { plan, request: None, step: 0, steps: 0, number: 0, source }
+        Self { batch_sampler, request: None, step: 0, steps: 0, number: 0, source }
     }
 
     /// Begins another request; the rest of the one before is given up.
@@ -55,8 +55,8 @@ impl Schedule {
         self.request = Some(request);
         self.step = 0;
         match &mut self.source {
-            None => self.steps = self.plan.steps(epoch, start),
-            Some(SourceState::Here(reader)) => reader.seek(epoch, Reached { position: start, offset }),
+            None => self.steps = self.batch_sampler.steps(epoch, start),
+            Some(SourceState::Here(reader)) => reader.seek(epoch, SourcePosition { position: start, offset }),
             // It is moved when it comes back: `accept_reader`.
             Some(SourceState::Away) => {}
         }
@@ -67,7 +67,7 @@ impl Schedule {
         if let Some(Request { epoch, start, offset, number: current, .. }) = self.request
             && (current != number || self.step == 0)
         {
-            reader.seek(epoch, Reached { position: start, offset });
+            reader.seek(epoch, SourcePosition { position: start, offset });
         }
         self.source = Some(SourceState::Here(reader));
     }

@@ -9,7 +9,7 @@ use std::sync::{Mutex, Once, PoisonError};
 use std::time::{Duration, Instant};
 
 use feedline::{Device, Element, Ready, Stream, View};
-use feedline_testkit::{Census, Watchdog, watchdog, zoo};
+use feedline_testkit::{Census, Watchdog, fixtures, watchdog};
 
 /// Holds up the other tests of the binary, and watches over this one, until dropped.
 pub fn one_at_a_time() -> impl Sized {
@@ -50,11 +50,11 @@ fn alone_for(limit: Duration, work: impl FnOnce()) {
 /// Checks that nothing of the device is held any more, and that no drop had an error to tell.
 #[track_caller]
 pub fn assert_empty(device: &Device) {
-    let ledger = device.ledger();
-    let held = [&ledger.pinned_bytes, &ledger.device_bytes, &ledger.streams, &ledger.events]
-        .map(|gauge| gauge.now());
+    let stats = device.stats();
+    let held =
+        [&stats.pinned_bytes, &stats.device_bytes, &stats.streams, &stats.events].map(|gauge| gauge.now());
     assert_eq!(held, [0; 4], "pinned bytes, device bytes, streams, events");
-    let errors = ledger.take_errors();
+    let errors = stats.take_errors();
     assert!(errors.is_empty(), "in drops: {errors:?}");
 }
 
@@ -66,10 +66,10 @@ pub fn elements<T: Element>(stream: &Stream, view: View<'_, T>) -> Vec<T> {
     receive.recv().expect("the work has run")
 }
 
-/// Checks every byte of a batch of [`zoo::Fine`] samples, on the batch's own stream, and that the rows are those its ids
+/// Checks every byte of a batch of [`fixtures::Fine`] samples, on the batch's own stream, and that the rows are those its ids
 /// say.
 #[track_caller]
-pub fn assert_whole(fine: &zoo::Fine, batch: &Ready) {
+pub fn assert_whole(fine: &fixtures::Fine, batch: &Ready) {
     let stream = batch.stream();
     let ids = elements(stream, batch.field::<i64>("id").expect("the ids"));
     assert!(

@@ -1,7 +1,7 @@
 //! A small epoch, for tests of how one ends: five batches of eight self-describing samples.
 
 use feedline::{Dataset, Device, Loader, LoaderBuilder, Stream, Workers};
-use feedline_testkit::zoo::Fine;
+use feedline_testkit::fixtures::Fine;
 
 use super::{assert_empty, assert_whole};
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 
 use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 use feedline::{Context, Dataset, ReadError, Row, Spec};
-use feedline_testkit::zoo::Fine;
+use feedline_testkit::fixtures::Fine;
 
 use super::{BATCH, Cycle, Fault, Moment, STEPS};
 use crate::common::LONG;
@@ -16,7 +16,7 @@ pub struct Data {
     fault: Fault,
     /// The epoch and the sample.
     at: (u64, u64),
-    reached: Sender<()>,
+    source_position: Sender<()>,
     was_reached: Arc<AtomicBool>,
     /// Holds the read back until its other end is dropped.
     hold: Option<Receiver<()>>,
@@ -24,14 +24,14 @@ pub struct Data {
 
 /// The other side of a read that is held back.
 pub struct Gate {
-    reached: Receiver<()>,
+    source_position: Receiver<()>,
     was_reached: Arc<AtomicBool>,
     closed: Mutex<Option<Sender<()>>>,
 }
 
 impl Data {
     pub fn new(cycle: &Cycle) -> (Self, Gate) {
-        let (reached, on_reach) = unbounded();
+        let (source_position, on_reach) = unbounded();
         let (closed, hold) = bounded(0);
         let was_reached = Arc::new(AtomicBool::new(false));
         let (epoch, step) = cycle.target();
@@ -40,11 +40,11 @@ impl Data {
             fine: Fine::new(STEPS * BATCH as u64, 100).expect("a data set"),
             fault: cycle.fault,
             at: (epoch, step * BATCH as u64 + cycle.row),
-            reached,
+            source_position,
             was_reached: was_reached.clone(),
             hold: held.then_some(hold),
         };
-        (data, Gate { reached: on_reach, was_reached, closed: Mutex::new(Some(closed)) })
+        (data, Gate { source_position: on_reach, was_reached, closed: Mutex::new(Some(closed)) })
     }
 }
 
@@ -61,7 +61,7 @@ impl Dataset for Data {
         if (context.epoch(), id) == self.at {
             self.was_reached.store(true, Ordering::Release);
             // Nobody may be there to hear it.
-            let _ = self.reached.send(());
+            let _ = self.source_position.send(());
             if let Some(hold) = &self.hold {
                 let _ = hold.recv();
             }
@@ -78,7 +78,7 @@ impl Dataset for Data {
 impl Gate {
     /// Blocks until a read stands before the gate.
     pub fn wait(&self) {
-        self.reached.recv_timeout(LONG).expect("the read is reached");
+        self.source_position.recv_timeout(LONG).expect("the read is reached");
     }
 
     pub fn was_reached(&self) -> bool {

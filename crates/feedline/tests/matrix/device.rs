@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use feedline::{Device, Error, ErrorKind, Result};
 use feedline_device::Backend;
 use feedline_device::host::Host;
-use feedline_sim::interceptors::faults::{self, FaultHandle, Faults, Mode, Plan};
+use feedline_sim::interceptors::faults::{self, BatchSampler, FaultHandle, Faults, Mode};
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
 
 use super::{Cycle, Fault, Moment, STEPS};
@@ -71,14 +71,14 @@ pub struct Rig {
 impl Rig {
     pub fn new(cycle: &Cycle) -> Self {
         let switch = Switch::new(cycle);
-        let driver = Faults::new(Intercepted::with(Host::new(), switch.clone()), Plan::NONE);
+        let driver = Faults::new(Intercepted::with(Host::new(), switch.clone()), BatchSampler::NONE);
         let losses = driver.handle();
         Self { device: Device::with_backend(driver), switch, losses }
     }
 
     /// The next call finds the device lost.
     pub fn lose_device(&self) {
-        self.losses.arm(Plan { nth: 1, mode: Mode::Once, fault: faults::Fault::DeviceLost });
+        self.losses.arm(BatchSampler { nth: 1, mode: Mode::Once, fault: faults::Fault::DeviceLost });
     }
 
     /// Whether the planned call has failed.
@@ -88,10 +88,10 @@ impl Rig {
 
     /// Checks that nothing of the device is held, and that drops had no error to tell, or one of the fault.
     pub fn assert_empty(&self, fault: Fault) {
-        let ledger = self.device.ledger();
-        let held = [&ledger.pinned_bytes, &ledger.device_bytes, &ledger.streams, &ledger.events];
+        let stats = self.device.stats();
+        let held = [&stats.pinned_bytes, &stats.device_bytes, &stats.streams, &stats.events];
         assert_eq!(held.map(|gauge| gauge.now()), [0; 4], "pinned bytes, device bytes, streams, events");
-        let errors = ledger.take_errors();
+        let errors = stats.take_errors();
         let fits = |error: &Error| matches!(error.kind(), ErrorKind::Device | ErrorKind::DeviceLost);
         assert!(errors.is_empty() || Switch::fails(fault) && errors.iter().all(fits), "in drops: {errors:?}");
     }

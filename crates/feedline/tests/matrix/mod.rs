@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use feedline::{Batch, Epoch, Error, ErrorKind, Loader, Random, Ready, Result, Stage, Stream, Workers};
-use feedline_testkit::zoo::Fine;
+use feedline_testkit::fixtures::Fine;
 
 use crate::common::{LONG, assert_whole, wait_until};
 use data::{Data, Gate};

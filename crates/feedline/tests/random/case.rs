@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 
-use feedline::{Dataset, Loader, LoaderBuilder, Order, Random, Road, Tail, WorkerPool, Workers, World};
-use feedline_testkit::zoo::{Fine, Laid};
+use feedline::{
+    Dataset, LastBatch, Loader, LoaderBuilder, Random, Sampler, TransferMode, WorkerPool, Workers, World,
+};
+use feedline_testkit::fixtures::{Fine, Laid};
 
 /// The options that stay the same when a run goes on in another loader.
 #[derive(Debug)]
@@ -14,9 +16,9 @@ pub struct Case {
     pub len: u64,
     pub row_bytes: usize,
     pub data: Data,
-    pub order: Order,
+    pub sampler: Sampler,
     pub batch: usize,
-    pub tail: Tail,
+    pub last_batch: LastBatch,
     pub world: World,
     /// Steps left out: epoch and steps.
     pub skips: Vec<(u64, Range<u64>)>,
@@ -99,15 +101,15 @@ impl Case {
         let most = pick(random, &LENGTHS);
         let len = 1 + random.below(most);
         let data = pick(random, &[Data::Computed, Data::Records, Data::Columns]);
-        let order = order(random, len);
-        let positions = order.len(len);
+        let sampler = sampler(random, len);
+        let positions = sampler.len(len);
         let world = World::new(0, 1 + random.below(4) as u32).unwrap();
         let world = World::new(random.below(world.size().into()) as u32, world.size()).unwrap();
         let batch = 1 + random.below(positions.min(40)) as usize;
         let global = batch as u64 * u64::from(world.size());
         // Without a full step there would be none to deliver.
-        let tail = pick(random, &[Tail::Keep, Tail::Drop, Tail::Pad]);
-        let tail = if global > positions { Tail::Keep } else { tail };
+        let last_batch = pick(random, &[LastBatch::Keep, LastBatch::Drop, LastBatch::Pad]);
+        let last_batch = if global > positions { LastBatch::Keep } else { last_batch };
         let mut skips = Vec::new();
         let steps = positions.div_ceil(global);
         if steps > 1 && one_in(random, 3) {
@@ -120,7 +122,7 @@ impl Case {
         let widest = pick(random, &[16, 300, 5000]);
         let row_bytes = 1 + random.below(widest) as usize;
         let legs = (0..1 + random.below(3)).map(|index| Leg::draw(random, index, data, steps)).collect();
-        Self { seed, len, row_bytes, data, order, batch, tail, world, skips, device, pool, legs }
+        Self { seed, len, row_bytes, data, sampler, batch, last_batch, world, skips, device, pool, legs }
     }
 
     /// The samples by themselves.
@@ -149,12 +151,16 @@ impl Case {
     }
 
     fn in_memory(&self, data: impl Dataset, leg: &Leg) -> LoaderBuilder {
-        self.options(Loader::builder(data), leg).road(if leg.direct { Road::Direct } else { Road::Workers })
+        self.options(Loader::builder(data), leg).transfer_mode(if leg.direct {
+            TransferMode::ZeroCopy
+        } else {
+            TransferMode::Staged
+        })
     }
 
     fn options(&self, builder: LoaderBuilder, leg: &Leg) -> LoaderBuilder {
-        let builder = builder.batch_size(self.batch).order(self.order.clone()).seed(self.seed);
-        let builder = builder.tail(self.tail).world(self.world);
+        let builder = builder.batch_size(self.batch).sampler(self.sampler.clone()).seed(self.seed);
+        let builder = builder.last_batch(self.last_batch).world(self.world);
         let builder = builder.workers(Workers::Count(leg.workers)).depth(leg.depth);
         self.skips.iter().fold(builder, |builder, (epoch, steps)| builder.skip(*epoch, steps.clone()))
     }
@@ -193,24 +199,24 @@ impl Part {
 }
 
 /// One of the kinds of order over `len` samples.
-fn order(random: &mut Random, len: u64) -> Order {
+fn sampler(random: &mut Random, len: u64) -> Sampler {
     let weights: Vec<f64> = (0..len).map(|id| [1.0, 2.5, 0.5][id as usize % 3]).collect();
     let simple = |random: &mut Random| match random.below(3) {
-        0 => Order::Sequential,
-        1 => Order::Shuffle,
-        _ => Order::block(1 + random.below(9), 1 + random.below(30)).unwrap(),
+        0 => Sampler::Sequential,
+        1 => Sampler::Shuffle,
+        _ => Sampler::block(1 + random.below(9), 1 + random.below(30)).unwrap(),
     };
     match random.below(8) {
-        0 => Order::weighted(&weights).unwrap().draws(1 + random.below(2 * len)).unwrap(),
-        1 => Order::distinct(&weights).unwrap().draws(1 + random.below(len)).unwrap(),
+        0 => Sampler::weighted(&weights).unwrap().draws(1 + random.below(2 * len)).unwrap(),
+        1 => Sampler::distinct(&weights).unwrap().draws(1 + random.below(len)).unwrap(),
         2 => {
             let classes = 1 + random.below(len.min(5)) as u32;
             let labels: Vec<u32> = (0..len).map(|id| id as u32 % classes).collect();
-            Order::balanced(&labels, classes).unwrap()
+            Sampler::balanced(&labels, classes).unwrap()
         }
         3 => {
             let stride = 1 + random.below(3) as usize;
-            Order::subset((0..len).rev().step_by(stride).collect(), simple(random)).unwrap()
+            Sampler::subset((0..len).rev().step_by(stride).collect(), simple(random)).unwrap()
         }
         _ => simple(random),
     }

@@ -3,16 +3,16 @@
 
 use std::ops::Range;
 
-use feedline::{Order, Tail, World};
+use feedline::{LastBatch, Sampler, World};
 
 /// What the batches of an epoch depend on.
 #[derive(Debug)]
 pub struct Reference<'a> {
     pub len: u64,
-    pub order: &'a Order,
+    pub sampler: &'a Sampler,
     pub seed: u64,
     pub batch: usize,
-    pub tail: Tail,
+    pub last_batch: LastBatch,
     pub world: World,
     pub skips: &'a [(u64, Range<u64>)],
 }
@@ -35,9 +35,9 @@ impl Reference<'_> {
             let mut skips = self.skips.iter().filter(|(of, _)| *of == epoch);
             skips.any(|(_, steps)| steps.contains(&(position / global)))
         };
-        let positions = 0..self.order.len(self.len);
+        let positions = 0..self.sampler.len(self.len);
         let samples = positions.filter(|&position| !is_skipped(position));
-        samples.map(|position| self.order.id(self.len, self.seed, epoch, position)).collect()
+        samples.map(|position| self.sampler.id(self.len, self.seed, epoch, position)).collect()
     }
 
     /// The batches of `epoch` after its first `delivered` samples.
@@ -50,11 +50,11 @@ impl Reference<'_> {
 
     /// This rank's part of a step.
     fn part(&self, step: &[u64], epoch: &[u64], size: usize, rank: usize) -> Option<Expected> {
-        if step.len() < self.batch * size && self.tail == Tail::Drop {
+        if step.len() < self.batch * size && self.last_batch == LastBatch::Drop {
             return None;
         }
-        let (ids, valid): (Vec<u64>, usize) = match self.tail {
-            Tail::Keep if step.len() < self.batch * size => {
+        let (ids, valid): (Vec<u64>, usize) = match self.last_batch {
+            LastBatch::Keep if step.len() < self.batch * size => {
                 // As evenly as can be: the first ranks get one sample more.
                 let sizes = (0..size).map(|rank| step.len() / size + usize::from(rank < step.len() % size));
                 let first: usize = sizes.clone().take(rank).sum();

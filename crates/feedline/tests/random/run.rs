@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use feedline::{
-    Batch, Cursor, Device, Epoch, Loader, LoaderBuilder, Order, Ready, Stream, WorkerPool, Workers,
+    Batch, Cursor, Device, Epoch, Loader, LoaderBuilder, Ready, Sampler, Stream, WorkerPool, Workers,
 };
 use feedline_device::host::Host;
 use feedline_sim::SimHandle;
@@ -83,7 +83,7 @@ fn run_leg(case: &Case, leg: &Leg, builder: LoaderBuilder, device: &Device, plac
     let checks = Arc::new(Checks::default());
     let streams: Vec<Stream> = (0..leg.readers).map(|_| device.stream().unwrap()).collect();
     let mut loader = builder.build(device).unwrap();
-    assert_eq!(loader.road().is_direct(), leg.direct);
+    assert_eq!(loader.transfer_mode().is_zero_copy(), leg.direct);
     let mut done = Done { loaders: 1, ..Done::default() };
     std::thread::scope(|scope| {
         let senders: Vec<SyncSender<Vec<Ready>>> = (0..leg.holders)
@@ -139,8 +139,16 @@ fn run_leg(case: &Case, leg: &Leg, builder: LoaderBuilder, device: &Device, plac
 }
 
 fn reference(case: &Case) -> Reference<'_> {
-    let Case { len, order, seed, batch, tail, world, skips, .. } = case;
-    Reference { len: *len, order, seed: *seed, batch: *batch, tail: *tail, world: *world, skips }
+    let Case { len, sampler, seed, batch, last_batch, world, skips, .. } = case;
+    Reference {
+        len: *len,
+        sampler,
+        seed: *seed,
+        batch: *batch,
+        last_batch: *last_batch,
+        world: *world,
+        skips,
+    }
 }
 
 /// Begins a part; `place` then says where that is.
@@ -166,10 +174,10 @@ fn begin<'a>(case: &Case, loader: &'a mut Loader, from: From, place: &mut Place)
 /// What the kind of order promises, without asking how it does it.
 fn check_order(case: &Case, epoch: u64) {
     let mut ids = Reference { skips: &[], ..reference(case) }.samples(epoch);
-    if matches!(case.order, Order::Sequential) {
+    if matches!(case.sampler, Sampler::Sequential) {
         assert!(ids.iter().copied().eq(0..case.len));
     }
-    if case.order.is_permutation() {
+    if case.sampler.is_permutation() {
         ids.sort_unstable();
         assert!(ids.into_iter().eq(0..case.len), "not every sample once");
     }

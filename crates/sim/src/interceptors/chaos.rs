@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use feedline_backend::{Backend, Kind, Span, StreamId, Task};
+use feedline_backend::{Backend, BackendKind, Span, StreamId, Task};
 use feedline_core::{Error, ErrorKind, Random, Result, random::key};
 
 use super::{Call, Intercepted, Interceptor, Op};
@@ -171,7 +171,7 @@ impl Disorder {
     }
 
     fn delay_stream(&self, random: &mut Random, below: &dyn Backend, stream: StreamId) -> Result<()> {
-        if self.options.spin.is_none() && below.kind() != Kind::Host {
+        if self.options.spin.is_none() && below.kind() != BackendKind::Host {
             return Ok(());
         }
         let Some(time) = self.delay(random, &self.options.device_delay) else { return Ok(()) };

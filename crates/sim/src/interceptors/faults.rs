@@ -20,10 +20,10 @@ use super::{Call, Intercepted, Interceptor, Op};
 ///
 /// ```
 /// use feedline_core::ErrorKind;
-/// use feedline_sim::interceptors::faults::{Fault, Faults, Mode, Plan};
+/// use feedline_sim::interceptors::faults::{Fault, Faults, Mode, BatchSampler};
 /// use feedline_device::{Device, host::Host};
 ///
-/// let backend = Faults::new(Host::new(), Plan { nth: 2, mode: Mode::Once, fault: Fault::Error });
+/// let backend = Faults::new(Host::new(), BatchSampler { nth: 2, mode: Mode::Once, fault: Fault::Error });
 /// let faults = backend.handle();
 /// let device = Device::with_backend(backend);
 /// let stream = device.stream()?; // call 1
@@ -37,7 +37,7 @@ pub type Faults<B> = Intercepted<B, FaultHandle>;
 
 impl<B: Backend> Intercepted<B, FaultHandle> {
     /// `below`, failing as planned.
-    pub fn new(below: B, plan: Plan) -> Self {
+    pub fn new(below: B, plan: BatchSampler) -> Self {
         let handle = FaultHandle::default();
         handle.arm(plan);
         Self::with(below, handle)
@@ -51,7 +51,7 @@ impl<B: Backend> Intercepted<B, FaultHandle> {
 
 /// Which calls fail, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct BatchSampler {
     /// The first call that fails, counted from 1; 0 for none.
     pub nth: u64,
     /// Whether later calls fail too.
@@ -60,7 +60,7 @@ pub struct Plan {
     pub fault: Fault,
 }
 
-impl Plan {
+impl BatchSampler {
     /// Nothing fails.
     pub const NONE: Self = Self { nth: 0, mode: Mode::Once, fault: Fault::Error };
 }
@@ -102,20 +102,20 @@ struct Switch {
 
 #[derive(Debug)]
 struct Armed {
-    plan: Plan,
+    plan: BatchSampler,
     /// Calls since it was armed.
     seen: u64,
 }
 
 impl Default for Armed {
     fn default() -> Self {
-        Self { plan: Plan::NONE, seen: 0 }
+        Self { plan: BatchSampler::NONE, seen: 0 }
     }
 }
 
 impl FaultHandle {
     /// Follows `plan` from now on; the next call is its first. A lost device stays lost.
-    pub fn arm(&self, plan: Plan) {
+    pub fn arm(&self, plan: BatchSampler) {
         let mut armed = self.armed();
         *armed = Armed { plan, seen: 0 };
         self.0.fired.store(false, Ordering::Release);
@@ -123,7 +123,7 @@ impl FaultHandle {
 
     /// Lets later calls pass; a lost device stays lost.
     pub fn disarm(&self) {
-        self.armed().plan = Plan::NONE;
+        self.armed().plan = BatchSampler::NONE;
     }
 
     /// Whether a call has failed since the last [`arm`](Self::arm).

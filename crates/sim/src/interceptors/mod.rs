@@ -16,7 +16,7 @@ pub mod count;
 pub mod faults;
 
 use feedline_backend::{
-    Access, Address, Backend, EventId, Gather, GraphId, Kind, Launch, Priority, Span, StreamId, Task,
+    Access, Address, Backend, BackendKind, EventId, Gather, GraphId, Launch, Priority, Span, StreamId, Task,
 };
 use feedline_core::{Error, Result};
 
@@ -264,7 +264,7 @@ unsafe impl<B: Backend, I: Interceptor> Backend for Intercepted<B, I> {
         fn destroy_graph(graph: GraphId) -> () = Call::new(Op::DestroyGraph);
     }
 
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> BackendKind {
         self.below.kind()
     }
 

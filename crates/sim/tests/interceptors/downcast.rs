@@ -3,7 +3,7 @@
 use feedline_device::host::Host;
 use feedline_device::{Backend, Device};
 use feedline_sim::interceptors::chaos::Options;
-use feedline_sim::interceptors::faults::Plan;
+use feedline_sim::interceptors::faults::BatchSampler;
 use feedline_sim::interceptors::{Chaos, Count, Faults, Op};
 use feedline_sim::{Sim, SimOptions};
 
@@ -12,7 +12,7 @@ fn a_backend_is_found_behind_interceptors_and_no_other_is() {
     let count = Count::new(Host::new());
     let calls = count.handle();
     let chaos = Chaos::new(count, Options { probability: 0.0, ..Options::default() }).expect("options");
-    let device = Device::with_backend(Faults::new(chaos, Plan::NONE));
+    let device = Device::with_backend(Faults::new(chaos, BatchSampler::NONE));
     let host: &Host = device.backend().downcast_ref().expect("the host below three interceptors");
     assert!(device.backend().downcast_ref::<Count<Host>>().is_some(), "an interceptor on the way");
     assert!(device.backend().downcast_ref::<Sim>().is_none());

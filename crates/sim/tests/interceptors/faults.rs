@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 use feedline_core::{ErrorKind, Result};
 use feedline_device::host::Host;
 use feedline_device::{Backend, Device, Output, Priority, Readback};
-use feedline_sim::interceptors::faults::{Fault, Faults, Mode, Plan};
+use feedline_sim::interceptors::faults::{BatchSampler, Fault, Faults, Mode};
 use feedline_sim::interceptors::{Count, Op};
 use feedline_testkit::nth::every_fault;
 
@@ -85,14 +85,14 @@ fn every_call_can_lose_the_device() {
 
 #[test]
 fn the_planned_call_fails_and_no_other() {
-    let backend = Faults::new(Host::new(), Plan { nth: 3, mode: Mode::Once, fault: Fault::Error });
+    let backend = Faults::new(Host::new(), BatchSampler { nth: 3, mode: Mode::Once, fault: Fault::Error });
     let faults = backend.handle();
     let made: Vec<_> = (0..5).map(|_| backend.create_event(false).is_ok()).collect();
     assert_eq!(made, [true, true, false, true, true]);
     assert_eq!((faults.calls(), faults.snapshot().of(Op::CreateEvent), faults.fired()), (5, 5, true));
 
     // Armed again in the middle of a run: the count starts anew, and the fault stays until it is disarmed.
-    faults.arm(Plan { nth: 2, mode: Mode::Forever, fault: Fault::Error });
+    faults.arm(BatchSampler { nth: 2, mode: Mode::Forever, fault: Fault::Error });
     assert!(!faults.fired());
     let made: Vec<_> = (0..4).map(|_| backend.create_event(false).is_ok()).collect();
     assert_eq!(made, [true, false, false, false]);
@@ -102,7 +102,8 @@ fn the_planned_call_fails_and_no_other() {
 
 #[test]
 fn a_lost_device_stays_lost_with_its_first_cause() {
-    let backend = Faults::new(Host::new(), Plan { nth: 2, mode: Mode::Once, fault: Fault::DeviceLost });
+    let backend =
+        Faults::new(Host::new(), BatchSampler { nth: 2, mode: Mode::Once, fault: Fault::DeviceLost });
     let faults = backend.handle();
     let device = Device::with_backend(backend);
     let event = device.event(false).unwrap();
@@ -119,7 +120,7 @@ fn a_lost_device_stays_lost_with_its_first_cause() {
 fn what_gives_something_back_is_made_although_it_fails() {
     let count = Count::new(Host::new());
     let below = count.handle();
-    let backend = Faults::new(count, Plan { nth: 5, mode: Mode::Forever, fault: Fault::Error });
+    let backend = Faults::new(count, BatchSampler { nth: 5, mode: Mode::Forever, fault: Fault::Error });
     let stream = backend.create_stream("given-back", Priority::Normal).unwrap();
     let event = backend.create_event(false).unwrap();
     let (host, memory) = (backend.alloc_host(64).unwrap(), backend.alloc_device(64).unwrap());
@@ -137,16 +138,16 @@ fn what_gives_something_back_is_made_although_it_fails() {
 
 #[test]
 fn a_late_fault_copies_all_the_same() {
-    let backend = Faults::new(Host::new(), Plan::NONE);
+    let backend = Faults::new(Host::new(), BatchSampler::NONE);
     let faults = backend.handle();
     let raw = Raw::new(backend);
     raw.fill_host(1);
-    faults.arm(Plan { nth: 1, mode: Mode::Once, fault: Fault::Late });
+    faults.arm(BatchSampler { nth: 1, mode: Mode::Once, fault: Fault::Late });
     assert_eq!(raw.copy().unwrap_err().kind(), ErrorKind::Device);
     assert_eq!(raw.read_after_all(), raw.batch(1));
 
     raw.fill_host(2);
-    faults.arm(Plan { nth: 1, mode: Mode::Once, fault: Fault::Error });
+    faults.arm(BatchSampler { nth: 1, mode: Mode::Once, fault: Fault::Error });
     assert!(raw.copy().is_err());
     assert_eq!(raw.read_after_all(), raw.batch(1), "a call that fails is not made");
 }

@@ -6,7 +6,7 @@ use feedline_core::ErrorKind;
 use feedline_device::Device;
 use feedline_device::host::Host;
 use feedline_device::slot::SlotRing;
-use feedline_sim::interceptors::faults::{Fault, Faults, Mode, Plan};
+use feedline_sim::interceptors::faults::{BatchSampler, Fault, Faults, Mode};
 use feedline_testkit::with_watchdog;
 
 use crate::hand_off::HandOff;
@@ -16,13 +16,13 @@ use crate::{BYTES, LIMIT, SLOTS};
 #[test]
 fn a_ring_without_slots_says_so() {
     with_watchdog(LIMIT, || {
-        let backend = Faults::new(Host::new(), Plan::NONE);
+        let backend = Faults::new(Host::new(), BatchSampler::NONE);
         let faults = backend.handle();
         let hand_off = HandOff::new(&Device::with_backend(backend), "lost").unwrap();
         for slot in 0..SLOTS as u64 {
             let host = hand_off.host.acquire().unwrap().ready();
             let device = hand_off.slots.acquire().unwrap();
-            faults.arm(Plan { nth: 1, mode: Mode::Once, fault: Fault::Error });
+            faults.arm(BatchSampler { nth: 1, mode: Mode::Once, fault: Fault::Error });
             let error = device.upload(&hand_off.copier, host, BYTES).unwrap_err();
             assert_eq!(
                 error.to_string(),

@@ -1,6 +1,6 @@
 //! One copy per batch, of what the batch uses, and none before there is a slot for it.
 
-use feedline_testkit::zoo::Fine;
+use feedline_testkit::fixtures::Fine;
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 
 use super::{BATCH, Copies, Rig, STEPS, Setting, fine, until};

@@ -1,13 +1,13 @@
 //! Every way in which the thread ends, and what it leaves behind: nothing.
 
 use feedline_core::ErrorKind;
-use feedline_testkit::{watchdog::LIMIT, with_watchdog, zoo};
+use feedline_testkit::{fixtures, watchdog::LIMIT, with_watchdog};
 
 use super::{Rig, Setting, fine};
 
 /// Three batches in flight, each at its first sample.
-fn three_in_flight() -> (Rig, zoo::Gate) {
-    let (data, gate) = zoo::blocking(fine(), [0, 4, 8]);
+fn three_in_flight() -> (Rig, fixtures::Gate) {
+    let (data, gate) = fixtures::blocking(fine(), [0, 4, 8]);
     let rig = Rig::new(data, Setting { workers: 3, ..Setting::default() });
     rig.ask(1, 0, u64::MAX);
     assert!(gate.wait_until_waiting(3, LIMIT));

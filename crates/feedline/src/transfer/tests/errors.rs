@@ -1,15 +1,15 @@
 //! The first error in the order of the batches is told, after the batches before it, and nothing is delivered after it.
 
 use feedline_core::ErrorKind;
-use feedline_testkit::zoo::Fine;
-use feedline_testkit::{watchdog::LIMIT, with_watchdog, zoo};
+use feedline_testkit::fixtures::Fine;
+use feedline_testkit::{fixtures, watchdog::LIMIT, with_watchdog};
 
 use super::{Rig, Setting, fine, until};
 
 #[test]
 fn the_thread_ends_with_the_first_bad_sample_after_the_batches_before_it() {
     with_watchdog(LIMIT, || {
-        let rig = Rig::new(zoo::failing(fine(), [9]), Setting::default());
+        let rig = Rig::new(fixtures::failing(fine(), [9]), Setting::default());
         rig.ask(1, 0, 1);
         assert_eq!([rig.take(), rig.take()], [(0, 0), (0, 1)]);
         let error = rig.end().unwrap_err();
@@ -24,8 +24,8 @@ fn the_thread_ends_with_the_first_bad_sample_after_the_batches_before_it() {
 #[test]
 fn the_first_error_in_order_is_told_though_a_later_batch_failed_first() {
     with_watchdog(LIMIT, || {
-        let (data, reads) = zoo::counting(zoo::failing(fine(), [0, 5]));
-        let (data, gate) = zoo::blocking(data, [0]);
+        let (data, reads) = fixtures::counting(fixtures::failing(fine(), [0, 5]));
+        let (data, gate) = fixtures::blocking(data, [0]);
         let rig = Rig::new(data, Setting::default());
         rig.ask(1, 0, 1);
         assert!(gate.wait_until_waiting(1, LIMIT));
@@ -38,8 +38,8 @@ fn the_first_error_in_order_is_told_though_a_later_batch_failed_first() {
 #[test]
 fn batches_before_the_one_that_failed_are_delivered_and_none_after_it() {
     with_watchdog(LIMIT, || {
-        let (data, reads) = zoo::counting(zoo::failing(fine(), [6]));
-        let (data, gate) = zoo::blocking(data, [0, 8]);
+        let (data, reads) = fixtures::counting(fixtures::failing(fine(), [6]));
+        let (data, gate) = fixtures::blocking(data, [0, 8]);
         let rig = Rig::new(data, Setting { workers: 3, ..Setting::default() });
         rig.ask(1, 0, 1);
         assert!(gate.wait_until_waiting(1, LIMIT));
@@ -56,9 +56,9 @@ fn batches_before_the_one_that_failed_are_delivered_and_none_after_it() {
 fn of_a_panic_and_an_error_in_flight_the_first_in_order_is_told() {
     with_watchdog(LIMIT, || {
         for (panics, fails, told) in [(0, 4, ErrorKind::Panic), (4, 0, ErrorKind::Sample)] {
-            let data = zoo::panicking(zoo::failing(fine(), [fails]), [panics]);
+            let data = fixtures::panicking(fixtures::failing(fine(), [fails]), [panics]);
             // Both are met before either can be told.
-            let (data, gate) = zoo::blocking(data, [0, 4]);
+            let (data, gate) = fixtures::blocking(data, [0, 4]);
             let rig = Rig::new(data, Setting::default());
             rig.ask(1, 0, 1);
             assert!(gate.wait_until_waiting(2, LIMIT));
@@ -72,7 +72,7 @@ fn of_a_panic_and_an_error_in_flight_the_first_in_order_is_told() {
 fn an_error_ends_the_thread_while_another_worker_has_nothing_to_do() {
     with_watchdog(LIMIT, || {
         // One sample is all there is: the worker that does not read it sleeps.
-        let (data, gate) = zoo::blocking(zoo::failing(Fine::new(1, 100).unwrap(), [0]), [0]);
+        let (data, gate) = fixtures::blocking(fixtures::failing(Fine::new(1, 100).unwrap(), [0]), [0]);
         let rig = Rig::new(data, Setting { batch: 1, host_slots: 2, ..Setting::default() });
         rig.ask(1, 0, 1);
         assert!(gate.wait_until_waiting(1, LIMIT));
@@ -85,7 +85,7 @@ fn an_error_ends_the_thread_while_another_worker_has_nothing_to_do() {
 fn an_error_ends_the_thread_while_it_waits_for_a_slot() {
     with_watchdog(LIMIT, || {
         for _ in 0..50 {
-            let (data, gate) = zoo::blocking(zoo::failing(fine(), [0]), [0]);
+            let (data, gate) = fixtures::blocking(fixtures::failing(fine(), [0]), [0]);
             let rig = Rig::new(data, Setting { batch: 1, host_slots: 2, ..Setting::default() });
             let held = rig.host_slots.acquire().unwrap();
             rig.ask(1, 0, 1);

@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex, Weak, mpsc};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
-use feedline_core::{BadSamples, Dataset, Order, PlanOptions, Source, Tail, World};
+use feedline_core::{BadSamples, BatchSamplerOptions, Dataset, LastBatch, Sampler, Source, World};
 use feedline_device::host::Host;
 use feedline_device::{Backend, Device};
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
+use feedline_testkit::fixtures::Fine;
 use feedline_testkit::watchdog::LIMIT;
-use feedline_testkit::zoo::Fine;
 
 use super::*;
 use crate::decode::{DecoderOptions, Input, Workers};
@@ -92,20 +92,21 @@ impl Rig {
         let Setting { batch, workers, host_slots, device_slots, copies } = setting;
         let device = Device::with_backend(Intercepted::with(Host::new(), copies));
         let layout = Arc::new(Layout::new(input.spec(), batch).unwrap());
-        let (tail, order, world) = (Tail::Keep, Order::Sequential, World::single());
+        let (last_batch, sampler, world) = (LastBatch::Keep, Sampler::Sequential, World::single());
         let (len, step) = match &input {
             Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => (dataset.len(), batch),
             Input::Source(source) => (source.shards(), 1),
         };
-        let plan = Plan::new(PlanOptions { len, order, seed: 0, batch: step, tail, world });
-        let plan = Arc::new(plan.unwrap());
+        let batch_sampler =
+            BatchSampler::new(BatchSamplerOptions { len, sampler, seed: 0, batch: step, last_batch, world });
+        let batch_sampler = Arc::new(batch_sampler.unwrap());
         let reader = matches!(input, Input::Source(_))
-            .then(|| Box::new(SourceReader::new(plan.clone(), layout.capacity(), tail)));
+            .then(|| Box::new(SourceReader::new(batch_sampler.clone(), layout.capacity(), last_batch)));
         let ((to_transfer, inbox), (loaded, to_consumer)) = (bounded(host_slots + 2), bounded(device_slots));
         let ((tell, ended), (tell_dropped, dropped)) = (mpsc::channel(), mpsc::channel());
         let options = DecoderOptions {
             input,
-            plan: plan.clone(),
+            batch_sampler: batch_sampler.clone(),
             layout: layout.clone(),
             bad_samples: BadSamples::Fail,
             workers,
@@ -128,7 +129,7 @@ impl Rig {
         };
         let transfer = Transfer {
             layout: rig.layout.clone(),
-            tables: None,
+            columns: None,
             host_slots: rig.host_slots.clone(),
             device_slots: rig.device_slots.clone(),
             stream: device.named_stream("copy", Default::default()).unwrap(),
@@ -142,7 +143,7 @@ impl Rig {
             drop(transfer);
             let _ = tell.send(outcome);
         };
-        transfer.start(plan, reader, ended).unwrap();
+        transfer.start(batch_sampler, reader, ended).unwrap();
         rig
     }
 

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use feedline_core::source;
-use feedline_testkit::zoo::streams::{Generator, Hooked};
-use feedline_testkit::{watchdog::LIMIT, with_watchdog, zoo};
+use feedline_testkit::fixtures::streams::{Generator, Hooked};
+use feedline_testkit::{fixtures, watchdog::LIMIT, with_watchdog};
 
 use super::{BATCH, LEN, Rig, STEPS, Setting, fine, until};
 
 #[test]
 fn a_request_is_delivered_in_order_and_nothing_beyond_it_is_read() {
     with_watchdog(LIMIT, || {
-        let (data, reads) = zoo::counting(fine());
+        let (data, reads) = fixtures::counting(fine());
         let rig = Rig::new(data, Setting::default());
         rig.ask(7, 3, 5);
         let mut addresses = BTreeSet::new();
@@ -35,8 +35,8 @@ fn batches_that_are_decoded_in_another_order_leave_in_theirs() {
     with_watchdog(LIMIT, || {
         // Many rounds, to find the workers at all places when the first batch is taken.
         for workers in (0..20).flat_map(|_| [2, 3, 4]) {
-            let (data, gate) = zoo::blocking(fine(), [0]);
-            let (data, reads) = zoo::counting(data);
+            let (data, gate) = fixtures::blocking(fine(), [0]);
+            let (data, reads) = fixtures::counting(data);
             let rig = Rig::new(data, Setting { workers, ..Setting::default() });
             rig.ask(1, 0, 1);
             // The other batches are decoded before the first.
@@ -78,7 +78,7 @@ fn a_read_that_takes_unexpectedly_long_leaves_no_worker_asleep() {
     with_watchdog(LIMIT, || {
         let meeting = Arc::new((Mutex::new(WORKERS), Condvar::new()));
         let (place, is_open) = (meeting.clone(), move |missing: &mut usize| *missing > 0);
-        let data = zoo::Before::new(fine(), move |id| {
+        let data = fixtures::Before::new(fine(), move |id| {
             if id % BATCH as u64 == 0 {
                 let mut missing = place.0.lock().unwrap();
                 *missing = missing.saturating_sub(1);
@@ -140,8 +140,8 @@ fn a_new_request_comes_before_the_rest_of_the_old_one() {
 #[test]
 fn a_new_request_is_begun_while_a_batch_of_the_old_one_is_read() {
     with_watchdog(LIMIT, || {
-        let (data, reads) = zoo::counting(fine());
-        let (data, gate) = zoo::blocking(data, [8]);
+        let (data, reads) = fixtures::counting(fine());
+        let (data, gate) = fixtures::blocking(data, [8]);
         let rig = Rig::new(data, Setting { host_slots: 4, ..Setting::default() });
         rig.ask(1, 0, 1);
         assert!(gate.wait_until_waiting(1, LIMIT));
@@ -189,7 +189,7 @@ fn records_are_read_in_sequence_though_batches_are_decoded_at_once() {
                 assert_eq!(place, own, "its own record");
             }
             let last = source::place(*info.ids.last().expect("a row"));
-            assert_eq!(info.reached.map(|reached| reached.offset), Some(last.1 + 1));
+            assert_eq!(info.source_position.map(|source_position| source_position.offset), Some(last.1 + 1));
             ids.extend_from_slice(&info.ids);
         }
         let all = |shard| (0..RECORDS).map(move |number| source::id(shard, number).unwrap());

@@ -6,8 +6,8 @@ use std::ops::Range;
 
 use common::{LONG, alone, assert_empty, elements, one_at_a_time, wait_until};
 use feedline::{
-    Batch, DType, Dataset, Device, Error, ErrorKind, Loader, LoaderBuilder, Order, Ready, Result, Road, Spec,
-    Stream, Tail, World,
+    Batch, DType, Dataset, Device, Error, ErrorKind, LastBatch, Loader, LoaderBuilder, Ready, Result,
+    Sampler, Spec, Stream, TransferMode, World,
 };
 use feedline_datasets::{Idx, Records};
 use feedline_device::Backend;
@@ -18,8 +18,8 @@ use feedline_sim::interceptors::{Call, Count, Intercepted, Interceptor, Op};
 use feedline_sim::{Sim, SimOptions};
 use feedline_testkit::NullDevice;
 use feedline_testkit::canary::audit_tables;
+use feedline_testkit::fixtures::{self, Fine, Laid, Wide, counting};
 use feedline_testkit::nth::every_fault;
-use feedline_testkit::zoo::{self, Fine, Laid, Wide, counting};
 use half::{bf16, f16};
 
 const LEN: u64 = 103;
@@ -75,8 +75,8 @@ fn batches_on(device: &Device, builder: LoaderBuilder, epochs: Range<u64>) -> Re
             all.push(whole(&compute, batch, &spec)?);
         }
     }
-    assert_eq!(loader.quarantine().samples().len(), 0);
-    let direct = loader.road().is_direct();
+    assert_eq!(loader.bad_sample_report().samples().len(), 0);
+    let direct = loader.transfer_mode().is_zero_copy();
     loader.stop(LONG)?;
     Ok((direct, all))
 }
@@ -91,8 +91,8 @@ fn batches(builder: LoaderBuilder) -> (bool, Vec<Whole>) {
 /// Asserts that both roads bring the same batches; how many.
 #[track_caller]
 fn assert_same<D: Dataset + Clone>(set: &D, with: impl Fn(LoaderBuilder) -> LoaderBuilder) -> usize {
-    let by = |road| batches(with(Loader::builder(set.clone())).road(road));
-    let ((workers, want), (direct, got)) = (by(Road::Workers), by(Road::Direct));
+    let by = |transfer_mode| batches(with(Loader::builder(set.clone())).transfer_mode(transfer_mode));
+    let ((workers, want), (direct, got)) = (by(TransferMode::Staged), by(TransferMode::ZeroCopy));
     assert_eq!((workers, direct), (false, true), "the roads");
     assert!(!want.is_empty() && got == want, "{} batches, {} by workers", got.len(), want.len());
     got.len()
@@ -101,11 +101,11 @@ fn assert_same<D: Dataset + Clone>(set: &D, with: impl Fn(LoaderBuilder) -> Load
 #[test]
 fn both_roads_bring_the_same_batches_in_any_order() {
     alone(|| {
-        for order in [Order::Sequential, Order::Shuffle, Order::block(4, 16).expect("an order")] {
+        for sampler in [Sampler::Sequential, Sampler::Shuffle, Sampler::block(4, 16).expect("an order")] {
             for set in [records(33, 0, 0), records(7, 5, 3), columns(16, 0), columns(100, 1)] {
                 for depth in [1, 3] {
                     let steps =
-                        assert_same(&set, |b| b.batch_size(8).order(order.clone()).seed(7).depth(depth));
+                        assert_same(&set, |b| b.batch_size(8).sampler(sampler.clone()).seed(7).depth(depth));
                     assert_eq!(steps, 3 * 13, "the last one is short");
                 }
             }
@@ -121,15 +121,16 @@ fn both_roads_bring_the_same_batches_of_a_set_that_lies_far_apart() {
             // Seven batches: the last of 200 rows, which are too few for an order of their own.
             assert_eq!(assert_same(&set, |b| b.batch_size(300).shuffle(7).depth(depth)), 3 * 7);
             assert_same(&set, |b| {
-                b.batch_size(300).order(Order::block(4, 16).expect("an order")).depth(depth)
+                b.batch_size(300).sampler(Sampler::block(4, 16).expect("an order")).depth(depth)
             });
         }
         assert_same(&set, |b| b.batch_size(300));
         let device = Device::host();
-        let builder = Loader::builder(set.clone()).batch_size(300).depth(3).road(Road::Direct);
-        let held = builder.build(&device).expect("a loader").held();
+        let builder =
+            Loader::builder(set.clone()).batch_size(300).depth(3).transfer_mode(TransferMode::ZeroCopy);
+        let held = builder.build(&device).expect("a loader").memory_use();
         assert_eq!(held.pinned_bytes, 4 * 300 * (8 + 4) + set.block_bytes() as u64);
-        wait_until("the pipeline has ended", || device.ledger().pinned_bytes.now() == 0);
+        wait_until("the pipeline has ended", || device.stats().pinned_bytes.now() == 0);
     });
 }
 
@@ -139,9 +140,9 @@ fn both_roads_bring_fields_of_every_type_and_every_tail() {
         let wide = Wide::new(50).expect("a set");
         for set in [Laid::records(&wide, 3, 1), Laid::columns(&wide, 0)] {
             let set = set.expect("a laid set");
-            for tail in [Tail::Keep, Tail::Drop, Tail::Pad] {
-                assert_same(&set, |b| b.batch_size(7).tail(tail).shuffle(3));
-                assert_same(&set, |b| b.batch_size(7).tail(tail));
+            for last_batch in [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad] {
+                assert_same(&set, |b| b.batch_size(7).last_batch(last_batch).shuffle(3));
+                assert_same(&set, |b| b.batch_size(7).last_batch(last_batch));
             }
         }
     });
@@ -163,10 +164,15 @@ fn both_roads_bring_each_rank_its_part_and_skip_alike() {
 fn a_run_goes_on_by_the_other_road() {
     alone(|| {
         let set = records(64, 0, 1);
-        let builder = |road| Loader::builder(set.clone()).batch_size(8).shuffle(5).road(road);
-        let (_, want) = batches(builder(Road::Workers));
-        let roads =
-            [(Road::Direct, Road::Workers), (Road::Workers, Road::Direct), (Road::Direct, Road::Direct)];
+        let builder = |transfer_mode| {
+            Loader::builder(set.clone()).batch_size(8).shuffle(5).transfer_mode(transfer_mode)
+        };
+        let (_, want) = batches(builder(TransferMode::Staged));
+        let roads = [
+            (TransferMode::ZeroCopy, TransferMode::Staged),
+            (TransferMode::Staged, TransferMode::ZeroCopy),
+            (TransferMode::ZeroCopy, TransferMode::ZeroCopy),
+        ];
         for (first, then) in roads {
             for stop in [1, 6, 12] {
                 let device = Device::host();
@@ -195,7 +201,7 @@ fn a_run_goes_on_by_the_other_road() {
 
 /// Whoever is asked for it says why the direct road cannot be taken.
 fn refused(builder: LoaderBuilder, device: &Device) -> Error {
-    let error = builder.road(Road::Direct).build(device).expect_err("no such road");
+    let error = builder.transfer_mode(TransferMode::ZeroCopy).build(device).expect_err("no such road");
     assert!(!error.to_string().contains('\n'), "{error}");
     error
 }
@@ -205,18 +211,23 @@ fn the_road_is_told_and_why_it_is_not_another() {
     alone(|| {
         let device = Device::host();
         {
-            let build = |set: Laid, road| {
-                Loader::builder(set).batch_size(8).depth(3).road(road).build(&device).expect("a loader")
+            let build = |set: Laid, transfer_mode| {
+                Loader::builder(set)
+                    .batch_size(8)
+                    .depth(3)
+                    .transfer_mode(transfer_mode)
+                    .build(&device)
+                    .expect("a loader")
             };
-            let road = |set, road| build(set, road).road().to_string();
-            assert_eq!(road(columns(9, 0), Road::Direct), "direct");
-            assert_eq!(road(columns(9, 0), Road::Workers), "workers");
-            assert_eq!(road(columns(9, 0), Road::Auto), "workers: host is no GPU");
-            let direct = build(columns(9, 0), Road::Direct);
-            assert!(direct.road().is_direct() && direct.road().why().is_none());
+            let transfer_mode = |set, transfer_mode| build(set, transfer_mode).transfer_mode().to_string();
+            assert_eq!(transfer_mode(columns(9, 0), TransferMode::ZeroCopy), "direct");
+            assert_eq!(transfer_mode(columns(9, 0), TransferMode::Staged), "workers");
+            assert_eq!(transfer_mode(columns(9, 0), TransferMode::Auto), "workers: host is no GPU");
+            let direct = build(columns(9, 0), TransferMode::ZeroCopy);
+            assert!(direct.transfer_mode().is_zero_copy() && direct.transfer_mode().why().is_none());
             // Four slots of eight ids, and the set.
-            assert_eq!(direct.held().pinned_bytes, 4 * 8 * 8 + LEN * (8 + 9));
-            assert_eq!(direct.held().pinned_bytes, device.ledger().pinned_bytes.now());
+            assert_eq!(direct.memory_use().pinned_bytes, 4 * 8 * 8 + LEN * (8 + 9));
+            assert_eq!(direct.memory_use().pinned_bytes, device.stats().pinned_bytes.now());
             drop(direct);
 
             let no_table = Loader::builder(fine(9)).batch_size(8);
@@ -225,12 +236,12 @@ fn the_road_is_told_and_why_it_is_not_another() {
                 (error.kind(), error.message()),
                 (
                     ErrorKind::Config,
-                    "cannot take the direct road, field \"id\" has no table: ask for auto or workers"
+                    "zero copy is not possible, field \"id\" has no table: ask for auto or staged"
                 )
             );
             let (counted, _) = counting(columns(9, 0));
             assert!(refused(Loader::builder(counted).batch_size(8), &device).message().contains("no table"));
-            let source = zoo::streams::Generator::new([3, 10]).expect("a source");
+            let source = fixtures::streams::Generator::new([3, 10]).expect("a source");
             let error = refused(Loader::from_source(source).batch_size(8), &device);
             assert!(error.message().contains("source"), "{error}");
         }
@@ -272,7 +283,11 @@ fn the_set_counts_in_the_budget() {
         let need = 4 * 8 * 8 + set.block_bytes();
         let device = Device::host();
         let build = |bytes| {
-            Loader::builder(set.clone()).batch_size(8).pinned_budget(bytes).road(Road::Direct).build(&device)
+            Loader::builder(set.clone())
+                .batch_size(8)
+                .pinned_budget(bytes)
+                .transfer_mode(TransferMode::ZeroCopy)
+                .build(&device)
         };
         drop(build(need).expect("it fits"));
         let error = build(need - 1).expect_err("it does not");
@@ -293,8 +308,10 @@ fn files_lie_as_they_are_read_and_come_by_both_roads() {
             Spec::new().field("wide", DType::U16, [2]).and_then(|spec| spec.field("narrow", DType::U8, [3]));
         let records = || Records::open(&path, spec.clone().expect("a spec")).expect("records");
         (0..77).for_each(|id| audit_tables(&records(), id).unwrap());
-        let by = |road| batches(Loader::builder(records()).batch_size(10).shuffle(3).road(road)).1;
-        assert!(by(Road::Direct) == by(Road::Workers));
+        let by = |transfer_mode| {
+            batches(Loader::builder(records()).batch_size(10).shuffle(3).transfer_mode(transfer_mode)).1
+        };
+        assert!(by(TransferMode::ZeroCopy) == by(TransferMode::Staged));
 
         let (images, labels) = (dir.path().join("images"), dir.path().join("labels"));
         let pixels = (0..50 * 15).map(|at| (at * 7 % 256) as u8);
@@ -311,11 +328,11 @@ fn files_lie_as_they_are_read_and_come_by_both_roads() {
         let idx = || Idx::open(&images, &labels).expect("a set");
         (0..50).for_each(|id| audit_tables(&idx(), id).unwrap());
         for shuffled in [false, true] {
-            let by = |road| {
-                let builder = Loader::builder(idx()).batch_size(8).road(road);
+            let by = |transfer_mode| {
+                let builder = Loader::builder(idx()).batch_size(8).transfer_mode(transfer_mode);
                 batches(if shuffled { builder.shuffle(2) } else { builder }).1
             };
-            assert!(by(Road::Direct) == by(Road::Workers));
+            assert!(by(TransferMode::ZeroCopy) == by(TransferMode::Staged));
         }
     });
 }
@@ -331,7 +348,7 @@ fn rows_one_after_the_other_are_copied_and_others_gathered() {
             let driver = Count::new(Host::new());
             let count = driver.handle();
             let device = Device::with_backend(driver);
-            let builder = Loader::builder(set).batch_size(8).epochs(1).road(Road::Direct);
+            let builder = Loader::builder(set).batch_size(8).epochs(1).transfer_mode(TransferMode::ZeroCopy);
             batches_on(&device, if shuffled { builder.shuffle(1) } else { builder }, 0..1).expect("batches");
             let made = count.snapshot();
             assert_eq!((made.of(Op::Gather), made.of(Op::CopyToDevice)), (gathers, copies), "{made:?}");
@@ -346,16 +363,18 @@ fn under_chaos_no_byte_is_wrong() {
     alone(|| {
         for set in [records(500, 3, 1), columns(500, 0)] {
             for (shuffled, seed) in [(true, 1), (false, 2), (true, 3)] {
-                let builder = |road| {
-                    let builder = Loader::builder(set.clone()).batch_size(8).depth(2).road(road);
+                let builder = |transfer_mode| {
+                    let builder =
+                        Loader::builder(set.clone()).batch_size(8).depth(2).transfer_mode(transfer_mode);
                     if shuffled { builder.shuffle(seed) } else { builder }
                 };
                 let driver = Chaos::new(Host::new(), Options { seed, ..Options::default() }).unwrap();
                 let chaos = driver.handle();
                 let device = Device::with_backend(driver);
-                let (direct, got) = batches_on(&device, builder(Road::Direct), 0..3).expect("batches");
+                let (direct, got) =
+                    batches_on(&device, builder(TransferMode::ZeroCopy), 0..3).expect("batches");
                 assert!(
-                    direct && got == batches(builder(Road::Workers)).1,
+                    direct && got == batches(builder(TransferMode::Staged)).1,
                     "shuffled: {shuffled}, seed {seed}"
                 );
                 assert!(chaos.delayed() > 0 && chaos.poisoned() as usize > 2 * got.len(), "{chaos:?}");
@@ -376,7 +395,8 @@ fn on_the_simulator_nothing_races() {
                 let set = if seed % 2 == 0 { columns(40, 0) } else { records(40, 1, 1) };
                 let builder = Loader::builder(set).batch_size(8).depth(1 + seed as usize % 3).epochs(2);
                 let builder = if seed % 3 == 0 { builder } else { builder.shuffle(seed) };
-                let mut loader = builder.road(Road::Direct).build(&device).expect("a loader");
+                let mut loader =
+                    builder.transfer_mode(TransferMode::ZeroCopy).build(&device).expect("a loader");
                 for epoch in 0..2 {
                     for batch in loader.epoch(epoch).expect("an epoch") {
                         let batch = batch.expect("a batch").wait_on(&compute).expect("a view");
@@ -395,8 +415,12 @@ fn on_the_simulator_nothing_races() {
 /// Three batches on the direct road, every byte looked at.
 fn three_batches(device: &Device, depth: usize) -> Result<()> {
     let set = Laid::records(&Fine::new(12, 33)?, 1, 1).expect("a laid set");
-    let builder =
-        Loader::builder(set.clone()).batch_size(4).depth(depth).epochs(1).shuffle(1).road(Road::Direct);
+    let builder = Loader::builder(set.clone())
+        .batch_size(4)
+        .depth(depth)
+        .epochs(1)
+        .shuffle(1)
+        .transfer_mode(TransferMode::ZeroCopy);
     let compute = device.stream()?;
     let mut loader = builder.build(device)?;
     let mut ids = Vec::new();
@@ -443,8 +467,11 @@ fn an_early_end_leaves_nothing_behind() {
                 {
                     let compute = device.stream().expect("a stream");
                     let set = records(200, 0, 1);
-                    let builder =
-                        Loader::builder(set.clone()).batch_size(4).shuffle(1).depth(2).road(Road::Direct);
+                    let builder = Loader::builder(set.clone())
+                        .batch_size(4)
+                        .shuffle(1)
+                        .depth(2)
+                        .transfer_mode(TransferMode::ZeroCopy);
                     let mut loader = builder.build(&device).expect("a loader");
                     let mut batches = loader.epoch(0).expect("an epoch");
                     let first =
@@ -468,7 +495,7 @@ fn an_early_end_leaves_nothing_behind() {
                         assert!(ids.eq(batch.2.iter().copied()));
                     }
                 }
-                wait_until("the pipeline has ended", || device.ledger().pinned_bytes.now() == 0);
+                wait_until("the pipeline has ended", || device.stats().pinned_bytes.now() == 0);
                 assert_empty(&device);
             }
         }

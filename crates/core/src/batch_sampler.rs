@@ -6,13 +6,13 @@
 
 use std::ops::Range;
 
-use crate::order::MAX_LEN;
-use crate::quarantine::substitute;
-use crate::{Error, ErrorKind, Order, Result, World};
+use crate::bad_samples::substitute;
+use crate::sampler::MAX_LEN;
+use crate::{Error, ErrorKind, Result, Sampler, World};
 
 /// What becomes of the positions that do not fill the last step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Tail {
+pub enum LastBatch {
     /// They are delivered in one short step, spread over the ranks as evenly as can be: sizes differ by at most 1.
     ///
     /// Every rank has the same number of steps, but with fewer samples left than ranks, the last batch of some is
@@ -26,19 +26,19 @@ pub enum Tail {
     Pad,
 }
 
-/// What a [`Plan`] is made of.
+/// What a [`BatchSampler`] is made of.
 #[derive(Clone, Debug)]
-pub struct PlanOptions {
+pub struct BatchSamplerOptions {
     /// Samples of the data set.
     pub len: u64,
     /// The order of an epoch.
-    pub order: Order,
+    pub sampler: Sampler,
     /// What the random orders depend on, with the epoch.
     pub seed: u64,
     /// Samples of a batch, on each rank.
     pub batch: usize,
     /// What becomes of the positions that do not fill the last step.
-    pub tail: Tail,
+    pub last_batch: LastBatch,
     /// Which rank this is.
     pub world: World,
 }
@@ -46,11 +46,11 @@ pub struct PlanOptions {
 /// The batches of every epoch, as a value.
 ///
 /// ```
-/// use feedline_core::{Order, Plan, PlanOptions, Tail, World};
+/// use feedline_core::{Sampler, BatchSampler, BatchSamplerOptions, LastBatch, World};
 /// let options = |rank| {
-///     Ok(PlanOptions { len: 10, order: Order::Sequential, seed: 7, batch: 2, tail: Tail::Keep, world: World::new(rank, 2)? })
+///     Ok(BatchSamplerOptions { len: 10, order: Order::Sequential, seed: 7, batch: 2, tail: Tail::Keep, world: World::new(rank, 2)? })
 /// };
-/// let (zero, one) = (Plan::new(options(0)?)?, Plan::new(options(1)?)?);
+/// let (zero, one) = (BatchSampler::new(options(0)?)?, BatchSampler::new(options(1)?)?);
 /// let mut ids = Vec::new();
 /// assert_eq!(zero.steps(0, 0), 3);
 /// zero.batch(0, 0, 1, &mut ids);
@@ -62,8 +62,8 @@ pub struct PlanOptions {
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Plan {
-    options: PlanOptions,
+pub struct BatchSampler {
+    options: BatchSamplerOptions,
     /// Samples of a step over all ranks.
     global: u64,
     positions: u64,
@@ -85,15 +85,15 @@ struct Part {
     fresh: u64,
 }
 
-impl Plan {
+impl BatchSampler {
     /// A plan of `options`.
     ///
     /// # Errors
-    /// `Config` for a batch of 0, for [`Tail::Drop`] with a step larger than the epoch, and for what
-    /// [`Order::check`] refuses.
-    pub fn new(options: PlanOptions) -> Result<Self> {
-        options.order.check(options.len)?;
-        let positions = options.order.len(options.len);
+    /// `Config` for a batch of 0, for [`LastBatch::Drop`] with a step larger than the epoch, and for what
+    /// [`Sampler::check`] refuses.
+    pub fn new(options: BatchSamplerOptions) -> Result<Self> {
+        options.sampler.check(options.len)?;
+        let positions = options.sampler.len(options.len);
         let (batch, world) = (options.batch, options.world.size());
         if batch == 0 {
             return Err(config("batch size is 0: it must be at least 1"));
@@ -102,7 +102,7 @@ impl Plan {
         let Some(global) = global else {
             return Err(config(format!("batch {batch} on {world} ranks is above 2^63 samples a step")));
         };
-        if options.tail == Tail::Drop && global > positions {
+        if options.last_batch == LastBatch::Drop && global > positions {
             return Err(config(format!(
                 "batch larger than the set with drop_last: {batch} samples on {world} ranks are {global} a step, the \
                  epoch has {positions}, so no batch would be left; take a smaller batch, or keep or pad the tail"
@@ -112,7 +112,7 @@ impl Plan {
     }
 
     /// The options it was made of.
-    pub fn options(&self) -> &PlanOptions {
+    pub fn options(&self) -> &BatchSamplerOptions {
         &self.options
     }
 
@@ -126,14 +126,14 @@ impl Plan {
         self.global
     }
 
-    /// A number that tells this order from another; see [`Order::digest`].
+    /// A number that tells this order from another; see [`Sampler::digest`].
     pub fn digest(&self) -> u64 {
-        self.options.order.digest(self.options.len)
+        self.options.sampler.digest(self.options.len)
     }
 
-    /// See [`Order::former_digest`].
+    /// See [`Sampler::former_digest`].
     pub(crate) fn former_digest(&self) -> u64 {
-        self.options.order.former_digest(self.options.len)
+        self.options.sampler.former_digest(self.options.len)
     }
 
     /// Leaves out steps of one epoch, without reading them: the batches after a spike of the loss, say.
@@ -179,16 +179,16 @@ impl Plan {
     /// Steps from global position `start` to the end of `epoch`: the same number on every rank.
     pub fn steps(&self, epoch: u64, start: u64) -> u64 {
         let left = self.live_before(epoch, self.positions) - self.live_before(epoch, start);
-        match self.options.tail {
-            Tail::Keep | Tail::Pad => left.div_ceil(self.global),
-            Tail::Drop => left / self.global,
+        match self.options.last_batch {
+            LastBatch::Keep | LastBatch::Pad => left.div_ceil(self.global),
+            LastBatch::Drop => left / self.global,
         }
     }
 
     /// Replaces `ids` by this rank's samples of step `step` after global position `start`; returns how many of them, the
-    /// first ones, are due. Those behind are the repeats of [`Tail::Pad`]. No ids when there is no such step.
+    /// first ones, are due. Those behind are the repeats of [`LastBatch::Pad`]. No ids when there is no such step.
     ///
-    /// Allocates nothing once `ids` has room for a batch (see [`Order::fill`]).
+    /// Allocates nothing once `ids` has room for a batch (see [`Sampler::fill`]).
     pub fn batch(&self, epoch: u64, start: u64, step: u64, ids: &mut Vec<u64>) -> usize {
         ids.clear();
         let Some(part) = self.part(epoch, start, step) else { return 0 };
@@ -230,15 +230,15 @@ impl Plan {
 
     /// The sample at a global position of an epoch, or `None` beyond its end.
     pub fn id(&self, epoch: u64, position: u64) -> Option<u64> {
-        let PlanOptions { len, order, seed, .. } = &self.options;
-        (position < self.positions).then(|| order.id(*len, *seed, epoch, position))
+        let BatchSamplerOptions { len, sampler, seed, .. } = &self.options;
+        (position < self.positions).then(|| sampler.id(*len, *seed, epoch, position))
     }
 
     /// The sample to read in place of the one at `position`, after `attempt` others failed there too: the sample at
     /// another position of the same epoch, the same on every rank and in every replay; see [`substitute`].
     pub fn substitute(&self, epoch: u64, position: u64, attempt: u32) -> u64 {
-        let PlanOptions { len, order, seed, .. } = &self.options;
-        order.id(*len, *seed, epoch, substitute(*seed, epoch, position, attempt, self.positions))
+        let BatchSamplerOptions { len, sampler, seed, .. } = &self.options;
+        sampler.id(*len, *seed, epoch, substitute(*seed, epoch, position, attempt, self.positions))
     }
 
     /// Positions of `epoch` within `positions` that are skipped.
@@ -272,10 +272,10 @@ impl Plan {
         if left >= self.global {
             return Some(full);
         }
-        match self.options.tail {
-            Tail::Drop => None,
-            Tail::Pad => Some(Part { fresh: left.saturating_sub(rank * batch).min(batch), ..full }),
-            Tail::Keep => {
+        match self.options.last_batch {
+            LastBatch::Drop => None,
+            LastBatch::Pad => Some(Part { fresh: left.saturating_sub(rank * batch).min(batch), ..full }),
+            LastBatch::Keep => {
                 let (each, over) = (left / self.size(), left % self.size());
                 let rows = each + u64::from(rank < over);
                 Some(Part { first: first + rank * each + rank.min(over), rows, fresh: rows })
@@ -312,7 +312,7 @@ impl Plan {
     }
 
     fn fill_live(&self, epoch: u64, live: u64, out: &mut [u64]) {
-        let PlanOptions { len, order, seed, .. } = &self.options;
+        let BatchSamplerOptions { len, sampler, seed, .. } = &self.options;
         let first = self.nth_live(epoch, live);
         let mut skips = self.skips_of(epoch).iter().filter(|skip| skip.first > first);
         let (mut position, mut rest) = (first, out);
@@ -321,7 +321,7 @@ impl Plan {
             let until = skip.map_or(u64::MAX, |skip| skip.first - position);
             let run = rest.len().min(usize::try_from(until).unwrap_or(usize::MAX));
             let (now, later) = rest.split_at_mut(run);
-            order.fill(*len, *seed, epoch, position, now);
+            sampler.fill(*len, *seed, epoch, position, now);
             rest = later;
             position = skip.map_or(position, |skip| skip.end);
         }

@@ -20,7 +20,7 @@ use crate::random::{Random, key, splitmix64};
 /// Epochs kept.
 const KEPT: usize = 2;
 
-/// The order behind [`Order::distinct`](super::Order::distinct).
+/// The order behind [`Sampler::distinct`](super::Sampler::distinct).
 #[derive(Clone)]
 pub struct Distinct {
     weights: Arc<[f64]>,
@@ -157,11 +157,11 @@ mod tests {
 
     #[test]
     fn two_epochs_in_turn_are_drawn_once_each() {
-        let order = Distinct::new(&[1.0; 100]).unwrap();
-        let (a, b) = (order.epoch(7, 0), order.epoch(7, 1));
-        assert!(Arc::ptr_eq(&a, &order.epoch(7, 0)) && Arc::ptr_eq(&b, &order.epoch(7, 1)));
-        order.epoch(7, 2);
-        let again = order.epoch(7, 0);
+        let sampler = Distinct::new(&[1.0; 100]).unwrap();
+        let (a, b) = (sampler.epoch(7, 0), sampler.epoch(7, 1));
+        assert!(Arc::ptr_eq(&a, &sampler.epoch(7, 0)) && Arc::ptr_eq(&b, &sampler.epoch(7, 1)));
+        sampler.epoch(7, 2);
+        let again = sampler.epoch(7, 0);
         assert!(!Arc::ptr_eq(&a, &again), "the oldest went");
         assert_eq!(a, again);
     }

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use feedline_backend::{Address, Gather, GatherField};
-use feedline_core::{Dataset, Error, ErrorKind, Layout, Result, Table};
+use feedline_core::{Dataset, Error, ErrorKind, Layout, Result, StridedColumn};
 
 use crate::Device;
 use crate::stream::StreamCore;
+use crate::zero_copy::gather_order::GatherOrder;
 use crate::zero_copy::registered::Registered;
-use crate::zero_copy::visits::Visits;
 
 /// A table for every field of a data set, readable by the device as long as this lives, which keeps the set.
 ///
 /// Dropping it waits for the stream that reads it.
-pub struct Tables {
+pub struct StridedColumns {
     blocks: Vec<Registered>,
     fields: Vec<Field>,
-    visits: Visits,
+    gather_order: GatherOrder,
     capacity: usize,
     /// Bytes of a slot that takes a batch.
     slot_bytes: usize,
@@ -34,9 +34,9 @@ struct Field {
     offset: usize,
 }
 
-impl Tables {
+impl StridedColumns {
     /// Makes the tables of `dataset` readable, for batches of `layout`; at most `room` bytes of host memory, which count as
-    /// page-locked in the device's [`Ledger`](crate::Ledger).
+    /// page-locked in the device's [`DeviceStats`](crate::DeviceStats).
     ///
     /// Blocks for about 20 ms a GiB on a GPU, and for the disk where a mapped file is not in memory.
     ///
@@ -49,18 +49,18 @@ impl Tables {
         // Asked once: a set that breaks its promise may give another length at each call.
         let len = dataset.len();
         for index in 0..layout.spec().fields().len() {
-            let table = table(&**dataset, len, layout, index)?;
-            let bytes: *const [u8] = table.bytes();
+            let column = column(&**dataset, len, layout, index)?;
+            let bytes: *const [u8] = column.bytes();
             let block = blocks.iter().position(|&block| std::ptr::eq(block, bytes)).unwrap_or_else(|| {
                 blocks.push(bytes);
                 blocks.len() - 1
             });
             fields.push(Field {
                 block,
-                first: table.first(),
-                stride: table.stride(),
-                rows: table.rows(),
-                row_bytes: table.row_bytes(),
+                first: column.first(),
+                stride: column.stride(),
+                rows: column.rows(),
+                row_bytes: column.row_bytes(),
                 offset: layout.offset(index),
             });
         }
@@ -70,7 +70,7 @@ impl Tables {
             return Err(Error::new(ErrorKind::Budget, why));
         }
         let register = |bytes| {
-            // SAFETY: `Dataset::table` lent the bytes for as long as the set is borrowed, and a set that stands behind an `Arc`,
+            // SAFETY: `Dataset::column` lent the bytes for as long as the set is borrowed, and a set that stands behind an `Arc`,
             // of which `Registered` keeps a clone, is only ever lent out shared.
             let registered = unsafe { Registered::new(device.core(), dataset.clone(), bytes) }?;
             let cannot = || {
@@ -79,8 +79,8 @@ impl Tables {
             registered.ok_or_else(cannot)
         };
         let blocks = blocks.into_iter().map(register).collect::<Result<_>>()?;
-        let visits = Visits::new(len, asked);
-        Ok(Self { blocks, fields, visits, capacity: layout.capacity(), slot_bytes: layout.bytes() })
+        let gather_order = GatherOrder::new(len, asked);
+        Ok(Self { blocks, fields, gather_order, capacity: layout.capacity(), slot_bytes: layout.bytes() })
     }
 
     /// Bytes of host memory that the device can read.
@@ -95,8 +95,8 @@ impl Tables {
     }
 
     /// How the ids of a batch stand in a host slot.
-    pub fn visits(&self) -> Visits {
-        self.visits
+    pub fn gather_order(&self) -> GatherOrder {
+        self.gather_order
     }
 
     /// Refuses another stream than that of the first batch, and batches and slots of another layout.
@@ -107,7 +107,7 @@ impl Tables {
         host_bytes: usize,
         slot_bytes: usize,
     ) -> Result<()> {
-        let ids = self.visits.bytes(rows);
+        let ids = self.gather_order.bytes(rows);
         if rows > self.capacity || slot_bytes < self.slot_bytes || host_bytes < ids {
             let why = format!(
                 "{rows} rows do not fit: {} are a batch of {} bytes, their ids {ids}; the host slot has {host_bytes}, the \
@@ -120,7 +120,7 @@ impl Tables {
     }
 
     /// Gives `stream` the work that brings rows `ids` into the slot at `to`: the copy engine, where they lie in one piece,
-    /// else a gather that reads the same ids at `visits_at`, where `Visits` has put them.
+    /// else a gather that reads the same ids at `visits_at`, where `GatherOrder` has put them.
     ///
     /// # Safety
     /// `accepts` was asked. What stands at `visits_at` stays until the work has ended, and nothing unordered uses the slot.
@@ -135,7 +135,7 @@ impl Tables {
             for field in &self.fields {
                 let from = self.blocks[field.block].host(field.first + first * field.stride);
                 let (to, bytes) = (Address(to.0 + field.offset as u64), ids.len() * field.row_bytes);
-                // SAFETY: the rows are some of the table's (`in_one_piece`), which `Table::new` has checked to lie in its
+                // SAFETY: the rows are some of the table's (`in_one_piece`), which `StridedColumn::new` has checked to lie in its
                 // bytes, and `Registered` keeps them until the stream is drained; the rest is the caller's promise.
                 unsafe { stream.device.backend.copy_to_device(stream.id(), from, to, bytes) }?;
             }
@@ -149,9 +149,9 @@ impl Tables {
             row_bytes: field.row_bytes,
         };
         let at = |offset| Address(visits_at as u64 + offset as u64);
-        let places = self.visits.places(ids.len()).map(at);
+        let places = self.gather_order.places(ids.len()).map(at);
         let gather = Gather::new(at(0), places, ids.len(), self.fields.iter().map(field))?;
-        // SAFETY: every row of a table lies in its bytes (`Table::new`), which `Registered` keeps until the stream is
+        // SAFETY: every row of a table lies in its bytes (`StridedColumn::new`), which `Registered` keeps until the stream is
         // drained; other ids are not read for (`GatherField::rows`), and other places are not written to (`Gather::places`); the
         // rest is the caller's promise.
         unsafe { stream.device.backend.gather(stream.id(), &gather) }
@@ -167,22 +167,27 @@ impl Tables {
 }
 
 /// The table of field `index`, if it is what the layout says.
-fn table<'a>(dataset: &'a dyn Dataset, len: u64, layout: &Layout, index: usize) -> Result<Table<'a>> {
+fn column<'a>(
+    dataset: &'a dyn Dataset,
+    len: u64,
+    layout: &Layout,
+    index: usize,
+) -> Result<StridedColumn<'a>> {
     let field = &layout.spec().fields()[index];
     let refuse = |why: String| Error::new(ErrorKind::Config, format!("field \"{}\" {why}", field.name()));
-    let table = dataset.table(index).ok_or_else(|| refuse("has no table".to_owned()))?;
-    if table.row_bytes() != field.row_bytes() || (table.rows() as u64) < len {
+    let column = dataset.column(index).ok_or_else(|| refuse("has no table".to_owned()))?;
+    if column.row_bytes() != field.row_bytes() || (column.rows() as u64) < len {
         return Err(refuse(format!(
             "has a table of {} rows of {} bytes, the set is {len} of {}",
-            table.rows(),
-            table.row_bytes(),
+            column.rows(),
+            column.row_bytes(),
             field.row_bytes()
         )));
     }
-    Ok(table)
+    Ok(column)
 }
 
-impl std::fmt::Debug for Tables {
+impl std::fmt::Debug for StridedColumns {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Tables({} fields, {} bytes)", self.fields.len(), self.bytes())
     }

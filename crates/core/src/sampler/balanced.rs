@@ -11,7 +11,7 @@ use super::{Permutation, config, digest, tag};
 use crate::Result;
 use crate::random::key;
 
-/// The order behind [`Order::balanced`](super::Order::balanced).
+/// The order behind [`Sampler::balanced`](super::Sampler::balanced).
 #[derive(Clone)]
 pub struct Balanced {
     /// Samples, by class.

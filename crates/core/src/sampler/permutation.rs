@@ -20,7 +20,7 @@ const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 /// A permutation of `0..len`, chosen by a 64-bit key; random access in both directions.
 ///
 /// ```
-/// use feedline_core::order::Permutation;
+/// use feedline_core::sampler::Permutation;
 /// let permutation = Permutation::new(10_000_000_000, 7);
 /// let id = permutation.at(5_000_000_000);
 /// assert!(id < 10_000_000_000);
@@ -34,7 +34,7 @@ pub struct Permutation {
 
 #[derive(Clone, Debug)]
 enum Form {
-    Table([u8; TABLE]),
+    StridedColumn([u8; TABLE]),
     Network(Network),
 }
 
@@ -46,7 +46,7 @@ impl Permutation {
     pub fn new(len: u64, key: u64) -> Self {
         assert!(0 < len && len <= super::MAX_LEN, "a permutation of {len} values");
         let form = if len <= TABLE as u64 {
-            Form::Table(shuffled(len as usize, key))
+            Form::StridedColumn(shuffled(len as usize, key))
         } else {
             Form::Network(Network::new(len, key))
         };
@@ -71,7 +71,9 @@ impl Permutation {
         assert!(value < self.len, "value {value} of {}", self.len);
         match &self.form {
             // `value` is in the table, because the table is a permutation.
-            Form::Table(table) => table.iter().position(|&v| u64::from(v) == value).unwrap_or(0) as u64,
+            Form::StridedColumn(column) => {
+                column.iter().position(|&v| u64::from(v) == value).unwrap_or(0) as u64
+            }
             Form::Network(network) => network.invert(value, self.len),
         }
     }
@@ -84,8 +86,8 @@ impl Permutation {
         let end = start.checked_add(out.len() as u64);
         assert!(end.is_some_and(|end| end <= self.len), "positions {start}.. of {}", self.len);
         match &self.form {
-            Form::Table(table) => {
-                for (value, &entry) in out.iter_mut().zip(&table[start as usize..]) {
+            Form::StridedColumn(column) => {
+                for (value, &entry) in out.iter_mut().zip(&column[start as usize..]) {
                     *value = u64::from(entry);
                 }
             }
@@ -95,15 +97,15 @@ impl Permutation {
 }
 
 fn shuffled(len: usize, key: u64) -> [u8; TABLE] {
-    let mut table = [u8::MAX; TABLE];
+    let mut column = [u8::MAX; TABLE];
     for i in 0..len {
         // A whole number below i + 1 by the product method.
         let draw = u128::from(splitmix64(key.wrapping_add(GOLDEN.wrapping_mul(i as u64))));
         let j = ((draw * (i as u128 + 1)) >> 64) as usize;
-        table[i] = table[j];
-        table[j] = i as u8;
+        column[i] = column[j];
+        column[j] = i as u8;
     }
-    table
+    column
 }
 
 /// Rounds over `x = high * 2^bits + low`: `low` is mixed by XOR, `high` by addition modulo `radix`, which is

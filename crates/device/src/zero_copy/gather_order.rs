@@ -20,12 +20,12 @@ const BUCKETS: usize = 4096;
 /// A slot holds the ids, each a `u64`, in the order of the visits. Behind them, where that is not the order of the batch, stands
 /// the row of the batch that each belongs to, a `u32`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Visits {
+pub struct GatherOrder {
     /// Bits of an id; `None` for sets that are visited in the order of the batch.
     bits: Option<u32>,
 }
 
-impl Visits {
+impl GatherOrder {
     /// For a set of `len` samples that lie in `bytes` bytes.
     pub fn new(len: u64, bytes: usize) -> Self {
         let bits = u64::BITS - len.saturating_sub(1).leading_zeros();
@@ -41,10 +41,10 @@ impl Visits {
     /// Writes a batch into a slot: at least [`slot_bytes`](Self::slot_bytes) of so many rows.
     ///
     /// ```
-    /// use feedline_device::zero_copy::Visits;
+    /// use feedline_device::zero_copy::GatherOrder;
     ///
-    /// let mut slot = vec![0; Visits::slot_bytes(3)];
-    /// Visits::default().write(&[7, 1, 4], &mut slot);
+    /// let mut slot = vec![0; GatherOrder::slot_bytes(3)];
+    /// GatherOrder::default().write(&[7, 1, 4], &mut slot);
     /// assert_eq!(slot, [7_u64, 1, 4].map(u64::to_ne_bytes).concat());
     /// ```
     pub fn write(&self, ids: &[u64], slot: &mut [u8]) {
@@ -86,11 +86,11 @@ fn write_ordered(bits: u32, ids: &[u64], slot: &mut [u8]) {
     for count in &mut next[..buckets] {
         before += std::mem::replace(count, before);
     }
-    let (visits, places) = slot.split_at_mut(size_of_val(ids));
-    let (visits, places) = (visits.as_chunks_mut().0, places.as_chunks_mut().0);
+    let (gather_order, places) = slot.split_at_mut(size_of_val(ids));
+    let (gather_order, places) = (gather_order.as_chunks_mut().0, places.as_chunks_mut().0);
     for (place, &id) in (0_u32..).zip(ids) {
         let visit = &mut next[bucket(id)];
-        visits[*visit as usize] = id.to_ne_bytes();
+        gather_order[*visit as usize] = id.to_ne_bytes();
         places[*visit as usize] = place.to_ne_bytes();
         *visit += 1;
     }
@@ -109,12 +109,12 @@ mod tests {
     }
 
     /// The ids and places that a slot holds.
-    fn written(visits: Visits, ids: &[u64]) -> (Vec<u64>, Option<Vec<usize>>) {
-        let mut slot = vec![0; Visits::slot_bytes(ids.len())];
-        visits.write(ids, &mut slot);
-        let (of_ids, of_places) = slot[..visits.bytes(ids.len())].split_at(8 * ids.len());
+    fn written(gather_order: GatherOrder, ids: &[u64]) -> (Vec<u64>, Option<Vec<usize>>) {
+        let mut slot = vec![0; GatherOrder::slot_bytes(ids.len())];
+        gather_order.write(ids, &mut slot);
+        let (of_ids, of_places) = slot[..gather_order.bytes(ids.len())].split_at(8 * ids.len());
         let places = of_places.as_chunks().0.iter().map(|place| u32::from_ne_bytes(*place) as usize);
-        let places = visits.places(ids.len()).map(|at| {
+        let places = gather_order.places(ids.len()).map(|at| {
             assert_eq!(at, 8 * ids.len());
             places.collect()
         });
@@ -123,10 +123,10 @@ mod tests {
 
     #[test]
     fn rows_of_a_long_set_are_visited_bucket_by_bucket() {
-        let visits = Visits::new(LEN, FAR + 1);
+        let gather_order = GatherOrder::new(LEN, FAR + 1);
         for rows in [ROWS, 1000, 4096, 10_000] {
             let ids = shuffled(rows);
-            let (visited, places) = written(visits, &ids);
+            let (visited, places) = written(gather_order, &ids);
             let places = places.expect("an order");
             // Each place once, and its own id there.
             assert!(visited.iter().zip(&places).all(|(&id, &place)| ids[place] == id));
@@ -143,11 +143,14 @@ mod tests {
     #[test]
     fn short_batches_and_sets_are_visited_in_the_order_of_the_batch() {
         let (few, many) = (shuffled(ROWS - 1), shuffled(4096));
-        assert_eq!(written(Visits::new(LEN, FAR + 1), &few), (few, None));
-        assert_eq!(written(Visits::new(LEN, FAR), &many), (many.clone(), None));
-        assert_eq!(written(Visits::default(), &[]), (Vec::new(), None));
-        assert_eq!((Visits::slot_bytes(ROWS - 1), Visits::slot_bytes(ROWS)), (8 * (ROWS - 1), 12 * ROWS));
-        assert_eq!(Visits::slot_bytes(usize::MAX), usize::MAX);
+        assert_eq!(written(GatherOrder::new(LEN, FAR + 1), &few), (few, None));
+        assert_eq!(written(GatherOrder::new(LEN, FAR), &many), (many.clone(), None));
+        assert_eq!(written(GatherOrder::default(), &[]), (Vec::new(), None));
+        assert_eq!(
+            (GatherOrder::slot_bytes(ROWS - 1), GatherOrder::slot_bytes(ROWS)),
+            (8 * (ROWS - 1), 12 * ROWS)
+        );
+        assert_eq!(GatherOrder::slot_bytes(usize::MAX), usize::MAX);
     }
 
     #[test]
@@ -157,7 +160,7 @@ mod tests {
                 (0..ROWS as u64).map(|row| row.wrapping_mul(len / 7 + 1) % len.max(1)).collect();
             ids[3] = u64::MAX;
             ids[9] = len;
-            let (visited, places) = written(Visits::new(len, usize::MAX), &ids);
+            let (visited, places) = written(GatherOrder::new(len, usize::MAX), &ids);
             assert!(visited.iter().zip(places.expect("an order")).all(|(&id, place)| ids[place] == id));
         }
     }

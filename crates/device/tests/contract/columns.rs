@@ -4,15 +4,16 @@
 use std::sync::Arc;
 
 use feedline_core::{
-    Context, DType, Dataset, Error, ErrorKind, Layout, ReadError, Result, Row, Rows, Spec, Table, random::key,
+    Context, DType, Dataset, Error, ErrorKind, Layout, ReadError, Result, Row, Rows, Spec, StridedColumn,
+    random::key,
 };
 use feedline_device::slot::{Loaded, Reader, SlotRing};
-use feedline_device::zero_copy::{Tables, Visits};
-use feedline_device::{Address, Backend, Device, Kind, Pinned, Stream};
+use feedline_device::zero_copy::{GatherOrder, StridedColumns};
+use feedline_device::{Address, Backend, BackendKind, Device, Pinned, Stream};
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
 use feedline_sim::{Sim, SimOptions};
 use feedline_slots::Ring;
-use feedline_testkit::zoo::{Fine, Laid, Wide};
+use feedline_testkit::fixtures::{Fine, Laid, Wide};
 
 use crate::rig::{Ending, Rig, everywhere};
 
@@ -24,7 +25,7 @@ struct Direct<'a> {
     rig: &'a Rig,
     set: Arc<dyn Dataset>,
     layout: Layout,
-    tables: Arc<Tables>,
+    columns: Arc<StridedColumns>,
     host: Ring<Pinned>,
     slots: SlotRing,
     copies: Stream,
@@ -39,11 +40,11 @@ impl<'a> Direct<'a> {
     fn of(rig: &'a Rig, set: impl Dataset, batch: usize, host_slots: usize, slots: usize) -> Result<Self> {
         let set: Arc<dyn Dataset> = Arc::new(set);
         let layout = Layout::new(set.spec(), batch)?;
-        let visits = |_| rig.device.pinned(Visits::slot_bytes(batch));
-        let visits = (0..host_slots).map(visits).collect::<Result<_>>()?;
+        let gather_order = |_| rig.device.pinned(GatherOrder::slot_bytes(batch));
+        let gather_order = (0..host_slots).map(gather_order).collect::<Result<_>>()?;
         Ok(Self {
-            tables: Arc::new(Tables::new(&rig.device, &set, &layout, ROOM)?),
-            host: Ring::new(visits),
+            columns: Arc::new(StridedColumns::new(&rig.device, &set, &layout, ROOM)?),
+            host: Ring::new(gather_order),
             slots: SlotRing::new(&rig.device, slots, layout.bytes())?,
             copies: rig.stream("copies")?,
             seen: rig.device.pinned(layout.bytes())?,
@@ -55,10 +56,10 @@ impl<'a> Direct<'a> {
 
     fn load(&self, ids: &[u64]) -> Result<Loaded> {
         let mut lease = self.host.acquire()?;
-        self.tables.visits().write(ids, lease.bytes_mut());
+        self.columns.gather_order().write(ids, lease.bytes_mut());
         let mut slot = self.slots.acquire()?;
         slot.info_mut().ids = ids.to_vec();
-        slot.gather(&self.copies, lease.ready(), &self.tables)
+        slot.gather(&self.copies, lease.ready(), &self.columns)
     }
 
     /// Gives the reader's stream the fetch of the whole slot.
@@ -131,7 +132,7 @@ fn rows_of_any_width_and_distance_arrive_as_they_lie() {
         let laid = |set: std::result::Result<Laid, ReadError>| set.expect("a laid set");
         // A GPU has many roads for many widths; the others have one.
         let widths: &[(usize, usize)] = match rig.device.kind() {
-            Kind::Cuda => {
+            BackendKind::Cuda => {
                 &[(1, 3), (8, 15), (16, 17), (31, 255), (256, 257), (784, 1), (3073, 9001), (150_528, 4)]
             }
             _ => &[(1, 300)],
@@ -197,7 +198,7 @@ fn rows_of_a_set_that_lies_far_apart_arrive_in_their_places() {
     everywhere("rows_of_a_set_that_lies_far_apart_arrive_in_their_places", Ending::Clean, |rig| {
         let compute = rig.device.stream()?;
         let direct = Direct::of(rig, far()?, 300, 2, 2)?;
-        assert_ne!(direct.tables.visits(), Visits::default());
+        assert_ne!(direct.columns.gather_order(), GatherOrder::default());
         for rows in [300, 257, 256, 255, 37] {
             direct.pass(&shuffled(1, rows, 3000), &compute)?;
             direct.pass(&(0..rows as u64).rev().map(|row| row * 9).collect::<Vec<_>>(), &compute)?;
@@ -217,9 +218,9 @@ fn places_have_room_in_the_host_slot() {
         let direct = Direct::of(rig, far()?, 300, 1, 1)?;
         let host: Ring<Pinned> = Ring::new(vec![rig.device.pinned(12 * 300 - 1)?]);
         let gather = |rows| {
-            let (mut slot, visits) = (direct.slots.acquire()?, host.acquire()?.ready());
+            let (mut slot, gather_order) = (direct.slots.acquire()?, host.acquire()?.ready());
             slot.info_mut().ids = shuffled(1, rows, 3000);
-            slot.gather(&direct.copies, visits, &direct.tables)
+            slot.gather(&direct.copies, gather_order, &direct.columns)
         };
         assert_eq!(gather(300).err().map(|error| error.kind()), Some(ErrorKind::Config));
         // Of what lies in the slot nothing is known here: ids that are none, and places that are none.
@@ -298,8 +299,8 @@ fn tables_outlive_the_work_that_reads_them() {
             let gate = rig.gate(&direct.copies)?;
             let loaded = direct.load(&ids)?;
             // The ring has the tables, and the batch has the ring.
-            let Direct { tables, seen, host, slots, layout, .. } = direct;
-            drop((tables, slots));
+            let Direct { columns, seen, host, slots, layout, .. } = direct;
+            drop((columns, slots));
             drop(gate);
             let reader = loaded.wait_on(&compute)?;
             rig.fetch((&compute).into(), reader.view::<u8>(0, layout.bytes())?.address(), &seen)?;
@@ -320,20 +321,20 @@ fn what_does_not_fit_is_refused() {
         let direct = Direct::new(rig, laid()?, 3, 2)?;
         let ids = shuffled(1, BATCH, 60);
         drop(direct.load(&ids)?);
-        let load = |stream: &Stream, tables: &Arc<Tables>, ids: &[u64]| {
+        let load = |stream: &Stream, columns: &Arc<StridedColumns>, ids: &[u64]| {
             let mut slot = direct.slots.acquire()?;
             slot.info_mut().ids = ids.to_vec();
-            slot.gather(stream, direct.host.acquire()?.ready(), tables)
+            slot.gather(stream, direct.host.acquire()?.ready(), columns)
         };
-        assert_eq!(kind(load(&rig.stream("other")?, &direct.tables, &ids)), Some(ErrorKind::Config));
-        assert_eq!(kind(load(&direct.copies, &direct.tables, &[0; BATCH + 1])), Some(ErrorKind::Config));
+        assert_eq!(kind(load(&rig.stream("other")?, &direct.columns, &ids)), Some(ErrorKind::Config));
+        assert_eq!(kind(load(&direct.copies, &direct.columns, &[0; BATCH + 1])), Some(ErrorKind::Config));
         let other: Arc<dyn Dataset> = Arc::new(laid()?);
-        let tables = Arc::new(Tables::new(&rig.device, &other, &direct.layout, ROOM)?);
-        assert_eq!(kind(load(&direct.copies, &tables, &ids)), Some(ErrorKind::Config));
+        let columns = Arc::new(StridedColumns::new(&rig.device, &other, &direct.layout, ROOM)?);
+        assert_eq!(kind(load(&direct.copies, &columns, &ids)), Some(ErrorKind::Config));
         let larger = Layout::new(other.spec(), 2 * BATCH)?;
         let another: Arc<dyn Dataset> = Arc::new(laid()?);
-        let tables = Arc::new(Tables::new(&rig.device, &another, &larger, ROOM)?);
-        assert_eq!(kind(load(&direct.copies, &tables, &ids)), Some(ErrorKind::Config));
+        let columns = Arc::new(StridedColumns::new(&rig.device, &another, &larger, ROOM)?);
+        assert_eq!(kind(load(&direct.copies, &columns, &ids)), Some(ErrorKind::Config));
         // And the slots all came home.
         assert_eq!(direct.slots.free(), 2);
         drop(direct.load(&ids)?);
@@ -345,8 +346,8 @@ fn what_does_not_fit_is_refused() {
 fn a_set_that_cannot_be_read_says_why_and_leaves_nothing() {
     everywhere("a_set_that_cannot_be_read_says_why_and_leaves_nothing", Ending::Clean, |rig| {
         let why = |set: Arc<dyn Dataset>, layout: &Layout, room| {
-            let error = Tables::new(&rig.device, &set, layout, room).expect_err("it cannot be read");
-            assert_eq!(rig.device.ledger().pinned_bytes.now(), 0);
+            let error = StridedColumns::new(&rig.device, &set, layout, room).expect_err("it cannot be read");
+            assert_eq!(rig.device.stats().pinned_bytes.now(), 0);
             (error.kind(), error.message().to_owned())
         };
         let fine = Fine::new(60, 100)?;
@@ -372,8 +373,8 @@ fn a_set_that_cannot_be_read_says_why_and_leaves_nothing() {
             fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
                 self.0.read(id, row, context)
             }
-            fn table(&self, field: usize) -> Option<Table<'_>> {
-                self.0.table(field)
+            fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+                self.0.column(field)
             }
         }
         let (kind, _) = why(Arc::new(Short(Laid::records(&fine, 0, 0).expect("a laid set"))), &layout, ROOM);
@@ -404,8 +405,8 @@ fn memory_stays_registered_under_a_gather_that_failed_late() {
         let direct = Direct::new(&rig, laid, 2, 2).expect("tables");
         assert!(direct.load(&shuffled(1, BATCH, 60)).is_err());
         // The host slot, which waits for its stream too, goes last.
-        let Direct { tables, slots, host, .. } = direct;
-        drop((tables, slots));
+        let Direct { columns, slots, host, .. } = direct;
+        drop((columns, slots));
         assert_eq!(sim.races().len(), 0, "seed {seed}: {:?}", sim.races());
         drop(host);
     }
@@ -430,12 +431,12 @@ fn memory_that_stays_registered_is_never_freed() {
     let set: Arc<dyn Dataset> =
         Arc::new(Laid::records(&Fine::new(60, 100).expect("a set"), 0, 1).expect("a set"));
     let layout = Layout::new(set.spec(), BATCH).expect("a layout");
-    let tables = Tables::new(&device, &set, &layout, ROOM).expect("tables");
+    let columns = StridedColumns::new(&device, &set, &layout, ROOM).expect("tables");
     let held = Arc::downgrade(&set);
     drop(set);
-    drop(tables);
+    drop(columns);
     assert!(held.upgrade().is_some(), "the set's memory was freed while the driver had it registered");
-    let errors = device.ledger().take_errors();
+    let errors = device.stats().take_errors();
     assert!(errors.iter().any(|error| error.message() == "planned: still registered"), "{errors:?}");
-    assert_eq!(device.ledger().pinned_bytes.now(), 0);
+    assert_eq!(device.stats().pinned_bytes.now(), 0);
 }

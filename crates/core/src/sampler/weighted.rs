@@ -11,7 +11,7 @@ use super::{config, digest, tag};
 use crate::Result;
 use crate::random::{Random, key, splitmix64};
 
-/// The order behind [`Order::weighted`](super::Order::weighted).
+/// The order behind [`Sampler::weighted`](super::Sampler::weighted).
 #[derive(Clone)]
 pub struct Weighted {
     columns: Arc<[Column]>,
@@ -116,10 +116,10 @@ mod tests {
     use super::*;
 
     /// The exact probability of each sample, from the table.
-    fn probabilities(order: &Weighted) -> Vec<f64> {
-        let n = order.columns.len();
+    fn probabilities(sampler: &Weighted) -> Vec<f64> {
+        let n = sampler.columns.len();
         let mut sums = vec![0.0; n];
-        for (own, column) in order.columns.iter().enumerate() {
+        for (own, column) in sampler.columns.iter().enumerate() {
             let keep = column.keep as f64 / 2f64.powi(64);
             sums[own] += keep / n as f64;
             sums[column.alias as usize] += (1.0 - keep) / n as f64;
@@ -139,8 +139,8 @@ mod tests {
         ] {
             let largest = weights.iter().copied().fold(0.0, f64::max);
             let sum: f64 = weights.iter().map(|w| w / largest).sum();
-            let table = Weighted::new(&weights).unwrap();
-            for (i, (p, w)) in probabilities(&table).iter().zip(&weights).enumerate() {
+            let column = Weighted::new(&weights).unwrap();
+            for (i, (p, w)) in probabilities(&column).iter().zip(&weights).enumerate() {
                 assert!((p - w / largest / sum).abs() < 1e-12, "sample {i}: {p}");
                 assert!(*w > 0.0 || *p == 0.0, "sample {i} has no weight but probability {p}");
             }

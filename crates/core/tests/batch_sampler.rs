@@ -2,27 +2,35 @@
 
 use std::ops::Range;
 
-use feedline_core::{ErrorKind, Order, Plan, PlanOptions, Tail, World};
+use feedline_core::{BatchSampler, BatchSamplerOptions, ErrorKind, LastBatch, Sampler, World};
 use proptest::prelude::*;
 
 const SEED: u64 = 2026;
-const TAILS: [Tail; 3] = [Tail::Keep, Tail::Drop, Tail::Pad];
+const LAST_BATCHES: [LastBatch; 3] = [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad];
 
-fn plan(len: u64, batch: usize, tail: Tail, rank: u32, world: u32) -> Plan {
+fn batch_sampler(len: u64, batch: usize, last_batch: LastBatch, rank: u32, world: u32) -> BatchSampler {
     let world = World::new(rank, world).unwrap();
-    Plan::new(PlanOptions { len, order: Order::Shuffle, seed: SEED, batch, tail, world }).unwrap()
+    BatchSampler::new(BatchSamplerOptions {
+        len,
+        sampler: Sampler::Shuffle,
+        seed: SEED,
+        batch,
+        last_batch,
+        world,
+    })
+    .unwrap()
 }
 
-fn ranks(len: u64, batch: usize, tail: Tail, world: u32) -> Vec<Plan> {
-    (0..world).map(|rank| plan(len, batch, tail, rank, world)).collect()
+fn ranks(len: u64, batch: usize, last_batch: LastBatch, world: u32) -> Vec<BatchSampler> {
+    (0..world).map(|rank| batch_sampler(len, batch, last_batch, rank, world)).collect()
 }
 
 /// What one step delivers on every rank: all ids, and of those the ones that are due.
-fn step(plans: &[Plan], epoch: u64, start: u64, step: u64) -> (Vec<Vec<u64>>, Vec<u64>) {
+fn step(plans: &[BatchSampler], epoch: u64, start: u64, step: u64) -> (Vec<Vec<u64>>, Vec<u64>) {
     let (mut all, mut due) = (Vec::new(), Vec::new());
-    for plan in plans {
+    for batch_sampler in plans {
         let mut ids = vec![u64::MAX; 3];
-        let count = plan.batch(epoch, start, step, &mut ids);
+        let count = batch_sampler.batch(epoch, start, step, &mut ids);
         due.extend_from_slice(&ids[..count]);
         all.push(ids);
     }
@@ -30,13 +38,13 @@ fn step(plans: &[Plan], epoch: u64, start: u64, step: u64) -> (Vec<Vec<u64>>, Ve
 }
 
 /// What the steps from `start` deliver, over all ranks, in global order.
-fn due(plans: &[Plan], epoch: u64, start: u64, steps: Range<u64>) -> Vec<u64> {
+fn due(plans: &[BatchSampler], epoch: u64, start: u64, steps: Range<u64>) -> Vec<u64> {
     steps.flat_map(|number| step(plans, epoch, start, number).1).collect()
 }
 
 fn whole(len: u64, epoch: u64) -> Vec<u64> {
     let mut ids = vec![0; len as usize];
-    Order::Shuffle.fill(len, SEED, epoch, 0, &mut ids);
+    Sampler::Shuffle.fill(len, SEED, epoch, 0, &mut ids);
     ids
 }
 
@@ -45,17 +53,17 @@ fn every_sample_is_due_once_over_the_ranks_of_any_world() {
     for len in [1, 7, 31, 32, 33, 100, 257] {
         for world in [1, 2, 4, 8] {
             for batch in [1, 3, 8] {
-                for tail in TAILS {
+                for last_batch in LAST_BATCHES {
                     let global = batch as u64 * u64::from(world);
-                    if tail == Tail::Drop && global > len {
+                    if last_batch == LastBatch::Drop && global > len {
                         continue;
                     }
-                    let plans = ranks(len, batch, tail, world);
+                    let plans = ranks(len, batch, last_batch, world);
                     let steps = plans[0].steps(1, 0);
-                    assert!(plans.iter().all(|plan| plan.steps(1, 0) == steps));
+                    assert!(plans.iter().all(|batch_sampler| batch_sampler.steps(1, 0) == steps));
                     let ids = due(&plans, 1, 0, 0..steps);
-                    let kept = if tail == Tail::Drop { len / global * global } else { len };
-                    assert_eq!(ids, whole(len, 1)[..kept as usize], "{len} {batch}x{world} {tail:?}");
+                    let kept = if last_batch == LastBatch::Drop { len / global * global } else { len };
+                    assert_eq!(ids, whole(len, 1)[..kept as usize], "{len} {batch}x{world} {last_batch:?}");
                     assert!(
                         step(&plans, 1, 0, steps).0.iter().all(Vec::is_empty),
                         "there is no step after the last"
@@ -69,18 +77,18 @@ fn every_sample_is_due_once_over_the_ranks_of_any_world() {
 #[test]
 fn dropped_and_padded_steps_are_full_and_kept_ones_even() {
     for (len, batch, world) in [(100, 8, 4), (33, 8, 4), (5, 8, 4), (1, 1, 8), (129, 4, 8)] {
-        for tail in TAILS {
-            if tail == Tail::Drop && len < batch as u64 * u64::from(world) {
+        for last_batch in LAST_BATCHES {
+            if last_batch == LastBatch::Drop && len < batch as u64 * u64::from(world) {
                 continue;
             }
-            let plans = ranks(len, batch, tail, world);
+            let plans = ranks(len, batch, last_batch, world);
             for number in 0..plans[0].steps(0, 0) {
                 let (all, _) = step(&plans, 0, 0, number);
                 let sizes: Vec<usize> = all.iter().map(Vec::len).collect();
                 let (least, most) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
-                match tail {
-                    Tail::Keep => assert!(most - least <= 1 && *most <= batch, "{sizes:?}"),
-                    Tail::Drop | Tail::Pad => assert_eq!((*least, *most), (batch, batch)),
+                match last_batch {
+                    LastBatch::Keep => assert!(most - least <= 1 && *most <= batch, "{sizes:?}"),
+                    LastBatch::Drop | LastBatch::Pad => assert_eq!((*least, *most), (batch, batch)),
                 }
             }
         }
@@ -89,46 +97,46 @@ fn dropped_and_padded_steps_are_full_and_kept_ones_even() {
 
 #[test]
 fn padding_repeats_the_beginning_of_the_epoch() {
-    let order = whole(10, 0);
-    let plans = ranks(10, 4, Tail::Pad, 2);
+    let sampler = whole(10, 0);
+    let plans = ranks(10, 4, LastBatch::Pad, 2);
     let (all, due) = step(&plans, 0, 0, 1);
-    assert_eq!(all.concat(), [&order[8..10], &order[0..6]].concat());
-    assert_eq!(due, order[8..10]);
+    assert_eq!(all.concat(), [&sampler[8..10], &sampler[0..6]].concat());
+    assert_eq!(due, sampler[8..10]);
     // Even more than once, when the set is small; and after a resume too.
-    let plans = ranks(3, 4, Tail::Pad, 2);
-    let order = whole(3, 0);
-    assert_eq!(step(&plans, 0, 0, 0).0.concat(), [&order[..], &order, &order[..2]].concat());
-    assert_eq!(step(&plans, 0, 2, 0).0.concat(), [&order[2..], &order, &order, &order[..1]].concat());
+    let plans = ranks(3, 4, LastBatch::Pad, 2);
+    let sampler = whole(3, 0);
+    assert_eq!(step(&plans, 0, 0, 0).0.concat(), [&sampler[..], &sampler, &sampler[..2]].concat());
+    assert_eq!(step(&plans, 0, 2, 0).0.concat(), [&sampler[2..], &sampler, &sampler, &sampler[..1]].concat());
 }
 
 #[test]
 fn another_world_takes_up_any_step_in_the_same_global_order() {
     let (len, batch) = (403, 5);
-    let before = ranks(len, batch, Tail::Keep, 4);
-    let order = whole(len, 2);
+    let before = ranks(len, batch, LastBatch::Keep, 4);
+    let sampler = whole(len, 2);
     for number in 0..before[0].steps(2, 0) {
         let position = before[0].position_after(2, 0, number);
         for world in [1, 2, 8] {
-            let after = ranks(len, batch, Tail::Keep, world);
+            let after = ranks(len, batch, LastBatch::Keep, world);
             let mut ids = due(&before, 2, 0, 0..number + 1);
             assert_eq!(ids.len() as u64, position);
             ids.extend(due(&after, 2, position, 0..after[0].steps(2, position)));
-            assert_eq!(ids, order, "4 -> {world} after step {number}");
+            assert_eq!(ids, sampler, "4 -> {world} after step {number}");
         }
     }
 }
 
 #[test]
 fn drop_with_a_step_beyond_the_set_is_refused_with_what_to_do() {
-    let options = |batch, len| PlanOptions {
+    let options = |batch, len| BatchSamplerOptions {
         len,
-        order: Order::Shuffle,
+        sampler: Sampler::Shuffle,
         seed: SEED,
         batch,
-        tail: Tail::Drop,
+        last_batch: LastBatch::Drop,
         world: World::new(0, 4).unwrap(),
     };
-    let error = Plan::new(options(32, 100)).unwrap_err();
+    let error = BatchSampler::new(options(32, 100)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config);
     for part in [
         "batch larger than the set with drop_last",
@@ -138,48 +146,57 @@ fn drop_with_a_step_beyond_the_set_is_refused_with_what_to_do() {
     ] {
         assert!(error.message().contains(part), "{error}");
     }
-    assert!(Plan::new(options(25, 100)).is_ok());
-    assert!(Plan::new(options(0, 100)).unwrap_err().message().contains("batch size is 0"));
-    assert!(Plan::new(options(1, 0)).unwrap_err().message().contains("the data set is empty"));
-    let large = PlanOptions { tail: Tail::Pad, ..options(usize::MAX / 7, 100) };
-    assert!(Plan::new(large).unwrap_err().message().contains("above 2^63"));
-    assert!(Plan::new(options(usize::MAX, 100)).unwrap_err().message().contains("above 2^63"));
+    assert!(BatchSampler::new(options(25, 100)).is_ok());
+    assert!(BatchSampler::new(options(0, 100)).unwrap_err().message().contains("batch size is 0"));
+    assert!(BatchSampler::new(options(1, 0)).unwrap_err().message().contains("the data set is empty"));
+    let large = BatchSamplerOptions { last_batch: LastBatch::Pad, ..options(usize::MAX / 7, 100) };
+    assert!(BatchSampler::new(large).unwrap_err().message().contains("above 2^63"));
+    assert!(BatchSampler::new(options(usize::MAX, 100)).unwrap_err().message().contains("above 2^63"));
 }
 
 #[test]
 fn positions_name_the_row_and_substitutes_are_the_same_on_every_rank() {
-    let plans = ranks(50, 4, Tail::Pad, 2);
-    for plan in &plans {
+    let plans = ranks(50, 4, LastBatch::Pad, 2);
+    for batch_sampler in &plans {
         let mut ids = Vec::new();
-        for number in 0..plan.steps(0, 8) {
-            plan.batch(0, 8, number, &mut ids);
+        for number in 0..batch_sampler.steps(0, 8) {
+            batch_sampler.batch(0, 8, number, &mut ids);
             for (row, &id) in ids.iter().enumerate() {
-                let position = plan.position(0, 8, number, row).unwrap();
-                assert_eq!(plan.id(0, position), Some(id));
+                let position = batch_sampler.position(0, 8, number, row).unwrap();
+                assert_eq!(batch_sampler.id(0, position), Some(id));
             }
-            assert_eq!(plan.position(0, 8, number, ids.len()), None);
+            assert_eq!(batch_sampler.position(0, 8, number, ids.len()), None);
         }
     }
     assert_eq!(plans[0].id(0, 50), None);
-    let other = ranks(50, 1, Tail::Keep, 8);
-    let chosen = |plan: &Plan| (0..50).map(|position| plan.substitute(1, position, 0)).collect::<Vec<_>>();
+    let other = ranks(50, 1, LastBatch::Keep, 8);
+    let chosen = |batch_sampler: &BatchSampler| {
+        (0..50).map(|position| batch_sampler.substitute(1, position, 0)).collect::<Vec<_>>()
+    };
     assert_eq!(chosen(&plans[0]), chosen(&other[7]));
     assert!((0..50).filter(|&p| plans[0].substitute(1, p, 0) == plans[0].substitute(1, p, 1)).count() < 10);
     // Never from outside the order: a validation sample must not come into training.
-    let order = Order::subset((20..30).collect(), Order::Shuffle).unwrap();
+    let sampler = Sampler::subset((20..30).collect(), Sampler::Shuffle).unwrap();
     let world = World::single();
-    let subset =
-        Plan::new(PlanOptions { len: 50, order, seed: 1, batch: 2, tail: Tail::Keep, world }).unwrap();
+    let subset = BatchSampler::new(BatchSamplerOptions {
+        len: 50,
+        sampler,
+        seed: 1,
+        batch: 2,
+        last_batch: LastBatch::Keep,
+        world,
+    })
+    .unwrap();
     assert!((0..10).all(|position| (20..30).contains(&subset.substitute(0, position, 0))));
 }
 
 #[test]
 fn skipped_steps_vanish_and_the_others_stay() {
-    let mut skipping = ranks(103, 5, Tail::Keep, 2);
+    let mut skipping = ranks(103, 5, LastBatch::Keep, 2);
     let plain = skipping.clone();
-    for plan in &mut skipping {
-        plan.skip(1, 3..5).unwrap();
-        plan.skip(1, 9..u64::MAX).unwrap();
+    for batch_sampler in &mut skipping {
+        batch_sampler.skip(1, 3..5).unwrap();
+        batch_sampler.skip(1, 9..u64::MAX).unwrap();
     }
     let kept: Vec<_> = [0, 1, 2, 5, 6, 7, 8].map(|number| step(&plain, 1, 0, number)).into();
     let have: Vec<_> = (0..skipping[0].steps(1, 0)).map(|number| step(&skipping, 1, 0, number)).collect();
@@ -204,23 +221,23 @@ proptest! {
 
     #[test]
     fn skips_cut_positions_out(
-        len in 20u64..200, batch in 1usize..6, world in 1u32..5, tail in prop::sample::select(&TAILS[..]),
+        len in 20u64..200, batch in 1usize..6, world in 1u32..5, last_batch in prop::sample::select(&LAST_BATCHES[..]),
         cuts in prop::collection::vec((0u64..20, 1u64..12), 0..6), start: prop::sample::Index,
     ) {
-        let mut plans = ranks(len, batch, tail, world);
+        let mut plans = ranks(len, batch, last_batch, world);
         let mut live: Vec<u64> = (0..len).collect();
         for (first, size) in cuts {
             let cut = first * len / 20..(first * len / 20 + size).min(len);
             live.retain(|position| !cut.contains(position));
-            for plan in &mut plans {
-                plan.skip_positions(0, cut.clone()).unwrap();
+            for batch_sampler in &mut plans {
+                batch_sampler.skip_positions(0, cut.clone()).unwrap();
             }
         }
         let start = start.index(len as usize) as u64;
-        let order = whole(len, 0);
-        let left: Vec<u64> = live.iter().filter(|&&position| position >= start).map(|&p| order[p as usize]).collect();
+        let sampler = whole(len, 0);
+        let left: Vec<u64> = live.iter().filter(|&&position| position >= start).map(|&p| sampler[p as usize]).collect();
         let global = batch * world as usize;
-        let kept = if tail == Tail::Drop { left.len() / global * global } else { left.len() };
+        let kept = if last_batch == LastBatch::Drop { left.len() / global * global } else { left.len() };
         let steps = plans[0].steps(0, start);
         prop_assert_eq!(due(&plans, 0, start, 0..steps), &left[..kept]);
         // Taken up after every step, the rest is the rest.
@@ -237,14 +254,14 @@ proptest! {
     ) {
         // Sizes that no memory holds: batch itself is asked for absent steps only.
         let world = World::new(world - 1, world).unwrap();
-        for tail in TAILS {
-            let Ok(plan) = Plan::new(PlanOptions { len, order: Order::Shuffle, seed: 1, batch, tail, world }) else {
+        for last_batch in LAST_BATCHES {
+            let Ok(batch_sampler) = BatchSampler::new(BatchSamplerOptions { len, sampler: Sampler::Shuffle, seed: 1, batch, last_batch, world }) else {
                 continue;
             };
-            prop_assert!(plan.position_after(epoch, start, number) <= len.max(start));
-            prop_assert!(plan.position(epoch, start, number, 0).is_none_or(|position| position < len));
-            let steps = plan.steps(epoch, start);
-            prop_assert_eq!(plan.batch(epoch, start, steps, &mut Vec::new()), 0);
+            prop_assert!(batch_sampler.position_after(epoch, start, number) <= len.max(start));
+            prop_assert!(batch_sampler.position(epoch, start, number, 0).is_none_or(|position| position < len));
+            let steps = batch_sampler.steps(epoch, start);
+            prop_assert_eq!(batch_sampler.batch(epoch, start, steps, &mut Vec::new()), 0);
         }
     }
 }

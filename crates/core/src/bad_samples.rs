@@ -18,10 +18,10 @@ const NAMED: usize = 5;
 /// epoch, by (seed, epoch, position, attempt) alone, so that every rank and every replay takes the same.
 ///
 /// `attempt` counts from 0; go on to the next when the substitute cannot be read either, up to [`ATTEMPTS`].
-/// [`Plan::substitute`](crate::Plan::substitute) gives the sample at that position.
+/// [`BatchSampler::substitute`](crate::BatchSampler::substitute) gives the sample at that position.
 ///
 /// ```
-/// use feedline_core::quarantine::substitute;
+/// use feedline_core::bad_samples::substitute;
 /// assert_eq!(substitute(7, 0, 41, 0, 1000), substitute(7, 0, 41, 0, 1000));
 /// assert_ne!(substitute(7, 0, 41, 0, 1000), substitute(7, 0, 41, 1, 1000));
 /// ```
@@ -97,18 +97,18 @@ pub struct Bad {
 /// Fed in the order of delivery, so that it is the same for any number of workers and can be kept beside the cursor.
 ///
 /// ```
-/// use feedline_core::{BadSamples, Budget, Quarantine};
+/// use feedline_core::{BadSamples, Budget, BadSampleReport};
 /// let policy = BadSamples::Substitute { budget: Budget::Count(1) };
-/// let mut quarantine = Quarantine::new();
+/// let mut bad_sample_report = BadSampleReport::new();
 /// quarantine.replaced(0, 3, 8, Some("d/3.jpg".into()), "not a JPEG");
 /// quarantine.delivered(512);
-/// assert!(quarantine.check(policy).is_ok());
+/// assert!(bad_sample_report.check(policy).is_ok());
 /// quarantine.replaced(0, 5, 9, Some("d/5.jpg".into()), "cut short");
-/// let error = quarantine.check(policy).unwrap_err();
+/// let error = bad_sample_report.check(policy).unwrap_err();
 /// assert!(error.to_string().contains("d/3.jpg (not a JPEG), d/5.jpg (cut short)"));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Quarantine {
+pub struct BadSampleReport {
     /// Sorted by sample.
     samples: Vec<Bad>,
     failures: u64,
@@ -117,7 +117,7 @@ pub struct Quarantine {
     given: Proof,
 }
 
-impl Quarantine {
+impl BadSampleReport {
     /// An empty list.
     pub fn new() -> Self {
         Self::default()
@@ -196,7 +196,7 @@ impl Quarantine {
             let _ = write!(message, " and {} more", count - NAMED);
         }
         message.push_str("; repair them, leave them out, or bear more");
-        Err(Error::new(ErrorKind::Sample, message).at_stage(Stage::Order))
+        Err(Error::new(ErrorKind::Sample, message).at_stage(Stage::Sampler))
     }
 
     /// Puts the substitutes in the place of the samples that were due: turns the proof expected of the plan into the
@@ -211,12 +211,12 @@ impl Quarantine {
 mod tests {
     use super::*;
 
-    fn bad(samples: u64) -> Quarantine {
-        let mut quarantine = Quarantine::new();
+    fn bad(samples: u64) -> BadSampleReport {
+        let mut bad_sample_report = BadSampleReport::new();
         for sample in (0..samples).rev() {
-            quarantine.replaced(0, sample, 1000, Some(format!("d/{sample}").into()), "torn");
+            bad_sample_report.replaced(0, sample, 1000, Some(format!("d/{sample}").into()), "torn");
         }
-        quarantine
+        bad_sample_report
     }
 
     fn count(most: u64) -> BadSamples {
@@ -243,27 +243,27 @@ mod tests {
 
     #[test]
     fn a_count_is_of_different_samples() {
-        let mut quarantine = bad(2);
+        let mut bad_sample_report = bad(2);
         for epoch in 1..5 {
-            quarantine.replaced(epoch, 1, 7, None, "torn again");
+            bad_sample_report.replaced(epoch, 1, 7, None, "torn again");
         }
-        assert_eq!((quarantine.failures(), quarantine.samples()[1].times), (6, 5));
-        assert_eq!(quarantine.samples()[1].cause, "torn");
-        assert!(quarantine.check(count(2)).is_ok());
+        assert_eq!((bad_sample_report.failures(), bad_sample_report.samples()[1].times), (6, 5));
+        assert_eq!(bad_sample_report.samples()[1].cause, "torn");
+        assert!(bad_sample_report.check(count(2)).is_ok());
     }
 
     #[test]
     fn a_rate_waits_for_its_probation_and_counts_every_failure() {
-        let mut quarantine = bad(3);
-        quarantine.delivered(99);
-        assert!(quarantine.check(rate(0.02, 100)).is_ok(), "still on probation");
-        quarantine.delivered(1);
-        let error = quarantine.check(rate(0.02, 100)).unwrap_err();
+        let mut bad_sample_report = bad(3);
+        bad_sample_report.delivered(99);
+        assert!(bad_sample_report.check(rate(0.02, 100)).is_ok(), "still on probation");
+        bad_sample_report.delivered(1);
+        let error = bad_sample_report.check(rate(0.02, 100)).unwrap_err();
         assert!(error.message().contains("3 failed reads in 100 rows are above the rate of 0.02"), "{error}");
-        quarantine.delivered(50);
-        assert!(quarantine.check(rate(0.02, 100)).is_ok(), "3 of 150 is the rate itself");
-        assert!(quarantine.check(rate(0.0, 0)).is_err());
-        assert!(Quarantine::new().check(rate(0.0, 0)).is_ok());
+        bad_sample_report.delivered(50);
+        assert!(bad_sample_report.check(rate(0.02, 100)).is_ok(), "3 of 150 is the rate itself");
+        assert!(bad_sample_report.check(rate(0.0, 0)).is_err());
+        assert!(BadSampleReport::new().check(rate(0.0, 0)).is_ok());
     }
 
     #[test]
@@ -279,37 +279,37 @@ mod tests {
         let (mut expected, mut delivered) = (Proof::new(), Proof::new());
         expected.add_all(3, &[0, 1, 2, 3]);
         delivered.add_all(3, &[0, 9, 2, 3]);
-        let mut quarantine = Quarantine::new();
-        quarantine.replaced(3, 1, 9, None, "torn");
-        quarantine.failed(5, None, "torn too");
+        let mut bad_sample_report = BadSampleReport::new();
+        bad_sample_report.replaced(3, 1, 9, None, "torn");
+        bad_sample_report.failed(5, None, "torn too");
         assert!(delivered.check(&expected).is_err());
-        quarantine.adjust(&mut expected);
+        bad_sample_report.adjust(&mut expected);
         assert!(delivered.check(&expected).is_ok());
     }
 
     #[test]
     fn counts_at_their_end_stay_there() {
-        let mut quarantine = bad(1);
-        quarantine.delivered(3);
-        let text = serde_json::to_string(&quarantine).unwrap();
+        let mut bad_sample_report = bad(1);
+        bad_sample_report.delivered(3);
+        let text = serde_json::to_string(&bad_sample_report).unwrap();
         let most = u64::MAX;
         let text = text.replace(r#""delivered":3"#, &format!(r#""delivered":{most}"#));
         let text = text.replace(r#""failures":1"#, &format!(r#""failures":{most}"#));
         let text = text.replace(r#""times":1"#, &format!(r#""times":{most}"#));
-        let mut quarantine: Quarantine = serde_json::from_str(&text).unwrap();
-        quarantine.delivered(1);
-        quarantine.failed(0, None, "torn");
+        let mut bad_sample_report: BadSampleReport = serde_json::from_str(&text).unwrap();
+        bad_sample_report.delivered(1);
+        bad_sample_report.failed(0, None, "torn");
         assert_eq!(
-            (quarantine.delivered, quarantine.failures(), quarantine.samples()[0].times),
+            (bad_sample_report.delivered, bad_sample_report.failures(), bad_sample_report.samples()[0].times),
             (most, most, most)
         );
     }
 
     #[test]
     fn the_list_survives_json() {
-        let mut quarantine = bad(3);
-        quarantine.delivered(10);
-        let text = serde_json::to_string(&quarantine).unwrap();
-        assert_eq!(serde_json::from_str::<Quarantine>(&text).unwrap(), quarantine);
+        let mut bad_sample_report = bad(3);
+        bad_sample_report.delivered(10);
+        let text = serde_json::to_string(&bad_sample_report).unwrap();
+        assert_eq!(serde_json::from_str::<BadSampleReport>(&text).unwrap(), bad_sample_report);
     }
 }

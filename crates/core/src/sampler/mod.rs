@@ -42,34 +42,34 @@ pub const MAX_LEN: u64 = 1 << 63;
 /// The order of an epoch's samples; cheap to clone, the same on every machine.
 ///
 /// ```
-/// use feedline_core::Order;
+/// use feedline_core::Sampler;
 /// let mut ids = [0; 10];
-/// Order::Shuffle.fill(10, 7, 0, 0, &mut ids);
-/// let third = Order::Shuffle.id(10, 7, 0, 3);
+/// Sampler::Shuffle.fill(10, 7, 0, 0, &mut ids);
+/// let third = Sampler::Shuffle.id(10, 7, 0, 3);
 /// assert_eq!(third, ids[3]);
 /// ids.sort();
 /// assert_eq!(ids, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
 /// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum Order {
+pub enum Sampler {
     /// Every sample as they lie, the same in every epoch.
     Sequential,
     /// Every sample once, shuffled over the whole set, anew in every epoch; constant memory for any length.
     Shuffle,
-    /// Every sample once, blocks shuffled and windows shuffled inside; see [`Order::block`].
+    /// Every sample once, blocks shuffled and windows shuffled inside; see [`Sampler::block`].
     Block(Block),
-    /// Draws in proportion to weights, with replacement; see [`Order::weighted`].
+    /// Draws in proportion to weights, with replacement; see [`Sampler::weighted`].
     Weighted(Weighted),
-    /// Draws in proportion to weights, none twice; see [`Order::distinct`].
+    /// Draws in proportion to weights, none twice; see [`Sampler::distinct`].
     Distinct(Distinct),
-    /// Each class equally often; see [`Order::balanced`].
+    /// Each class equally often; see [`Sampler::balanced`].
     Balanced(Balanced),
-    /// Another order over some of the samples; see [`Order::subset`].
+    /// Another order over some of the samples; see [`Sampler::subset`].
     Subset(Subset),
 }
 
-impl Order {
+impl Sampler {
     /// Blocks of `block` neighbouring samples in random order, then windows of `window` positions shuffled inside:
     /// for data that is read faster from neighbouring places.
     ///
@@ -107,9 +107,9 @@ impl Order {
     /// `inner` over the samples `ids`: what `inner` calls sample `i` is sample `ids[i]`.
     ///
     /// ```
-    /// use feedline_core::Order;
-    /// let order = Order::subset(vec![30, 10, 20], Order::Sequential)?;
-    /// assert_eq!((order.len(100), order.id(100, 0, 0, 1)), (3, 10));
+    /// use feedline_core::Sampler;
+    /// let sampler = Sampler::subset(vec![30, 10, 20], Sampler::Sequential)?;
+    /// assert_eq!((sampler.len(100), sampler.id(100, 0, 0, 1)), (3, 10));
     /// # Ok::<(), feedline_core::Error>(())
     /// ```
     ///
@@ -129,9 +129,9 @@ impl Order {
             return Err(config(format!("{draws} draws an epoch: take 1 to 2^63")));
         }
         match self {
-            Self::Weighted(order) => Ok(Self::Weighted(order.draws(draws))),
-            Self::Distinct(order) => order.draws(draws).map(Self::Distinct),
-            Self::Balanced(order) => Ok(Self::Balanced(order.draws(draws))),
+            Self::Weighted(sampler) => Ok(Self::Weighted(sampler.draws(draws))),
+            Self::Distinct(sampler) => sampler.draws(draws).map(Self::Distinct),
+            Self::Balanced(sampler) => Ok(Self::Balanced(sampler.draws(draws))),
             _ => Err(config(
                 "the epoch of this order is as long as its set: draws are for weighted, distinct and balanced",
             )),
@@ -152,10 +152,10 @@ impl Order {
         }
         match self {
             Self::Sequential | Self::Shuffle | Self::Block(_) => Ok(()),
-            Self::Weighted(order) => same_count("weights", order.samples(), len),
-            Self::Distinct(order) => same_count("weights", order.samples(), len),
-            Self::Balanced(order) => same_count("labels", order.samples(), len),
-            Self::Subset(order) => order.check(len),
+            Self::Weighted(sampler) => same_count("weights", sampler.samples(), len),
+            Self::Distinct(sampler) => same_count("weights", sampler.samples(), len),
+            Self::Balanced(sampler) => same_count("labels", sampler.samples(), len),
+            Self::Subset(sampler) => sampler.check(len),
         }
     }
 
@@ -163,10 +163,10 @@ impl Order {
     pub fn len(&self, len: u64) -> u64 {
         match self {
             Self::Sequential | Self::Shuffle | Self::Block(_) => len,
-            Self::Weighted(order) => order.len(),
-            Self::Distinct(order) => order.len(),
-            Self::Balanced(order) => order.len(),
-            Self::Subset(order) => order.len(),
+            Self::Weighted(sampler) => sampler.len(),
+            Self::Distinct(sampler) => sampler.len(),
+            Self::Balanced(sampler) => sampler.len(),
+            Self::Subset(sampler) => sampler.len(),
         }
     }
 
@@ -196,11 +196,11 @@ impl Order {
             Self::Shuffle => {
                 Permutation::new(len, key(&[seed, epoch, tag(b"shuffle ")])).fill(start, out);
             }
-            Self::Block(order) => order.fill(len, seed, epoch, start, out),
-            Self::Weighted(order) => order.fill(seed, epoch, start, out),
-            Self::Distinct(order) => order.fill(seed, epoch, start, out),
-            Self::Balanced(order) => order.fill(seed, epoch, start, out),
-            Self::Subset(order) => order.fill(seed, epoch, start, out),
+            Self::Block(sampler) => sampler.fill(len, seed, epoch, start, out),
+            Self::Weighted(sampler) => sampler.fill(seed, epoch, start, out),
+            Self::Distinct(sampler) => sampler.fill(seed, epoch, start, out),
+            Self::Balanced(sampler) => sampler.fill(seed, epoch, start, out),
+            Self::Subset(sampler) => sampler.fill(seed, epoch, start, out),
         }
     }
 
@@ -214,7 +214,7 @@ impl Order {
         match self {
             Self::Sequential | Self::Shuffle | Self::Block(_) | Self::Distinct(_) => false,
             Self::Weighted(_) | Self::Balanced(_) => true,
-            Self::Subset(order) => order.repeats(),
+            Self::Subset(sampler) => sampler.repeats(),
         }
     }
 
@@ -233,11 +233,11 @@ impl Order {
         let (version, kind) = match self {
             Self::Sequential => (VERSION, key(&[1])),
             Self::Shuffle => (shuffled, key(&[2])),
-            Self::Block(order) => (shuffled, key(&[3, order.digest()])),
-            Self::Weighted(order) => (VERSION, key(&[4, order.digest()])),
-            Self::Distinct(order) => (VERSION, key(&[5, order.digest()])),
-            Self::Balanced(order) => (shuffled, key(&[6, order.digest()])),
-            Self::Subset(order) => (VERSION, key(&[7, order.digest_of_version(shuffled)])),
+            Self::Block(sampler) => (shuffled, key(&[3, sampler.digest()])),
+            Self::Weighted(sampler) => (VERSION, key(&[4, sampler.digest()])),
+            Self::Distinct(sampler) => (VERSION, key(&[5, sampler.digest()])),
+            Self::Balanced(sampler) => (shuffled, key(&[6, sampler.digest()])),
+            Self::Subset(sampler) => (VERSION, key(&[7, sampler.digest_of_version(shuffled)])),
         };
         key(&[version, len, kind])
     }

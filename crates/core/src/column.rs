@@ -4,19 +4,19 @@ use crate::{Error, ErrorKind, Result};
 
 /// One field of every sample of a set, as it lies in memory: row `id` is the `row_bytes` bytes from `first + id * stride` on.
 ///
-/// A set that can say so ([`Dataset::table`](crate::Dataset::table)) needs no worker to copy its rows.
+/// A set that can say so ([`Dataset::column`](crate::Dataset::column)) needs no worker to copy its rows.
 ///
 /// ```
-/// use feedline_core::Table;
+/// use feedline_core::StridedColumn;
 /// // Records of three pixels and a label: the labels are one byte each, every fourth.
 /// let file = [1, 2, 3, 7, 4, 5, 6, 8];
-/// let labels = Table::new(&file, 3, 4, 2, 1)?;
+/// let labels = StridedColumn::new(&file, 3, 4, 2, 1)?;
 /// assert_eq!((labels.row(0), labels.row(1), labels.row(2)), (Some(&[7][..]), Some(&[8][..]), None));
-/// assert!(Table::new(&file, 3, 4, 3, 1).is_err());
+/// assert!(StridedColumn::new(&file, 3, 4, 3, 1).is_err());
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
 #[derive(Clone, Copy)]
-pub struct Table<'a> {
+pub struct StridedColumn<'a> {
     bytes: &'a [u8],
     first: usize,
     stride: usize,
@@ -24,7 +24,7 @@ pub struct Table<'a> {
     row_bytes: usize,
 }
 
-impl<'a> Table<'a> {
+impl<'a> StridedColumn<'a> {
     /// `rows` rows of `row_bytes` bytes in `bytes`, the first from byte `first` on, each `stride` bytes after the one before.
     ///
     /// Fields that lie in one block of memory give the same `bytes`, all of the block: then it is made readable once.
@@ -78,7 +78,7 @@ impl<'a> Table<'a> {
     }
 }
 
-impl std::fmt::Debug for Table<'_> {
+impl std::fmt::Debug for StridedColumn<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { bytes, first, stride, rows, row_bytes } = self;
         write!(
@@ -96,8 +96,9 @@ mod tests {
     #[test]
     fn a_table_whose_rows_do_not_lie_in_its_bytes_is_refused() {
         let bytes = [0; 20];
-        let refused =
-            |first, stride, rows, row_bytes| Table::new(&bytes, first, stride, rows, row_bytes).is_err();
+        let refused = |first, stride, rows, row_bytes| {
+            StridedColumn::new(&bytes, first, stride, rows, row_bytes).is_err()
+        };
         assert!(!refused(0, 5, 4, 5) && !refused(1, 6, 4, 1) && !refused(17, 1, 1, 3));
         assert!(refused(1, 5, 4, 5), "one byte too far");
         assert!(refused(0, 5, 5, 5), "one row too many");
@@ -108,9 +109,9 @@ mod tests {
     #[test]
     fn rows_are_found_and_no_row_beyond() {
         let bytes: Vec<u8> = (0..20).collect();
-        let table = Table::new(&bytes, 3, 4, 4, 2).expect("a table");
-        assert_eq!(table.row(3), Some(&[15, 16][..]));
-        assert!(table.row(4).is_none() && table.row(u64::MAX).is_none());
-        assert!(format!("{table:?}").contains("4 rows of 2 bytes"), "{table:?}");
+        let column = StridedColumn::new(&bytes, 3, 4, 4, 2).expect("a table");
+        assert_eq!(column.row(3), Some(&[15, 16][..]));
+        assert!(column.row(4).is_none() && column.row(u64::MAX).is_none());
+        assert!(format!("{column:?}").contains("4 rows of 2 bytes"), "{column:?}");
     }
 }

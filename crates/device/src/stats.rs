@@ -35,7 +35,7 @@ impl Gauge {
 
 /// The counts of one device. All are back at zero when everything made from the device is dropped.
 #[derive(Debug, Default)]
-pub struct Ledger {
+pub struct DeviceStats {
     /// Page-locked host bytes.
     pub pinned_bytes: Gauge,
     /// Device bytes.
@@ -47,7 +47,7 @@ pub struct Ledger {
     errors: Mutex<Vec<Error>>,
 }
 
-impl Ledger {
+impl DeviceStats {
     /// Keeps an error that a drop could not return.
     pub fn report(&self, error: Error) {
         // Bounded: after a device is lost every drop fails, and the first few say it all.

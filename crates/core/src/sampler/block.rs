@@ -8,7 +8,7 @@ use super::{Permutation, config, tag};
 use crate::Result;
 use crate::random::key;
 
-/// The order behind [`Order::block`](super::Order::block).
+/// The order behind [`Sampler::block`](super::Sampler::block).
 #[derive(Clone, Debug)]
 pub struct Block {
     block: u64,
@@ -50,7 +50,7 @@ impl Block {
 /// The sequence of shuffled blocks, by random access.
 struct Blocks {
     block: u64,
-    order: Permutation,
+    sampler: Permutation,
     /// Where the short block lies in the sequence, and what it lacks; at the end when there is none.
     short: u64,
     lacks: u64,
@@ -59,16 +59,16 @@ struct Blocks {
 impl Blocks {
     fn new(len: u64, block: u64, key: u64) -> Self {
         let count = len.div_ceil(block);
-        let order = Permutation::new(count, key);
+        let sampler = Permutation::new(count, key);
         let in_last = len - (count - 1) * block;
-        let short = order.position(count - 1) * block;
-        Self { block, order, short, lacks: block - in_last }
+        let short = sampler.position(count - 1) * block;
+        Self { block, sampler, short, lacks: block - in_last }
     }
 
     fn id(&self, position: u64) -> u64 {
         // Behind the short block, every sample stands `lacks` places earlier than it would among full ones.
         let behind = position >= self.short + (self.block - self.lacks);
         let in_full = if behind { position + self.lacks } else { position };
-        self.order.at(in_full / self.block) * self.block + in_full % self.block
+        self.sampler.at(in_full / self.block) * self.block + in_full % self.block
     }
 }

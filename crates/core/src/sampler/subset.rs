@@ -3,20 +3,20 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Order, config, digest};
+use super::{Sampler, config, digest};
 use crate::Result;
 use crate::random::key;
 
-/// The order behind [`Order::subset`](super::Order::subset). A sample listed twice is shown twice.
+/// The order behind [`Sampler::subset`](super::Sampler::subset). A sample listed twice is shown twice.
 #[derive(Clone)]
 pub struct Subset {
     ids: Arc<[u64]>,
-    inner: Box<Order>,
+    inner: Box<Sampler>,
     digest: u64,
 }
 
 impl Subset {
-    pub(super) fn new(ids: Vec<u64>, inner: Order) -> Result<Self> {
+    pub(super) fn new(ids: Vec<u64>, inner: Sampler) -> Result<Self> {
         if ids.is_empty() {
             return Err(config("the subset lists no ids: list at least one"));
         }

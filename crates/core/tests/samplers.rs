@@ -1,0 +1,239 @@
+//! What each order promises, and what it refuses.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use feedline_core::sampler::MAX_LEN;
+use feedline_core::{ErrorKind, Sampler};
+use proptest::prelude::*;
+
+fn epoch(sampler: &Sampler, len: u64, seed: u64, epoch: u64) -> Vec<u64> {
+    sampler.check(len).unwrap();
+    let mut ids = vec![0; sampler.len(len) as usize];
+    sampler.fill(len, seed, epoch, 0, &mut ids);
+    ids
+}
+
+fn sorted(mut ids: Vec<u64>) -> Vec<u64> {
+    ids.sort_unstable();
+    ids
+}
+
+fn labels(len: u64) -> Vec<u32> {
+    (0..len as u32).map(|id| id * id % 7 % 3).collect()
+}
+
+/// One of each kind over `len` samples, at least 4.
+fn every_kind(len: u64) -> Vec<Sampler> {
+    let weights: Vec<f64> = (0..len).map(|id| (id % 5) as f64).collect();
+    vec![
+        Sampler::Sequential,
+        Sampler::Shuffle,
+        Sampler::block(1 + len / 7, 1 + len / 3).unwrap(),
+        Sampler::weighted(&weights).unwrap(),
+        Sampler::weighted(&weights).unwrap().draws(2 * len).unwrap(),
+        Sampler::distinct(&weights).unwrap(),
+        Sampler::distinct(&weights).unwrap().draws(1).unwrap(),
+        Sampler::balanced(&labels(len), 3).unwrap(),
+        Sampler::subset((0..len).step_by(2).collect(), Sampler::Shuffle).unwrap(),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
+
+    #[test]
+    fn any_run_of_positions_is_a_piece_of_the_epoch(
+        len in 4u64..700, seed: u64, number: u64, from: prop::sample::Index, run: prop::sample::Index,
+    ) {
+        for sampler in every_kind(len) {
+            let whole = epoch(&sampler, len, seed, number);
+            let start = from.index(whole.len());
+            let end = start + run.index(whole.len() - start + 1);
+            let mut piece = vec![0; end - start];
+            sampler.fill(len, seed, number, start as u64, &mut piece);
+            prop_assert_eq!(&piece, &whole[start..end], "{:?}", sampler);
+            prop_assert_eq!(sampler.id(len, seed, number, start as u64), whole[start]);
+            prop_assert!(whole.iter().all(|&id| id < len));
+        }
+    }
+
+    #[test]
+    fn a_permutation_shows_every_sample_once(len in 1u64..3000, seed: u64, block in 1u64..4000, window in 1u64..4000) {
+        for sampler in [Sampler::Sequential, Sampler::Shuffle, Sampler::block(block, window).unwrap()] {
+            prop_assert!(sampler.is_permutation());
+            prop_assert_eq!(sorted(epoch(&sampler, len, seed, 3)), (0..len).collect::<Vec<_>>(), "{:?}", sampler);
+        }
+    }
+}
+
+#[test]
+fn random_orders_depend_on_seed_and_epoch_and_nothing_else() {
+    for sampler in every_kind(500) {
+        let first = epoch(&sampler, 500, 7, 0);
+        assert_eq!(first, epoch(&sampler.clone(), 500, 7, 0));
+        if matches!(sampler, Sampler::Sequential) {
+            continue;
+        }
+        assert_ne!(first, epoch(&sampler, 500, 7, 1), "{sampler:?} is the same in the next epoch");
+        assert_ne!(first, epoch(&sampler, 500, 8, 0), "{sampler:?} is the same under another seed");
+    }
+}
+
+#[test]
+fn a_window_touches_few_blocks_and_blocks_are_shuffled() {
+    let (len, block, window) = (10_007, 100, 250);
+    let ids = epoch(&Sampler::block(block, window).unwrap(), len, 7, 0);
+    for (number, part) in ids.chunks(window as usize).enumerate() {
+        let blocks: BTreeSet<u64> = part.iter().map(|id| id / block).collect();
+        assert!(blocks.len() as u64 <= window / block + 2, "window {number} touches {blocks:?}");
+        assert!(
+            part.windows(2).filter(|pair| pair[1] == pair[0] + 1).count() < 25,
+            "window {number} is in file order"
+        );
+    }
+    let firsts: Vec<u64> = ids.chunks(block as usize).map(|part| part[0] / block).collect();
+    assert!(firsts.windows(2).filter(|pair| pair[1] == pair[0] + 1).count() < 10, "{firsts:?}");
+    // A window of 1 leaves blocks whole.
+    let ids = epoch(&Sampler::block(block, 1).unwrap(), len, 7, 0);
+    let starts = ids.windows(2).filter(|pair| pair[1] != pair[0] + 1).count();
+    assert!(starts <= 100, "{starts} breaks in 101 blocks");
+}
+
+#[test]
+fn weighted_draws_come_in_proportion() {
+    let weights = [0.0, 1.0, 2.0, 3.0, 4.0, 0.0];
+    let draws = 100_000;
+    let ids = epoch(&Sampler::weighted(&weights).unwrap().draws(draws).unwrap(), 6, 7, 0);
+    for (id, weight) in (0..).zip(weights) {
+        let have = ids.iter().filter(|&&drawn| drawn == id).count() as f64;
+        let (mean, spread) = (draws as f64 * weight / 10.0, (draws as f64 * weight / 10.0).sqrt());
+        assert!((have - mean).abs() <= 4.0 * spread, "sample {id}: {have} draws, not {mean}");
+    }
+}
+
+#[test]
+fn distinct_draws_are_distinct_and_go_by_weight() {
+    let weights = [4.0, 0.0, 2.0, 1.0, 1.0];
+    let sampler = Sampler::distinct(&weights).unwrap();
+    let (mut first, mut pairs, epochs) = (BTreeMap::new(), BTreeMap::new(), 40_000);
+    for number in 0..epochs {
+        let ids = epoch(&sampler, 5, 7, number);
+        assert_eq!(sorted(ids.clone()), [0, 2, 3, 4]);
+        *first.entry(ids[0]).or_insert(0u32) += 1;
+        *pairs.entry((ids[0], ids[1])).or_insert(0u32) += 1;
+    }
+    let near = |have: u32, probability: f64| {
+        let mean = epochs as f64 * probability;
+        assert!((f64::from(have) - mean).abs() < 4.0 * mean.sqrt(), "{have}, not {mean}");
+    };
+    near(first[&0], 0.5);
+    near(first[&2], 0.25);
+    near(first[&3], 0.125);
+    // Drawn one by one: after 0 went, 2 has 2 of the 4 that are left.
+    near(pairs[&(0, 2)], 0.5 * 0.5);
+    near(pairs[&(2, 0)], 0.25 * 4.0 / 6.0);
+    let few = epoch(&sampler.clone().draws(2).unwrap(), 5, 7, 0);
+    assert_eq!(few, epoch(&sampler, 5, 7, 0)[..2], "fewer draws are the first of more");
+}
+
+#[test]
+fn every_round_of_a_balanced_order_shows_each_class_and_every_pass_each_member() {
+    let labels = [0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 2];
+    let sampler = Sampler::balanced(&labels, 3).unwrap();
+    assert_eq!(sampler.len(11), 21, "three classes, the largest has 7");
+    let ids = epoch(&sampler, 11, 7, 0);
+    for round in ids.chunks(3) {
+        let classes: BTreeSet<u32> = round.iter().map(|&id| labels[id as usize]).collect();
+        assert_eq!(classes.len(), 3, "{round:?}");
+    }
+    let of = |class| ids.iter().copied().filter(|&id| labels[id as usize] == class).collect::<Vec<_>>();
+    assert_eq!(sorted(of(0)), [0, 1, 2, 3, 4, 5, 6]);
+    for pass in of(1).chunks_exact(3) {
+        assert_eq!(sorted(pass.to_vec()), [7, 8, 9]);
+    }
+    assert_eq!(of(2), [10; 7]);
+    // Passes differ from each other.
+    let sampler = Sampler::balanced(&[0; 10], 1).unwrap().draws(30).unwrap();
+    let ids = epoch(&sampler, 10, 7, 0);
+    assert!(ids[..10] != ids[10..20] && ids[10..20] != ids[20..]);
+}
+
+#[test]
+fn a_subset_shows_its_ids_in_the_order_of_the_inner() {
+    let ids = vec![90, 5, 40, 5];
+    let listed = Sampler::subset(ids.clone(), Sampler::Sequential).unwrap();
+    assert_eq!(epoch(&listed, 100, 7, 0), ids);
+    let shuffled = Sampler::subset(ids.clone(), Sampler::Shuffle).unwrap();
+    assert_eq!(sorted(epoch(&shuffled, 100, 7, 0)), sorted(ids.clone()));
+    let weighted = Sampler::subset(ids, Sampler::weighted(&[0.0, 0.0, 1.0, 0.0]).unwrap()).unwrap();
+    assert_eq!(epoch(&weighted, 100, 7, 0), [40; 4]);
+}
+
+#[test]
+fn what_cannot_be_ordered_is_refused_with_the_index() {
+    let huge = Sampler::Shuffle;
+    let refusals = [
+        (Sampler::block(0, 5).map(drop), "block of 0 samples"),
+        (Sampler::block(5, 0).map(drop), "window of 0 samples"),
+        (
+            Sampler::weighted(&[1.0, -0.5]).map(drop),
+            "weight 1 is -0.5: weights are finite and not below zero",
+        ),
+        (Sampler::weighted(&[1.0, 2.0, f64::NAN]).map(drop), "weight 2 is NaN"),
+        (Sampler::weighted(&[f64::INFINITY]).map(drop), "weight 0 is inf"),
+        (Sampler::weighted(&[0.0, 0.0]).map(drop), "all 2 weights are zero"),
+        (Sampler::distinct(&[1.0, -0.5]).map(drop), "weight 1 is -0.5"),
+        (Sampler::distinct(&[f64::NAN]).map(drop), "weight 0 is NaN"),
+        (Sampler::distinct(&[1.0, f64::NEG_INFINITY]).map(drop), "weight 1 is -inf"),
+        (Sampler::distinct(&[0.0]).map(drop), "all 1 weights are zero"),
+        (Sampler::weighted(&[1.0, 1.0]).and_then(|sampler| sampler.check(3)), "2 weights for 3 samples"),
+        (Sampler::distinct(&[1.0, 1.0]).and_then(|sampler| sampler.check(1)), "2 weights for 1 samples"),
+        (Sampler::balanced(&[0, 1], 2).and_then(|sampler| sampler.check(3)), "2 labels for 3 samples"),
+        (Sampler::balanced(&[0, 1, 3], 3).map(drop), "label 2 is 3: with 3 classes, labels are below 3"),
+        (Sampler::balanced(&[0, 2, 2], 3).map(drop), "class 1 has no samples"),
+        (Sampler::balanced(&[0, 0], u32::MAX).map(drop), "some class has no samples"),
+        (Sampler::balanced(&[], 0).map(drop), "0 classes"),
+        (Sampler::subset(vec![], Sampler::Shuffle).map(drop), "lists no ids"),
+        (
+            Sampler::subset(vec![1, 99, 100], Sampler::Shuffle).and_then(|sampler| sampler.check(100)),
+            "id 2 of the subset is 100",
+        ),
+        (
+            Sampler::subset(vec![1, 2], Sampler::weighted(&[1.0]).unwrap())
+                .and_then(|sampler| sampler.check(100)),
+            "1 weights for 2 samples",
+        ),
+        (huge.check(0), "the data set is empty"),
+        (huge.check(MAX_LEN + 1), "the most is 2^63"),
+        (Sampler::Shuffle.draws(5).map(drop), "draws are for weighted, distinct and balanced"),
+        (Sampler::weighted(&[1.0]).unwrap().draws(0).map(drop), "0 draws an epoch"),
+        (
+            Sampler::distinct(&[1.0, 0.0]).unwrap().draws(2).map(drop),
+            "2 draws without replacement from 1 samples",
+        ),
+    ];
+    for (result, part) in refusals {
+        let error = result.expect_err(part);
+        assert_eq!(error.kind(), ErrorKind::Config);
+        assert!(error.to_string().contains(part), "{error}\nlacks: {part}");
+    }
+}
+
+#[test]
+fn digests_tell_orders_apart() {
+    let mut orders = every_kind(10);
+    orders.extend([
+        Sampler::block(2, 5).unwrap(),
+        Sampler::block(5, 2).unwrap(),
+        Sampler::weighted(&[2.0; 10]).unwrap(),
+        Sampler::distinct(&[2.0; 10]).unwrap(),
+        Sampler::balanced(&[0, 1, 0, 1, 0, 1, 0, 1, 0, 1], 2).unwrap(),
+        Sampler::balanced(&[0, 1, 0, 1, 0, 1, 0, 1, 1, 0], 2).unwrap(),
+        Sampler::subset(vec![1, 2], Sampler::Shuffle).unwrap(),
+        Sampler::subset(vec![2, 1], Sampler::Shuffle).unwrap(),
+        Sampler::subset(vec![2, 1], Sampler::Sequential).unwrap(),
+    ]);
+    let digests: BTreeSet<u64> = orders.iter().map(|sampler| sampler.digest(10)).collect();
+    assert_eq!(digests.len(), orders.len());
+    assert_ne!(Sampler::Shuffle.digest(10), Sampler::Shuffle.digest(11));
+}

@@ -13,7 +13,7 @@ pack() {
     mkdir -p "$dir"
     # Stripped, because the archive travels.
     export CARGO_PROFILE_DEV_STRIP=symbols CARGO_PROFILE_DEV_DEBUG=false CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target/gpu}
-    cargo nextest archive -p feedline-device -p feedline-sim -p feedline-kernels -p feedline -p feedline-examples \
+    cargo nextest archive -p feedline-device -p feedline-kernels -p feedline -p feedline-examples \
         --archive-file "$dir/tests.tar.zst"
     cargo build --release -p feedline-examples --example mlp
     strip -o "$dir/mlp" "$CARGO_TARGET_DIR/release/examples/mlp"

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # Checks that every crate imports only what stands before it:
-# core -> {slots, backend}; backend -> cuda; {slots, backend, cuda} -> device -> {sim, feedline};
-# feedline -> {examples, benches}.
+# core -> slots -> backend -> cuda -> device -> {sim, feedline}; feedline -> {examples, benches}.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -23,8 +23,8 @@ use crate::gather::Gather;
 use crate::task::Task;
 use crate::types::{Address, BackendKind, EventId, Priority, StreamId};
 use event::Mark;
-use queue::runs_a_stream;
-use worker::{Command, Worker};
+use queue::{Command, runs_a_stream};
+use worker::Worker;
 
 /// The backend of the host device.
 #[derive(Default)]

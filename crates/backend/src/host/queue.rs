@@ -2,12 +2,14 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_slots::{Moves, Spin};
 
-use super::worker::Command;
+use super::event::Mark;
+use crate::gather::Gather;
+use crate::task::Task;
 
 /// Commands a queue holds before a thread that adds one blocks; about what a GPU's queue holds.
 const BOUND: usize = 1024;
@@ -26,6 +28,16 @@ pub(super) fn runs_a_stream() -> bool {
 /// Marks the calling thread as that of a stream.
 pub(super) fn becomes_a_stream() {
     RUNS_A_STREAM.set(true);
+}
+
+/// One piece of a stream's work; addresses are numbers, so that a command can go to another thread.
+pub(super) enum Command {
+    Copy { from: u64, to: u64, bytes: usize },
+    Fill { to: u64, value: u8, bytes: usize },
+    Gather(Box<Gather>),
+    Run(Box<Task>),
+    Record(Arc<Mark>, u64),
+    Wait(Arc<Mark>, u64),
 }
 
 pub(super) struct Queue {

@@ -5,19 +5,7 @@ use std::thread::JoinHandle;
 
 use feedline_core::{Error, ErrorKind, Result};
 
-use super::event::Mark;
-use super::queue::{Queue, becomes_a_stream, runs_a_stream};
-use crate::gather::Gather;
-use crate::task::Task;
-
-pub(super) enum Command {
-    Copy { from: u64, to: u64, bytes: usize },
-    Fill { to: u64, value: u8, bytes: usize },
-    Gather(Box<Gather>),
-    Run(Box<Task>),
-    Record(Arc<Mark>, u64),
-    Wait(Arc<Mark>, u64),
-}
+use super::queue::{Command, Queue, becomes_a_stream, runs_a_stream};
 
 pub(super) struct Worker {
     queue: Arc<Queue>,
@@ -81,7 +69,7 @@ fn run(queue: &Queue, lost: &OnceLock<Error>) {
                 unsafe { gather.execute() }
             }
             Command::Run(task) => {
-                // SAFETY: the spans are valid and used by nobody else now (`Driver::run`); this thread runs one task at a time.
+                // SAFETY: the spans are valid and used by nobody else now (`Backend::run`); this thread runs one task at a time.
                 let ended = if works { unsafe { task.execute() } } else { task.skip() };
                 if let Err(error) = ended {
                     // The first loss is the one that all calls return.

@@ -1,6 +1,8 @@
 //! Work of another library: where it goes, and what it is refused.
 
+use std::any::Any;
 use std::cell::Cell;
+use std::sync::Arc;
 
 use feedline_core::ErrorKind;
 use feedline_device::{Device, StreamId, Submission};
@@ -63,6 +65,28 @@ fn a_recording_refuses_a_library_the_batch_of_another_slot() {
         let error = stream.record_graph(Some(&mine), body).unwrap_err();
         assert!(error.to_string().contains("not the one this recording is for"), "{error}");
         drop([mine, other]);
+    }
+    assert_empty(&device, &tape);
+}
+
+#[test]
+fn a_graph_keeps_what_its_recording_asked_for_and_nothing_else_does() {
+    let (device, tape) = device();
+    {
+        let stream = device.stream().unwrap();
+        let handle: Arc<dyn Any + Send + Sync> = Arc::new(7_u8);
+        let keep = || stream.keep_with_graph(|| handle.clone());
+        keep();
+        assert_eq!(Arc::strong_count(&handle), 1, "no recording, nothing to keep it for");
+        let body = || {
+            keep();
+            keep();
+            Ok(())
+        };
+        let graph = stream.record_graph(None, body).unwrap();
+        assert_eq!(Arc::strong_count(&handle), 2, "once, whatever it was asked for");
+        drop(graph);
+        assert_eq!(Arc::strong_count(&handle), 1);
     }
     assert_empty(&device, &tape);
 }

@@ -13,6 +13,8 @@ mod holder;
 mod meter;
 mod ready;
 mod replay;
+#[cfg(test)]
+mod tests;
 
 pub use batch::Batch;
 pub(crate) use holder::{CrossThread, Holder};

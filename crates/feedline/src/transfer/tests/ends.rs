@@ -1,6 +1,8 @@
 //! Every way in which the thread ends, and what it leaves behind: nothing.
 
-use feedline_core::ErrorKind;
+use feedline_core::source::{Next, Shard, Source};
+use feedline_core::{Context, ErrorKind, ReadError, Result, Row, Spec};
+use feedline_testkit::fixtures::streams::Generator;
 use feedline_testkit::{fixtures, watchdog::LIMIT, with_watchdog};
 
 use super::{Rig, Setting, fine};
@@ -51,13 +53,68 @@ fn the_thread_ends_when_nobody_receives_and_every_slot_is_free() {
 #[test]
 fn the_thread_ends_when_nobody_receives_any_more() {
     with_watchdog(LIMIT, || {
-        let rig = Rig::new(fine(), Setting::default());
+        let (data, gate) = fixtures::blocking(fine(), [4]);
+        let rig = Rig::new(data, Setting::default());
         rig.ask(1, 0, u64::MAX);
         assert_eq!(rig.take(), (0, 0));
+        assert!(gate.wait_until_waiting(1, LIMIT));
         let Rig { loaded, ended, device_slots, .. } = rig;
         drop(loaded);
+        gate.open();
         ended.recv_timeout(LIMIT).expect("the thread ends").unwrap();
         assert_eq!(device_slots.free(), 2);
+    });
+}
+
+/// Panics when it is dropped, as the user's code may.
+struct BadShard(Box<dyn Shard>);
+
+impl Shard for BadShard {
+    fn offset(&self) -> u64 {
+        self.0.offset()
+    }
+
+    fn read(&mut self, record: &mut Vec<u8>) -> Result<Next, ReadError> {
+        self.0.read(record)
+    }
+}
+
+impl Drop for BadShard {
+    fn drop(&mut self) {
+        panic!("planned panic of a drop")
+    }
+}
+
+struct BadShards(Generator);
+
+impl Source for BadShards {
+    fn shards(&self) -> u64 {
+        self.0.shards()
+    }
+
+    fn spec(&self) -> &Spec {
+        self.0.spec()
+    }
+
+    fn open(&self, epoch: u64, shard: u64, offset: u64) -> Result<Box<dyn Shard>, ReadError> {
+        Ok(Box::new(BadShard(self.0.open(epoch, shard, offset)?)))
+    }
+
+    fn decode(&self, record: &[u8], row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        self.0.decode(record, row, context)
+    }
+}
+
+#[test]
+fn a_shard_that_panics_when_it_is_dropped_does_not_keep_the_thread_from_its_end() {
+    with_watchdog(LIMIT, || {
+        let rig = Rig::from_source(BadShards(Generator::new([1000]).unwrap()), Setting::default());
+        rig.ask(1, 0, 1);
+        assert_eq!(rig.next().info().step, 0);
+        rig.stop();
+        let ended = rig.ended.recv_timeout(LIMIT).expect("the thread ends");
+        assert!(ended.is_ok() || ended.is_err_and(|error| error.kind() == ErrorKind::Stopped));
+        rig.dropped.recv_timeout(LIMIT).expect("the workers end their work").unwrap();
     });
 }
 

@@ -42,7 +42,7 @@ impl Default for Setting {
     }
 }
 
-/// The sizes of the copies that the driver was asked for; the copy number `fails` is refused.
+/// The sizes of the copies that the backend was asked for; the copy number `fails` is refused.
 #[derive(Clone, Default)]
 struct Copies {
     bytes: Arc<Mutex<Vec<usize>>>,

@@ -1,0 +1,166 @@
+//! The threads that call a data set: they end with their loader, and do nothing else while a read waits.
+
+mod common;
+
+use std::cell::Cell;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use common::small::{BATCH, builder, fine, on_a_device, take_epoch};
+use common::{LONG, alone};
+use feedline::{
+    Context, Dataset, Device, ErrorKind, Loader, MAX_WORKERS, ReadError, Row, Spec, WorkerPool, Workers,
+};
+use feedline_device::Backend;
+use feedline_device::host::Host;
+use feedline_sim::interceptors::{Call, Intercepted, Interceptor};
+use feedline_testkit::fixtures::{self, Fine};
+use rayon::prelude::*;
+
+/// Threads that have been marked, and those of them that have ended.
+static MARKED: AtomicUsize = AtomicUsize::new(0);
+static ENDED: AtomicUsize = AtomicUsize::new(0);
+
+/// Dropped as the last act of its thread, which takes its time.
+struct AtEnd(Cell<bool>);
+
+impl Drop for AtEnd {
+    fn drop(&mut self) {
+        if self.0.get() {
+            std::thread::sleep(Duration::from_millis(50));
+            ENDED.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+}
+
+thread_local! {
+    static AT_END: AtEnd = const { AtEnd(Cell::new(false)) };
+}
+
+/// Marks the calling thread if it is one of a loader.
+fn mark() {
+    let is_of_loader = std::thread::current()
+        .name()
+        .is_some_and(|name| name.starts_with("fl-decode") || name.starts_with("fl-transfer"));
+    if is_of_loader && !AT_END.with(|end| end.0.replace(true)) {
+        MARKED.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+struct Marks;
+
+impl Interceptor for Marks {
+    fn intercept<R>(
+        &self,
+        _: &dyn Backend,
+        _: Call,
+        make: impl FnOnce() -> feedline::Result<R>,
+    ) -> feedline::Result<R> {
+        mark();
+        make()
+    }
+}
+
+#[test]
+fn a_stop_returns_after_the_last_act_of_every_thread() {
+    alone(|| {
+        for round in 1..4 {
+            let device = Device::with_backend(Intercepted::with(Host::new(), Marks));
+            let compute = device.stream().unwrap();
+            let data = fixtures::Before::new(fine(), |_| {
+                mark();
+                Ok(())
+            });
+            let mut loader = builder(data).build(&device).unwrap();
+            take_epoch(&mut loader, 0, &compute);
+            if round == 3 {
+                drop(loader);
+            } else {
+                loader.stop(LONG).unwrap();
+            }
+            let (marked, ended) = (MARKED.load(Ordering::SeqCst), ENDED.load(Ordering::SeqCst));
+            // The transfer thread, and one worker at least.
+            assert!(marked >= 2 * round, "{marked} threads in {round} rounds");
+            assert_eq!(ended, marked, "threads that have ended, of those that worked");
+        }
+    });
+}
+
+/// Holds a lock while it waits for work that it has given to rayon.
+struct Locks {
+    inner: Fine,
+    lock: Mutex<u64>,
+    wait: fn() -> u64,
+}
+
+impl Dataset for Locks {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn spec(&self) -> &Spec {
+        self.inner.spec()
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        let mut total = self.lock.lock().map_err(|error| error.to_string())?;
+        *total += (self.wait)();
+        self.inner.read(id, row, context)
+    }
+}
+
+/// A little work, long enough that another thread takes a part of it.
+fn work(size: u64) -> u64 {
+    (0..size).fold(0, |sum, n| std::hint::black_box(sum + n % 2))
+}
+
+/// A thread that waits within a read must not be given another read meanwhile: that one would wait for its lock.
+#[test]
+fn a_read_that_waits_for_rayon_with_a_lock_held_is_given_no_other_read() {
+    // Otherwise they would be named after the first thread that uses them.
+    let name = |index| format!("rayon-{index}");
+    rayon::ThreadPoolBuilder::new().num_threads(4).thread_name(name).build_global().unwrap();
+    alone(|| {
+        let by_iterator: fn() -> u64 = || (0..64).into_par_iter().map(|_| work(500)).sum();
+        let by_join: fn() -> u64 = || {
+            let (one, two) = rayon::join(|| work(10_000), || work(10_000));
+            one + two
+        };
+        for wait in [by_iterator, by_join] {
+            on_a_device(|device, compute| {
+                let data = Locks { inner: fine(), lock: Mutex::new(0), wait };
+                let builder = Loader::builder(data).batch_size(BATCH).workers(Workers::Count(4)).depth(3);
+                let mut loader = builder.build(device).unwrap();
+                (0..20).for_each(|epoch| take_epoch(&mut loader, epoch, compute));
+            });
+        }
+    });
+}
+
+#[test]
+fn a_read_may_spawn_threads_and_wait_for_them() {
+    alone(|| {
+        on_a_device(|device, compute| {
+            let wait: fn() -> u64 =
+                || std::thread::scope(|scope| scope.spawn(|| work(100)).join().unwrap_or(0));
+            let data = Locks { inner: fine(), lock: Mutex::new(0), wait };
+            let builder = Loader::builder(data).batch_size(BATCH).workers(Workers::Count(3)).depth(2);
+            take_epoch(&mut builder.build(device).unwrap(), 0, compute);
+        });
+    });
+}
+
+#[test]
+fn too_many_workers_are_refused_before_a_thread_is_started() {
+    alone(|| {
+        for count in [MAX_WORKERS + 1, 65_535, usize::MAX] {
+            on_a_device(|device, _| {
+                let error = builder(fine()).workers(Workers::Count(count)).build(device).unwrap_err();
+                assert_eq!(error.kind(), ErrorKind::Config);
+                assert!(error.to_string().contains(&format!("at most {MAX_WORKERS}")), "{error}");
+            });
+            assert_eq!(WorkerPool::new(Workers::Count(count)).unwrap_err().kind(), ErrorKind::Config);
+        }
+    });
+}

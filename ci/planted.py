@@ -301,9 +301,9 @@ BUGS = [
         "cursor_counts_prefetched",
         "the cursor counts one batch that was read ahead and not delivered",
         Test(FEEDLINE, "resume", "every_data_set_goes_on"),
-        [(LOADER, "None => self.cursor.deliver(&self.plan, &batch.ids()[..batch.due()]),",
+        [(LOADER, "None => self.cursor.deliver(&self.batch_sampler, &batch.ids()[..batch.valid_rows()]),",
           "None => (0..=u8::from(batch.step() == 0))\n"
-          "                .for_each(|_| self.cursor.deliver(&self.plan, &batch.ids()[..batch.due()])),")],
+          "                .for_each(|_| self.cursor.deliver(&self.batch_sampler, &batch.ids()[..batch.valid_rows()])),")],
     ),
     Bug(
         "checkpoint_wait",
@@ -331,25 +331,25 @@ BUGS = [
         "stop_leaves_the_device_slots_open",
         "stop does not wake a transfer that waits for a device slot",
         Test(FEEDLINE, "shutdown", "a_consumer_that_stops_reading_stops_the_pipeline_at_its_slots"),
-        [(SHUTDOWN, "        self.slots.close();\n", "")],
+        [(SHUTDOWN, "        self.closers.device_slots.close();\n", "")],
     ),
     Bug(
         "stop_does_not_wait_for_the_device",
         "stop succeeds while the device still reads a batch",
         Test(FEEDLINE, "limits", "stop_reports_work_on_the_device_that_does_not_end"),
-        [(SHUTDOWN, "self.drain(left()).map_err(", "self.drain(left()).or(Ok(())).map_err(")],
+        [(SHUTDOWN, "self.drain(left()).map_err(", "self.drain(left()).or(Ok::<(), Error>(())).map_err(")],
     ),
     Bug(
         "batches_of_an_epoch_that_was_left",
         "batches that were read ahead for an epoch that was left are delivered in the next one",
         Test(FEEDLINE, "random_loaders", "every_row_of_a_random_loader_is_that_of_the_reference"),
-        [(LOADER, "if run != at.run.number {", "if run > at.run.number {")],
+        [(LOADER, "if loaded.info().request != at.request.number =>", "if loaded.info().request > at.request.number =>")],
     ),
     Bug(
         "ranks_overlap_in_a_short_step",
         "two ranks get the same samples of a last step that is not full",
         Test(FEEDLINE, "random_resume", "every_sample_arrives_once_however_a_run_goes_on"),
-        [("crates/core/src/plan.rs", "first: first + rank * each + rank.min(over)", "first: first + rank * each")],
+        [("crates/core/src/batch_sampler.rs", "first: first + rank * each + rank.min(over)", "first: first + rank * each")],
     ),
     Bug(
         "another_fuzz_target",

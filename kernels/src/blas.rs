@@ -68,13 +68,12 @@ pub struct BlasOptions {
 /// cuBLASLt for one stream.
 pub struct Blas {
     options: BlasOptions,
-    // First: its drop drains the stream.
     workspace: Buffer<u8>,
     /// For products that run beside others; see [`Stream::beside`].
     side_workspace: Buffer<u8>,
     /// `None` where cuBLASLt has no algorithm.
     plans: Mutex<HashMap<Key, Option<Plan>>>,
-    // Last: no work uses it any more. Recorded products keep it too.
+    // Last: it is destroyed after the workspaces. A graph of recorded products keeps it too.
     handle: Arc<Handle>,
 }
 
@@ -102,7 +101,8 @@ impl Blas {
     /// them, with the `bias` of a forward one. Returns whether cuBLASLt has this product; when not, nothing was queued.
     ///
     /// # Errors
-    /// `Config` for lengths that do not fit, elements that are not `f32`, or arguments of another stream; a device failure.
+    /// `Config` for lengths that do not fit, elements that are not `f32`, or arguments of another stream; a
+    /// device failure.
     pub fn product(
         &self,
         product: Product,
@@ -234,7 +234,7 @@ fn check(
     let dtypes = [left.dtype(), right.dtype(), out.dtype()].into_iter().chain(bias.map(Input::dtype));
     are_floats(product, dtypes)?;
     let Sizes { rows, inputs, outputs } = sizes;
-    // None where a matrix has no element, or more than an address reaches.
+    // None for an empty matrix, and for one beyond the address space.
     let bytes = |rows: usize, columns: usize| {
         rows.checked_mul(columns)
             .filter(|&elements| elements > 0)
@@ -365,7 +365,7 @@ impl Plan {
 
 struct Handle {
     raw: sys::cublasLtHandle_t,
-    /// Keeps the context, in which it is destroyed.
+    /// The stream of its products.
     stream: Stream,
 }
 
@@ -376,14 +376,15 @@ unsafe impl Sync for Handle {}
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        let bound = self.stream.cuda_backend().map_or(Ok(()), Backend::bind);
+        let drained = self.stream.synchronize();
+        let bound = drained.and_then(|()| self.stream.cuda_backend().map_or(Ok(()), Backend::bind));
         let destroyed = bound.and_then(|()| {
-            // SAFETY: created once, destroyed once. The work that used it has ended: `Blas` drops its workspaces before, which
-            // drains their stream, and a graph of recorded products keeps the handle until it has drained the stream. Where
-            // draining fails no work runs any more, for then the device is lost.
+            // SAFETY: created once, destroyed once. Its products all went to this stream, which has just been
+            // drained; a graph that replays one keeps the handle.
             unsafe { result::destroy_handle(self.raw) }.map_err(|error| failed("destroy a handle", &error))
         });
         if let Err(error) = destroyed {
+            // A product may still run: the handle is leaked.
             self.stream.report(error);
         }
     }
@@ -470,7 +471,7 @@ mod tests {
 
     const FORWARD: Product = Product::Forward { relu: false };
 
-    /// What `check` says to arguments of so many elements each, of `T`.
+    /// Checks arguments with these numbers of elements of `T`.
     fn checked<T: feedline_core::Element>(sizes: Sizes, elements: [usize; 3]) -> Result<()> {
         let stream: Stream = Device::host().stream().unwrap();
         let [left, right, mut out] = elements.map(|elements| stream.buffer::<T>(elements).unwrap());
@@ -489,10 +490,10 @@ mod tests {
     #[test]
     fn sizes_that_fit_by_overflow_are_refused() {
         checked::<f32>(Sizes { rows: 3, inputs: 2, outputs: 5 }, [6, 10, 15]).unwrap();
-        // 2^63 + 1 rows of 2 are 2 elements more than there are numbers.
+        // (2^63 + 1) * 2 wraps to 2.
         let sizes = Sizes { rows: (1 << 63) + 1, inputs: 2, outputs: 2 };
         assert_eq!(checked::<f32>(sizes, [2, 4, 2]).unwrap_err().kind(), ErrorKind::Config);
-        // The elements can be counted, their bytes cannot.
+        // The number of elements fits, the number of bytes does not.
         let sizes = Sizes { rows: (1 << 62) + 1, inputs: 1, outputs: 1 };
         assert_eq!(checked::<f32>(sizes, [1, 1, 1]).unwrap_err().kind(), ErrorKind::Config);
         let none = Sizes { rows: 0, inputs: 2, outputs: 5 };

@@ -139,7 +139,7 @@ pub fn spinner(
     + 'static,
 > {
     let spin = crate::loaded::load(cuda, &crate::source::PROBE, "spin")?;
-    // Its module is never unloaded: no one waits for the last delays.
+    // The module is never unloaded: nothing waits for the last delays.
     std::mem::forget(spin.clone());
     Ok(move |driver: &dyn feedline_device::Backend, stream, time: std::time::Duration| {
         let grid = feedline_device::cuda::Grid { blocks: (1, 1, 1), threads: (1, 1, 1), shared_bytes: 0 };

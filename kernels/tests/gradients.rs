@@ -71,7 +71,7 @@ fn products_large_enough_for_several_threads() {
     let turned = |matrix: &[f64], cols: usize| -> Vec<f64> {
         (0..cols).flat_map(|c| matrix.iter().skip(c).step_by(cols).copied()).collect()
     };
-    // Not under a pool of rayon's, where one thread does it all.
+    // Not inside a rayon pool: there one thread does all of it.
     let mut y = vec![f32::NAN; rows * outputs];
     host::linear(&x, &weights, &vec![0.0; outputs], false, &mut y);
     assert_near("y", &y, &linear(&wide_x, &wide_w, &vec![0.0; outputs], false), 1e-5);

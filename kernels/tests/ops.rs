@@ -451,7 +451,7 @@ fn lengths_that_do_not_fit_are_refused() {
 #[test]
 fn sizes_that_fit_by_overflow_are_refused() {
     each("sizes that overflow", |case| {
-        // Two rows more than half of all numbers: times 2 they are two elements.
+        // (2^63 + 1) * 2 wraps to 2.
         let shape = Linear { rows: (1 << 63) + 1, inputs: 2, outputs: 2 };
         let (two, mut also_two) = (case.unwritten(2)?, case.unwritten(2)?);
         let (four, mut also_four) = (case.unwritten(4)?, case.unwritten(4)?);
@@ -459,7 +459,7 @@ fn sizes_that_fit_by_overflow_are_refused() {
         let (labels, mut result) = (case.buffer(&[0u8; 2])?, case.buffer(&[0u32; 2])?);
         let kernels = &case.kernels;
         let (x, w) = (two.view(), four.view());
-        // Two rows of so many classes.
+        // Two rows of that many classes.
         let classes = shape.rows;
         let refused = [
             ("linear", kernels.linear(x, w, x, false, also_two.view_mut(), shape)),

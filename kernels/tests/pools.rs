@@ -64,7 +64,8 @@ fn an_operator_runs_no_other_work_of_the_pool_it_is_called_in() {
                 }
                 done.store(true, Ordering::Release);
             });
-            // Other work of the pool: run in the middle of an operator, it would wait for the lock that its own thread holds.
+            // If the thread ran one of these jobs during the operator, it would wait for a lock that it holds
+            // itself.
             while !done.load(Ordering::Acquire) {
                 scope.spawn(|_| drop(lock.lock().unwrap()));
                 std::thread::yield_now();

@@ -129,11 +129,13 @@ pub unsafe trait Backend: Any + Send + Sync {
     /// As [`copy_to_device`](Self::copy_to_device).
     unsafe fn fill(&self, stream: StreamId, to: Address, value: u8, bytes: usize) -> Result<()>;
 
-    /// Makes host memory that was not allocated here readable by the device, and says where the device finds it. `None` when
-    /// the device cannot: it never can, or not this memory. After an error the memory may be registered or not.
+    /// Makes host memory that was not allocated here readable by the device, and says where the device finds
+    /// it. `None` when the device cannot: it never can, or not this memory. After an error the memory may or
+    /// may not be registered.
     ///
     /// # Safety
-    /// The range is valid, and written by nobody, until `unregister_host` succeeds; after an error of either, for ever.
+    /// The range stays valid and unchanged until `unregister_host` succeeds; after an error of either call,
+    /// for ever.
     unsafe fn register_host(&self, _ptr: *const u8, _bytes: usize) -> Result<Option<Address>> {
         Ok(None)
     }
@@ -171,7 +173,8 @@ pub unsafe trait Backend: Any + Send + Sync {
     /// Launches a kernel on `stream`.
     ///
     /// # Safety
-    /// The parameters are what the kernel takes; what it touches, and the function, stay valid until the work ends.
+    /// The parameters are what the kernel takes. The function and the memory it uses stay valid until the
+    /// work ends.
     unsafe fn launch(&self, stream: StreamId, launch: &mut Launch<'_>) -> Result<()> {
         let _ = stream;
         Err(Error::new(
@@ -203,8 +206,8 @@ pub unsafe trait Backend: Any + Send + Sync {
         Err(Error::new(ErrorKind::Device, format!("{:?} does not record graphs", self.kind())))
     }
 
-    /// Whether a capture that [`begin_capture`](Self::begin_capture) did not begin records what `stream` is given: then the
-    /// work runs when that graph is launched, in an order that nobody here knows of.
+    /// Whether code outside feedline is capturing `stream` into a graph. Work given to it then runs whenever
+    /// that graph is launched. Captures by [`begin_capture`](Self::begin_capture) do not count.
     ///
     /// # Safety
     /// The stream is this driver's and alive.

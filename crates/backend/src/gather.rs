@@ -123,7 +123,7 @@ impl Gather {
 }
 
 impl GatherField {
-    /// Whether [`source`](Self::source) and [`target`](Self::target) of so many rows end at an address.
+    /// Whether [`source`](Self::source) and [`target`](Self::target) of `rows` rows lie in the address space.
     fn lies_in_the_address_space(&self, rows: usize) -> bool {
         let ends = |first: Address, skip: Option<usize>| {
             let bytes = skip.and_then(|skip| skip.checked_add(self.row_bytes))?;

@@ -16,7 +16,8 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Blocks of `threads` threads, enough for `elements` of them, at most `most` blocks; at least one of each.
+    /// Enough blocks of `threads` threads for `elements`, at most `most` blocks; at least one block of one
+    /// thread.
     pub fn linear(elements: usize, threads: u32, most: u32) -> Self {
         let threads = threads.max(1);
         let blocks = elements.div_ceil(threads as usize).min(most as usize).max(1) as u32;

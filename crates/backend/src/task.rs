@@ -96,7 +96,8 @@ impl Task {
         &self.outputs
     }
 
-    /// Runs the work on the calling thread. A panic, also one in the drop of what the work captured, is a `DeviceLost`.
+    /// Runs the work on the calling thread. A panic, also in the drop of a captured value, becomes a
+    /// `DeviceLost`.
     ///
     /// # Safety
     /// Every span is valid host memory, initialised, and used by nobody else for the length of the call.
@@ -109,13 +110,13 @@ impl Task {
         catch(self.name, || (self.body)(&mut memory))
     }
 
-    /// Drops the work without running it. A panic in the drop of what the work captured is a `DeviceLost`.
+    /// Drops the work without running it. A panic in the drop of a captured value becomes a `DeviceLost`.
     pub fn skip(self) -> Result<()> {
         catch(self.name, || drop(self.body))
     }
 }
 
-/// Does `work`, and turns a panic into the error that says so.
+/// Does `work`, and turns a panic into an error.
 fn catch(name: &str, work: impl FnOnce()) -> Result<()> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
         let lost = |why| Error::new(ErrorKind::DeviceLost, format!("\"{name}\" {why}"));
@@ -130,8 +131,8 @@ fn catch(name: &str, work: impl FnOnce()) -> Result<()> {
     })
 }
 
-/// Drops what a panic carried, which is any value of the user's: its drop may panic too, and what that panic carries is
-/// not dropped.
+/// Drops the payload of a panic. It can be any type of the user's, so its drop may panic too; the payload of
+/// that second panic is leaked.
 fn discard(panic: Box<dyn Any + Send>) {
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
         std::mem::forget(second);
@@ -157,7 +158,7 @@ impl std::fmt::Debug for Task {
 /// The memory of a running [`Task`], as slices.
 pub struct Memory<'a> {
     inputs: ArrayVec<TypedSpan, MAX_SPANS>,
-    /// What was not taken yet.
+    /// `None` once taken.
     outputs: ArrayVec<Option<TypedSpan>, MAX_SPANS>,
     life: PhantomData<&'a mut [u8]>,
 }
@@ -166,8 +167,8 @@ impl<'a> Memory<'a> {
     /// Input `index`, as elements of `T`, the type of the view that was given.
     ///
     /// # Panics
-    /// When there is no such input, or it has elements of another type. That ends the work, not the process: the device is
-    /// lost, with an error that names the two types.
+    /// When there is no such input, or its elements are of another type. The panic ends the work and the
+    /// device is lost, with an error that names both types.
     pub fn input<T: Element>(&self, index: usize) -> &'a [T] {
         let Some(input) = self.inputs.get(index) else {
             refuse(format!("there is no input {index}: it has {}", self.inputs.len()))
@@ -206,7 +207,7 @@ impl TypedSpan {
     }
 }
 
-/// Ends the work that runs: unwinds to [`catch`], past the panic hook, which has nothing to add.
+/// Ends the running work with an error: unwinds to [`catch`] without calling the panic hook.
 fn refuse(why: String) -> ! {
     resume_unwind(Box::new(Error::new(ErrorKind::Config, why)))
 }

@@ -65,7 +65,7 @@ impl Cuda {
         if found.is_ok() {
             return Ok(Some(Address(address)));
         }
-        // Whatever failed: where this fails too the memory stays registered, which the caller must know.
+        // An error here tells the caller that the memory is still registered.
         // SAFETY: registered above, and used by nobody.
         unsafe { self.unregister(ptr) }.map(|()| None)
     }

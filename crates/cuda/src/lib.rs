@@ -42,7 +42,7 @@ pub struct Cuda {
     lost: OnceLock<Error>,
     /// The kernel that gathers rows, once something was registered.
     gather: OnceLock<Function>,
-    /// Whether a stream was ever given to code outside feedline, which may capture it.
+    /// Whether code outside feedline ever got a handle of a stream, with which it can capture it.
     lent: AtomicBool,
 }
 
@@ -363,7 +363,8 @@ unsafe impl Backend for Cuda {
     }
 
     unsafe fn is_captured(&self, stream: StreamId) -> Result<bool> {
-        // Only outside feedline are its streams captured: `begin_capture` is for streams made for it alone.
+        // Feedline captures only streams it makes for that purpose, so without a handle outside nothing can
+        // be captured.
         if !self.lent.load(Ordering::Acquire) {
             return Ok(false);
         }

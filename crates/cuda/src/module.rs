@@ -12,13 +12,14 @@ use super::{Cuda, status};
 
 /// A loaded module of kernels.
 ///
-/// The drop of the last of its functions unloads it, and blocks until the streams on which its kernels were launched have
-/// done the work given to them so far.
+/// It is unloaded when the last of its functions is dropped. That drop blocks until the streams that its
+/// kernels were launched on are idle.
 pub struct Module {
     raw: sys::CUmodule,
     /// Keeps the context alive; unloading needs it.
     context: Arc<CudaContext>,
-    /// The streams on which its kernels were launched. Recordings are not among them: their graphs keep the module.
+    /// The streams its kernels were launched on. Recorded launches do not count: their graphs keep the
+    /// module.
     streams: Mutex<Vec<Arc<CudaStream>>>,
     /// The handle of the stream of the last launch: most modules are used on one stream.
     last_stream: AtomicU64,
@@ -43,7 +44,7 @@ unsafe impl Send for Function {}
 unsafe impl Sync for Function {}
 
 impl Module {
-    /// Notes a launch on `stream`, which must end before the module is unloaded.
+    /// Notes a launch on `stream`, for [`drain`](Self::drain).
     pub fn launched_on(&self, stream: &Arc<CudaStream>) {
         let handle = stream.cu_stream() as u64;
         if self.last_stream.swap(handle, Ordering::Relaxed) == handle {
@@ -55,7 +56,7 @@ impl Module {
         }
     }
 
-    /// Blocks until no kernel runs whose launch was noted.
+    /// Blocks until the kernels whose launches were noted have ended.
     fn drain(&mut self) -> std::result::Result<(), DriverError> {
         let streams = self.streams.get_mut().unwrap_or_else(PoisonError::into_inner);
         streams.iter().try_for_each(|stream| stream.synchronize())
@@ -115,12 +116,12 @@ impl Cuda {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // CUDA does not say that a kernel which runs keeps its module, so this waits. After an error one may still run: the
-        // module stays loaded.
+        // CUDA does not promise that a running kernel keeps its module, so wait. After an error a kernel may
+        // still run: the module stays loaded.
         if self.drain().and_then(|()| self.context.bind_to_thread()).is_ok() {
-            // SAFETY: unloaded once; no function is left, each keeps the module alive. No kernel of it runs: `drain` waited for
-            // the launches that were noted, graphs that hold its kernels keep the module, and callers of `Backend::launch`
-            // promise that the function outlives the work.
+            // SAFETY: unloaded once; no function is left, each keeps the module alive. No kernel of it runs:
+            // `drain` waited for the noted launches, graphs keep the module, and callers of `Backend::launch`
+            // keep the function until the work has ended.
             let _ = unsafe { result::module::unload(self.raw) };
         }
     }

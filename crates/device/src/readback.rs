@@ -33,7 +33,7 @@ pub struct Readback<T: Element> {
     written: Event,
     arrived: Vec<Event>,
     width: usize,
-    /// The device cell that was begun and not sent yet.
+    /// The device cell that was begun and is not sent yet.
     begun: Option<usize>,
     /// Of each device cell, the number of the last result that was sent from it.
     last: Vec<Option<usize>>,
@@ -45,17 +45,17 @@ impl<T: Element> Readback<T> {
     /// A ring of `depth` cells of `width` elements, written on `stream`.
     ///
     /// # Errors
-    /// `Config` for a width or depth of zero, more than [`MAX_SLOTS`](crate::slot::MAX_SLOTS) cells, or cells that are
-    /// larger than the address space; a device failure.
+    /// `Config` for a width or depth of zero, for more than [`MAX_SLOTS`](crate::slot::MAX_SLOTS) cells, and
+    /// for cells beyond the address space; a device failure.
     pub fn new(stream: &Stream, width: usize, depth: usize) -> Result<Self> {
         let elements = width.checked_mul(depth).filter(|_| (1..=MAX_SLOTS).contains(&depth));
-        // A slice of Rust's has no more bytes than `isize` counts.
+        // A slice must not have more than `isize::MAX` bytes.
         let bytes = elements.and_then(|elements| elements.checked_mul(size_of::<T>()));
         let bytes = bytes.filter(|&bytes| bytes > 0 && isize::try_from(bytes).is_ok());
         let Some((elements, bytes)) = elements.zip(bytes) else {
             let why = format!(
-                "a readback of {depth} cells of {width} x {} cannot be: it needs 1 to {MAX_SLOTS} cells of at least one \
-                 element, and memory for them",
+                "a readback cannot have {depth} cells of {width} x {}: it has 1 to {MAX_SLOTS} cells of at least one \
+                 element, which lie in the address space",
                 T::DTYPE
             );
             return Err(Error::new(ErrorKind::Config, why));
@@ -119,8 +119,8 @@ impl<T: Element> Readback<T> {
         self.cells.slice_mut(cell * self.width..(cell + 1) * self.width)
     }
 
-    /// Starts the copy of the cell that [`begin`](Self::begin) returned last, behind the work given to the stream so far.
-    /// Each cell is sent once.
+    /// Starts the copy of the cell that [`begin`](Self::begin) returned last, after the work given to the
+    /// stream so far. Call it once per `begin`.
     ///
     /// # Errors
     /// `Config` when no cell was begun since the last call; a device failure.

@@ -27,19 +27,20 @@ impl StreamCore {
         self.id
     }
 
-    /// Refuses a call that cannot be part of a recording, and any call while another library captures the stream.
+    /// Refuses a call that cannot be part of a recording, and any call while another library is capturing the
+    /// stream.
     pub(crate) fn refuse(&self, what: &str) -> Result<()> {
         self.recorder.refuse(what)?;
         self.refuse_captured(what)
     }
 
-    /// Refuses to give `what` to a stream that another library captures: the graph it makes would use the memory whenever it
-    /// is launched, and nothing here would keep it till then.
+    /// Refuses to give `what` to a stream that another library is capturing: its graph would use the memory
+    /// at each launch, after the memory may have been reused or freed.
     pub(crate) fn refuse_captured(&self, what: &str) -> Result<()> {
         // SAFETY: the stream is alive.
         if unsafe { self.device.backend.is_captured(self.id) }? {
             let why = format!(
-                "{what} cannot be given to {self}, which another library captures: record the work with \
+                "{what} cannot be given to {self} while another library is capturing it: record the work with \
                  Stream::record_graph, or end the capture first"
             );
             return Err(Error::new(ErrorKind::Config, why));

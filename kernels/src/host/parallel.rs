@@ -1,7 +1,8 @@
 //! The threads of large host operators: a pool of this crate's own.
 //!
-//! An operator of the host device runs on its stream's thread and waits for its parts. Were these in rayon's global pool, a
-//! program that trains on that pool's threads would wait for the stream, and the stream for those threads.
+//! An operator of the host device runs on its stream's thread and waits for its parts. If the parts ran in
+//! rayon's global pool, a program that trains on the threads of that pool would deadlock: its threads would
+//! wait for the stream, and the stream for its threads.
 
 use std::sync::OnceLock;
 
@@ -15,8 +16,9 @@ pub(super) const CHUNK: usize = 64 * 1024;
 
 /// Does `work` for each of `parts`, on the threads of the pool where there are several parts.
 ///
-/// The calling thread waits, and does nothing else meanwhile. On a thread of any rayon pool it does all parts itself: there
-/// rayon would let it run other work of that pool in the meantime, which may want a lock that it holds.
+/// The calling thread waits and does nothing else meanwhile. A thread of a rayon pool does all parts itself:
+/// while it waits, rayon would let it run other jobs of its pool, and one of them may need a lock that it
+/// holds.
 pub(super) fn each<T: Send>(parts: impl Iterator<Item = T>, work: impl Fn(T) + Send + Sync) {
     let mut parts = parts.peekable();
     let Some(first) = parts.next() else { return };

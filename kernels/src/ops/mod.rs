@@ -119,8 +119,8 @@ macro_rules! on_gpu {
 }
 use on_gpu;
 
-/// Whether `elements` are a matrix of `rows` by `columns`, of which there is at least one each; a kernel counts columns in
-/// 32 bits.
+/// Whether `elements` is the number of elements of a matrix that is not empty, `rows` by `columns`. Kernels
+/// count columns in 32 bits.
 fn are(elements: usize, rows: usize, columns: usize) -> bool {
     elements > 0 && rows.checked_mul(columns) == Some(elements) && u32::try_from(columns).is_ok()
 }

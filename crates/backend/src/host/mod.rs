@@ -2,10 +2,12 @@
 //!
 //! Real asynchrony with a GPU's semantics, so that the same pipeline and the same training loop run, and race, here.
 //!
-//! Work on a stream never blocks for a stream. It may give any stream more work, beyond the 1,024 commands at which other
-//! threads block. It may drop batches, streams and events. A wait for the device returns an error when what it waits for
-//! is not done yet; so the drop of a buffer or a readback, which has to wait, leaks its memory and reports that to the
-//! device's [`DeviceStats`](crate::DeviceStats).
+//! # Work that uses streams
+//!
+//! A closure that runs on a stream never blocks on a stream. It may give any stream more work, also when the
+//! queue holds the 1,024 commands at which other threads block, and it may drop batches, streams and events.
+//! If it waits for work that is not done yet, the wait returns an error. Dropping a buffer or a readback has
+//! to wait: there, it leaks the memory and reports the error to the device's [`DeviceStats`](crate::DeviceStats).
 
 mod event;
 mod queue;
@@ -78,10 +80,10 @@ fn remove<T>(map: &RwLock<HashMap<u64, Arc<T>>>, id: u64) -> Option<Arc<T>> {
     map.write().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(&id)
 }
 
-/// The error of work on a stream that would wait for the device: as a CUDA host function, it must not.
+/// The error for work on a stream that waits for the device. CUDA's host functions must not do that either.
 fn waits_on_a_stream() -> Error {
-    let why = "work on a stream waited for the device, which may wait for that work: wait outside the work, and drop \
-               buffers, readbacks and rings there";
+    let why = "work on a stream waited for the device, which may be waiting for that work: wait, and drop buffers and \
+               readbacks, outside the work";
     Error::new(ErrorKind::Device, why)
 }
 
@@ -160,7 +162,7 @@ unsafe impl Backend for Host {
     unsafe fn record(&self, event: EventId, stream: StreamId) -> Result<()> {
         self.check_lost()?;
         let mark = self.mark(event)?;
-        // The ticket is issued as it is queued: a wait for it that another thread gives to the same stream comes behind it.
+        // Issued and queued in one step: a wait that another thread gives to this stream is queued behind it.
         self.stream(stream)?.queue().push(|| {
             let ticket = mark.issue();
             Command::Record(mark, ticket)

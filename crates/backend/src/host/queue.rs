@@ -1,4 +1,4 @@
-//! The queue of one stream: commands in order, bounded for the threads of the program.
+//! The command queue of one stream. It is bounded, except for threads that run a stream themselves.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use super::event::Mark;
 use crate::gather::Gather;
 use crate::task::Task;
 
-/// Commands a queue holds before a thread that adds one blocks; about what a GPU's queue holds.
+/// Commands a queue holds before `push` blocks; about what a GPU's queue holds.
 const BOUND: usize = 1024;
 
 thread_local! {
@@ -19,14 +19,14 @@ thread_local! {
     static RUNS_A_STREAM: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread is that of a stream, so that it must not wait for one: the stream it waits for, or one that
-/// this one waits for, may be its own.
+/// Whether the calling thread runs the commands of a stream. Such a thread must not block on any stream: that
+/// stream may, directly or through others, be waiting for this one.
 pub(super) fn runs_a_stream() -> bool {
     RUNS_A_STREAM.get()
 }
 
-/// Marks the calling thread as that of a stream.
-pub(super) fn becomes_a_stream() {
+/// Marks the calling thread as one that runs a stream.
+pub(super) fn mark_thread() {
     RUNS_A_STREAM.set(true);
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Queue {
     state: Mutex<State>,
     added: Condvar,
     removed: Condvar,
-    /// Counts additions: the stream's thread polls it for a moment before it sleeps.
+    /// Counts additions. The stream's thread polls it briefly before it sleeps.
     additions: Moves,
     waits: Spin,
 }
@@ -52,7 +52,7 @@ pub(super) struct Queue {
 struct State {
     commands: VecDeque<Command>,
     closed: bool,
-    /// Whether a command that was removed still runs.
+    /// Whether the command that was removed last still runs.
     running: bool,
     /// Whether the stream's thread sleeps, and how many other threads sleep until there is room.
     sleeps: bool,
@@ -61,7 +61,7 @@ struct State {
 
 impl Queue {
     pub(super) fn new() -> Self {
-        // All at once: a stream in use is not to allocate.
+        // Allocated in full here, so that giving work to a stream does not allocate.
         let commands = VecDeque::with_capacity(BOUND);
         let state = State { commands, closed: false, running: false, sleeps: false, blocked: 0 };
         Self {
@@ -77,10 +77,10 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds what `command` returns, which is called at the moment of the addition: what it does and the addition are one
-    /// step for all who add commands to this queue.
+    /// Adds the command that `command` makes. `command` runs under the queue's lock: no other command is
+    /// added between what it does and the addition.
     ///
-    /// Blocks while the queue is full, unless the calling thread is that of a stream.
+    /// Blocks while the queue is full, unless the calling thread runs a stream.
     pub(super) fn push(&self, command: impl FnOnce() -> Command) -> Result<()> {
         let mut state = self.state();
         while state.commands.len() >= BOUND && !state.closed && !runs_a_stream() {
@@ -101,8 +101,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Removes the first command, waiting for one; `None` when the queue is closed and empty. Called by the stream's thread
-    /// alone, when it has run the command before.
+    /// Removes the first command, waiting for one; `None` when the queue is closed and empty. Only the
+    /// stream's thread calls this, after it has run the previous command.
     pub(super) fn pop(&self) -> Option<Command> {
         let mut wait = self.waits.wait();
         let mut state = self.state();

@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 
 use feedline_core::{Error, ErrorKind, Result};
 
-use super::queue::{Command, Queue, becomes_a_stream, runs_a_stream};
+use super::queue::{Command, Queue, mark_thread, runs_a_stream};
 
 pub(super) struct Worker {
     queue: Arc<Queue>,
@@ -30,8 +30,8 @@ impl Worker {
         &self.queue
     }
 
-    /// Runs the queue to its end and joins the thread; on the thread of a stream, which may be this one or one that this
-    /// one waits for, only lets it end.
+    /// Closes the queue and joins the thread, which first runs what is queued. A thread that runs a stream
+    /// must not block on one, so there this only closes the queue.
     pub(super) fn join(&self) -> Result<()> {
         self.queue.close();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -51,7 +51,7 @@ impl Drop for Worker {
 }
 
 fn run(queue: &Queue, lost: &OnceLock<Error>) {
-    becomes_a_stream();
+    mark_thread();
     while let Some(command) = queue.pop() {
         // On a lost device the work is skipped, the marks are still reached: nothing hangs on them.
         let works = lost.get().is_none();
@@ -69,7 +69,8 @@ fn run(queue: &Queue, lost: &OnceLock<Error>) {
                 unsafe { gather.execute() }
             }
             Command::Run(task) => {
-                // SAFETY: the spans are valid and used by nobody else now (`Backend::run`); this thread runs one task at a time.
+                // SAFETY: the spans are valid and used by nobody else now (`Backend::run`); this thread runs
+                // one task at a time.
                 let ended = if works { unsafe { task.execute() } } else { task.skip() };
                 if let Err(error) = ended {
                     // The first loss is the one that all calls return.

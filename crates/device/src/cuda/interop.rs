@@ -25,8 +25,9 @@ impl Device {
 
     /// A cudarc stream of this device's context as a [`Stream`]: one that cudarc made, or the default stream.
     ///
-    /// The per-thread default stream is refused: it is another stream on each thread, so a batch dropped on a second thread
-    /// would mark its end on a stream that never read it. Make a stream with `CudaContext::new_stream` in its place.
+    /// The per-thread default stream is refused. It is a different stream on each thread, so a batch dropped
+    /// on another thread would record its end on a stream that never read it. Use `CudaContext::new_stream`
+    /// instead.
     ///
     /// # Errors
     /// `Config` for the per-thread default stream, a stream of another context, or a device that is not CUDA.
@@ -38,25 +39,25 @@ impl Device {
             return Err(Error::new(ErrorKind::Config, "the stream is of another context than the device"));
         }
         if is_per_thread(stream.cu_stream()) {
-            let why = "the per-thread default stream is another stream on each thread: make one with \
-                       CudaContext::new_stream, or take the default stream";
+            let why = "the per-thread default stream is a different stream on each thread: use \
+                       CudaContext::new_stream or the default stream";
             return Err(Error::new(ErrorKind::Config, why));
         }
-        // Its owner may capture it.
+        // The caller keeps a handle, and may capture the stream.
         cuda.lend();
         Ok(Stream::borrow(self.core(), stream))
     }
 }
 
-/// Whether the handle is `CU_STREAM_PER_THREAD`. The null handle, and 1 for the same stream by name, stand for one stream of
-/// the context on every thread.
+/// Whether the handle is `CU_STREAM_PER_THREAD`. The handles 0 and 1 both mean the context's legacy default
+/// stream, which is the same stream on every thread.
 fn is_per_thread(stream: sys::CUstream) -> bool {
     stream as usize == 2
 }
 
-/// Panics unless work that cudarc gives `stream` now is ordered with the work of `own`, for which a view is.
+/// Panics unless `stream` is `own`, the stream of a view, and is not being captured.
 fn check(own: &StreamCore, stream: &CudaStream) {
-    // cudarc's comparison is of the handle and the context: the default streams of two contexts have one handle.
+    // cudarc compares handle and context: the default streams of two contexts have the same handle.
     assert!(own.lend().is_some_and(|own| **own == *stream), "the view is for another stream");
     if let Err(error) = own.refuse_captured("a view") {
         panic!("{error}");
@@ -82,11 +83,11 @@ impl<T: Element> DevicePtr<T> for View<'_, T> {
     /// The address, for work on `stream`.
     ///
     /// # Panics
-    /// When `stream` is not the stream the view is for, as nothing would order the read; and while cudarc captures the
-    /// stream, as the graph would read the view again after its end.
+    /// When `stream` is not the stream the view is for: nothing would order the read. Also while cudarc
+    /// captures the stream: the graph would read the memory again after the view is gone.
     ///
-    /// cudarc's copies to another context's memory are not ordered either: they run on that context's stream. Copy within
-    /// this context first.
+    /// Do not copy a view to another context with cudarc. Such a copy runs on a stream of that context, and
+    /// nothing here waits for it: copy to memory of this context first.
     fn device_ptr<'a>(&'a self, stream: &'a CudaStream) -> (sys::CUdeviceptr, SyncOnDrop<'a>) {
         check(View::stream(self), stream);
         (self.address().0, SyncOnDrop::Record(None))
@@ -109,7 +110,7 @@ impl<T: Element> DevicePtrMut<T> for ViewMut<'_, T> {
     /// The address, for work on `stream`.
     ///
     /// # Panics
-    /// As for [`View`], with the write.
+    /// As for [`View`].
     fn device_ptr_mut<'a>(&'a mut self, stream: &'a CudaStream) -> (sys::CUdeviceptr, SyncOnDrop<'a>) {
         check(ViewMut::stream(self), stream);
         (self.address().0, SyncOnDrop::Record(None))
@@ -119,9 +120,10 @@ impl<T: Element> DevicePtrMut<T> for ViewMut<'_, T> {
 impl Stream {
     /// The cudarc stream, on CUDA; for kernels and libraries of one's own.
     ///
-    /// Do not capture it with cudarc's `begin_capture`: a graph made that way reads a batch's memory again after the batch
-    /// is gone. Feedline refuses its own work, and views given to cudarc, while the stream is captured; a batch that is
-    /// dropped meanwhile costs its slot. [`record_graph`](Self::record_graph) records a step safely.
+    /// Use [`record_graph`](Self::record_graph) to record a step, not cudarc's `begin_capture`: a graph made
+    /// that way would read a batch's memory after the batch is gone. While cudarc captures the stream,
+    /// feedline gives it no work, and a view used in a cudarc call panics. A batch dropped during the capture
+    /// loses its slot.
     pub fn cuda_stream(&self) -> Option<&Arc<CudaStream>> {
         self.core().lend()
     }
@@ -143,7 +145,7 @@ impl StreamCore {
         Some(self.cuda.get_or_init(|| stream))
     }
 
-    /// The cudarc stream for code outside feedline, which may capture it from now on.
+    /// The cudarc stream, for code outside feedline. From now on that code may capture it.
     fn lend(&self) -> Option<&Arc<CudaStream>> {
         if let Some(cuda) = self.device.backend.downcast_ref::<Cuda>() {
             cuda.lend();

@@ -16,7 +16,7 @@ use crate::stream::StreamCore;
 use crate::zero_copy::StridedColumns;
 use crate::{Device, Event};
 
-/// The most slots of one ring: each takes some ten events, and a pipeline needs a few.
+/// The most slots of one ring. A pipeline needs a handful; each takes about ten events.
 pub const MAX_SLOTS: usize = 1 << 16;
 
 /// The most streams that can read one batch at a time.
@@ -100,7 +100,7 @@ impl SlotRing {
     /// `Config` for more than [`MAX_SLOTS`] slots; a device failure, or memory that the device does not have.
     pub fn new(device: &Device, count: usize, bytes: usize) -> Result<Self> {
         if count > MAX_SLOTS {
-            let why = format!("a ring of {count} device slots cannot be: {MAX_SLOTS} are the most");
+            let why = format!("a ring cannot have {count} device slots: the most is {MAX_SLOTS}");
             return Err(Error::new(ErrorKind::Config, why));
         }
         let core = device.core();

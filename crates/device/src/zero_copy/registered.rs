@@ -8,7 +8,7 @@ use feedline_core::{Dataset, Error, ErrorKind, Result, catch_panic};
 use crate::device_core::Core;
 use crate::stream::StreamCore;
 
-/// Sets whose memory a device may still read, or has still registered: kept to the end of the process.
+/// Data sets whose memory a device may still read, or may still have registered. They are never freed.
 static KEPT: Mutex<Vec<Arc<dyn Dataset>>> = Mutex::new(Vec::new());
 
 fn keep(owner: Option<Arc<dyn Dataset>>) {
@@ -39,7 +39,7 @@ impl Registered {
     ) -> Result<Option<Self>> {
         // SAFETY: the caller's promise; `owner` is dropped only when they are unregistered.
         let registered = unsafe { device.backend.register_host(bytes.cast(), bytes.len()) };
-        // After an error nobody knows whether the memory is registered.
+        // After an error the memory may be registered.
         let address = registered.inspect_err(|_| keep(Some(owner.clone())))?;
         let Some(address) = address else { return Ok(None) };
         device.stats.pinned_bytes.add(bytes.len() as u64);
@@ -76,7 +76,8 @@ impl Drop for Registered {
     fn drop(&mut self) {
         let drained = self.reader.get().map_or(Ok(()), |stream| stream.synchronize());
         let unregistered = drained.and_then(|()| {
-            // SAFETY: registered by `new` with this size, unregistered once; the one stream that reads it has been drained.
+            // SAFETY: registered by `new` with this size, unregistered once; the one stream that reads it was
+            // drained.
             unsafe { self.device.backend.unregister_host(self.bytes.cast(), self.bytes.len()) }
         });
         if let Err(error) = unregistered {

@@ -1,4 +1,4 @@
-//! An argument of work has the element type it was given with, and work that takes it for another fails.
+//! Arguments carry their element type: work that reads or writes them as another type fails.
 
 use std::sync::mpsc;
 
@@ -7,7 +7,7 @@ use feedline_device::Memory;
 
 use crate::rig::{Ending, Rig, with_host_memory};
 
-/// Runs `body` on an input of 8 `f32` and an output of 4 `u32`, and asserts that it is lost to the error `why`.
+/// Runs `body` on an input of 8 `f32` and an output of 4 `u32`, and asserts that the work fails with `why`.
 fn assert_refused(rig: &Rig, body: fn(&mut Memory<'_>), why: &str) -> Result<()> {
     let stream = rig.stream("a")?;
     let floats = stream.buffer::<f32>(8)?;

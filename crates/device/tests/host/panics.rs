@@ -20,8 +20,8 @@ impl Drop for Bomb {
     }
 }
 
-/// Gives a stream all of `works`, whose first waits for the receiver, and asserts that all later waits return the loss of
-/// the device for the reason `why`.
+/// Gives `works` to a stream; the first of them waits for the receiver. Asserts that all later waits return
+/// the loss of the device with the reason `why`.
 fn assert_loses_the_device(works: fn(Receiver<()>) -> Vec<Work>, why: &str) {
     with_watchdog(LIMIT, || {
         for device in [Device::host(), feedline_sim::device(5).unwrap().0] {

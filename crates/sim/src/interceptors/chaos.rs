@@ -35,7 +35,8 @@ impl<B: Backend> Intercepted<B, ChaosHandle> {
     /// `below`, disturbed as `options` say.
     ///
     /// # Errors
-    /// `Config` for a probability that is none, and for a delay that ends before it begins or takes more than a minute.
+    /// `Config` for a probability outside 0 to 1, and for a delay that is an empty range or longer than a
+    /// minute.
     pub fn new(below: B, options: Options) -> Result<Self> {
         options.check()?;
         let disorder = Disorder {
@@ -53,7 +54,7 @@ impl<B: Backend> Intercepted<B, ChaosHandle> {
     }
 }
 
-/// The longest delay: a longer one is taken for a hang.
+/// The longest delay: anything longer looks like a hang.
 const MAX_DELAY: Duration = Duration::from_secs(60);
 
 /// Keeps a stream of the backend busy for about a time; for devices that run kernels.
@@ -87,7 +88,7 @@ impl Options {
         for (name, delay) in [("host_delay", &self.host_delay), ("device_delay", &self.device_delay)] {
             if delay.start > delay.end || delay.end > MAX_DELAY {
                 return refuse(format!(
-                    "{name} is {delay:?}: it must not end before it begins, nor after {MAX_DELAY:?}"
+                    "{name} is {delay:?}: its start must not be after its end, nor its end after {MAX_DELAY:?}"
                 ));
             }
         }

@@ -35,7 +35,8 @@ fn small_run(device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// A batch whose copy does not end before its readers wait for it: else they would make fewer calls on a fast machine.
+/// A batch whose copy is held back until its readers wait for it, so that the number of calls does not depend
+/// on timing.
 fn late_step(hand_off: &HandOff, batch: u64) -> Result<()> {
     let (_open, opened) = channel::<()>();
     hand_off.copier.run("hold", [], [], move |_| {

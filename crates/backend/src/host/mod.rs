@@ -7,7 +7,7 @@
 //! A closure that runs on a stream never blocks on a stream. It may give any stream more work, also when the
 //! queue holds the 1,024 commands at which other threads block, and it may drop batches, streams and events.
 //! If it waits for work that is not done yet, the wait returns an error. Dropping a buffer or a readback has
-//! to wait: there, it leaks the memory and reports the error to the device's [`DeviceStats`](crate::DeviceStats).
+//! to wait: there, it leaks the memory and reports the error to the device's `DeviceStats`.
 
 mod event;
 mod queue;

@@ -144,7 +144,7 @@ BUGS = [
         "rows_in_the_order_of_their_visits",
         "the rows of a long set are put down as they are visited, not in their places",
         Test(DEVICE, "contract", "tables::rows_of_a_set_that_lies_far_apart_arrive_in_their_places"),
-        [("crates/device/src/zero_copy/tables.rs", "self.visits.places(ids.len()).map(at)", "None.map(at)")],
+        [("crates/device/src/zero_copy/columns.rs", "self.gather_order.places(ids.len()).map(at)", "None.map(at)")],
     ),
     Bug(
         "unregistered_in_use",

@@ -108,7 +108,7 @@ impl WriteLease {
     }
 
     /// Fills this slot with the rows of `columns` that its [`info`](Self::info_mut) names, on `stream`, without a copy on the host: a
-    /// ready host slot carries the same ids, as the tables' [`gather_order`](Tables::visits) write them.
+    /// ready host slot carries the same ids, as the columns' [`gather_order`](StridedColumns::gather_order) writes them.
     ///
     /// As for [`upload`](Self::upload), the copy stream first waits for every reader of the slot's last batch, and the host
     /// slot goes home at once, to be filled when the work behind it has ended. The ring keeps the tables.

@@ -189,6 +189,6 @@ fn column<'a>(
 
 impl std::fmt::Debug for StridedColumns {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Tables({} fields, {} bytes)", self.fields.len(), self.bytes())
+        write!(f, "StridedColumns({} fields, {} bytes)", self.fields.len(), self.bytes())
     }
 }

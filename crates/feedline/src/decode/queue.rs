@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use feedline_slots::{Moves, Spin};
+
 use super::sync::{Condvar, Mutex, MutexGuard};
 
 /// Work for a worker.
@@ -19,15 +21,23 @@ pub(crate) enum Work<J, S> {
 ///
 /// No wake-up is lost: a worker looks at the lists and goes to sleep under the same lock under which work is added, and
 /// work that is added wakes a worker for each item that no worker is awake for. `ci/loom.sh` checks that.
+///
+/// Where work comes every few microseconds, a worker spins for a moment before it sleeps: to wake it would take longer
+/// than the work. It looks at the lists under the lock all the same before it sleeps.
 pub(crate) struct Queue<J, S> {
     state: Mutex<State<J, S>>,
     wake: Condvar,
+    /// Counts what was added, for workers that spin without the lock.
+    added: Moves,
+    waits: Spin,
 }
 
 struct State<J, S> {
     jobs: VecDeque<J>,
     /// Batches to join, each with the number of workers that may still do so.
     shares: VecDeque<(S, usize)>,
+    /// Workers that spin.
+    spinning: usize,
     /// Workers that sleep.
     asleep: usize,
     closed: bool,
@@ -39,10 +49,11 @@ impl<J, S: Clone> Queue<J, S> {
         let state = State {
             jobs: VecDeque::with_capacity(capacity),
             shares: VecDeque::with_capacity(capacity),
+            spinning: 0,
             asleep: 0,
             closed: false,
         };
-        Self { state: Mutex::new(state), wake: Condvar::new() }
+        Self { state: Mutex::new(state), wake: Condvar::new(), added: Moves::default(), waits: Spin::new() }
     }
 
     /// Adds a batch to begin; gives it back when the queue is closed.
@@ -67,6 +78,7 @@ impl<J, S: Clone> Queue<J, S> {
 
     /// Takes the next work, and sleeps until there is some; `None` once the queue is closed.
     pub(crate) fn next(&self) -> Option<Work<J, S>> {
+        let mut wait = self.waits.wait();
         let mut state = self.lock();
         loop {
             if state.closed {
@@ -82,6 +94,15 @@ impl<J, S: Clone> Queue<J, S> {
             }
             if let Some(job) = state.jobs.pop_front() {
                 return Some(Work::Begin(job));
+            }
+            if wait.looks() {
+                let before = self.added.now();
+                state.spinning += 1;
+                drop(state);
+                wait.looks_for(&self.added, before);
+                state = self.lock();
+                state.spinning -= 1;
+                continue;
             }
             state.asleep += 1;
             state = self.wake.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -104,14 +125,18 @@ impl<J, S: Clone> Queue<J, S> {
         let mut state = self.lock();
         state.closed = true;
         let left = (std::mem::take(&mut state.jobs), std::mem::take(&mut state.shares));
+        self.added.count();
         drop(state);
         self.wake.notify_all();
         // Not under the lock: a job holds what users wrote.
         drop(left);
     }
 
+    /// Wakes a worker for each of `items` new items, as far as the workers that spin are not enough.
     fn wake(&self, state: MutexGuard<'_, State<J, S>>, items: usize) {
-        let workers = items.min(state.asleep);
+        self.added.count();
+        let waiting = state.jobs.len() + state.shares.iter().map(|(_, workers)| workers).sum::<usize>();
+        let workers = waiting.saturating_sub(state.spinning).min(items).min(state.asleep);
         drop(state);
         (0..workers).for_each(|_| self.wake.notify_one());
     }

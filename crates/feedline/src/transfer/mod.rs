@@ -210,16 +210,16 @@ impl Run<'_> {
         self.schedule.begin(request);
     }
 
-    /// Gives the workers every slot that can be filled; returns whether there was one.
-    fn hand_out_slots(&mut self) -> Result<bool> {
-        let mut any = false;
+    /// Gives the workers every slot that can be filled; returns how many there were.
+    fn hand_out_slots(&mut self) -> Result<usize> {
+        let mut count = 0;
         while self.schedule.has_next() {
             let Some(mut lease) = self.with.host_slots.try_acquire()? else { break };
             let (number, reader) = self.schedule.next(lease.note_mut());
             self.give(Undecoded { number, lease, reader });
-            any = true;
+            count += 1;
         }
-        Ok(any)
+        Ok(count)
     }
 
     fn give(&mut self, batch: Undecoded) {
@@ -233,8 +233,9 @@ impl Run<'_> {
         if self.later.is_some() {
             return Some(SOURCE_POLL);
         }
-        let awaits_copies = self.schedule.has_next() && self.with.host_slots.counts().in_flight > 0;
-        awaits_copies.then(|| self.copies.interval(waited))
+        let in_flight = self.with.host_slots.counts().in_flight;
+        let awaits_copies = in_flight > 0 && self.schedule.has_next();
+        awaits_copies.then(|| self.copies.interval(in_flight, waited))
     }
 
     /// Begins what had to wait; returns whether there was anything.
@@ -243,11 +244,11 @@ impl Run<'_> {
             self.give(*batch);
             return Ok(true);
         }
-        let any = self.hand_out_slots()?;
-        if any {
-            self.copies.waited(waited);
+        let copies = self.hand_out_slots()?;
+        if copies > 0 {
+            self.copies.waited(waited, copies);
         }
-        Ok(any)
+        Ok(copies > 0)
     }
 
     /// Waits for the workers, for a copy to end, or for the consumer to want something.

@@ -37,7 +37,7 @@ pub struct Row {
     pub floor: Option<f64>,
     pub ratio: Option<f64>,
     pub target: String,
-    pub source_position: Option<bool>,
+    pub reached: Option<bool>,
     pub repetitions: usize,
     pub device: String,
     /// Further figures of the same measurement.
@@ -94,7 +94,7 @@ impl Report {
     pub fn add(&mut self, bench: &'static str, entry: Entry) -> Result<()> {
         let Entry { parameters, value: figures, unit, floor, ratio, target, more } = entry;
         let value = figures.median();
-        let (target, source_position) = match target {
+        let (target, reached) = match target {
             Target::RatioAtMost(bar) => (format!("ratio <= {bar}"), ratio.map(|r| r <= bar)),
             Target::RatioAtLeast(bar) => (format!("ratio >= {bar}"), ratio.map(|r| r >= bar)),
             Target::AtMost(bar) => (format!("<= {bar} {unit}"), Some(value <= bar)),
@@ -102,8 +102,7 @@ impl Report {
             Target::None => (String::new(), None),
         };
         // The bars are set for the benchmark's own points.
-        let (target, source_position) =
-            if self.sweep.is_some() { (String::new(), None) } else { (target, source_position) };
+        let (target, reached) = if self.sweep.is_some() { (String::new(), None) } else { (target, reached) };
         let map = |value| if let Value::Object(map) = value { map } else { Map::new() };
         let (mut parameters, mut more) = (map(parameters), map(more));
         if let Some((quantity, x)) = self.sweep {
@@ -125,7 +124,7 @@ impl Report {
             floor,
             ratio,
             target,
-            source_position,
+            reached,
             repetitions: figures.len(),
             device: self.device.clone(),
             more,
@@ -152,7 +151,7 @@ impl Report {
         let of = |x: Option<f64>| x.map_or("-".to_owned(), short);
         let parameters: Vec<_> = row.parameters.values().map(|v| v.to_string().replace('"', "")).collect();
         let name = format!("{} {}", row.bench, parameters.join(" "));
-        let verdict = match row.source_position {
+        let verdict = match row.reached {
             Some(true) => "reached",
             Some(false) => "MISSED",
             None => "",

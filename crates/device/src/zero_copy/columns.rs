@@ -66,7 +66,7 @@ impl StridedColumns {
         }
         let asked = blocks.iter().fold(0, |sum: usize, block| sum.saturating_add(block.len()));
         if asked > room {
-            let why = format!("the set has {asked} bytes, the budget of page-locked memory has {room} left");
+            let why = format!("the set has {asked} bytes, the budget of pinned memory has {room} left");
             return Err(Error::new(ErrorKind::Budget, why));
         }
         let register = |bytes| {

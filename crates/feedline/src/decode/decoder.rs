@@ -175,6 +175,14 @@ impl Decoder {
         self.input.as_ref().ok_or_else(|| Error::new(ErrorKind::Stopped, "the data set is gone"))
     }
 
+    /// How long a full batch takes one worker, as far as the last batch tells; the longest time before the first one.
+    pub(crate) fn batch_time(&self) -> Duration {
+        match self.row_ns.load(Ordering::Relaxed) {
+            0 => Duration::MAX,
+            ns => Duration::from_nanos(ns.saturating_mul(self.layout.capacity() as u64)),
+        }
+    }
+
     fn copy(&self) -> CopyRows {
         if self.workers <= STREAMING_WORKERS { stream_rows } else { copy_rows }
     }

@@ -119,10 +119,10 @@ impl WorkerPool {
         self.threads.shared.activity.readings()
     }
 
-    /// Gives the workers a batch to begin.
-    pub(crate) fn begin(&self, job: Job) {
+    /// Gives the workers a batch to begin; `wake` says whether a sleeping one is woken for it.
+    pub(crate) fn begin(&self, job: Job, wake: bool) {
         // The queue is open as long as there is a handle, and this is one.
-        let _ = self.threads.shared.queue.begin(job);
+        let _ = self.threads.shared.queue.begin(job, wake);
     }
 
     /// Drops the batches of `decoder` that no worker has begun, and lets no further worker join those that are begun.

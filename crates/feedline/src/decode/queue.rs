@@ -1,6 +1,7 @@
 //! The queue that the workers take their work from.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use feedline_slots::{Moves, Spin};
 
@@ -14,6 +15,9 @@ pub(crate) enum Work<J, S> {
     /// A batch that another worker has begun, to decode some of its rows.
     Join(S),
 }
+
+/// How long a worker sleeps at most before it looks for work that nobody was woken for.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Batches to begin, and batches to join, behind one mutex and one condition variable.
 ///
@@ -57,13 +61,16 @@ impl<J, S: Clone> Queue<J, S> {
     }
 
     /// Adds a batch to begin; gives it back when the queue is closed.
-    pub(crate) fn begin(&self, job: J) -> Result<(), J> {
+    ///
+    /// Without `wake` no sleeping worker is woken for it: for short batches, which the worker that was woken for the one
+    /// before takes too. Should that worker be held up, another looks within [`LOOK`].
+    pub(crate) fn begin(&self, job: J, wake: bool) -> Result<(), J> {
         let mut state = self.lock();
         if state.closed {
             return Err(job);
         }
         state.jobs.push_back(job);
-        self.wake(state, 1);
+        self.wake(state, usize::from(wake));
         Ok(())
     }
 
@@ -105,7 +112,7 @@ impl<J, S: Clone> Queue<J, S> {
                 continue;
             }
             state.asleep += 1;
-            state = self.wake.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+            state = super::sync::wait(&self.wake, state, LOOK);
             state.asleep -= 1;
         }
     }
@@ -171,11 +178,11 @@ mod tests {
     #[test]
     fn batches_to_join_come_before_batches_to_begin_and_in_their_order() {
         let queue = Queue::new(4);
-        queue.begin(1).unwrap();
+        queue.begin(1, true).unwrap();
         queue.share("a", 2);
         queue.share("b", 1);
         queue.share("nobody", 0);
-        queue.begin(2).unwrap();
+        queue.begin(2, true).unwrap();
         let all: Vec<_> = (0..5).map(|_| queue.next().unwrap()).collect();
         assert_eq!(all, [Work::Join("a"), Work::Join("a"), Work::Join("b"), Work::Begin(1), Work::Begin(2)]);
     }
@@ -183,15 +190,15 @@ mod tests {
     #[test]
     fn a_closed_queue_gives_no_work_and_takes_none() {
         let queue = Queue::<_, ()>::new(1);
-        queue.begin(1).unwrap();
+        queue.begin(1, true).unwrap();
         queue.close();
-        assert_eq!((queue.next(), queue.begin(2)), (None, Err(2)));
+        assert_eq!((queue.next(), queue.begin(2, true)), (None, Err(2)));
     }
 
     #[test]
     fn removed_work_is_not_given_out_and_the_rest_keeps_its_order() {
         let queue = Queue::new(4);
-        (0..6).for_each(|job| queue.begin(job).unwrap());
+        (0..6).for_each(|job| queue.begin(job, true).unwrap());
         (0..4).for_each(|share| queue.share(share, 1));
         queue.remove(|job| job % 2 == 0, |share| *share < 3);
         let all: Vec<_> = (0..4).map(|_| queue.next().unwrap()).collect();
@@ -209,9 +216,9 @@ mod tests {
         }
         with_watchdog(LIMIT, || {
             let queue = Box::leak(Box::new(Queue::new(4)));
-            assert!(queue.begin(Locks(queue)).is_ok() && queue.begin(Locks(queue)).is_ok());
+            assert!(queue.begin(Locks(queue), true).is_ok() && queue.begin(Locks(queue), true).is_ok());
             queue.remove(|_| true, |()| true);
-            assert!(queue.begin(Locks(queue)).is_ok());
+            assert!(queue.begin(Locks(queue), true).is_ok());
             queue.close();
         });
     }
@@ -243,7 +250,7 @@ mod tests {
                     let queue = &queue;
                     scope.spawn(move || {
                         for item in (half..ITEMS).step_by(2) {
-                            queue.begin(item).unwrap();
+                            queue.begin(item, true).unwrap();
                             queue.share(item, JOINS);
                             // So that now and then the workers sleep.
                             (0..item % 100).for_each(|_| std::hint::spin_loop());
@@ -256,6 +263,21 @@ mod tests {
             let all =
                 |counts: &[AtomicUsize], times| counts.iter().all(|n| n.load(Ordering::Relaxed) == times);
             assert!(all(&begun, 1) && all(&joined, JOINS));
+        });
+    }
+
+    #[test]
+    fn a_batch_that_nobody_was_woken_for_is_begun_all_the_same() {
+        with_watchdog(LIMIT, || {
+            let queue = Queue::<_, ()>::new(1);
+            std::thread::scope(|scope| {
+                let worker = scope.spawn(|| queue.next());
+                while queue.lock().asleep == 0 {
+                    std::thread::yield_now();
+                }
+                queue.begin(7, false).unwrap();
+                assert_eq!(worker.join().unwrap(), Some(Work::Begin(7)));
+            });
         });
     }
 }

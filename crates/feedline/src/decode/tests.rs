@@ -88,7 +88,7 @@ impl Rig {
         lease.note_mut().info.reset(REQUEST, EPOCH, step);
         lease.note_mut().records.clear();
         let batch = Undecoded { number, lease, reader };
-        self.pool.begin(Job { decoder: self.decoder.clone(), batch });
+        self.pool.begin(Job { decoder: self.decoder.clone(), batch }, true);
     }
 
     fn message(&self) -> Message {

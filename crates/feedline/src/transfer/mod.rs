@@ -28,7 +28,7 @@ use feedline_core::{BatchSampler, Error, ErrorKind, Layout, Result, Stage};
 use feedline_device::slot::{Loaded, SlotRing, WriteLease};
 use feedline_device::zero_copy::StridedColumns;
 use feedline_device::{Pinned, Stream};
-use feedline_slots::{ReadyLease, Ring};
+use feedline_slots::{ReadyLease, Ring, Spin};
 
 use self::poll::CopyPoll;
 use self::reorder::Reorder;
@@ -91,6 +91,7 @@ struct Run<'a> {
     /// Batches that the workers have.
     decoding: usize,
     copies: CopyPoll,
+    waits: Arc<Spin>,
     /// A batch of a source that had nothing, to be begun again.
     later: Option<Box<Undecoded>>,
 }
@@ -167,6 +168,7 @@ impl Transfer {
                     request: 0,
                     decoding: 0,
                     copies: CopyPoll::default(),
+                    waits: Arc::default(),
                     later: None,
                 }
                 .run()
@@ -266,6 +268,18 @@ impl Run<'_> {
     /// Waits for the workers, for a copy to end, or for the consumer to want something.
     fn wait(&mut self) -> Result<()> {
         let start = Instant::now();
+        // Where waits are short, spinning costs less than a sleep and a wake-up.
+        let waits = self.waits.clone();
+        let mut spin = waits.wait();
+        while spin.looks() {
+            if let Ok(message) = self.with.inbox.try_recv() {
+                self.handle(message);
+                return Ok(());
+            }
+            if self.later.is_none() && self.look(start.elapsed())? {
+                return Ok(());
+            }
+        }
         loop {
             let limit = self.interval(start.elapsed());
             let received = match limit {
@@ -349,6 +363,9 @@ impl Run<'_> {
     /// Waits for a device slot; meanwhile the workers get every host slot that can be filled.
     fn device_slot(&mut self) -> Result<WriteLease> {
         let device_slots = &self.with.device_slots;
+        if let Some(slot) = device_slots.try_acquire()? {
+            return Ok(slot);
+        }
         let start = Instant::now();
         loop {
             let limit = self.interval(start.elapsed());

@@ -1,73 +1,74 @@
-//! How the host sleeps for a mark that was recorded for waits on the device.
+//! Blocking host waits for events that were recorded without `CU_EVENT_BLOCKING_SYNC`.
 //!
-//! An event that a thread can sleep for (`CU_EVENT_BLOCKING_SYNC`) raises an interrupt each time it is reached, wanted or not,
-//! and holds up its stream: on an H200 by 1.5 us a record, which is as long as a copy of 80 KB. An event for streams alone costs
-//! nothing that could be measured. So all marks are of the second kind, and who has to sleep for one rings a bell: a stream of
-//! its own waits for the mark, and then records an event of the first kind. That is two calls more, where a thread sleeps anyway.
+//! An event with `CU_EVENT_BLOCKING_SYNC` raises an interrupt at each completion, whether a thread waits
+//! or not, and delays its stream: on an H200 by 1.5 us per record, as long as a copy of 80 KB. An event
+//! without it has no measurable cost, so all of feedline's events are of that kind. To block, a thread
+//! borrows a waiter: a separate stream that waits for the event and then records a blocking event of its
+//! own. That adds two calls, only where a thread blocks anyway.
 
 use std::sync::{Mutex, PoisonError};
 
 use cudarc::driver::{result, sys};
 
-/// The bells that nobody waits for; there are as many as threads ever slept at a time.
+/// The idle waiters. There are as many as threads have ever blocked at the same time.
 #[derive(Default)]
-pub(super) struct Bells(Mutex<Vec<Bell>>);
+pub(super) struct BlockingWaiters(Mutex<Vec<BlockingWaiter>>);
 
-/// A stream with nothing else to do, and an event that a thread can sleep for.
-struct Bell {
+/// An otherwise unused stream, and an event that a thread can block on.
+struct BlockingWaiter {
     stream: sys::CUstream,
     event: sys::CUevent,
 }
 
-// SAFETY: handles of the driver, which any thread may use that has bound their context.
-unsafe impl Send for Bell {}
+// SAFETY: these are driver handles, which any thread may use once it has bound their context.
+unsafe impl Send for BlockingWaiter {}
 
-impl Bells {
-    /// Sleeps until the work marked by `event` has ended. The context is bound.
+impl BlockingWaiters {
+    /// Blocks until the work recorded by `event` has ended. The context must be bound.
     ///
     /// # Safety
-    /// The event is alive, and of the bound context; so are all that this was ever called with.
-    pub(super) unsafe fn sleep(&self, event: sys::CUevent) -> Result<(), result::DriverError> {
+    /// The event is alive and belongs to the bound context, which is the same for every call on `self`.
+    pub(super) unsafe fn block_on(&self, event: sys::CUevent) -> Result<(), result::DriverError> {
         let idle = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let bell = idle.map_or_else(Bell::new, Ok)?;
-        // SAFETY: the caller's promise, and the bell's handles are alive.
-        let slept = unsafe { bell.sleep(event) };
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(bell);
-        slept
+        let waiter = idle.map_or_else(BlockingWaiter::new, Ok)?;
+        // SAFETY: the caller's contract; the waiter's handles are alive.
+        let waited = unsafe { waiter.block_on(event) };
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(waiter);
+        waited
     }
 }
 
-impl Bell {
+impl BlockingWaiter {
     fn new() -> Result<Self, result::DriverError> {
-        let mut bell = Self { stream: std::ptr::null_mut(), event: std::ptr::null_mut() };
+        let mut waiter = Self { stream: std::ptr::null_mut(), event: std::ptr::null_mut() };
         let flags = sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32
             | sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
-        // SAFETY: the target is a field of a live local; so below.
-        unsafe { sys::cuEventCreate(&mut bell.event, flags) }.result()?;
-        let apart = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-        // SAFETY: see above.
-        unsafe { sys::cuStreamCreate(&mut bell.stream, apart) }.result()?;
-        Ok(bell)
+        // SAFETY: the target is a field of a live local.
+        unsafe { sys::cuEventCreate(&mut waiter.event, flags) }.result()?;
+        let non_blocking = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+        // SAFETY: as above.
+        unsafe { sys::cuStreamCreate(&mut waiter.stream, non_blocking) }.result()?;
+        Ok(waiter)
     }
 
     /// # Safety
-    /// The event is alive, and its context bound.
-    unsafe fn sleep(&self, event: sys::CUevent) -> Result<(), result::DriverError> {
-        // SAFETY: the caller's promise, and this bell's handles are alive; so below.
+    /// The event is alive, and its context is bound.
+    unsafe fn block_on(&self, event: sys::CUevent) -> Result<(), result::DriverError> {
+        // SAFETY: the caller's contract; this waiter's handles are alive.
         unsafe { sys::cuStreamWaitEvent(self.stream, event, 0) }.result()?;
-        // SAFETY: see above.
+        // SAFETY: as above.
         unsafe { sys::cuEventRecord(self.event, self.stream) }.result()?;
-        // SAFETY: see above.
+        // SAFETY: as above.
         unsafe { sys::cuEventSynchronize(self.event) }.result()
     }
 }
 
-impl Drop for Bell {
-    // Nobody waits for it, so there is nothing left on its stream. A failure here means that the context is gone, and the
+impl Drop for BlockingWaiter {
+    // No thread uses it, so its stream is empty. A failure here means that the context is gone, and the
     // handles with it.
     fn drop(&mut self) {
         if !self.stream.is_null() {
-            // SAFETY: made by `new`, destroyed once.
+            // SAFETY: created by `new`, destroyed once.
             let _ = unsafe { sys::cuStreamDestroy_v2(self.stream) };
         }
         if !self.event.is_null() {

@@ -236,7 +236,7 @@ fn the_road_is_told_and_why_it_is_not_another() {
                 (error.kind(), error.message()),
                 (
                     ErrorKind::Config,
-                    "zero copy is not possible, field \"id\" has no table: ask for auto or staged"
+                    "zero copy is not possible, field \"id\" has no column: ask for auto or staged"
                 )
             );
             let (counted, _) = counting(columns(9, 0));

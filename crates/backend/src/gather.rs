@@ -12,7 +12,7 @@ use crate::types::Address;
 /// row * row_bytes`, where `row` is `places[v]`, or `v` if the gather has no places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GatherField {
-    /// Row 0 of the source, as [`register_host`](crate::Backend::register_host) gave it.
+    /// Row 0 of the source, as returned by [`register_host`](crate::Backend::register_host).
     pub src: Address,
     /// Bytes from the start of one source row to the start of the next.
     pub stride: usize,

@@ -27,7 +27,7 @@ impl Core {
         if Arc::ptr_eq(self, other) {
             return Ok(());
         }
-        let why = format!("{what} belongs to {other}, not to {self}: create both on one device");
+        let why = format!("{what} belongs to {other}, not to {self}: build both on one device");
         Err(Error::new(ErrorKind::Config, why))
     }
 }

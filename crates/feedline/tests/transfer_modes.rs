@@ -240,7 +240,7 @@ fn the_road_is_told_and_why_it_is_not_another() {
                 )
             );
             let (counted, _) = counting(columns(9, 0));
-            assert!(refused(Loader::builder(counted).batch_size(8), &device).message().contains("no table"));
+            assert!(refused(Loader::builder(counted).batch_size(8), &device).message().contains("no column"));
             let source = fixtures::streams::Generator::new([3, 10]).expect("a source");
             let error = refused(Loader::from_source(source).batch_size(8), &device);
             assert!(error.message().contains("source"), "{error}");

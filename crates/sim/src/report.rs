@@ -61,7 +61,7 @@ fn missing(lanes: &[Lane], now: Actor, earlier: &Touch) -> String {
     match now {
         HOST => format!("synchronize first with an event recorded on {theirs} after call {call}"),
         _ => format!(
-            "make {} wait for an event recorded on {theirs} after call {call}, or give both to one stream",
+            "make {} wait for an event recorded on {theirs} after call {call}, or submit both to one stream",
             stream(lanes, now - 1)
         ),
     }

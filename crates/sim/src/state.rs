@@ -226,7 +226,7 @@ impl State {
         self.host_time = self.host_time.max(at);
     }
 
-    /// Checks and notes accesses of `actor`, all or none.
+    /// Checks the accesses of `actor`, and records them if none of them is rejected.
     pub(super) fn touch(&mut self, actor: Actor, what: &'static str, touches: Touches<'_>) -> Result<()> {
         let (ranges, races) = self.check(actor, what, touches)?;
         let mut first = None;

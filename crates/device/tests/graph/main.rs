@@ -152,7 +152,7 @@ fn calls_that_cannot_be_recorded_are_rejected() {
             ("a recording", &|| stream.record_graph(None, || Ok(())).map(drop)),
         ];
         for (what, case) in cases {
-            let batch = (what != "a batch of a graph without a batch").then_some(&first);
+            let batch = (what != "a batch, in a graph without one").then_some(&first);
             let error = stream.record_graph(batch, case).expect_err(what);
             assert_eq!(error.kind(), ErrorKind::Config, "{what}: {error}");
             assert!(error.to_string().contains("cannot be recorded"), "{what}: {error}");

@@ -43,11 +43,11 @@ HOST_ACQUIRE = "crates/slots/src/acquire.rs"
 DEVICE_RING, DEVICE_LEASE = "crates/device/src/slot/ring.rs", "crates/device/src/slot/lease.rs"
 PINNED, DECODE, DECODE_SET = "crates/device/src/pinned.rs", "crates/decode/src/batch.rs", "crates/decode/src/dataset.rs"
 DELIVERY, MAKER = "crates/decode/src/delivery.rs", "crates/decode/src/maker.rs"
-CAPTURE, MARK = "crates/device/src/capture.rs", "crates/device/src/mark.rs"
+CAPTURE, EVENT_POOL = "crates/device/src/capture.rs", "crates/device/src/event_pool.rs"
 LOADER, SHUTDOWN = "crates/feedline/src/loader.rs", "crates/feedline/src/shutdown.rs"
 CHECKPOINT = "crates/feedline/src/checkpoint.rs"
 
-HAND_OFF = Test(SIM, "sim_seeds", "a_whole_hand_off_has_no_race")
+HAND_OFF = Test(SIM, "sim_seeds", "a_complete_hand_off_has_no_race")
 ALL_READERS = Test(DEVICE, "contract", "slots::a_slot_is_overwritten_after_all_its_readers")
 PIPELINE = Test(FEEDLINE, "simulated", "a_training_loop_over_a_whole_pipeline_has_no_race_in_any_schedule")
 
@@ -112,13 +112,13 @@ BUGS = [
     Bug(
         "freed_under_a_graph",
         "a buffer that a recorded step uses is freed when it is dropped",
-        Test(DEVICE, "graph", "memory_lives_as_long_as_the_graphs_that_use_it"),
+        Test(DEVICE, "graph", "graphs_keep_the_memory_that_they_use"),
         [(CAPTURE, "let is_used = state.used.iter().any(|used| used.overlaps(&buffer));", "let is_used = false;")],
     ),
     Bug(
         "any_batch_in_a_recording",
         "a recorded step may read another batch than its own",
-        Test(DEVICE, "graph", "what_cannot_be_replayed_is_refused"),
+        Test(DEVICE, "graph", "calls_that_cannot_be_recorded_are_rejected"),
         [(CAPTURE, "if own != Some(slot) => {", "if own != Some(slot) && cfg!(any()) => {")],
     ),
     Bug(
@@ -136,14 +136,14 @@ BUGS = [
     Bug(
         "ids_marked_before_the_gather",
         "ids are overwritten before they were read",
-        Test(DEVICE, "contract", "columns::ids_are_not_overwritten_before_they_were_read"),
-        [(PINNED, "work(self.ptr)?;\n        stream.record(mark)?;",
-          "stream.record(mark)?;\n        work(self.ptr)?;")],
+        Test(DEVICE, "contract", "columns::ids_are_not_overwritten_before_the_gather_has_read_them"),
+        [(PINNED, "work(self.ptr)?;\n        stream.record(copied)?;",
+          "stream.record(copied)?;\n        work(self.ptr)?;")],
     ),
     Bug(
         "rows_in_the_order_of_their_visits",
         "the rows of a long set are put down as they are visited, not in their places",
-        Test(DEVICE, "contract", "columns::rows_of_a_set_that_lies_far_apart_arrive_in_their_places"),
+        Test(DEVICE, "contract", "columns::rows_of_a_reordered_batch_arrive_in_their_places"),
         [("crates/device/src/zero_copy/columns.rs", "self.gather_order.places(ids.len()).map(at)", "None.map(at)")],
     ),
     Bug(
@@ -160,13 +160,13 @@ BUGS = [
     Bug(
         "foreign_device",
         "a stream of another device is accepted",
-        Test(DEVICE, "contract", "mismatch::everything_of_another_device_is_refused"),
+        Test(DEVICE, "contract", "mismatch::arguments_of_another_device_are_rejected"),
         [("crates/device/src/device_core.rs", "if Arc::ptr_eq(self, other) {", "if true {")],
     ),
     Bug(
         "foreign_stream",
         "a view of another stream is accepted",
-        Test(DEVICE, "contract", "mismatch::arguments_of_another_stream_are_refused"),
+        Test(DEVICE, "contract", "mismatch::arguments_of_another_stream_are_rejected"),
         [("crates/device/src/submit.rs", "if Arc::ptr_eq(stream, self.core()) {", "if true {")],
     ),
     Bug(
@@ -202,7 +202,7 @@ BUGS = [
     Bug(
         "slots_share_an_event",
         "two device slots have one event for the end of their readers",
-        Test(DEVICE, "shared_event", "readers_of_two_slots_on_two_streams_do_not_hide_each_other"),
+        Test(DEVICE, "shared_event", "readers_of_two_slots_on_two_streams_are_both_waited_for"),
         [
             (DEVICE_LEASE, "record(&slot.consumed[self.number])", "record(&self.shared.slots[0].consumed[self.number])"),
             (DEVICE_LEASE, "in &slot.consumed[..joined]", "in &shared.slots[0].consumed[..joined]"),
@@ -212,15 +212,15 @@ BUGS = [
         "marked_before_the_copy",
         "the mark of a copy is recorded before the copy is queued",
         HAND_OFF,
-        [(PINNED, "work(self.ptr)?;\n        stream.record(mark)?;",
-          "stream.record(mark)?;\n        work(self.ptr)?;")],
+        [(PINNED, "work(self.ptr)?;\n        stream.record(copied)?;",
+          "stream.record(copied)?;\n        work(self.ptr)?;")],
     ),
     Bug(
         "mark_recorded_again",
         "a copy takes a mark that a block or a lease still refers to",
-        Test(DEVICE, "contract", "slots::a_block_and_a_slot_wait_for_their_own_copy_and_none_after_it"),
-        [(MARK, "(*next..count).chain(0..*next)", "0..count"),
-         (MARK, "Arc::get_mut(&mut all[at]).is_some()", "count > 0")],
+        Test(DEVICE, "contract", "slots::a_block_and_a_slot_wait_only_for_their_own_copy"),
+        [(EVENT_POOL, "(*next..count).chain(0..*next)", "0..count"),
+         (EVENT_POOL, "Arc::get_mut(&mut all[at]).is_some()", "count > 0")],
     ),
     Bug("host_gate_of_a_pipeline", "the same as host_gate, under a user's training loop", PIPELINE, NO_HOST_GATE),
     Bug("consumed_wait_of_a_pipeline", "the same as consumed_wait, under a user's training loop", PIPELINE, NO_CONSUMED_WAIT),
@@ -276,7 +276,7 @@ BUGS = [
         "nobody_woken_for_a_device_slot",
         "a device slot that comes home wakes nobody when one sleeps",
         Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_an_epoch"),
-        [("crates/device/src/slot/line.rs", "let asleep = state.sleepers > 0;", "let asleep = state.sleepers > 1;")],
+        [("crates/device/src/slot/free_list.rs", "let asleep = state.sleepers > 0;", "let asleep = state.sleepers > 1;")],
     ),
     Bug(
         "nobody_watches",

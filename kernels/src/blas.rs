@@ -69,7 +69,7 @@ pub struct BlasOptions {
 pub struct Blas {
     options: BlasOptions,
     workspace: Buffer<u8>,
-    /// For products that run beside others; see [`Stream::beside`].
+    /// For products that run beside others; see [`Stream::fork_join`].
     side_workspace: Buffer<u8>,
     /// `None` where cuBLASLt has no algorithm.
     plans: Mutex<HashMap<Key, Option<Plan>>>,
@@ -157,7 +157,7 @@ impl Blas {
 
     fn run(&self, plan: &Plan, algo: &Algo, [a, b, d]: [u64; 3], to: Submission) -> Result<()> {
         let (one, zero) = (1.0f32, 0.0f32);
-        let workspace = if to.aside { &self.side_workspace } else { &self.workspace };
+        let workspace = if to.side { &self.side_workspace } else { &self.workspace };
         // SAFETY: the descriptors are of this shape, the lengths were checked against it, and the memory belongs to
         // buffers and slots used on this very stream, which outlive its work. The workspace is used on this stream only, and aside there is another.
         unsafe {

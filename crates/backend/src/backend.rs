@@ -1,12 +1,15 @@
-//! The calls that a device must offer, on raw handles.
+//! The trait that a device implements, on raw handles.
 //!
-//! Streams, events, buffers and slots are written once on top of this trait, in `feedline-device`.
+//! The safe types (streams, events, buffers, slots) are built on top of this trait in `feedline-device`.
 //!
 //! The contract is CUDA's:
-//! - a stream runs what it is given in order; streams run beside each other;
-//! - `record` marks the work given to the stream so far; a later `record` of the same event replaces the mark;
-//! - `wait` makes a stream wait for the mark the event has *at the call*; later marks do not matter;
-//! - an event that was never recorded counts as done: `wait`, `query` and `synchronize` pass at once.
+//! - a stream runs its work in order; different streams run concurrently;
+//! - `record` captures the work submitted to the stream so far; a later `record` of the same event
+//!   replaces it;
+//! - `wait` waits for the recording that the event holds *at the call*; later recordings have no effect
+//!   on it;
+//! - an event that was never recorded counts as complete: `wait`, `query` and `synchronize` return at
+//!   once.
 
 use std::any::Any;
 
@@ -17,98 +20,101 @@ use crate::launch::Launch;
 use crate::task::Task;
 use crate::types::{Access, Address, BackendKind, EventId, GraphId, Priority, StreamId};
 
-/// The calls a device offers.
+/// The operations of a device.
 ///
 /// # Safety
-/// `alloc_host` returns memory that is initialised and valid until `free_host`; `synchronize` and
-/// `synchronize_stream` return `Ok` only when the work they name has ended; work of one stream runs in order. Memory
-/// safety of slots and buffers rests on these.
+/// `alloc_host` returns memory that is initialised and valid until `free_host`. `synchronize` and
+/// `synchronize_stream` return `Ok` only when the work that they wait for has ended. Work on one stream
+/// runs in order. The memory safety of slots and buffers relies on these three.
 pub unsafe trait Backend: Any + Send + Sync {
     /// Which implementation this is.
     fn kind(&self) -> BackendKind;
 
-    /// What the device calls itself, for people.
+    /// The device's name, for display.
     fn name(&self) -> String;
 
-    /// Makes the calling thread ready for calls; cheap when it is already.
+    /// Prepares the calling thread for calls; cheap when it is already prepared.
     fn bind(&self) -> Result<()>;
 
-    /// Creates a stream that runs beside all others, the default stream too.
+    /// Creates a stream that runs concurrently with all others, including the default stream.
     fn create_stream(&self, name: &str, priority: Priority) -> Result<StreamId>;
 
     /// Destroys a stream after its work has ended.
     ///
     /// # Safety
-    /// The stream is this backend's and is not used again.
+    /// The stream belongs to this backend and is not used again.
     unsafe fn destroy_stream(&self, stream: StreamId) -> Result<()>;
 
-    /// Blocks until all work given to the stream has ended.
+    /// Blocks until all work submitted to the stream has ended.
     ///
     /// # Safety
-    /// The stream is this backend's and alive.
+    /// The stream belongs to this backend and is alive.
     unsafe fn synchronize_stream(&self, stream: StreamId) -> Result<()>;
 
-    /// Creates an event; only one with `timing` can be asked for times.
+    /// Creates an event. [`elapsed_ms`](Self::elapsed_ms) requires `timing`.
     fn create_event(&self, timing: bool) -> Result<EventId>;
 
     /// Destroys an event.
     ///
     /// # Safety
-    /// The event is this backend's and is not used again.
+    /// The event belongs to this backend and is not used again.
     unsafe fn destroy_event(&self, event: EventId) -> Result<()>;
 
-    /// Marks in `event` the work given to `stream` so far.
+    /// Records in `event` the work submitted to `stream` so far.
     ///
     /// # Safety
-    /// Both are this backend's and alive; so for the calls below.
+    /// The event and the stream belong to this backend and are alive.
     unsafe fn record(&self, event: EventId, stream: StreamId) -> Result<()>;
 
-    /// Makes `stream` wait for the mark that `event` has now; the host does not block.
+    /// Makes `stream` wait for the current recording of `event`; the host does not block.
     ///
     /// # Safety
     /// See [`record`](Self::record).
     unsafe fn wait(&self, stream: StreamId, event: EventId) -> Result<()>;
 
-    /// Whether the work marked by `event` has ended.
+    /// Whether the work recorded by `event` has ended.
     ///
     /// # Safety
     /// See [`record`](Self::record).
     unsafe fn query(&self, event: EventId) -> Result<bool>;
 
-    /// Blocks the host until the work marked by `event` has ended.
+    /// Blocks the host until the work recorded by `event` has ended.
     ///
     /// # Safety
     /// See [`record`](Self::record).
     unsafe fn synchronize(&self, event: EventId) -> Result<()>;
 
-    /// Milliseconds between the ends of the work marked by two events with timing, both ended.
+    /// Milliseconds between two completed events that were created with timing.
     ///
     /// # Safety
     /// See [`record`](Self::record).
     unsafe fn elapsed_ms(&self, start: EventId, end: EventId) -> Result<f32>;
 
-    /// Allocates zeroed page-locked host memory, aligned to 4096 bytes.
+    /// Allocates zeroed pinned host memory, aligned to 4096 bytes.
     fn alloc_host(&self, bytes: usize) -> Result<*mut u8>;
 
-    /// Frees page-locked host memory.
+    /// Frees pinned host memory.
     ///
     /// # Safety
-    /// From `alloc_host` of this backend with the same size; no work reads or writes it any more.
+    /// The memory is from `alloc_host` of this backend with the same size, and no work accesses it any
+    /// more.
     unsafe fn free_host(&self, ptr: *mut u8, bytes: usize) -> Result<()>;
 
-    /// Allocates device memory, aligned to 256 bytes, with any contents that may be read.
+    /// Allocates device memory, aligned to 256 bytes. Its contents are arbitrary but initialised.
     fn alloc_device(&self, bytes: usize) -> Result<Address>;
 
     /// Frees device memory.
     ///
     /// # Safety
-    /// From `alloc_device` of this backend with the same size; no work uses it any more.
+    /// The memory is from `alloc_device` of this backend with the same size, and no work accesses it any
+    /// more.
     unsafe fn free_device(&self, address: Address, bytes: usize) -> Result<()>;
 
-    /// Copies page-locked host memory to the device, on `stream`.
+    /// Copies pinned host memory to the device, on `stream`.
     ///
     /// # Safety
-    /// Both ranges stay valid until the work ends, and nothing unordered writes the source or uses the target.
+    /// Both ranges stay valid until the work ends. No unordered access writes the source or touches the
+    /// target.
     unsafe fn copy_to_device(
         &self,
         stream: StreamId,
@@ -117,7 +123,7 @@ pub unsafe trait Backend: Any + Send + Sync {
         bytes: usize,
     ) -> Result<()>;
 
-    /// Copies device memory to page-locked host memory, on `stream`.
+    /// Copies device memory to pinned host memory, on `stream`.
     ///
     /// # Safety
     /// As [`copy_to_device`](Self::copy_to_device).
@@ -129,39 +135,43 @@ pub unsafe trait Backend: Any + Send + Sync {
     /// As [`copy_to_device`](Self::copy_to_device).
     unsafe fn fill(&self, stream: StreamId, to: Address, value: u8, bytes: usize) -> Result<()>;
 
-    /// Makes host memory that was not allocated here readable by the device, and says where the device finds
-    /// it. `None` when the device cannot: it never can, or not this memory. After an error the memory may or
-    /// may not be registered.
+    /// Makes host memory from another allocator readable by the device, and returns its device address.
+    /// Returns `None` if the device cannot read host memory, or cannot read this memory. After an error
+    /// the memory may or may not be registered.
     ///
     /// # Safety
-    /// The range stays valid and unchanged until `unregister_host` succeeds; after an error of either call,
-    /// for ever.
+    /// The range stays valid and unwritten until `unregister_host` succeeds. After an error of either
+    /// call, it stays so for the life of the process.
     unsafe fn register_host(&self, _ptr: *const u8, _bytes: usize) -> Result<Option<Address>> {
         Ok(None)
     }
 
-    /// Ends what `register_host` began.
+    /// Ends a registration made by `register_host`.
     ///
     /// # Safety
-    /// Registered on this backend with the same size; no work reads it any more.
+    /// The range was registered on this backend with the same size, and no work reads it any more.
     unsafe fn unregister_host(&self, _ptr: *const u8, _bytes: usize) -> Result<()> {
         Ok(())
     }
 
-    /// Gathers rows of registered memory into device memory, on `stream`; reads no byte outside the rows whose ids are given.
+    /// Gathers rows of registered memory into device memory, on `stream`. Reads no byte outside the rows
+    /// of the given ids.
     ///
     /// # Safety
-    /// The ids, the places, all rows of the sources and the targets stay valid until the work ends, and nothing unordered writes
-    /// what is read or uses the targets.
+    /// The ids, the places, all source rows and the targets stay valid until the work ends. No unordered
+    /// access writes what is read or touches the targets.
     unsafe fn gather(&self, stream: StreamId, _gather: &Gather) -> Result<()> {
         let _ = stream;
-        Err(Error::new(ErrorKind::Device, format!("{:?} reads no registered memory", self.kind())))
+        Err(Error::new(
+            ErrorKind::Device,
+            format!("{:?} cannot gather from registered host memory", self.kind()),
+        ))
     }
 
-    /// Runs host code on `stream`, for devices whose memory is host memory.
+    /// Runs host code on `stream`. For devices whose memory is host memory.
     ///
     /// # Safety
-    /// The task's spans stay valid until it has run, and nothing unordered uses them.
+    /// The task's spans stay valid until it has run, and no unordered access touches them.
     unsafe fn run(&self, stream: StreamId, task: Task) -> Result<()> {
         let _ = stream;
         Err(Error::new(
@@ -173,8 +183,8 @@ pub unsafe trait Backend: Any + Send + Sync {
     /// Launches a kernel on `stream`.
     ///
     /// # Safety
-    /// The parameters are what the kernel takes. The function and the memory it uses stay valid until the
-    /// work ends.
+    /// The parameters match the kernel's signature. The kernel and all memory that it accesses stay valid
+    /// until the work ends.
     unsafe fn launch(&self, stream: StreamId, launch: &mut Launch<'_>) -> Result<()> {
         let _ = stream;
         Err(Error::new(
@@ -183,43 +193,44 @@ pub unsafe trait Backend: Any + Send + Sync {
         ))
     }
 
-    /// Whether work can be recorded, and replayed: the four calls below.
+    /// Whether the device can record and replay graphs: the four methods below.
     fn records(&self) -> bool {
         false
     }
 
-    /// Begins to record the work that the calling thread gives to `stream`, in place of running it.
+    /// Starts a recording: work that the calling thread submits to `stream` is recorded instead of run.
     ///
     /// # Safety
-    /// The stream is this backend's, alive, and used by the calling thread alone until [`end_capture`](Self::end_capture).
+    /// The stream belongs to this backend, is alive, and is used by the calling thread alone until
+    /// [`end_capture`](Self::end_capture).
     unsafe fn begin_capture(&self, stream: StreamId) -> Result<()> {
         let _ = stream;
         Err(Error::new(ErrorKind::Device, format!("{:?} does not record graphs", self.kind())))
     }
 
-    /// Ends the recording, also one that an error has spoilt: then this returns that error.
+    /// Ends the recording. If an earlier error invalidated it, returns that error.
     ///
     /// # Safety
-    /// Recording has begun on this stream, by the calling thread.
+    /// The calling thread has started a recording on this stream.
     unsafe fn end_capture(&self, stream: StreamId) -> Result<GraphId> {
         let _ = stream;
         Err(Error::new(ErrorKind::Device, format!("{:?} does not record graphs", self.kind())))
     }
 
-    /// Whether code outside feedline is capturing `stream` into a graph. Work given to it then runs whenever
-    /// that graph is launched. Captures by [`begin_capture`](Self::begin_capture) do not count.
+    /// Whether a capture that [`begin_capture`](Self::begin_capture) did not start is recording `stream`.
+    /// Work submitted now would run whenever that graph is launched, in an order unknown here.
     ///
     /// # Safety
-    /// The stream is this driver's and alive.
+    /// The stream belongs to this backend and is alive.
     unsafe fn is_captured(&self, _stream: StreamId) -> Result<bool> {
         Ok(false)
     }
 
-    /// Gives a stream the work of a graph once more.
+    /// Launches a graph on a stream.
     ///
     /// # Safety
-    /// The graph is this backend's and alive, launched by one thread at a time; all memory its work uses is still valid,
-    /// and nothing unordered uses it.
+    /// The graph belongs to this backend, is alive, and is launched by one thread at a time. All memory
+    /// that its work uses is still valid, and no unordered access touches it.
     unsafe fn launch_graph(&self, graph: GraphId, stream: StreamId) -> Result<()> {
         let _ = (graph, stream);
         Err(Error::new(ErrorKind::Device, format!("{:?} does not replay graphs", self.kind())))
@@ -228,35 +239,35 @@ pub unsafe trait Backend: Any + Send + Sync {
     /// Destroys a graph after its work has ended.
     ///
     /// # Safety
-    /// The graph is this backend's and is not used again.
+    /// The graph belongs to this backend and is not used again.
     unsafe fn destroy_graph(&self, graph: GraphId) -> Result<()> {
         let _ = graph;
         Ok(())
     }
 
-    /// Tells a race checker that the host is about to touch page-locked memory; does nothing elsewhere.
+    /// Tells a race checker that the host is about to access pinned memory. Other backends do nothing.
     ///
     /// # Safety
-    /// The range is this backend's page-locked memory. For [`Access::Write`] the caller has the sole right to it and
-    /// overwrites what is there: a backend may fill it with poison first.
+    /// The range is pinned memory of this backend. For [`Access::Write`] the caller has exclusive access
+    /// and overwrites the contents: a backend may fill the range with poison first.
     unsafe fn host_access(&self, _ptr: *const u8, _bytes: usize, _access: Access) -> Result<()> {
         Ok(())
     }
 
-    /// Why no later call can succeed, once a call has failed that way.
+    /// The error that lost the device, if a call has failed that way. No later call can succeed.
     fn lost(&self) -> Option<Error> {
         None
     }
 
-    /// The backend that this one passes its calls to; `None` unless it is an interceptor.
+    /// The backend below, for an interceptor; otherwise `None`.
     fn below(&self) -> Option<&dyn Backend> {
         None
     }
 }
 
 impl dyn Backend {
-    /// This backend as a `B`, also when interceptors stand in front of it: the way to what only one backend has, such as
-    /// the modules of a GPU. Calls made on the result pass no interceptor.
+    /// Finds the backend of type `B`, looking through interceptors. This gives access to features of a
+    /// single backend, such as the modules of a GPU. Calls made on the result bypass the interceptors.
     ///
     /// ```
     /// use feedline_backend::{Backend, host::Host};

@@ -1,4 +1,5 @@
-//! Rows by id, out of host memory that the device reads itself: what is gathered, and the same as host code.
+//! Gathers: rows selected by id, copied from host memory into device memory. [`Gather::execute`] is the
+//! host implementation.
 
 use arrayvec::ArrayVec;
 use feedline_core::spec::MAX_FIELDS;
@@ -7,22 +8,24 @@ use feedline_core::{Error, ErrorKind, Result};
 use crate::task::Span;
 use crate::types::Address;
 
-/// One field of the rows to gather: row `i` of visit `v` is copied from `src + ids[v] * stride` to `to + i * row_bytes`.
+/// One field of the rows to gather. Visit `v` copies row `ids[v]` from `src + ids[v] * stride` to `to +
+/// row * row_bytes`, where `row` is `places[v]`, or `v` if the gather has no places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GatherField {
-    /// Row 0 of the source, as [`register_host`](crate::Backend::register_host) gave it.
+    /// Row 0 of the source, as returned by [`register_host`](crate::Backend::register_host).
     pub src: Address,
-    /// Bytes from the beginning of a source row to that of the next.
+    /// Bytes from the start of one source row to the start of the next.
     pub stride: usize,
-    /// Rows of the source: an id that is not below leaves zeros, and nothing is read for it.
+    /// Number of source rows. An id outside `0..rows` writes zeros and reads nothing.
     pub rows: usize,
-    /// Where the rows go, one after the other, in device memory.
+    /// First byte of the destination, in device memory; the destination rows are contiguous.
     pub to: Address,
-    /// Bytes of a row.
+    /// Bytes per row.
     pub row_bytes: usize,
 }
 
-/// Rows to gather. Its targets lie in one block of device memory, where the bytes between them are nobody's.
+/// A gather of the rows of one batch. Its targets lie in one block of device memory; the bytes between
+/// them may be overwritten.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gather {
     ids: Address,
@@ -32,13 +35,13 @@ pub struct Gather {
 }
 
 impl Gather {
-    /// The fields of the `rows` samples whose ids, each a `u64`, stand at `ids` in page-locked memory, in the order in which
-    /// they are visited. The row that each belongs to, a `u32`, stands at `places`, where it is not that of its visit.
+    /// Gathers `rows` samples. Their ids (`u64`) are at `ids` in pinned memory, in visiting order. The
+    /// batch row of each visit (`u32`) is at `places`; without `places`, visit `v` fills row `v`.
     ///
-    /// A row that no place names stays as it was; nothing is written for a place that is no row.
+    /// A row that no place names keeps its contents. A place outside `0..rows` is skipped.
     ///
     /// # Errors
-    /// `Config` for more than [`MAX_FIELDS`] fields, and for rows that lie beyond the address space.
+    /// `Config` if there are more than [`MAX_FIELDS`] fields, or if any range exceeds the address space.
     pub fn new(
         ids: Address,
         places: Option<Address>,
@@ -48,29 +51,29 @@ impl Gather {
         let mut all = ArrayVec::new();
         for field in fields {
             let refuse =
-                |_| Error::new(ErrorKind::Config, format!("more than {MAX_FIELDS} fields in one gather"));
+                |_| Error::new(ErrorKind::Config, format!("a gather has more than {MAX_FIELDS} fields"));
             all.try_push(field).map_err(refuse)?;
         }
-        let are_there = rows.checked_mul(size_of::<u64>()).is_some()
-            && all.iter().all(|field| field.lies_in_the_address_space(rows));
-        if !are_there {
-            let why = format!("a gather of {rows} rows, or a field of it, lies beyond the address space");
+        let fits = rows.checked_mul(size_of::<u64>()).is_some()
+            && all.iter().all(|field| field.fits_address_space(rows));
+        if !fits {
+            let why = format!("a gather of {rows} rows exceeds the address space");
             return Err(Error::new(ErrorKind::Config, why));
         }
         Ok(Self { ids, places, rows, fields: all })
     }
 
-    /// The ids.
+    /// The memory that holds the ids.
     pub fn ids(&self) -> Span {
         Span { address: self.ids, bytes: self.rows * size_of::<u64>() }
     }
 
-    /// The rows that the ids belong to.
+    /// The memory that holds the batch row of each id, if any.
     pub fn places(&self) -> Option<Span> {
         self.places.map(|address| Span { address, bytes: self.rows * size_of::<u32>() })
     }
 
-    /// How many rows.
+    /// Number of rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
@@ -80,7 +83,7 @@ impl Gather {
         &self.fields
     }
 
-    /// The device memory from the first byte that is written to the last.
+    /// The device memory from the first to the last byte written.
     pub fn target(&self) -> Span {
         let ends = self.fields.iter().map(|field| (field.to.0, field.target(self.rows).end()));
         let (first, end) =
@@ -91,17 +94,18 @@ impl Gather {
         Span { address: Address(first), bytes: (end - first) as usize }
     }
 
-    /// Gathers on the calling thread, for devices whose memory is host memory.
+    /// Gathers on the calling thread. For devices whose memory is host memory.
     ///
     /// # Safety
-    /// The ids, the places, the sources and the targets are valid host memory, and nobody writes what is read, nor uses what is
-    /// written, for the length of the call.
+    /// The ids, places, sources and targets are valid host memory. During the call nothing else writes
+    /// what is read or accesses what is written.
     pub unsafe fn execute(&self) {
         for visit in 0..self.rows {
-            // SAFETY: one of the ids, valid and written by nobody; they may lie at any address.
+            // SAFETY: `visit` is below the number of ids, which are valid and not written during the call
+            // (caller). They may be unaligned.
             let id = unsafe { (self.ids.0 as *const u64).wrapping_add(visit).read_unaligned() };
             let row = self.places.map_or(visit, |places| {
-                // SAFETY: one of the places, as above.
+                // SAFETY: there is a place per id; as above.
                 unsafe { (places.0 as *const u32).wrapping_add(visit).read_unaligned() as usize }
             });
             if row >= self.rows {
@@ -111,10 +115,11 @@ impl Gather {
                 let to = (field.to.0 as *mut u8).wrapping_add(row * field.row_bytes);
                 if id < field.rows as u64 {
                     let from = (field.src.0 as *const u8).wrapping_add(id as usize * field.stride);
-                    // SAFETY: a row of the source, for the id is one, and a row of the target.
+                    // SAFETY: the id is below `field.rows`, so `from` is a source row; `row` is below
+                    // `self.rows`, so `to` is a target row.
                     unsafe { std::ptr::copy_nonoverlapping(from, to, field.row_bytes) }
                 } else {
-                    // SAFETY: a row of the target.
+                    // SAFETY: `row` is below `self.rows`, so `to` is a target row.
                     unsafe { std::ptr::write_bytes(to, 0, field.row_bytes) }
                 }
             }
@@ -123,8 +128,9 @@ impl Gather {
 }
 
 impl GatherField {
-    /// Whether [`source`](Self::source) and [`target`](Self::target) of `rows` rows lie in the address space.
-    fn lies_in_the_address_space(&self, rows: usize) -> bool {
+    /// Whether [`source`](Self::source) and [`target`](Self::target) for `rows` rows end inside the
+    /// address space.
+    fn fits_address_space(&self, rows: usize) -> bool {
         let ends = |first: Address, skip: Option<usize>| {
             let bytes = skip.and_then(|skip| skip.checked_add(self.row_bytes))?;
             first.0.checked_add(bytes as u64)
@@ -134,13 +140,13 @@ impl GatherField {
             && ends(self.to, skipped(rows, self.row_bytes)).is_some()
     }
 
-    /// The memory that rows of this field may be read from.
+    /// The memory from which this field's rows are read.
     pub fn source(&self) -> Span {
         let last = self.rows.saturating_sub(1) * self.stride;
         Span { address: self.src, bytes: if self.rows == 0 { 0 } else { last + self.row_bytes } }
     }
 
-    /// The memory that `rows` rows of this field are written to.
+    /// The memory to which `rows` rows of this field are written.
     pub fn target(&self, rows: usize) -> Span {
         Span { address: self.to, bytes: rows * self.row_bytes }
     }
@@ -155,8 +161,8 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_all_fields_are_gathered_and_no_row_that_is_none() {
-        // Records of three bytes and one, with a byte between records that is nobody's.
+    fn gathers_every_field_and_zeroes_rows_of_unknown_ids() {
+        // Records of two fields, 3 bytes and 1 byte, with one unused byte after each record.
         let file: Vec<u8> = (0..50).collect();
         let ids = [9_u64, 0, 10, u64::MAX, 3];
         let mut slab = [0xEE_u8; 24];
@@ -172,14 +178,14 @@ mod tests {
         let gather = gather.expect("two fields");
         assert_eq!((gather.target().address.0 - to, gather.target().bytes), (0, 21));
         assert_eq!(gather.fields()[1].source(), Span { address: Address(at(&file).0 + 3), bytes: 46 });
-        // SAFETY: all of it is local memory of these sizes.
+        // SAFETY: all addresses are of live local arrays of these sizes.
         unsafe { gather.execute() };
         assert_eq!(slab[..15], [45, 46, 47, 0, 1, 2, 0, 0, 0, 0, 0, 0, 15, 16, 17]);
         assert_eq!(slab[15..], [0xEE, 48, 3, 0, 0, 18, 0xEE, 0xEE, 0xEE]);
     }
 
     #[test]
-    fn rows_go_to_their_places_and_none_beyond_the_last() {
+    fn rows_go_to_their_places_and_out_of_range_places_are_skipped() {
         let (file, ids, places): ([u8; 8], _, _) =
             ([0, 1, 2, 3, 4, 5, 6, 7], [7_u64, 1, 4, 9], [2_u32, 0, 4, 3]);
         let mut slab = [0xEE_u8; 6];
@@ -187,13 +193,13 @@ mod tests {
         let field = GatherField { src: Address(at(&file).0), stride: 1, rows: 8, to, row_bytes: 1 };
         let gather = Gather::new(at(&ids), Some(at(&places)), ids.len(), [field]).expect("a field");
         assert_eq!(gather.places(), Some(Span { address: at(&places), bytes: 16 }));
-        // SAFETY: all of it is local memory of these sizes.
+        // SAFETY: all addresses are of live local arrays of these sizes.
         unsafe { gather.execute() };
         assert_eq!(slab, [1, 0xEE, 7, 0, 0xEE, 0xEE]);
     }
 
     #[test]
-    fn rows_beyond_the_address_space_are_refused() {
+    fn ranges_beyond_the_address_space_are_rejected() {
         let field = GatherField { src: Address(4096), stride: 8, rows: 2, to: Address(256), row_bytes: 8 };
         let refused = |rows, field| {
             Gather::new(Address(0), None, rows, [field]).err().map(|error| error.kind())
@@ -209,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_fields_are_refused_and_none_write_nothing() {
+    fn too_many_fields_are_rejected_and_no_fields_write_nothing() {
         let field = GatherField { src: Address(0), stride: 1, rows: 1, to: Address(256), row_bytes: 1 };
         assert!(Gather::new(Address(0), None, 1, [field; MAX_FIELDS + 1]).is_err());
         let none = Gather::new(Address(0), None, 1, []).expect("no field");

@@ -1,10 +1,10 @@
-//! A kernel launch: which kernel, on how many threads, with which parameters.
+//! A kernel launch: the kernel, its grid and its parameters.
 
 use std::ffi::c_void;
 
 use crate::types::KernelId;
 
-/// How many threads run a kernel.
+/// The launch dimensions of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grid {
     /// Blocks in x, y and z.
@@ -16,8 +16,8 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Enough blocks of `threads` threads for `elements`, at most `most` blocks; at least one block of one
-    /// thread.
+    /// A one-dimensional grid with one thread per element: blocks of `threads` threads, at most `most`
+    /// blocks. The grid has at least one block and one thread.
     pub fn linear(elements: usize, threads: u32, most: u32) -> Self {
         let threads = threads.max(1);
         let blocks = elements.div_ceil(threads as usize).min(most as usize).max(1) as u32;
@@ -25,14 +25,14 @@ impl Grid {
     }
 }
 
-/// A kernel and its parameters, as [`Backend::launch`](crate::Backend::launch) takes them.
+/// A kernel and its parameters, for [`Backend::launch`](crate::Backend::launch).
 pub struct Launch<'a> {
-    /// The kernel, of the same backend.
+    /// The kernel, loaded by the same backend.
     pub kernel: KernelId,
     /// The kernel's name, for errors.
     pub name: &'a str,
-    /// How many threads.
+    /// The launch dimensions.
     pub grid: Grid,
-    /// Pointers to the parameters' values.
+    /// Pointers to the parameter values.
     pub parameters: &'a mut [*mut c_void],
 }

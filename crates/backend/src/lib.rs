@@ -1,4 +1,4 @@
-//! The calls that a device must offer, and the host as one such device.
+//! The trait that a device implements, and the host backend.
 //!
 //! | part | file |
 //! | --- | --- |
@@ -6,12 +6,12 @@
 //! | handles, addresses and other plain values | `types.rs` |
 //! | host code to run on a stream | `task.rs` |
 //! | a kernel launch | `launch.rs` |
-//! | rows gathered from host memory | `gather.rs` |
-//! | [`host`]: streams are threads, device memory is host memory | `host/` |
+//! | gathers of host memory rows | `gather.rs` |
+//! | [`host`]: a backend whose streams are threads and whose device memory is host memory | `host/` |
 //!
-//! CUDA (`feedline-cuda`) and the simulator (`feedline-sim`) implement the same trait in crates of their own. Programs
-//! use `feedline-device`, which is written on top of the trait; this crate is for those who write a backend, or make a
-//! call that the safe interface lacks.
+//! CUDA (`feedline-cuda`) and the simulator (`feedline-sim`) implement the same trait in their own
+//! crates. Programs use `feedline-device`, which is built on top of the trait. Use this crate to write a
+//! backend, or to make a call that the safe interface lacks.
 
 mod backend;
 mod gather;

@@ -1,4 +1,5 @@
-//! Work on a stream of a device whose memory is host memory: a closure, and the spans it reads and writes.
+//! Host code to run on a stream: a closure, and the spans that it reads and writes. For devices whose
+//! memory is host memory.
 
 use std::any::Any;
 use std::marker::PhantomData;
@@ -9,7 +10,7 @@ use feedline_core::{DType, Element, Error, ErrorKind, Result};
 
 use crate::types::Address;
 
-/// The most inputs, and the most outputs, one piece of work can have.
+/// The maximum number of inputs, and of outputs, of one task.
 pub const MAX_SPANS: usize = 8;
 
 /// A range of device memory.
@@ -17,7 +18,7 @@ pub const MAX_SPANS: usize = 8;
 pub struct Span {
     /// First byte.
     pub address: Address,
-    /// Bytes.
+    /// Length in bytes.
     pub bytes: usize,
 }
 
@@ -27,7 +28,7 @@ impl Span {
         self.bytes > 0 && other.bytes > 0 && self.address.0 < other.end() && other.address.0 < self.end()
     }
 
-    /// The address behind the last byte.
+    /// The address after the last byte.
     pub(crate) fn end(&self) -> u64 {
         self.address.0.saturating_add(self.bytes as u64)
     }
@@ -43,13 +44,13 @@ impl Span {
 pub struct TypedSpan {
     /// The range.
     pub span: Span,
-    /// The type that it may be read and written as.
+    /// The element type it may be read and written as.
     pub dtype: DType,
 }
 
 type Body = Box<dyn FnOnce(&mut Memory<'_>) + Send>;
 
-/// Host code to run on a stream.
+/// Host code to run on a stream, with the memory it accesses.
 pub struct Task {
     name: &'static str,
     inputs: ArrayVec<TypedSpan, MAX_SPANS>,
@@ -58,10 +59,11 @@ pub struct Task {
 }
 
 impl Task {
-    /// Work called `name` on `inputs` and `outputs`; something read and written is an output.
+    /// A task called `name` on `inputs` and `outputs`. Memory that is both read and written is an output.
     ///
     /// # Errors
-    /// `Config` for too many spans, or an output that overlaps an input or another output.
+    /// `Config` for more than [`MAX_SPANS`] inputs or outputs, or an output that overlaps an input or
+    /// another output.
     pub fn new(
         name: &'static str,
         inputs: impl IntoIterator<Item = TypedSpan>,
@@ -73,7 +75,7 @@ impl Task {
         for (index, output) in outputs.iter().enumerate() {
             if inputs.iter().chain(&outputs[..index]).any(|other| other.span.overlaps(&output.span)) {
                 let why = format!(
-                    "\"{name}\": output {index} overlaps another argument; pass it as an output alone"
+                    "\"{name}\": output {index} overlaps another argument; pass that memory as one output"
                 );
                 return Err(Error::new(ErrorKind::Config, why));
             }
@@ -81,26 +83,26 @@ impl Task {
         Ok(Self { name, inputs, outputs, body: Box::new(body) })
     }
 
-    /// What the work is called.
+    /// The name of the task.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// What it reads.
+    /// The memory that the task reads.
     pub fn inputs(&self) -> &[TypedSpan] {
         &self.inputs
     }
 
-    /// What it writes, or reads and writes.
+    /// The memory that the task writes, or reads and writes.
     pub fn outputs(&self) -> &[TypedSpan] {
         &self.outputs
     }
 
-    /// Runs the work on the calling thread. A panic, also in the drop of a captured value, becomes a
-    /// `DeviceLost`.
+    /// Runs the task on the calling thread. Returns `DeviceLost` if it panics, also while its captured
+    /// values are dropped.
     ///
     /// # Safety
-    /// Every span is valid host memory, initialised, and used by nobody else for the length of the call.
+    /// Every span is valid, initialised host memory that nothing else accesses during the call.
     pub unsafe fn execute(self) -> Result<()> {
         let mut memory = Memory {
             inputs: self.inputs,
@@ -110,13 +112,13 @@ impl Task {
         catch(self.name, || (self.body)(&mut memory))
     }
 
-    /// Drops the work without running it. A panic in the drop of a captured value becomes a `DeviceLost`.
+    /// Drops the task without running it. Returns `DeviceLost` if the drop of a captured value panics.
     pub fn skip(self) -> Result<()> {
         catch(self.name, || drop(self.body))
     }
 }
 
-/// Does `work`, and turns a panic into an error.
+/// Calls `work` and turns a panic into an error.
 fn catch(name: &str, work: impl FnOnce()) -> Result<()> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
         let lost = |why| Error::new(ErrorKind::DeviceLost, format!("\"{name}\" {why}"));
@@ -131,8 +133,8 @@ fn catch(name: &str, work: impl FnOnce()) -> Result<()> {
     })
 }
 
-/// Drops the payload of a panic. It can be any type of the user's, so its drop may panic too; the payload of
-/// that second panic is leaked.
+/// Drops the payload of a panic, which can be any user value. If that drop panics too, the second payload
+/// is leaked.
 fn discard(panic: Box<dyn Any + Send>) {
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
         std::mem::forget(second);
@@ -158,47 +160,49 @@ impl std::fmt::Debug for Task {
 /// The memory of a running [`Task`], as slices.
 pub struct Memory<'a> {
     inputs: ArrayVec<TypedSpan, MAX_SPANS>,
-    /// `None` once taken.
+    /// Outputs that were not taken yet.
     outputs: ArrayVec<Option<TypedSpan>, MAX_SPANS>,
     life: PhantomData<&'a mut [u8]>,
 }
 
 impl<'a> Memory<'a> {
-    /// Input `index`, as elements of `T`, the type of the view that was given.
+    /// Input `index`, as elements of `T`, which must be the element type of the view passed in.
     ///
     /// # Panics
-    /// When there is no such input, or its elements are of another type. The panic ends the work and the
-    /// device is lost, with an error that names both types.
+    /// If there is no such input, or its elements have another type. The panic ends the task, not the
+    /// process: the device is lost, with an error that names both types.
     pub fn input<T: Element>(&self, index: usize) -> &'a [T] {
         let Some(input) = self.inputs.get(index) else {
-            refuse(format!("there is no input {index}: it has {}", self.inputs.len()))
+            refuse(format!("there is no input {index}: the task has {}", self.inputs.len()))
         };
         let span = input.span_of::<T>("input", index);
-        // SAFETY: the span is valid, initialised and written by nobody during the task (`Task::execute`); inputs
-        // overlap no output (`Task::new`).
+        // SAFETY: the span is valid, initialised and not written during the task (`Task::execute`);
+        // inputs overlap no output (`Task::new`).
         let bytes = unsafe { std::slice::from_raw_parts(span.address.0 as *const u8, span.bytes) };
         bytemuck::cast_slice(bytes)
     }
 
-    /// Output `index`, as elements of `T`, the type of the view that was given; each can be taken once.
+    /// Output `index`, as elements of `T`, which must be the element type of the view passed in. Each
+    /// output can be taken once.
     ///
     /// # Panics
-    /// As for [`input`](Self::input), and when it was taken already.
+    /// As for [`input`](Self::input), and if the output was taken already.
     pub fn output<T: Element>(&mut self, index: usize) -> &'a mut [T] {
         let count = self.outputs.len();
         let Some(slot) = self.outputs.get_mut(index) else {
-            refuse(format!("there is no output {index}: it has {count}"))
+            refuse(format!("there is no output {index}: the task has {count}"))
         };
         let Some(output) = slot.take() else { refuse(format!("output {index} was taken already")) };
         let span = output.span_of::<T>("output", index);
-        // SAFETY: as for inputs; outputs overlap nothing (`Task::new`) and each is handed out once (`take`).
+        // SAFETY: as for inputs; outputs overlap nothing (`Task::new`), and each is taken once (`take`
+        // above).
         let bytes = unsafe { std::slice::from_raw_parts_mut(span.address.0 as *mut u8, span.bytes) };
         bytemuck::cast_slice_mut(bytes)
     }
 }
 
 impl TypedSpan {
-    /// The range, when its elements are of `T`.
+    /// The range, if its elements are of type `T`; otherwise ends the task.
     fn span_of<T: Element>(&self, what: &str, index: usize) -> Span {
         if self.dtype != T::DTYPE {
             refuse(format!("{what} {index} holds {}, not {}", self.dtype, T::DTYPE));
@@ -207,7 +211,8 @@ impl TypedSpan {
     }
 }
 
-/// Ends the running work with an error: unwinds to [`catch`] without calling the panic hook.
+/// Ends the running task: unwinds to [`catch`] without calling the panic hook, since the error says
+/// everything.
 fn refuse(why: String) -> ! {
     resume_unwind(Box::new(Error::new(ErrorKind::Config, why)))
 }

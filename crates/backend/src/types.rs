@@ -1,22 +1,22 @@
 //! Handles, addresses and the other plain values that a backend's calls take.
 
-/// A stream of one backend.
+/// A stream handle; valid on the backend that created it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamId(pub u64);
 
-/// An event of one backend.
+/// An event handle; valid on the backend that created it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EventId(pub u64);
 
-/// A recorded sequence of a stream's work, of one backend.
+/// A recorded graph of stream work; valid on the backend that recorded it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GraphId(pub u64);
 
-/// A kernel that one backend has loaded.
+/// A loaded kernel; valid on the backend that loaded it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KernelId(pub u64);
 
-/// The address of a byte in device memory; on the host and in the simulator a real host address.
+/// The address of a byte in device memory. On the host and in the simulator it is a real host address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Address(pub u64);
 
@@ -27,25 +27,25 @@ pub enum BackendKind {
     Cuda,
     /// The machine's own cores: streams are threads.
     Host,
-    /// Virtual time and a race checker.
+    /// A simulated device with virtual time and a race checker.
     Sim,
 }
 
-/// How urgent a stream's work is beside that of other streams.
+/// The scheduling priority of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Priority {
-    /// As other streams.
+    /// The same priority as other streams.
     #[default]
     Normal,
-    /// Before other streams, where the device can.
+    /// Work runs before that of other streams, if the device supports priorities.
     High,
 }
 
-/// What a host access of page-locked memory does to it.
+/// How the host accesses pinned memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reads it.
+    /// The host reads the memory.
     Read,
-    /// Writes it.
+    /// The host writes the memory.
     Write,
 }

@@ -1,22 +1,31 @@
-// gather: the fields of samples by id, out of host memory mapped into the device: to[places[v]] = src[ids[v]], rows of bytes.
+// gather: copies the rows of all fields of a batch, selected by id, from host memory mapped into the device:
+// to[places[v]] = src[ids[v]], in rows of bytes.
 //
-// One launch for all fields of a batch. 8 blocks of 512 threads fill a PCIe 5.0 x16 wire as well as 16 do, and leave the other
-// multiprocessors to the compute stream. Visits follow each other as rows lie in the source, where the host has put them so, and
-// what is on its way at a time is to lie near each other: a page's address is looked up once. So the visits go round among the
-// warps by pieces of up to 8. The ids lie in host memory too, a read of which takes about a microsecond: a warp reads those of
-// up to 32 visits in one load and hands them round. Long rows go by a whole warp, or by several where there are fewer rows than
-// warps; short ones by 8 lanes or by one, so that many are on their way at a time.
-// Rows of whole 16-byte words that all begin on one go as one run, eight loads in flight a lane. Others that start on the same
-// byte of a 16-byte word as their target go by 16-byte loads, four in flight a lane; the rest by aligned 4-byte loads, shifted
-// into place. No byte outside a row is read.
-// An id that is no row (id >= rows of the field) leaves zeros, and nothing is read for it. A place that is none (place >= rows of
-// the batch) gets nothing.
+// One launch per batch. 8 blocks of 512 threads saturate a PCIe 5.0 x16 link as well as 16 do, and leave
+// the other multiprocessors to the compute stream.
+//
+// Visit order. The host orders the visits as the rows lie in the source, if that pays. Reads in flight at
+// the same time should be close together, since the address of a page is then looked up once. So the
+// warps take visits round-robin, in pieces of up to 8. The ids are in host memory too, where a read takes
+// about a microsecond: a warp reads the ids of up to 32 visits in one load and distributes them by
+// shuffles.
+//
+// Lanes per row. A whole warp copies a long row, or several warps if there are fewer rows than warps. 8
+// lanes or one lane copy a short row, so that many rows are in flight.
+//
+// Word size. Rows of whole 16-byte words, all 16-byte aligned, are copied as one run with eight loads in
+// flight per lane. Rows with the same offset within a 16-byte word as their target use 16-byte loads,
+// four in flight per lane. All others use aligned 4-byte loads, shifted into place. No byte outside a row
+// is read.
+//
+// An id outside the source (id >= rows of the field) writes zeros and reads nothing. A place outside the
+// batch (place >= rows of the batch) writes nothing.
 
 typedef unsigned char u8;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-// Visit v takes a row from src + ids[v] * stride to to + places[v] * row_bytes.
+// Visit v copies a row from src + ids[v] * stride to to + places[v] * row_bytes.
 struct GatherField {
     const u8* src;
     u64 stride;
@@ -29,7 +38,7 @@ struct GatherFields {
     GatherField at[16];
 };
 
-// Words of type W by LANES lanes, four loads in flight each. Both pointers are aligned to W.
+// Copies words of type W with LANES lanes, four loads in flight per lane. Both pointers are aligned to W.
 template <u32 LANES, typename W>
 static __device__ __forceinline__ void gather_words(const W* src, W* dst, u64 words, u32 lane) {
 #pragma unroll 1
@@ -44,8 +53,8 @@ static __device__ __forceinline__ void gather_words(const W* src, W* dst, u64 wo
     }
 }
 
-// dst is 4-byte aligned, src is not. Each word is cut from the two aligned words around it; the caller sees to it that both
-// lie within the row.
+// Copies 4-byte words to an aligned dst from an unaligned src. Each word is assembled from the two
+// aligned words around it; the caller ensures that both lie within the row.
 template <u32 LANES>
 static __device__ __forceinline__ void gather_shifted(const u8* src, u32* dst, u64 words, u32 lane) {
     const u32 shift = 8 * (u32)((u64)src & 3);
@@ -71,7 +80,7 @@ static __device__ __forceinline__ void gather_row(const u8* src, u8* dst, u64 by
     const u64 grain = ((u64)src & 15) == ((u64)dst & 15) ? 16 : 4;
     u64 head = (grain - ((u64)dst & (grain - 1))) & (grain - 1);
     const bool shifted = (((u64)src + head) & 3) != 0;
-    // The first shifted word begins in the aligned word before it, whose bytes must all be the row's own.
+    // The first shifted word starts in the aligned word before it, all of whose bytes must belong to the row.
     if (shifted && head < (((u64)src + head) & 3)) head += 4;
     if (head > bytes) head = bytes;
     gather_words<LANES>(src, dst, head, lane);
@@ -84,32 +93,33 @@ static __device__ __forceinline__ void gather_row(const u8* src, u8* dst, u64 by
     } else if (!shifted) {
         gather_words<LANES>((const u32*)src, (u32*)dst, words, lane);
     } else {
-        // The last word reaches on to the aligned word after it: left to the bytes when that passes the row's end.
+        // The last word needs the aligned word after it. If that passes the end of the row, copy its
+        // bytes singly.
         if (words > 0 && ((u64)src & ~3ull) + 4 * words + 4 > (u64)src + bytes) words -= 1;
         gather_shifted<LANES>(src, (u32*)dst, words, lane);
     }
     gather_words<LANES>(src + grain * words, dst + grain * words, bytes - grain * words, lane);
 }
 
-// What a lane holds of its visit.
+// The visit that a lane holds.
 struct Visit {
     u64 id;
-    // NOWHERE when there is none.
+    // The row of the batch; NOWHERE if the lane holds no visit, or its place is outside the batch.
     u64 place;
 };
 
 enum : u64 { NOWHERE = ~0ull };
 
-// The visit that another lane holds. All lanes of the warp come here together.
+// The visit that another lane holds. All lanes of the warp must call this together.
 static __device__ __forceinline__ Visit visit_of(const Visit& own, u32 lane) {
     return {__shfl_sync(~0u, own.id, lane & 31), __shfl_sync(~0u, own.place, lane & 31)};
 }
 
-// Bytes from..from + bytes of the rows of `count` visits, which the lanes hold in order; LANES lanes a row. All lanes of the
-// warp come here together.
+// Copies bytes from..from + bytes of the rows of `count` visits, which the lanes hold in order, with
+// LANES lanes per row. All lanes of the warp must call this together.
 template <u32 LANES>
-static __device__ __forceinline__ void gather_some(const GatherField& field, const Visit& own, u32 count, u64 from, u64 bytes,
-                                                   u32 lane) {
+static __device__ __forceinline__ void gather_some(const GatherField& field, const Visit& own, u32 count,
+                                                   u64 from, u64 bytes, u32 lane) {
 #pragma unroll 1
     for (u32 r = 0; r < count; r += 32 / LANES) {
         const u32 mine = r + lane / LANES;
@@ -127,10 +137,11 @@ static __device__ __forceinline__ void gather_some(const GatherField& field, con
     }
 }
 
-// The same for whole rows of 16-byte words that all begin on one: the words of all rows are one run, so that eight loads are in
-// flight on every lane whatever the width of a row. All rows of the batch have fewer than 2^32 words. All lanes of the warp come
-// here together.
-static __device__ __forceinline__ void gather_run(const GatherField& field, const Visit& own, u32 count, u32 lane) {
+// The same for whole rows of 16-byte words, all 16-byte aligned: the words of all rows form one run, so
+// that every lane has eight loads in flight whatever the row width. All rows of the batch together have
+// fewer than 2^32 words. All lanes of the warp must call this together.
+static __device__ __forceinline__ void gather_run(const GatherField& field, const Visit& own, u32 count,
+                                                  u32 lane) {
     const u32 words = (u32)(field.row_bytes / 16), all = words * count;
 #pragma unroll 1
     for (u32 begin = 0; begin < all; begin += 256) {
@@ -140,10 +151,11 @@ static __device__ __forceinline__ void gather_run(const GatherField& field, cons
         for (u32 j = 0; j < 8; ++j) {
             const u32 i = begin + 32 * j + lane, r = i / words, word = i - r * words;
             const Visit visit = visit_of(own, r);
-            const bool goes = i < all && visit.place != NOWHERE;
-            to[j] = goes ? (u32)visit.place * words + word : ~0u;
+            const bool valid = i < all && visit.place != NOWHERE;
+            to[j] = valid ? (u32)visit.place * words + word : ~0u;
             eight[j] = make_uint4(0, 0, 0, 0);
-            if (goes && visit.id < field.rows) eight[j] = ((const uint4*)(field.src + visit.id * field.stride))[word];
+            if (valid && visit.id < field.rows)
+                eight[j] = ((const uint4*)(field.src + visit.id * field.stride))[word];
         }
 #pragma unroll
         for (u32 j = 0; j < 8; ++j)
@@ -151,7 +163,7 @@ static __device__ __forceinline__ void gather_run(const GatherField& field, cons
     }
 }
 
-// The host may give no places: then visit v is of row v.
+// Without places, visit v fills row v.
 extern "C" __global__ void __launch_bounds__(512)
 gather_fields(const u64* __restrict__ ids, const u32* __restrict__ places, u64 rows, u32 fields,
               const __grid_constant__ GatherFields all) {
@@ -159,34 +171,35 @@ gather_fields(const u64* __restrict__ ids, const u32* __restrict__ places, u64 r
     const u32 lane = threadIdx.x & 31;
     const u64 warps = (u64)gridDim.x * (blockDim.x / 32);
     const u64 warp = (u64)blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
-    // Either some visits a warp, or some warps a visit.
+    // Either several visits per warp, or several warps per visit.
     const u64 parts = rows < warps ? warps / rows : 1;
     const u64 unit = warp / parts, part = warp % parts, units = warps / parts;
-    // Each unit's share in turns of up to 8 visits, alike: turn t of unit u begins at visit (t * units + u) * piece. A load takes as
-    // many turns as the lanes have room for.
-    const u64 share = (rows + units - 1) / units, turns = (share + 7) / 8;
-    const u32 piece = (u32)((share + turns - 1) / turns), held = 32 / piece;
+    // Each unit processes its share in equal pieces of up to 8 visits: piece t of unit u begins at visit
+    // (t * units + u) * piece. One load fetches as many pieces as fit the lanes.
+    const u64 share = (rows + units - 1) / units, rounds = (share + 7) / 8;
+    const u32 piece = (u32)((share + rounds - 1) / rounds), pieces = 32 / piece;
 #pragma unroll 1
-    for (u64 turn = 0; (turn * units + unit) * piece < rows; turn += held) {
-        const u64 visit = ((turn + lane / piece) * units + unit) * piece + lane % piece;
-        const bool mine = lane < held * piece && visit < rows;
+    for (u64 round = 0; (round * units + unit) * piece < rows; round += pieces) {
+        const u64 visit = ((round + lane / piece) * units + unit) * piece + lane % piece;
+        const bool mine = lane < pieces * piece && visit < rows;
         Visit own = {0, NOWHERE};
         if (mine) {
             own.id = ids[visit];
             own.place = places ? places[visit] : visit;
             if (own.place >= rows) own.place = NOWHERE;
         }
-        // Those of the lower lanes come first: what is left out are lanes at the end.
+        // The visits fill the lanes from 0 on, so the idle lanes are the last ones.
         const u32 count = (u32)__popc(__ballot_sync(~0u, mine));
 #pragma unroll 1
         for (u32 f = 0; f < fields; ++f) {
             const GatherField& field = all.at[f];
             const u64 grains = (u64)field.src | field.stride | (u64)field.to | field.row_bytes;
-            const bool words = (grains & 15) == 0 && field.row_bytes > 0 && rows * field.row_bytes < 1ull << 36;
+            const bool words = (grains & 15) == 0 && field.row_bytes > 0 &&
+                               rows * field.row_bytes < 1ull << 36;
             if (parts == 1 && words && field.row_bytes <= 4096) {
                 gather_run(field, own, count, lane);
             } else if (field.row_bytes > 256) {
-                // A part is at least what one warp has in flight, and begins on a word.
+                // A part is at least as long as one warp has in flight, and starts on a 16-byte word.
                 u64 bytes = (field.row_bytes / parts + 15) / 16 * 16 + 16;
                 if (parts == 1) bytes = field.row_bytes;
                 else if (bytes < 2048) bytes = 2048;

@@ -1,4 +1,5 @@
-//! Host memory that a GPU reads itself: registered with the driver, and rows of it gathered by a kernel.
+//! Zero-copy gathers: registers host memory with the driver, and launches the kernel that gathers its
+//! rows.
 
 use std::ffi::c_void;
 
@@ -12,17 +13,17 @@ use super::{Cuda, Function, raw};
 /// [`Gather::execute`] as a CUDA kernel.
 pub const SOURCE: &str = include_str!("gather.cu");
 
-/// What a compiler made of [`SOURCE`]; `kernels/README.md` says which, and how it is made again.
+/// [`SOURCE`] compiled to PTX; `kernels/README.md` says how to regenerate it.
 pub const PTX: &str = include_str!("gather.ptx");
 
-/// As many as fill the wire (`gather.cu`), whatever the batch.
+/// Enough blocks to saturate the PCIe link (`gather.cu`), for any batch size.
 const BLOCKS: u32 = 8;
 const THREADS: u32 = 512;
 
-// `GatherFields` of `gather.cu` has room for as many.
+// `GatherFields` in `gather.cu` has room for 16 fields.
 const _: () = assert!(MAX_FIELDS == 16);
 
-/// A field as the kernel takes it; `GatherField` of `gather.cu`.
+/// The kernel's view of a field: `GatherField` in `gather.cu`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct Field {
@@ -34,27 +35,28 @@ struct Field {
 }
 
 impl Cuda {
-    /// Registers host memory; `None` for whatever the driver refuses, unless the device is lost.
+    /// Registers host memory. Returns `None` if the driver refuses, unless the device is lost.
     ///
     /// # Safety
     /// As [`Backend::register_host`].
     pub(super) unsafe fn register(&self, ptr: *const u8, bytes: usize) -> Result<Option<Address>> {
         self.bind()?;
-        // Before there is something to take back: what is registered is there to be gathered from.
-        if self.or_cannot(self.gather_kernel().map(drop))?.is_none() {
+        // Load the kernel first, while there is no registration to undo: registered memory must be
+        // gatherable.
+        if self.none_unless_lost(self.gather_kernel().map(drop))?.is_none() {
             return Ok(None);
         }
         let mut flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
         let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED;
         if self.context.attribute(attribute).is_ok_and(|supported| supported != 0) {
-            // A read-only mapping is refused without it.
+            // The driver rejects a read-only mapping without this flag.
             flags |= sys::CU_MEMHOSTREGISTER_READ_ONLY;
         }
         let host: *mut c_void = ptr.cast_mut().cast();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's contract.
         let registered =
             self.call("cuMemHostRegister", || unsafe { sys::cuMemHostRegister_v2(host, bytes, flags) });
-        if self.or_cannot(registered)?.is_none() {
+        if self.none_unless_lost(registered)?.is_none() {
             return Ok(None);
         }
         let mut address = 0;
@@ -65,8 +67,8 @@ impl Cuda {
         if found.is_ok() {
             return Ok(Some(Address(address)));
         }
-        // An error here tells the caller that the memory is still registered.
-        // SAFETY: registered above, and used by nobody.
+        // If this fails too, the memory stays registered, and the caller must know.
+        // SAFETY: registered above, and not used by any work yet.
         unsafe { self.unregister(ptr) }.map(|()| None)
     }
 
@@ -75,7 +77,7 @@ impl Cuda {
     /// # Safety
     /// As [`Backend::unregister_host`].
     pub(super) unsafe fn unregister(&self, ptr: *const u8) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's contract.
         self.call("cuMemHostUnregister", || unsafe { sys::cuMemHostUnregister(ptr.cast_mut().cast()) })
     }
 
@@ -96,8 +98,8 @@ impl Cuda {
                 row_bytes: field.row_bytes as u64,
             };
         }
-        // Page-locked memory has one address on the host and on the device (CUDA C++ Programming Guide, "Unified Virtual
-        // Address Space").
+        // Pinned memory has the same address on the host and on the device (CUDA C++ Programming Guide,
+        // "Unified Virtual Address Space").
         let mut ids = gather.ids().address.0;
         let mut places = gather.places().map_or(0, |places| places.address.0);
         let (mut rows, mut fields) = (gather.rows() as u64, gather.fields().len() as u32);
@@ -108,7 +110,8 @@ impl Cuda {
             std::ptr::from_mut(&mut fields).cast(),
             std::ptr::from_mut(&mut all).cast::<c_void>(),
         ];
-        // SAFETY: the parameters are the kernel's, live for the call, and are copied by it; the rest is the caller's promise.
+        // SAFETY: the parameters match the kernel's signature, live for the call and are copied by it;
+        // the rest is the caller's contract.
         let launched = unsafe {
             result::launch_kernel(
                 kernel.raw(),
@@ -122,7 +125,7 @@ impl Cuda {
         self.check(launched.err().map_or(sys::CUresult::CUDA_SUCCESS, |error| error.0), kernel.name())
     }
 
-    /// The kernel, loaded once for each device.
+    /// The kernel, loaded once per device.
     fn gather_kernel(&self) -> Result<&Function> {
         if let Some(kernel) = self.gather.get() {
             return Ok(kernel);
@@ -131,8 +134,8 @@ impl Cuda {
         Ok(self.gather.get_or_init(|| kernel))
     }
 
-    /// `None` for a failure that the device survives.
-    fn or_cannot<T>(&self, result: Result<T>) -> Result<Option<T>> {
+    /// Turns every failure but a lost device into `None`.
+    fn none_unless_lost<T>(&self, result: Result<T>) -> Result<Option<T>> {
         match result {
             Err(error) if error.is_device_lost() => Err(error),
             other => Ok(other.ok()),

@@ -12,16 +12,16 @@ use super::{Cuda, status};
 
 /// A loaded module of kernels.
 ///
-/// It is unloaded when the last of its functions is dropped. That drop blocks until the streams that its
-/// kernels were launched on are idle.
+/// Dropping the last of its functions unloads the module. The drop blocks until the streams on which its
+/// kernels were launched have run all work submitted so far.
 pub struct Module {
     raw: sys::CUmodule,
     /// Keeps the context alive; unloading needs it.
     context: Arc<CudaContext>,
-    /// The streams its kernels were launched on. Recorded launches do not count: their graphs keep the
-    /// module.
+    /// The streams on which its kernels were launched. Streams being recorded are not included: their
+    /// graphs keep the module alive.
     streams: Mutex<Vec<Arc<CudaStream>>>,
-    /// The handle of the stream of the last launch: most modules are used on one stream.
+    /// The stream handle of the last launch: most modules are used on one stream.
     last_stream: AtomicU64,
 }
 
@@ -38,13 +38,13 @@ pub struct Function {
     module: Arc<Module>,
 }
 
-// SAFETY: a function handle is valid as long as its module, which it keeps alive.
+// SAFETY: a function handle is valid while its module is loaded, and `module` keeps it loaded.
 unsafe impl Send for Function {}
 // SAFETY: as above.
 unsafe impl Sync for Function {}
 
 impl Module {
-    /// Notes a launch on `stream`, for [`drain`](Self::drain).
+    /// Notes a launch on `stream`. Unloading the module waits for it.
     pub fn launched_on(&self, stream: &Arc<CudaStream>) {
         let handle = stream.cu_stream() as u64;
         if self.last_stream.swap(handle, Ordering::Relaxed) == handle {
@@ -56,7 +56,7 @@ impl Module {
         }
     }
 
-    /// Blocks until the kernels whose launches were noted have ended.
+    /// Blocks until all noted launches have ended.
     fn drain(&mut self) -> std::result::Result<(), DriverError> {
         let streams = self.streams.get_mut().unwrap_or_else(PoisonError::into_inner);
         streams.iter().try_for_each(|stream| stream.synchronize())
@@ -68,12 +68,12 @@ impl Function {
         self.raw
     }
 
-    /// The handle to launch it by, valid as long as the module is loaded.
+    /// The handle for launches, valid while the module is loaded.
     pub fn id(&self) -> KernelId {
         KernelId(self.raw as u64)
     }
 
-    /// The module that the kernel is of; loaded as long as this is held.
+    /// The kernel's module, which stays loaded while this is held.
     pub fn module(&self) -> &Arc<Module> {
         &self.module
     }
@@ -88,9 +88,10 @@ impl Cuda {
     /// Loads PTX text.
     ///
     /// # Errors
-    /// A driver failure: PTX that is newer than the driver, or for a newer GPU.
+    /// A driver failure, for example PTX that is newer than the driver or for a newer GPU.
     pub fn load_ptx(&self, ptx: &str) -> Result<Arc<Module>> {
-        let text = CString::new(ptx).map_err(|_| Error::new(ErrorKind::Data, "PTX text with a zero byte"))?;
+        let text = CString::new(ptx)
+            .map_err(|_| Error::new(ErrorKind::Data, "the PTX text contains a zero byte"))?;
         self.bind()?;
         // SAFETY: the text is zero-terminated and lives for the call.
         let raw = unsafe { result::module::load_data(text.as_ptr().cast()) }
@@ -99,13 +100,13 @@ impl Cuda {
         Ok(Arc::new(Module { raw, context: self.context().clone(), streams, last_stream }))
     }
 
-    /// The kernel called `name` of a module.
+    /// Finds the kernel called `name` in a module.
     ///
     /// # Errors
-    /// A driver failure: there is no such kernel.
+    /// A driver failure, for example if there is no such kernel.
     pub fn function(&self, module: &Arc<Module>, name: &str) -> Result<Function> {
         let c_name = CString::new(name)
-            .map_err(|_| Error::new(ErrorKind::Config, "a kernel name with a zero byte"))?;
+            .map_err(|_| Error::new(ErrorKind::Config, "the kernel name contains a zero byte"))?;
         self.bind()?;
         // SAFETY: the module is loaded.
         let raw = unsafe { result::module::get_function(module.raw, c_name) }
@@ -116,12 +117,13 @@ impl Cuda {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // CUDA does not promise that a running kernel keeps its module, so wait. After an error a kernel may
-        // still run: the module stays loaded.
+        // CUDA does not guarantee that a running kernel keeps its module, so this waits. After an error a
+        // kernel may still be running, so the module stays loaded.
         if self.drain().and_then(|()| self.context.bind_to_thread()).is_ok() {
-            // SAFETY: unloaded once; no function is left, each keeps the module alive. No kernel of it runs:
-            // `drain` waited for the noted launches, graphs keep the module, and callers of `Backend::launch`
-            // keep the function until the work has ended.
+            // SAFETY: unloaded once. No function is left, since each keeps the module alive. None of its
+            // kernels is running: `drain` waited for the noted launches, graphs that hold its kernels
+            // keep the module, and callers of `Backend::launch` guarantee that the function outlives the
+            // work.
             let _ = unsafe { result::module::unload(self.raw) };
         }
     }

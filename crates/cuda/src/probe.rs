@@ -1,6 +1,6 @@
-//! Whether this machine has a CUDA driver, asked without a panic.
+//! Checks whether this machine has a CUDA driver, without a panic.
 //!
-//! cudarc panics at its first call when the library is missing, so it is looked for first.
+//! cudarc panics at its first call if the library is missing, so this module looks for it first.
 
 use cudarc::driver::result;
 use feedline_core::{Error, ErrorKind, Result};
@@ -10,10 +10,10 @@ const LIBRARY: &str = "nvcuda.dll";
 #[cfg(not(target_os = "windows"))]
 const LIBRARY: &str = "libcuda.so.1";
 
-/// Number of GPUs the driver shows; at least one.
+/// The number of GPUs that the driver reports; at least one.
 pub(super) fn device_count() -> Result<usize> {
     let unavailable = |why: String| Error::new(ErrorKind::Unavailable, why);
-    // SAFETY: loading the vendor's driver library runs its initialisers, which every CUDA program does.
+    // SAFETY: loading the vendor's driver library runs its initialisers, as every CUDA program does.
     if let Err(error) = unsafe { libloading::Library::new(LIBRARY) } {
         let why = format!(
             "no CUDA driver on this machine ({LIBRARY}): install NVIDIA's driver or use the host device"
@@ -25,6 +25,6 @@ pub(super) fn device_count() -> Result<usize> {
         .map_err(|error| unavailable(format!("the CUDA driver does not list its GPUs: {error:?}")))?;
     match usize::try_from(count) {
         Ok(count) if count > 0 => Ok(count),
-        _ => Err(unavailable("the CUDA driver shows no GPU: check CUDA_VISIBLE_DEVICES".to_owned())),
+        _ => Err(unavailable("the CUDA driver reports no GPU: check CUDA_VISIBLE_DEVICES".to_owned())),
     }
 }

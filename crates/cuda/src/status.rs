@@ -1,10 +1,10 @@
-//! What a driver's status means: a failed call, or a device that is gone.
+//! The meaning of a driver status: a failed call, or a lost device.
 
 use cudarc::driver::DriverError;
 use cudarc::driver::sys::CUresult;
 use feedline_core::{Error, ErrorKind};
 
-/// An error for a failed `call`.
+/// The error for a failed `call`.
 pub(super) fn error(error: DriverError, call: &str) -> Error {
     let name = error.error_name().ok().and_then(|name| name.to_str().ok()).unwrap_or("unknown status");
     let text = error.error_string().ok().and_then(|text| text.to_str().ok()).unwrap_or("no description");
@@ -16,7 +16,8 @@ pub(super) fn error(error: DriverError, call: &str) -> Error {
     Error::new(kind, format!("{call} failed with {name} ({text})"))
 }
 
-/// Whether every later call on the context fails too (CUDA Driver API, "CUresult": the process must be restarted).
+/// Whether every later call on the context fails too (CUDA Driver API, "CUresult": the process must be
+/// restarted).
 fn is_sticky(status: CUresult) -> bool {
     matches!(
         status,

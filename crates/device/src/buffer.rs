@@ -1,4 +1,4 @@
-//! Device memory that belongs to one stream: weights, activations, whatever is not a batch.
+//! Device memory for use on one stream: weights, activations, anything but batches.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -13,21 +13,22 @@ use crate::view::{View, ViewMut};
 
 /// `len` elements of device memory, for use on one stream.
 ///
-/// Dropping it waits for the stream: keep buffers, do not make them in a loop.
+/// Dropping a buffer blocks until the stream has drained: reuse buffers instead of creating them in a
+/// loop.
 pub struct Buffer<T: Element> {
     stream: Stream,
     address: Address,
     len: usize,
-    /// Work on another stream may still use the memory: it is never freed.
+    /// Work on another stream may still use the memory, so it is never freed.
     leaked: bool,
     element: PhantomData<T>,
 }
 
 impl Stream {
-    /// Zeroed device memory for `len` elements, for use on this stream.
+    /// Allocates zeroed device memory for `len` elements, for use on this stream.
     ///
     /// # Errors
-    /// A device failure, or memory that the device does not have.
+    /// A device failure, for example if the device is out of memory.
     pub fn buffer<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
         Buffer::zeroed(self, len)
     }
@@ -36,44 +37,45 @@ impl Stream {
 impl<T: Element> Buffer<T> {
     pub(crate) fn zeroed(stream: &Stream, len: usize) -> Result<Self> {
         let bytes = len.checked_mul(size_of::<T>()).filter(|&bytes| bytes > 0).ok_or_else(|| {
-            Error::new(ErrorKind::Config, format!("a buffer of {len} x {} cannot be", T::DTYPE))
+            Error::new(ErrorKind::Config, format!("cannot allocate a buffer of {len} x {}", T::DTYPE))
         })?;
         let core = stream.core();
         core.refuse("a new buffer")?;
         let address = core.device.backend.alloc_device(bytes)?;
         core.device.stats.device_bytes.add(bytes as u64);
         let buffer = Self { stream: stream.clone(), address, len, leaked: false, element: PhantomData };
-        // SAFETY: the memory was just allocated with this size, and lives until the stream is drained in `drop`.
+        // SAFETY: the memory was just allocated with this size, and lives until `drop` has drained the
+        // stream.
         unsafe { core.device.backend.fill(core.id(), address, 0, bytes) }?;
         Ok(buffer)
     }
 
-    /// Elements.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no elements; never true.
+    /// Whether the buffer has no elements; never true.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The stream the buffer is used on.
+    /// The stream on which the buffer is used.
     pub fn stream(&self) -> &Stream {
         &self.stream
     }
 
-    /// All elements, to read.
+    /// All elements, for reading.
     pub fn view(&self) -> View<'_, T> {
         View::new(self.address, self.len, self.stream.core(), None)
     }
 
-    /// All elements, to write.
+    /// All elements, for writing.
     pub fn view_mut(&mut self) -> ViewMut<'_, T> {
         ViewMut::new(self.address, self.len, self.stream.core())
     }
 
-    /// The elements of `range`, to read.
+    /// The elements of `range`, for reading.
     ///
     /// # Errors
     /// `Config` for a range outside the buffer.
@@ -81,7 +83,7 @@ impl<T: Element> Buffer<T> {
         self.view().slice(range)
     }
 
-    /// The elements of `range`, to write.
+    /// The elements of `range`, for writing.
     ///
     /// # Errors
     /// `Config` for a range outside the buffer.
@@ -89,19 +91,19 @@ impl<T: Element> Buffer<T> {
         self.view_mut().slice(range)
     }
 
-    /// Drops everything but the memory, for the reason `why`.
+    /// Drops the buffer but leaks its memory, and reports `why`.
     pub(crate) fn leak(mut self, why: Error) {
         self.leaked = true;
         self.stream.core().device.stats.report(why);
     }
 
-    /// Copies `values` to the device; blocks until it is done. For set-up, not for loops.
+    /// Copies `values` to the device and blocks until the copy is done. For set-up, not for loops.
     ///
     /// # Errors
-    /// `Config` when the lengths differ; a device failure.
+    /// `Config` if the lengths differ; a device failure.
     pub fn write(&mut self, values: &[T]) -> Result<()> {
         if values.len() != self.len {
-            let why = format!("{} values for a buffer of {}", values.len(), self.len);
+            let why = format!("cannot write {} values to a buffer of {} elements", values.len(), self.len);
             return Err(Error::new(ErrorKind::Config, why));
         }
         let core = self.stream.core();
@@ -109,16 +111,18 @@ impl<T: Element> Buffer<T> {
         let bytes: &[u8] = bytemuck::cast_slice(values);
         let staging = Pinned::new(&core.device, bytes.len())?;
         staging.host_access(0, bytes.len(), Access::Write)?;
-        // SAFETY: the block is as long as `bytes`, fresh, and no copy reads it yet.
+        // SAFETY: the block is new and as long as `bytes`, and no copy reads it yet.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), staging.as_ptr(), bytes.len()) };
-        // SAFETY: both ranges are this long, and live until the stream is drained, next; nothing writes the block again.
+        // SAFETY: both ranges have this length and live until `drain` below has drained the stream;
+        // nothing writes the block again.
         let copied = unsafe {
             core.device.backend.copy_to_device(core.id(), staging.as_ptr(), self.address, bytes.len())
         };
         drain(copied, &self.stream, staging).map(drop)
     }
 
-    /// Copies all elements to the host; blocks until it is done. For tests and checkpoints, not for loops.
+    /// Copies all elements to the host and blocks until the copy is done. For tests and checkpoints, not
+    /// for loops.
     ///
     /// # Errors
     /// A device failure.
@@ -127,17 +131,19 @@ impl<T: Element> Buffer<T> {
         core.refuse("a copy")?;
         let bytes = self.len * size_of::<T>();
         let staging = Pinned::new(&core.device, bytes)?;
-        // SAFETY: both ranges are `bytes` long and live until the stream is drained, next.
+        // SAFETY: both ranges are `bytes` long and live until `drain` below has drained the stream.
         let copied =
             unsafe { core.device.backend.copy_to_host(core.id(), self.address, staging.as_ptr(), bytes) };
         let staging = drain(copied, &self.stream, staging)?;
         staging.host_access(0, bytes, Access::Read)?;
-        // SAFETY: the block is initialised, 4096-byte aligned, as long as asked, and the copy into it has ended.
+        // SAFETY: the block is initialised, 4096-byte aligned and `bytes` long, and the copy into it has
+        // ended.
         Ok(unsafe { std::slice::from_raw_parts(staging.as_ptr().cast::<T>(), self.len) }.to_vec())
     }
 }
 
-/// Waits for a copy between `staging` and the device; leaks the block when nobody knows whether the copy has ended.
+/// Waits for a copy between `staging` and the device. Leaks the block if it is unknown whether the copy
+/// has ended.
 fn drain(copied: Result<()>, stream: &Stream, staging: Pinned) -> Result<Pinned> {
     match stream.synchronize() {
         Ok(()) => copied.map(|()| staging),
@@ -159,9 +165,10 @@ impl<T: Element> Drop for Buffer<T> {
         if core.recorder.keep(Span { address: self.address, bytes }) {
             return;
         }
-        // Work on the stream may still use the memory: without its end the memory is leaked, not freed.
+        // Work on the stream may still use the memory: if the stream cannot be drained, the memory is
+        // leaked.
         let freed = self.stream.synchronize().and_then(|()| {
-            // SAFETY: from `alloc_device` with this size, freed once; the stream it is used on has just been drained.
+            // SAFETY: from `alloc_device` with this size, freed once; its stream has just been drained.
             unsafe { core.device.backend.free_device(self.address, bytes) }
         });
         if let Err(error) = freed {

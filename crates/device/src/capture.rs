@@ -1,8 +1,9 @@
-//! Recording a stream's work: who records, what may be part of it, and what must stay alive for it.
+//! Recording a stream's work: the recording thread, the work a recording may contain, and the memory it
+//! must keep alive.
 //!
-//! The recording thread's work goes to a stream of the device's own, made for that one recording; what other threads give
-//! to the recorded stream meanwhile runs as ever. Memory that a recording may use is kept until its last graph is gone:
-//! see [`Recorder::keep`].
+//! Work of the recording thread goes to a separate stream that is created for the recording. Work that
+//! other threads submit to the recorded stream meanwhile runs as usual. Memory that a recording may use
+//! is kept until the stream's last graph is dropped: see [`Recorder::keep`].
 
 use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,29 +13,30 @@ use std::thread::ThreadId;
 use feedline_backend::{EventId, Span, StreamId};
 use feedline_core::{Error, ErrorKind, Result};
 
-/// Something that work needs beside memory: a kernel's module.
+/// A resource other than memory that recorded work needs, such as a kernel's module.
 pub(crate) type Needed = Arc<dyn Any + Send + Sync>;
 
-/// Which device slot: its number, and its ring by the address of what the ring's handles share. Tells slots apart while
-/// their rings live.
+/// Identifies a device slot: the address of its ring's shared state, and its index. Unique while the ring
+/// lives.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SlotId {
     pub(crate) ring: usize,
     pub(crate) index: usize,
 }
 
-/// Memory that a piece of work uses.
+/// Memory that a unit of work uses.
 pub(crate) enum Use {
-    /// Of a batch, whose reader is borrowed meanwhile.
+    /// A batch, whose reader is borrowed while the recording runs.
     Slot(SlotId),
-    /// Of a buffer.
+    /// A buffer.
     Buffer(Span),
 }
 
-/// The recording side of one stream.
+/// The recording state of one stream.
 #[derive(Default)]
 pub(crate) struct Recorder {
-    /// Whether `current` is worth a look: the only cost of a launch while nobody records.
+    /// Whether `current` may be set. Reading it is the only cost of a launch while nothing is being
+    /// recorded.
     recording: AtomicBool,
     state: Mutex<State>,
 }
@@ -42,26 +44,26 @@ pub(crate) struct Recorder {
 #[derive(Default)]
 struct State {
     current: Option<Recording>,
-    /// Recordings and graphs of this stream.
+    /// The number of recordings and graphs of this stream.
     live: usize,
     /// Memory that recorded work uses.
     used: Vec<Span>,
-    /// Device memory of buffers that were dropped while there were graphs which use it.
+    /// Memory of dropped buffers that a graph may still use.
     kept: Vec<Span>,
 }
 
-/// A recording that is going on.
+/// A recording in progress.
 struct Recording {
     thread: ThreadId,
     stream: StreamId,
-    /// Where work goes that may run beside the rest, and whether it goes there now.
+    /// The branch for work that may run concurrently with the rest.
     side: Side,
-    /// The slot of the batch whose work this is; its reader is borrowed until the end.
+    /// The slot of the recorded batch; its reader is borrowed until the recording ends.
     slot: Option<SlotId>,
     needed: Vec<Needed>,
 }
 
-/// The second stream of a recording, and the events that lead there and back.
+/// The side branch of a recording: its stream, and the events of its fork and join.
 pub(crate) struct Side {
     pub(crate) stream: StreamId,
     pub(crate) fork: EventId,
@@ -80,11 +82,12 @@ impl Recorder {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends the calling thread's work to `stream`, and keeps memory from now on until [`release`](Self::release).
+    /// Redirects the calling thread's work to `stream`, and keeps memory until
+    /// [`release`](Self::release).
     pub(crate) fn begin(&self, stream: StreamId, side: Side, slot: Option<SlotId>) -> Result<()> {
         let mut state = self.state();
         if state.current.is_some() {
-            return Err(refused("a recording", "the stream is being recorded already"));
+            return Err(refused("a recording", "the stream is already being recorded"));
         }
         let thread = std::thread::current().id();
         state.current = Some(Recording { thread, stream, side, slot, needed: Vec::new() });
@@ -93,14 +96,14 @@ impl Recorder {
         Ok(())
     }
 
-    /// Ends what `begin` began; what its work needs.
+    /// Ends the recording; returns the resources that its work needs.
     pub(crate) fn end(&self) -> Vec<Needed> {
         self.recording.store(false, Ordering::Release);
         self.state().current.take().map(|recording| recording.needed).unwrap_or_default()
     }
 
-    /// Where the calling thread's work on the memory `used` goes, `None` being the stream itself. A recording takes in batches
-    /// of its own slot only: no other is held while it is replayed.
+    /// The stream for the calling thread's work on the memory `used`, or `None` for the stream itself. A
+    /// recording accepts batches of its own slot only, since no other batch is held while it is replayed.
     pub(crate) fn target(&self, used: impl Iterator<Item = Use>, name: &str) -> Result<Option<StreamId>> {
         if !self.recording.load(Ordering::Acquire) {
             return Ok(None);
@@ -111,7 +114,7 @@ impl Recorder {
         for one in used {
             match one {
                 Use::Slot(slot) if own != Some(slot) => {
-                    return Err(refused(name, "it reads a batch that is not the one this recording is for"));
+                    return Err(refused(name, "it reads a batch other than the one being recorded"));
                 }
                 Use::Buffer(span) if !state.used.contains(&span) => state.used.push(span),
                 Use::Slot(_) | Use::Buffer(_) => {}
@@ -120,8 +123,9 @@ impl Recorder {
         Ok(Some(target))
     }
 
-    /// Where the recording's stream, its side and their events are, when the calling thread records and is not aside.
-    pub(crate) fn forks(&self) -> Option<(StreamId, StreamId, EventId, EventId)> {
+    /// The recording's stream, its side stream, and the fork and join events, if the calling thread is
+    /// recording and is not on the side branch already.
+    pub(crate) fn branches(&self) -> Option<(StreamId, StreamId, EventId, EventId)> {
         if !self.recording.load(Ordering::Acquire) {
             return None;
         }
@@ -131,20 +135,20 @@ impl Recorder {
         Some((recording.stream, stream, fork, join))
     }
 
-    /// Sends the recording thread's work aside, or back.
-    pub(crate) fn set_aside(&self, aside: bool) {
+    /// Redirects the recording thread's work to the side branch, or back.
+    pub(crate) fn set_on_side(&self, on_side: bool) {
         if let Some(recording) = self.state().mine_mut() {
-            recording.side.active = aside;
+            recording.side.active = on_side;
         }
     }
 
-    /// Whether the calling thread's work goes aside now.
-    pub(crate) fn is_aside(&self) -> bool {
+    /// Whether the calling thread's work currently goes to the side branch.
+    pub(crate) fn is_on_side(&self) -> bool {
         self.recording.load(Ordering::Acquire)
             && self.state().mine().is_some_and(|recording| recording.side.active)
     }
 
-    /// Keeps `needed` alive with the graph, when the calling thread records.
+    /// Keeps `needed` alive with the graph, if the calling thread is recording.
     pub(crate) fn need(&self, needed: impl FnOnce() -> Needed) {
         if !self.recording.load(Ordering::Acquire) {
             return;
@@ -157,16 +161,16 @@ impl Recorder {
         }
     }
 
-    /// Refuses a call that cannot be part of a recording.
+    /// Returns an error while the calling thread is recording, for calls that a recording cannot contain.
     pub(crate) fn refuse(&self, what: &str) -> Result<()> {
         if self.recording.load(Ordering::Acquire) && self.state().mine().is_some() {
-            return Err(refused(what, "record only work whose every step is the same"));
+            return Err(refused(what, "record only work that is the same in every step"));
         }
         Ok(())
     }
 
-    /// Takes over the memory of a dropped buffer when a graph may still use it, or the calling thread records and cannot wait
-    /// for its work; whether it did.
+    /// Takes over the memory of a dropped buffer if a graph may still use it, or if the calling thread is
+    /// recording and cannot wait for its work. Returns whether it did.
     pub(crate) fn keep(&self, buffer: Span) -> bool {
         let mut state = self.state();
         let is_used = state.used.iter().any(|used| used.overlaps(&buffer));
@@ -177,7 +181,7 @@ impl Recorder {
         keep
     }
 
-    /// One recording or graph fewer; after the last, the memory to free.
+    /// Releases one recording or graph. After the last one, returns the memory to free.
     pub(crate) fn release(&self) -> Vec<Span> {
         let mut state = self.state();
         state.live -= 1;

@@ -1,7 +1,7 @@
-//! What a device has on CUDA alone: kernel launches, and cudarc's own types in and out.
+//! CUDA-only features of a device: kernel launches, and interoperability with cudarc's types.
 //!
-//! Each finds the backend by [`downcast_ref`](feedline_backend::Backend#method.downcast_ref), and answers `None` or an error
-//! on other devices. The backend is a crate of its own, `feedline-cuda`.
+//! Each one finds the backend with [`downcast_ref`](feedline_backend::Backend#method.downcast_ref), and
+//! returns `None` or an error on other devices. The backend itself is the crate `feedline-cuda`.
 
 mod interop;
 mod launch;

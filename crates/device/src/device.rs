@@ -1,4 +1,4 @@
-//! A device: where streams, events and memory come from.
+//! A device: it creates streams, events and memory.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::device_core::Core;
 use crate::stats::DeviceStats;
 use crate::{Event, Pinned, Stream};
 
-/// A device: an NVIDIA GPU, or the host standing in for one. Clones are the same device.
+/// A device: an NVIDIA GPU, or the host in place of one. Clones refer to the same device.
 ///
 /// ```
 /// use feedline_device::Device;
@@ -26,29 +26,30 @@ pub struct Device {
 }
 
 impl Device {
-    /// The machine's own cores: streams are threads, events are counters, the semantics are a GPU's.
+    /// The host as a device: streams are threads, events are counters, and the semantics are those of a
+    /// GPU.
     pub fn host() -> Self {
         Self::with_backend(feedline_backend::host::Host::new())
     }
 
-    /// The NVIDIA GPU number `ordinal`, on its primary context.
+    /// Opens NVIDIA GPU number `ordinal`, on its primary context.
     ///
     /// # Errors
-    /// `Unavailable` when this machine has no driver or no such GPU, or this build has no CUDA.
+    /// `Unavailable` if this machine has no driver or no such GPU, or if this build has no CUDA.
     pub fn cuda(ordinal: usize) -> Result<Self> {
         #[cfg(feature = "cuda")]
         return Ok(Self::with_backend(feedline_cuda::Cuda::new(ordinal)?));
         #[cfg(not(feature = "cuda"))]
         return Err(Error::new(
             ErrorKind::Unavailable,
-            format!("cannot use GPU {ordinal}: feedline was built without its feature cuda-13 or cuda-12"),
+            format!("cannot use GPU {ordinal}: build feedline with the feature cuda-13 or cuda-12"),
         ));
     }
 
-    /// The first usable GPU, the host when there is none.
+    /// Opens the first usable GPU, or the host if there is none.
     ///
     /// # Errors
-    /// A GPU that is there but fails, other than by being unavailable.
+    /// A GPU that exists but fails.
     pub fn best() -> Result<Self> {
         match Self::cuda(0) {
             Err(error) if error.kind() == ErrorKind::Unavailable => Ok(Self::host()),
@@ -56,7 +57,7 @@ impl Device {
         }
     }
 
-    /// A device on any [`Backend`].
+    /// Creates a device on any [`Backend`].
     pub fn with_backend(backend: impl Backend) -> Self {
         Self { core: Arc::new(Core::new(Box::new(backend))) }
     }
@@ -66,12 +67,12 @@ impl Device {
         self.core.backend.kind()
     }
 
-    /// What the device calls itself. Two devices may have the same name; `Display` adds a number.
+    /// The device's name. Two devices may have the same name; `Display` adds a number.
     pub fn name(&self) -> String {
         self.core.backend.name()
     }
 
-    /// Creates a stream. Its work runs concurrently with that of all other streams.
+    /// Creates a stream. Its work runs concurrently with that of other streams.
     ///
     /// # Errors
     /// A device failure.
@@ -87,7 +88,7 @@ impl Device {
         Stream::create(&self.core, name, priority)
     }
 
-    /// An event; only one with `timing` can be asked for times.
+    /// Creates an event. [`Event::elapsed_ms_since`] requires `timing`.
     ///
     /// # Errors
     /// A device failure.
@@ -95,25 +96,25 @@ impl Device {
         Event::new(&self.core, timing)
     }
 
-    /// Page-locked host memory.
+    /// Allocates pinned host memory.
     ///
     /// # Errors
-    /// A device failure, or memory that the machine does not have.
+    /// A device failure, for example if the machine is out of memory.
     pub fn pinned(&self, bytes: usize) -> Result<Pinned> {
         Pinned::new(&self.core, bytes)
     }
 
-    /// What is held of this device now, and was at most.
+    /// The current and peak memory, streams and events of this device.
     pub fn stats(&self) -> &DeviceStats {
         &self.core.stats
     }
 
-    /// Why no call can succeed any more, once the device is lost.
+    /// The error that lost the device, if it is lost. No later call can succeed.
     pub fn lost(&self) -> Option<Error> {
         self.core.backend.lost()
     }
 
-    /// Makes the calling thread ready for device calls; every call does so itself, this only moves the cost.
+    /// Prepares the calling thread for device calls. Every call does so itself; this only moves the cost.
     ///
     /// # Errors
     /// A device failure.
@@ -130,10 +131,10 @@ impl Device {
         &self.core
     }
 
-    /// Checks that `stream` is one of this device.
+    /// Checks that `stream` belongs to this device.
     ///
     /// # Errors
-    /// `Config` when it is not.
+    /// `Config` if it does not.
     pub fn check_stream(&self, stream: &Stream) -> Result<()> {
         self.core.same(&stream.core().device, "the stream")
     }
@@ -144,7 +145,7 @@ impl Device {
     }
 }
 
-/// The name and the number that tells it from others of that name.
+/// Writes the name, and a number that distinguishes devices of the same name.
 impl std::fmt::Display for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.core.fmt(f)

@@ -1,4 +1,4 @@
-//! What all handles of one device share: the backend, and the counts of what is held.
+//! The state shared by all handles of one device: the backend and the statistics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use feedline_core::{Error, ErrorKind, Result};
 use crate::stats::DeviceStats;
 
 pub(crate) struct Core {
-    /// Counted from 1 over the devices of this process: two may have the same name.
+    /// The device's number in this process, from 1: two devices may have the same name.
     number: u64,
     pub(crate) backend: Box<dyn Backend>,
     pub(crate) stats: DeviceStats,
@@ -22,7 +22,7 @@ impl Core {
         Self { number, backend, stats: DeviceStats::default() }
     }
 
-    /// Refuses things of another device.
+    /// Returns an error if `what` belongs to another device.
     pub(crate) fn same(self: &Arc<Self>, other: &Arc<Self>, what: &str) -> Result<()> {
         if Arc::ptr_eq(self, other) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! A mark in a stream's work, created once and recorded again and again.
+//! An event: a point in a stream's work. Created once and recorded many times.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use feedline_core::Result;
 
 use crate::device_core::Core;
 
-/// A mark in the work of a stream.
+/// A point in the work of a stream.
 ///
-/// An event that was never recorded counts as done. Recording again replaces the mark; waits that were issued before
-/// keep the old one.
+/// An event that was never recorded counts as complete. Recording it again replaces the point; waits that
+/// were issued before keep the old one.
 pub struct Event {
     device: Arc<Core>,
     id: EventId,
@@ -31,25 +31,26 @@ impl Event {
         self.id
     }
 
-    /// Whether the marked work has ended; never blocks.
+    /// Whether the recorded work has ended; never blocks.
     ///
     /// # Errors
     /// A device failure.
     pub fn query(&self) -> Result<bool> {
-        // SAFETY: the event is alive and of this backend.
+        // SAFETY: the event is alive and belongs to this backend.
         unsafe { self.device.backend.query(self.id) }
     }
 
-    /// Blocks the calling thread until the marked work has ended.
+    /// Blocks the calling thread until the recorded work has ended.
     ///
     /// # Errors
     /// A device failure.
     pub fn synchronize(&self) -> Result<()> {
-        // SAFETY: the event is alive and of this backend.
+        // SAFETY: the event is alive and belongs to this backend.
         unsafe { self.device.backend.synchronize(self.id) }
     }
 
-    /// Like [`synchronize`](Self::synchronize), for at most `limit`; whether the work has ended.
+    /// Like [`synchronize`](Self::synchronize), but blocks for at most `limit`. Returns whether the work
+    /// has ended.
     ///
     /// # Errors
     /// A device failure.
@@ -64,25 +65,25 @@ impl Event {
             if left.is_zero() {
                 return Ok(false);
             }
-            // No device offers a bounded wait, so this asks again, less and less often.
+            // No device offers a bounded wait, so this polls with increasing pauses.
             std::thread::sleep(pause.min(left));
             pause = (pause * 2).min(std::time::Duration::from_millis(1));
         }
     }
 
-    /// Milliseconds from the work marked by `start` to the work marked by this event; both made with timing, both done.
+    /// Milliseconds from `start` to this event. Both must have been created with timing and be complete.
     ///
     /// # Errors
-    /// A device failure, also for an event without timing.
+    /// A device failure, for example for an event without timing.
     pub fn elapsed_ms_since(&self, start: &Event) -> Result<f32> {
         self.device.same(&start.device, "the first event")?;
-        // SAFETY: both events are alive, and of one backend.
+        // SAFETY: both events are alive and belong to the same backend.
         unsafe { self.device.backend.elapsed_ms(start.id, self.id) }
     }
 }
 
 impl From<&Event> for EventId {
-    /// For calls on the backend itself; valid while the event lives.
+    /// The handle for calls on the backend; valid while the event lives.
     fn from(event: &Event) -> Self {
         event.id
     }
@@ -90,7 +91,7 @@ impl From<&Event> for EventId {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // SAFETY: dropped once, and used by nobody after.
+        // SAFETY: dropped once, and not used afterwards.
         if let Err(error) = unsafe { self.device.backend.destroy_event(self.id) } {
             self.device.stats.report(error);
         }

@@ -1,4 +1,4 @@
-//! A step's work, recorded once and given to its stream again and again in one call: a CUDA graph.
+//! A graph: the work of a step, recorded once and launched many times in one call each.
 
 use std::sync::Arc;
 
@@ -10,60 +10,63 @@ use crate::slot::{Reader, SlotRef};
 use crate::stream::StreamCore;
 use crate::{Event, Stream};
 
-/// The recorded work of one step, for one stream, and for one slot where it reads a batch.
+/// The recorded work of one step, for one stream and, if it reads a batch, for one device slot.
 ///
-/// It keeps everything its work uses: buffers dropped meanwhile are freed with the last graph of their stream.
+/// A graph keeps everything that its work uses alive: buffers dropped meanwhile are freed with the last
+/// graph of their stream.
 pub struct Graph {
     stream: Arc<StreamCore>,
     id: GraphId,
     slot: Option<SlotRef>,
-    /// Kept alive, never looked at.
+    /// Kept alive for the recorded work.
     needed: Vec<Needed>,
 }
 
 impl Stream {
-    /// Whether the device can record work: CUDA can.
+    /// Whether the device can record graphs. CUDA can.
     pub fn records(&self) -> bool {
         self.core().device.backend.records()
     }
 
-    /// Records the work that `body` gives to this stream; nothing of it runs before [`Graph::launch`].
+    /// Records the work that `body` submits to this stream. None of it runs before [`Graph::launch`].
     ///
-    /// `body` may read `batch` and no other. It only gives work: numbers that it passes are those of every replay, so what
-    /// changes from step to step must be in device memory. It cannot create or copy buffers, wait, or record events. Work
-    /// given to the cudarc stream itself is not recorded, it runs at once.
+    /// `body` may read `batch` but no other batch. Scalar arguments are fixed at recording time, so
+    /// values that change from step to step must be in device memory. `body` cannot create or copy
+    /// buffers, wait, or record events. Work submitted to the cudarc stream directly is not recorded but
+    /// runs at once.
     ///
     /// # Errors
-    /// `Config` for work that cannot be recorded; what `body` returns; a device failure, also where the device cannot record.
+    /// `Config` for work that cannot be recorded; any error of `body`; a device failure, also if the
+    /// device cannot record graphs.
     pub fn record_graph(&self, batch: Option<&Reader>, body: impl FnOnce() -> Result<()>) -> Result<Graph> {
         let core = self.core();
         if let Some(reader) = batch {
             self.accepts(reader.stream().core(), "a recording")?;
         }
         let backend = &core.device.backend;
-        // These end here: the graph is a copy of what was recorded.
+        // These streams and events end with this call: the graph is a copy of the recording.
         let new_stream = || Stream::create(&core.device, "record", Priority::Normal);
-        let (aside, beside) = (new_stream()?, new_stream()?);
+        let (main, side_stream) = (new_stream()?, new_stream()?);
         let (fork, join) = (Event::new(&core.device, false)?, Event::new(&core.device, false)?);
         let slot = batch.map(Reader::hold);
-        let side = Side::new(beside.core().id(), fork.id(), join.id());
-        core.recorder.begin(aside.core().id(), side, batch.map(Reader::slot_id))?;
+        let side = Side::new(side_stream.core().id(), fork.id(), join.id());
+        core.recorder.begin(main.core().id(), side, batch.map(Reader::slot_id))?;
         let recording = Recording { core };
-        // SAFETY: the stream was just made, and only this thread's work is sent to it.
-        unsafe { backend.begin_capture(aside.core().id()) }?;
+        // SAFETY: the stream was just created, and only this thread's work is sent to it.
+        unsafe { backend.begin_capture(main.core().id()) }?;
         let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
         let needed = core.recorder.end();
-        // SAFETY: begun above, by this thread.
-        let ended = unsafe { backend.end_capture(aside.core().id()) };
-        let given = outcome.unwrap_or_else(|panic| {
+        // SAFETY: this thread began the capture above.
+        let ended = unsafe { backend.end_capture(main.core().id()) };
+        let recorded = outcome.unwrap_or_else(|panic| {
             if let Ok(id) = ended {
                 destroy(core, id);
             }
             std::panic::resume_unwind(panic)
         });
-        match (given, ended) {
+        match (recorded, ended) {
             (Ok(()), Ok(id)) => {
-                // From here on the graph gives back what the recording held.
+                // From here on the graph releases what the recording holds.
                 std::mem::forget(recording);
                 Ok(Graph { stream: core.clone(), id, slot, needed })
             }
@@ -71,49 +74,51 @@ impl Stream {
                 destroy(core, id);
                 Err(error)
             }
-            // What went wrong first.
-            (given, Err(error)) => Err(given.err().unwrap_or(error)),
+            // Report the first error.
+            (recorded, Err(error)) => Err(recorded.err().unwrap_or(error)),
         }
     }
 }
 
 impl Stream {
-    /// Gives this stream the work of both, in this order; in a recording, `aside` may run beside `main`.
+    /// Submits the work of `main` and then of `side`. In a recording, the two become branches that may
+    /// run concurrently: the side branch is forked before `main`, and joined after both.
     ///
-    /// Let `main` be what more work waits for: a GPU begins with what it was given first.
+    /// Put the work on the critical path into `main`: a GPU starts with what was submitted first.
     ///
     /// # Errors
-    /// What they return, the first error first; a device failure.
+    /// The first error of `main` or `side`; a device failure.
     ///
     /// # Safety
-    /// Neither writes memory that the other reads or writes.
-    pub unsafe fn beside(
+    /// Neither closure's work writes memory that the other's reads or writes.
+    pub unsafe fn fork_join(
         &self,
         main: impl FnOnce() -> Result<()>,
-        aside: impl FnOnce() -> Result<()>,
+        side: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let core = self.core();
-        let Some((stream, side, fork, join)) = core.recorder.forks() else {
-            return main().and_then(|()| aside());
+        let Some((main_stream, side_stream, fork, join)) = core.recorder.branches() else {
+            return main().and_then(|()| side());
         };
         let backend = &core.device.backend;
-        let lead = |event, from, to| {
-            // SAFETY: streams and events of the recording, which is this thread's and goes on.
+        let order = |event, from, to| {
+            // SAFETY: the streams and events belong to the recording, which is this thread's and in
+            // progress.
             unsafe { backend.record(event, from) }?;
-            // SAFETY: see above.
+            // SAFETY: as above.
             unsafe { backend.wait(to, event) }
         };
-        lead(fork, stream, side)?;
+        order(fork, main_stream, side_stream)?;
         main()?;
-        core.recorder.set_aside(true);
-        let outcome = aside();
-        core.recorder.set_aside(false);
+        core.recorder.set_on_side(true);
+        let outcome = side();
+        core.recorder.set_on_side(false);
         outcome?;
-        lead(join, side, stream)
+        order(join, side_stream, main_stream)
     }
 }
 
-/// A recording's hold on its stream's memory.
+/// Keeps the memory of a stream while it is being recorded.
 struct Recording<'a> {
     core: &'a StreamCore,
 }
@@ -126,13 +131,13 @@ impl Drop for Recording<'_> {
 }
 
 impl Graph {
-    /// Gives the stream the recorded work once more; the host does not block. `batch` is a batch in the slot that it was
-    /// recorded for.
+    /// Launches the recorded work on its stream; the host does not block. `batch` must be in the slot for
+    /// which the graph was recorded.
     ///
     /// # Errors
     /// `Config` for another slot or stream; a device failure.
     pub fn launch(&mut self, batch: Option<&Reader>) -> Result<()> {
-        const WRONG_SLOT: &str = "the batch is in another slot than the one it was recorded for";
+        const WRONG_SLOT: &str = "the batch is in another slot than the recorded one";
         match (&self.slot, batch) {
             (None, None) => {}
             (Some(slot), Some(reader)) if slot.id() == reader.slot_id() => {}
@@ -144,16 +149,20 @@ impl Graph {
         }
         if let Some(reader) = batch.filter(|reader| !Arc::ptr_eq(reader.stream().core(), &self.stream)) {
             let other = reader.stream();
-            return Err(wrong(&format!("it is for {}, the batch is open to another {other}", self.stream)));
+            return Err(wrong(&format!(
+                "it was recorded on {}, the batch is open to another stream, {other}",
+                self.stream
+            )));
         }
         self.stream.refuse("a graph")?;
         let stream: StreamId = self.stream.id();
-        // SAFETY: the graph is this value's, borrowed uniquely. Its buffers are kept, and belong to this very stream, which
-        // orders their use; the batch's slot is the reader's, which lives for the call and then marks its end behind it.
+        // SAFETY: this value owns the graph and is borrowed mutably. Its buffers are kept and belong to
+        // this very stream, which orders their use. The batch's slot is kept by the reader, which
+        // outlives the call and records its end after the launch.
         unsafe { self.stream.device.backend.launch_graph(self.id, stream) }
     }
 
-    /// Whether this graph was recorded for the slot that `batch` is in, and the stream that reads it.
+    /// Whether this graph was recorded for the slot of `batch` and the stream that reads it.
     pub fn is_for(&self, batch: &Reader) -> bool {
         self.slot.as_ref().is_some_and(|slot| slot.id() == batch.slot_id())
             && Arc::ptr_eq(batch.stream().core(), &self.stream)
@@ -163,7 +172,7 @@ impl Graph {
 impl Drop for Graph {
     fn drop(&mut self) {
         if let Err(error) = self.stream.synchronize() {
-            // Its work may still run: everything it uses stays, for good.
+            // Its work may still run, so everything it uses is leaked.
             self.stream.device.stats.report(error);
             std::mem::forget((self.slot.take(), std::mem::take(&mut self.needed)));
             return;
@@ -174,13 +183,14 @@ impl Drop for Graph {
 }
 
 fn destroy(core: &StreamCore, id: GraphId) {
-    // SAFETY: of this backend, and not used again; its work has ended, or never began.
+    // SAFETY: the graph belongs to this backend and is not used again; its work has ended, or never
+    // began.
     if let Err(error) = unsafe { core.device.backend.destroy_graph(id) } {
         core.device.stats.report(error);
     }
 }
 
-/// Frees the memory that dropped buffers left to the stream's graphs, after the last of these.
+/// Frees the memory of dropped buffers once the stream's last graph is gone.
 fn free_kept(core: &StreamCore) {
     let kept = core.recorder.release();
     if kept.is_empty() {
@@ -189,8 +199,8 @@ fn free_kept(core: &StreamCore) {
     let drained = core.synchronize();
     for Span { address, bytes } in kept {
         let freed = drained.clone().and_then(|()| {
-            // SAFETY: from `alloc_device` with this size, freed once; no graph is left, and the stream that its buffer was
-            // for has just been drained.
+            // SAFETY: from `alloc_device` with this size, freed once; no graph is left, and the buffer's
+            // stream has just been drained.
             unsafe { core.device.backend.free_device(address, bytes) }
         });
         if let Err(error) = freed {

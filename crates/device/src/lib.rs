@@ -1,21 +1,21 @@
-//! Device, stream and event, the same over every backend.
+//! Devices, streams, events, buffers and slots: the safe layer over every backend.
 //!
-//! | CUDA's word | here | file |
+//! | CUDA term | here | file |
 //! | --- | --- | --- |
 //! | context | [`Device`] | `device.rs` |
 //! | stream | [`Stream`] | `stream.rs` |
 //! | event | [`Event`] | `event.rs` |
-//! | page-locked memory | [`Pinned`] | `pinned.rs` |
+//! | pinned memory | [`Pinned`] | `pinned.rs` |
 //! | registered host memory | [`zero_copy`] | `zero_copy/` |
 //! | device memory | [`Buffer`], [`View`], [`ViewMut`] | `buffer.rs`, `view.rs` |
-//! | a slot of the device ring and its leases | [`slot`] | `slot/` |
+//! | (none) device slots and their leases | [`slot`] | `slot/` |
 //! | graph | [`Graph`] | `graph.rs`, `capture.rs` |
-//! | results on their way back | [`Readback`] | `readback.rs` |
-//! | none: whether the process was forked | [`forks`] | `process.rs` |
-//! | a kernel, a cudarc stream | `cuda`, with the feature of that name | `cuda/` |
+//! | (none) asynchronous results | [`Readback`] | `readback.rs` |
+//! | (none) fork detection | [`forks`] | `process.rs` |
+//! | kernels, cudarc streams | `cuda`, with the feature of that name | `cuda/` |
 //!
-//! The backends stand in crates of their own: the trait and the host in `feedline-backend`, an NVIDIA GPU in
-//! `feedline-cuda`, a simulated device that finds missing waits in `feedline-sim`.
+//! The backends are separate crates: the trait and the host in `feedline-backend`, NVIDIA GPUs in
+//! `feedline-cuda`, and a simulated device that finds missing waits in `feedline-sim`.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod buffer;
@@ -23,8 +23,8 @@ mod capture;
 mod device;
 mod device_core;
 mod event;
+mod event_pool;
 mod graph;
-mod mark;
 mod pinned;
 mod process;
 mod readback;

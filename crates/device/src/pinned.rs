@@ -1,4 +1,4 @@
-//! Page-locked host memory, which knows when the last copy out of it has ended.
+//! Pinned host memory that tracks the end of the last copy out of it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,26 +8,26 @@ use feedline_slots::HostMemory;
 
 use crate::Event;
 use crate::device_core::Core;
-use crate::mark::LastCopy;
+use crate::event_pool::LastCopy;
 use crate::stream::StreamCore;
 
-/// A block of page-locked host memory.
+/// A block of pinned host memory.
 pub struct Pinned {
     device: Arc<Core>,
     ptr: *mut u8,
     bytes: usize,
-    /// The last copy out of this block.
+    /// The event of the last copy out of this block.
     copied: LastCopy,
-    /// The one stream that copies out of this block, once there was a copy.
+    /// The only stream that copies out of this block, set by the first copy.
     copier: OnceLock<Arc<StreamCore>>,
-    /// A copy may still use the block: it is never freed.
+    /// A copy may still use the block, so it is never freed.
     leaked: bool,
 }
 
 impl Pinned {
     pub(crate) fn new(device: &Arc<Core>, bytes: usize) -> Result<Self> {
         if bytes == 0 {
-            return Err(Error::new(ErrorKind::Config, "a page-locked block needs at least one byte"));
+            return Err(Error::new(ErrorKind::Config, "a pinned block needs at least one byte"));
         }
         let ptr = device.backend.alloc_host(bytes)?;
         device.stats.pinned_bytes.add(bytes as u64);
@@ -35,22 +35,22 @@ impl Pinned {
         Ok(Self { device: device.clone(), ptr, bytes, copied, copier, leaked: false })
     }
 
-    /// Records in `mark` the end of what `work` gives to `stream`, which reads this block; the block is not to be written
-    /// before that.
+    /// Calls `work`, which submits work that reads this block to `stream`, and then records `copied`. The
+    /// block must not be written before `copied` completes.
     pub(crate) fn read_by(
         &self,
         stream: &Arc<StreamCore>,
-        mark: &Arc<Event>,
+        copied: &Arc<Event>,
         work: impl FnOnce(*const u8) -> Result<()>,
     ) -> Result<()> {
         self.accepts(stream)?;
         work(self.ptr)?;
-        stream.record(mark)?;
-        self.copied.set(mark.clone());
+        stream.record(copied)?;
+        self.copied.set(copied.clone());
         Ok(())
     }
 
-    /// Refuses a stream of another device, and a second copy stream.
+    /// Returns an error for a stream of another device, and for a second copy stream.
     pub(crate) fn accepts(&self, stream: &Arc<StreamCore>) -> Result<()> {
         self.device.same(&stream.device, "the copy stream")?;
         let owner = self.copier.get_or_init(|| stream.clone());
@@ -61,11 +61,11 @@ impl Pinned {
         Err(Error::new(ErrorKind::Config, why))
     }
 
-    /// Tells a race checker that the host is about to touch `bytes` bytes from `offset`.
+    /// Tells a race checker that the host is about to access `bytes` bytes from `offset`.
     pub(crate) fn host_access(&self, offset: usize, bytes: usize, access: Access) -> Result<()> {
         debug_assert!(offset + bytes <= self.bytes);
-        // SAFETY: the range lies in this block. Owners ask for a write right before they write it all, with the sole right
-        // to it: a slot that was just acquired, or a block that was just made.
+        // SAFETY: the range lies in this block. Owners request write access right before they overwrite
+        // the range, and have exclusive access to it: a slot that was just acquired, or a new block.
         unsafe { self.device.backend.host_access(self.ptr.wrapping_add(offset), bytes, access) }
     }
 }
@@ -73,7 +73,8 @@ impl Pinned {
 impl Drop for Pinned {
     fn drop(&mut self) {
         if !self.leaked {
-            // SAFETY: from `alloc_host` with this size, freed once; owners wait for the last copy before they drop this.
+            // SAFETY: from `alloc_host` with this size, freed once; owners wait for the last copy before
+            // they drop this.
             if let Err(error) = unsafe { self.device.backend.free_host(self.ptr, self.bytes) } {
                 self.device.stats.report(error);
             }
@@ -82,15 +83,16 @@ impl Drop for Pinned {
     }
 }
 
-// SAFETY: the block is owned by this value alone; access to its bytes goes through leases (`HostMemory`).
+// SAFETY: this value alone owns the block; access to its bytes goes through leases (`HostMemory`).
 unsafe impl Send for Pinned {}
-// SAFETY: shared references give out the address and the size; the last copy is Sync.
+// SAFETY: shared references expose only the address and the size; `LastCopy` is Sync.
 unsafe impl Sync for Pinned {}
 
-// SAFETY: the backend gave out zeroed memory that stays where it is. `read_by` records a mark behind all work that it starts, on
-// one stream, and no mark is recorded again as long as this refers to it: a query or a wait for the last one covers them all. A
-// submission that failed may have left a copy behind that no event covers; `wait_drained` covers it too, for it drains the one
-// stream that ever copies out of this block.
+// SAFETY: the backend allocated zeroed memory that does not move. `read_by` records an event after all
+// work that it submits, on one stream, and no event is recorded again while this refers to it, so a query
+// of or a wait for the last event covers all of them. A submission that failed may have left a copy
+// behind that no event covers; `wait_drained` covers that too, since it drains the only stream that ever
+// copies out of this block.
 unsafe impl HostMemory for Pinned {
     fn as_ptr(&self) -> *mut u8 {
         self.ptr
@@ -105,8 +107,8 @@ unsafe impl HostMemory for Pinned {
     }
 
     fn is_quick_to_ask(&self) -> bool {
-        // A query takes a GPU's driver 0.3 us, a wait 38 us of CPU time. The simulator's answers are to depend on the seed alone,
-        // not on how often this machine asks.
+        // A query takes the CUDA driver 0.3 us, a wait 38 us of CPU time. The simulator's results must
+        // depend on the seed alone, not on how often this machine queries.
         self.device.backend.kind() == BackendKind::Cuda
     }
 

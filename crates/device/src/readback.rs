@@ -1,4 +1,5 @@
-//! Results on their way back: device to page-locked memory, on a stream of their own, read when they are there.
+//! Asynchronous results: copies from the device to pinned memory, on a separate stream, read once they
+//! have arrived.
 
 use std::mem::ManuallyDrop;
 
@@ -10,9 +11,10 @@ use crate::slot::MAX_SLOTS;
 use crate::view::ViewMut;
 use crate::{Buffer, Event, Pinned, Stream};
 
-/// A ring of result cells of `width` elements each: a step writes one on its stream, and the host reads it later.
+/// A ring of result cells of `width` elements each. A step writes a cell on its stream, and the host
+/// reads it later.
 ///
-/// Nothing here blocks the host but [`wait`](Self::wait).
+/// Only [`wait`](Self::wait) blocks the host.
 ///
 /// ```
 /// use feedline_device::{Device, Output, Readback};
@@ -26,36 +28,36 @@ use crate::{Buffer, Event, Pinned, Stream};
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
 pub struct Readback<T: Element> {
-    // Freed only after the results stream is drained, leaked when that fails.
+    // Freed only after the results stream is drained; leaked if draining fails.
     cells: ManuallyDrop<Buffer<T>>,
     host: ManuallyDrop<Pinned>,
     results: Stream,
     written: Event,
     arrived: Vec<Event>,
     width: usize,
-    /// The device cell that was begun and is not sent yet.
+    /// The device cell that was begun but not sent yet.
     begun: Option<usize>,
-    /// Of each device cell, the number of the last result that was sent from it.
+    /// For each device cell, the number of the last result sent from it.
     last: Vec<Option<usize>>,
     sent: usize,
     read: usize,
 }
 
 impl<T: Element> Readback<T> {
-    /// A ring of `depth` cells of `width` elements, written on `stream`.
+    /// Creates a ring of `depth` cells of `width` elements, written on `stream`.
     ///
     /// # Errors
-    /// `Config` for a width or depth of zero, for more than [`MAX_SLOTS`](crate::slot::MAX_SLOTS) cells, and
-    /// for cells beyond the address space; a device failure.
+    /// `Config` for a width or depth of zero, more than [`MAX_SLOTS`](crate::slot::MAX_SLOTS) cells, or
+    /// cells that are larger than the address space; a device failure.
     pub fn new(stream: &Stream, width: usize, depth: usize) -> Result<Self> {
         let elements = width.checked_mul(depth).filter(|_| (1..=MAX_SLOTS).contains(&depth));
-        // A slice must not have more than `isize::MAX` bytes.
+        // A Rust slice has at most `isize::MAX` bytes.
         let bytes = elements.and_then(|elements| elements.checked_mul(size_of::<T>()));
         let bytes = bytes.filter(|&bytes| bytes > 0 && isize::try_from(bytes).is_ok());
         let Some((elements, bytes)) = elements.zip(bytes) else {
             let why = format!(
-                "a readback cannot have {depth} cells of {width} x {}: it has 1 to {MAX_SLOTS} cells of at least one \
-                 element, which lie in the address space",
+                "cannot create a readback of {depth} cells of {width} x {}: it needs 1 to {MAX_SLOTS} cells \
+                 of at least one element, and memory for them",
                 T::DTYPE
             );
             return Err(Error::new(ErrorKind::Config, why));
@@ -66,7 +68,7 @@ impl<T: Element> Readback<T> {
         let results = Stream::create(device, "results", Priority::Normal)?;
         let cells = stream.buffer(elements)?;
         let host = Pinned::new(device, bytes)?;
-        // Only now: an error above drops what there is.
+        // Wrapped only now, so that an error above drops them.
         let (cells, host) = (ManuallyDrop::new(cells), ManuallyDrop::new(host));
         let last = vec![None; depth];
         Ok(Self { cells, host, results, written, arrived, width, begun: None, last, sent: 0, read: 0 })
@@ -76,42 +78,43 @@ impl<T: Element> Readback<T> {
         self.arrived.len()
     }
 
-    /// Whether every cell is on its way: the next [`begin`](Self::begin) would fail.
+    /// Whether every cell is in flight: the next [`begin`](Self::begin) would fail.
     pub fn is_full(&self) -> bool {
         self.sent - self.read == self.depth()
     }
 
-    /// Results sent and not read yet.
+    /// The number of results sent but not read yet.
     pub fn pending(&self) -> usize {
         self.sent - self.read
     }
 
-    /// The next cell, to be written on the ring's stream, and then sent.
+    /// The next cell, to be written on the ring's stream and then sent.
     ///
     /// # Errors
-    /// `Config` when every cell is on its way: read one first.
+    /// `Config` if every cell is in flight: read one first.
     pub fn begin(&mut self) -> Result<ViewMut<'_, T>> {
         self.begin_at(self.sent % self.depth())
     }
 
-    /// As [`begin`](Self::begin), with a cell of the caller's choice on the device, below `depth`: a step that is replayed
-    /// writes to the address it was recorded with, so each device slot has a cell of its own.
+    /// Like [`begin`](Self::begin), but with a device cell of the caller's choice, below `depth`. A
+    /// replayed step writes to the address it was recorded with, so each device slot has its own cell.
     ///
     /// The stream, not the host, waits for the last copy out of that cell.
     ///
     /// # Errors
-    /// `Config` for no such cell, or when every result is on its way: read one first; a device failure.
+    /// `Config` if there is no such cell, or if every result is in flight: read one first; a device
+    /// failure.
     pub fn begin_at(&mut self, cell: usize) -> Result<ViewMut<'_, T>> {
         if cell >= self.depth() {
-            let why = format!("there is no result cell {cell}: there are {}", self.depth());
+            let why = format!("there is no result cell {cell}: the readback has {}", self.depth());
             return Err(Error::new(ErrorKind::Config, why));
         }
         if self.is_full() {
             let why =
-                format!("all {} result cells are on their way: read one before the next step", self.depth());
+                format!("all {} result cells are in flight: read one before the next step", self.depth());
             return Err(Error::new(ErrorKind::Config, why));
         }
-        // What the host has read has left its cell.
+        // Results that the host has read have left their cells.
         if let Some(sent) = self.last[cell].filter(|&sent| sent >= self.read) {
             self.cells.stream().wait(&self.arrived[sent % self.depth()])?;
         }
@@ -119,15 +122,15 @@ impl<T: Element> Readback<T> {
         self.cells.slice_mut(cell * self.width..(cell + 1) * self.width)
     }
 
-    /// Starts the copy of the cell that [`begin`](Self::begin) returned last, after the work given to the
-    /// stream so far. Call it once per `begin`.
+    /// Starts the copy of the cell that [`begin`](Self::begin) returned last, ordered after all work
+    /// submitted to the stream so far. Each cell is sent once.
     ///
     /// # Errors
-    /// `Config` when no cell was begun since the last call; a device failure.
+    /// `Config` if no cell was begun since the last call; a device failure.
     pub fn send(&mut self) -> Result<()> {
         let Some(from) = self.begun else {
             let why =
-                "there is no result to send: call begin, give the stream the work that writes it, then send";
+                "there is no result to send: call begin, submit the work that writes it, then call send";
             let lost = self.results.core().device.backend.lost();
             return Err(lost.unwrap_or_else(|| Error::new(ErrorKind::Config, why)));
         };
@@ -137,13 +140,13 @@ impl<T: Element> Readback<T> {
         self.results.wait(&self.written)?;
         let bytes = self.width * size_of::<T>();
         let source = Address(self.cells.view().address().0 + (from * bytes) as u64);
-        // SAFETY: the cell lies in the page-locked block, which has `depth` of them.
+        // SAFETY: the cell lies in the pinned block, which has `depth` cells.
         let target = unsafe { self.host.as_ptr().add(to * bytes) };
         let core = self.results.core();
-        // SAFETY: both ranges live until the drop below has drained the stream. The cell is not written on the device before
-        // the copy's end, for `begin_at` makes the stream wait for `arrived`; nor is the target read before, for `read`
-        // follows `arrived`, nor copied to again before it was read: `begin_at` refuses that, and
-        // nothing is sent that was not begun.
+        // SAFETY: both ranges live until `drop` below has drained the stream. The device cell is not
+        // written before the copy has ended, since `begin_at` makes the stream wait for `arrived`. The
+        // host does not read the target before that, since `read` follows `arrived`. The target is not
+        // overwritten before it was read, since `begin_at` rejects that and only begun cells are sent.
         unsafe { core.device.backend.copy_to_host(core.id(), source, target, bytes) }?;
         self.results.record(&self.arrived[to])?;
         self.last[from] = Some(self.sent);
@@ -151,7 +154,7 @@ impl<T: Element> Readback<T> {
         Ok(())
     }
 
-    /// The oldest result, when it is there; never blocks.
+    /// The oldest result, if it has arrived; never blocks.
     ///
     /// # Errors
     /// A device failure.
@@ -162,7 +165,7 @@ impl<T: Element> Readback<T> {
         self.take().map(Some)
     }
 
-    /// The oldest result, waiting for it; `None` when none is on its way.
+    /// Blocks until the oldest result has arrived; `None` if no result is in flight.
     ///
     /// # Errors
     /// A device failure.
@@ -181,8 +184,8 @@ impl<T: Element> Readback<T> {
         self.host.host_access(cell * bytes, bytes, Access::Read)?;
         // SAFETY: the cell lies in the block.
         let first = unsafe { self.host.as_ptr().add(cell * bytes) }.cast::<T>();
-        // SAFETY: the block is initialised and 4096-byte aligned; the copy into this cell has ended, and the next one into it
-        // cannot start while this borrow of the ring lives.
+        // SAFETY: the block is initialised and 4096-byte aligned; the copy into this cell has ended, and
+        // the next copy into it cannot start while this borrow of the ring lives.
         Ok(unsafe { std::slice::from_raw_parts(first, self.width) })
     }
 }
@@ -190,12 +193,12 @@ impl<T: Element> Readback<T> {
 impl<T: Element> Drop for Readback<T> {
     fn drop(&mut self) {
         let drained = self.results.synchronize();
-        // SAFETY: taken once, here, and not used after.
+        // SAFETY: taken once, here, and not used afterwards.
         let cells = unsafe { ManuallyDrop::take(&mut self.cells) };
         // SAFETY: as above.
         let host = unsafe { ManuallyDrop::take(&mut self.host) };
         if let Err(error) = drained {
-            // A copy between the two may still run.
+            // A copy between the two may still be running.
             cells.leak(error.clone());
             host.leak(error);
         }

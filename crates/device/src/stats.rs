@@ -1,11 +1,11 @@
-//! What a device's users hold, counted: page-locked bytes, device bytes, streams, events; and errors from drops.
+//! Statistics of a device: pinned bytes, device bytes, streams, events, and errors from drops.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use feedline_core::Error;
 
-/// A counted thing: how much is held now, and the most that ever was.
+/// A gauge: the current amount, and its peak.
 #[derive(Debug, Default)]
 pub struct Gauge {
     now: AtomicU64,
@@ -22,21 +22,22 @@ impl Gauge {
         self.now.fetch_sub(amount, Ordering::Relaxed);
     }
 
-    /// Held now.
+    /// The current amount.
     pub fn now(&self) -> u64 {
         self.now.load(Ordering::Relaxed)
     }
 
-    /// The most held at once.
+    /// The highest amount so far.
     pub fn peak(&self) -> u64 {
         self.peak.load(Ordering::Relaxed)
     }
 }
 
-/// The counts of one device. All are back at zero when everything made from the device is dropped.
+/// The statistics of one device. All amounts return to zero once everything created from the device is
+/// dropped.
 #[derive(Debug, Default)]
 pub struct DeviceStats {
-    /// Page-locked host bytes.
+    /// Pinned host bytes.
     pub pinned_bytes: Gauge,
     /// Device bytes.
     pub device_bytes: Gauge,
@@ -48,9 +49,9 @@ pub struct DeviceStats {
 }
 
 impl DeviceStats {
-    /// Keeps an error that a drop could not return.
+    /// Records an error that a drop could not return.
     pub fn report(&self, error: Error) {
-        // Bounded: after a device is lost every drop fails, and the first few say it all.
+        // Bounded: after a device is lost every drop fails, and the first errors are enough.
         const KEPT: usize = 16;
         let mut errors = self.errors.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if errors.len() < KEPT {
@@ -58,7 +59,7 @@ impl DeviceStats {
         }
     }
 
-    /// Takes the errors that drops have kept since the last call, oldest first.
+    /// Takes the errors recorded since the last call, oldest first.
     pub fn take_errors(&self) -> Vec<Error> {
         std::mem::take(&mut *self.errors.lock().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }

@@ -1,4 +1,4 @@
-//! A stream: work that runs in order, beside the work of other streams.
+//! A stream: work that runs in order, concurrently with other streams.
 
 use std::sync::Arc;
 #[cfg(feature = "cuda")]
@@ -17,7 +17,7 @@ pub(crate) struct StreamCore {
     /// Borrowed streams are not destroyed here.
     owned: bool,
     pub(crate) recorder: Recorder,
-    /// The same stream as cudarc has it, once it was asked for.
+    /// The cudarc stream, set at its first use.
     #[cfg(feature = "cuda")]
     pub(crate) cuda: OnceLock<Arc<feedline_cuda::cudarc::driver::CudaStream>>,
 }
@@ -27,20 +27,20 @@ impl StreamCore {
         self.id
     }
 
-    /// Refuses a call that cannot be part of a recording, and any call while another library is capturing the
-    /// stream.
+    /// Returns an error for a call that a recording cannot contain, and for any call while another
+    /// library captures the stream.
     pub(crate) fn refuse(&self, what: &str) -> Result<()> {
         self.recorder.refuse(what)?;
         self.refuse_captured(what)
     }
 
-    /// Refuses to give `what` to a stream that another library is capturing: its graph would use the memory
-    /// at each launch, after the memory may have been reused or freed.
+    /// Returns an error if another library captures the stream: its graph would use the memory at every
+    /// launch, and nothing here would keep that memory.
     pub(crate) fn refuse_captured(&self, what: &str) -> Result<()> {
         // SAFETY: the stream is alive.
         if unsafe { self.device.backend.is_captured(self.id) }? {
             let why = format!(
-                "{what} cannot be given to {self} while another library is capturing it: record the work with \
+                "cannot submit {what} to {self} while another library captures it: record the work with \
                  Stream::record_graph, or end the capture first"
             );
             return Err(Error::new(ErrorKind::Config, why));
@@ -51,19 +51,20 @@ impl StreamCore {
     pub(crate) fn record(&self, event: &Event) -> Result<()> {
         event.device().same(&self.device, "the stream")?;
         self.refuse("an event")?;
-        // SAFETY: both are alive, and of one backend.
+        // SAFETY: both are alive and belong to the same backend.
         unsafe { self.device.backend.record(event.id(), self.id) }
     }
 
     pub(crate) fn wait(&self, event: &Event) -> Result<()> {
         self.device.same(event.device(), "the event")?;
         self.refuse("a wait")?;
-        // SAFETY: both are alive, and of one backend.
+        // SAFETY: both are alive and belong to the same backend.
         unsafe { self.device.backend.wait(self.id, event.id()) }
     }
 
-    /// As [`wait`](Self::wait), left out where the host sees that `event` is done: what it gives to a stream after that runs
-    /// after the marked work anyway. A wait between two kernels takes a GPU about a microsecond, a query takes the host 0.3.
+    /// Like [`wait`](Self::wait), but skipped if the host sees that `event` is complete: work submitted
+    /// after that runs after the recorded work anyway. A wait between two kernels takes a GPU about a
+    /// microsecond, a query takes the host 0.3.
     pub(crate) fn wait_unless_done(&self, event: &Event) -> Result<()> {
         self.device.same(event.device(), "the event")?;
         self.refuse("a wait")?;
@@ -82,7 +83,7 @@ impl Drop for StreamCore {
         if !self.owned {
             return;
         }
-        // SAFETY: dropped once, and used by nobody after.
+        // SAFETY: dropped once, and not used afterwards.
         if let Err(error) = unsafe { self.device.backend.destroy_stream(self.id) } {
             self.device.stats.report(error);
         }
@@ -90,10 +91,11 @@ impl Drop for StreamCore {
     }
 }
 
-/// An in-order queue of work on one device. Clones are the same stream.
+/// An in-order queue of work on one device. Clones refer to the same stream.
 ///
 /// Calls queue work and return; only [`synchronize`](Self::synchronize) blocks the host. A view, batch or
-/// event of another device, or a view of another stream, is refused at the call: an error of kind `Config`.
+/// event of another device, or a view of another stream, is rejected by the call with an error of kind
+/// `Config`.
 #[derive(Clone)]
 pub struct Stream {
     core: Arc<StreamCore>,
@@ -131,7 +133,7 @@ impl Stream {
         &self.core
     }
 
-    /// Marks in `event` the work given to this stream so far.
+    /// Records in `event` the work submitted to this stream so far.
     ///
     /// # Errors
     /// A device failure.
@@ -139,7 +141,7 @@ impl Stream {
         self.core.record(event)
     }
 
-    /// Makes this stream wait for the mark `event` has now; the host does not block.
+    /// Makes this stream wait for the current recording of `event`; the host does not block.
     ///
     /// # Errors
     /// A device failure.
@@ -147,11 +149,11 @@ impl Stream {
         self.core.wait(event)
     }
 
-    /// Blocks the calling thread until all work given so far has ended. A training step does not need it;
-    /// what is saved does, and the loader's `checkpoint` waits by itself.
+    /// Blocks the calling thread until all work submitted so far has ended. A training step does not need
+    /// it. Saving device state does; the loader's `checkpoint` synchronizes by itself.
     ///
     /// # Errors
-    /// A device failure, also one of the work itself.
+    /// A device failure, including a failure of the work itself.
     pub fn synchronize(&self) -> Result<()> {
         self.core.synchronize()
     }
@@ -176,7 +178,7 @@ impl Stream {
 }
 
 impl From<&Stream> for StreamId {
-    /// For calls on the backend itself; valid while the stream lives.
+    /// The handle for calls on the backend; valid while the stream lives.
     fn from(stream: &Stream) -> Self {
         stream.core.id()
     }
@@ -188,7 +190,7 @@ impl std::fmt::Display for StreamCore {
     }
 }
 
-/// Written as in errors: `stream 0x1`.
+/// Formats the stream as in errors: `stream 0x1`.
 impl std::fmt::Display for Stream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.core.fmt(f)

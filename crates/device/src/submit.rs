@@ -1,4 +1,4 @@
-//! Work that is given to a stream with its arguments: host code, and the calls of another library.
+//! Submitting work to a stream with its arguments: host code, and calls of another library.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -11,26 +11,26 @@ use crate::capture::Use;
 use crate::stream::StreamCore;
 use crate::view::{Input, Output};
 
-/// Where a library's work goes.
+/// The stream for a library's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Submission {
-    /// The backend's stream to give the work to: that of the [`Stream`], or the one that records for it.
+    /// The backend's stream for the work: that of the [`Stream`], or the one that records for it.
     pub stream: StreamId,
-    /// Whether the work is recorded for a graph, and runs only when that is launched.
+    /// Whether the work is recorded for a graph, and runs only when the graph is launched.
     pub recorded: bool,
-    /// Whether the work may run beside other work of the same stream ([`Stream::beside`]), so that it needs scratch
-    /// memory of its own.
-    pub aside: bool,
+    /// Whether the work is on the side branch of [`Stream::fork_join`]. It may then run concurrently with
+    /// other work of the stream, and needs separate scratch memory.
+    pub side: bool,
 }
 
 impl Stream {
-    /// Runs host code on this stream; for devices whose memory is host memory (host, sim).
+    /// Runs host code on this stream. For devices whose memory is host memory (host, sim).
     ///
-    /// `body` sees the inputs and outputs as slices, in the order given.
+    /// `body` gets the inputs and outputs as slices, in the order given.
     ///
     /// # Errors
-    /// `Config` for arguments of another stream, or outputs that overlap another argument; a device failure, also when
-    /// the device runs kernels, not host code.
+    /// `Config` for arguments of another stream, or outputs that overlap another argument; a device
+    /// failure, also if the device runs kernels but not host code.
     pub fn run<const I: usize, const O: usize>(
         &self,
         name: &'static str,
@@ -49,18 +49,20 @@ impl Stream {
             outputs.iter().map(|o| o.span.of(o.dtype)),
             body,
         )?;
-        // SAFETY: the spans belong to buffers and slots that outlive the stream's work (both drain it before they free),
-        // and were given on this very stream, which orders it after and before all other use on it.
+        // SAFETY: the spans belong to buffers and slots that outlive the stream's work (both drain it
+        // before they free). They were passed in for this very stream, which orders this use with all
+        // others.
         unsafe { self.core().device.backend.run(target, task) }
     }
 
-    /// Gives this stream work by the calls of another library: checks that the arguments are for this stream, then lets
-    /// `submit` make the calls on the backend's stream that it is told.
+    /// Submits work through another library: checks that the arguments are for this stream, then calls
+    /// `submit`, which must make its calls on the stream it is passed.
     ///
-    /// The work may read `inputs` and overwrite `outputs`, and no other device memory.
+    /// The work may read `inputs` and write `outputs`, and access no other device memory.
     ///
     /// # Errors
-    /// `Config` for arguments of another stream, or a batch that is not the recording's; what `submit` returns.
+    /// `Config` for arguments of another stream, or a batch other than the one being recorded; any error
+    /// of `submit`.
     pub fn submit<T>(
         &self,
         name: &str,
@@ -74,20 +76,22 @@ impl Stream {
         let used = inputs.iter().map(Input::used).chain(outputs.iter().map(Output::used));
         let stream = self.target(used, name)?;
         let recorded = stream != self.core().id();
-        submit(Submission { stream, recorded, aside: recorded && self.core().recorder.is_aside() })
+        submit(Submission { stream, recorded, side: recorded && self.core().recorder.is_on_side() })
     }
 
-    /// Keeps `needed` as long as the graph that the calling thread records on this stream; without a recording, does nothing.
+    /// Keeps `needed` alive with the graph that the calling thread records on this stream. Does nothing
+    /// without a recording.
     pub fn keep_with_graph(&self, needed: impl FnOnce() -> Arc<dyn Any + Send + Sync>) {
         self.core().recorder.need(needed);
     }
 
-    /// Reports an error that nobody can be told, such as one of a drop, to the device's ledger.
+    /// Reports an error that cannot be returned, such as one of a drop, to the device's
+    /// [`DeviceStats`](crate::DeviceStats).
     pub fn report(&self, error: Error) {
         self.core().device.stats.report(error);
     }
 
-    /// Where work of the calling thread goes: this stream, or the recording of it.
+    /// The stream for the calling thread's work: this stream, or the one that records it.
     pub(crate) fn target(&self, used: impl Iterator<Item = Use>, name: &str) -> Result<StreamId> {
         if let Some(recorded) = self.core().recorder.target(used, name)? {
             return Ok(recorded);
@@ -96,7 +100,7 @@ impl Stream {
         Ok(self.core().id())
     }
 
-    /// Refuses an argument that was made for, or waited on by, another stream.
+    /// Returns an error for an argument of another stream.
     pub(crate) fn accepts(&self, stream: &Arc<StreamCore>, name: &str) -> Result<()> {
         if Arc::ptr_eq(stream, self.core()) {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Typed windows into device memory, bound to the stream they may be used on.
+//! Typed views of device memory, each for use on one stream.
 
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -10,18 +10,18 @@ use feedline_core::{DType, Element, Error, ErrorKind, Result};
 use crate::capture::{SlotId, Use};
 use crate::stream::StreamCore;
 
-/// `len` elements of device memory, readable on one stream for as long as `'a`.
+/// `len` elements of device memory, readable on one stream for `'a`.
 #[derive(Clone, Copy)]
 pub struct View<'a, T: Element> {
     address: Address,
     len: usize,
     stream: &'a Arc<StreamCore>,
-    /// Of a batch; none of a buffer.
+    /// The slot of a batch; `None` for a buffer.
     slot: Option<SlotId>,
     elements: PhantomData<&'a [T]>,
 }
 
-/// `len` elements of device memory, readable and writable on one stream for as long as `'a`.
+/// `len` elements of device memory, readable and writable on one stream for `'a`.
 pub struct ViewMut<'a, T: Element> {
     address: Address,
     len: usize,
@@ -47,17 +47,18 @@ impl<'a, T: Element> View<'a, T> {
         Self { address, len, stream, slot, elements: PhantomData }
     }
 
-    /// Elements.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no elements.
+    /// Whether the view has no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The address of the first element, for a kernel's argument; valid on the view's stream while the view lives.
+    /// The address of the first element, for kernel arguments; valid on the view's stream while the view
+    /// lives.
     pub fn address(&self) -> Address {
         self.address
     }
@@ -82,17 +83,18 @@ impl<'a, T: Element> ViewMut<'a, T> {
         Self { address, len, stream, elements: PhantomData }
     }
 
-    /// Elements.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no elements.
+    /// Whether the view has no elements.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The address of the first element, for a kernel's argument; valid on the view's stream while the view lives.
+    /// The address of the first element, for kernel arguments; valid on the view's stream while the view
+    /// lives.
     pub fn address(&self) -> Address {
         self.address
     }
@@ -102,17 +104,17 @@ impl<'a, T: Element> ViewMut<'a, T> {
         self.stream
     }
 
-    /// The same elements, to read.
+    /// The same elements, for reading.
     pub fn as_view(&self) -> View<'_, T> {
         View::new(self.address, self.len, self.stream, None)
     }
 
-    /// The same elements for a shorter time, so that this view can be used again.
+    /// The same elements for a shorter lifetime, so that this view can be used again.
     pub fn reborrow(&mut self) -> ViewMut<'_, T> {
         ViewMut::new(self.address, self.len, self.stream)
     }
 
-    /// The elements before `mid` and the others.
+    /// Splits the view into the elements before `mid` and the rest.
     ///
     /// # Errors
     /// `Config` for a `mid` outside the view.
@@ -132,17 +134,17 @@ impl<'a, T: Element> ViewMut<'a, T> {
     }
 }
 
-/// Device memory that a piece of work reads.
+/// Device memory that submitted work reads.
 #[derive(Clone, Copy)]
 pub struct Input<'a> {
     pub(crate) span: Span,
     pub(crate) dtype: DType,
     pub(crate) stream: &'a Arc<StreamCore>,
-    /// Of a batch; none of a buffer.
+    /// The slot of a batch; `None` for a buffer.
     pub(crate) slot: Option<SlotId>,
 }
 
-/// Device memory that a piece of work writes, or reads and writes.
+/// Device memory that submitted work writes, or reads and writes.
 pub struct Output<'a> {
     pub(crate) span: Span,
     pub(crate) dtype: DType,

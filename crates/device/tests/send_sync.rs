@@ -1,6 +1,6 @@
-//! What may cross a thread, held at compile time: this file tests by compiling.
+//! `Send` and `Sync` of the public types, asserted at compile time.
 //!
-//! `Send` and `Sync` follow from the fields, so a new field can take them away, or give them, without a word.
+//! Both follow from the fields, so a new field could change them unnoticed.
 
 use feedline_device::host::Host;
 use feedline_device::slot::{Loaded, Reader, SlotRing, WriteLease};
@@ -13,8 +13,8 @@ use feedline_sim::interceptors::{Chaos, Count, Faults};
 const fn is_send<T: Send>() {}
 const fn is_sync<T: Sync>() {}
 
-/// Does not compile when `$type` implements `$trait`: then `marker` means two things.
-/// The trick is that of the crate static_assertions.
+/// Does not compile if `$type` implements `$trait`, because `marker` is then ambiguous. The technique is
+/// that of the crate static_assertions.
 macro_rules! is_not {
     ($trait:ident: $($type:ty),+ $(,)?) => {$(
         const _: () = {
@@ -39,22 +39,23 @@ macro_rules! is_both {
     };
 }
 
-// A device, its streams and events are handles: any thread may use them, several at a time.
+// A device, its streams and its events are handles: any thread may use them, several at a time.
 is_both!(Device, Stream, Event, DeviceStats);
-// Memory moves and is shared; who may touch its bytes is the business of leases and streams.
+// Memory can be moved and shared; leases and streams control the access to its bytes.
 is_both!(Pinned, StridedColumns, Buffer<f32>, Buffer<u8>, Readback<f32>, SlotRing);
-// Leases travel from stage to stage.
+// Leases move between the stages of a pipeline.
 is_both!(WriteLease, Loaded, Reader);
 // Views and arguments may be made on one thread and used on another.
 is_both!(View<'static, f32>, ViewMut<'static, f32>, Input<'static>, Output<'static>);
 // Backends are called by every thread.
 is_both!(Host, Count<Host>, Chaos<Host>, Faults<Host>);
 
-// Work goes to the thread of its stream, and is nobody else's: what it captured need not be shared.
+// A task moves to the thread of its stream and is not shared, so its captures need not be Sync.
 const _: () = is_send::<Task>();
 is_not!(Sync: Task);
 
-/// The pins above, seen at work: threads share a stream, and a view made on one is used on another.
+/// The assertions above at run time: two threads share a stream, and a view created on one is used on
+/// another.
 #[test]
 fn a_stream_and_a_view_are_used_from_two_threads() {
     let device = Device::host();
@@ -64,7 +65,7 @@ fn a_stream_and_a_view_are_used_from_two_threads() {
     std::thread::scope(|scope| {
         let (view, other) = (numbers.view_mut(), stream.clone());
         scope.spawn(move || other.run("add", [], [view.into()], add).expect("work"));
-        scope.spawn(|| stream.synchronize().expect("its end"));
+        scope.spawn(|| stream.synchronize().expect("synchronize"));
     });
     assert_eq!(numbers.read().expect("the number"), [1]);
 }

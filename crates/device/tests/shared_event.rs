@@ -1,4 +1,4 @@
-//! Each slot has events of its own: the end of one slot's reader says nothing about that of another's.
+//! Each slot has its own events: the end of one slot's reader does not affect another slot.
 
 use feedline_core::Result;
 use feedline_device::slot::{Loaded, SlotRing};
@@ -21,7 +21,7 @@ impl Pipe {
     }
 }
 
-/// Two batches, read on a stream each; the first reader ends first, and its slot is filled first.
+/// Two batches, each read on its own stream. The first reader ends first, and its slot is refilled first.
 fn two_batches_on_two_streams(device: &Device) -> Result<()> {
     let copies = device.named_stream("copies", Priority::High)?;
     let host = Ring::new((0..3).map(|_| device.pinned(BYTES)).collect::<Result<_>>()?);
@@ -38,7 +38,7 @@ fn two_batches_on_two_streams(device: &Device) -> Result<()> {
 }
 
 #[test]
-fn readers_of_two_slots_on_two_streams_do_not_hide_each_other() {
+fn readers_of_two_slots_on_two_streams_are_both_waited_for() {
     for seed in 0..20 {
         let (device, sim) = feedline_sim::device(seed).expect("a device");
         two_batches_on_two_streams(&device).unwrap_or_else(|error| panic!("seed {seed}: {error}"));

@@ -220,7 +220,7 @@ mod tests {
         let why = auto(laid(), &host, 5999).expect("a mode");
         assert_eq!(why, "staged: the set has 6000 bytes, the budget of pinned memory has 5999 left");
         let fine = Arc::new(Fine::new(50, 4).expect("a set"));
-        assert_eq!(auto(fine, &host, 6000).expect("a mode"), "staged: field \"id\" has no table");
+        assert_eq!(auto(fine, &host, 6000).expect("a mode"), "staged: field \"id\" has no column");
         let absent = Device::with_backend(NullDevice::new());
         assert_eq!(
             auto(laid(), &absent, 6000).expect("a mode"),

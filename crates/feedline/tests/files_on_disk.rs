@@ -39,8 +39,8 @@ fn a_file_cut_in_mid_run_is_an_error_with_file_and_byte() {
 
             let records = Records::open_with_limit(&path, spec, 0).expect("records");
             let builder = Loader::builder(records).batch_size(10).transfer_mode(TransferMode::ZeroCopy);
-            let error = builder.build(&device).expect_err("no table").to_string();
-            assert!(error.contains("has no table"), "{error}");
+            let error = builder.build(&device).expect_err("no column").to_string();
+            assert!(error.contains("has no column"), "{error}");
         }
         assert_empty(&device);
     });

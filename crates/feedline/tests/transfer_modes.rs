@@ -236,11 +236,11 @@ fn the_road_is_told_and_why_it_is_not_another() {
                 (error.kind(), error.message()),
                 (
                     ErrorKind::Config,
-                    "zero copy is not possible, field \"id\" has no table: ask for auto or staged"
+                    "zero copy is not possible, field \"id\" has no column: ask for auto or staged"
                 )
             );
             let (counted, _) = counting(columns(9, 0));
-            assert!(refused(Loader::builder(counted).batch_size(8), &device).message().contains("no table"));
+            assert!(refused(Loader::builder(counted).batch_size(8), &device).message().contains("no column"));
             let source = fixtures::streams::Generator::new([3, 10]).expect("a source");
             let error = refused(Loader::from_source(source).batch_size(8), &device);
             assert!(error.message().contains("source"), "{error}");

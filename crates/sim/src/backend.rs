@@ -1,4 +1,4 @@
-//! The backend's calls, on the simulator.
+//! The simulator's implementation of [`Backend`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,21 +10,21 @@ use feedline_core::{Error, Result};
 
 use super::clocks::HOST;
 use super::lane::Command;
-use super::memory::{Place, Space};
+use super::memory::{Region, Space};
 use super::schedule::Shared;
 use super::state::{State, Touches};
 use super::{SimHandle, SimOptions};
 
-/// The backend of a simulated device; most programs take [`device`](crate::device).
+/// The backend of a simulated device. Most programs use [`device`](crate::device) instead.
 pub struct Sim {
     shared: Arc<Shared>,
 }
 
 impl Sim {
-    /// A simulated device, and the handle that tells what it found.
+    /// Creates a simulated device, and the handle that reports what it found.
     ///
     /// # Errors
-    /// `Config` for an option that cannot be.
+    /// `Config` for an invalid option.
     pub fn new(options: SimOptions) -> Result<(Self, SimHandle)> {
         static NUMBER: AtomicU64 = AtomicU64::new(1);
         options.check()?;
@@ -33,7 +33,7 @@ impl Sim {
         Ok((Self { shared: shared.clone() }, SimHandle::new(shared)))
     }
 
-    fn give(
+    fn submit(
         &self,
         stream: StreamId,
         what: &'static str,
@@ -42,7 +42,7 @@ impl Sim {
     ) -> Result<()> {
         let mut state = self.shared.lock();
         state.call();
-        let lane = state.give(stream, what, touches)?;
+        let lane = state.submit(stream, what, touches)?;
         state.push(lane, command);
         Ok(())
     }
@@ -50,7 +50,7 @@ impl Sim {
     fn alloc(&self, bytes: usize, space: Space) -> Result<u64> {
         let mut state = self.shared.lock();
         state.call();
-        // Host memory starts as zeros; device memory as anything but.
+        // Host memory starts zeroed; device memory starts non-zero.
         let value = if space == Space::Host { 0 } else { state.random.below(255) as u8 + 1 };
         let call = state.calls;
         state.memory.alloc(bytes, space, value, call)
@@ -63,16 +63,17 @@ impl Sim {
     }
 }
 
-fn host(ptr: *const u8, bytes: usize) -> Place {
-    Place { address: ptr as u64, bytes, space: Some(Space::Host) }
+fn host(ptr: *const u8, bytes: usize) -> Region {
+    Region { address: ptr as u64, bytes, space: Some(Space::Host) }
 }
 
-fn device(address: Address, bytes: usize) -> Place {
-    Place { address: address.0, bytes, space: Some(Space::Device) }
+fn device(address: Address, bytes: usize) -> Region {
+    Region { address: address.0, bytes, space: Some(Space::Device) }
 }
 
-// SAFETY: `Block::new` initialises; a stream's commands are taken from its queue one by one in order (`Shared::step`);
-// `synchronize` and `synchronize_stream` return Ok only when what they name has been run (`Shared::run_until`).
+// SAFETY: `Block::new` initialises the memory; a stream's commands are taken from its queue one by one,
+// in order (`Shared::step`); `synchronize` and `synchronize_stream` return Ok only when the awaited work
+// has run (`Shared::run_until`).
 unsafe impl Backend for Sim {
     fn kind(&self) -> BackendKind {
         BackendKind::Sim
@@ -96,7 +97,7 @@ unsafe impl Backend for Sim {
         let mut state = self.shared.lock();
         state.call();
         let lane = state.lane(stream)?;
-        // As CUDA does: the call returns at once, and what the stream was given before still runs.
+        // As in CUDA, the call returns at once, and the stream's earlier work still runs.
         state.lanes[lane].destroyed = true;
         Ok(())
     }
@@ -105,9 +106,9 @@ unsafe impl Backend for Sim {
         let mut state = self.shared.lock();
         state.call();
         let lane = state.lane(stream)?;
-        let given = state.lanes[lane].given;
+        let submitted = state.lanes[lane].submitted;
         let clock = state.lanes[lane].clock.clone();
-        let mut state = self.shared.run_until(state, |state| state.lanes[lane].ended >= given)?;
+        let mut state = self.shared.run_until(state, |state| state.lanes[lane].ended >= submitted)?;
         let at = state.lanes[lane].time;
         state.host_learns(&clock, at);
         state.check_lost()
@@ -139,22 +140,22 @@ unsafe impl Backend for Sim {
 
     unsafe fn query(&self, event: EventId) -> Result<bool> {
         let mut state = self.shared.lock();
-        let Some(mark) = state.mark(event)? else { return state.check_lost().map(|()| true) };
+        let Some(recording) = state.recording(event)? else { return state.check_lost().map(|()| true) };
         state.host_time += 1_000;
         let mut state = self.shared.run_some(state);
         state.check_lost()?;
-        let Some(&at) = mark.reached.get() else { return Ok(false) };
-        state.host_learns(&mark.clock, at);
+        let Some(&at) = recording.completed_at.get() else { return Ok(false) };
+        state.host_learns(&recording.clock, at);
         Ok(true)
     }
 
     unsafe fn synchronize(&self, event: EventId) -> Result<()> {
         let mut state = self.shared.lock();
         state.call();
-        let Some(mark) = state.mark(event)? else { return state.check_lost() };
-        let mut state = self.shared.run_until(state, |_| mark.reached.get().is_some())?;
-        let at = mark.reached.get().copied().unwrap_or(0);
-        state.host_learns(&mark.clock, at);
+        let Some(recording) = state.recording(event)? else { return state.check_lost() };
+        let mut state = self.shared.run_until(state, |_| recording.completed_at.get().is_some())?;
+        let at = recording.completed_at.get().copied().unwrap_or(0);
+        state.host_learns(&recording.clock, at);
         state.check_lost()
     }
 
@@ -188,17 +189,17 @@ unsafe impl Backend for Sim {
         bytes: usize,
     ) -> Result<()> {
         let touches = [(host(from, bytes), Access::Read), (device(to, bytes), Access::Write)];
-        self.give(stream, "copy to device", &touches, Command::Copy { from: from as u64, to: to.0, bytes })
+        self.submit(stream, "copy to device", &touches, Command::Copy { from: from as u64, to: to.0, bytes })
     }
 
     unsafe fn copy_to_host(&self, stream: StreamId, from: Address, to: *mut u8, bytes: usize) -> Result<()> {
         let touches = [(device(from, bytes), Access::Read), (host(to, bytes), Access::Write)];
-        self.give(stream, "copy to host", &touches, Command::Copy { from: from.0, to: to as u64, bytes })
+        self.submit(stream, "copy to host", &touches, Command::Copy { from: from.0, to: to as u64, bytes })
     }
 
     unsafe fn fill(&self, stream: StreamId, to: Address, value: u8, bytes: usize) -> Result<()> {
         let touches = [(device(to, bytes), Access::Write)];
-        self.give(stream, "fill", &touches, Command::Fill { to: to.0, value, bytes })
+        self.submit(stream, "fill", &touches, Command::Fill { to: to.0, value, bytes })
     }
 
     unsafe fn register_host(&self, ptr: *const u8, bytes: usize) -> Result<Option<Address>> {
@@ -215,27 +216,28 @@ unsafe impl Backend for Sim {
     }
 
     unsafe fn gather(&self, stream: StreamId, gather: &Gather) -> Result<()> {
-        let at = |span: Span, space| Place { address: span.address.0, bytes: span.bytes, space: Some(space) };
-        let gather_order = [gather.ids()].into_iter().chain(gather.places());
-        let mut touches: Vec<_> = gather_order.map(|span| (at(span, Space::Host), Access::Read)).collect();
+        let at =
+            |span: Span, space| Region { address: span.address.0, bytes: span.bytes, space: Some(space) };
+        let inputs = [gather.ids()].into_iter().chain(gather.places());
+        let mut touches: Vec<_> = inputs.map(|span| (at(span, Space::Host), Access::Read)).collect();
         for field in gather.fields() {
             touches.push((at(field.source(), Space::Registered), Access::Read));
             touches.push((at(field.target(gather.rows()), Space::Device), Access::Write));
         }
-        self.give(stream, "gather", &touches, Command::Gather(Box::new(gather.clone())))
+        self.submit(stream, "gather", &touches, Command::Gather(Box::new(gather.clone())))
     }
 
     unsafe fn run(&self, stream: StreamId, task: Task) -> Result<()> {
         let reads = task.inputs().iter().map(|span| (span, Access::Read));
         let writes = task.outputs().iter().map(|span| (span, Access::Write));
-        // Kernels may also reach page-locked memory, so both kinds will do.
+        // Kernels can also access pinned memory, so both kinds are allowed.
         let touches: Vec<_> = reads
             .chain(writes)
             .map(|(s, access)| {
-                (Place { address: s.span.address.0, bytes: s.span.bytes, space: None }, access)
+                (Region { address: s.span.address.0, bytes: s.span.bytes, space: None }, access)
             })
             .collect();
-        self.give(stream, task.name(), &touches, Command::Run(Box::new(task)))
+        self.submit(stream, task.name(), &touches, Command::Run(Box::new(task)))
     }
 
     unsafe fn host_access(&self, ptr: *const u8, bytes: usize, access: Access) -> Result<()> {

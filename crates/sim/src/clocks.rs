@@ -1,16 +1,17 @@
-//! Vector clocks: what each actor knows of the others.
+//! Vector clocks: which steps of the other actors each actor has seen complete.
 //!
-//! Fidge (1988) and Mattern (1989): an actor counts its own steps, and takes the pointwise maximum where it learns of
-//! another's. A step of actor `a` numbered `n` happened before all that follows a clock whose component `a` is at least
-//! `n`. Accesses are kept as (actor, number) pairs, as in FastTrack (Flanagan and Freund, PLDI 2009).
+//! After Fidge (1988) and Mattern (1989): an actor counts its own steps, and takes the pointwise maximum
+//! when it synchronises with another. Step `n` of actor `a` happened before everything that follows a
+//! clock whose component `a` is at least `n`. Accesses are stored as (actor, step) pairs, as in FastTrack
+//! (Flanagan and Freund, PLDI 2009).
 
-/// Who can touch memory: the host is number 0, stream `i` is number `i + 1`.
+/// An actor that can access memory: 0 is the host, `i + 1` is stream `i`.
 pub(super) type Actor = usize;
 
-/// The host, all of its threads as one: their order among themselves is not the device's business.
+/// The host. All of its threads are one actor, since the device does not order them.
 pub(super) const HOST: Actor = 0;
 
-/// For each actor, the number of its latest step that is known to be over.
+/// The latest step of each actor that is known to be complete.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Clock(Vec<u64>);
 
@@ -20,7 +21,7 @@ impl Clock {
         self.0.get(actor).copied().unwrap_or(0)
     }
 
-    /// Counts one more step of `actor`, whose clock this is; its number.
+    /// Advances the step of `actor`, the owner of this clock, and returns it.
     pub(super) fn tick(&mut self, actor: Actor) -> u64 {
         if self.0.len() <= actor {
             self.0.resize(actor + 1, 0);
@@ -29,7 +30,7 @@ impl Clock {
         self.0[actor]
     }
 
-    /// Learns all that `other` knows.
+    /// Merges `other` into this clock.
     pub(super) fn join(&mut self, other: &Clock) {
         if self.0.len() < other.0.len() {
             self.0.resize(other.0.len(), 0);

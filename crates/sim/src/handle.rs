@@ -1,4 +1,4 @@
-//! What a simulated device found, and the say a test has in its schedule.
+//! The test handle of a simulated device: its findings, and control over its schedule.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::state::State;
 use feedline_backend::{BackendKind, StreamId};
 use feedline_device::Stream;
 
-/// A handle on a simulated device, from [`device`](crate::device). Clones are handles on the same device.
+/// A handle to a simulated device, from [`device`](crate::device). Clones refer to the same device.
 #[derive(Clone)]
 pub struct SimHandle {
     shared: Arc<Shared>,
@@ -21,24 +21,24 @@ impl SimHandle {
         Self { shared }
     }
 
-    /// The seed of the schedule; the same seed and the same calls make the same run.
+    /// The seed of the schedule. The same seed and the same calls give the same run.
     pub fn seed(&self) -> u64 {
         self.shared.lock().options.seed
     }
 
-    /// All that was found, the first first; at most 256.
+    /// All findings, oldest first; at most 256.
     pub fn findings(&self) -> Vec<Error> {
         self.shared.lock().findings.clone()
     }
 
-    /// The races among the findings: accesses, and frees, that nothing orders after earlier accesses.
+    /// The races among the findings: accesses and frees that are not ordered after earlier accesses.
     pub fn races(&self) -> Vec<Error> {
         let mut all = self.findings();
         all.retain(|error| error.kind() == ErrorKind::Race);
         all
     }
 
-    /// Whether nothing was found so far.
+    /// Checks that nothing was found so far.
     ///
     /// # Errors
     /// The first finding.
@@ -46,11 +46,12 @@ impl SimHandle {
         self.shared.lock().findings.first().cloned().map_or(Ok(()), Err)
     }
 
-    /// Runs all work to its end, and asks whether nothing was found and nothing is left. Call it when all that was made
-    /// from the device is dropped.
+    /// Runs all work to its end, and checks that nothing was found and nothing is leaked. Call it when
+    /// everything created from the device is dropped.
     ///
     /// # Errors
-    /// The first finding; else why the device was lost; else a list of the streams, events and memory not dropped.
+    /// The first finding; else the loss of the device; else a list of the streams, events and memory that
+    /// were not dropped.
     pub fn finish(&self) -> Result<()> {
         let state = self.shared.lock();
         let idle = |state: &State| state.running.is_none() && state.lanes.iter().all(|l| l.queue.is_empty());
@@ -61,13 +62,13 @@ impl SimHandle {
         if left.is_empty() {
             return Ok(());
         }
-        let why = format!("still there at the end: {}; drop all before finish", left.join(", "));
+        let why = format!("leaked: {}; drop them before finish", left.join(", "));
         Err(Error::new(ErrorKind::Device, why))
     }
 
-    /// Lets `stream` stand still until [`release`](Self::release): the one delay a test can ask for by name.
+    /// Blocks `stream` until [`release`](Self::release): the one delay that a test can request directly.
     ///
-    /// The host must not wait for held work: that is an error, for nothing else could release it.
+    /// The host must not wait for held work: that is an error, since nothing else could release it.
     ///
     /// # Errors
     /// A stream of another device.
@@ -75,7 +76,7 @@ impl SimHandle {
         self.set_held(stream, true)
     }
 
-    /// Lets a held stream go on.
+    /// Releases a held stream.
     ///
     /// # Errors
     /// A stream of another device.

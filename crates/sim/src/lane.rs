@@ -1,4 +1,4 @@
-//! One stream of the simulator: its commands, what its work knows, and how far it is.
+//! One simulated stream: its commands, its vector clock and its progress.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -7,15 +7,15 @@ use feedline_backend::{Gather, Task};
 
 use super::clocks::Clock;
 
-/// A point in a stream's work.
-pub(super) struct Mark {
-    /// What the stream knew when it was recorded.
+/// One recording of an event.
+pub(super) struct Recording {
+    /// The stream's clock when the event was recorded.
     pub(super) clock: Clock,
-    /// For messages.
+    /// The stream and the call, for messages.
     pub(super) stream: usize,
     pub(super) call: u64,
-    /// The virtual time at which the stream came to it, in nanoseconds.
-    pub(super) reached: OnceLock<u64>,
+    /// The virtual time of completion, in nanoseconds.
+    pub(super) completed_at: OnceLock<u64>,
 }
 
 pub(super) enum Command {
@@ -23,25 +23,25 @@ pub(super) enum Command {
     Fill { to: u64, value: u8, bytes: usize },
     Gather(Box<Gather>),
     Run(Box<Task>),
-    Record(Arc<Mark>),
-    Wait(Arc<Mark>),
+    Record(Arc<Recording>),
+    Wait(Arc<Recording>),
 }
 
-/// One stream: what it has to do, and how far it is.
+/// One simulated stream.
 pub(super) struct Lane {
     pub(super) name: String,
-    /// What its work knows by the time it runs what it is given next.
+    /// The clock of the stream's next command.
     pub(super) clock: Clock,
-    /// Commands, each with the virtual time of the call that gave it.
+    /// The queued commands, each with the virtual time of its call.
     pub(super) queue: VecDeque<(Command, u64)>,
-    /// Commands given, and commands ended.
-    pub(super) given: u64,
+    /// The numbers of commands submitted and ended.
+    pub(super) submitted: u64,
     pub(super) ended: u64,
-    /// When its last command ended, in virtual nanoseconds.
+    /// The virtual time at which the last command ended, in nanoseconds.
     pub(super) time: u64,
-    /// Passed over until nobody else can run.
+    /// Skipped until no other stream can run.
     pub(super) starved: bool,
-    /// Passed over until the test lets it go.
+    /// Skipped until the test releases it.
     pub(super) held: bool,
     pub(super) destroyed: bool,
 }

@@ -1,7 +1,8 @@
 //! A simulated device: virtual time, a seeded schedule, and a check that every access is ordered.
 //!
-//! On a GPU a missing wait is a matter of luck: the copy is usually over in time. Here it is an error at the call, in
-//! every run, without a GPU. Write the training loop against [`Device`], and let a test hand it a simulated one:
+//! On a GPU a missing wait often goes unnoticed, because the copy usually ends in time. Here it is an
+//! error at the call, in every run, without a GPU. Write the training loop against [`Device`], and run it
+//! in a test on a simulated device:
 //!
 //! ```
 //! use feedline_device::{Device, Readback};
@@ -34,23 +35,25 @@
 //!
 //! # What it finds
 //!
-//! - **Races**: a write that is not ordered after *all* earlier reads and the last write of the same bytes, or a read
-//!   that is not ordered after the last write. Copies, fills, the arguments of work on a stream, and the host's use of
-//!   page-locked memory all count.
+//! - **Races**: a write that is not ordered after *all* earlier reads and the last write of the same
+//!   bytes, or a read that is not ordered after the last write. Copies, fills, the arguments of work on a
+//!   stream, and the host's accesses of pinned memory all count.
 //! - **Frees** of memory that unfinished work may still touch.
-//! - **Misuse**: freed memory, ranges out of bounds, handles that are unknown, destroyed, or of another device.
-//! - **Leaks**, when [`SimHandle::finish`] is asked.
+//! - **Misuse**: use of freed memory, ranges out of bounds, and handles that are unknown, destroyed, or
+//!   of another device.
+//! - **Leaks**, reported by [`SimHandle::finish`].
 //!
-//! Order comes from the calls alone: work on one stream, a wait for an event, a host that waited before it went on. It
-//! is kept in vector clocks (`clocks.rs`) and looked up when a call is made, not when the work runs. So no schedule
-//! hides a missing wait, and one seed is enough to find it; what more seeds add is other answers of `query`, and other
-//! bytes should a task touch what it did not declare.
+//! Order comes from the calls alone: work on one stream, waits for events, and host waits. Vector clocks
+//! (`clocks.rs`) track it, and each call is checked when it is made, not when its work runs. So no
+//! schedule hides a missing wait, and one seed is enough to find it. More seeds vary the answers of
+//! `query`, and the bytes seen by a task that accesses memory it did not declare.
 //!
 //! # What a race looks like
 //!
-//! The safe interface leaves no wait out: views belong to a stream, batches open by `wait_on`, results come back behind
-//! an event. A race needs a call on the [`Backend`](feedline_backend::Backend), which is unsafe because its order is the caller's
-//! promise. Here a snapshot of the weights is copied out beside the training:
+//! The safe interface omits no wait: views belong to a stream, batches are opened by `wait_on`, and
+//! results are read after an event. A race requires a call on the [`Backend`](feedline_backend::Backend),
+//! which is unsafe because the caller must order it. Here a snapshot of the weights is copied to the host
+//! during training:
 //!
 //! ```
 //! use feedline_core::ErrorKind;
@@ -69,7 +72,8 @@
 //! let race = save().unwrap_err(); // nothing makes the snapshot wait for the step
 //! assert_eq!(race.kind(), ErrorKind::Race);
 //! for part in [
-//!     r#""copy to host" on stream 1 "snapshots" (call 7) reads what "step" on stream 0 "compute" (call 6) may still write"#,
+//!     r#""copy to host" on stream 1 "snapshots" (call 7) reads what "#,
+//!     r#"what "step" on stream 0 "compute" (call 6) may still write"#,
 //!     r#"make stream 1 "snapshots" wait for an event recorded on stream 0 "compute" after call 6"#,
 //! ] {
 //!     assert!(race.message().contains(part), "{race}");
@@ -86,29 +90,31 @@
 //! # Ok::<(), feedline_core::Error>(())
 //! ```
 //!
-//! A call that races returns the error and gives the device nothing; with [`SimOptions::fail_fast`] off it goes ahead,
-//! and the report has all races of the run.
+//! A call that races returns the error and submits nothing. With [`SimOptions::fail_fast`] off it
+//! proceeds, and the report holds all races of the run.
 //!
 //! # How it runs
 //!
-//! There are no threads. Work runs on the thread that waits for the device, one piece at a time, and a few pieces at
-//! each `query`; until then it may lie there for ever. Which stream goes next, how long work takes and who is starved
-//! is drawn from the seed, and event times are in virtual time. With one host thread the same seed makes the same run;
-//! several host threads may share the device, and count as one in the analysis.
+//! There are no threads. Work runs on the host thread that waits for the device, one task at a time, plus
+//! a few tasks at each `query`; until then it stays queued. The seed determines which stream runs next,
+//! how long work takes, and which stream is starved. Event times are in virtual time. With one host
+//! thread, the same seed gives the same run. Several host threads may share the device; the analysis
+//! treats them as one.
 //!
-//! So work must not wait for the host: it is the host that runs it. It may give more work, and drop what it holds.
+//! Work must therefore not wait for the host, since the host runs it. It may submit more work and drop
+//! what it holds.
 //!
 //! | part | file |
 //! | --- | --- |
-//! | the backend's calls | `backend.rs` |
+//! | the backend | `backend.rs` |
 //! | the seeded schedule, virtual time | `schedule.rs` |
-//! | one stream and its commands | `lane.rs` |
+//! | one simulated stream and its commands | `lane.rs` |
 //! | the device's state, and the analysis of a call | `state.rs` |
 //! | vector clocks | `clocks.rs` |
-//! | who touched which bytes | `shadow.rs` |
-//! | blocks of memory, alive and freed | `memory.rs` |
-//! | the words of a finding | `report.rs` |
-//! | what a test asks | `handle.rs` |
+//! | the last accesses of each byte | `shadow.rs` |
+//! | live and freed memory blocks | `memory.rs` |
+//! | the messages of findings | `report.rs` |
+//! | the handle for tests | `handle.rs` |
 //! | [`interceptors`]: fail, delay and count the calls of any backend | `interceptors/` |
 
 mod backend;
@@ -129,7 +135,7 @@ use feedline_device::Device;
 pub use backend::Sim;
 pub use handle::SimHandle;
 
-/// How a simulated device behaves.
+/// Options of a simulated device.
 ///
 /// ```
 /// use feedline_sim::SimOptions;
@@ -139,17 +145,18 @@ pub use handle::SimHandle;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimOptions {
-    /// What every choice is drawn from.
+    /// The seed of every random choice.
     pub seed: u64,
-    /// Whether a call that races returns the race, and gives the device nothing. When not, the race is in the report
-    /// only and the bytes go wrong as they would on a GPU; then no two host threads may race, for that is no simulation.
+    /// Whether a call that races returns the race and submits nothing. If false, the race is only added
+    /// to the report, and the bytes are corrupted as they would be on a GPU; then two host threads must
+    /// not race, since that race would be real.
     pub fail_fast: bool,
-    /// How likely it is, at each step, that a stream is starved until no other can run; from 0 up to 1.
+    /// The probability, per step, that a stream is starved until no other can run. From 0 to 1.
     pub starve: f64,
 }
 
 impl SimOptions {
-    /// The usual options, with `seed`.
+    /// The default options with `seed`.
     pub fn seed(seed: u64) -> Self {
         Self { seed, fail_fast: true, starve: 0.1 }
     }
@@ -158,23 +165,24 @@ impl SimOptions {
         if (0.0..=1.0).contains(&self.starve) {
             return Ok(());
         }
-        let why = format!("starve is {}: a probability lies between 0 and 1", self.starve);
+        let why = format!("starve is {}: it must be a probability, from 0 to 1", self.starve);
         Err(Error::new(ErrorKind::Config, why))
     }
 }
 
-/// A simulated device whose every choice is drawn from `seed`, and the handle that tells what it found.
+/// Creates a simulated device whose random choices come from `seed`, and the handle that reports what it
+/// found.
 ///
 /// # Errors
-/// None today; [`device_with`] has some.
+/// Currently none; see [`device_with`].
 pub fn device(seed: u64) -> Result<(Device, SimHandle)> {
     device_with(SimOptions::seed(seed))
 }
 
-/// A simulated device with options.
+/// Creates a simulated device with options.
 ///
 /// # Errors
-/// `Config` for an option that cannot be.
+/// `Config` for an invalid option.
 pub fn device_with(options: SimOptions) -> Result<(Device, SimHandle)> {
     let (backend, handle) = Sim::new(options)?;
     Ok((Device::with_backend(backend), handle))

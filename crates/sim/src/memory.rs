@@ -1,4 +1,4 @@
-//! The simulator's memory: real blocks, known by address, kept for a while after they are freed.
+//! The simulator's memory: real blocks, indexed by address, and kept for a while after they are freed.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::{BTreeMap, VecDeque};
@@ -9,24 +9,25 @@ use feedline_core::{Error, ErrorKind, Result};
 
 use super::shadow::Shadow;
 
-/// Freed bytes that stay unused, so that a use after the free meets a known block and not a new one.
+/// Freed bytes that are not reused, so that a use after free hits a known block instead of a new one.
 const KEPT_FREED: usize = 32 << 20;
-/// What freed memory is filled with.
+/// The byte that fills freed memory.
 const FREED: u8 = 0xDE;
 
-/// The two kinds of memory.
+/// The kinds of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Space {
-    /// Page-locked host memory.
+    /// Pinned host memory.
     Host,
     /// Device memory.
     Device,
-    /// Host memory of someone else, made readable for the device.
+    /// Registered host memory, allocated elsewhere and readable by the device.
     Registered,
 }
 
 impl Space {
-    /// Whether a place in `wanted` memory may be one in this: copies to the device read registered memory too.
+    /// Whether memory of this kind can be used where `wanted` is required: copies to the device also read
+    /// registered memory.
     fn serves(self, wanted: Self) -> bool {
         self == wanted || (self, wanted) == (Self::Registered, Self::Host)
     }
@@ -35,26 +36,26 @@ impl Space {
 impl fmt::Display for Space {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Host => "page-locked block",
+            Self::Host => "pinned block",
             Self::Device => "device block",
             Self::Registered => "registered block",
         })
     }
 }
 
-/// Bytes to be touched, by address; `space` when only one will do.
+/// A memory range to access. `space` is set if only one kind of memory is allowed.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct Region {
     pub(super) address: u64,
     pub(super) bytes: usize,
     pub(super) space: Option<Space>,
 }
 
-/// Real memory, given back when dropped.
+/// Real memory, freed on drop.
 struct Block {
     ptr: u64,
     layout: Layout,
-    /// Not when it is registered only.
+    /// False for memory that is only registered.
     owned: bool,
 }
 
@@ -80,19 +81,19 @@ impl Block {
 impl Drop for Block {
     fn drop(&mut self) {
         if self.owned {
-            // SAFETY: `new` allocated it with this layout, and it is given back once, here.
+            // SAFETY: `new` allocated it with this layout, and it is freed once, here.
             unsafe { dealloc(self.ptr as *mut u8, self.layout) }
         }
     }
 }
 
-/// One allocation, alive or freed.
+/// One allocation, live or freed.
 pub(super) struct Allocation {
     block: Block,
     pub(super) space: Space,
-    /// Its number among the allocations.
+    /// The number of the allocation.
     pub(super) number: u64,
-    /// The call that made it, and the one that freed it.
+    /// The call that allocated it, and the call that freed it.
     pub(super) made: u64,
     freed: Option<u64>,
     pub(super) shadow: Shadow,
@@ -119,7 +120,7 @@ impl fmt::Display for Allocation {
 pub(super) struct Memory {
     all: BTreeMap<u64, Allocation>,
     made: u64,
-    /// Freed allocations that may be given back, oldest first, and their bytes.
+    /// Freed allocations that may be released, oldest first, and their total bytes.
     kept: VecDeque<u64>,
     kept_bytes: usize,
 }
@@ -147,7 +148,7 @@ impl Memory {
         self.all.insert(allocation.address(), allocation);
     }
 
-    /// Makes memory of someone else known; refused when some of it is known already.
+    /// Registers foreign memory. Returns false if part of it is already known.
     pub(super) fn register(&mut self, address: u64, bytes: usize, call: u64) -> bool {
         let Ok(layout) = Layout::from_size_align(bytes, 1) else { return false };
         let Some(end) = address.checked_add(bytes as u64) else { return false };
@@ -159,42 +160,44 @@ impl Memory {
         true
     }
 
-    /// Forgets the registered memory at `address`; it is its owner's, and not touched.
+    /// Forgets the registered memory at `address`, without accessing it.
     pub(super) fn unregister(&mut self, address: u64) {
         self.all.remove(&address);
     }
 
-    /// The live allocation that `place` lies in, and its bytes there.
-    pub(super) fn find(&self, place: &Place) -> Result<(&Allocation, Range<usize>)> {
+    /// The live allocation that contains `region`, and its byte range there.
+    pub(super) fn find(&self, region: &Region) -> Result<(&Allocation, Range<usize>)> {
         let unknown = || {
-            let what = place.space.map_or("memory".to_owned(), |space| space.to_string());
-            misuse(format!("{:#x} lies in no {what} of this device", place.address))
+            let what = region.space.map_or("memory".to_owned(), |space| space.to_string());
+            misuse(format!("{:#x} lies in no {what} of this device", region.address))
         };
-        let (&start, allocation) = self.all.range(..=place.address).next_back().ok_or_else(unknown)?;
-        let offset = (place.address - start) as usize;
+        let (&start, allocation) = self.all.range(..=region.address).next_back().ok_or_else(unknown)?;
+        let offset = (region.address - start) as usize;
         if offset >= allocation.bytes() {
             return Err(unknown());
         }
         if let Some(call) = allocation.freed {
             return Err(misuse(format!("{allocation} is used after it was freed by call {call}")));
         }
-        if place.space.is_some_and(|space| !allocation.space.serves(space)) {
+        if region.space.is_some_and(|space| !allocation.space.serves(space)) {
             return Err(unknown());
         }
-        match offset.checked_add(place.bytes) {
+        match offset.checked_add(region.bytes) {
             Some(end) if end <= allocation.bytes() => Ok((allocation, offset..end)),
-            _ => {
-                Err(misuse(format!("{} bytes from byte {offset} on do not lie in {allocation}", place.bytes)))
-            }
+            _ => Err(misuse(format!(
+                "{} bytes from byte {offset} on do not lie in {allocation}",
+                region.bytes
+            ))),
         }
     }
 
-    /// The accesses of the live allocation at `address`.
+    /// The recorded accesses of the live allocation at `address`.
     pub(super) fn shadow(&mut self, address: u64) -> Option<&mut Shadow> {
         self.all.get_mut(&address).map(|allocation| &mut allocation.shadow)
     }
 
-    /// Frees the allocation at `address`; one that is `in_use` is not given back, nor written, before the end.
+    /// Frees the allocation at `address`. If it is `in_use`, it is neither released nor overwritten
+    /// before the device is dropped.
     pub(super) fn free(&mut self, address: u64, call: u64, in_use: bool) {
         let Some(allocation) = self.all.get_mut(&address) else { return };
         allocation.freed = Some(call);
@@ -203,7 +206,7 @@ impl Memory {
             return;
         }
         let bytes = allocation.bytes();
-        // SAFETY: the block is alive, and everything that touched it is over, or the caller would have said so.
+        // SAFETY: the block is alive, and no work accesses it any more, since `in_use` is false.
         unsafe { (address as *mut u8).write_bytes(FREED, bytes) };
         self.kept.push_back(address);
         self.kept_bytes += bytes;
@@ -215,13 +218,13 @@ impl Memory {
         }
     }
 
-    /// The allocations that were not freed.
+    /// The live allocations.
     pub(super) fn alive(&self) -> impl Iterator<Item = &Allocation> {
         self.all.values().filter(|allocation| allocation.freed.is_none())
     }
 }
 
-/// A call that no device could obey.
+/// The error for an invalid call.
 pub(super) fn misuse(why: String) -> Error {
     Error::new(ErrorKind::Device, why)
 }
@@ -230,22 +233,20 @@ pub(super) fn misuse(why: String) -> Error {
 mod tests {
     use super::*;
 
-    fn place(address: u64, bytes: usize, space: Space) -> Place {
-        Place { address, bytes, space: Some(space) }
+    fn region(address: u64, bytes: usize, space: Space) -> Region {
+        Region { address, bytes, space: Some(space) }
     }
 
     #[test]
-    fn a_place_is_found_inside_its_block_only() {
+    fn a_region_is_found_only_inside_its_block() {
         let mut memory = Memory::default();
         let a = memory.alloc(100, Space::Host, 0, 1).expect("memory");
         let found = |memory: &Memory, at, bytes, space| {
-            memory.find(&place(at, bytes, space)).map(|(_, range)| range).map_err(|e| e.message().to_owned())
+            memory.find(&region(at, bytes, space)).map(|(_, range)| range).map_err(|e| e.message().to_owned())
         };
         assert_eq!(found(&memory, a + 10, 90, Space::Host), Ok(10..100));
         assert!(found(&memory, a + 10, 91, Space::Host).unwrap_err().contains("do not lie in"));
-        assert!(
-            found(&memory, a + 100, 1, Space::Host).unwrap_err().contains("lies in no page-locked block")
-        );
+        assert!(found(&memory, a + 100, 1, Space::Host).unwrap_err().contains("lies in no pinned block"));
         assert!(found(&memory, a, 1, Space::Device).unwrap_err().contains("lies in no device block"));
         memory.free(a, 7, false);
         assert!(found(&memory, a, 1, Space::Host).unwrap_err().contains("freed by call 7"));

@@ -1,4 +1,4 @@
-//! The words for what the analysis finds: both sides, the memory, and the wait that is missing.
+//! The messages of findings: both sides, the memory, and the missing wait.
 
 use feedline_backend::Access;
 use feedline_core::{Error, ErrorKind};
@@ -8,13 +8,13 @@ use super::lane::Lane;
 use super::memory::Allocation;
 use super::shadow::{Conflict, Touch};
 
-/// A stream, for people.
+/// Describes a stream.
 pub(super) fn stream(lanes: &[Lane], index: usize) -> String {
     let name = lanes.get(index).map_or("", |lane| &lane.name);
     format!("stream {index} \"{name}\"")
 }
 
-/// Who did what: `"step" on stream 1 "compute" (call 9)`.
+/// Describes one side: `"step" on stream 1 "compute" (call 9)`.
 pub(super) fn side(lanes: &[Lane], actor: Actor, what: &str, call: u64) -> String {
     match actor {
         HOST => format!("the host (call {call})"),
@@ -26,7 +26,7 @@ fn of(lanes: &[Lane], touch: &Touch) -> String {
     side(lanes, touch.actor, touch.what, touch.call)
 }
 
-/// Two accesses that nothing orders.
+/// The error for two unordered accesses.
 pub(super) fn race(lanes: &[Lane], memory: &Allocation, now: &Touch, conflict: &Conflict) -> Error {
     let earlier = &conflict.earlier;
     let (does, may) = match (now.access, earlier.access) {
@@ -44,7 +44,7 @@ pub(super) fn race(lanes: &[Lane], memory: &Allocation, now: &Touch, conflict: &
     Error::new(ErrorKind::Race, message)
 }
 
-/// Memory freed under work that may still use it.
+/// The error for memory that is freed while work may still use it.
 pub(super) fn freed(lanes: &[Lane], memory: &Allocation, call: u64, conflict: &Conflict) -> Error {
     let earlier = &conflict.earlier;
     let missing = missing(lanes, HOST, earlier);
@@ -53,7 +53,7 @@ pub(super) fn freed(lanes: &[Lane], memory: &Allocation, call: u64, conflict: &C
     Error::new(ErrorKind::Race, message)
 }
 
-/// What would put `earlier` before the work of `now`.
+/// Describes the wait that would order `earlier` before the work of `now`.
 fn missing(lanes: &[Lane], now: Actor, earlier: &Touch) -> String {
     // The host's own accesses come before every later call, so the earlier side is always a stream.
     let theirs = stream(lanes, earlier.actor.saturating_sub(1));
@@ -61,7 +61,7 @@ fn missing(lanes: &[Lane], now: Actor, earlier: &Touch) -> String {
     match now {
         HOST => format!("synchronize first with an event recorded on {theirs} after call {call}"),
         _ => format!(
-            "make {} wait for an event recorded on {theirs} after call {call}, or give both to one stream",
+            "make {} wait for an event recorded on {theirs} after call {call}, or submit both to one stream",
             stream(lanes, now - 1)
         ),
     }

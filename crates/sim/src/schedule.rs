@@ -1,4 +1,5 @@
-//! Which stream runs next, and how long work takes: the seed's business, and as unkind as the contract allows.
+//! The schedule: which stream runs next and how long work takes, drawn from the seed and as adversarial
+//! as the contract allows.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 
@@ -10,7 +11,8 @@ use super::memory::misuse;
 use super::report;
 use super::state::State;
 
-/// A simulated device: its state, and a bell for the end of a task, which runs outside the lock.
+/// A simulated device: its state, and a condition variable for the end of a task, which runs outside the
+/// lock.
 pub(super) struct Shared {
     state: Mutex<State>,
     ended: Condvar,
@@ -25,9 +27,9 @@ impl Shared {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Runs work on the calling thread until `done`.
+    /// Runs work on the calling thread until `done` returns true.
     ///
-    /// An error when nothing can run any more, so that `done` will never be.
+    /// Returns an error if nothing can run any more, so that `done` can never become true.
     pub(super) fn run_until<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -52,7 +54,7 @@ impl Shared {
         Ok(state)
     }
 
-    /// Runs a few commands, as many as the seed says: what a device may have done since it was asked last.
+    /// Runs a random number of commands: the progress of a device since the last query.
     pub(super) fn run_some<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let steps = if state.random.below(2) == 0 { 0 } else { state.random.below(8) + 1 };
         for _ in 0..steps {
@@ -67,29 +69,31 @@ impl Shared {
 
     /// Runs the first command of a lane.
     fn step<'a>(&'a self, mut state: MutexGuard<'a, State>, lane: usize) -> MutexGuard<'a, State> {
-        let Some((command, given_at)) = state.lanes[lane].queue.pop_front() else { return state };
-        let works = state.lost.is_none();
-        let mut start = state.lanes[lane].time.max(given_at);
-        if let Command::Wait(mark) = &command {
-            start = start.max(mark.reached.get().copied().unwrap_or(0));
+        let Some((command, submitted_at)) = state.lanes[lane].queue.pop_front() else { return state };
+        let live = state.lost.is_none();
+        let mut start = state.lanes[lane].time.max(submitted_at);
+        if let Command::Wait(recording) = &command {
+            start = start.max(recording.completed_at.get().copied().unwrap_or(0));
         }
         let end = start + state.duration(&command);
         match command {
-            Command::Copy { from, to, bytes } if works => {
-                // SAFETY: both ranges lay in live blocks at the call, and a block is given back only when the host has
-                // seen the end of all that touches it (`State::free`); commands run one at a time, under the lock.
+            Command::Copy { from, to, bytes } if live => {
+                // SAFETY: both ranges lay in live blocks at the call, and a block is released only when
+                // the host has seen the end of all work that accesses it (`State::free`); commands run
+                // one at a time, under the lock.
                 unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes) }
             }
-            Command::Fill { to, value, bytes } if works => {
+            Command::Fill { to, value, bytes } if live => {
                 // SAFETY: as above.
                 unsafe { std::ptr::write_bytes(to as *mut u8, value, bytes) }
             }
-            Command::Gather(gather) if works => {
-                // SAFETY: as above; registered memory is the caller's, who unregisters it when its readers have ended.
+            Command::Gather(gather) if live => {
+                // SAFETY: as above; the caller owns registered memory, and unregisters it only when its
+                // readers have ended.
                 unsafe { gather.execute() }
             }
-            Command::Run(task) => state = self.run_task(state, *task, works),
-            Command::Record(mark) => drop(mark.reached.set(end)),
+            Command::Run(task) => state = self.run_task(state, *task, live),
+            Command::Record(recording) => drop(recording.completed_at.set(end)),
             Command::Copy { .. } | Command::Fill { .. } | Command::Gather(_) | Command::Wait(_) => {}
         }
         state.lanes[lane].time = end;
@@ -98,17 +102,18 @@ impl Shared {
         state
     }
 
-    /// Runs a task outside the lock: it may give work, and drop handles; nothing else runs meanwhile.
+    /// Runs a task outside the lock, since it may submit work and drop handles. Nothing else runs
+    /// meanwhile.
     fn run_task<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
         task: Task,
-        works: bool,
+        live: bool,
     ) -> MutexGuard<'a, State> {
         state.running = Some(std::thread::current().id());
         drop(state);
         // SAFETY: as for copies in `step`; while `running` is set no other command runs.
-        let ended = if works { unsafe { task.execute() } } else { task.skip() };
+        let ended = if live { unsafe { task.execute() } } else { task.skip() };
         let mut state = self.lock();
         state.running = None;
         self.ended.notify_all();
@@ -125,36 +130,37 @@ impl State {
         let lane = &self.lanes[lane];
         !lane.held
             && lane.queue.front().is_some_and(|(command, _)| match command {
-                Command::Wait(mark) => mark.reached.get().is_some(),
+                Command::Wait(recording) => recording.completed_at.get().is_some(),
                 _ => true,
             })
     }
 
-    /// The lane that runs next; `None` when none can.
+    /// The lane that runs next; `None` if no lane can run.
     fn pick(&mut self) -> Option<usize> {
         let ready: Vec<usize> = (0..self.lanes.len()).filter(|&lane| self.ready(lane)).collect();
         if ready.is_empty() {
             return None;
         }
         if self.random.uniform() < self.options.starve {
-            let unlucky = ready[self.random.below(ready.len() as u64) as usize];
-            self.lanes[unlucky].starved = true;
+            let starved = ready[self.random.below(ready.len() as u64) as usize];
+            self.lanes[starved].starved = true;
         }
-        let fed: Vec<usize> = ready.iter().copied().filter(|&lane| !self.lanes[lane].starved).collect();
-        let of = if fed.is_empty() { &ready } else { &fed };
-        let lane = of[self.random.below(of.len() as u64) as usize];
+        let preferred: Vec<usize> = ready.iter().copied().filter(|&lane| !self.lanes[lane].starved).collect();
+        let candidates = if preferred.is_empty() { &ready } else { &preferred };
+        let lane = candidates[self.random.below(candidates.len() as u64) as usize];
         if std::mem::take(&mut self.lanes[lane].starved) {
-            // It stood still while the others ran.
+            // It was blocked while the others ran.
             self.lanes[lane].time = self.lanes[lane].time.max(self.latest);
         }
         Some(lane)
     }
 
-    /// Virtual nanoseconds that a command takes: spread over two orders of magnitude, and now and then far more.
+    /// The duration of a command in virtual nanoseconds: spread over two orders of magnitude, and
+    /// occasionally much longer.
     fn duration(&mut self, command: &Command) -> u64 {
         let base = match command {
             Command::Record(_) | Command::Wait(_) => 200.0,
-            // About what PCIe 4.0 x16 moves: 25 GB/s.
+            // About the bandwidth of PCIe 4.0 x16: 25 GB/s.
             Command::Copy { bytes, .. } | Command::Fill { bytes, .. } => 2_000.0 + *bytes as f64 / 25.0,
             Command::Gather(gather) => 2_000.0 + gather.target().bytes as f64 / 25.0,
             Command::Run(_) => 10_000.0,
@@ -163,17 +169,17 @@ impl State {
         (base * slow * self.random.range(-3.0, 3.0).exp2()) as u64
     }
 
-    /// Why no stream can run.
+    /// The error that says why no stream can run.
     fn stuck(&self) -> Error {
         let waits = self.lanes.iter().enumerate().filter_map(|(index, lane)| {
             let stream = report::stream(&self.lanes, index);
             match lane.queue.front() {
                 None => None,
                 Some(_) if lane.held => Some(format!("{stream} is held")),
-                Some((Command::Wait(mark), _)) => Some(format!(
+                Some((Command::Wait(recording), _)) => Some(format!(
                     "{stream} waits for an event recorded on {} by call {}",
-                    report::stream(&self.lanes, mark.stream),
-                    mark.call
+                    report::stream(&self.lanes, recording.stream),
+                    recording.call
                 )),
                 Some(_) => Some(format!("{stream} has work")),
             }

@@ -1,4 +1,4 @@
-//! Who touched each byte of one allocation last, and whom a new access is not ordered after.
+//! The last accesses of each byte of an allocation, and the conflicts of a new access with them.
 
 use feedline_backend::Access;
 use std::collections::BTreeMap;
@@ -6,15 +6,15 @@ use std::ops::Range;
 
 use super::clocks::{Actor, Clock};
 
-/// One access of memory.
+/// One memory access.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Touch {
     pub(super) actor: Actor,
-    /// The number of this step among the actor's steps.
+    /// The actor's step.
     pub(super) step: u64,
-    /// The number of the call to the backend that made it.
+    /// The number of the backend call that made it.
     pub(super) call: u64,
-    /// What the work is called.
+    /// The name of the work.
     pub(super) what: &'static str,
     pub(super) access: Access,
 }
@@ -26,7 +26,7 @@ pub(super) struct Conflict {
     pub(super) bytes: Range<usize>,
 }
 
-/// The accesses of a range of bytes that matter still.
+/// The accesses of a byte range that can still conflict.
 #[derive(Clone, Debug)]
 struct Cell {
     end: usize,
@@ -36,13 +36,13 @@ struct Cell {
     reads: Vec<Touch>,
 }
 
-/// The accesses of one allocation: ranges that do not overlap, by their first byte.
+/// The accesses of one allocation, as disjoint ranges indexed by their first byte.
 #[derive(Debug, Default)]
 pub(super) struct Shadow(BTreeMap<usize, Cell>);
 
 impl Shadow {
-    /// The earlier accesses of `bytes` that an access by someone who knows `clock` is not ordered after: for a read
-    /// the last write, for a write all reads since as well.
+    /// The earlier accesses of `bytes` that a new access with `clock` is not ordered after: for a read
+    /// the last write; for a write also all reads since.
     pub(super) fn conflicts(&self, bytes: &Range<usize>, access: Access, clock: &Clock) -> Vec<Conflict> {
         let mut found: Vec<Conflict> = Vec::new();
         for (&start, cell) in self.overlapping(bytes) {
@@ -62,7 +62,7 @@ impl Shadow {
         found
     }
 
-    /// Notes an access of `bytes`.
+    /// Records an access of `bytes`.
     pub(super) fn note(&mut self, bytes: &Range<usize>, touch: Touch) {
         self.split(bytes.start);
         self.split(bytes.end);
@@ -75,7 +75,7 @@ impl Shadow {
             Access::Read => {
                 self.close_gaps(bytes);
                 for (_, cell) in self.0.range_mut(bytes.clone()) {
-                    // A later read of the same actor stands for its earlier ones: they come before it.
+                    // A later read of the same actor covers its earlier ones, which come before it.
                     cell.reads.retain(|read| read.actor != touch.actor);
                     cell.reads.push(touch);
                 }
@@ -88,7 +88,7 @@ impl Shadow {
         before.into_iter().chain(self.0.range(bytes.clone()))
     }
 
-    /// Makes `at` a border between cells, when it lies inside one.
+    /// Splits the cell that contains `at`, if any, at `at`.
     fn split(&mut self, at: usize) {
         let Some((_, cell)) = self.0.range_mut(..at).next_back() else { return };
         if cell.end > at {
@@ -98,7 +98,7 @@ impl Shadow {
         }
     }
 
-    /// Gives the bytes that nobody has touched a cell, so that `bytes` is all cells.
+    /// Adds cells for untouched bytes, so that cells cover all of `bytes`.
     fn close_gaps(&mut self, bytes: &Range<usize>) {
         let mut at = bytes.start;
         let mut gaps = Vec::new();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_forgets_what_it_covers_and_nothing_else() {
+    fn a_write_replaces_only_the_accesses_it_covers() {
         let mut shadow = Shadow::default();
         shadow.note(&(0..30), touch(1, 1, Access::Read));
         shadow.note(&(10..20), touch(2, 1, Access::Write));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_of_all_actors_count_over_gaps_and_cells() {
+    fn reads_of_all_actors_count_across_gaps_and_cells() {
         let mut shadow = Shadow::default();
         shadow.note(&(5..10), touch(1, 1, Access::Read));
         shadow.note(&(15..20), touch(1, 2, Access::Read));
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ordered_access_is_no_conflict() {
+    fn ordered_accesses_do_not_conflict() {
         let mut shadow = Shadow::default();
         shadow.note(&(0..8), touch(1, 1, Access::Write));
         let mut clock = Clock::default();

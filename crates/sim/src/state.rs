@@ -1,6 +1,8 @@
-//! The state of a simulated device, and the analysis: who knows what, and which access is not ordered.
+//! The state of a simulated device, and the analysis: the vector clocks of the actors, and the accesses
+//! that are not ordered.
 //!
-//! All of it happens at the call, in the order of the calls, so that no choice of the schedule can hide a missing wait.
+//! The analysis runs at each call, in the order of the calls, so that no schedule can hide a missing
+//! wait.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
@@ -12,32 +14,33 @@ use feedline_core::{Error, Random, Result};
 
 use super::SimOptions;
 use super::clocks::{Actor, Clock, HOST};
-use super::lane::{Command, Lane, Mark};
-use super::memory::{Memory, Place, Space, misuse};
+use super::lane::{Command, Lane, Recording};
+use super::memory::{Memory, Region, Space, misuse};
 use super::report;
 use super::shadow::Touch;
 
-/// Findings that are kept; a loop that races in every step would fill the memory otherwise.
+/// The maximum number of stored findings: a loop that races in every step would otherwise exhaust the
+/// memory.
 const KEPT: usize = 256;
 
 struct EventState {
     timing: bool,
-    mark: Option<Arc<Mark>>,
+    recording: Option<Arc<Recording>>,
 }
 
-/// Memory that a piece of work touches, and how.
-pub(super) type Touches<'a> = &'a [(Place, Access)];
+/// The memory that a call accesses, and how.
+pub(super) type Touches<'a> = &'a [(Region, Access)];
 
 pub(super) struct State {
     pub(super) options: SimOptions,
     pub(super) random: Random,
-    /// The upper half of this device's handles, so that another device's are not taken for its own.
+    /// The upper half of this device's handles, so that handles of another device are recognised.
     number: u64,
-    /// Calls so far, without queries.
+    /// The number of calls so far, without queries.
     pub(super) calls: u64,
-    /// What the host knows.
+    /// The host's vector clock.
     host: Clock,
-    /// Virtual nanoseconds: on the host, and the latest end of any work.
+    /// Virtual time in nanoseconds: of the host, and of the latest end of any work.
     pub(super) host_time: u64,
     pub(super) latest: u64,
     pub(super) lanes: Vec<Lane>,
@@ -46,7 +49,7 @@ pub(super) struct State {
     pub(super) memory: Memory,
     pub(super) findings: Vec<Error>,
     pub(super) lost: Option<Error>,
-    /// The thread that runs a task, outside the lock.
+    /// The thread that is running a task outside the lock.
     pub(super) running: Option<ThreadId>,
 }
 
@@ -71,7 +74,7 @@ impl State {
         }
     }
 
-    /// Keeps an error for the report, and gives it back.
+    /// Adds an error to the findings and returns it.
     pub(super) fn found(&mut self, error: Error) -> Error {
         if self.findings.len() < KEPT {
             self.findings.push(error.clone());
@@ -104,7 +107,7 @@ impl State {
             name: name.to_owned(),
             clock: Clock::default(),
             queue: VecDeque::new(),
-            given: 0,
+            submitted: 0,
             ended: 0,
             time: 0,
             starved: false,
@@ -114,14 +117,14 @@ impl State {
         StreamId(self.handle(self.lanes.len() as u64 - 1))
     }
 
-    /// The number of a live stream.
+    /// The lane index of a live stream.
     pub(super) fn lane(&mut self, stream: StreamId) -> Result<usize> {
         let why = match self.index(stream.0).and_then(|index| Some((index, self.lanes.get(index)?))) {
             Some((index, lane)) if !lane.destroyed => return Ok(index),
             Some((index, _)) => {
                 format!("{} is used after it was destroyed", report::stream(&self.lanes, index))
             }
-            None => format!("{:#x} is no stream of this device", stream.0),
+            None => format!("{:#x} is not a stream of this device", stream.0),
         };
         Err(self.found(misuse(why)))
     }
@@ -129,7 +132,7 @@ impl State {
     pub(super) fn create_event(&mut self, timing: bool) -> EventId {
         self.next_event += 1;
         let id = self.handle(self.next_event);
-        self.events.insert(id, EventState { timing, mark: None });
+        self.events.insert(id, EventState { timing, recording: None });
         EventId(id)
     }
 
@@ -139,7 +142,7 @@ impl State {
                 Some(index) if (1..=self.next_event).contains(&(index as u64)) => {
                     format!("event {index} is used after it was destroyed")
                 }
-                _ => format!("{:#x} is no event of this device", event.0),
+                _ => format!("{:#x} is not an event of this device", event.0),
             };
             return Err(self.found(misuse(why)));
         }
@@ -152,20 +155,20 @@ impl State {
         Ok(())
     }
 
-    /// The mark that `event` stands for now.
-    pub(super) fn mark(&mut self, event: EventId) -> Result<Option<Arc<Mark>>> {
-        self.event(event).map(|state| state.mark.clone())
+    /// The current recording of `event`.
+    pub(super) fn recording(&mut self, event: EventId) -> Result<Option<Arc<Recording>>> {
+        self.event(event).map(|state| state.recording.clone())
     }
 
-    /// When the mark of an event with timing was reached.
+    /// The virtual time at which an event with timing completed.
     pub(super) fn time(&mut self, event: EventId) -> Result<u64> {
         let state = self.event(event)?;
         if !state.timing {
-            return Err(misuse("an event without timing was asked for its time".to_owned()));
+            return Err(misuse("the time of an event without timing was requested".to_owned()));
         }
-        state.mark.as_ref().and_then(|mark| mark.reached.get()).copied().ok_or_else(|| {
-            misuse("an event was asked for its time before it was recorded and done".to_owned())
-        })
+        state.recording.as_ref().and_then(|recording| recording.completed_at.get()).copied().ok_or_else(
+            || misuse("the time of an event was requested before it was recorded and done".to_owned()),
+        )
     }
 
     pub(super) fn live_events(&self) -> usize {
@@ -174,8 +177,8 @@ impl State {
 
     // Order.
 
-    /// Gives `stream` a command that touches memory; refused when an access is not ordered.
-    pub(super) fn give(
+    /// Checks a command of `stream` that accesses memory. Returns the race if an access is not ordered.
+    pub(super) fn submit(
         &mut self,
         stream: StreamId,
         what: &'static str,
@@ -183,7 +186,7 @@ impl State {
     ) -> Result<usize> {
         self.check_lost()?;
         let lane = self.lane(stream)?;
-        // What the host knows at the call comes before all that it gives to a stream.
+        // Whatever the host has seen complete comes before everything it submits afterwards.
         self.lanes[lane].clock.join(&self.host);
         self.touch(lane + 1, what, touches)?;
         Ok(lane)
@@ -193,38 +196,39 @@ impl State {
         let now = self.host_time;
         let lane = &mut self.lanes[lane];
         lane.queue.push_back((command, now));
-        lane.given += 1;
+        lane.submitted += 1;
     }
 
     pub(super) fn record(&mut self, event: EventId, stream: StreamId) -> Result<()> {
         self.event(event)?;
-        let lane = self.give(stream, "record", &[])?;
+        let lane = self.submit(stream, "record", &[])?;
         let clock = self.lanes[lane].clock.clone();
-        let mark = Arc::new(Mark { clock, stream: lane, call: self.calls, reached: OnceLock::new() });
-        self.event(event)?.mark = Some(mark.clone());
-        self.push(lane, Command::Record(mark));
+        let recording =
+            Arc::new(Recording { clock, stream: lane, call: self.calls, completed_at: OnceLock::new() });
+        self.event(event)?.recording = Some(recording.clone());
+        self.push(lane, Command::Record(recording));
         Ok(())
     }
 
     pub(super) fn wait(&mut self, stream: StreamId, event: EventId) -> Result<()> {
-        let mark = self.mark(event)?;
+        let recording = self.recording(event)?;
         let lane = self.lane(stream)?;
-        let Some(mark) = mark else { return Ok(()) };
-        self.give(stream, "wait", &[])?;
-        self.lanes[lane].clock.join(&mark.clock);
-        self.push(lane, Command::Wait(mark));
+        let Some(recording) = recording else { return Ok(()) };
+        self.submit(stream, "wait", &[])?;
+        self.lanes[lane].clock.join(&recording.clock);
+        self.push(lane, Command::Wait(recording));
         Ok(())
     }
 
-    /// The host has seen the end of work that knew `clock`, at virtual time `at`.
+    /// Called when the host has seen the end of work with `clock`, at virtual time `at`.
     pub(super) fn host_learns(&mut self, clock: &Clock, at: u64) {
         self.host.join(clock);
         self.host_time = self.host_time.max(at);
     }
 
-    /// Checks and notes accesses of `actor`, all or none.
+    /// Checks the accesses of `actor`, and records them if none of them is rejected.
     pub(super) fn touch(&mut self, actor: Actor, what: &'static str, touches: Touches<'_>) -> Result<()> {
-        let (places, races) = self.check(actor, what, touches)?;
+        let (ranges, races) = self.check(actor, what, touches)?;
         let mut first = None;
         for race in races {
             let race = self.found(race);
@@ -237,7 +241,7 @@ impl State {
         }
         let clock = if actor == HOST { &mut self.host } else { &mut self.lanes[actor - 1].clock };
         let step = clock.tick(actor);
-        for (address, bytes, access) in places {
+        for (address, bytes, access) in ranges {
             if let Some(shadow) = self.memory.shadow(address) {
                 shadow.note(&bytes, Touch { actor, step, call: self.calls, what, access });
             }
@@ -245,8 +249,8 @@ impl State {
         Ok(())
     }
 
-    /// Where the accesses go, and an error for each earlier one that they are not ordered after.
-    #[expect(clippy::type_complexity, reason = "taken apart at once, by the one caller")]
+    /// The resolved accesses, and a race for each earlier access that they are not ordered after.
+    #[expect(clippy::type_complexity, reason = "destructured at once by the only caller")]
     fn check(
         &mut self,
         actor: Actor,
@@ -254,10 +258,10 @@ impl State {
         touches: Touches<'_>,
     ) -> Result<(Vec<(u64, Range<usize>, Access)>, Vec<Error>)> {
         let clock = if actor == HOST { &self.host } else { &self.lanes[actor - 1].clock };
-        let mut places = Vec::new();
+        let mut ranges = Vec::new();
         let mut races = Vec::new();
-        for (place, access) in touches.iter().filter(|(place, _)| place.bytes > 0) {
-            let (allocation, bytes) = match self.memory.find(place) {
+        for (region, access) in touches.iter().filter(|(region, _)| region.bytes > 0) {
+            let (allocation, bytes) = match self.memory.find(region) {
                 Ok(found) => found,
                 Err(error) => {
                     let side = report::side(&self.lanes, actor, what, self.calls);
@@ -267,14 +271,14 @@ impl State {
             let now = Touch { actor, step: 0, call: self.calls, what, access: *access };
             let conflicts = allocation.shadow.conflicts(&bytes, *access, clock);
             races.extend(conflicts.iter().map(|c| report::race(&self.lanes, allocation, &now, c)));
-            places.push((allocation.address(), bytes, *access));
+            ranges.push((allocation.address(), bytes, *access));
         }
-        Ok((places, races))
+        Ok((ranges, races))
     }
 
     // Memory.
 
-    /// Ends the registration of the memory at `address`, which work must not read any more.
+    /// Ends the registration of the memory at `address`. It is a race if work may still read it.
     pub(super) fn unregister(&mut self, address: u64, bytes: usize) -> Result<()> {
         let race = self.freed(address, bytes, Space::Registered)?;
         self.memory.unregister(address);
@@ -287,10 +291,10 @@ impl State {
         race.map_or(Ok(()), |race| Err(self.found(race)))
     }
 
-    /// What races with the end of a whole allocation.
+    /// The race with the end of a whole allocation, if any.
     fn freed(&mut self, address: u64, bytes: usize, space: Space) -> Result<Option<Error>> {
-        let place = Place { address, bytes, space: Some(space) };
-        let found = self.memory.find(&place).and_then(|(allocation, range)| {
+        let region = Region { address, bytes, space: Some(space) };
+        let found = self.memory.find(&region).and_then(|(allocation, range)| {
             let whole = range == (0..allocation.bytes());
             let conflicts = allocation.shadow.conflicts(&range, Access::Write, &self.host);
             let error = conflicts.first().map(|c| report::freed(&self.lanes, allocation, self.calls, c));

@@ -1,4 +1,4 @@
-//! What only the simulated device has: virtual time, streams that are held, and a report.
+//! Features of the simulated device: virtual time, held streams, and the report.
 
 use std::sync::mpsc;
 
@@ -6,7 +6,7 @@ use feedline_device::{Event, Memory, Priority};
 use feedline_sim::SimOptions;
 
 #[test]
-fn two_streams_of_the_simulator_overlap_in_its_time() {
+fn two_simulated_streams_overlap_in_virtual_time() {
     for seed in 0..25 {
         let options = SimOptions { starve: 0.0, ..SimOptions::seed(seed) };
         let (device, _sim) = feedline_sim::device_with(options).expect("a device");
@@ -23,7 +23,7 @@ fn two_streams_of_the_simulator_overlap_in_its_time() {
         let apart = |end: &Event, start: &Event| start.elapsed_ms_since(end).expect("a time");
         assert!(apart(end_a, start_b) < 0.0, "seed {seed}: b starts before a ends");
         assert!(apart(end_b, start_a) < 0.0, "seed {seed}: a starts before b ends");
-        assert!(apart(start_a, end_a) > 0.1, "seed {seed}: 100 pieces of work take time");
+        assert!(apart(start_a, end_a) > 0.1, "seed {seed}: 100 tasks take time");
     }
 }
 
@@ -43,12 +43,12 @@ fn an_event_without_timing_has_no_time() {
 }
 
 #[test]
-fn waiting_for_what_cannot_be_is_an_error_and_no_hang() {
+fn waiting_for_work_that_cannot_run_is_an_error() {
     let (device, sim) = feedline_sim::device(1).expect("a device");
     let stream = |name: &str| device.named_stream(name, Priority::Normal).expect("a stream");
     let (a, b, event) = (stream("a"), stream("b"), device.event(false).expect("an event"));
     sim.hold(&a).expect("a stream of this device");
-    a.record(&event).and_then(|()| b.wait(&event)).expect("given");
+    a.record(&event).and_then(|()| b.wait(&event)).expect("submitted");
     let error = b.synchronize().expect_err("a is held");
     let text = error.message();
     assert!(text.contains("can never run") && text.contains("stream 0 \"a\" is held"), "{text}");
@@ -56,38 +56,38 @@ fn waiting_for_what_cannot_be_is_an_error_and_no_hang() {
         text.contains("stream 1 \"b\" waits for an event recorded on stream 0 \"a\" by call 4"),
         "{text}"
     );
-    sim.release(&a).and_then(|()| b.synchronize()).expect("free again");
+    sim.release(&a).and_then(|()| b.synchronize()).expect("released");
 }
 
 #[test]
-fn work_that_waits_for_the_simulator_is_told_off() {
+fn work_that_waits_for_the_simulator_returns_an_error() {
     let (device, sim) = feedline_sim::device(1).expect("a device");
     let (a, b) = (device.stream().expect("a stream"), device.stream().expect("a stream"));
     let (say, said) = mpsc::channel();
     let inner = b.clone();
     let body = move |_: &mut Memory<'_>| {
-        let gave = inner.run("inner", [], [], |_| {});
-        drop(say.send((gave, inner.synchronize())));
+        let submitted = inner.run("inner", [], [], |_| {});
+        drop(say.send((submitted, inner.synchronize())));
     };
     a.run("outer", [], [], body).and_then(|()| a.synchronize()).expect("run");
-    let (gave, waited) = said.recv().expect("the work ran");
-    gave.expect("work may give work");
-    let error = waited.expect_err("but not wait for it");
+    let (submitted, waited) = said.recv().expect("the work ran");
+    submitted.expect("work may submit work");
+    let error = waited.expect_err("work must not wait");
     assert!(error.message().contains("waited for the device"), "{error}");
-    b.synchronize().expect("the work it gave runs");
+    b.synchronize().expect("the submitted work runs");
     assert_eq!(sim.findings().len(), 1);
 }
 
 #[test]
-fn finish_names_what_is_left() {
+fn finish_lists_leaks() {
     let (device, sim) = feedline_sim::device(1).expect("a device");
     let stream = device.named_stream("kept", Priority::Normal).expect("a stream");
     let (pinned, event) = (device.pinned(100).expect("memory"), device.event(false).expect("an event"));
     stream.run("late", [], [], |_| {}).expect("run");
-    let left = sim.finish().expect_err("three things are left");
-    for part in ["stream 0 \"kept\"", "page-locked block 1 (100 bytes", "1 event"] {
+    let left = sim.finish().expect_err("three things leaked");
+    for part in ["stream 0 \"kept\"", "pinned block 1 (100 bytes", "1 event"] {
         assert!(left.message().contains(part), "\"{part}\" is not in: {left}");
     }
     drop((stream, pinned, event));
-    sim.finish().expect("nothing is left");
+    sim.finish().expect("nothing leaked");
 }

@@ -1,6 +1,7 @@
-//! The hand-off of batches on the simulated device, under many seeds: with all its waits, and with each one gone.
+//! The hand-off of batches on the simulated device, under many seeds: with all waits, and with each wait
+//! removed.
 //!
-//! `FEEDLINE_SEEDS` sets how many seeds (1,000 when it is not set); `ci/sim.sh` does.
+//! `FEEDLINE_SEEDS` sets the number of seeds (default: 1,000); `ci/sim.sh` sets it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ fn seeds() -> u64 {
     set.map_or(1_000, |text| text.parse().expect("FEEDLINE_SEEDS is a whole number"))
 }
 
-/// Byte `at` of a batch: says which batch it is of, and where it belongs.
+/// Byte `at` of a batch; it depends on the batch and on the position.
 fn byte(seed: u64, batch: u64, at: usize) -> u8 {
     (feedline_core::random::key(&[seed, batch, at as u64]) >> 56) as u8
 }
@@ -31,7 +32,7 @@ fn fill(bytes: &mut [u8], seed: u64, batch: u64) {
     bytes.iter_mut().enumerate().for_each(|(at, b)| *b = byte(seed, batch, at));
 }
 
-/// Batches read, and bytes that were not the batch's.
+/// The numbers of batches read and of wrong bytes.
 #[derive(Default)]
 struct Tally {
     read: AtomicUsize,
@@ -39,7 +40,7 @@ struct Tally {
 }
 
 impl Tally {
-    /// The body of a reader of `batch`.
+    /// The task that reads `batch`.
     fn reader(self: &Arc<Self>, seed: u64, batch: u64) -> impl FnOnce(&mut Memory<'_>) + Send + use<> {
         let tally = self.clone();
         move |memory| {
@@ -55,7 +56,7 @@ impl Tally {
     }
 }
 
-// With the leases.
+// The hand-off with leases.
 
 struct Consumer {
     compute: Stream,
@@ -83,7 +84,7 @@ impl Consumer {
         Ok(())
     }
 
-    /// Waits for the last readers; all batches arrived whole.
+    /// Waits for the last readers, and asserts that all batches arrived intact.
     fn end(self, batches: u64) -> Result<()> {
         self.compute.synchronize()?;
         self.branch.as_ref().map_or(Ok(()), Stream::synchronize)?;
@@ -103,7 +104,7 @@ fn upload(seed: u64, batch: u64, copies: &Stream, host: &Ring<Pinned>, slots: &S
     slots.acquire()?.upload(copies, lease.ready(), BYTES)
 }
 
-/// Three batches on one host thread; some seeds read one batch behind the upload.
+/// Three batches on one host thread. With some seeds the reader is one batch behind the upload.
 fn hand_off(device: &Device, seed: u64) -> Result<()> {
     let copies = device.named_stream("transfer", Priority::High)?;
     let (host, slots) = (host_ring(device)?, SlotRing::new(device, 2, BYTES)?);
@@ -127,7 +128,7 @@ fn nothing_left(device: &Device, sim: &SimHandle, seed: u64) {
 }
 
 #[test]
-fn a_whole_hand_off_has_no_race() {
+fn a_complete_hand_off_has_no_race() {
     for seed in 0..seeds() {
         let (device, sim) = feedline_sim::device(seed).expect("a device");
         hand_off(&device, seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
@@ -150,14 +151,14 @@ fn a_hand_off_between_threads_has_no_race() {
                 for batch in 0..MANY {
                     let mut lease = host.acquire()?;
                     fill(lease.bytes_mut(), seed, batch);
-                    give_ready.send(lease.ready()).expect("the transfer thread takes all");
+                    give_ready.send(lease.ready()).expect("the transfer thread receives every batch");
                 }
                 Ok(())
             });
             let transfer = scope.spawn(move || -> Result<()> {
                 for lease in ready {
                     let slot = slots.acquire()?.upload(&copies, lease, BYTES)?;
-                    give_loaded.send(slot).expect("the consumer takes all");
+                    give_loaded.send(slot).expect("the consumer receives every batch");
                 }
                 Ok(())
             });
@@ -173,12 +174,12 @@ fn a_hand_off_between_threads_has_no_race() {
     }
 }
 
-// By hand, on the backend's calls.
+// The hand-off by raw backend calls.
 
-/// What is wrong with a hand-off.
+/// The bug in a hand-off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Planted {
-    Nothing,
+enum Mutation {
+    None,
     /// The host refills a block without waiting for the copy out of it.
     NoHostGate,
     /// A reader does not wait for the copy.
@@ -187,35 +188,43 @@ enum Planted {
     NoConsumedWait,
     /// The copy waits for one of two readers.
     OnlyLastReader,
-    /// The two readers record the same event, so the second mark replaces the first.
+    /// The two readers record the same event, so the second recording replaces the first.
     SharedEvent,
     /// A reader records its end before its work.
     EarlyRecord,
 }
 
-const ALL: [(Planted, &str, &str); 6] = [
-    (Planted::NoHostGate, "the host (call", "\"copy to device\" on stream 0 \"transfer\""),
+const ALL: [(Mutation, &str, &str); 6] = [
+    (Mutation::NoHostGate, "the host (call", "\"copy to device\" on stream 0 \"transfer\""),
     (
-        Planted::NoCopiedWait,
+        Mutation::NoCopiedWait,
         "\"step\" on stream 1 \"compute\"",
         "\"copy to device\" on stream 0 \"transfer\"",
     ),
     (
-        Planted::NoConsumedWait,
+        Mutation::NoConsumedWait,
         "\"copy to device\" on stream 0 \"transfer\"",
         "\"step\" on stream 1 \"compute\"",
     ),
     (
-        Planted::OnlyLastReader,
+        Mutation::OnlyLastReader,
         "\"copy to device\" on stream 0 \"transfer\"",
         "\"step\" on stream 1 \"compute\"",
     ),
-    (Planted::SharedEvent, "\"copy to device\" on stream 0 \"transfer\"", "\"step\" on stream 1 \"compute\""),
-    (Planted::EarlyRecord, "\"copy to device\" on stream 0 \"transfer\"", "\"step\" on stream 1 \"compute\""),
+    (
+        Mutation::SharedEvent,
+        "\"copy to device\" on stream 0 \"transfer\"",
+        "\"step\" on stream 1 \"compute\"",
+    ),
+    (
+        Mutation::EarlyRecord,
+        "\"copy to device\" on stream 0 \"transfer\"",
+        "\"step\" on stream 1 \"compute\"",
+    ),
 ];
 
-/// The hand-off, call by call; the races it was told of, and what the readers saw.
-struct ByHand {
+/// The hand-off as raw calls, its simulated device, and what the readers saw.
+struct RawHandOff {
     device: Device,
     sim: SimHandle,
     streams: [StreamId; 3],
@@ -225,11 +234,11 @@ struct ByHand {
     slots: [Address; 2],
     tally: Arc<Tally>,
     seed: u64,
-    planted: Planted,
+    mutation: Mutation,
 }
 
-impl ByHand {
-    fn new(options: SimOptions, planted: Planted) -> Result<Self> {
+impl RawHandOff {
+    fn new(options: SimOptions, mutation: Mutation) -> Result<Self> {
         let seed = options.seed;
         let (device, sim) = feedline_sim::device_with(options)?;
         let backend = device.backend();
@@ -245,23 +254,24 @@ impl ByHand {
             device,
             sim,
             seed,
-            planted,
+            mutation,
         })
     }
 
     fn upload(&self, batch: u64, slot: usize) -> Result<()> {
         let (backend, [transfer, ..]) = (self.device.backend(), self.streams);
-        if self.planted != Planted::NoHostGate {
-            // SAFETY: all handles are alive as long as `self`; so below.
+        if self.mutation != Mutation::NoHostGate {
+            // SAFETY: all handles are alive while `self` is.
             unsafe { backend.synchronize(self.copied[slot]) }?;
         }
         // SAFETY: the block is `BYTES` long, and written next.
         unsafe { backend.host_access(self.pinned[slot], BYTES, Access::Write) }?;
-        // SAFETY: the block is `BYTES` long. Where its copy is not waited for, it still runs on this very thread.
+        // SAFETY: the block is `BYTES` long. If its copy is not waited for, it still runs on this very
+        // thread.
         fill(unsafe { std::slice::from_raw_parts_mut(self.pinned[slot], BYTES) }, self.seed, batch);
-        let waits: &[EventId] = match self.planted {
-            Planted::NoConsumedWait => &[],
-            Planted::OnlyLastReader => &self.consumed[slot][1..],
+        let waits: &[EventId] = match self.mutation {
+            Mutation::NoConsumedWait => &[],
+            Mutation::OnlyLastReader => &self.consumed[slot][1..],
             _ => &self.consumed[slot],
         };
         for &consumed in waits {
@@ -276,21 +286,21 @@ impl ByHand {
 
     fn read(&self, batch: u64, slot: usize, reader: usize, name: &'static str) -> Result<()> {
         let (backend, stream) = (self.device.backend(), self.streams[1 + reader]);
-        let number = if self.planted == Planted::SharedEvent { 0 } else { reader };
-        // SAFETY: as in `upload`; so below.
+        let number = if self.mutation == Mutation::SharedEvent { 0 } else { reader };
+        // SAFETY: as in `upload`.
         let record = || unsafe { backend.record(self.consumed[slot][number], stream) };
-        if self.planted != Planted::NoCopiedWait {
+        if self.mutation != Mutation::NoCopiedWait {
             // SAFETY: as above.
             unsafe { backend.wait(stream, self.copied[slot]) }?;
         }
-        if self.planted == Planted::EarlyRecord {
+        if self.mutation == Mutation::EarlyRecord {
             record()?;
         }
         let span = Span { address: self.slots[slot], bytes: BYTES }.of(DType::U8);
         let task = Task::new(name, [span], [], self.tally.reader(self.seed, batch))?;
         // SAFETY: as above.
         unsafe { backend.run(stream, task) }?;
-        if self.planted != Planted::EarlyRecord {
+        if self.mutation != Mutation::EarlyRecord {
             record()?;
         }
         Ok(())
@@ -312,46 +322,46 @@ impl ByHand {
 }
 
 #[test]
-fn by_hand_with_all_waits_there_is_no_race() {
+fn raw_calls_with_all_waits_have_no_race() {
     for seed in 0..seeds() {
-        let hand = ByHand::new(SimOptions::seed(seed), Planted::Nothing).expect("a device");
-        hand.run().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-        assert_eq!(hand.tally.counts(), (2 * BATCHES as usize, 0), "(read, wrong), seed {seed}");
-        hand.sim.check().expect("no finding");
+        let raw = RawHandOff::new(SimOptions::seed(seed), Mutation::None).expect("a device");
+        raw.run().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert_eq!(raw.tally.counts(), (2 * BATCHES as usize, 0), "(read, wrong), seed {seed}");
+        raw.sim.check().expect("no finding");
     }
 }
 
 #[test]
-fn every_missing_wait_is_told_for_every_seed() {
+fn every_missing_wait_is_found_with_every_seed() {
     for seed in 0..seeds() {
-        for (planted, now, earlier) in ALL {
-            let hand = ByHand::new(SimOptions::seed(seed), planted).expect("a device");
-            let Err(race) = hand.run() else { panic!("seed {seed}: {planted:?} was not told") };
-            assert_eq!(race.kind(), ErrorKind::Race, "seed {seed}, {planted:?}: {race}");
+        for (mutation, now, earlier) in ALL {
+            let raw = RawHandOff::new(SimOptions::seed(seed), mutation).expect("a device");
+            let Err(race) = raw.run() else { panic!("seed {seed}: {mutation:?} was not found") };
+            assert_eq!(race.kind(), ErrorKind::Race, "seed {seed}, {mutation:?}: {race}");
             let text = race.message();
             let sides = text.find(now).zip(text.find(earlier));
-            assert!(sides.is_some_and(|(a, b)| a < b), "seed {seed}, {planted:?}: {text}");
+            assert!(sides.is_some_and(|(a, b)| a < b), "seed {seed}, {mutation:?}: {text}");
         }
     }
 }
 
 #[test]
-fn the_schedule_is_unkind_enough_to_spoil_bytes() {
-    for (planted, ..) in ALL {
-        let spoiled = (0..200).filter(|&seed| {
+fn the_schedule_is_adversarial_enough_to_corrupt_bytes() {
+    for (mutation, ..) in ALL {
+        let corrupted = (0..200).filter(|&seed| {
             let options = SimOptions { fail_fast: false, ..SimOptions::seed(seed) };
-            let hand = ByHand::new(options, planted).expect("a device");
-            hand.run().expect("races are counted, not refused");
-            assert!(!hand.sim.races().is_empty(), "seed {seed}, {planted:?}");
-            hand.tally.counts().1 > 0
+            let raw = RawHandOff::new(options, mutation).expect("a device");
+            raw.run().expect("races are reported, not returned");
+            assert!(!raw.sim.races().is_empty(), "seed {seed}, {mutation:?}");
+            raw.tally.counts().1 > 0
         });
-        let spoiled = spoiled.count();
-        assert!(spoiled >= 10, "{planted:?} spoiled the bytes of {spoiled} seeds of 200 only");
+        let corrupted = corrupted.count();
+        assert!(corrupted >= 10, "{mutation:?} corrupted bytes with only {corrupted} of 200 seeds");
     }
 }
 
 #[test]
-fn the_same_seed_makes_the_same_run() {
+fn the_same_seed_gives_the_same_run() {
     let times = |seed: u64| -> Result<Vec<f32>> {
         let (device, _sim) = feedline_sim::device(seed)?;
         let (a, b) = (device.stream()?, device.stream()?);
@@ -373,7 +383,7 @@ fn the_same_seed_makes_the_same_run() {
     let runs: Vec<_> = (0..20).map(|seed| times(seed).expect("a run")).collect();
     for (seed, run) in (0..20).zip(&runs) {
         assert_eq!(times(seed).expect("a run"), *run, "seed {seed}");
-        assert!(run.windows(2).all(|pair| pair[0] <= pair[1]), "time goes on: {run:?}");
+        assert!(run.windows(2).all(|pair| pair[0] <= pair[1]), "time increases: {run:?}");
     }
-    assert!((1..20).all(|seed| runs[seed] != runs[0]), "another seed makes another run");
+    assert!((1..20).all(|seed| runs[seed] != runs[0]), "another seed gives another run");
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use feedline_core::{Error, Result};
 use feedline_device::{Backend, Device, DeviceStats};
-use feedline_sim::interceptors::faults::{BatchSampler, Fault, Faults, Mode};
+use feedline_sim::interceptors::faults::{Fault, FaultPlan, Faults, Mode};
 use feedline_sim::interceptors::{Count, count::Snapshot};
 
 use crate::{Census, with_watchdog};
@@ -43,7 +43,7 @@ pub fn every_fault<D: Backend>(
     let before = Census::of_threads(threads);
     let mut tried = Tried::default();
     for nth in 1.. {
-        let run = run(BatchSampler { nth, mode, fault }, limit, backend(), &work);
+        let run = run(FaultPlan { nth, mode, fault }, limit, backend(), &work);
         if let Err(why) = run.check() {
             panic!(
                 "{fault:?} {mode:?}, call {nth}: {why}\nresult: {:?}\nin drops: {:?}",
@@ -74,7 +74,7 @@ struct Run {
 }
 
 fn run<D: Backend>(
-    plan: BatchSampler,
+    plan: FaultPlan,
     limit: Duration,
     backend: D,
     work: impl Fn(&Device) -> Result<()>,

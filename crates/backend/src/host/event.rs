@@ -1,69 +1,69 @@
-//! An event of the host device: a counter of marks, and which of them have not been reached.
+//! An event of the host device: a counter of recordings, and the recordings that are still pending.
 
 use std::sync::{Condvar, Mutex};
 use std::time::Instant;
 
-/// One event. Every `record` issues a ticket; the stream reaches it later.
+/// One event. Each `record` gets a number; the stream completes it later.
 ///
-/// Tickets of different streams may be reached in any order, so the open ones are kept one by one.
+/// Streams may complete recordings in any order, so the pending ones are kept individually.
 #[derive(Default)]
-pub(super) struct Mark {
+pub(super) struct Event {
     state: Mutex<State>,
-    moved: Condvar,
+    completed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     issued: u64,
-    open: Vec<u64>,
-    reached_at: Option<Instant>,
+    pending: Vec<u64>,
+    completed_at: Option<Instant>,
 }
 
-impl Mark {
+impl Event {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// A new mark: the event now stands for this ticket.
+    /// Starts a new recording, which replaces the event's current one.
     pub(super) fn issue(&self) -> u64 {
         let mut state = self.state();
         state.issued += 1;
-        let ticket = state.issued;
-        state.open.push(ticket);
-        ticket
+        let number = state.issued;
+        state.pending.push(number);
+        number
     }
 
-    /// The mark the event stands for; `None` when it was never recorded.
+    /// The current recording; `None` if the event was never recorded.
     pub(super) fn latest(&self) -> Option<u64> {
         let issued = self.state().issued;
         (issued > 0).then_some(issued)
     }
 
-    /// The stream has come to the mark.
-    pub(super) fn reach(&self, ticket: u64) {
+    /// Called when the stream has reached the recording.
+    pub(super) fn complete(&self, number: u64) {
         let mut state = self.state();
-        state.open.retain(|&open| open != ticket);
-        if ticket == state.issued {
-            state.reached_at = Some(Instant::now());
+        state.pending.retain(|&pending| pending != number);
+        if number == state.issued {
+            state.completed_at = Some(Instant::now());
         }
-        self.moved.notify_all();
+        self.completed.notify_all();
     }
 
-    pub(super) fn reached(&self, ticket: u64) -> bool {
-        !self.state().open.contains(&ticket)
+    pub(super) fn is_complete(&self, number: u64) -> bool {
+        !self.state().pending.contains(&number)
     }
 
-    /// Blocks until the mark is reached.
-    pub(super) fn wait_for(&self, ticket: u64) {
+    /// Blocks until the recording has completed.
+    pub(super) fn wait_for(&self, number: u64) {
         let mut state = self.state();
-        while state.open.contains(&ticket) {
-            state = self.moved.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+        while state.pending.contains(&number) {
+            state = self.completed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
     }
 
-    /// When the latest mark was reached; `None` before.
-    pub(super) fn reached_at(&self) -> Option<Instant> {
+    /// When the current recording completed; `None` while it is pending.
+    pub(super) fn completed_at(&self) -> Option<Instant> {
         let state = self.state();
-        if state.open.contains(&state.issued) { None } else { state.reached_at }
+        if state.pending.contains(&state.issued) { None } else { state.completed_at }
     }
 }

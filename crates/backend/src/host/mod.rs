@@ -1,13 +1,12 @@
-//! The host as a device: streams are FIFO threads, events are counters, memory is memory.
+//! The host as a device: streams are FIFO threads, events are counters, device memory is host memory.
 //!
-//! Real asynchrony with a GPU's semantics, so that the same pipeline and the same training loop run, and race, here.
+//! It is asynchronous with the semantics of a GPU, so the same pipeline and training loop run, and can
+//! race, here.
 //!
-//! # Work that uses streams
-//!
-//! A closure that runs on a stream never blocks on a stream. It may give any stream more work, also when the
-//! queue holds the 1,024 commands at which other threads block, and it may drop batches, streams and events.
-//! If it waits for work that is not done yet, the wait returns an error. Dropping a buffer or a readback has
-//! to wait: there, it leaks the memory and reports the error to the device's `DeviceStats`.
+//! Work on a stream never blocks on a stream. It may submit work to any stream, even past the 1,024
+//! commands at which other threads block. It may drop batches, streams and events. A wait for the device
+//! returns an error unless the awaited work has already ended. Dropping a buffer or a readback has to
+//! wait; on a stream thread such a drop leaks the memory and reports that to the device's `DeviceStats`.
 
 mod event;
 mod queue;
@@ -24,8 +23,8 @@ use crate::backend::Backend;
 use crate::gather::Gather;
 use crate::task::Task;
 use crate::types::{Address, BackendKind, EventId, Priority, StreamId};
-use event::Mark;
-use queue::{Command, runs_a_stream};
+use event::Event;
+use queue::{Command, on_stream_thread};
 use worker::Worker;
 
 /// The backend of the host device.
@@ -33,7 +32,7 @@ use worker::Worker;
 pub struct Host {
     next_id: AtomicU64,
     streams: RwLock<HashMap<u64, Arc<Worker>>>,
-    events: RwLock<HashMap<u64, Arc<Mark>>>,
+    events: RwLock<HashMap<u64, Arc<Event>>>,
     lost: Arc<OnceLock<Error>>,
 }
 
@@ -51,7 +50,7 @@ impl Host {
         find(&self.streams, stream.0, "stream")
     }
 
-    fn mark(&self, event: EventId) -> Result<Arc<Mark>> {
+    fn event(&self, event: EventId) -> Result<Arc<Event>> {
         find(&self.events, event.0, "event")
     }
 
@@ -59,7 +58,7 @@ impl Host {
         self.lost.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    fn give(&self, stream: StreamId, command: Command) -> Result<()> {
+    fn submit(&self, stream: StreamId, command: Command) -> Result<()> {
         self.check_lost()?;
         self.stream(stream)?.queue().push(|| command)
     }
@@ -80,14 +79,14 @@ fn remove<T>(map: &RwLock<HashMap<u64, Arc<T>>>, id: u64) -> Option<Arc<T>> {
     map.write().unwrap_or_else(|poisoned| poisoned.into_inner()).remove(&id)
 }
 
-/// The error for work on a stream that waits for the device. CUDA's host functions must not do that either.
-fn waits_on_a_stream() -> Error {
-    let why = "work on a stream waited for the device, which may be waiting for that work: wait, and drop buffers and \
-               readbacks, outside the work";
+/// The error for work on a stream that would wait for the device. Like a CUDA host function, it must not.
+fn wait_on_stream_thread() -> Error {
+    let why = "work on a stream waited for the device, which may wait for that work: wait outside the task, \
+               and drop buffers, readbacks and rings outside it too";
     Error::new(ErrorKind::Device, why)
 }
 
-/// Zeroed memory at an alignment that serves as page-locked and as device memory.
+/// Zeroed memory, aligned for both pinned and device memory.
 fn alloc(bytes: usize) -> Result<*mut u8> {
     let refuse = || Error::new(ErrorKind::Budget, format!("cannot allocate {bytes} bytes of host memory"));
     let layout = Layout::from_size_align(bytes, 4096).map_err(|_| refuse())?;
@@ -99,19 +98,19 @@ fn alloc(bytes: usize) -> Result<*mut u8> {
     if ptr.is_null() { Err(refuse()) } else { Ok(ptr) }
 }
 
-/// Frees what `alloc` gave.
+/// Frees memory from `alloc`.
 ///
 /// # Safety
-/// From `alloc` with the same size, and not used again.
+/// The memory is from `alloc` with the same size, and is not used again.
 unsafe fn free(ptr: *mut u8, bytes: usize) {
-    // SAFETY: `alloc` made this very layout, so it is valid.
+    // SAFETY: `alloc` checked the same size and alignment.
     let layout = unsafe { Layout::from_size_align_unchecked(bytes, 4096) };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller's contract.
     unsafe { dealloc(ptr, layout) }
 }
 
-// SAFETY: `alloc` zeroes, streams run their commands one by one in order (`worker.rs`), and `synchronize` returns when
-// the mark it saw has been reached (`event.rs`).
+// SAFETY: `alloc` zeroes the memory; streams run their commands one by one in order (`worker.rs`);
+// `synchronize` returns when the recording it found has completed (`event.rs`).
 unsafe impl Backend for Host {
     fn kind(&self) -> BackendKind {
         BackendKind::Host
@@ -137,20 +136,20 @@ unsafe impl Backend for Host {
 
     unsafe fn synchronize_stream(&self, stream: StreamId) -> Result<()> {
         let worker = self.stream(stream)?;
-        if runs_a_stream() {
-            return if worker.queue().is_done() { self.check_lost() } else { Err(waits_on_a_stream()) };
+        if on_stream_thread() {
+            return if worker.queue().is_done() { self.check_lost() } else { Err(wait_on_stream_thread()) };
         }
-        let mark = Arc::new(Mark::default());
-        let ticket = mark.issue();
-        // Also on a lost device: its streams still run to their end, they only skip the work.
-        worker.queue().push(|| Command::Record(mark.clone(), ticket))?;
-        mark.wait_for(ticket);
+        let event = Arc::new(Event::default());
+        let number = event.issue();
+        // Also on a lost device: its streams run to their end and only skip the work.
+        worker.queue().push(|| Command::Record(event.clone(), number))?;
+        event.wait_for(number);
         self.check_lost()
     }
 
     fn create_event(&self, _timing: bool) -> Result<EventId> {
         let id = self.next_id();
-        insert(&self.events, id, Mark::default());
+        insert(&self.events, id, Event::default());
         Ok(EventId(id))
     }
 
@@ -161,47 +160,48 @@ unsafe impl Backend for Host {
 
     unsafe fn record(&self, event: EventId, stream: StreamId) -> Result<()> {
         self.check_lost()?;
-        let mark = self.mark(event)?;
-        // Issued and queued in one step: a wait that another thread gives to this stream is queued behind it.
+        let event = self.event(event)?;
+        // The number is issued under the queue's lock: a wait for it that another thread submits to the
+        // same stream is queued after it.
         self.stream(stream)?.queue().push(|| {
-            let ticket = mark.issue();
-            Command::Record(mark, ticket)
+            let number = event.issue();
+            Command::Record(event, number)
         })
     }
 
     unsafe fn wait(&self, stream: StreamId, event: EventId) -> Result<()> {
-        let mark = self.mark(event)?;
-        match mark.latest() {
+        let event = self.event(event)?;
+        match event.latest() {
             None => Ok(()),
-            Some(ticket) => self.give(stream, Command::Wait(mark, ticket)),
+            Some(number) => self.submit(stream, Command::Wait(event, number)),
         }
     }
 
     unsafe fn query(&self, event: EventId) -> Result<bool> {
         self.check_lost()?;
-        let mark = self.mark(event)?;
-        Ok(mark.latest().is_none_or(|ticket| mark.reached(ticket)))
+        let event = self.event(event)?;
+        Ok(event.latest().is_none_or(|number| event.is_complete(number)))
     }
 
     unsafe fn synchronize(&self, event: EventId) -> Result<()> {
-        let mark = self.mark(event)?;
-        if let Some(ticket) = mark.latest() {
-            if runs_a_stream() && !mark.reached(ticket) {
-                return Err(waits_on_a_stream());
+        let event = self.event(event)?;
+        if let Some(number) = event.latest() {
+            if on_stream_thread() && !event.is_complete(number) {
+                return Err(wait_on_stream_thread());
             }
-            mark.wait_for(ticket);
+            event.wait_for(number);
         }
         self.check_lost()
     }
 
     unsafe fn elapsed_ms(&self, start: EventId, end: EventId) -> Result<f32> {
         let time = |event| {
-            self.mark(event)?.reached_at().ok_or_else(|| {
-                Error::new(ErrorKind::Device, "an event was asked for its time before it was done")
+            self.event(event)?.completed_at().ok_or_else(|| {
+                Error::new(ErrorKind::Device, "the time of an event was requested before it was done")
             })
         };
         let (start, end) = (time(start)?, time(end)?);
-        // A negative time is an answer too: the end came first.
+        // A negative time is valid: the end came first.
         Ok(if end >= start { (end - start).as_secs_f32() } else { -(start - end).as_secs_f32() } * 1e3)
     }
 
@@ -210,7 +210,7 @@ unsafe impl Backend for Host {
     }
 
     unsafe fn free_host(&self, ptr: *mut u8, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's contract.
         unsafe { free(ptr, bytes) };
         Ok(())
     }
@@ -220,7 +220,7 @@ unsafe impl Backend for Host {
     }
 
     unsafe fn free_device(&self, address: Address, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's contract.
         unsafe { free(address.0 as *mut u8, bytes) };
         Ok(())
     }
@@ -232,28 +232,27 @@ unsafe impl Backend for Host {
         to: Address,
         bytes: usize,
     ) -> Result<()> {
-        self.give(stream, Command::Copy { from: from as u64, to: to.0, bytes })
+        self.submit(stream, Command::Copy { from: from as u64, to: to.0, bytes })
     }
 
     unsafe fn copy_to_host(&self, stream: StreamId, from: Address, to: *mut u8, bytes: usize) -> Result<()> {
-        self.give(stream, Command::Copy { from: from.0, to: to as u64, bytes })
+        self.submit(stream, Command::Copy { from: from.0, to: to as u64, bytes })
     }
 
     unsafe fn fill(&self, stream: StreamId, to: Address, value: u8, bytes: usize) -> Result<()> {
-        self.give(stream, Command::Fill { to: to.0, value, bytes })
+        self.submit(stream, Command::Fill { to: to.0, value, bytes })
     }
 
-    // Its memory is the host's.
     unsafe fn register_host(&self, ptr: *const u8, _: usize) -> Result<Option<Address>> {
         Ok(Some(Address(ptr as u64)))
     }
 
     unsafe fn gather(&self, stream: StreamId, gather: &Gather) -> Result<()> {
-        self.give(stream, Command::Gather(Box::new(gather.clone())))
+        self.submit(stream, Command::Gather(Box::new(gather.clone())))
     }
 
     unsafe fn run(&self, stream: StreamId, task: Task) -> Result<()> {
-        self.give(stream, Command::Run(Box::new(task)))
+        self.submit(stream, Command::Run(Box::new(task)))
     }
 
     fn lost(&self) -> Option<Error> {
@@ -263,7 +262,7 @@ unsafe impl Backend for Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // Streams that their owners gave up on (a task that never returns) are left behind, not waited for.
+        // Streams that were never destroyed (their task never returns) are detached, not joined.
         let streams = self.streams.get_mut().unwrap_or_else(|poisoned| poisoned.into_inner());
         streams.clear();
     }

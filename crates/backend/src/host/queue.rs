@@ -1,4 +1,4 @@
-//! The command queue of one stream. It is bounded, except for threads that run a stream themselves.
+//! The command queue of one stream: FIFO, bounded for threads that do not run a stream.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -7,44 +7,44 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_slots::{Moves, Spin};
 
-use super::event::Mark;
+use super::event::Event;
 use crate::gather::Gather;
 use crate::task::Task;
 
-/// Commands a queue holds before `push` blocks; about what a GPU's queue holds.
+/// Commands that a queue holds before a pushing thread blocks; about the capacity of a GPU's queue.
 const BOUND: usize = 1024;
 
 thread_local! {
     /// Whether this thread runs the commands of a stream.
-    static RUNS_A_STREAM: Cell<bool> = const { Cell::new(false) };
+    static ON_STREAM_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the calling thread runs the commands of a stream. Such a thread must not block on any stream: that
-/// stream may, directly or through others, be waiting for this one.
-pub(super) fn runs_a_stream() -> bool {
-    RUNS_A_STREAM.get()
+/// Whether the calling thread runs a stream. Such a thread must not wait for a stream, since that stream
+/// may be its own or may be waiting for it.
+pub(super) fn on_stream_thread() -> bool {
+    ON_STREAM_THREAD.get()
 }
 
-/// Marks the calling thread as one that runs a stream.
-pub(super) fn mark_thread() {
-    RUNS_A_STREAM.set(true);
+/// Declares that the calling thread runs a stream.
+pub(super) fn enter_stream_thread() {
+    ON_STREAM_THREAD.set(true);
 }
 
-/// One piece of a stream's work; addresses are numbers, so that a command can go to another thread.
+/// One command of a stream. Addresses are numbers, so that a command can move to another thread.
 pub(super) enum Command {
     Copy { from: u64, to: u64, bytes: usize },
     Fill { to: u64, value: u8, bytes: usize },
     Gather(Box<Gather>),
     Run(Box<Task>),
-    Record(Arc<Mark>, u64),
-    Wait(Arc<Mark>, u64),
+    Record(Arc<Event>, u64),
+    Wait(Arc<Event>, u64),
 }
 
 pub(super) struct Queue {
     state: Mutex<State>,
     added: Condvar,
     removed: Condvar,
-    /// Counts additions. The stream's thread polls it briefly before it sleeps.
+    /// Counts pushed commands. The stream's thread polls it briefly before it sleeps.
     additions: Moves,
     waits: Spin,
 }
@@ -52,18 +52,18 @@ pub(super) struct Queue {
 struct State {
     commands: VecDeque<Command>,
     closed: bool,
-    /// Whether the command that was removed last still runs.
+    /// Whether a popped command is still running.
     running: bool,
-    /// Whether the stream's thread sleeps, and how many other threads sleep until there is room.
-    sleeps: bool,
+    /// Whether the stream's thread is asleep, and how many pushing threads wait for room.
+    asleep: bool,
     blocked: usize,
 }
 
 impl Queue {
     pub(super) fn new() -> Self {
-        // Allocated in full here, so that giving work to a stream does not allocate.
+        // Allocated up front, so that a running stream does not allocate.
         let commands = VecDeque::with_capacity(BOUND);
-        let state = State { commands, closed: false, running: false, sleeps: false, blocked: 0 };
+        let state = State { commands, closed: false, running: false, asleep: false, blocked: 0 };
         Self {
             state: Mutex::new(state),
             added: Condvar::new(),
@@ -77,13 +77,13 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds the command that `command` makes. `command` runs under the queue's lock: no other command is
-    /// added between what it does and the addition.
+    /// Pushes the command that `command` returns. `command` runs under the queue's lock, so its side
+    /// effects and the push are one atomic step.
     ///
     /// Blocks while the queue is full, unless the calling thread runs a stream.
     pub(super) fn push(&self, command: impl FnOnce() -> Command) -> Result<()> {
         let mut state = self.state();
-        while state.commands.len() >= BOUND && !state.closed && !runs_a_stream() {
+        while state.commands.len() >= BOUND && !state.closed && !on_stream_thread() {
             state.blocked += 1;
             state = self.removed.wait(state).unwrap_or_else(PoisonError::into_inner);
             state.blocked -= 1;
@@ -93,7 +93,7 @@ impl Queue {
         }
         state.commands.push_back(command());
         self.additions.count();
-        let wake = state.sleeps;
+        let wake = state.asleep;
         drop(state);
         if wake {
             self.added.notify_one();
@@ -101,8 +101,8 @@ impl Queue {
         Ok(())
     }
 
-    /// Removes the first command, waiting for one; `None` when the queue is closed and empty. Only the
-    /// stream's thread calls this, after it has run the previous command.
+    /// Pops the first command, blocking until there is one; `None` when the queue is closed and empty.
+    /// Only the stream's thread calls it, after it has run the previous command.
     pub(super) fn pop(&self) -> Option<Command> {
         let mut wait = self.waits.wait();
         let mut state = self.state();
@@ -127,13 +127,13 @@ impl Queue {
                 state = self.state();
                 continue;
             }
-            state.sleeps = true;
+            state.asleep = true;
             state = self.added.wait(state).unwrap_or_else(PoisonError::into_inner);
-            state.sleeps = false;
+            state.asleep = false;
         }
     }
 
-    /// Refuses further commands; those in the queue still run.
+    /// Rejects further commands; queued ones still run.
     pub(super) fn close(&self) {
         self.state().closed = true;
         self.added.notify_one();

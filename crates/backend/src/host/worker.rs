@@ -1,11 +1,11 @@
-//! A stream of the host device: one thread that runs what it is given, in order.
+//! A stream of the host device: one thread that runs its commands in order.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
 use feedline_core::{Error, ErrorKind, Result};
 
-use super::queue::{Command, Queue, mark_thread, runs_a_stream};
+use super::queue::{Command, Queue, enter_stream_thread, on_stream_thread};
 
 pub(super) struct Worker {
     queue: Arc<Queue>,
@@ -20,7 +20,7 @@ impl Worker {
             .name(format!("fl-stream-{name}"))
             .spawn(move || run(&commands, &lost))
             .map_err(|error| {
-                let why = "cannot start a stream's thread: raise the limit of processes (ulimit -u)";
+                let why = "cannot start a stream's thread: raise the process limit (ulimit -u)";
                 Error::new(ErrorKind::Device, why).caused_by(error)
             })?;
         Ok(Self { queue, thread: Mutex::new(Some(thread)) })
@@ -30,13 +30,13 @@ impl Worker {
         &self.queue
     }
 
-    /// Closes the queue and joins the thread, which first runs what is queued. A thread that runs a stream
-    /// must not block on one, so there this only closes the queue.
+    /// Runs the queue to its end and joins the thread. On a stream thread it only closes the queue, since
+    /// the joined thread may be the caller itself or may be waiting for it.
     pub(super) fn join(&self) -> Result<()> {
         self.queue.close();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         match thread {
-            Some(thread) if !runs_a_stream() => {
+            Some(thread) if !on_stream_thread() => {
                 thread.join().map_err(|_| Error::new(ErrorKind::Device, "a stream's thread panicked"))
             }
             _ => Ok(()),
@@ -51,34 +51,35 @@ impl Drop for Worker {
 }
 
 fn run(queue: &Queue, lost: &OnceLock<Error>) {
-    mark_thread();
+    enter_stream_thread();
     while let Some(command) = queue.pop() {
-        // On a lost device the work is skipped, the marks are still reached: nothing hangs on them.
-        let works = lost.get().is_none();
+        // On a lost device the work is skipped, but recordings still complete, so that no wait hangs.
+        let live = lost.get().is_none();
         match command {
-            Command::Copy { from, to, bytes } if works => {
-                // SAFETY: both ranges are valid and used by nobody else now (`Backend::copy_to_device`, `copy_to_host`).
+            Command::Copy { from, to, bytes } if live => {
+                // SAFETY: both ranges are valid and not accessed by anything else now
+                // (`Backend::copy_to_device`, `copy_to_host`).
                 unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes) }
             }
-            Command::Fill { to, value, bytes } if works => {
-                // SAFETY: the range is valid and used by nobody else now (`Backend::fill`).
+            Command::Fill { to, value, bytes } if live => {
+                // SAFETY: the range is valid and not accessed by anything else now (`Backend::fill`).
                 unsafe { std::ptr::write_bytes(to as *mut u8, value, bytes) }
             }
-            Command::Gather(gather) if works => {
-                // SAFETY: the ranges are valid and used by nobody else now (`Backend::gather`).
+            Command::Gather(gather) if live => {
+                // SAFETY: the ranges are valid and not accessed by anything else now (`Backend::gather`).
                 unsafe { gather.execute() }
             }
             Command::Run(task) => {
-                // SAFETY: the spans are valid and used by nobody else now (`Backend::run`); this thread runs
-                // one task at a time.
-                let ended = if works { unsafe { task.execute() } } else { task.skip() };
+                // SAFETY: the spans are valid and not accessed by anything else now (`Backend::run`);
+                // this thread runs one task at a time.
+                let ended = if live { unsafe { task.execute() } } else { task.skip() };
                 if let Err(error) = ended {
-                    // The first loss is the one that all calls return.
+                    // Every later call returns the first loss.
                     let _ = lost.set(error);
                 }
             }
-            Command::Record(mark, ticket) => mark.reach(ticket),
-            Command::Wait(mark, ticket) => mark.wait_for(ticket),
+            Command::Record(event, number) => event.complete(number),
+            Command::Wait(event, number) => event.wait_for(number),
             Command::Copy { .. } | Command::Fill { .. } | Command::Gather(_) => {}
         }
     }

@@ -1,4 +1,4 @@
-//! cudarc's own types, in and out: contexts and streams a program has already, views its API accepts.
+//! Interoperability with cudarc: existing contexts and streams, and views as arguments of its API.
 
 use std::sync::Arc;
 
@@ -13,21 +13,21 @@ use crate::view::{View, ViewMut};
 use crate::{Buffer, Device, Stream};
 
 impl Device {
-    /// The GPU of a cudarc context that the program has already; its settings are left as they are.
+    /// Opens the GPU of an existing cudarc context, whose settings are left unchanged.
     pub fn from_context(context: Arc<CudaContext>) -> Self {
         Self::with_backend(Cuda::on(context))
     }
 
-    /// The CUDA backend of the device, on CUDA.
+    /// The CUDA backend; `None` on other devices.
     pub fn cuda_backend(&self) -> Option<&Cuda> {
         self.backend().downcast_ref()
     }
 
-    /// A cudarc stream of this device's context as a [`Stream`]: one that cudarc made, or the default stream.
+    /// Wraps a cudarc stream of this device's context: one that cudarc created, or the default stream.
     ///
-    /// The per-thread default stream is refused. It is a different stream on each thread, so a batch dropped
-    /// on another thread would record its end on a stream that never read it. Use `CudaContext::new_stream`
-    /// instead.
+    /// The per-thread default stream is rejected: it is a different stream on each thread, so a batch
+    /// dropped on a second thread would record its end on a stream that never read it. Create a stream
+    /// with `CudaContext::new_stream` instead.
     ///
     /// # Errors
     /// `Config` for the per-thread default stream, a stream of another context, or a device that is not CUDA.
@@ -36,35 +36,41 @@ impl Device {
             return Err(Error::new(ErrorKind::Config, format!("{} has no cudarc streams", self.name())));
         };
         if stream.context().cu_ctx() != cuda.context().cu_ctx() {
-            return Err(Error::new(ErrorKind::Config, "the stream is of another context than the device"));
+            return Err(Error::new(
+                ErrorKind::Config,
+                "the stream belongs to another CUDA context than the device",
+            ));
         }
         if is_per_thread(stream.cu_stream()) {
-            let why = "the per-thread default stream is a different stream on each thread: use \
-                       CudaContext::new_stream or the default stream";
+            let why = "the per-thread default stream differs on each thread: create a stream with \
+                       CudaContext::new_stream, or use the default stream";
             return Err(Error::new(ErrorKind::Config, why));
         }
-        // The caller keeps a handle, and may capture the stream.
+        // The owner may capture the stream.
         cuda.lend();
         Ok(Stream::borrow(self.core(), stream))
     }
 }
 
-/// Whether the handle is `CU_STREAM_PER_THREAD`. The handles 0 and 1 both mean the context's legacy default
-/// stream, which is the same stream on every thread.
+/// Whether the handle is `CU_STREAM_PER_THREAD`. The null handle, and the handle 1 (`CU_STREAM_LEGACY`),
+/// mean one stream of the context on every thread.
 fn is_per_thread(stream: sys::CUstream) -> bool {
     stream as usize == 2
 }
 
-/// Panics unless `stream` is `own`, the stream of a view, and is not being captured.
+/// Panics unless work that cudarc submits to `stream` now is ordered with the work of `own`, the stream
+/// of a view.
 fn check(own: &StreamCore, stream: &CudaStream) {
-    // cudarc compares handle and context: the default streams of two contexts have the same handle.
+    // cudarc compares the handle and the context: the default streams of two contexts have the same
+    // handle.
     assert!(own.lend().is_some_and(|own| **own == *stream), "the view is for another stream");
     if let Err(error) = own.refuse_captured("a view") {
         panic!("{error}");
     }
 }
 
-// Not reached on other devices: a view only says what stream it is for, and only CUDA streams have a cudarc stream.
+// Unreachable on other devices: cudarc needs a `CudaStream` to use a view, and only CUDA devices have
+// one.
 const NOT_CUDA: &str = "a view of a device that is not CUDA was given to cudarc";
 
 impl<T: Element> DeviceSlice<T> for View<'_, T> {
@@ -73,7 +79,7 @@ impl<T: Element> DeviceSlice<T> for View<'_, T> {
     }
 
     /// # Panics
-    /// On a device that is not CUDA.
+    /// If the device is not a CUDA device.
     fn stream(&self) -> &Arc<CudaStream> {
         self.stream().lend().expect(NOT_CUDA)
     }
@@ -83,11 +89,11 @@ impl<T: Element> DevicePtr<T> for View<'_, T> {
     /// The address, for work on `stream`.
     ///
     /// # Panics
-    /// When `stream` is not the stream the view is for: nothing would order the read. Also while cudarc
-    /// captures the stream: the graph would read the memory again after the view is gone.
+    /// If `stream` is not the view's stream, since the read would be unordered; and while cudarc captures
+    /// the stream, since the graph would read the view after its lifetime.
     ///
-    /// Do not copy a view to another context with cudarc. Such a copy runs on a stream of that context, and
-    /// nothing here waits for it: copy to memory of this context first.
+    /// cudarc's copies to the memory of another context are not ordered either, since they run on that
+    /// context's stream. Copy within this context first.
     fn device_ptr<'a>(&'a self, stream: &'a CudaStream) -> (sys::CUdeviceptr, SyncOnDrop<'a>) {
         check(View::stream(self), stream);
         (self.address().0, SyncOnDrop::Record(None))
@@ -100,7 +106,7 @@ impl<T: Element> DeviceSlice<T> for ViewMut<'_, T> {
     }
 
     /// # Panics
-    /// On a device that is not CUDA.
+    /// If the device is not a CUDA device.
     fn stream(&self) -> &Arc<CudaStream> {
         self.stream().lend().expect(NOT_CUDA)
     }
@@ -110,7 +116,7 @@ impl<T: Element> DevicePtrMut<T> for ViewMut<'_, T> {
     /// The address, for work on `stream`.
     ///
     /// # Panics
-    /// As for [`View`].
+    /// As for [`View`], with a write instead of a read.
     fn device_ptr_mut<'a>(&'a mut self, stream: &'a CudaStream) -> (sys::CUdeviceptr, SyncOnDrop<'a>) {
         check(ViewMut::stream(self), stream);
         (self.address().0, SyncOnDrop::Record(None))
@@ -118,24 +124,24 @@ impl<T: Element> DevicePtrMut<T> for ViewMut<'_, T> {
 }
 
 impl Stream {
-    /// The cudarc stream, on CUDA; for kernels and libraries of one's own.
+    /// The cudarc stream, for your own kernels and libraries; `None` on other devices.
     ///
-    /// Use [`record_graph`](Self::record_graph) to record a step, not cudarc's `begin_capture`: a graph made
-    /// that way would read a batch's memory after the batch is gone. While cudarc captures the stream,
-    /// feedline gives it no work, and a view used in a cudarc call panics. A batch dropped during the capture
-    /// loses its slot.
+    /// Do not capture it with cudarc's `begin_capture`: the graph would read the memory of a batch after
+    /// the batch is dropped. While the stream is captured, feedline rejects its own work and views passed
+    /// to cudarc, and a batch that is dropped loses its slot. [`record_graph`](Self::record_graph)
+    /// records a step safely.
     pub fn cuda_stream(&self) -> Option<&Arc<CudaStream>> {
         self.core().lend()
     }
 
-    /// The CUDA backend of the stream's device, on CUDA.
+    /// The CUDA backend of the stream's device; `None` on other devices.
     pub fn cuda_backend(&self) -> Option<&Cuda> {
         self.core().device.backend.downcast_ref()
     }
 }
 
 impl StreamCore {
-    /// The stream as cudarc has it, looked up at the first call: a stream that was made here is known to the backend.
+    /// The cudarc stream. The first call looks it up in the backend.
     pub(super) fn cuda_stream(&self) -> Option<&Arc<CudaStream>> {
         if let Some(stream) = self.cuda.get() {
             return Some(stream);
@@ -145,7 +151,7 @@ impl StreamCore {
         Some(self.cuda.get_or_init(|| stream))
     }
 
-    /// The cudarc stream, for code outside feedline. From now on that code may capture it.
+    /// The cudarc stream, for code outside feedline, which may capture it from now on.
     fn lend(&self) -> Option<&Arc<CudaStream>> {
         if let Some(cuda) = self.device.backend.downcast_ref::<Cuda>() {
             cuda.lend();
@@ -155,7 +161,7 @@ impl StreamCore {
 }
 
 impl<T: Element> Buffer<T> {
-    /// The CUDA stream the buffer is used on, on CUDA.
+    /// The cudarc stream on which the buffer is used; `None` on other devices.
     pub fn cuda_stream(&self) -> Option<&Arc<CudaStream>> {
         self.stream().cuda_stream()
     }
@@ -166,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_per_thread_handle_is_told_from_the_default_ones() {
+    fn the_per_thread_handle_is_recognised() {
         let per_thread = [0, 1, 2, 0x7F00_0000].map(|handle| is_per_thread(handle as sys::CUstream));
         assert_eq!(per_thread, [false, false, true, false]);
     }

@@ -1,4 +1,4 @@
-//! Launching a kernel on a stream, with views as its arguments.
+//! Kernel launches on a stream, with views as arguments.
 
 use std::ffi::c_void;
 
@@ -10,14 +10,14 @@ use feedline_cuda::Function;
 use crate::Stream;
 use crate::view::{Input, Output};
 
-/// The most arguments a kernel can have here.
+/// The maximum number of kernel arguments.
 const MAX_ARGS: usize = 24;
 
-/// An argument of a kernel, in the order of its parameters.
+/// A kernel argument.
 pub enum Arg<'a> {
-    /// A pointer the kernel reads.
+    /// A pointer that the kernel reads.
     In(Input<'a>),
-    /// A pointer the kernel writes, or reads and writes.
+    /// A pointer that the kernel writes, or reads and writes.
     Out(Output<'a>),
     /// A 32-bit number.
     U32(u32),
@@ -34,7 +34,8 @@ impl Stream {
     /// `Config` for arguments of another stream; a device failure.
     ///
     /// # Safety
-    /// `args` are what the kernel's parameters are, and the kernel touches no memory outside them.
+    /// `args` match the kernel's parameters in number, order and type, and the kernel accesses no memory
+    /// outside them.
     pub unsafe fn launch(&self, function: &Function, grid: Grid, args: &[Arg<'_>]) -> Result<()> {
         let mut values = ArrayVec::<u64, MAX_ARGS>::new();
         for arg in args {
@@ -52,7 +53,7 @@ impl Stream {
             values.try_push(value).map_err(|_| {
                 Error::new(
                     ErrorKind::Config,
-                    format!("{} has more than {MAX_ARGS} arguments", function.name()),
+                    format!("kernel {} has more than {MAX_ARGS} arguments", function.name()),
                 )
             })?;
         }
@@ -68,14 +69,14 @@ impl Stream {
         {
             function.module().launched_on(stream);
         }
-        // A parameter is read with its own size from the start of its cell: right on little-endian machines, and CUDA
-        // has no others.
+        // The driver reads each parameter with its own size from the start of its cell. That is right on
+        // little-endian machines, the only ones that CUDA supports.
         let mut parameters: ArrayVec<*mut c_void, MAX_ARGS> =
             values.iter_mut().map(|value| std::ptr::from_mut(value).cast()).collect();
         let mut launch =
             Launch { kernel: function.id(), name: function.name(), grid, parameters: &mut parameters };
-        // SAFETY: the caller's promise about the kernel; the memory belongs to buffers and slots that outlive the
-        // stream's work, and is used on this very stream.
+        // SAFETY: the caller's contract about the kernel; the memory belongs to buffers and slots that
+        // outlive the stream's work, and is used on this very stream.
         unsafe { self.core().device.backend.launch(target, &mut launch) }
     }
 }

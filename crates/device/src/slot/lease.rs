@@ -9,41 +9,42 @@ use feedline_core::{BatchInfo, Element, Error, ErrorKind, Result};
 use feedline_slots::ReadyLease;
 
 use crate::capture::SlotId;
-use crate::slot::line::Closed;
+use crate::slot::free_list::Closed;
 use crate::slot::ring::{MAX_READERS, Shared, Slot, SlotRef, SlotRing};
 use crate::stream::StreamCore;
 use crate::view::View;
 use crate::zero_copy::StridedColumns;
 use crate::{Event, Pinned, Stream};
 
-/// The right to overwrite a device slot. Dropped, it sends the slot home.
+/// The right to overwrite a device slot. Dropping it releases the slot.
 pub struct WriteLease {
-    held: Held,
+    hold: Hold,
 }
 
-/// A slot with a batch on its way: the copy is queued, not necessarily done. Dropped unread, it sends the slot home.
+/// A slot whose copy is queued, but not necessarily complete. Dropping it unread releases the slot.
 pub struct Loaded {
-    held: Held,
-    /// Of the copy.
+    hold: Hold,
+    /// The event of the copy.
     copied: Arc<Event>,
 }
 
-/// The right to read a slot on one stream, until dropped: then `consumed` is recorded on that stream.
+/// The right to read a slot on one stream. Dropping it records the `consumed` event on that stream.
 pub struct Reader {
     shared: Arc<Shared>,
     index: usize,
-    /// Which of the slot's `consumed` events is this reader's.
+    /// The index of this reader's `consumed` event.
     number: usize,
     stream: Stream,
-    /// The mark of the copy, for further readers.
+    /// The event of the copy, for further readers.
     copied: Arc<Event>,
 }
 
 impl SlotRing {
-    /// Takes a slot to write, waiting for one; woken by a reader's drop and by [`close`](Self::close).
+    /// Takes a slot to write, blocking until one is free. The drop of a reader and [`close`](Self::close)
+    /// end the wait.
     ///
     /// # Errors
-    /// `Stopped` once the ring is closed; a device failure once every slot is lost to one.
+    /// `Stopped` if the ring is closed; a device failure if every slot was lost to one.
     pub fn acquire(&self) -> Result<WriteLease> {
         loop {
             if let Some(lease) = self.take(None)? {
@@ -52,18 +53,18 @@ impl SlotRing {
         }
     }
 
-    /// Takes a slot to write when one is home; never blocks.
+    /// Takes a slot to write if one is free; never blocks.
     ///
     /// # Errors
-    /// `Stopped` once the ring is closed; a device failure once every slot is lost to one.
+    /// `Stopped` if the ring is closed; a device failure if every slot was lost to one.
     pub fn try_acquire(&self) -> Result<Option<WriteLease>> {
         self.acquire_timeout(Duration::ZERO)
     }
 
-    /// Like [`acquire`](Self::acquire), for at most `limit`; `None` when it passed.
+    /// Like [`acquire`](Self::acquire), but blocks for at most `limit`; `None` on timeout.
     ///
     /// # Errors
-    /// `Stopped` once the ring is closed; a device failure once every slot is lost to one.
+    /// `Stopped` if the ring is closed; a device failure if every slot was lost to one.
     pub fn acquire_timeout(&self, limit: Duration) -> Result<Option<WriteLease>> {
         self.take(Some(limit))
     }
@@ -76,78 +77,82 @@ impl SlotRing {
 
 impl WriteLease {
     pub(crate) fn new(shared: Arc<Shared>, index: usize) -> Self {
-        Self { held: Held { shared, index, delivered: false, armed: true } }
+        Self { hold: Hold { shared, index, delivered: false, armed: true } }
     }
 
-    /// Which batch the slot will hold. Swap it with a host slot's, so that the memory of both is used again.
+    /// Information on the batch that the slot will hold. Swap it with that of a host slot, so that the
+    /// memory of both is reused.
     pub fn info_mut(&mut self) -> &mut BatchInfo {
-        let slot = &self.held.shared.slots[self.held.index];
-        // SAFETY: this is the slot's one lease, borrowed mutably (`ring.rs`, at `Slot`).
+        let slot = &self.hold.shared.slots[self.hold.index];
+        // SAFETY: this is the only lease of the slot, borrowed mutably (`ring.rs`, at `Slot`).
         unsafe { &mut *slot.info.get() }
     }
 
     /// Copies the first `bytes` bytes of a ready host slot into this slot, on `stream`, in one copy.
     ///
-    /// The copy stream first waits for every reader of the slot's last batch. The host slot goes home at once; the host
-    /// waits for its copy when it is filled next.
+    /// The copy stream first waits for every reader of the slot's last batch. The host slot is released
+    /// at once; the host waits for its copy when the slot is filled next.
     ///
     /// # Errors
-    /// `Config` for another device's stream or sizes that do not fit; a device failure. A slot whose copy failed is
-    /// out of use.
+    /// `Config` for a stream of another device, or if the sizes do not fit; a device failure. A slot
+    /// whose copy failed is taken out of use.
     pub fn upload<T>(self, stream: &Stream, from: ReadyLease<Pinned, T>, bytes: usize) -> Result<Loaded> {
-        let shared = &self.held.shared;
+        let shared = &self.hold.shared;
         if bytes > shared.bytes || bytes > from.bytes().len() {
-            let why = format!("{bytes} bytes do not fit a device slot of {}", shared.bytes);
+            let why = format!("{bytes} bytes do not fit a device slot of {} bytes", shared.bytes);
             return Err(Error::new(ErrorKind::Config, why));
         }
         self.fill(stream.core(), from, |copier, at, slot| {
-            // SAFETY: both are that long, checked above. `fill` keeps the block away from the host until the copy is done, and
-            // orders it behind all readers of the slot.
+            // SAFETY: both ranges have this length, checked above. `fill` keeps the host away from the
+            // block until the copy is done, and orders the copy after all readers of the slot.
             unsafe { copier.device.backend.copy_to_device(copier.id(), at, slot, bytes) }
         })
     }
 
-    /// Fills this slot with the rows of `columns` that its [`info`](Self::info_mut) names, on `stream`, without a copy on the host: a
-    /// ready host slot carries the same ids, as the columns' [`gather_order`](StridedColumns::gather_order) writes them.
+    /// Fills this slot, on `stream`, with the rows of `columns` that its [`info`](Self::info_mut) names,
+    /// without a copy on the host. The ready host slot holds the same ids, as written by the columns'
+    /// [`gather_order`](StridedColumns::gather_order).
     ///
-    /// As for [`upload`](Self::upload), the copy stream first waits for every reader of the slot's last batch, and the host
-    /// slot goes home at once, to be filled when the work behind it has ended. The ring keeps the tables.
+    /// As for [`upload`](Self::upload), the copy stream first waits for every reader of the slot's last
+    /// batch, and the host slot is released at once; it is filled again once the gather has ended. The
+    /// ring keeps the columns alive.
     ///
     /// # Errors
-    /// `Config` for another device's stream, another stream or other tables than the ring had, or sizes that do not fit; a
-    /// device failure. A slot whose gather failed is out of use.
+    /// `Config` for a stream of another device, another stream or other columns than the ring's first, or
+    /// if the sizes do not fit; a device failure. A slot whose gather failed is taken out of use.
     pub fn gather<T>(
         self,
         stream: &Stream,
         from: ReadyLease<Pinned, T>,
         columns: &Arc<StridedColumns>,
     ) -> Result<Loaded> {
-        let shared = self.held.shared.clone();
-        // SAFETY: this is the slot's one lease, and nobody writes the info before `fill` returns (`ring.rs`, at `Slot`).
-        let ids = unsafe { &(*shared.slots[self.held.index].info.get()).ids };
+        let shared = self.hold.shared.clone();
+        // SAFETY: this is the only lease of the slot, and the info is not written before `fill` returns
+        // (`ring.rs`, at `Slot`).
+        let ids = unsafe { &(*shared.slots[self.hold.index].info.get()).ids };
         columns.accepts(stream.core(), ids.len(), from.bytes().len(), shared.bytes)?;
         if !Arc::ptr_eq(shared.columns.get_or_init(|| columns.clone()), columns) {
             return Err(Error::new(
                 ErrorKind::Config,
-                "a ring of device slots is filled from one set's tables only",
+                "a ring of device slots is filled from the columns of one data set only",
             ));
         }
         self.fill(stream.core(), from, |copier, at, slot| {
-            // SAFETY: `accepts` was asked; `fill` keeps the block away from the host until the work is done, and orders it behind
-            // all readers of the slot.
+            // SAFETY: `accepts` returned Ok. `fill` keeps the host away from the block until the work is
+            // done, and orders the work after all readers of the slot.
             unsafe { columns.send(copier, ids, at, slot) }
         })
     }
 
-    /// Gives `copier` the `work` that fills this slot: behind all readers of its last batch, and with both slots marked as
-    /// busy until it has ended.
+    /// Submits to `copier` the `work` that fills this slot. The work runs after all readers of the slot's
+    /// last batch, and both slots are busy until it has ended.
     fn fill<T>(
         self,
         copier: &Arc<StreamCore>,
         from: ReadyLease<Pinned, T>,
         work: impl FnOnce(&Arc<StreamCore>, *const u8, Address) -> Result<()>,
     ) -> Result<Loaded> {
-        let Held { shared, index, .. } = &self.held;
+        let Hold { shared, index, .. } = &self.hold;
         let slot = &shared.slots[*index];
         shared.device.same(&copier.device, "the copy stream")?;
         let owner = shared.copier.get_or_init(|| copier.clone());
@@ -156,51 +161,53 @@ impl WriteLease {
                 format!("a ring of device slots is filled by one stream only: by {owner}, not by {copier}");
             return Err(Error::new(ErrorKind::Config, why));
         }
-        // Before the submission: after it an error costs both slots.
+        // Checked before the submission: after it, an error loses both slots.
         copier.refuse("a batch")?;
         from.memory().accepts(copier)?;
-        let mark = shared.marks.take(&shared.device)?;
+        let event = shared.copy_events.take(&shared.device)?;
         let joined = slot.joined.load(Ordering::Acquire) as usize;
-        // Without asking whether they are done. Where it counts they are not: a slot is filled again as soon as its readers were
-        // given to their streams, and the device is behind.
+        // No query first: under load the readers are not done, since a slot is refilled as soon as they
+        // are submitted and the device is behind.
         #[cfg(not(planted = "consumed_wait"))]
         for consumed in &slot.consumed[..joined] {
             copier.wait(consumed)?;
         }
         let copied = from.submit(|pinned, _| {
-            // `submit` keeps the block away from the host until `mark` is done. The slot is this lease's; every reader has
-            // recorded its end, and the stream waits for those events before it writes.
-            pinned.read_by(copier, &mark, |at| work(copier, at, slot.address))
+            // `submit` keeps the host away from the block until `event` completes. The slot belongs to
+            // this lease; every reader has recorded its end, and the stream waits for those events before
+            // it writes.
+            pinned.read_by(copier, &event, |at| work(copier, at, slot.address))
         });
         if let Err(error) = copied {
             shared.lose(*index, &error);
-            self.held.abandon();
+            self.hold.abandon();
             return Err(error);
         }
-        // Only now: the ends of the last readers counted until the copy was ordered behind them.
+        // Reset only now: until the copy was ordered after them, the ends of the last readers were still
+        // needed.
         slot.joined.store(0, Ordering::Release);
-        Ok(Loaded { held: self.held, copied: mark })
+        Ok(Loaded { hold: self.hold, copied: event })
     }
 }
 
 impl Loaded {
-    /// Which batch the slot holds.
+    /// Information on the batch in the slot.
     pub fn info(&self) -> &BatchInfo {
-        // SAFETY: as long as a slot is loaded it has no `WriteLease`, so nobody writes (`ring.rs`, at `Slot`).
-        unsafe { &*self.held.shared.slots[self.held.index].info.get() }
+        // SAFETY: a loaded slot has no `WriteLease`, so nothing writes the info (`ring.rs`, at `Slot`).
+        unsafe { &*self.hold.shared.slots[self.hold.index].info.get() }
     }
 
-    /// Counts the slot as being in the consumer's hands.
+    /// Counts the slot as delivered to the consumer.
     pub fn deliver(&mut self) {
-        if !std::mem::replace(&mut self.held.delivered, true) {
-            self.held.shared.delivered.fetch_add(1, Ordering::AcqRel);
-            self.held.shared.in_hand.fetch_add(1, Ordering::AcqRel);
+        if !std::mem::replace(&mut self.hold.delivered, true) {
+            self.hold.shared.delivered.fetch_add(1, Ordering::AcqRel);
+            self.hold.shared.in_hand.fetch_add(1, Ordering::AcqRel);
         }
     }
 
-    /// The slot's number in its ring.
+    /// The slot's index in its ring.
     pub fn index(&self) -> usize {
-        self.held.index
+        self.hold.index
     }
 
     /// Whether the copy into the slot has ended; never blocks.
@@ -211,59 +218,62 @@ impl Loaded {
         self.copied.query()
     }
 
-    /// Makes `stream` wait for the copy, on the device, and opens the slot to it; the host does not block. Where the copy is seen
-    /// to be done, the stream need not wait.
+    /// Makes `stream` wait for the copy, on the device, and opens the slot to it; the host does not
+    /// block. The wait is skipped if the copy is already complete.
     ///
     /// # Errors
-    /// `Config` for another device's stream; a device failure.
+    /// `Config` for a stream of another device; a device failure.
     pub fn wait_on(mut self, stream: &Stream) -> Result<Reader> {
-        // A reader counts as delivered; `Reader::drop` takes it back, and so does `held` when there is to be none.
+        // A reader counts as delivered until `Reader::drop`, or until the drop of `hold` if there is no
+        // reader.
         self.deliver();
-        let Self { held, copied, .. } = self;
-        let reader = join(&held.shared, held.index, copied, stream)?;
-        held.abandon();
+        let Self { hold, copied, .. } = self;
+        let reader = join(&hold.shared, hold.index, copied, stream)?;
+        hold.abandon();
         Ok(reader)
     }
 }
 
 impl Reader {
-    /// Opens the slot to one more stream: the slot is overwritten only after all its readers.
+    /// Opens the slot to another stream. The slot is overwritten only after all its readers.
     ///
     /// # Errors
-    /// `Config` for another device's stream, for more than [`MAX_READERS`] readers, and while this reader's stream is being
-    /// recorded by the caller: a replay would not open it again. A device failure.
+    /// `Config` for a stream of another device, for more than [`MAX_READERS`] readers, and while the
+    /// caller is recording this reader's stream, since a replay would not open the slot again; a device
+    /// failure.
     pub fn also_on(&self, stream: &Stream) -> Result<Reader> {
         self.stream.core().refuse("a batch for another stream")?;
         join(&self.shared, self.index, self.copied.clone(), stream)
     }
 
-    /// Which batch the slot holds.
+    /// Information on the batch in the slot.
     pub fn info(&self) -> &BatchInfo {
-        // SAFETY: as long as there is a reader the slot has no `WriteLease`, so nobody writes (`ring.rs`, at `Slot`).
+        // SAFETY: a slot with a reader has no `WriteLease`, so nothing writes the info (`ring.rs`, at
+        // `Slot`).
         unsafe { &*self.slot().info.get() }
     }
 
     /// `len` elements at byte `offset` of the slot, readable on this reader's stream.
     ///
     /// # Errors
-    /// `Config` when they lie outside the slot or are not aligned.
+    /// `Config` if they lie outside the slot or are not aligned.
     pub fn view<T: Element>(&self, offset: usize, len: usize) -> Result<View<'_, T>> {
         let end = len.checked_mul(size_of::<T>()).and_then(|bytes| bytes.checked_add(offset));
         if end.is_none_or(|end| end > self.shared.bytes) || !offset.is_multiple_of(size_of::<T>()) {
             let why =
-                format!("{len} x {} at byte {offset} is not in a slot of {}", T::DTYPE, self.shared.bytes);
+                format!("{len} x {} at byte {offset} do not fit a slot of {}", T::DTYPE, self.shared.bytes);
             return Err(Error::new(ErrorKind::Config, why));
         }
         let address = Address(self.slot().address.0 + offset as u64);
         Ok(View::new(address, len, self.stream.core(), Some(self.slot_id())))
     }
 
-    /// The stream this reader reads on.
+    /// The stream on which this reader reads.
     pub fn stream(&self) -> &Stream {
         &self.stream
     }
 
-    /// The slot's number in its ring; its address is fixed.
+    /// The slot's index in its ring; its address is fixed.
     pub fn index(&self) -> usize {
         self.index
     }
@@ -272,7 +282,7 @@ impl Reader {
         self.shared.slot_id(self.index)
     }
 
-    /// A hold on the slot's memory beyond this reader.
+    /// A reference that keeps the slot's memory beyond this reader.
     pub(crate) fn hold(&self) -> SlotRef {
         SlotRef::new(self.shared.clone(), self.index)
     }
@@ -282,7 +292,8 @@ impl Reader {
     }
 }
 
-/// Adds `stream` to the readers of a slot that is loaded, by the copy that `copied` marks, or has a reader already.
+/// Adds `stream` to the readers of a slot that is loaded or has a reader. `copied` is the event of its
+/// copy.
 fn join(shared: &Arc<Shared>, index: usize, copied: Arc<Event>, stream: &Stream) -> Result<Reader> {
     shared.device.same(&stream.core().device, "the stream")?;
     let slot = &shared.slots[index];
@@ -290,11 +301,11 @@ fn join(shared: &Arc<Shared>, index: usize, copied: Arc<Event>, stream: &Stream)
         (joined < MAX_READERS as u32).then_some(joined + 1)
     });
     let Ok(number) = claim else {
-        let why =
-            format!("a batch can be opened to {MAX_READERS} streams in all: share the readers there are");
+        let why = format!("a batch can have at most {MAX_READERS} readers: share the existing ones");
         return Err(Error::new(ErrorKind::Config, why));
     };
-    // A claimed number whose wait fails stays claimed: its event is an older mark, and waiting for it is harmless.
+    // A claimed number whose wait fails stays claimed. Its event holds an older recording, so waiting for
+    // it is harmless.
     #[cfg(not(planted = "copied_wait"))]
     stream.core().wait_unless_done(&copied)?;
     slot.live.fetch_add(1, Ordering::AcqRel);
@@ -305,7 +316,7 @@ impl Drop for Reader {
     fn drop(&mut self) {
         let slot = self.slot();
         if let Err(error) = self.stream.core().record(&slot.consumed[self.number]) {
-            // Nobody can know when this reader's work ends: the slot must never be written again.
+            // It is unknown when this reader's work ends, so the slot must never be written again.
             self.shared.lose(self.index, &error);
             self.shared.device.stats.report(error);
         }
@@ -313,51 +324,52 @@ impl Drop for Reader {
             return;
         }
         self.shared.in_hand.fetch_sub(1, Ordering::AcqRel);
-        // A lost slot counts as delivered for good: who holds all others waits for none that could come.
+        // A lost slot counts as delivered for good, so that a thread that holds all others does not wait
+        // for a slot that never returns.
         if !slot.lost.load(Ordering::Acquire) {
             self.shared.delivered.fetch_sub(1, Ordering::AcqRel);
-            self.shared.come_home(self.index);
+            self.shared.release(self.index);
         }
     }
 }
 
-/// One lease's hold on a slot.
-struct Held {
+/// Holds a slot for one lease.
+struct Hold {
     shared: Arc<Shared>,
     index: usize,
     delivered: bool,
-    /// Whether dropping this sends the slot home.
+    /// Whether dropping this releases the slot.
     armed: bool,
 }
 
-impl Held {
-    /// Drops the hold without sending the slot home.
+impl Hold {
+    /// Drops the hold without releasing the slot.
     fn abandon(mut self) {
         self.armed = false;
     }
 }
 
-impl Drop for Held {
+impl Drop for Hold {
     fn drop(&mut self) {
         if self.armed {
             if self.delivered {
                 self.shared.in_hand.fetch_sub(1, Ordering::AcqRel);
                 self.shared.delivered.fetch_sub(1, Ordering::AcqRel);
             }
-            self.shared.come_home(self.index);
+            self.shared.release(self.index);
         }
     }
 }
 
 impl std::fmt::Debug for WriteLease {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "WriteLease(slot {})", self.held.index)
+        write!(f, "WriteLease(slot {})", self.hold.index)
     }
 }
 
 impl std::fmt::Debug for Loaded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Loaded(slot {})", self.held.index)
+        write!(f, "Loaded(slot {})", self.hold.index)
     }
 }
 

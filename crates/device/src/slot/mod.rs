@@ -1,22 +1,25 @@
-//! The ring of device slots, and the leases that say who may write or read one.
+//! The ring of device slots, and the leases that control who may write or read a slot.
 //!
 //! ```text
-//!            acquire             upload                 wait_on(stream)
-//!   free ───────────▶ WriteLease ──────▶ Loaded ───────────────────────▶ Reader, also_on(stream) ─▶ Reader ...
-//!    ▲                    │                 │                               │
-//!    └────────────────────┴───── dropped ───┴── last reader dropped ────────┘
+//!           acquire              upload             wait_on(stream)
+//!   free ------------> WriteLease ------> Loaded ------------------> Reader, also_on(stream) -> Reader ...
+//!    ^                     |                |                           |
+//!    +---------------------+---- dropped ---+-- last reader dropped ----+
 //! ```
 //!
-//! `gather` fills a slot in place of `upload`, with rows that the device reads itself ([`StridedColumns`](crate::zero_copy::StridedColumns)). Both order the work alike.
+//! `gather` fills a slot instead of `upload`, with rows that the device reads itself
+//! ([`StridedColumns`](crate::zero_copy::StridedColumns)). Both order their work in the same way.
 //!
-//! Two waits keep a slot whole. `upload` makes the copy stream wait for the `consumed` event of *every* reader before
-//! it overwrites; `wait_on` makes the reader's stream wait for `copied`. A slot comes home only when every reader has
-//! recorded its `consumed`: waiting for an event that is not recorded yet would pass at once.
+//! Two waits protect a slot. `upload` makes the copy stream wait for the `consumed` event of *every*
+//! reader before it overwrites the slot; `wait_on` makes the reader's stream wait for `copied`. A slot is
+//! released only when every reader has recorded its `consumed` event, since waiting for an event that is
+//! not recorded yet would return at once.
 //!
-//! `mem::forget` of a lease costs its slot for the life of the ring, and leaks the memory; nothing is ever aliased.
+//! `mem::forget` of a lease loses its slot for the life of the ring and leaks the memory; nothing is ever
+//! aliased.
 
+mod free_list;
 mod lease;
-mod line;
 mod ring;
 
 pub use lease::{Loaded, Reader, WriteLease};

@@ -1,4 +1,4 @@
-//! The ring of device slots: addresses and events made once, handed out again and again.
+//! The ring of device slots. Addresses and events are created once and reused.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -10,38 +10,41 @@ use feedline_core::{BatchInfo, Error, ErrorKind, Result};
 
 use crate::capture::SlotId;
 use crate::device_core::Core;
-use crate::mark::Marks;
-use crate::slot::line::Line;
+use crate::event_pool::EventPool;
+use crate::slot::free_list::FreeList;
 use crate::stream::StreamCore;
 use crate::zero_copy::StridedColumns;
 use crate::{Device, Event};
 
-/// The most slots of one ring. A pipeline needs a handful; each takes about ten events.
+/// The maximum number of slots in a ring. Each slot uses about ten events, and a pipeline needs only a
+/// few slots.
 pub const MAX_SLOTS: usize = 1 << 16;
 
-/// The most streams that can read one batch at a time.
+/// The maximum number of streams that can read a batch at the same time.
 pub const MAX_READERS: usize = 8;
 
 pub(crate) struct Slot {
     pub(crate) address: Address,
     /// Reader `i` records its end in `consumed[i]`.
     pub(crate) consumed: [Event; MAX_READERS],
-    /// Readers that have joined since the last upload: how many of `consumed` count.
+    /// The number of readers since the last upload: the first `joined` events of `consumed` are valid.
     pub(crate) joined: AtomicU32,
-    /// Readers that have not recorded their end yet.
+    /// The number of readers that have not recorded their end yet.
     pub(crate) live: AtomicU32,
-    /// Which batch the slot holds. Written by the holder of the slot's `WriteLease` alone, read by those of its `Loaded`
-    /// and its readers.
+    /// Information on the batch in the slot. Only the holder of the slot's `WriteLease` writes it; its
+    /// `Loaded` and its readers read it.
     pub(crate) info: UnsafeCell<BatchInfo>,
-    /// The slot's memory may be in use by work that no event covers: it is never freed nor handed out again.
+    /// Work that no event covers may still use the slot's memory, so it is never freed nor handed out
+    /// again.
     pub(crate) lost: AtomicBool,
 }
 
-// SAFETY: `info` is reached through leases only (`slot/lease.rs`). A slot has one `WriteLease` at a time, and while it has
-// one it has no `Loaded` and no reader: it is released only when the last of them is dropped, through the lock of `free`.
+// SAFETY: `info` is accessed through leases only (`slot/lease.rs`). A slot has at most one `WriteLease`,
+// and while it has one it has no `Loaded` and no reader: it is released only when the last of them is
+// dropped, through the lock of `free`.
 unsafe impl Sync for Slot {}
 
-/// A slot, with a hold on its ring's memory.
+/// A slot reference that keeps its ring's memory alive.
 pub(crate) struct SlotRef {
     shared: Arc<Shared>,
     index: usize,
@@ -56,7 +59,7 @@ impl SlotRef {
         self.shared.slot_id(self.index)
     }
 
-    /// Says that this slot was expected and `found` was found.
+    /// Describes the error that `found` was passed where this slot was expected.
     pub(crate) fn mismatch(&self, found: SlotId) -> String {
         let ring = if self.id().ring == found.ring { "" } else { " of another loader" };
         format!("slot {}, not slot {}{ring}", self.index, found.index)
@@ -67,21 +70,21 @@ pub(crate) struct Shared {
     pub(crate) device: Arc<Core>,
     pub(crate) slots: Box<[Slot]>,
     pub(crate) bytes: usize,
-    /// For the copies into all slots.
-    pub(crate) marks: Marks,
-    pub(super) free: Line,
-    /// Slots in the hands of the consumer, or lost there.
+    /// The events of the copies into the slots.
+    pub(crate) copy_events: EventPool,
+    pub(super) free: FreeList,
+    /// Slots delivered to the consumer, or lost there.
     pub(crate) delivered: AtomicUsize,
-    /// Batches that the consumer has and has not released; a lost slot counts only until its last reader is
+    /// Batches that the consumer has not released. A lost slot counts only until its last reader is
     /// dropped.
     pub(crate) in_hand: AtomicUsize,
-    /// Slots that never come home again.
+    /// Slots that are out of use for good.
     lost: AtomicUsize,
-    /// Why the first of them does not.
+    /// Why the first of them was lost.
     first_loss: OnceLock<Error>,
-    /// The one stream that copies into these slots, once there was a copy.
+    /// The only stream that copies into these slots, set by the first copy.
     pub(crate) copier: OnceLock<Arc<StreamCore>>,
-    /// What the copy stream reads beside host slots, if anything: kept until it has been drained.
+    /// The columns that the copy stream gathers from, if any. Kept until that stream has been drained.
     pub(crate) columns: OnceLock<Arc<StridedColumns>>,
 }
 
@@ -94,27 +97,31 @@ pub struct SlotRing {
 impl SlotRing {
     /// Allocates `count` slots of `bytes` bytes, and their events, on `device`.
     ///
-    /// There are events for as many host slots as these and one more; with others, the first copies make those that lack.
+    /// Creates enough copy events for `count` + 1 host slots. With more host slots, the first copies
+    /// create the missing events.
     ///
     /// # Errors
-    /// `Config` for more than [`MAX_SLOTS`] slots; a device failure, or memory that the device does not have.
+    /// `Config` for more than [`MAX_SLOTS`] slots; a device failure, for example if the device is out of
+    /// memory.
     pub fn new(device: &Device, count: usize, bytes: usize) -> Result<Self> {
         if count > MAX_SLOTS {
-            let why = format!("a ring cannot have {count} device slots: the most is {MAX_SLOTS}");
+            let why = format!("cannot create a ring of {count} device slots: the maximum is {MAX_SLOTS}");
             return Err(Error::new(ErrorKind::Config, why));
         }
         let core = device.core();
-        // For each slot and each host slot its last copy's, and one for who waits for a copy of a host slot still in line.
-        let marks = Marks::new(core, 2 * count + 2)?;
-        // Built slot by slot into the ring itself, so that an error half-way frees what there is.
+        // One event per device slot and per host slot for its last copy, and one for a thread that waits
+        // for the copy of a host slot.
+        let copy_events = EventPool::new(core, 2 * count + 2)?;
+        // Built slot by slot into the ring itself, so that an error half-way frees the slots built so
+        // far.
         let mut slots = Vec::with_capacity(count);
         let built = (0..count).try_for_each(|_| Slot::new(core, bytes).map(|slot| slots.push(slot)));
         let shared = Arc::new(Shared {
             device: core.clone(),
             slots: slots.into(),
             bytes,
-            marks,
-            free: Line::new(count),
+            copy_events,
+            free: FreeList::new(count),
             delivered: AtomicUsize::new(0),
             in_hand: AtomicUsize::new(0),
             lost: AtomicUsize::new(0),
@@ -123,16 +130,16 @@ impl SlotRing {
             columns: OnceLock::new(),
         });
         built?;
-        (0..count).for_each(|index| shared.come_home(index));
+        (0..count).for_each(|index| shared.release(index));
         Ok(Self { shared })
     }
 
-    /// Ends every wait for a slot, now and later; leases already out stay valid. Calling it again does nothing.
+    /// Ends all current and future waits for a slot. Existing leases stay valid. Idempotent.
     pub fn close(&self) {
         self.shared.free.close();
     }
 
-    /// Number of slots.
+    /// The number of slots.
     pub fn len(&self) -> usize {
         self.shared.slots.len()
     }
@@ -142,28 +149,28 @@ impl SlotRing {
         self.shared.slots.is_empty()
     }
 
-    /// Slots that are home now.
+    /// The number of free slots.
     pub fn free(&self) -> usize {
         self.shared.free.len()
     }
 
-    /// Slots in the hands of the consumer now: delivered and not dropped, or lost because a reader could not record its
-    /// end.
+    /// The number of slots delivered to the consumer and not dropped, or lost because a reader could not
+    /// record its end.
     pub fn delivered(&self) -> usize {
         self.shared.delivered.load(Ordering::Acquire)
     }
 
-    /// Batches that the consumer has and has not released. Unlike [`delivered`](Self::delivered) it does not
-    /// count a slot that is lost, once its readers are dropped.
+    /// The number of batches that the consumer has not released. Unlike [`delivered`](Self::delivered),
+    /// it does not count a lost slot once its readers are dropped.
     pub fn in_hand(&self) -> usize {
         self.shared.in_hand.load(Ordering::Acquire)
     }
 
-    /// Waits until the device has run all copies into the slots and all work of readers that were dropped,
-    /// for at most `limit`. Readers that still exist are not waited for.
+    /// Blocks until the device has run all copies into the slots and all work of dropped readers, for at
+    /// most `limit`. It does not wait for readers that still exist.
     ///
     /// # Errors
-    /// `Timeout` naming what still runs; a device failure.
+    /// `Timeout`, naming the work that is still running; a device failure.
     pub fn drain_timeout(&self, limit: Duration) -> Result<()> {
         let start = Instant::now();
         let wait = |event: &Event, what: std::fmt::Arguments<'_>| {
@@ -176,13 +183,14 @@ impl SlotRing {
                 wait(consumed, format_args!("work that reads device slot {index}"))?;
             }
         }
-        for copied in self.shared.marks.all() {
+        for copied in self.shared.copy_events.all() {
             wait(&copied, format_args!("a copy into a device slot"))?;
         }
         Ok(())
     }
 
-    /// The addresses of the slots, fixed for the life of the ring: a step captured once for each can be replayed.
+    /// The addresses of the slots. They are fixed for the life of the ring, so a step recorded once per
+    /// slot can be replayed.
     pub fn addresses(&self) -> impl Iterator<Item = Address> + '_ {
         self.shared.slots.iter().map(|slot| slot.address)
     }
@@ -196,7 +204,7 @@ impl Slot {
         }
         let consumed = consumed
             .into_inner()
-            .map_err(|_| Error::new(ErrorKind::Device, "a slot did not get all its events"))?;
+            .map_err(|_| Error::new(ErrorKind::Device, "a device slot did not get all its events"))?;
         let address = device.backend.alloc_device(bytes)?;
         device.stats.device_bytes.add(bytes as u64);
         Ok(Self {
@@ -209,12 +217,12 @@ impl Slot {
         })
     }
 
-    /// The events that the readers since the last copy record.
+    /// The events that the readers since the last copy have recorded, or will record.
     fn recorded(&self) -> &[Event] {
         &self.consumed[..self.joined.load(Ordering::Acquire) as usize]
     }
 
-    /// Blocks until no reader given so far touches the slot.
+    /// Blocks until no reader accesses the slot any more.
     fn drain(&self) -> Result<()> {
         self.recorded().iter().try_for_each(Event::synchronize)
     }
@@ -225,12 +233,13 @@ impl Shared {
         SlotId { ring: Arc::as_ptr(self).addr(), index }
     }
 
-    /// Puts a slot back among the free ones.
-    pub(crate) fn come_home(&self, index: usize) {
+    /// Returns a slot to the free list.
+    pub(crate) fn release(&self, index: usize) {
         self.free.push(index);
     }
 
-    /// Takes a slot out of use, for good, because of `why`; the loss of the last one ends every wait for a slot.
+    /// Takes a slot out of use for good, because of `why`. The loss of the last slot ends every wait for
+    /// a slot.
     pub(crate) fn lose(&self, index: usize, why: &Error) {
         self.first_loss.get_or_init(|| why.clone());
         let was_lost = self.slots[index].lost.swap(true, Ordering::AcqRel);
@@ -239,7 +248,7 @@ impl Shared {
         }
     }
 
-    /// Why the ring hands out no slot.
+    /// The error for a ring that hands out no slots.
     pub(crate) fn closed(&self) -> Error {
         let (lost, total) = (self.lost.load(Ordering::Acquire), self.slots.len());
         if total > 0 && lost == total {
@@ -259,7 +268,8 @@ impl Drop for Shared {
         for slot in &self.slots {
             let unknown = slot.lost.load(Ordering::Acquire) || slot.live.load(Ordering::Acquire) > 0;
             let freed = match (unknown, drained.clone().and_then(|()| slot.drain())) {
-                // SAFETY: from `alloc_device` with this size, freed once; every copy and every reader has ended.
+                // SAFETY: from `alloc_device` with this size, freed once; every copy and every reader has
+                // ended.
                 (false, Ok(())) => unsafe { self.device.backend.free_device(slot.address, self.bytes) },
                 (true, _) => Err(Error::new(
                     ErrorKind::Device,

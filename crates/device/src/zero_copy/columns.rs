@@ -1,4 +1,5 @@
-//! A data set that the device reads itself: its tables, made readable, and the work that brings rows of them into a slot.
+//! The columns of a data set that the device reads itself, and the work that gathers their rows into a
+//! slot.
 
 use std::sync::Arc;
 
@@ -10,43 +11,46 @@ use crate::stream::StreamCore;
 use crate::zero_copy::gather_order::GatherOrder;
 use crate::zero_copy::registered::Registered;
 
-/// A table for every field of a data set, readable by the device as long as this lives, which keeps the set.
+/// A strided column for each field of a data set, readable by the device while this lives. Keeps the data
+/// set alive.
 ///
-/// Dropping it waits for the stream that reads it.
+/// Dropping it blocks until the stream that reads it has drained.
 pub struct StridedColumns {
     blocks: Vec<Registered>,
     fields: Vec<Field>,
     gather_order: GatherOrder,
     capacity: usize,
-    /// Bytes of a slot that takes a batch.
+    /// The bytes of a slot that holds a batch.
     slot_bytes: usize,
 }
 
-/// Where the rows of one field lie, and where they go.
+/// The source and destination of one field's rows.
 struct Field {
-    /// Which of the blocks.
+    /// The index of the block.
     block: usize,
     first: usize,
     stride: usize,
     rows: usize,
     row_bytes: usize,
-    /// In a slot.
+    /// The byte offset in a slot.
     offset: usize,
 }
 
 impl StridedColumns {
-    /// Makes the tables of `dataset` readable, for batches of `layout`; at most `room` bytes of host memory, which count as
-    /// page-locked in the device's [`DeviceStats`](crate::DeviceStats).
+    /// Makes the columns of `dataset` readable by the device, for batches of `layout`. Registers at most
+    /// `room` bytes of host memory, which count as pinned in the device's
+    /// [`DeviceStats`](crate::DeviceStats).
     ///
-    /// Blocks for about 20 ms a GiB on a GPU, and for the disk where a mapped file is not in memory.
+    /// On a GPU this blocks for about 20 ms per GiB, plus the time to read a mapped file that is not in
+    /// memory.
     ///
     /// # Errors
-    /// Why it cannot be, in one line: `Config` for a field that has no table, `Budget` for tables beyond `room`, `Unavailable`
-    /// when this device cannot read them. A device failure.
+    /// `Config` for a field without a column, `Budget` for more than `room` bytes, `Unavailable` if this
+    /// device cannot read the memory; a device failure. The message is one line.
     pub fn new(device: &Device, dataset: &Arc<dyn Dataset>, layout: &Layout, room: usize) -> Result<Self> {
         let mut blocks: Vec<*const [u8]> = Vec::new();
         let mut fields = Vec::new();
-        // Asked once: a set that breaks its promise may give another length at each call.
+        // Read once: a faulty data set may return a different length at each call.
         let len = dataset.len();
         for index in 0..layout.spec().fields().len() {
             let column = column(&**dataset, len, layout, index)?;
@@ -70,8 +74,8 @@ impl StridedColumns {
             return Err(Error::new(ErrorKind::Budget, why));
         }
         let register = |bytes| {
-            // SAFETY: `Dataset::column` lent the bytes for as long as the set is borrowed, and a set that stands behind an `Arc`,
-            // of which `Registered` keeps a clone, is only ever lent out shared.
+            // SAFETY: `Dataset::column` lends the bytes while the set is borrowed. The set is behind an
+            // `Arc`, of which `Registered` keeps a clone, so it is only ever borrowed shared.
             let registered = unsafe { Registered::new(device.core(), dataset.clone(), bytes) }?;
             let cannot = || {
                 Error::new(ErrorKind::Unavailable, format!("{} cannot read the set's memory", device.name()))
@@ -83,23 +87,24 @@ impl StridedColumns {
         Ok(Self { blocks, fields, gather_order, capacity: layout.capacity(), slot_bytes: layout.bytes() })
     }
 
-    /// Bytes of host memory that the device can read.
+    /// The number of registered bytes of host memory.
     pub fn bytes(&self) -> usize {
         self.blocks.iter().map(|block| block.bytes().len()).sum()
     }
 
-    /// The number of samples that every field has a row of. A row of a sample beyond it would be zeros, so a
-    /// plan of more samples must be refused.
+    /// The number of samples for which every field has a row. Rows of later samples would be zeros, so a
+    /// batch sampler over more samples must be rejected.
     pub fn samples(&self) -> u64 {
         self.fields.iter().map(|field| field.rows as u64).min().unwrap_or(0)
     }
 
-    /// How the ids of a batch stand in a host slot.
+    /// The order in which the ids of a batch are stored in a host slot.
     pub fn gather_order(&self) -> GatherOrder {
         self.gather_order
     }
 
-    /// Refuses another stream than that of the first batch, and batches and slots of another layout.
+    /// Returns an error for another stream than that of the first batch, and for batches and slots of
+    /// another layout.
     pub(crate) fn accepts(
         &self,
         stream: &Arc<StreamCore>,
@@ -110,8 +115,8 @@ impl StridedColumns {
         let ids = self.gather_order.bytes(rows);
         if rows > self.capacity || slot_bytes < self.slot_bytes || host_bytes < ids {
             let why = format!(
-                "{rows} rows do not fit: {} are a batch of {} bytes, their ids {ids}; the host slot has {host_bytes}, the \
-                 device slot {slot_bytes}",
+                "{rows} rows do not fit: a batch has at most {} rows, needs {} bytes in the device slot \
+                 and {ids} for its ids; the device slot has {slot_bytes} bytes, the host slot {host_bytes}",
                 self.capacity, self.slot_bytes
             );
             return Err(Error::new(ErrorKind::Config, why));
@@ -119,24 +124,27 @@ impl StridedColumns {
         self.blocks.iter().try_for_each(|block| block.accepts(stream))
     }
 
-    /// Gives `stream` the work that brings rows `ids` into the slot at `to`: the copy engine, where they lie in one piece,
-    /// else a gather that reads the same ids at `visits_at`, where `GatherOrder` has put them.
+    /// Submits to `stream` the work that copies the rows `ids` into the slot at `to`: copies by the copy
+    /// engine if the rows are contiguous, else a gather that reads the same ids at `ids_at`, as written
+    /// by `GatherOrder`.
     ///
     /// # Safety
-    /// `accepts` was asked. What stands at `visits_at` stays until the work has ended, and nothing unordered uses the slot.
+    /// `accepts` returned Ok. The bytes at `ids_at` stay valid until the work has ended, and no unordered
+    /// access touches the slot.
     pub(crate) unsafe fn send(
         &self,
         stream: &StreamCore,
         ids: &[u64],
-        visits_at: *const u8,
+        ids_at: *const u8,
         to: Address,
     ) -> Result<()> {
-        if let Some(first) = self.in_one_piece(ids) {
+        if let Some(first) = self.contiguous(ids) {
             for field in &self.fields {
                 let from = self.blocks[field.block].host(field.first + first * field.stride);
                 let (to, bytes) = (Address(to.0 + field.offset as u64), ids.len() * field.row_bytes);
-                // SAFETY: the rows are some of the table's (`in_one_piece`), which `StridedColumn::new` has checked to lie in its
-                // bytes, and `Registered` keeps them until the stream is drained; the rest is the caller's promise.
+                // SAFETY: the rows are rows of the column (`contiguous`), which `StridedColumn::new` has
+                // checked to lie in its bytes, and `Registered` keeps those until the stream is drained;
+                // the rest is the caller's contract.
                 unsafe { stream.device.backend.copy_to_device(stream.id(), from, to, bytes) }?;
             }
             return Ok(());
@@ -148,17 +156,17 @@ impl StridedColumns {
             to: Address(to.0 + field.offset as u64),
             row_bytes: field.row_bytes,
         };
-        let at = |offset| Address(visits_at as u64 + offset as u64);
+        let at = |offset| Address(ids_at as u64 + offset as u64);
         let places = self.gather_order.places(ids.len()).map(at);
         let gather = Gather::new(at(0), places, ids.len(), self.fields.iter().map(field))?;
-        // SAFETY: every row of a table lies in its bytes (`StridedColumn::new`), which `Registered` keeps until the stream is
-        // drained; other ids are not read for (`GatherField::rows`), and other places are not written to (`Gather::places`); the
-        // rest is the caller's promise.
+        // SAFETY: every row of a column lies in its bytes (`StridedColumn::new`), which `Registered`
+        // keeps until the stream is drained. Other ids read nothing (`GatherField::rows`), and other
+        // places write nothing (`Gather::new`). The rest is the caller's contract.
         unsafe { stream.device.backend.gather(stream.id(), &gather) }
     }
 
-    /// The first of `ids`, when they are one after the other and all fields' rows too, without gaps.
-    fn in_one_piece(&self, ids: &[u64]) -> Option<usize> {
+    /// The first of `ids`, if the ids are consecutive and the rows of every field are contiguous.
+    fn contiguous(&self, ids: &[u64]) -> Option<usize> {
         let (&first, &last) = (ids.first()?, ids.last()?);
         let consecutive = ids.windows(2).all(|pair| pair[0].checked_add(1) == Some(pair[1]));
         let whole = |field: &Field| field.stride == field.row_bytes && last < field.rows as u64;
@@ -166,7 +174,7 @@ impl StridedColumns {
     }
 }
 
-/// The table of field `index`, if it is what the layout says.
+/// The column of field `index`, checked against the layout.
 fn column<'a>(
     dataset: &'a dyn Dataset,
     len: u64,
@@ -175,10 +183,10 @@ fn column<'a>(
 ) -> Result<StridedColumn<'a>> {
     let field = &layout.spec().fields()[index];
     let refuse = |why: String| Error::new(ErrorKind::Config, format!("field \"{}\" {why}", field.name()));
-    let column = dataset.column(index).ok_or_else(|| refuse("has no table".to_owned()))?;
+    let column = dataset.column(index).ok_or_else(|| refuse("has no column".to_owned()))?;
     if column.row_bytes() != field.row_bytes() || (column.rows() as u64) < len {
         return Err(refuse(format!(
-            "has a table of {} rows of {} bytes, the set is {len} of {}",
+            "has a column of {} rows of {} bytes, the set has {len} rows of {}",
             column.rows(),
             column.row_bytes(),
             field.row_bytes()

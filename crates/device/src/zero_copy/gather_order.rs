@@ -1,44 +1,45 @@
-//! What a host slot of the direct road holds: the ids of a batch, and the order in which their rows are visited.
+//! The contents of a host slot for zero-copy transfer: the ids of a batch, in gather order.
 
-/// Bytes of a set beyond which the rows of a batch are visited in the order in which they lie.
+/// Size in bytes above which the rows of a batch are read in their order in the data set.
 ///
-/// A GPU reads host memory by 4 KiB pages, and knows the addresses of so many only. On an H200, 784-byte rows by a batch of
-/// 4096 random ids came at 41.5 GB/s from 512 MiB, 38 from 1 GiB, 31 from 4 GiB; by the same ids sorted at 41.4, 41.8 and 34;
-/// by ids near each other at 42 from any length.
-const FAR: usize = 512 << 20;
+/// A GPU reads host memory by 4 KiB pages and caches a limited number of their addresses. On an H200,
+/// 784-byte rows of a batch of 4096 random ids arrived at 41.5 GB/s from 512 MiB, 38 from 1 GiB and 31
+/// from 4 GiB; of the same ids sorted, at 41.4, 41.8 and 34; of ids near each other, at 42 for any size.
+const LARGE: usize = 512 << 20;
 
-/// Fewer rows than these are on their way all at once, in whatever order.
-const ROWS: usize = 256;
+/// Batches of fewer rows are in flight all at once, in whatever order.
+const MIN_ROWS: usize = 256;
 
-/// The most buckets of a batch, which has about one for each row: rows of one bucket are visited in the order of the batch, rows
-/// of different ones as they lie. 4096 ids take 27 us so on a Xeon, and 97 by a whole sort: longer than their rows take on the
-/// wire.
+/// The maximum number of buckets; a batch has about one per row. Rows in the same bucket keep the order
+/// of the batch; buckets are in the order of the data set. For 4096 ids this takes 27 us on a Xeon, and a
+/// full sort 97 us, which is longer than the transfer of the rows.
 const BUCKETS: usize = 4096;
 
-/// How the ids of a batch stand in a host slot, and in which order the device visits their rows.
+/// How the ids of a batch are stored in a host slot, and in which order the device reads their rows.
 ///
-/// A slot holds the ids, each a `u64`, in the order of the visits. Behind them, where that is not the order of the batch, stands
-/// the row of the batch that each belongs to, a `u32`.
+/// A slot holds the ids (`u64`) in gather order. If that is not the order of the batch, the ids are
+/// followed by the batch row of each id (`u32`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GatherOrder {
-    /// Bits of an id; `None` for sets that are visited in the order of the batch.
+    /// The number of bits of an id; `None` for sets that keep the order of the batch.
     bits: Option<u32>,
 }
 
 impl GatherOrder {
-    /// For a set of `len` samples that lie in `bytes` bytes.
+    /// The order for a set of `len` samples in `bytes` bytes.
     pub fn new(len: u64, bytes: usize) -> Self {
         let bits = u64::BITS - len.saturating_sub(1).leading_zeros();
-        Self { bits: (bytes > FAR).then_some(bits) }
+        Self { bits: (bytes > LARGE).then_some(bits) }
     }
 
-    /// Bytes of a host slot for batches of up to `rows`, whatever the set.
+    /// The bytes of a host slot for batches of up to `rows` rows, for any data set.
     pub fn slot_bytes(rows: usize) -> usize {
-        let place = if ordered(rows) { size_of::<u32>() } else { 0 };
+        let place = if is_reordered(rows) { size_of::<u32>() } else { 0 };
         rows.saturating_mul(size_of::<u64>() + place)
     }
 
-    /// Writes a batch into a slot: at least [`slot_bytes`](Self::slot_bytes) of so many rows.
+    /// Writes the ids of a batch into a slot, which must have at least [`slot_bytes`](Self::slot_bytes)
+    /// of that many rows.
     ///
     /// ```
     /// use feedline_device::zero_copy::GatherOrder;
@@ -49,7 +50,7 @@ impl GatherOrder {
     /// ```
     pub fn write(&self, ids: &[u64], slot: &mut [u8]) {
         match self.bits {
-            Some(bits) if ordered(ids.len()) => write_ordered(bits, ids, slot),
+            Some(bits) if is_reordered(ids.len()) => write_reordered(bits, ids, slot),
             _ => {
                 for (place, id) in slot.chunks_exact_mut(size_of::<u64>()).zip(ids) {
                     place.copy_from_slice(&id.to_ne_bytes());
@@ -58,25 +59,26 @@ impl GatherOrder {
         }
     }
 
-    /// Bytes of a batch of `rows` in a slot.
+    /// The bytes that a batch of `rows` rows uses in a slot.
     pub(crate) fn bytes(&self, rows: usize) -> usize {
         if self.bits.is_some() { Self::slot_bytes(rows) } else { rows.saturating_mul(size_of::<u64>()) }
     }
 
-    /// Where in a slot the rows of a batch of `rows` stand to which its ids belong, when they are not in the batch's order.
+    /// The offset in a slot of the batch rows of a batch of `rows` rows; `None` if the ids are in the
+    /// order of the batch.
     pub(crate) fn places(&self, rows: usize) -> Option<usize> {
-        (self.bits.is_some() && ordered(rows)).then_some(rows * size_of::<u64>())
+        (self.bits.is_some() && is_reordered(rows)).then_some(rows * size_of::<u64>())
     }
 }
 
-/// Whether a batch of `rows` of a set that lies far apart has an order of its own.
-fn ordered(rows: usize) -> bool {
-    (ROWS..=u32::MAX as usize).contains(&rows)
+/// Whether a batch of `rows` rows of a large set is reordered.
+fn is_reordered(rows: usize) -> bool {
+    (MIN_ROWS..=u32::MAX as usize).contains(&rows)
 }
 
-/// An id's upper bits are its bucket. One pass counts the ids of each bucket, one puts every id behind those of the buckets
-/// before its own.
-fn write_ordered(bits: u32, ids: &[u64], slot: &mut [u8]) {
+/// The upper bits of an id select its bucket. One pass counts the ids per bucket; a second pass places
+/// each id after those of the earlier buckets.
+fn write_reordered(bits: u32, ids: &[u64], slot: &mut [u8]) {
     let buckets = ids.len().next_power_of_two().min(BUCKETS);
     let shift = bits.saturating_sub(buckets.ilog2());
     let bucket = |id: u64| ((id >> shift) as usize).min(buckets - 1);
@@ -86,11 +88,11 @@ fn write_ordered(bits: u32, ids: &[u64], slot: &mut [u8]) {
     for count in &mut next[..buckets] {
         before += std::mem::replace(count, before);
     }
-    let (gather_order, places) = slot.split_at_mut(size_of_val(ids));
-    let (gather_order, places) = (gather_order.as_chunks_mut().0, places.as_chunks_mut().0);
+    let (ordered, places) = slot.split_at_mut(size_of_val(ids));
+    let (ordered, places) = (ordered.as_chunks_mut().0, places.as_chunks_mut().0);
     for (place, &id) in (0_u32..).zip(ids) {
         let visit = &mut next[bucket(id)];
-        gather_order[*visit as usize] = id.to_ne_bytes();
+        ordered[*visit as usize] = id.to_ne_bytes();
         places[*visit as usize] = place.to_ne_bytes();
         *visit += 1;
     }
@@ -108,7 +110,7 @@ mod tests {
         (0..rows as u64).map(|row| key(&[row]) % LEN).collect()
     }
 
-    /// The ids and places that a slot holds.
+    /// The ids and places in a slot after a write.
     fn written(gather_order: GatherOrder, ids: &[u64]) -> (Vec<u64>, Option<Vec<usize>>) {
         let mut slot = vec![0; GatherOrder::slot_bytes(ids.len())];
         gather_order.write(ids, &mut slot);
@@ -122,18 +124,19 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_a_long_set_are_visited_bucket_by_bucket() {
-        let gather_order = GatherOrder::new(LEN, FAR + 1);
-        for rows in [ROWS, 1000, 4096, 10_000] {
+    fn rows_of_a_large_set_are_ordered_by_bucket() {
+        let gather_order = GatherOrder::new(LEN, LARGE + 1);
+        for rows in [MIN_ROWS, 1000, 4096, 10_000] {
             let ids = shuffled(rows);
             let (visited, places) = written(gather_order, &ids);
-            let places = places.expect("an order");
-            // Each place once, and its own id there.
+            let places = places.expect("a gather order");
+            // Each place occurs once, with its own id.
             assert!(visited.iter().zip(&places).all(|(&id, &place)| ids[place] == id));
             let mut sorted = places.clone();
             sorted.sort_unstable();
             assert!(sorted.into_iter().eq(0..rows));
-            // Of 2^23 ids, the next power; within a bucket, the order is the batch's.
+            // 2^23 is the power of two above the largest id. Within a bucket, the order is that of the
+            // batch.
             let bucket = (1 << 23) / rows.next_power_of_two().min(BUCKETS) as u64;
             let keys: Vec<_> = visited.iter().zip(places).map(|(&id, place)| (id / bucket, place)).collect();
             assert!(keys.is_sorted());
@@ -141,27 +144,27 @@ mod tests {
     }
 
     #[test]
-    fn short_batches_and_sets_are_visited_in_the_order_of_the_batch() {
-        let (few, many) = (shuffled(ROWS - 1), shuffled(4096));
-        assert_eq!(written(GatherOrder::new(LEN, FAR + 1), &few), (few, None));
-        assert_eq!(written(GatherOrder::new(LEN, FAR), &many), (many.clone(), None));
+    fn small_batches_and_sets_keep_the_order_of_the_batch() {
+        let (few, many) = (shuffled(MIN_ROWS - 1), shuffled(4096));
+        assert_eq!(written(GatherOrder::new(LEN, LARGE + 1), &few), (few, None));
+        assert_eq!(written(GatherOrder::new(LEN, LARGE), &many), (many.clone(), None));
         assert_eq!(written(GatherOrder::default(), &[]), (Vec::new(), None));
         assert_eq!(
-            (GatherOrder::slot_bytes(ROWS - 1), GatherOrder::slot_bytes(ROWS)),
-            (8 * (ROWS - 1), 12 * ROWS)
+            (GatherOrder::slot_bytes(MIN_ROWS - 1), GatherOrder::slot_bytes(MIN_ROWS)),
+            (8 * (MIN_ROWS - 1), 12 * MIN_ROWS)
         );
         assert_eq!(GatherOrder::slot_bytes(usize::MAX), usize::MAX);
     }
 
     #[test]
-    fn sets_of_any_length_have_their_buckets_and_ids_that_are_none_the_last() {
+    fn ids_of_sets_of_any_length_and_ids_out_of_range_are_kept() {
         for len in [0, 1, 2, 255, 256, 257, 5000, 1 << 40, u64::MAX] {
             let mut ids: Vec<_> =
-                (0..ROWS as u64).map(|row| row.wrapping_mul(len / 7 + 1) % len.max(1)).collect();
+                (0..MIN_ROWS as u64).map(|row| row.wrapping_mul(len / 7 + 1) % len.max(1)).collect();
             ids[3] = u64::MAX;
             ids[9] = len;
             let (visited, places) = written(GatherOrder::new(len, usize::MAX), &ids);
-            assert!(visited.iter().zip(places.expect("an order")).all(|(&id, place)| ids[place] == id));
+            assert!(visited.iter().zip(places.expect("a gather order")).all(|(&id, place)| ids[place] == id));
         }
     }
 }

@@ -1,38 +1,43 @@
-//! Zero-copy transfer: the device reads rows from the data set's own memory, and no worker copies them on the host.
+//! Zero-copy transfer: the device reads rows from the data set's own memory, and no worker copies them on
+//! the host.
 //!
-//! It serves data sets whose fields lie in host memory as strided columns
-//! ([`Dataset::column`](feedline_core::Dataset::column)), such as a mapped file. [`StridedColumns::new`] registers that memory with
-//! the device once, which pins it. After that a batch is a list of sample ids:
+//! It serves data sets whose fields are strided columns in host memory
+//! ([`Dataset::column`](feedline_core::Dataset::column)), such as a mapped file. [`StridedColumns::new`]
+//! registers that memory with the device once, which pins it. After that a batch is a list of sample ids:
 //!
 //! 1. [`GatherOrder::write`] writes the ids of the batch into a host slot, in gather order.
-//! 2. [`WriteLease::gather`](crate::slot::WriteLease::gather) queues the work that fills a device slot, on the copy stream.
-//!    As `upload` does, it first makes the stream wait for every reader of the slot's last batch.
-//!    - Consecutive ids of densely packed rows go by the copy engine, one copy per field.
-//!    - All other ids go by one kernel, which gathers the rows of all fields.
-//! 3. The consumer gets the slot as after any other copy. The host slot is filled again once the work has read the ids.
+//! 2. [`WriteLease::gather`](crate::slot::WriteLease::gather) queues the work that fills a device slot,
+//!    on the copy stream. As `upload` does, it first makes the stream wait for every reader of the slot's
+//!    last batch.
+//!    - Consecutive ids of densely packed rows use the copy engine, one copy per field.
+//!    - All other ids use one kernel, which gathers the rows of all fields.
+//! 3. The consumer gets the slot as after any other copy. The host slot is reused once the work has read
+//!    the ids.
 //!
 //! | part | file |
 //! | --- | --- |
 //! | registered memory: pinned while the device may read it | `registered.rs` |
 //! | the columns of a set, checked against the batch layout, and the work that fills a slot | `columns.rs` |
-//! | gather order: in which order the rows of a batch are read | `gather_order.rs` |
+//! | gather order: the order in which the rows of a batch are read | `gather_order.rs` |
 //!
 //! # Gather order
 //!
-//! A GPU reads host memory by pages and holds few of their addresses at a time, so rows of a large set arrive faster when
-//! rows that lie near each other are read one after the other. [`GatherOrder`] sorts the ids of a batch into buckets and writes
-//! behind them the row of the batch that each belongs to. Small sets and small batches keep the order of the batch.
+//! A GPU reads host memory by pages and caches few of their addresses at a time. Rows of a large set
+//! therefore arrive faster when neighbouring rows are read one after the other. [`GatherOrder`] sorts the
+//! ids of a batch into buckets, and stores after them the batch row of each id. Small sets and small
+//! batches keep the order of the batch.
 //!
-//! # What keeps it sound
+//! # Soundness
 //!
-//! The set stands behind an `Arc` that every registration holds, and nobody writes its bytes. One stream reads them, and a
-//! registration waits for that stream before it ends. When that wait fails the set is kept for the life of the process. An
-//! id outside the set leaves zeros in its row and reads nothing.
+//! Every registration holds an `Arc` of the set, and nothing writes the set's bytes. One stream reads
+//! them, and a registration waits for that stream before it ends. If that wait fails, the set is kept for
+//! the life of the process. An id outside the set writes zeros into its row and reads nothing.
 //!
 //! # Limits
 //!
-//! All of the set is registered or none of it, within the budget of pinned memory. A field of variable length would need
-//! two columns, offsets and values, and an entry of its own in [`StridedColumns`].
+//! The set is registered completely or not at all, within the budget of pinned memory. A field of
+//! variable length would need two columns, offsets and values, and its own kind of entry in
+//! [`StridedColumns`].
 
 mod columns;
 mod gather_order;

@@ -1,4 +1,4 @@
-//! Host memory of someone else that the device may read: a mapped file, a table.
+//! Registered host memory: memory of a data set, such as a mapped file, that the device may read.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -8,38 +8,39 @@ use feedline_core::{Dataset, Error, ErrorKind, Result, catch_panic};
 use crate::device_core::Core;
 use crate::stream::StreamCore;
 
-/// Data sets whose memory a device may still read, or may still have registered. They are never freed.
+/// Data sets whose memory may still be read by, or registered with, a device. Kept for the life of the
+/// process.
 static KEPT: Mutex<Vec<Arc<dyn Dataset>>> = Mutex::new(Vec::new());
 
 fn keep(owner: Option<Arc<dyn Dataset>>) {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner).extend(owner);
 }
 
-/// Bytes of a data set, readable by the device until this is dropped. They count as page-locked.
+/// Bytes of a data set, readable by the device until this is dropped. They count as pinned.
 pub(crate) struct Registered {
     device: Arc<Core>,
     bytes: *const [u8],
-    /// Where the device finds the first byte.
+    /// The device address of the first byte.
     address: Address,
-    /// Keeps the bytes.
+    /// Keeps the bytes alive.
     owner: Option<Arc<dyn Dataset>>,
-    /// The one stream that reads the bytes, once it was given work.
+    /// The only stream that reads the bytes, set when it is first used.
     reader: OnceLock<Arc<StreamCore>>,
 }
 
 impl Registered {
-    /// Makes `bytes` readable; `None` when this device cannot read host memory.
+    /// Makes `bytes` readable by the device; `None` if this device cannot read host memory.
     ///
     /// # Safety
-    /// The bytes stay where and what they are as long as `owner` lives.
+    /// The bytes neither move nor change while `owner` lives.
     pub(crate) unsafe fn new(
         device: &Arc<Core>,
         owner: Arc<dyn Dataset>,
         bytes: *const [u8],
     ) -> Result<Option<Self>> {
-        // SAFETY: the caller's promise; `owner` is dropped only when they are unregistered.
+        // SAFETY: the caller's contract; `owner` is dropped only after the memory is unregistered.
         let registered = unsafe { device.backend.register_host(bytes.cast(), bytes.len()) };
-        // After an error the memory may be registered.
+        // After an error it is unknown whether the memory is registered.
         let address = registered.inspect_err(|_| keep(Some(owner.clone())))?;
         let Some(address) = address else { return Ok(None) };
         device.stats.pinned_bytes.add(bytes.len() as u64);
@@ -52,17 +53,18 @@ impl Registered {
         self.bytes
     }
 
-    /// Where the host finds byte `offset`.
+    /// The host address of byte `offset`.
     pub(crate) fn host(&self, offset: usize) -> *const u8 {
         self.bytes.cast::<u8>().wrapping_add(offset)
     }
 
-    /// Where the device finds byte `offset`.
+    /// The device address of byte `offset`.
     pub(crate) fn device(&self, offset: usize) -> Address {
         Address(self.address.0 + offset as u64)
     }
 
-    /// Makes `stream` the one that reads the bytes; refuses another, and one of another device.
+    /// Makes `stream` the only stream that reads the bytes. Returns an error for another stream, and for
+    /// one of another device.
     pub(crate) fn accepts(&self, stream: &Arc<StreamCore>) -> Result<()> {
         self.device.same(&stream.device, "the copy stream")?;
         if Arc::ptr_eq(self.reader.get_or_init(|| stream.clone()), stream) {
@@ -76,8 +78,8 @@ impl Drop for Registered {
     fn drop(&mut self) {
         let drained = self.reader.get().map_or(Ok(()), |stream| stream.synchronize());
         let unregistered = drained.and_then(|()| {
-            // SAFETY: registered by `new` with this size, unregistered once; the one stream that reads it was
-            // drained.
+            // SAFETY: registered by `new` with this size, unregistered once; the only stream that reads
+            // it has been drained.
             unsafe { self.device.backend.unregister_host(self.bytes.cast(), self.bytes.len()) }
         });
         if let Err(error) = unregistered {
@@ -85,7 +87,8 @@ impl Drop for Registered {
             self.device.stats.report(error);
         }
         self.device.stats.pinned_bytes.subtract(self.bytes.len() as u64);
-        // This may be the last owner, on any thread: a panic of the user's drop must not unwind through it.
+        // This may be the last owner, on any thread: a panic of the user's `Drop` must not unwind through
+        // this one.
         let owner = self.owner.take();
         if let Err(error) = catch_panic("the data set panicked when it was dropped", || drop(owner)) {
             self.device.stats.report(error);
@@ -93,7 +96,7 @@ impl Drop for Registered {
     }
 }
 
-// SAFETY: the bytes are the owner's, which is Send and Sync, and are read only.
+// SAFETY: the bytes belong to `owner`, which is Send and Sync, and are only read.
 unsafe impl Send for Registered {}
 // SAFETY: as above.
 unsafe impl Sync for Registered {}

@@ -1,5 +1,5 @@
-//! Slots that are filled with rows which the device reads itself: every byte arrives, in the order of the hand-off, and what
-//! does not fit is refused.
+//! Zero-copy transfer: every byte arrives, gathers are ordered like copies, and invalid arguments are
+//! rejected.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ use crate::rig::{Ending, Rig, everywhere};
 const BATCH: usize = 37;
 const ROOM: usize = 1 << 30;
 
-/// A data set, its tables, and what brings them to the device.
-struct Direct<'a> {
+/// A data set with its registered columns, and the rings and streams that bring its rows to the device.
+struct ZeroCopy<'a> {
     rig: &'a Rig,
     set: Arc<dyn Dataset>,
     layout: Layout,
@@ -32,7 +32,7 @@ struct Direct<'a> {
     seen: Pinned,
 }
 
-impl<'a> Direct<'a> {
+impl<'a> ZeroCopy<'a> {
     fn new(rig: &'a Rig, set: impl Dataset, host_slots: usize, slots: usize) -> Result<Self> {
         Self::of(rig, set, BATCH, host_slots, slots)
     }
@@ -40,11 +40,11 @@ impl<'a> Direct<'a> {
     fn of(rig: &'a Rig, set: impl Dataset, batch: usize, host_slots: usize, slots: usize) -> Result<Self> {
         let set: Arc<dyn Dataset> = Arc::new(set);
         let layout = Layout::new(set.spec(), batch)?;
-        let gather_order = |_| rig.device.pinned(GatherOrder::slot_bytes(batch));
-        let gather_order = (0..host_slots).map(gather_order).collect::<Result<_>>()?;
+        let block = |_| rig.device.pinned(GatherOrder::slot_bytes(batch));
+        let blocks = (0..host_slots).map(block).collect::<Result<_>>()?;
         Ok(Self {
             columns: Arc::new(StridedColumns::new(&rig.device, &set, &layout, ROOM)?),
-            host: Ring::new(gather_order),
+            host: Ring::new(blocks),
             slots: SlotRing::new(&rig.device, slots, layout.bytes())?,
             copies: rig.stream("copies")?,
             seen: rig.device.pinned(layout.bytes())?,
@@ -62,13 +62,13 @@ impl<'a> Direct<'a> {
         slot.gather(&self.copies, lease.ready(), &self.columns)
     }
 
-    /// Gives the reader's stream the fetch of the whole slot.
+    /// Fetches the whole slot on the reader's stream.
     fn fetch(&self, reader: &Reader, to: &Pinned) -> Result<()> {
         let from: Address = reader.view::<u8>(0, self.layout.bytes())?.address();
         self.rig.fetch(reader.stream().into(), from, to)
     }
 
-    /// Checks the rows of a fetched slot against `read`; those of ids that are none are zeros.
+    /// Checks the rows of a fetched slot against `read`. Rows of ids out of range must be zeros.
     fn check(&self, ids: &[u64], slab: &[u8]) {
         for (row, &id) in ids.iter().enumerate() {
             let mut want = vec![0; self.layout.bytes()];
@@ -84,7 +84,7 @@ impl<'a> Direct<'a> {
         }
     }
 
-    /// Loads a batch, reads it back and looks at every byte.
+    /// Loads a batch, reads it back and checks every byte.
     fn pass(&self, ids: &[u64], compute: &Stream) -> Result<()> {
         let reader = self.load(ids)?.wait_on(compute)?;
         self.fetch(&reader, &self.seen)?;
@@ -98,7 +98,7 @@ fn shuffled(round: u64, rows: usize, len: u64) -> Vec<u64> {
     (0..rows as u64).map(|row| key(&[round, row]) % len).collect()
 }
 
-/// Samples with two fields of these widths.
+/// Samples with two fields of the given widths.
 struct Two(Spec, u64);
 
 impl Two {
@@ -126,11 +126,11 @@ impl Dataset for Two {
 }
 
 #[test]
-fn rows_of_any_width_and_distance_arrive_as_they_lie() {
-    everywhere("rows_of_any_width_and_distance_arrive_as_they_lie", Ending::Clean, |rig| {
+fn rows_of_any_width_and_stride_arrive_intact() {
+    everywhere("rows_of_any_width_and_stride_arrive_intact", Ending::Clean, |rig| {
         let compute = rig.device.stream()?;
-        let laid = |set: std::result::Result<Laid, ReadError>| set.expect("a laid set");
-        // A GPU has many roads for many widths; the others have one.
+        let laid = |set: std::result::Result<Laid, ReadError>| set.expect("a set with columns");
+        // The GPU kernel has several code paths by width; other devices have one.
         let widths: &[(usize, usize)] = match rig.device.kind() {
             BackendKind::Cuda => {
                 &[(1, 3), (8, 15), (16, 17), (31, 255), (256, 257), (784, 1), (3073, 9001), (150_528, 4)]
@@ -146,14 +146,14 @@ fn rows_of_any_width_and_distance_arrive_as_they_lie() {
                 laid(Laid::columns(&two, 0)),
                 laid(Laid::columns(&two, 7)),
             ] {
-                let direct = Direct::new(rig, set, 2, 2)?;
+                let zero_copy = ZeroCopy::new(rig, set, 2, 2)?;
                 for round in 0..3 {
-                    direct.pass(&shuffled(round, BATCH, 50), &compute)?;
+                    zero_copy.pass(&shuffled(round, BATCH, 50), &compute)?;
                 }
-                direct.pass(&shuffled(9, 3, 50), &compute)?;
-                direct.pass(&(13..50).collect::<Vec<_>>(), &compute)?;
-                direct.pass(&[49], &compute)?;
-                direct.pass(&[], &compute)?;
+                zero_copy.pass(&shuffled(9, 3, 50), &compute)?;
+                zero_copy.pass(&(13..50).collect::<Vec<_>>(), &compute)?;
+                zero_copy.pass(&[49], &compute)?;
+                zero_copy.pass(&[], &compute)?;
             }
         }
         Ok(())
@@ -161,76 +161,78 @@ fn rows_of_any_width_and_distance_arrive_as_they_lie() {
 }
 
 #[test]
-fn fields_of_every_type_arrive_at_once() {
-    everywhere("fields_of_every_type_arrive_at_once", Ending::Clean, |rig| {
+fn fields_of_every_type_arrive_together() {
+    everywhere("fields_of_every_type_arrive_together", Ending::Clean, |rig| {
         let compute = rig.device.stream()?;
-        let direct = Direct::new(rig, Laid::records(&Wide::new(40)?, 1, 0).expect("a laid set"), 2, 2)?;
-        direct.pass(&shuffled(1, BATCH, 40), &compute)?;
-        let direct = Direct::new(rig, Laid::columns(&Wide::new(40)?, 0).expect("a laid set"), 2, 2)?;
-        direct.pass(&shuffled(2, BATCH, 40), &compute)?;
-        direct.pass(&(3..40).collect::<Vec<_>>(), &compute)?;
+        let zero_copy =
+            ZeroCopy::new(rig, Laid::records(&Wide::new(40)?, 1, 0).expect("a set with columns"), 2, 2)?;
+        zero_copy.pass(&shuffled(1, BATCH, 40), &compute)?;
+        let zero_copy =
+            ZeroCopy::new(rig, Laid::columns(&Wide::new(40)?, 0).expect("a set with columns"), 2, 2)?;
+        zero_copy.pass(&shuffled(2, BATCH, 40), &compute)?;
+        zero_copy.pass(&(3..40).collect::<Vec<_>>(), &compute)?;
         Ok(())
     });
 }
 
 #[test]
-fn ids_that_are_none_leave_zeros_and_read_nothing() {
-    everywhere("ids_that_are_none_leave_zeros_and_read_nothing", Ending::Clean, |rig| {
+fn ids_out_of_range_write_zeros_and_read_nothing() {
+    everywhere("ids_out_of_range_write_zeros_and_read_nothing", Ending::Clean, |rig| {
         let compute = rig.device.stream()?;
         for set in [Laid::records(&Fine::new(9, 300)?, 0, 1), Laid::columns(&Fine::new(9, 300)?, 0)] {
-            let direct = Direct::new(rig, set.expect("a laid set"), 2, 1)?;
-            direct.pass(&[8, 9, u64::MAX, 0, 1 << 40], &compute)?;
-            // As if one after the other, and beyond the end.
-            direct.pass(&[7, 8, 9, 10], &compute)?;
-            direct.pass(&[u64::MAX, 0, 1], &compute)?;
+            let zero_copy = ZeroCopy::new(rig, set.expect("a set with columns"), 2, 1)?;
+            zero_copy.pass(&[8, 9, u64::MAX, 0, 1 << 40], &compute)?;
+            // Consecutive ids that pass the end of the set.
+            zero_copy.pass(&[7, 8, 9, 10], &compute)?;
+            zero_copy.pass(&[u64::MAX, 0, 1], &compute)?;
         }
         Ok(())
     });
 }
 
-/// A set that lies so far apart that batches of some size are visited in another order than their own.
-fn far() -> Result<Laid> {
-    Ok(Laid::far(&Fine::new(3000, 24)?, 600 << 20).expect("a laid set"))
+/// A data set so large that batches are gathered in another order than their own.
+fn large() -> Result<Laid> {
+    Ok(Laid::far(&Fine::new(3000, 24)?, 600 << 20).expect("a set with columns"))
 }
 
 #[test]
-fn rows_of_a_set_that_lies_far_apart_arrive_in_their_places() {
-    everywhere("rows_of_a_set_that_lies_far_apart_arrive_in_their_places", Ending::Clean, |rig| {
+fn rows_of_a_reordered_batch_arrive_in_their_places() {
+    everywhere("rows_of_a_reordered_batch_arrive_in_their_places", Ending::Clean, |rig| {
         let compute = rig.device.stream()?;
-        let direct = Direct::of(rig, far()?, 300, 2, 2)?;
-        assert_ne!(direct.columns.gather_order(), GatherOrder::default());
+        let zero_copy = ZeroCopy::of(rig, large()?, 300, 2, 2)?;
+        assert_ne!(zero_copy.columns.gather_order(), GatherOrder::default());
         for rows in [300, 257, 256, 255, 37] {
-            direct.pass(&shuffled(1, rows, 3000), &compute)?;
-            direct.pass(&(0..rows as u64).rev().map(|row| row * 9).collect::<Vec<_>>(), &compute)?;
+            zero_copy.pass(&shuffled(1, rows, 3000), &compute)?;
+            zero_copy.pass(&(0..rows as u64).rev().map(|row| row * 9).collect::<Vec<_>>(), &compute)?;
         }
         let mut ids = shuffled(2, 300, 3000);
         (ids[3], ids[100], ids[299]) = (3000, u64::MAX, 1 << 40);
-        direct.pass(&ids, &compute)?;
-        // One sample, again and again; and the rows one after the other.
-        direct.pass(&[2999; 300], &compute)?;
-        direct.pass(&(2700..3000).collect::<Vec<_>>(), &compute)
+        zero_copy.pass(&ids, &compute)?;
+        // The same sample repeatedly; then consecutive rows.
+        zero_copy.pass(&[2999; 300], &compute)?;
+        zero_copy.pass(&(2700..3000).collect::<Vec<_>>(), &compute)
     });
 }
 
 #[test]
-fn places_have_room_in_the_host_slot() {
-    everywhere("places_have_room_in_the_host_slot", Ending::Clean, |rig| {
-        let direct = Direct::of(rig, far()?, 300, 1, 1)?;
+fn a_host_slot_too_small_for_the_places_is_rejected() {
+    everywhere("a_host_slot_too_small_for_the_places_is_rejected", Ending::Clean, |rig| {
+        let zero_copy = ZeroCopy::of(rig, large()?, 300, 1, 1)?;
         let host: Ring<Pinned> = Ring::new(vec![rig.device.pinned(12 * 300 - 1)?]);
         let gather = |rows| {
-            let (mut slot, gather_order) = (direct.slots.acquire()?, host.acquire()?.ready());
+            let (mut slot, ready) = (zero_copy.slots.acquire()?, host.acquire()?.ready());
             slot.info_mut().ids = shuffled(1, rows, 3000);
-            slot.gather(&direct.copies, gather_order, &direct.columns)
+            slot.gather(&zero_copy.copies, ready, &zero_copy.columns)
         };
         assert_eq!(gather(300).err().map(|error| error.kind()), Some(ErrorKind::Config));
-        // Of what lies in the slot nothing is known here: ids that are none, and places that are none.
+        // The contents of the slot are arbitrary: ids and places out of range.
         drop(gather(299)?);
         Ok(())
     });
 }
 
-/// A batch by the gather, and one by the copy engine.
-fn both_ways() -> [(Vec<u64>, Vec<u64>); 2] {
+/// Pairs of batches: one pair for the gather, one for the copy engine.
+fn gathered_and_copied() -> [(Vec<u64>, Vec<u64>); 2] {
     let (one, other) = (shuffled(1, BATCH, 60), shuffled(2, BATCH, 60));
     [(one, other), ((0..37).collect(), (20..57).collect())]
 }
@@ -238,52 +240,63 @@ fn both_ways() -> [(Vec<u64>, Vec<u64>); 2] {
 #[test]
 fn a_slot_is_gathered_into_after_all_its_readers() {
     everywhere("a_slot_is_gathered_into_after_all_its_readers", Ending::Clean, |rig| {
-        for (first, then) in both_ways() {
-            let direct = Direct::new(rig, Laid::columns(&Fine::new(60, 100)?, 0).expect("a laid set"), 2, 1)?;
+        for (first, then) in gathered_and_copied() {
+            let zero_copy = ZeroCopy::new(
+                rig,
+                Laid::columns(&Fine::new(60, 100)?, 0).expect("a set with columns"),
+                2,
+                1,
+            )?;
             let (slow, fast) = (rig.stream("slow")?, rig.stream("fast")?);
             let (kept, arrived) =
-                (rig.device.pinned(direct.layout.bytes())?, rig.device.pinned(direct.layout.bytes())?);
-            let reader = direct.load(&first)?.wait_on(&slow)?;
+                (rig.device.pinned(zero_copy.layout.bytes())?, rig.device.pinned(zero_copy.layout.bytes())?);
+            let reader = zero_copy.load(&first)?.wait_on(&slow)?;
             let second = reader.also_on(&fast)?;
-            // The first reader is late, and the second is done before it.
+            // The first reader is late, and the second one ends before it.
             let gate = rig.gate(&slow)?;
-            direct.fetch(&reader, &kept)?;
+            zero_copy.fetch(&reader, &kept)?;
             drop(reader);
             drop(second);
             fast.synchronize()?;
-            let next = direct.load(&then)?;
+            let next = zero_copy.load(&then)?;
             let waits = (0..100).all(|_| next.arrived().is_ok_and(|done| !done));
             drop(gate);
-            direct.fetch(&next.wait_on(&fast)?, &arrived)?;
+            zero_copy.fetch(&next.wait_on(&fast)?, &arrived)?;
             fast.synchronize()?;
             slow.synchronize()?;
-            // Only now: a test that ends while a stream writes into its blocks would end otherwise than by this.
-            assert!(waits, "the slot has a reader still");
-            direct.check(&first, &rig.bytes(&kept)?);
-            direct.check(&then, &rig.bytes(&arrived)?);
+            // Asserted only now: failing while a stream writes into the blocks would end the test in
+            // another way.
+            assert!(waits, "the slot still has a reader");
+            zero_copy.check(&first, &rig.bytes(&kept)?);
+            zero_copy.check(&then, &rig.bytes(&arrived)?);
         }
         Ok(())
     });
 }
 
 #[test]
-fn ids_are_not_overwritten_before_they_were_read() {
-    everywhere("ids_are_not_overwritten_before_they_were_read", Ending::Clean, |rig| {
+fn ids_are_not_overwritten_before_the_gather_has_read_them() {
+    everywhere("ids_are_not_overwritten_before_the_gather_has_read_them", Ending::Clean, |rig| {
         let compute = rig.device.stream()?;
-        for (first, then) in both_ways() {
-            let direct = Direct::new(rig, Laid::columns(&Fine::new(60, 100)?, 0).expect("a laid set"), 1, 2)?;
-            let gate = rig.gate(&direct.copies)?;
-            let loaded = direct.load(&first)?;
+        for (first, then) in gathered_and_copied() {
+            let zero_copy = ZeroCopy::new(
+                rig,
+                Laid::columns(&Fine::new(60, 100)?, 0).expect("a set with columns"),
+                1,
+                2,
+            )?;
+            let gate = rig.gate(&zero_copy.copies)?;
+            let loaded = zero_copy.load(&first)?;
             assert!(
-                (0..100).all(|_| direct.host.try_acquire().is_ok_and(|lease| lease.is_none())),
-                "its ids are not read"
+                (0..100).all(|_| zero_copy.host.try_acquire().is_ok_and(|lease| lease.is_none())),
+                "its ids have not been read"
             );
             drop(gate);
-            let next = direct.load(&then)?;
+            let next = zero_copy.load(&then)?;
             for (ids, loaded) in [(&first, loaded), (&then, next)] {
-                direct.fetch(&loaded.wait_on(&compute)?, &direct.seen)?;
+                zero_copy.fetch(&loaded.wait_on(&compute)?, &zero_copy.seen)?;
                 compute.synchronize()?;
-                direct.check(ids, &rig.bytes(&direct.seen)?);
+                zero_copy.check(ids, &rig.bytes(&zero_copy.seen)?);
             }
         }
         Ok(())
@@ -291,21 +304,31 @@ fn ids_are_not_overwritten_before_they_were_read() {
 }
 
 #[test]
-fn tables_outlive_the_work_that_reads_them() {
-    everywhere("tables_outlive_the_work_that_reads_them", Ending::Clean, |rig| {
+fn columns_outlive_the_work_that_reads_them() {
+    everywhere("columns_outlive_the_work_that_reads_them", Ending::Clean, |rig| {
         let compute = rig.device.stream()?;
-        for (ids, _) in both_ways() {
-            let direct = Direct::new(rig, Laid::columns(&Fine::new(60, 100)?, 0).expect("a laid set"), 1, 1)?;
-            let gate = rig.gate(&direct.copies)?;
-            let loaded = direct.load(&ids)?;
-            // The ring has the tables, and the batch has the ring.
-            let Direct { columns, seen, host, slots, layout, .. } = direct;
+        for (ids, _) in gathered_and_copied() {
+            let zero_copy = ZeroCopy::new(
+                rig,
+                Laid::columns(&Fine::new(60, 100)?, 0).expect("a set with columns"),
+                1,
+                1,
+            )?;
+            let gate = rig.gate(&zero_copy.copies)?;
+            let loaded = zero_copy.load(&ids)?;
+            // The ring keeps the columns, and the batch keeps the ring.
+            let ZeroCopy { columns, seen, host, slots, layout, .. } = zero_copy;
             drop((columns, slots));
             drop(gate);
             let reader = loaded.wait_on(&compute)?;
             rig.fetch((&compute).into(), reader.view::<u8>(0, layout.bytes())?.address(), &seen)?;
             compute.synchronize()?;
-            let want = Direct::new(rig, Laid::columns(&Fine::new(60, 100)?, 0).expect("a laid set"), 1, 1)?;
+            let want = ZeroCopy::new(
+                rig,
+                Laid::columns(&Fine::new(60, 100)?, 0).expect("a set with columns"),
+                1,
+                1,
+            )?;
             want.check(&ids, &rig.bytes(&seen)?);
             drop((reader, host));
         }
@@ -314,76 +337,90 @@ fn tables_outlive_the_work_that_reads_them() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
-    everywhere("what_does_not_fit_is_refused", Ending::Clean, |rig| {
+fn streams_columns_and_sizes_that_do_not_fit_are_rejected() {
+    everywhere("streams_columns_and_sizes_that_do_not_fit_are_rejected", Ending::Clean, |rig| {
         let kind = |result: Result<Loaded>| result.err().map(|error| error.kind());
         let laid = || Laid::records(&Fine::new(60, 100)?, 0, 0).map_err(|_| unreachable!("it can be read"));
-        let direct = Direct::new(rig, laid()?, 3, 2)?;
+        let zero_copy = ZeroCopy::new(rig, laid()?, 3, 2)?;
         let ids = shuffled(1, BATCH, 60);
-        drop(direct.load(&ids)?);
+        drop(zero_copy.load(&ids)?);
         let load = |stream: &Stream, columns: &Arc<StridedColumns>, ids: &[u64]| {
-            let mut slot = direct.slots.acquire()?;
+            let mut slot = zero_copy.slots.acquire()?;
             slot.info_mut().ids = ids.to_vec();
-            slot.gather(stream, direct.host.acquire()?.ready(), columns)
+            slot.gather(stream, zero_copy.host.acquire()?.ready(), columns)
         };
-        assert_eq!(kind(load(&rig.stream("other")?, &direct.columns, &ids)), Some(ErrorKind::Config));
-        assert_eq!(kind(load(&direct.copies, &direct.columns, &[0; BATCH + 1])), Some(ErrorKind::Config));
+        assert_eq!(kind(load(&rig.stream("other")?, &zero_copy.columns, &ids)), Some(ErrorKind::Config));
+        assert_eq!(
+            kind(load(&zero_copy.copies, &zero_copy.columns, &[0; BATCH + 1])),
+            Some(ErrorKind::Config)
+        );
         let other: Arc<dyn Dataset> = Arc::new(laid()?);
-        let columns = Arc::new(StridedColumns::new(&rig.device, &other, &direct.layout, ROOM)?);
-        assert_eq!(kind(load(&direct.copies, &columns, &ids)), Some(ErrorKind::Config));
+        let columns = Arc::new(StridedColumns::new(&rig.device, &other, &zero_copy.layout, ROOM)?);
+        assert_eq!(kind(load(&zero_copy.copies, &columns, &ids)), Some(ErrorKind::Config));
         let larger = Layout::new(other.spec(), 2 * BATCH)?;
         let another: Arc<dyn Dataset> = Arc::new(laid()?);
         let columns = Arc::new(StridedColumns::new(&rig.device, &another, &larger, ROOM)?);
-        assert_eq!(kind(load(&direct.copies, &columns, &ids)), Some(ErrorKind::Config));
-        // And the slots all came home.
-        assert_eq!(direct.slots.free(), 2);
-        drop(direct.load(&ids)?);
+        assert_eq!(kind(load(&zero_copy.copies, &columns, &ids)), Some(ErrorKind::Config));
+        // All slots were released.
+        assert_eq!(zero_copy.slots.free(), 2);
+        drop(zero_copy.load(&ids)?);
         Ok(())
     });
 }
 
 #[test]
-fn a_set_that_cannot_be_read_says_why_and_leaves_nothing() {
-    everywhere("a_set_that_cannot_be_read_says_why_and_leaves_nothing", Ending::Clean, |rig| {
-        let why = |set: Arc<dyn Dataset>, layout: &Layout, room| {
-            let error = StridedColumns::new(&rig.device, &set, layout, room).expect_err("it cannot be read");
-            assert_eq!(rig.device.stats().pinned_bytes.now(), 0);
-            (error.kind(), error.message().to_owned())
-        };
-        let fine = Fine::new(60, 100)?;
-        let layout = Layout::new(fine.spec(), BATCH)?;
-        let (kind, text) = why(Arc::new(fine.clone()), &layout, ROOM);
-        assert_eq!((kind, &*text), (ErrorKind::Config, "field \"id\" has no table"));
-        let laid = Laid::records(&fine, 0, 0).expect("a laid set");
-        let (kind, text) = why(Arc::new(laid.clone()), &layout, laid.block_bytes() - 1);
-        assert_eq!(kind, ErrorKind::Budget);
-        assert!(text.contains(&format!("{} bytes", laid.block_bytes())), "{text}");
-        let other = Layout::new(&Spec::new().field("id", DType::I64, [2])?, BATCH)?;
-        let (kind, text) = why(Arc::new(laid), &other, ROOM);
-        assert_eq!(kind, ErrorKind::Config);
-        assert!(text.contains("60 rows of 8 bytes"), "{text}");
-        struct Short(Laid);
-        impl Dataset for Short {
-            fn len(&self) -> u64 {
-                61
+fn a_set_that_cannot_be_registered_returns_the_reason_and_leaks_nothing() {
+    everywhere(
+        "a_set_that_cannot_be_registered_returns_the_reason_and_leaks_nothing",
+        Ending::Clean,
+        |rig| {
+            let why = |set: Arc<dyn Dataset>, layout: &Layout, room| {
+                let error = StridedColumns::new(&rig.device, &set, layout, room)
+                    .expect_err("the set cannot be registered");
+                assert_eq!(rig.device.stats().pinned_bytes.now(), 0);
+                (error.kind(), error.message().to_owned())
+            };
+            let fine = Fine::new(60, 100)?;
+            let layout = Layout::new(fine.spec(), BATCH)?;
+            let (kind, text) = why(Arc::new(fine.clone()), &layout, ROOM);
+            assert_eq!((kind, &*text), (ErrorKind::Config, "field \"id\" has no column"));
+            let laid = Laid::records(&fine, 0, 0).expect("a set with columns");
+            let (kind, text) = why(Arc::new(laid.clone()), &layout, laid.block_bytes() - 1);
+            assert_eq!(kind, ErrorKind::Budget);
+            assert!(text.contains(&format!("{} bytes", laid.block_bytes())), "{text}");
+            let other = Layout::new(&Spec::new().field("id", DType::I64, [2])?, BATCH)?;
+            let (kind, text) = why(Arc::new(laid), &other, ROOM);
+            assert_eq!(kind, ErrorKind::Config);
+            assert!(text.contains("60 rows of 8 bytes"), "{text}");
+            struct Short(Laid);
+            impl Dataset for Short {
+                fn len(&self) -> u64 {
+                    61
+                }
+                fn spec(&self) -> &Spec {
+                    self.0.spec()
+                }
+                fn read(
+                    &self,
+                    id: u64,
+                    row: &mut Row<'_, '_>,
+                    context: &mut Context,
+                ) -> Result<(), ReadError> {
+                    self.0.read(id, row, context)
+                }
+                fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+                    self.0.column(field)
+                }
             }
-            fn spec(&self) -> &Spec {
-                self.0.spec()
-            }
-            fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
-                self.0.read(id, row, context)
-            }
-            fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-                self.0.column(field)
-            }
-        }
-        let (kind, _) = why(Arc::new(Short(Laid::records(&fine, 0, 0).expect("a laid set"))), &layout, ROOM);
-        assert_eq!(kind, ErrorKind::Config);
-        Ok(())
-    });
+            let (kind, _) =
+                why(Arc::new(Short(Laid::records(&fine, 0, 0).expect("a set with columns"))), &layout, ROOM);
+            assert_eq!(kind, ErrorKind::Config);
+            Ok(())
+        },
+    );
 }
 
-/// Makes every gather, and says that it failed.
+/// Submits every gather, and then returns an error.
 struct FailsLate;
 
 impl Interceptor for FailsLate {
@@ -401,18 +438,18 @@ fn memory_stays_registered_under_a_gather_that_failed_late() {
             device: Device::with_backend(Intercepted::with(backend, FailsLate)),
             sim: Some(sim.clone()),
         };
-        let laid = Laid::records(&Fine::new(60, 100).expect("a set"), 0, 1).expect("a laid set");
-        let direct = Direct::new(&rig, laid, 2, 2).expect("tables");
-        assert!(direct.load(&shuffled(1, BATCH, 60)).is_err());
-        // The host slot, which waits for its stream too, goes last.
-        let Direct { columns, slots, host, .. } = direct;
+        let laid = Laid::records(&Fine::new(60, 100).expect("a set"), 0, 1).expect("a set with columns");
+        let zero_copy = ZeroCopy::new(&rig, laid, 2, 2).expect("columns");
+        assert!(zero_copy.load(&shuffled(1, BATCH, 60)).is_err());
+        // The host slot also waits for its stream, so it is dropped last.
+        let ZeroCopy { columns, slots, host, .. } = zero_copy;
         drop((columns, slots));
         assert_eq!(sim.races().len(), 0, "seed {seed}: {:?}", sim.races());
         drop(host);
     }
 }
 
-/// Unregisters nothing, and says so.
+/// Fails every unregistration, without unregistering.
 struct KeepsRegistered;
 
 impl Interceptor for KeepsRegistered {
@@ -431,7 +468,7 @@ fn memory_that_stays_registered_is_never_freed() {
     let set: Arc<dyn Dataset> =
         Arc::new(Laid::records(&Fine::new(60, 100).expect("a set"), 0, 1).expect("a set"));
     let layout = Layout::new(set.spec(), BATCH).expect("a layout");
-    let columns = StridedColumns::new(&device, &set, &layout, ROOM).expect("tables");
+    let columns = StridedColumns::new(&device, &set, &layout, ROOM).expect("columns");
     let held = Arc::downgrade(&set);
     drop(set);
     drop(columns);

@@ -1,4 +1,4 @@
-//! A device that is lost: one cause, told by every call, and no hang.
+//! A lost device: every call returns the first cause, and nothing hangs.
 
 use std::sync::mpsc;
 
@@ -19,16 +19,16 @@ fn a_panic_on_a_stream_loses_the_device_and_nothing_hangs() {
         let stream = rig.stream("a")?;
         let (buffer, mut results) = (stream.buffer::<u8>(BYTES)?, Readback::<u8>::new(&stream, 16, 2)?);
         let (loaded, after) = (pipe.load(1)?, device.event(false)?);
-        stream.run("boom", [], [], |_| panic!("planted"))?;
+        stream.run("boom", [], [], |_| panic!("test panic"))?;
         let (ran, run) = mpsc::channel();
-        // Refused on a device that is lost already, and given but not run on one that will be.
+        // Rejected if the device is already lost; otherwise queued but not run.
         let _ = stream.run("after boom", [], [], move |_| ran.send(()).expect("the test listens"));
         // Some of these fail at once and some only after the panic; none may hang.
         let _ = (stream.record(&after), pipe.copies.wait(&after), results.send());
         let first = stream.synchronize().expect_err("the work panicked");
         assert_eq!(first.kind(), ErrorKind::DeviceLost);
-        assert_eq!(first.message(), "\"boom\" panicked on its stream: planted");
-        assert!(run.recv().is_err(), "work behind the panic is dropped, not run");
+        assert_eq!(first.message(), "\"boom\" panicked on its stream: test panic");
+        assert!(run.recv().is_err(), "work after the panic is dropped, not run");
         let lost: [(&str, Result<()>); 8] = [
             ("lost", device.lost().map_or(Ok(()), Err)),
             ("run", stream.run("next", [], [], |_| panic!("work of a lost device is not run"))),
@@ -44,7 +44,7 @@ fn a_panic_on_a_stream_loses_the_device_and_nothing_hangs() {
             assert_eq!((error.kind(), error.message()), (first.kind(), first.message()), "{what}");
         }
         assert_eq!(loaded.wait_on(&stream).map(drop).expect_err("lost").kind(), ErrorKind::DeviceLost);
-        // What cannot be drained is leaked, and every drop that failed is reported.
+        // Memory that cannot be drained is leaked, and every failed drop is reported.
         drop((pipe, buffer, results, after));
         let errors = device.stats().take_errors();
         assert!(!errors.is_empty() && errors.iter().all(|e| e.kind() == ErrorKind::DeviceLost), "{errors:?}");

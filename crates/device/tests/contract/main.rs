@@ -1,4 +1,5 @@
-//! What every device must do, asked of each: the host, the simulator under several seeds, and CUDA where there is one.
+//! The contract of every device, tested on the host, on the simulator with several seeds, and on CUDA if
+//! there is a GPU.
 
 mod columns;
 mod lost;

@@ -1,4 +1,4 @@
-//! Buffers and results: what was written comes back.
+//! Buffers and readbacks return what was written.
 
 use std::time::Instant;
 
@@ -8,23 +8,23 @@ use feedline_device::Readback;
 use crate::rig::{Ending, LIMIT, everywhere, with_host_memory};
 
 #[test]
-fn a_buffer_gives_back_what_was_written() {
-    everywhere("a_buffer_gives_back_what_was_written", Ending::Clean, |rig| {
+fn a_buffer_returns_what_was_written() {
+    everywhere("a_buffer_returns_what_was_written", Ending::Clean, |rig| {
         let stream = rig.stream("a")?;
         let mut buffer = stream.buffer::<u32>(1000)?;
         assert_eq!(buffer.read()?, [0; 1000], "a new buffer is zeroed");
         let values: Vec<u32> = (0..1000).map(|i: u32| i.wrapping_mul(0x9E37_79B9)).collect();
         buffer.write(&values)?;
         assert_eq!(buffer.read()?, values);
-        let error = buffer.write(&values[1..]).expect_err("one too few");
+        let error = buffer.write(&values[1..]).expect_err("one value too few");
         assert_eq!(error.kind(), ErrorKind::Config);
         Ok(())
     });
 }
 
 #[test]
-fn results_come_back_in_order_and_a_full_ring_refuses() {
-    everywhere("results_come_back_in_order_and_a_full_ring_refuses", Ending::Clean, |rig| {
+fn results_arrive_in_order_and_a_full_readback_is_an_error() {
+    everywhere("results_arrive_in_order_and_a_full_readback_is_an_error", Ending::Clean, |rig| {
         let stream = rig.stream("a")?;
         let mut results = Readback::<u8>::new(&stream, 16, 3)?;
         let send = |results: &mut Readback<u8>, value| -> Result<()> {
@@ -32,7 +32,7 @@ fn results_come_back_in_order_and_a_full_ring_refuses() {
             rig.fill_at(&stream, cell, value, 16)?;
             results.send()
         };
-        assert_eq!(results.wait()?, None, "nothing is on its way");
+        assert_eq!(results.wait()?, None, "no result is in flight");
         for round in 0..4 {
             (1..=3).try_for_each(|i| send(&mut results, 10 * round + i))?;
             assert!(results.is_full());
@@ -43,12 +43,12 @@ fn results_come_back_in_order_and_a_full_ring_refuses() {
                 if let Some(values) = results.try_next()? {
                     assert_eq!(values, [10 * round + 2; 16]);
                 }
-                assert!(Instant::now() < late, "the result never comes");
+                assert!(Instant::now() < late, "the result does not arrive");
             }
             assert_eq!(results.wait()?, Some(&[10 * round + 3; 16][..]));
             assert_eq!((results.pending(), results.try_next()?), (0, None));
         }
-        send(&mut results, 1) // dropped while a result is on its way
+        send(&mut results, 1) // dropped while a result is in flight
     });
 }
 
@@ -62,7 +62,7 @@ fn a_cell_is_sent_once_and_no_result_is_overwritten() {
             let cell = results.begin()?.address();
             rig.fill_at(&stream, cell, value, 16)?;
             results.send()?;
-            let error = results.send().expect_err("sent already");
+            let error = results.send().expect_err("already sent");
             assert_eq!(error.kind(), ErrorKind::Config);
             assert!(error.message().contains("begin"), "{error}");
         }
@@ -74,8 +74,8 @@ fn a_cell_is_sent_once_and_no_result_is_overwritten() {
 }
 
 #[test]
-fn a_readback_of_no_possible_size_is_refused() {
-    with_host_memory("a_readback_of_no_possible_size_is_refused", Ending::Clean, |rig| {
+fn a_readback_of_an_invalid_size_is_rejected() {
+    with_host_memory("a_readback_of_an_invalid_size_is_rejected", Ending::Clean, |rig| {
         let stream = rig.stream("a")?;
         let sizes = [
             ((1 << 62) + 1, 4),

@@ -1,4 +1,4 @@
-//! Work on the wrong device, stream or ring is refused by an error that names both sides.
+//! Work on the wrong device, stream or ring is rejected with an error that names both sides.
 
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_device::slot::Reader;
@@ -7,10 +7,10 @@ use feedline_device::{BackendKind, Device, Readback};
 use crate::rig::{Ending, Rig, everywhere};
 use crate::slots::Pipe;
 
-/// Bytes of a batch of [`Pipe`].
+/// The bytes of a batch of [`Pipe`].
 const BYTES: usize = 4096;
 
-/// A second device of the same kind as that of `rig`.
+/// A second device of the same backend as that of `rig`.
 fn second_device(rig: &Rig) -> Result<Device> {
     match rig.device.kind() {
         BackendKind::Cuda => Device::cuda(0),
@@ -19,52 +19,52 @@ fn second_device(rig: &Rig) -> Result<Device> {
     }
 }
 
-/// Asserts that `error` says that something of `found` was given to `expected`.
+/// Asserts that the error names both sides: an argument belongs to `found` instead of `expected`.
 #[track_caller]
 fn assert_names<T: std::fmt::Debug>(outcome: Result<T>, found: &str, expected: &str) {
-    let error: Error = outcome.expect_err("this mismatch is refused");
+    let error: Error = outcome.expect_err("this mismatch is rejected");
     assert_eq!(error.kind(), ErrorKind::Config, "{error}");
     let part = format!("{found}, not to {expected}");
     assert!(error.to_string().contains(&part), "no {part:?} in: {error}");
 }
 
 #[test]
-fn everything_of_another_device_is_refused() {
-    everywhere("everything_of_another_device_is_refused", Ending::Clean, |rig| {
+fn arguments_of_another_device_are_rejected() {
+    everywhere("arguments_of_another_device_are_rejected", Ending::Clean, |rig| {
         let other = second_device(rig)?;
-        let (home, away) = (rig.device.to_string(), format!("belongs to {other}"));
+        let (own, from_other) = (rig.device.to_string(), format!("belongs to {other}"));
         let (compute, foreign) = (rig.stream("compute")?, other.stream()?);
         let pipe = Pipe::new(rig, 1)?;
-        // A batch, before and after its own stream waited for it.
-        assert_names(pipe.load(1)?.wait_on(&foreign), &away, &home);
+        // A batch, before and after its own stream has waited for it.
+        assert_names(pipe.load(1)?.wait_on(&foreign), &from_other, &own);
         let reader = pipe.load(2)?.wait_on(&compute)?;
-        assert_names(reader.also_on(&foreign), &away, &home);
-        // A batch, and a buffer, as arguments of work on another device.
+        assert_names(reader.also_on(&foreign), &from_other, &own);
+        // A batch and a buffer as arguments of work on another device.
         let read = |reader: &Reader| {
             let view = reader.view::<u8>(0, BYTES)?;
             foreign.run("read", [view.into()], [], |_| {})
         };
-        let (from_home, elsewhere) = (format!("belongs to {home}"), other.to_string());
-        assert_names(read(&reader), &from_home, &elsewhere);
+        let (from_own, foreign_name) = (format!("belongs to {own}"), other.to_string());
+        assert_names(read(&reader), &from_own, &foreign_name);
         let mut buffer = compute.buffer::<u8>(16)?;
         let write = foreign.run("write", [], [buffer.view_mut().into()], |_| {});
-        assert_names(write, &from_home, &elsewhere);
+        assert_names(write, &from_own, &foreign_name);
         // Events.
         let event = rig.device.event(false)?;
-        assert_names(foreign.wait(&event), &from_home, &elsewhere);
-        assert_names(foreign.record(&event), &away, &home);
+        assert_names(foreign.wait(&event), &from_own, &foreign_name);
+        assert_names(foreign.record(&event), &from_other, &own);
         drop(reader);
-        // A copy stream.
+        // The copy stream.
         let filled = pipe.host.acquire()?.ready();
-        assert_names(pipe.slots.acquire()?.upload(&foreign, filled, BYTES), &away, &home);
+        assert_names(pipe.slots.acquire()?.upload(&foreign, filled, BYTES), &from_other, &own);
         assert_eq!(pipe.slots.free(), 1, "the slot is free again");
         Ok(())
     });
 }
 
 #[test]
-fn arguments_of_another_stream_are_refused() {
-    everywhere("arguments_of_another_stream_are_refused", Ending::Clean, |rig| {
+fn arguments_of_another_stream_are_rejected() {
+    everywhere("arguments_of_another_stream_are_rejected", Ending::Clean, |rig| {
         let (compute, branch) = (rig.stream("compute")?, rig.stream("branch")?);
         let (found, expected) = (format!("belongs to {compute}"), branch.to_string());
         let pipe = Pipe::new(rig, 1)?;
@@ -87,17 +87,17 @@ fn arguments_of_another_stream_are_refused() {
 }
 
 #[test]
-fn a_second_copy_stream_is_refused() {
-    everywhere("a_second_copy_stream_is_refused", Ending::Clean, |rig| {
+fn a_second_copy_stream_is_rejected() {
+    everywhere("a_second_copy_stream_is_rejected", Ending::Clean, |rig| {
         let (pipe, other) = (Pipe::new(rig, 2)?, Pipe::new(rig, 2)?);
         drop((pipe.load(1)?, pipe.load(2)?));
         for (what, outcome) in [
-            // Device slots that the other pipeline's stream never filled.
+            // Device slots of this pipeline, filled by the other pipeline's stream.
             (
                 "device slots",
                 pipe.slots.acquire()?.upload(&other.copies, other.host.acquire()?.ready(), BYTES),
             ),
-            // A host slot of this pipeline, copied into the other one's device slots.
+            // A host slot of this pipeline, copied into the other pipeline's device slots.
             (
                 "pinned slot",
                 other.slots.acquire()?.upload(&other.copies, pipe.host.acquire()?.ready(), BYTES),

@@ -1,17 +1,17 @@
-//! Streams and events: what runs before what.
+//! Streams and events: the order of work.
 
 use std::sync::mpsc;
 
 use feedline_core::Result;
 use feedline_device::{Device, Memory, Pinned};
 
-use crate::rig::{Ending, LIMIT, ask, everywhere};
+use crate::rig::{Ending, LIMIT, everywhere, poll};
 
 const BYTES: usize = 4096;
 
 #[test]
-fn an_event_never_recorded_is_done() {
-    everywhere("an_event_never_recorded_is_done", Ending::Clean, |rig| {
+fn an_event_that_was_never_recorded_is_complete() {
+    everywhere("an_event_that_was_never_recorded_is_complete", Ending::Clean, |rig| {
         let (stream, event) = (rig.stream("a")?, rig.device.event(false)?);
         assert!(event.query()?);
         event.synchronize()?;
@@ -21,21 +21,25 @@ fn an_event_never_recorded_is_done() {
 }
 
 #[test]
-fn a_wait_keeps_the_mark_of_its_call() {
-    everywhere("a_wait_keeps_the_mark_of_its_call", Ending::Clean, |rig| {
+fn a_wait_keeps_the_recording_of_its_call() {
+    everywhere("a_wait_keeps_the_recording_of_its_call", Ending::Clean, |rig| {
         let (slow, fast, late) = (rig.stream("slow")?, rig.stream("fast")?, rig.stream("late")?);
         let (event, passed) = (rig.device.event(false)?, rig.device.event(false)?);
-        // Waits for a mark that is not reached; a new mark, reached at once, does not free it.
+        // Wait for a recording that is pending. A later recording that completes at once does not end the
+        // wait.
         let gate = rig.gate(&slow)?;
         slow.record(&event)?;
         late.wait(&event)?;
         late.record(&passed)?;
         fast.record(&event)?;
-        ask(&event)?;
-        assert!((0..100).all(|_| passed.query().is_ok_and(|done| !done)), "the wait went to the later mark");
+        poll(&event)?;
+        assert!(
+            (0..100).all(|_| passed.query().is_ok_and(|done| !done)),
+            "the wait used the later recording"
+        );
         drop(gate);
-        ask(&passed)?;
-        // Waits for a mark that is reached; a new mark, not reached, does not bind it.
+        poll(&passed)?;
+        // Wait for a recording that is complete. A later recording that is pending does not block it.
         fast.record(&event)?;
         fast.synchronize()?;
         late.wait(&event)?;
@@ -50,11 +54,11 @@ fn a_wait_keeps_the_mark_of_its_call() {
 }
 
 #[test]
-fn a_new_record_makes_a_done_event_undone() {
-    everywhere("a_new_record_makes_a_done_event_undone", Ending::Clean, |rig| {
+fn a_new_record_makes_a_complete_event_pending() {
+    everywhere("a_new_record_makes_a_complete_event_pending", Ending::Clean, |rig| {
         let (stream, event) = (rig.stream("a")?, rig.device.event(false)?);
         stream.record(&event)?;
-        ask(&event)?;
+        poll(&event)?;
         let gate = rig.gate(&stream)?;
         stream.record(&event)?;
         assert!((0..100).all(|_| event.query().is_ok_and(|done| !done)));
@@ -66,8 +70,8 @@ fn a_new_record_makes_a_done_event_undone() {
 }
 
 #[test]
-fn a_stream_works_in_order() {
-    everywhere("a_stream_works_in_order", Ending::Clean, |rig| {
+fn a_stream_runs_its_work_in_order() {
+    everywhere("a_stream_runs_its_work_in_order", Ending::Clean, |rig| {
         let stream = rig.stream("a")?;
         let mut buffer = stream.buffer::<u8>(BYTES)?;
         let results: Vec<Pinned> = (0..5).map(|_| rig.device.pinned(BYTES)).collect::<Result<_>>()?;
@@ -102,35 +106,35 @@ fn an_event_orders_two_streams() {
 }
 
 #[test]
-fn streams_do_not_hold_each_other_up() {
-    everywhere("streams_do_not_hold_each_other_up", Ending::Clean, |rig| {
+fn streams_do_not_block_each_other() {
+    everywhere("streams_do_not_block_each_other", Ending::Clean, |rig| {
         let (a, b) = (rig.stream("a")?, rig.stream("b")?);
         let (end_a, mut buffer) = (rig.device.event(false)?, b.buffer::<u8>(BYTES)?);
         let gate = rig.gate(&a)?;
         a.record(&end_a)?;
         rig.fill(&b, &mut buffer, 1)?;
         b.synchronize()?;
-        assert!(!end_a.query()?, "b ended its work while a stood still");
+        assert!(!end_a.query()?, "b finished its work while a was blocked");
         drop(gate);
         a.synchronize()
     });
 }
 
 #[test]
-fn two_streams_of_the_host_run_at_once() {
+fn two_host_streams_run_concurrently() {
     let device = Device::host();
     let (say, said) = mpsc::channel();
     let ((meet_a, met_a), (meet_b, met_b)) = (mpsc::channel(), mpsc::channel());
     let streams = [("a", meet_a, met_b), ("b", meet_b, met_a)].map(|(name, meet, met)| {
         let (stream, say) = (device.stream().expect("a stream"), say.clone());
         let body = move |_: &mut Memory<'_>| {
-            meet.send(()).expect("the other has not run yet, or waits for this");
-            say.send(met.recv_timeout(LIMIT / 2)).expect("the test waits for this");
+            meet.send(()).expect("the other task has not ended yet");
+            say.send(met.recv_timeout(LIMIT / 2)).expect("the test receives this");
         };
         stream.run(name, [], [], body).expect("run");
         stream
     });
     drop(say);
-    assert_eq!(said.iter().collect::<Vec<_>>(), [Ok(()), Ok(())], "each met the other while it ran");
+    assert_eq!(said.iter().collect::<Vec<_>>(), [Ok(()), Ok(())], "each task met the other while both ran");
     drop(streams);
 }

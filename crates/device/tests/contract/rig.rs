@@ -1,4 +1,4 @@
-//! The devices under test, and what the cases do on them.
+//! The devices under test, and the operations that the cases use.
 
 use std::sync::mpsc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use feedline_device::{Access, Address, Buffer, Device, Event, Pinned, Priority, 
 use feedline_sim::SimHandle;
 use feedline_slots::HostMemory;
 
-/// No case takes that long, unless it hangs.
+/// A case that takes longer hangs.
 pub(crate) const LIMIT: Duration = Duration::from_secs(120);
 
 /// A device under test.
@@ -17,12 +17,12 @@ pub(crate) struct Rig {
     pub(crate) sim: Option<SimHandle>,
 }
 
-/// How a case leaves its device.
+/// The state in which a case leaves its device.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// Nothing held, nothing reported.
+    /// Everything is released, and no error is reported.
     Clean,
-    /// Lost, or with something leaked on purpose.
+    /// The device is lost, or something is leaked on purpose.
     Dirty,
 }
 
@@ -68,11 +68,11 @@ fn run(name: &'static str, ending: Ending, rig: Rig, case: fn(&Rig) -> Result<()
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }
 
-/// Everything was given back, and no drop failed.
+/// Asserts that everything was released and that no drop failed.
 fn clean(device: &Device) {
     let stats = device.stats();
     let held = [&stats.pinned_bytes, &stats.device_bytes, &stats.streams, &stats.events].map(|g| g.now());
-    assert_eq!(held, [0; 4], "page-locked bytes, device bytes, streams, events of {}", device.name());
+    assert_eq!(held, [0; 4], "pinned bytes, device bytes, streams, events of {}", device.name());
     let errors = stats.take_errors();
     assert!(errors.is_empty(), "{}: {errors:?}", device.name());
 }
@@ -82,31 +82,32 @@ impl Rig {
         self.device.named_stream(name, Priority::Normal)
     }
 
-    /// Fills the buffer on `stream`, which need not be its own.
+    /// Fills the buffer on `stream`, which may be another stream than the buffer's own.
     pub(crate) fn fill(&self, stream: &Stream, buffer: &mut Buffer<u8>, value: u8) -> Result<()> {
         self.fill_at(stream, buffer.view_mut().address(), value, buffer.len())
     }
 
     pub(crate) fn fill_at(&self, stream: &Stream, to: Address, value: u8, bytes: usize) -> Result<()> {
-        // SAFETY: the cases keep what they fill until the stream is drained, and order what they do.
+        // SAFETY: the cases keep the memory until the stream is drained, and order their accesses.
         unsafe { self.device.backend().fill(StreamId::from(stream), to, value, bytes) }
     }
 
     /// Copies to `to` on `stream`.
     pub(crate) fn fetch(&self, stream: StreamId, from: Address, to: &Pinned) -> Result<()> {
-        // SAFETY: as for fills.
+        // SAFETY: as in `fill_at`.
         unsafe { self.device.backend().copy_to_host(stream, from, to.as_ptr(), to.len()) }
     }
 
     /// The bytes of `pinned`; all copies into it have ended.
     pub(crate) fn bytes(&self, pinned: &Pinned) -> Result<Vec<u8>> {
-        // SAFETY: the range is the block.
+        // SAFETY: the range is the whole block.
         unsafe { self.device.backend().host_access(pinned.as_ptr(), pinned.len(), Access::Read) }?;
-        // SAFETY: the block is initialised and this long; no copy into it runs, or the check above failed.
+        // SAFETY: the block is initialised and has this length; no copy into it is running, or the check
+        // above failed.
         Ok(unsafe { std::slice::from_raw_parts(pinned.as_ptr(), pinned.len()) }.to_vec())
     }
 
-    /// Makes `stream` stand still until the gate is dropped.
+    /// Blocks `stream` until the gate is dropped.
     pub(crate) fn gate(&self, stream: &Stream) -> Result<Gate> {
         if let Some(sim) = &self.sim {
             sim.hold(stream)?;
@@ -119,15 +120,15 @@ impl Rig {
             })?;
             return Ok(Gate::Host(open));
         }
-        // No gate on a GPU, only work for some 100 ms.
+        // A GPU stream cannot be blocked; keep it busy for about 100 ms instead.
         let scratch = stream.buffer::<u8>(1 << 30)?;
         (0..500).try_for_each(|_| self.fill_at(stream, scratch.view().address(), 1, scratch.len()))?;
         Ok(Gate::Cuda(scratch))
     }
 }
 
-/// A stream that stands still.
-#[expect(dead_code, reason = "the fields are there to be dropped")]
+/// A blocked stream.
+#[expect(dead_code, reason = "the fields are held to be dropped")]
 pub(crate) enum Gate {
     Host(mpsc::Sender<()>),
     Sim(SimHandle, Stream),
@@ -142,8 +143,8 @@ impl Drop for Gate {
     }
 }
 
-/// Waits by asking, as a caller with a time limit does.
-pub(crate) fn ask(event: &Event) -> Result<()> {
+/// Waits by polling, as a caller with a time limit does.
+pub(crate) fn poll(event: &Event) -> Result<()> {
     assert!(event.synchronize_timeout(LIMIT / 2)?, "the work behind {event:?} does not end");
     Ok(())
 }

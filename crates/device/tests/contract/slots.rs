@@ -1,4 +1,5 @@
-//! The slots of a host ring and a device ring: batches arrive whole, and no slot is overwritten under a reader.
+//! The slots of a host ring and a device ring: batches arrive intact, and no slot is overwritten under a
+//! reader.
 
 use feedline_core::{ErrorKind, Result};
 use feedline_device::slot::{Loaded, MAX_READERS, MAX_SLOTS, Reader, SlotRing};
@@ -9,13 +10,13 @@ use crate::rig::{Ending, Rig, everywhere, with_host_memory};
 
 const BYTES: usize = 4096;
 
-/// A host ring, a device ring and a copy stream, as a pipeline has them.
+/// A host ring, a device ring and a copy stream, as in a pipeline.
 pub(crate) struct Pipe<'a> {
     rig: &'a Rig,
     pub(crate) host: Ring<Pinned>,
     pub(crate) slots: SlotRing,
     pub(crate) copies: Stream,
-    /// Where batches are fetched to.
+    /// The host block to which batches are fetched.
     seen: Pinned,
 }
 
@@ -38,7 +39,7 @@ impl<'a> Pipe<'a> {
         self.slots.acquire()?.upload(&self.copies, lease.ready(), BYTES)
     }
 
-    /// Reads a batch on the reader's stream, and waits for the bytes.
+    /// Reads a batch on the reader's stream and returns its bytes.
     pub(crate) fn see(&self, reader: &Reader) -> Result<Vec<u8>> {
         let from = reader.view::<u8>(0, BYTES)?.address();
         self.rig.fetch(reader.stream().into(), from, &self.seen)?;
@@ -48,8 +49,8 @@ impl<'a> Pipe<'a> {
 }
 
 #[test]
-fn batches_arrive_whole_on_one_stream_and_on_two() {
-    everywhere("batches_arrive_whole_on_one_stream_and_on_two", Ending::Clean, |rig| {
+fn batches_arrive_intact_on_one_stream_and_on_two() {
+    everywhere("batches_arrive_intact_on_one_stream_and_on_two", Ending::Clean, |rig| {
         let pipe = Pipe::new(rig, 2)?;
         let (compute, branch) = (rig.device.stream()?, rig.device.stream()?);
         for batch in 1..=20 {
@@ -57,7 +58,7 @@ fn batches_arrive_whole_on_one_stream_and_on_two() {
             let second = (batch % 2 == 0).then(|| reader.also_on(&branch)).transpose()?;
             assert_eq!(pipe.see(&reader)?, [batch; BYTES]);
             drop(reader);
-            assert_eq!(pipe.slots.delivered(), second.iter().count(), "the last reader sends the slot home");
+            assert_eq!(pipe.slots.delivered(), second.iter().count(), "the last reader releases the slot");
             if let Some(second) = second {
                 assert_eq!(pipe.see(&second)?, [batch; BYTES]);
             }
@@ -75,14 +76,14 @@ fn a_slot_is_overwritten_after_all_its_readers() {
         let (kept, arrived) = (rig.device.pinned(BYTES)?, rig.device.pinned(BYTES)?);
         let reader = pipe.load(1)?.wait_on(&slow)?;
         let second = reader.also_on(&fast)?;
-        // The first reader is late, and the second is done before it.
+        // The first reader is late, and the second one ends before it.
         let gate = rig.gate(&slow)?;
         rig.fetch((&slow).into(), reader.view::<u8>(0, BYTES)?.address(), &kept)?;
         drop(reader);
         drop(second);
         fast.synchronize()?;
         let next = pipe.load(2)?;
-        assert!((0..100).all(|_| next.arrived().is_ok_and(|done| !done)), "the slot has a reader still");
+        assert!((0..100).all(|_| next.arrived().is_ok_and(|done| !done)), "the slot still has a reader");
         drop(gate);
         let reader = next.wait_on(&fast)?;
         rig.fetch((&fast).into(), reader.view::<u8>(0, BYTES)?.address(), &arrived)?;
@@ -93,22 +94,23 @@ fn a_slot_is_overwritten_after_all_its_readers() {
     });
 }
 
-/// One mark stands for the copy out of a block and into a slot. Neither waits for what the other was used for since.
+/// One event covers the copy out of a block and into a slot. Neither side waits for later copies of the
+/// other.
 #[test]
-fn a_block_and_a_slot_wait_for_their_own_copy_and_none_after_it() {
-    everywhere("a_block_and_a_slot_wait_for_their_own_copy_and_none_after_it", Ending::Clean, |rig| {
+fn a_block_and_a_slot_wait_only_for_their_own_copy() {
+    everywhere("a_block_and_a_slot_wait_only_for_their_own_copy", Ending::Clean, |rig| {
         let compute = rig.device.stream()?;
-        // The slot is filled again, out of another block.
+        // The slot is filled again from another block.
         let pipe = Pipe::new(rig, 1)?;
         drop(pipe.load(1)?);
         pipe.copies.synchronize()?;
         let gate = rig.gate(&pipe.copies)?;
         let late = pipe.load(2)?;
-        assert!(pipe.host.try_acquire()?.is_some(), "the first copy has landed");
-        assert!(pipe.host.try_acquire()?.is_none() && !late.arrived()?, "the second one has not");
+        assert!(pipe.host.try_acquire()?.is_some(), "the first copy has ended");
+        assert!(pipe.host.try_acquire()?.is_none() && !late.arrived()?, "the second copy has not ended");
         drop(gate);
         assert_eq!(pipe.see(&late.wait_on(&compute)?)?, [2; BYTES]);
-        // The block is copied again, into another slot.
+        // The block is copied again into another slot.
         let pipe = Pipe::new(rig, 2)?;
         let loaded = pipe.load(1)?;
         pipe.copies.synchronize()?;
@@ -116,7 +118,7 @@ fn a_block_and_a_slot_wait_for_their_own_copy_and_none_after_it() {
         let gate = rig.gate(&pipe.copies)?;
         let late = pipe.load(2)?;
         drop(other);
-        assert!(loaded.arrived()? && !late.arrived()?, "the first has arrived, the second has not");
+        assert!(loaded.arrived()? && !late.arrived()?, "the first copy has ended, the second has not");
         assert_eq!(pipe.see(&loaded.wait_on(&compute)?)?, [1; BYTES]);
         drop(gate);
         assert_eq!(pipe.see(&late.wait_on(&compute)?)?, [2; BYTES]);
@@ -125,8 +127,8 @@ fn a_block_and_a_slot_wait_for_their_own_copy_and_none_after_it() {
 }
 
 #[test]
-fn a_batch_has_so_many_readers_and_no_more() {
-    everywhere("a_batch_has_so_many_readers_and_no_more", Ending::Clean, |rig| {
+fn the_number_of_readers_of_a_batch_is_limited() {
+    everywhere("the_number_of_readers_of_a_batch_is_limited", Ending::Clean, |rig| {
         let pipe = Pipe::new(rig, 1)?;
         let streams: Vec<Stream> = (0..=MAX_READERS).map(|_| rig.stream("reader")).collect::<Result<_>>()?;
         for batch in 1..=3 {
@@ -146,8 +148,8 @@ fn a_batch_has_so_many_readers_and_no_more() {
 }
 
 #[test]
-fn a_forgotten_reader_costs_its_slot_and_no_more() {
-    everywhere("a_forgotten_reader_costs_its_slot_and_no_more", Ending::Dirty, |rig| {
+fn a_forgotten_reader_loses_only_its_slot() {
+    everywhere("a_forgotten_reader_loses_only_its_slot", Ending::Dirty, |rig| {
         let pipe = Pipe::new(rig, 2)?;
         let compute = rig.device.stream()?;
         let reader = pipe.load(1)?.wait_on(&compute)?;
@@ -164,13 +166,13 @@ fn a_forgotten_reader_costs_its_slot_and_no_more() {
 }
 
 #[test]
-fn leases_dropped_on_the_way_come_home() {
-    everywhere("leases_dropped_on_the_way_come_home", Ending::Clean, |rig| {
+fn dropped_leases_release_their_slots() {
+    everywhere("dropped_leases_release_their_slots", Ending::Clean, |rig| {
         let pipe = Pipe::new(rig, 2)?;
         drop(pipe.slots.acquire()?);
         drop(pipe.load(1)?);
         let [kept, other] = [pipe.load(2)?, pipe.load(3)?];
-        assert!(pipe.slots.try_acquire()?.is_none(), "both are out");
+        assert!(pipe.slots.try_acquire()?.is_none(), "both slots are taken");
         drop(other);
         let compute = rig.device.stream()?;
         assert_eq!(pipe.see(&kept.wait_on(&compute)?)?, [2; BYTES]);
@@ -180,8 +182,8 @@ fn leases_dropped_on_the_way_come_home() {
 }
 
 #[test]
-fn a_closed_ring_hands_out_nothing() {
-    everywhere("a_closed_ring_hands_out_nothing", Ending::Clean, |rig| {
+fn a_closed_ring_returns_stopped() {
+    everywhere("a_closed_ring_returns_stopped", Ending::Clean, |rig| {
         let pipe = Pipe::new(rig, 2)?;
         pipe.slots.close();
         for _ in 0..100 {
@@ -193,8 +195,8 @@ fn a_closed_ring_hands_out_nothing() {
 }
 
 #[test]
-fn a_ring_of_no_possible_size_is_refused() {
-    with_host_memory("a_ring_of_no_possible_size_is_refused", Ending::Clean, |rig| {
+fn a_ring_with_too_many_slots_is_rejected() {
+    with_host_memory("a_ring_with_too_many_slots_is_rejected", Ending::Clean, |rig| {
         for slots in [usize::MAX, 1 << 40, MAX_SLOTS + 1] {
             let error = SlotRing::new(&rig.device, slots, 1).expect_err("more slots than a ring can have");
             assert_eq!(error.kind(), ErrorKind::Config, "{slots} slots: {error}");

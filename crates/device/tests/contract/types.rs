@@ -1,4 +1,4 @@
-//! Arguments carry their element type: work that reads or writes them as another type fails.
+//! Arguments of a task keep the element type of their view. A task that uses another type fails.
 
 use std::sync::mpsc;
 
@@ -7,7 +7,8 @@ use feedline_device::Memory;
 
 use crate::rig::{Ending, Rig, with_host_memory};
 
-/// Runs `body` on an input of 8 `f32` and an output of 4 `u32`, and asserts that the work fails with `why`.
+/// Runs `body` on an input of 8 `f32` and an output of 4 `u32`, and asserts that the device is lost with
+/// the error `why`.
 fn assert_refused(rig: &Rig, body: fn(&mut Memory<'_>), why: &str) -> Result<()> {
     let stream = rig.stream("a")?;
     let floats = stream.buffer::<f32>(8)?;
@@ -17,44 +18,44 @@ fn assert_refused(rig: &Rig, body: fn(&mut Memory<'_>), why: &str) -> Result<()>
         body(memory);
         let _ = passed.send(());
     })?;
-    let error = stream.synchronize().expect_err("the work took an argument for something else");
+    let error = stream.synchronize().expect_err("the task used an argument in the wrong way");
     assert_eq!(error.kind(), ErrorKind::DeviceLost);
     assert_eq!(error.to_string(), format!("\"sum\" failed on its stream: {why}"));
-    assert!(pass.recv().is_err(), "the work went on with what it cannot have");
+    assert!(pass.recv().is_err(), "the task continued after the error");
     Ok(())
 }
 
 #[test]
-fn an_input_is_not_read_as_another_type() {
-    with_host_memory("an_input_is_not_read_as_another_type", Ending::Dirty, |rig| {
+fn an_input_cannot_be_read_as_another_type() {
+    with_host_memory("an_input_cannot_be_read_as_another_type", Ending::Dirty, |rig| {
         assert_refused(rig, |memory| assert!(memory.input::<i64>(0).len() < 99), "input 0 holds f32, not i64")
     });
-    // Of the same size, too.
-    with_host_memory("an_input_is_not_read_as_another_type", Ending::Dirty, |rig| {
+    // A type of the same size is rejected too.
+    with_host_memory("an_input_cannot_be_read_as_another_type", Ending::Dirty, |rig| {
         assert_refused(rig, |memory| assert!(memory.input::<u32>(0).len() < 99), "input 0 holds f32, not u32")
     });
 }
 
 #[test]
-fn an_output_is_not_written_as_another_type() {
-    with_host_memory("an_output_is_not_written_as_another_type", Ending::Dirty, |rig| {
+fn an_output_cannot_be_written_as_another_type() {
+    with_host_memory("an_output_cannot_be_written_as_another_type", Ending::Dirty, |rig| {
         assert_refused(rig, |memory| memory.output::<u8>(0).fill(1), "output 0 holds u32, not u8")
     });
 }
 
 #[test]
-fn an_argument_that_is_not_there_is_refused() {
-    with_host_memory("an_argument_that_is_not_there_is_refused", Ending::Dirty, |rig| {
+fn a_missing_argument_is_rejected() {
+    with_host_memory("a_missing_argument_is_rejected", Ending::Dirty, |rig| {
         assert_refused(
             rig,
             |memory| assert!(memory.input::<f32>(1).len() < 99),
-            "there is no input 1: it has 1",
+            "there is no input 1: the task has 1",
         )
     });
-    with_host_memory("an_argument_that_is_not_there_is_refused", Ending::Dirty, |rig| {
-        assert_refused(rig, |memory| memory.output::<u32>(7).fill(1), "there is no output 7: it has 1")
+    with_host_memory("a_missing_argument_is_rejected", Ending::Dirty, |rig| {
+        assert_refused(rig, |memory| memory.output::<u32>(7).fill(1), "there is no output 7: the task has 1")
     });
-    with_host_memory("an_argument_that_is_not_there_is_refused", Ending::Dirty, |rig| {
+    with_host_memory("a_missing_argument_is_rejected", Ending::Dirty, |rig| {
         let twice = |memory: &mut Memory<'_>| {
             memory.output::<u32>(0).fill(1);
             memory.output::<u32>(0).fill(2);
@@ -64,8 +65,8 @@ fn an_argument_that_is_not_there_is_refused() {
 }
 
 #[test]
-fn arguments_of_their_own_type_are_all_there() {
-    with_host_memory("arguments_of_their_own_type_are_all_there", Ending::Clean, |rig| {
+fn arguments_of_the_right_type_are_readable_and_writable() {
+    with_host_memory("arguments_of_the_right_type_are_readable_and_writable", Ending::Clean, |rig| {
         let stream = rig.stream("a")?;
         let mut floats = stream.buffer::<f32>(8)?;
         floats.write(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0])?;

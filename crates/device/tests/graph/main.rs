@@ -1,4 +1,4 @@
-//! Recorded steps: what may be in one, what it keeps alive, and that nothing is left behind, whatever fails.
+//! Graphs: what a recording may contain, what it keeps alive, and that nothing leaks on failures.
 
 mod recorder;
 mod submit;
@@ -9,7 +9,7 @@ use feedline_core::{Error, ErrorKind, Result};
 use feedline_device::slot::{Reader, SlotRing};
 use feedline_device::{Buffer, Device, Stream};
 use feedline_sim::interceptors::Faults;
-use feedline_sim::interceptors::faults::{BatchSampler, Fault, Mode};
+use feedline_sim::interceptors::faults::{Fault, FaultPlan, Mode};
 use feedline_slots::Ring;
 use recorder::{Recorder, Tape};
 
@@ -24,11 +24,11 @@ fn assert_empty(device: &Device, tape: &Tape) {
     let stats = device.stats();
     let held =
         [&stats.device_bytes, &stats.pinned_bytes, &stats.streams, &stats.events].map(|gauge| gauge.now());
-    assert_eq!(held, [0; 4], "device bytes, page-locked bytes, streams, events");
+    assert_eq!(held, [0; 4], "device bytes, pinned bytes, streams, events");
     assert_eq!((tape.graphs().len(), tape.open()), (0, 0), "graphs, recordings");
 }
 
-/// Two batches of one ring, open to `stream`.
+/// Two batches of one ring, with readers on `stream`.
 fn two_batches(device: &Device, stream: &Stream) -> [Reader; 2] {
     let host = Ring::<_, ()>::new(vec![device.pinned(64).unwrap(), device.pinned(64).unwrap()]);
     let slots = SlotRing::new(device, 2, 64).unwrap();
@@ -48,7 +48,7 @@ fn add_one(stream: &Stream, buffer: &mut Buffer<u32>) -> Result<()> {
 }
 
 #[test]
-fn a_recording_holds_the_work_and_runs_none_of_it() {
+fn a_recording_holds_the_work_without_running_it() {
     let (device, tape) = device();
     {
         let stream = device.stream().unwrap();
@@ -64,7 +64,7 @@ fn a_recording_holds_the_work_and_runs_none_of_it() {
         }
         assert_eq!(tape.graphs(), [(2, 3)]);
         assert_eq!(count.read().unwrap(), [0], "recorded work ran");
-        // After the recording the stream is as it was.
+        // After the recording the stream runs its work again.
         add_one(&stream, &mut count).unwrap();
         assert_eq!(count.read().unwrap(), [1]);
     }
@@ -72,7 +72,7 @@ fn a_recording_holds_the_work_and_runs_none_of_it() {
 }
 
 #[test]
-fn work_beside_other_work_is_recorded_and_runs_in_order_where_nothing_is() {
+fn forked_work_is_recorded_and_runs_in_order_without_a_recording() {
     let (device, tape) = device();
     {
         let stream = device.stream().unwrap();
@@ -81,13 +81,13 @@ fn work_beside_other_work_is_recorded_and_runs_in_order_where_nothing_is() {
             let first = || add_one(&stream, &mut first);
             let second = || add_one(&stream, &mut second);
             if nested {
-                // SAFETY: each writes a buffer of its own.
-                let inner = || unsafe { stream.beside(first, second) };
-                // SAFETY: the second does nothing.
-                unsafe { stream.beside(inner, || Ok(())) }
+                // SAFETY: each closure writes its own buffer.
+                let inner = || unsafe { stream.fork_join(first, second) };
+                // SAFETY: the second closure does nothing.
+                unsafe { stream.fork_join(inner, || Ok(())) }
             } else {
-                // SAFETY: each writes a buffer of its own.
-                unsafe { stream.beside(first, second) }
+                // SAFETY: each closure writes its own buffer.
+                unsafe { stream.fork_join(first, second) }
             }
         };
         both(false).unwrap();
@@ -99,7 +99,8 @@ fn work_beside_other_work_is_recorded_and_runs_in_order_where_nothing_is() {
 
         let planned = || Error::new(ErrorKind::Data, "planned");
         // SAFETY: nothing is written.
-        let body = || unsafe { stream.beside(|| Err(planned()), || panic!("the second is not begun")) };
+        let body =
+            || unsafe { stream.fork_join(|| Err(planned()), || panic!("the second closure is not called")) };
         assert_eq!(stream.record_graph(None, body).unwrap_err().kind(), ErrorKind::Data);
     }
     assert_empty(&device, &tape);
@@ -114,13 +115,13 @@ fn work_of_other_threads_is_not_recorded() {
     let body = || {
         add_one(&stream, &mut count)?;
         std::thread::scope(|threads| {
-            let beside = threads.spawn(|| {
+            let thread = threads.spawn(|| {
                 add_one(&stream, &mut other)?;
                 let event = stream.event(false)?;
                 stream.record(&event)?;
                 event.synchronize()
             });
-            beside.join().expect("no panic")
+            thread.join().expect("no panic")
         })
     };
     let _graph = stream.record_graph(None, body).unwrap();
@@ -129,7 +130,7 @@ fn work_of_other_threads_is_not_recorded() {
 }
 
 #[test]
-fn what_cannot_be_replayed_is_refused() {
+fn calls_that_cannot_be_recorded_are_rejected() {
     let (device, tape) = device();
     {
         let stream = device.stream().unwrap();
@@ -140,8 +141,8 @@ fn what_cannot_be_replayed_is_refused() {
         type Case<'a> = (&'a str, &'a dyn Fn() -> Result<()>);
         let cases: [Case<'_>; 10] = [
             ("a batch", &|| read(&stream, &second)),
-            ("a batch without its graph's", &|| read(&stream, &first)),
-            ("its own batch, elsewhere", &|| first.also_on(&elsewhere).map(drop)),
+            ("a batch, in a graph without one", &|| read(&stream, &first)),
+            ("its own batch, on another stream", &|| first.also_on(&elsewhere).map(drop)),
             ("record", &|| stream.record(&event)),
             ("wait", &|| stream.wait(&event)),
             ("synchronize", &|| stream.synchronize()),
@@ -151,7 +152,7 @@ fn what_cannot_be_replayed_is_refused() {
             ("a recording", &|| stream.record_graph(None, || Ok(())).map(drop)),
         ];
         for (what, case) in cases {
-            let batch = (what != "a batch without its graph's").then_some(&first);
+            let batch = (what != "a batch, in a graph without one").then_some(&first);
             let error = stream.record_graph(batch, case).expect_err(what);
             assert_eq!(error.kind(), ErrorKind::Config, "{what}: {error}");
             assert!(error.to_string().contains("cannot be recorded"), "{what}: {error}");
@@ -163,7 +164,7 @@ fn what_cannot_be_replayed_is_refused() {
 }
 
 #[test]
-fn a_graph_runs_on_the_slot_it_was_recorded_for_and_no_other() {
+fn a_graph_runs_only_on_the_slot_it_was_recorded_for() {
     let (device, tape) = device();
     {
         let stream = device.stream().unwrap();
@@ -173,7 +174,7 @@ fn a_graph_runs_on_the_slot_it_was_recorded_for_and_no_other() {
         graph.launch(Some(&first)).unwrap();
         let [foreign, _] = two_batches(&device, &stream);
         let (own, other) = (first.index(), second.index());
-        assert_eq!(foreign.index(), own, "the same number in another ring");
+        assert_eq!(foreign.index(), own, "the same index in another ring");
         for (wrong, part) in [
             (Some(&second), format!("slot {own}, not slot {other}")),
             (Some(&foreign), format!("slot {own}, not slot {own} of another loader")),
@@ -200,7 +201,7 @@ fn a_graph_runs_on_the_slot_it_was_recorded_for_and_no_other() {
 }
 
 #[test]
-fn memory_lives_as_long_as_the_graphs_that_use_it() {
+fn graphs_keep_the_memory_that_they_use() {
     let (device, tape) = device();
     {
         let stream = device.stream().unwrap();
@@ -215,9 +216,9 @@ fn memory_lives_as_long_as_the_graphs_that_use_it() {
         let first = stream.record_graph(Some(&batch), body).unwrap();
         let second = stream.record_graph(None, || Ok(())).unwrap();
         drop(stream.buffer::<u32>(64).unwrap());
-        assert_eq!(bytes(), slots + 1024, "what no graph uses is freed at once");
+        assert_eq!(bytes(), slots + 1024, "memory that no graph uses is freed at once");
         drop((buffer, batch, other));
-        assert_eq!(bytes(), slots + 1024, "freed under the graph");
+        assert_eq!(bytes(), slots + 1024, "memory was freed under the graph");
         drop(first);
         assert_eq!(bytes(), 1024, "another graph of the stream may use it");
         drop(second);
@@ -229,7 +230,7 @@ fn memory_lives_as_long_as_the_graphs_that_use_it() {
 }
 
 #[test]
-fn an_error_or_a_panic_in_the_recorded_step_leaves_nothing_behind() {
+fn an_error_or_a_panic_in_a_recording_leaks_nothing() {
     let (device, tape) = device();
     {
         let stream = device.stream().unwrap();
@@ -238,8 +239,8 @@ fn an_error_or_a_panic_in_the_recorded_step_leaves_nothing_behind() {
         let body = || add_one(&stream, &mut buffer).and(Err(planned()));
         assert_eq!(stream.record_graph(None, body).unwrap_err().kind(), ErrorKind::Data);
         let body = || -> Result<()> { panic!("planned") };
-        catch_unwind(AssertUnwindSafe(|| stream.record_graph(None, body))).expect_err("a panic that goes on");
-        // A buffer that goes in mid-recording stays until its end.
+        catch_unwind(AssertUnwindSafe(|| stream.record_graph(None, body))).expect_err("the panic is resumed");
+        // A buffer that is dropped during the recording is kept until the recording ends.
         let body = || {
             drop(buffer);
             Ok(())
@@ -251,24 +252,24 @@ fn an_error_or_a_panic_in_the_recorded_step_leaves_nothing_behind() {
     assert_empty(&device, &tape);
 }
 
-/// Every call that recording, replaying and dropping make fails in turn, once and for ever.
+/// Fails every call of recording, replaying and dropping in turn, once and permanently.
 #[test]
-fn any_call_can_fail_and_nothing_is_left_behind() {
+fn any_call_can_fail_without_a_leak() {
     let mut failed = 0;
     for mode in [Mode::Once, Mode::Forever] {
         for fault in [Fault::Error, Fault::Late, Fault::DeviceLost] {
             for nth in 1.. {
                 let recorder = Recorder::new();
                 let tape = recorder.tape.clone();
-                let faults = Faults::new(recorder, BatchSampler::NONE);
+                let faults = Faults::new(recorder, FaultPlan::NONE);
                 let handle = faults.handle();
                 let device = Device::with_backend(faults);
                 let stream = device.stream().unwrap();
                 let mut buffer = stream.buffer::<u32>(1).unwrap();
-                handle.arm(BatchSampler { nth, mode, fault });
+                handle.arm(FaultPlan { nth, mode, fault });
                 let outcome = {
-                    // SAFETY: the second does nothing.
-                    let body = || unsafe { stream.beside(|| add_one(&stream, &mut buffer), || Ok(())) };
+                    // SAFETY: the second closure does nothing.
+                    let body = || unsafe { stream.fork_join(|| add_one(&stream, &mut buffer), || Ok(())) };
                     stream.record_graph(None, body)
                 }
                 .and_then(|mut graph| {
@@ -279,7 +280,10 @@ fn any_call_can_fail_and_nothing_is_left_behind() {
                 let fired = handle.fired();
                 handle.disarm();
                 let reported = device.stats().take_errors().len();
-                assert!(outcome.is_err() || !fired || reported > 0, "call {nth} failed unseen");
+                assert!(
+                    outcome.is_err() || !fired || reported > 0,
+                    "the failure of call {nth} was not reported"
+                );
                 assert_eq!(tape.open(), 0, "a recording was left open by call {nth}, {mode:?}, {fault:?}");
                 drop((buffer, stream));
                 let held = (device.stats().streams.now(), device.stats().events.now());
@@ -296,7 +300,7 @@ fn any_call_can_fail_and_nothing_is_left_behind() {
 }
 
 #[test]
-fn nothing_is_given_to_a_stream_that_another_library_captures() {
+fn a_stream_captured_by_another_library_rejects_all_work() {
     let (device, tape) = device();
     {
         let (stream, copier) = (device.stream().unwrap(), device.stream().unwrap());
@@ -311,7 +315,7 @@ fn nothing_is_given_to_a_stream_that_another_library_captures() {
         results.begin().unwrap();
 
         tape.set_captured(true);
-        let given = [
+        let submitted = [
             ("work", read(&stream, &batch)),
             ("work on a buffer", add_one(&stream, &mut count)),
             ("an event", stream.record(&event)),
@@ -324,14 +328,14 @@ fn nothing_is_given_to_a_stream_that_another_library_captures() {
             ("a result", results.send()),
             ("the host's wait", stream.synchronize()),
         ];
-        for (what, given) in given {
-            let error = given.err().unwrap_or_else(|| panic!("{what} was given"));
+        for (what, outcome) in submitted {
+            let error = outcome.err().unwrap_or_else(|| panic!("{what} was accepted"));
             assert_eq!(error.kind(), ErrorKind::Config, "{what}: {error}");
             assert!(error.message().contains("record_graph"), "{what}: {error}");
         }
         tape.set_captured(false);
 
-        // After its end everything is as it was.
+        // After the capture everything works again.
         read(&stream, &batch).unwrap();
         add_one(&stream, &mut count).unwrap();
         assert_eq!(count.read().unwrap(), [1]);
@@ -341,7 +345,7 @@ fn nothing_is_given_to_a_stream_that_another_library_captures() {
 }
 
 #[test]
-fn a_batch_that_is_dropped_under_a_foreign_capture_costs_its_slot() {
+fn a_batch_dropped_during_a_foreign_capture_loses_its_slot() {
     let (device, tape) = device();
     let stream = device.stream().unwrap();
     let [first, second] = two_batches(&device, &stream);
@@ -349,7 +353,8 @@ fn a_batch_that_is_dropped_under_a_foreign_capture_costs_its_slot() {
     drop(first);
     tape.set_captured(false);
     drop(second);
-    // When the work that reads the slot runs is not known: its memory is never written again, nor freed.
+    // It is unknown when the work that reads the slot runs, so its memory is never written again, nor
+    // freed.
     let errors = device.stats().take_errors();
     assert_eq!(errors.len(), 2, "the event and the slot: {errors:?}");
     assert_eq!(errors[0].kind(), ErrorKind::Config, "{errors:?}");

@@ -1,4 +1,4 @@
-//! The host device with recording on top: work given to a stream that is being recorded is counted and not run.
+//! The host device with graphs: work submitted to a stream that is being recorded is counted and not run.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -7,7 +7,7 @@ use feedline_core::Result;
 use feedline_device::host::Host;
 use feedline_device::{Access, Address, Backend, BackendKind, EventId, GraphId, Priority, StreamId, Task};
 
-/// What was recorded and replayed; clones are the same counts.
+/// What was recorded and replayed. Clones share the counts.
 #[derive(Clone, Default)]
 pub struct Tape(Arc<Mutex<Inner>>);
 
@@ -15,11 +15,11 @@ pub struct Tape(Arc<Mutex<Inner>>);
 struct Inner {
     /// Streams being recorded, and the work recorded so far.
     open: BTreeMap<StreamId, usize>,
-    /// Events recorded within a recording, and the stream it began with.
-    marks: BTreeMap<EventId, StreamId>,
-    /// Streams that joined a recording by a wait for such an event.
+    /// Events recorded within a recording, and the stream of that recording.
+    events: BTreeMap<EventId, StreamId>,
+    /// Streams that joined a recording by waiting for such an event.
     joined: BTreeMap<StreamId, StreamId>,
-    /// Graphs alive, the work in each, and how often it was launched.
+    /// Live graphs, with the number of tasks and launches of each.
     graphs: BTreeMap<GraphId, (usize, usize)>,
     made: u64,
     /// Whether another library captures every stream.
@@ -27,7 +27,7 @@ struct Inner {
 }
 
 impl Inner {
-    /// The stream whose recording `stream` is part of.
+    /// The stream of the recording that `stream` is part of.
     fn root(&self, stream: StreamId) -> Option<StreamId> {
         let root = self.joined.get(&stream).copied().unwrap_or(stream);
         self.open.contains_key(&root).then_some(root)
@@ -39,12 +39,12 @@ impl Tape {
         self.0.lock().unwrap()
     }
 
-    /// Of each graph alive: pieces of work in it, and launches.
+    /// The number of tasks and launches of each live graph.
     pub fn graphs(&self) -> Vec<(usize, usize)> {
         self.inner().graphs.values().copied().collect()
     }
 
-    /// Lets another library begin, or end, its own capture of every stream.
+    /// Makes another library start or end a capture of every stream.
     pub fn set_captured(&self, captured: bool) {
         self.inner().captured = captured;
     }
@@ -66,7 +66,7 @@ impl Recorder {
     }
 }
 
-macro_rules! pass {
+macro_rules! forward {
     ($(fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty;)*) => {$(
         fn $name(&self, $($arg: $type),*) -> $out {
             self.host.$name($($arg),*)
@@ -74,15 +74,16 @@ macro_rules! pass {
     )*};
     (unsafe $(fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty;)*) => {$(
         unsafe fn $name(&self, $($arg: $type),*) -> $out {
-            // SAFETY: the caller's promise; all handles and memory are the host backend's.
+            // SAFETY: the caller's contract; all handles and memory belong to the host backend.
             unsafe { self.host.$name($($arg),*) }
         }
     )*};
 }
 
-// SAFETY: everything but recording is the host backend's own; a recorded graph does nothing when it is launched.
+// SAFETY: everything but recording is forwarded to the host backend; a recorded graph does nothing when
+// launched.
 unsafe impl Backend for Recorder {
-    pass! {
+    forward! {
         fn kind() -> BackendKind;
         fn name() -> String;
         fn bind() -> Result<()>;
@@ -92,7 +93,7 @@ unsafe impl Backend for Recorder {
         fn alloc_device(bytes: usize) -> Result<Address>;
     }
 
-    pass! { unsafe
+    forward! { unsafe
         fn synchronize_stream(stream: StreamId) -> Result<()>;
         fn destroy_event(event: EventId) -> Result<()>;
         fn query(event: EventId) -> Result<bool>;
@@ -109,29 +110,29 @@ unsafe impl Backend for Recorder {
     unsafe fn destroy_stream(&self, stream: StreamId) -> Result<()> {
         // A recording that was not ended ends with its stream.
         self.tape.inner().open.remove(&stream);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's contract.
         unsafe { self.host.destroy_stream(stream) }
     }
 
     unsafe fn record(&self, event: EventId, stream: StreamId) -> Result<()> {
         let mut inner = self.tape.inner();
         if let Some(root) = inner.root(stream) {
-            inner.marks.insert(event, root);
+            inner.events.insert(event, root);
             return Ok(());
         }
         drop(inner);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's contract.
         unsafe { self.host.record(event, stream) }
     }
 
     unsafe fn wait(&self, stream: StreamId, event: EventId) -> Result<()> {
         let mut inner = self.tape.inner();
-        if let Some(root) = inner.marks.get(&event).copied() {
+        if let Some(root) = inner.events.get(&event).copied() {
             inner.joined.insert(stream, root);
             return Ok(());
         }
         drop(inner);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's contract.
         unsafe { self.host.wait(stream, event) }
     }
 
@@ -142,7 +143,7 @@ unsafe impl Backend for Recorder {
             return Ok(());
         }
         drop(inner);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's contract.
         unsafe { self.host.run(stream, task) }
     }
 
@@ -155,14 +156,14 @@ unsafe impl Backend for Recorder {
     }
 
     unsafe fn begin_capture(&self, stream: StreamId) -> Result<()> {
-        assert_eq!(self.tape.inner().open.insert(stream, 0), None, "recorded twice at a time");
+        assert_eq!(self.tape.inner().open.insert(stream, 0), None, "the stream is already being recorded");
         Ok(())
     }
 
     unsafe fn end_capture(&self, stream: StreamId) -> Result<GraphId> {
         let mut inner = self.tape.inner();
-        let work = inner.open.remove(&stream).expect("a recording that has begun");
-        inner.marks.clear();
+        let work = inner.open.remove(&stream).expect("a recording in progress");
+        inner.events.clear();
         inner.joined.clear();
         inner.made += 1;
         let id = GraphId(inner.made);
@@ -171,12 +172,12 @@ unsafe impl Backend for Recorder {
     }
 
     unsafe fn launch_graph(&self, graph: GraphId, _: StreamId) -> Result<()> {
-        self.tape.inner().graphs.get_mut(&graph).expect("a graph that is alive").1 += 1;
+        self.tape.inner().graphs.get_mut(&graph).expect("a live graph").1 += 1;
         Ok(())
     }
 
     unsafe fn destroy_graph(&self, graph: GraphId) -> Result<()> {
-        self.tape.inner().graphs.remove(&graph).expect("a graph that is alive");
+        self.tape.inner().graphs.remove(&graph).expect("a live graph");
         Ok(())
     }
 }

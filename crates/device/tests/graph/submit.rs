@@ -1,4 +1,4 @@
-//! Work of another library: where it goes, and what it is refused.
+//! Work of another library: its target stream, and the arguments that are rejected.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -16,30 +16,30 @@ fn a_submission_names_the_stream_that_takes_the_work() {
         let stream = device.stream().unwrap();
         let own = StreamId::from(&stream);
         let ask = || stream.submit("ask", &[], &[], Ok);
-        let plain = Submission { stream: own, recorded: false, aside: false };
+        let plain = Submission { stream: own, recorded: false, side: false };
         assert_eq!(ask().unwrap(), plain);
 
         let seen = Cell::new(None);
         let body = || {
             let main = ask()?;
-            // SAFETY: neither writes anything.
+            // SAFETY: neither closure writes anything.
             unsafe {
-                stream.beside(|| ask().map(drop), || ask().map(|aside| seen.set(Some((main, aside)))))
+                stream.fork_join(|| ask().map(drop), || ask().map(|side| seen.set(Some((main, side)))))
             }?;
             assert_eq!(ask()?, main);
             Ok(())
         };
         drop(stream.record_graph(None, body).unwrap());
-        let (main, aside) = seen.get().expect("the recording ran");
-        assert!(main.recorded && !main.aside && main.stream != own, "{main:?}");
-        assert!(aside.recorded && aside.aside && aside.stream != main.stream, "{aside:?}");
+        let (main, side) = seen.get().expect("the recording ran");
+        assert!(main.recorded && !main.side && main.stream != own, "{main:?}");
+        assert!(side.recorded && side.side && side.stream != main.stream, "{side:?}");
         assert_eq!(ask().unwrap(), plain);
     }
     assert_empty(&device, &tape);
 }
 
 #[test]
-fn arguments_of_another_stream_are_refused_before_the_library_is_called() {
+fn arguments_of_another_stream_are_rejected_before_the_library_is_called() {
     let device = Device::host();
     let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
     let mut foreign = other.buffer::<f32>(4).unwrap();
@@ -53,7 +53,7 @@ fn arguments_of_another_stream_are_refused_before_the_library_is_called() {
 }
 
 #[test]
-fn a_recording_refuses_a_library_the_batch_of_another_slot() {
+fn a_library_cannot_record_the_batch_of_another_slot() {
     let (device, tape) = device();
     {
         let stream = device.stream().unwrap();
@@ -63,28 +63,28 @@ fn a_recording_refuses_a_library_the_batch_of_another_slot() {
             stream.submit("product", &[other.view::<u8>(0, 64)?.into()], &[], |_| Ok(()))
         };
         let error = stream.record_graph(Some(&mine), body).unwrap_err();
-        assert!(error.to_string().contains("not the one this recording is for"), "{error}");
+        assert!(error.to_string().contains("other than the one being recorded"), "{error}");
         drop([mine, other]);
     }
     assert_empty(&device, &tape);
 }
 
 #[test]
-fn a_graph_keeps_what_its_recording_asked_for_and_nothing_else_does() {
+fn a_graph_keeps_the_resources_of_its_recording() {
     let (device, tape) = device();
     {
         let stream = device.stream().unwrap();
         let handle: Arc<dyn Any + Send + Sync> = Arc::new(7_u8);
         let keep = || stream.keep_with_graph(|| handle.clone());
         keep();
-        assert_eq!(Arc::strong_count(&handle), 1, "no recording, nothing to keep it for");
+        assert_eq!(Arc::strong_count(&handle), 1, "without a recording nothing is kept");
         let body = || {
             keep();
             keep();
             Ok(())
         };
         let graph = stream.record_graph(None, body).unwrap();
-        assert_eq!(Arc::strong_count(&handle), 2, "once, whatever it was asked for");
+        assert_eq!(Arc::strong_count(&handle), 2, "kept once, however often it was requested");
         drop(graph);
         assert_eq!(Arc::strong_count(&handle), 1);
     }

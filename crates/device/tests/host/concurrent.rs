@@ -1,4 +1,4 @@
-//! Calls of several threads on one stream.
+//! Concurrent calls on one stream.
 
 use feedline_device::Device;
 use feedline_testkit::with_watchdog;
@@ -6,7 +6,7 @@ use feedline_testkit::with_watchdog;
 use crate::LIMIT;
 
 #[test]
-fn record_and_wait_from_two_threads_never_deadlock_a_stream() {
+fn record_and_wait_from_two_threads_do_not_deadlock() {
     with_watchdog(LIMIT, || {
         let device = Device::host();
         let stream = device.stream().unwrap();
@@ -21,7 +21,7 @@ fn record_and_wait_from_two_threads_never_deadlock_a_stream() {
 }
 
 #[test]
-fn streams_that_record_and_wait_for_each_other_never_deadlock() {
+fn streams_that_wait_for_each_other_do_not_deadlock() {
     with_watchdog(LIMIT, || {
         let device = Device::host();
         let streams = [device.stream().unwrap(), device.stream().unwrap()];

@@ -1,6 +1,7 @@
-//! The host device under pressure: concurrent calls, work that uses its own stream, and work that panics.
+//! Stress tests of the host device: concurrent calls, work that uses its own stream, and work that
+//! panics.
 //!
-//! Each of these cases once hung; a watchdog ends the process when one does so again.
+//! Each case is a regression test for a hang, so each runs under a watchdog.
 
 mod concurrent;
 mod own_stream;

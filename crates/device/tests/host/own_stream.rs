@@ -1,4 +1,4 @@
-//! Work that uses the stream it runs on.
+//! Work that uses the stream on which it runs.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier};
@@ -11,7 +11,7 @@ use feedline_testkit::with_watchdog;
 
 use crate::LIMIT;
 
-/// Commands a stream's queue holds before other threads block.
+/// The commands that a stream's queue holds before other threads block.
 const QUEUE: usize = 1024;
 
 /// The host device, and a simulated one.
@@ -19,7 +19,7 @@ fn devices() -> [Device; 2] {
     [Device::host(), feedline_sim::device(3).unwrap().0]
 }
 
-/// What `drops` does on the stream's own thread ends, and says in the ledger that the memory was leaked.
+/// Runs `drops` on the stream's own thread, and asserts that it ends and that the leak is reported.
 fn assert_ends_with_a_leak(device: &Device, stream: &Stream, drops: impl FnOnce() + Send + 'static) {
     stream.run("drop", [], [], move |_| drops()).unwrap();
     stream.synchronize().unwrap();
@@ -33,7 +33,7 @@ fn assert_ends_with_a_leak(device: &Device, stream: &Stream, drops: impl FnOnce(
 }
 
 #[test]
-fn work_drops_a_buffer_of_its_own_stream() {
+fn work_may_drop_a_buffer_of_its_own_stream() {
     with_watchdog(LIMIT, || {
         for device in devices() {
             let stream = device.stream().unwrap();
@@ -44,13 +44,13 @@ fn work_drops_a_buffer_of_its_own_stream() {
 }
 
 #[test]
-fn work_drops_a_readback_of_its_own_stream() {
+fn work_may_drop_a_readback_of_its_own_stream() {
     with_watchdog(LIMIT, || {
         for device in devices() {
             let stream = device.stream().unwrap();
             let mut results = Readback::<u32>::new(&stream, 1, 2).unwrap();
             let (come, came) = channel::<Readback<u32>>();
-            // By the time it is dropped, a result is queued behind this work.
+            // When it is dropped, a result is queued after this work.
             stream.run("drop", [], [], move |_| drop(came.recv().unwrap())).unwrap();
             results.begin().unwrap();
             results.send().unwrap();
@@ -64,14 +64,14 @@ fn work_drops_a_readback_of_its_own_stream() {
 }
 
 #[test]
-fn work_gives_more_work_to_its_own_stream_than_its_queue_holds() {
+fn work_may_submit_more_work_than_its_stream_queue_holds() {
     with_watchdog(LIMIT, || {
         for device in devices() {
             let stream = device.stream().unwrap();
             let (ran, run) = channel();
             let own = stream.clone();
             stream
-                .run("give", [], [], move |_| {
+                .run("submit", [], [], move |_| {
                     for piece in 0..3 * QUEUE {
                         let ran = ran.clone();
                         own.run("piece", [], [], move |_| ran.send(piece).unwrap()).unwrap();
@@ -87,7 +87,7 @@ fn work_gives_more_work_to_its_own_stream_than_its_queue_holds() {
 }
 
 #[test]
-fn work_of_two_streams_fills_the_queue_of_the_other() {
+fn two_streams_may_fill_the_queues_of_each_other() {
     with_watchdog(LIMIT, || {
         let device = Device::host();
         let streams = [device.stream().unwrap(), device.stream().unwrap()];
@@ -96,7 +96,7 @@ fn work_of_two_streams_fills_the_queue_of_the_other() {
         for (mine, other) in [(0, 1), (1, 0)] {
             let (other, ran, both_run) = (streams[other].clone(), ran.clone(), both_run.clone());
             streams[mine]
-                .run("give", [], [], move |_| {
+                .run("submit", [], [], move |_| {
                     both_run.wait();
                     for _ in 0..2 * QUEUE {
                         let ran = ran.clone();
@@ -111,7 +111,7 @@ fn work_of_two_streams_fills_the_queue_of_the_other() {
 }
 
 #[test]
-fn work_drops_its_batch_while_the_queue_is_full() {
+fn work_may_drop_its_batch_while_the_queue_is_full() {
     with_watchdog(LIMIT, || {
         let device = Device::host();
         let (stream, copier) = (device.stream().unwrap(), device.stream().unwrap());
@@ -138,7 +138,7 @@ fn work_drops_its_batch_while_the_queue_is_full() {
 }
 
 #[test]
-fn work_that_waits_for_the_device_gets_an_error() {
+fn work_that_waits_for_the_device_returns_an_error() {
     with_watchdog(LIMIT, || {
         let device = Device::host();
         let stream = device.stream().unwrap();
@@ -163,7 +163,7 @@ fn work_that_waits_for_the_device_gets_an_error() {
 }
 
 #[test]
-fn work_may_ask_for_what_is_done_already() {
+fn work_may_wait_for_an_event_that_is_complete() {
     with_watchdog(LIMIT, || {
         let device = Device::host();
         let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());

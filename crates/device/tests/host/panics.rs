@@ -1,4 +1,4 @@
-//! Work that panics with a payload that panics in turn, and captured values that panic when they are dropped.
+//! Work whose panic payload or captured values panic when they are dropped.
 
 use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, channel};
@@ -16,12 +16,12 @@ struct Bomb;
 
 impl Drop for Bomb {
     fn drop(&mut self) {
-        panic!("planted in a drop");
+        panic!("test panic in a drop");
     }
 }
 
-/// Gives `works` to a stream; the first of them waits for the receiver. Asserts that all later waits return
-/// the loss of the device with the reason `why`.
+/// Submits all of `works` to a stream; the first one waits for the receiver. Asserts that all later waits
+/// return the loss of the device with the reason `why`.
 fn assert_loses_the_device(works: fn(Receiver<()>) -> Vec<Work>, why: &str) {
     with_watchdog(LIMIT, || {
         for device in [Device::host(), feedline_sim::device(5).unwrap().0] {
@@ -47,7 +47,7 @@ fn assert_loses_the_device(works: fn(Receiver<()>) -> Vec<Work>, why: &str) {
 }
 
 #[test]
-fn a_panic_payload_that_panics_when_it_is_dropped() {
+fn a_panic_payload_that_panics_on_drop_loses_the_device() {
     let works = |gate: Receiver<()>| -> Vec<Work> {
         vec![Box::new(move |_| {
             gate.recv().unwrap();
@@ -58,7 +58,7 @@ fn a_panic_payload_that_panics_when_it_is_dropped() {
 }
 
 #[test]
-fn a_captured_value_that_panics_when_it_is_dropped() {
+fn a_captured_value_that_panics_on_drop_loses_the_device() {
     let works = |gate: Receiver<()>| -> Vec<Work> {
         let bomb = Bomb;
         vec![Box::new(move |_| {
@@ -66,20 +66,20 @@ fn a_captured_value_that_panics_when_it_is_dropped() {
             drop(bomb);
         })]
     };
-    assert_loses_the_device(works, "planted in a drop");
+    assert_loses_the_device(works, "test panic in a drop");
 }
 
 #[test]
-fn skipped_work_that_panics_when_it_is_dropped() {
+fn skipped_work_that_panics_on_drop_keeps_the_first_cause() {
     let works = |gate: Receiver<()>| -> Vec<Work> {
         let bomb = Bomb;
         vec![
             Box::new(move |_| {
                 gate.recv().unwrap();
-                panic!("planted in the work")
+                panic!("test panic in the work")
             }),
             Box::new(move |_| drop(bomb)),
         ]
     };
-    assert_loses_the_device(works, "planted in the work");
+    assert_loses_the_device(works, "test panic in the work");
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use feedline::{Device, Error, ErrorKind, Result};
 use feedline_device::Backend;
 use feedline_device::host::Host;
-use feedline_sim::interceptors::faults::{self, BatchSampler, FaultHandle, Faults, Mode};
+use feedline_sim::interceptors::faults::{self, FaultHandle, FaultPlan, Faults, Mode};
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
 
 use super::{Cycle, Fault, Moment, STEPS};
@@ -71,14 +71,14 @@ pub struct Rig {
 impl Rig {
     pub fn new(cycle: &Cycle) -> Self {
         let switch = Switch::new(cycle);
-        let driver = Faults::new(Intercepted::with(Host::new(), switch.clone()), BatchSampler::NONE);
+        let driver = Faults::new(Intercepted::with(Host::new(), switch.clone()), FaultPlan::NONE);
         let losses = driver.handle();
         Self { device: Device::with_backend(driver), switch, losses }
     }
 
     /// The next call finds the device lost.
     pub fn lose_device(&self) {
-        self.losses.arm(BatchSampler { nth: 1, mode: Mode::Once, fault: faults::Fault::DeviceLost });
+        self.losses.arm(FaultPlan { nth: 1, mode: Mode::Once, fault: faults::Fault::DeviceLost });
     }
 
     /// Whether the planned call has failed.

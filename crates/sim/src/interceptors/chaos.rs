@@ -1,7 +1,9 @@
-//! Make a missing wait show: calls and streams that take their time, and poison where data is about to be.
+//! Makes missing waits visible: delays calls and streams, and poisons memory that is about to be
+//! overwritten.
 //!
-//! With all waits in place a pipeline does the same with chaos as without. Where one is missing, a window of
-//! microseconds becomes one of milliseconds, and what is read in it is not stale but plausible data: it is poison.
+//! With all waits in place a pipeline behaves the same with and without chaos. If a wait is missing, a
+//! window of microseconds becomes one of milliseconds, and a read in that window sees poison instead of
+//! stale but plausible data.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,50 +34,56 @@ use super::{Call, Intercepted, Interceptor, Op};
 pub type Chaos<B> = Intercepted<B, ChaosHandle>;
 
 impl<B: Backend> Intercepted<B, ChaosHandle> {
-    /// `below`, disturbed as `options` say.
+    /// Wraps `below` with the delays and poison of `options`.
     ///
     /// # Errors
-    /// `Config` for a probability outside 0 to 1, and for a delay that is an empty range or longer than a
+    /// `Config` for a probability outside 0 to 1, and for a delay range that is reversed or exceeds a
     /// minute.
     pub fn new(below: B, options: Options) -> Result<Self> {
         options.check()?;
-        let disorder = Disorder {
+        let inner = Inner {
             options,
             draws: AtomicU64::new(0),
             delayed: AtomicU64::new(0),
             poisoned: AtomicU64::new(0),
         };
-        Ok(Self::with(below, ChaosHandle(Arc::new(disorder))))
+        Ok(Self::with(below, ChaosHandle(Arc::new(inner))))
     }
 
-    /// What was done so far, to read while the device is in use and after its end.
+    /// The counters, readable while the device is in use and afterwards.
     pub fn handle(&self) -> ChaosHandle {
         self.interceptor.clone()
     }
 }
 
-/// The longest delay: anything longer looks like a hang.
+/// The longest allowed delay: a longer one would look like a hang.
 const MAX_DELAY: Duration = Duration::from_secs(60);
 
-/// Keeps a stream of the backend busy for about a time; for devices that run kernels.
+/// Keeps a stream of the backend busy for about the given time. For devices that run kernels.
 ///
-/// On CUDA it launches a kernel that spins; the kernels are in another crate, so the closure comes from there.
+/// On CUDA it launches a kernel that spins. The kernels are in another crate, so the caller provides the
+/// closure.
 pub type Spin = Box<dyn Fn(&dyn Backend, StreamId, Duration) -> Result<()> + Send + Sync>;
 
-/// What is disturbed, and how much.
+/// The options of [`Chaos`].
 pub struct Options {
-    /// Two runs with one seed draw the same delays, call by call; which thread makes which call is up to the machine.
+    /// The seed of the delays. Two runs with the same seed draw the same delays, call by call; which
+    /// thread makes which call is up to the machine.
     pub seed: u64,
-    /// Part of the calls that are delayed on the host, and of those given to a stream that are delayed there.
+    /// The fraction of calls that are delayed on the host, and of submitted work that is delayed on its
+    /// stream.
     pub probability: f64,
-    /// How long the calling thread sleeps before a delayed call; a quarter of them yields only.
+    /// The range of host delays: the calling thread sleeps before a delayed call. In a quarter of them it
+    /// only yields.
     pub host_delay: Range<Duration>,
-    /// How long the stream is busy before a delayed call's work; between poison and copy for a copy or a gather to the device.
+    /// The range of device delays: the stream is busy before the work of a delayed call. For a copy or a
+    /// gather to the device the delay is between the poison and the data.
     pub device_delay: Range<Duration>,
-    /// The byte that device memory is filled with right before each copy or gather to it, and page-locked memory when the host
-    /// gets the right to write it. `None` leaves all as it is.
+    /// The byte that fills device memory right before each copy or gather to it, and pinned memory when
+    /// the host gets write access to it. `None` disables poison.
     pub poison: Option<u8>,
-    /// How a stream is kept busy; without one, streams of the host sleep and others are not delayed.
+    /// Keeps a stream busy. If `None`, streams of the host device sleep, and streams of other devices are
+    /// not delayed.
     pub spin: Option<Spin>,
 }
 
@@ -83,12 +91,12 @@ impl Options {
     fn check(&self) -> Result<()> {
         let refuse = |why| Err(Error::new(ErrorKind::Config, why));
         if !(0.0..=1.0).contains(&self.probability) {
-            return refuse(format!("probability is {}: it must lie between 0 and 1", self.probability));
+            return refuse(format!("probability is {}: it must be from 0 to 1", self.probability));
         }
         for (name, delay) in [("host_delay", &self.host_delay), ("device_delay", &self.device_delay)] {
             if delay.start > delay.end || delay.end > MAX_DELAY {
                 return refuse(format!(
-                    "{name} is {delay:?}: its start must not be after its end, nor its end after {MAX_DELAY:?}"
+                    "{name} is {delay:?}: it must not be reversed or end after {MAX_DELAY:?}"
                 ));
             }
         }
@@ -97,8 +105,8 @@ impl Options {
 }
 
 impl Default for Options {
-    /// A quarter of the calls, up to 0.2 ms on the host and 2 ms on the device. The poison is 0xFF: no number in every
-    /// float type, -1 or the largest number in the others.
+    /// Delays a quarter of the calls, up to 0.2 ms on the host and 2 ms on the device. The poison is
+    /// 0xFF: NaN in every float type, and -1 or the largest number in integer types.
     fn default() -> Self {
         Self {
             seed: 0,
@@ -124,12 +132,12 @@ impl std::fmt::Debug for Options {
     }
 }
 
-/// What a [`Chaos`] has done; clones are the same counters.
+/// The counters of a [`Chaos`]. Clones share them.
 #[derive(Clone, Debug)]
-pub struct ChaosHandle(Arc<Disorder>);
+pub struct ChaosHandle(Arc<Inner>);
 
 #[derive(Debug)]
-struct Disorder {
+struct Inner {
     options: Options,
     draws: AtomicU64,
     delayed: AtomicU64,
@@ -137,24 +145,24 @@ struct Disorder {
 }
 
 impl ChaosHandle {
-    /// Delays so far, on the host and on streams.
+    /// The number of delays so far, on the host and on streams.
     pub fn delayed(&self) -> u64 {
         self.0.delayed.load(Ordering::Relaxed)
     }
 
-    /// Ranges of memory poisoned so far.
+    /// The number of memory ranges poisoned so far.
     pub fn poisoned(&self) -> u64 {
         self.0.poisoned.load(Ordering::Relaxed)
     }
 }
 
-impl Disorder {
-    /// Random numbers of the next call.
+impl Inner {
+    /// The random numbers for the next call.
     fn draw(&self) -> Random {
         Random::from_key(key(&[self.options.seed, self.draws.fetch_add(1, Ordering::Relaxed)]))
     }
 
-    /// A delay from `range`, for some of the draws.
+    /// A delay from `range`, with the configured probability.
     fn delay(&self, random: &mut Random, range: &Range<Duration>) -> Option<Duration> {
         if random.uniform() >= self.options.probability {
             return None;
@@ -180,45 +188,47 @@ impl Disorder {
             return spin(below, stream, time);
         }
         let nap = Task::new("chaos", [], [], move |_| std::thread::sleep(time))?;
-        // SAFETY: the stream is the backend's and alive, for the call that follows is given to it; the task has no spans.
+        // SAFETY: the stream belongs to the backend and is alive, since the call that follows uses it;
+        // the task has no spans.
         unsafe { below.run(stream, nap) }
     }
 
-    /// Fills what the next copy on `stream` will overwrite, on that stream: behind the same waits as the copy.
+    /// Fills the memory that the next copy on `stream` will overwrite. The fill is on the same stream, so
+    /// it is ordered after the same waits.
     fn poison_device(&self, below: &dyn Backend, stream: StreamId, target: Span) -> Result<()> {
         let Some(poison) = self.options.poison else { return Ok(()) };
         self.poisoned.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the range is that of a copy or a gather to the device that follows on this stream, whose caller promises that it
-        // is valid and used by nothing unordered.
+        // SAFETY: the range is that of a copy or a gather to the device that follows on this stream. Its
+        // caller guarantees that the range is valid and that no unordered access touches it.
         unsafe { below.fill(stream, target.address, poison, target.bytes) }
     }
 
-    /// Fills page-locked memory that now is the host's.
+    /// Fills pinned memory to which the host just got write access.
     fn poison_host(&self, target: Span) {
         let Some(poison) = self.options.poison else { return };
         self.poisoned.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: `host_access(Write)` says that the caller owns these bytes and is about to overwrite them: `Pinned` calls
-        // it from `on_acquire`, after the wait for the last copy, and on fresh blocks.
+        // SAFETY: `host_access(Write)` means that the caller owns these bytes and is about to overwrite
+        // them: `Pinned` calls it from `on_acquire`, after the wait for the last copy, and on new blocks.
         unsafe { std::ptr::write_bytes(target.address.0 as *mut u8, poison, target.bytes) }
     }
 }
 
 impl Interceptor for ChaosHandle {
     fn intercept<R>(&self, below: &dyn Backend, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
-        let disorder = &*self.0;
-        let mut random = disorder.draw();
-        disorder.delay_host(&mut random);
+        let inner = &*self.0;
+        let mut random = inner.draw();
+        inner.delay_host(&mut random);
         if let (Op::CopyToDevice | Op::Gather, Some(stream), Some(target)) =
             (call.op, call.stream, call.target)
         {
-            disorder.poison_device(below, stream, target)?;
+            inner.poison_device(below, stream, target)?;
         }
         if let Some(stream) = call.stream {
-            disorder.delay_stream(&mut random, below, stream)?;
+            inner.delay_stream(&mut random, below, stream)?;
         }
         let made = make()?;
         if let (Op::HostWrite, Some(target)) = (call.op, call.target) {
-            disorder.poison_host(target);
+            inner.poison_host(target);
         }
         Ok(made)
     }

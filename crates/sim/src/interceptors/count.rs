@@ -1,4 +1,4 @@
-//! How many calls a piece of work makes.
+//! Counts the calls of a backend.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use feedline_core::Result;
 
 use super::{Call, Intercepted, Interceptor, Op};
 
-/// A backend that counts its calls, the failed ones too.
+/// A backend that counts its calls, including failed ones.
 ///
 /// ```
 /// use feedline_sim::interceptors::{Count, Op};
@@ -33,12 +33,12 @@ impl<B: Backend> Intercepted<B, CountHandle> {
         Self::with(below, CountHandle::default())
     }
 
-    /// Counts also by the name of the calling thread, under a lock and with an allocation for each new name.
+    /// Also counts by the name of the calling thread. This takes a lock, and allocates for each new name.
     pub fn by_thread(below: B) -> Self {
         Self::with(below, CountHandle { threads: Some(Arc::default()), ..CountHandle::default() })
     }
 
-    /// The counters, to read while the device is in use and after its end.
+    /// The counters, readable while the device is in use and afterwards.
     pub fn handle(&self) -> CountHandle {
         self.interceptor.clone()
     }
@@ -46,7 +46,7 @@ impl<B: Backend> Intercepted<B, CountHandle> {
 
 type Threads = BTreeMap<String, Snapshot>;
 
-/// The counters of a [`Count`]; clones are the same counters.
+/// The counters of a [`Count`]. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct CountHandle {
     calls: Arc<Counters>,
@@ -54,12 +54,13 @@ pub struct CountHandle {
 }
 
 impl CountHandle {
-    /// The calls made so far; exact while nobody makes one.
+    /// The calls made so far; exact while no call is in progress.
     pub fn snapshot(&self) -> Snapshot {
         self.calls.snapshot()
     }
 
-    /// The calls made so far by threads whose name begins with `prefix`; none unless made by [`Count::by_thread`].
+    /// The calls made so far by threads whose name begins with `prefix`. Requires [`Count::by_thread`];
+    /// otherwise empty.
     pub fn of_threads(&self, prefix: &str) -> Snapshot {
         let threads = self.threads.as_ref().map(|threads| lock(threads));
         let named = threads.iter().flat_map(|threads| threads.iter());
@@ -91,7 +92,7 @@ fn lock(threads: &Mutex<Threads>) -> MutexGuard<'_, Threads> {
     threads.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// A counter for each operation.
+/// One counter per operation.
 #[derive(Debug, Default)]
 pub(super) struct Counters([AtomicU64; Op::COUNT]);
 
@@ -105,37 +106,37 @@ impl Counters {
     }
 }
 
-/// Numbers of calls, by operation. Take the difference of two to count what lies between.
+/// Numbers of calls, by operation. Subtract two snapshots to count the calls between them.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Snapshot([u64; Op::COUNT]);
 
 impl Snapshot {
-    /// Calls of one operation.
+    /// The calls of one operation.
     pub fn of(&self, op: Op) -> u64 {
         self.0[op as usize]
     }
 
-    /// Calls of the operations that `filter` is true for.
+    /// The calls of the operations that `filter` accepts.
     pub fn of_those(&self, filter: impl Fn(Op) -> bool) -> u64 {
         Op::ALL.iter().filter(|&&op| filter(op)).map(|&op| self.of(op)).sum()
     }
 
-    /// Calls that reach a device: all but `host_access`.
+    /// The calls that reach a device: all but `host_access`.
     pub fn total(&self) -> u64 {
         self.of_those(Op::is_driver_call)
     }
 
-    /// Streams and events created, blocks of memory allocated.
+    /// The streams and events created, and the blocks allocated or registered.
     pub fn created(&self) -> u64 {
         self.of_those(Op::creates)
     }
 
-    /// Streams and events destroyed, blocks of memory freed.
+    /// The streams and events destroyed, and the blocks freed or unregistered.
     pub fn released(&self) -> u64 {
         self.of_those(Op::releases)
     }
 
-    /// Calls that block the host until the device has done something.
+    /// The calls that block the host until the device has done something.
     pub fn blocking(&self) -> u64 {
         self.of_those(Op::blocks)
     }
@@ -153,14 +154,14 @@ impl std::ops::Sub for Snapshot {
     type Output = Self;
 
     /// # Panics
-    /// When `earlier` is the later one.
+    /// If `earlier` is the later snapshot.
     fn sub(self, earlier: Self) -> Self {
         Self(std::array::from_fn(|op| self.0[op] - earlier.0[op]))
     }
 }
 
 impl std::fmt::Debug for Snapshot {
-    /// The operations that were called, with their number.
+    /// Writes the operations that were called, with their counts.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let called = Op::ALL.iter().filter(|&&op| self.of(op) > 0);
         f.debug_map().entries(called.map(|&op| (op, self.of(op)))).finish()

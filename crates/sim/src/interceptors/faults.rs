@@ -1,8 +1,9 @@
-//! Fail the n-th call: the loop that finds every path an error can take.
+//! Fails the n-th call, to test every error path.
 //!
-//! The method is SQLite's (<https://www.sqlite.org/testing.html>, "Out-Of-Memory Testing"): for n = 1, 2, 3, ... run the
-//! same work with its n-th call failing, until a run passes in which no fault fired; once with a fault that passes, once
-//! with one that stays. Every fallible call of [`Backend`] counts, `bind` and `host_access` too.
+//! The method is SQLite's (<https://www.sqlite.org/testing.html>, "Out-Of-Memory Testing"): for n = 1, 2,
+//! 3, ... run the same work with its n-th call failing, until a run passes in which no fault fired; once
+//! with a transient fault, and once with a permanent one. Every fallible call of [`Backend`] counts,
+//! including `bind` and `host_access`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -15,15 +16,16 @@ use super::{Call, Intercepted, Interceptor, Op};
 
 /// A backend whose n-th call fails.
 ///
-/// A call that fails is not made, except one that gives something back (a destroy or a free): that is made, and then
-/// reported as failed, so that what is still held below after a run is what its users leaked.
+/// A failing call is not made, except one that releases something (a destroy or a free). That one is made
+/// and then reported as failed, so that anything still held below after a run is a leak of the code under
+/// test.
 ///
 /// ```
 /// use feedline_core::ErrorKind;
-/// use feedline_sim::interceptors::faults::{Fault, Faults, Mode, BatchSampler};
+/// use feedline_sim::interceptors::faults::{Fault, Faults, Mode, FaultPlan};
 /// use feedline_device::{Device, host::Host};
 ///
-/// let backend = Faults::new(Host::new(), BatchSampler { nth: 2, mode: Mode::Once, fault: Fault::Error });
+/// let backend = Faults::new(Host::new(), FaultPlan { nth: 2, mode: Mode::Once, fault: Fault::Error });
 /// let faults = backend.handle();
 /// let device = Device::with_backend(backend);
 /// let stream = device.stream()?; // call 1
@@ -36,14 +38,14 @@ use super::{Call, Intercepted, Interceptor, Op};
 pub type Faults<B> = Intercepted<B, FaultHandle>;
 
 impl<B: Backend> Intercepted<B, FaultHandle> {
-    /// `below`, failing as planned.
-    pub fn new(below: B, plan: BatchSampler) -> Self {
+    /// Wraps `below`, which fails as planned.
+    pub fn new(below: B, plan: FaultPlan) -> Self {
         let handle = FaultHandle::default();
         handle.arm(plan);
         Self::with(below, handle)
     }
 
-    /// The switch and the counters, to use while the device is in use and after its end.
+    /// The switch and the counters, usable while the device is in use and afterwards.
     pub fn handle(&self) -> FaultHandle {
         self.interceptor.clone()
     }
@@ -51,7 +53,7 @@ impl<B: Backend> Intercepted<B, FaultHandle> {
 
 /// Which calls fail, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BatchSampler {
+pub struct FaultPlan {
     /// The first call that fails, counted from 1; 0 for none.
     pub nth: u64,
     /// Whether later calls fail too.
@@ -60,34 +62,34 @@ pub struct BatchSampler {
     pub fault: Fault,
 }
 
-impl BatchSampler {
-    /// Nothing fails.
+impl FaultPlan {
+    /// No call fails.
     pub const NONE: Self = Self { nth: 0, mode: Mode::Once, fault: Fault::Error };
 }
 
-/// How long a fault stays.
+/// How long a fault lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// One call fails.
     Once,
-    /// That call fails, and all after it.
+    /// That call and all later ones fail.
     Forever,
 }
 
 /// What a failing call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// It fails with [`ErrorKind::Device`], and is not made.
+    /// The call fails with [`ErrorKind::Device`] and is not made.
     Error,
-    /// It is made, and fails with [`ErrorKind::Device`] all the same, as a call does that reports the failure of earlier
-    /// work: a copy runs on although its caller was told that it failed. Creating calls are not made.
+    /// The call is made but still fails with [`ErrorKind::Device`], like a call that reports the failure
+    /// of earlier work: a copy continues although its caller got an error. Creating calls are not made.
     Late,
-    /// It fails with [`ErrorKind::DeviceLost`] and is not made; the device is lost, so every later call fails with the
-    /// same error, in either [`Mode`].
+    /// The call fails with [`ErrorKind::DeviceLost`] and is not made. The device is lost, so every later
+    /// call fails with the same error, in either [`Mode`].
     DeviceLost,
 }
 
-/// The switch of a [`Faults`]; clones are the same switch.
+/// The switch of a [`Faults`]. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct FaultHandle(Arc<Switch>);
 
@@ -102,28 +104,28 @@ struct Switch {
 
 #[derive(Debug)]
 struct Armed {
-    plan: BatchSampler,
-    /// Calls since it was armed.
+    plan: FaultPlan,
+    /// The calls since it was armed.
     seen: u64,
 }
 
 impl Default for Armed {
     fn default() -> Self {
-        Self { plan: BatchSampler::NONE, seen: 0 }
+        Self { plan: FaultPlan::NONE, seen: 0 }
     }
 }
 
 impl FaultHandle {
-    /// Follows `plan` from now on; the next call is its first. A lost device stays lost.
-    pub fn arm(&self, plan: BatchSampler) {
+    /// Follows `plan` from now on; the next call is call 1. A lost device stays lost.
+    pub fn arm(&self, plan: FaultPlan) {
         let mut armed = self.armed();
         *armed = Armed { plan, seen: 0 };
         self.0.fired.store(false, Ordering::Release);
     }
 
-    /// Lets later calls pass; a lost device stays lost.
+    /// Stops failing calls. A lost device stays lost.
     pub fn disarm(&self) {
-        self.armed().plan = BatchSampler::NONE;
+        self.armed().plan = FaultPlan::NONE;
     }
 
     /// Whether a call has failed since the last [`arm`](Self::arm).
@@ -131,12 +133,12 @@ impl FaultHandle {
         self.0.fired.load(Ordering::Acquire)
     }
 
-    /// Calls made so far, failed ones too.
+    /// The calls made so far, including failed ones.
     pub fn calls(&self) -> u64 {
         self.0.calls.load(Ordering::Relaxed)
     }
 
-    /// The same by operation.
+    /// The calls made so far, by operation.
     pub fn snapshot(&self) -> Snapshot {
         self.0.by_op.snapshot()
     }
@@ -145,19 +147,19 @@ impl FaultHandle {
         self.0.armed.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// What happens to this call: the fault and its error, when it is due.
-    fn due(&self, op: Op) -> Option<(Fault, Error)> {
+    /// The fault of this call and its error, if the call is to fail.
+    fn next_fault(&self, op: Op) -> Option<(Fault, Error)> {
         let number = self.0.calls.fetch_add(1, Ordering::Relaxed) + 1;
         self.0.by_op.add(op);
-        // Under the lock, so that a device is lost by one call, and no other fails for a cause of its own.
+        // Under the lock, so that only one call loses the device and all others report the same cause.
         let mut armed = self.armed();
         if let Some(first) = self.0.lost.get() {
             return Some((Fault::DeviceLost, first.clone()));
         }
         armed.seen += 1;
         let Armed { plan, seen } = *armed;
-        let due = plan.nth > 0 && if plan.mode == Mode::Once { seen == plan.nth } else { seen >= plan.nth };
-        if !due {
+        let fails = plan.nth > 0 && if plan.mode == Mode::Once { seen == plan.nth } else { seen >= plan.nth };
+        if !fails {
             return None;
         }
         self.0.fired.store(true, Ordering::Release);
@@ -172,9 +174,9 @@ impl FaultHandle {
 
 impl Interceptor for FaultHandle {
     fn intercept<R>(&self, _: &dyn Backend, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
-        let Some((fault, error)) = self.due(call.op) else { return make() };
+        let Some((fault, error)) = self.next_fault(call.op) else { return make() };
         if call.op.releases() || (fault == Fault::Late && !call.op.creates()) {
-            // Its own outcome is second to the planned one.
+            // The planned error replaces its own outcome.
             let _ = make();
         }
         Err(error)

@@ -1,15 +1,15 @@
-//! Interceptors of a backend's calls: fail one, disturb the timing, count.
+//! Interceptors of backend calls: fail a call, disturb the timing, or count.
 //!
 //! | backend | what it does | file |
 //! | --- | --- | --- |
-//! | [`Faults`] | fails the n-th call, once or for ever | `faults.rs` |
-//! | [`Chaos`] | delays calls and streams, poisons what is about to be rewritten | `chaos.rs` |
+//! | [`Faults`] | fails the n-th call, once or permanently | `faults.rs` |
+//! | [`Chaos`] | delays calls and streams, poisons memory that is about to be overwritten | `chaos.rs` |
 //! | [`Count`] | counts calls, by operation and by thread | `count.rs` |
 //!
-//! Each is a [`Backend`], so they nest: `Faults::new(Count::new(Host::new()), plan)` counts the calls that pass the
-//! faults. All are [`Intercepted`], which passes every call of the trait through one function,
-//! [`Interceptor::intercept`]; a new interceptor is that one function. Calls that bypass the trait (cuBLAS on a cudarc
-//! stream) are not seen.
+//! Each is a [`Backend`], so they nest: `Faults::new(Count::new(Host::new()), plan)` counts the calls
+//! that pass the faults. All are an [`Intercepted`], which sends every call of the trait through one
+//! function, [`Interceptor::intercept`]. A new interceptor implements that function. Calls that bypass
+//! the trait (cuBLAS on a cudarc stream) are not seen.
 
 pub mod chaos;
 pub mod count;
@@ -26,7 +26,7 @@ pub use faults::Faults;
 
 macro_rules! operations {
     ($($(#[doc = $doc:literal])* $name:ident,)*) => {
-        /// The fallible calls of [`Backend`], one for one; only `host_access` is two.
+        /// The fallible methods of [`Backend`], one variant each; only `host_access` has two.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(usize)]
         pub enum Op { $($(#[doc = $doc])* $name,)* }
@@ -100,10 +100,10 @@ operations! {
 }
 
 impl Op {
-    /// Number of operations.
+    /// The number of operations.
     pub const COUNT: usize = Self::ALL.len();
 
-    /// Whether it makes something that a later call gives back.
+    /// Whether the call creates something that a later call releases.
     pub fn creates(self) -> bool {
         matches!(
             self,
@@ -116,7 +116,7 @@ impl Op {
         )
     }
 
-    /// Whether it gives back what a creating call made.
+    /// Whether the call releases something that a creating call made.
     pub fn releases(self) -> bool {
         matches!(
             self,
@@ -129,12 +129,13 @@ impl Op {
         )
     }
 
-    /// Whether it blocks the calling thread until the device has done something.
+    /// Whether the call blocks the calling thread until the device has done something.
     pub fn blocks(self) -> bool {
         matches!(self, Self::SynchronizeStream | Self::Synchronize)
     }
 
-    /// Whether a device is called; `host_access` is a note to race checkers, and costs nothing elsewhere.
+    /// Whether the call reaches the device. `host_access` only informs race checkers, and costs nothing
+    /// elsewhere.
     pub fn is_driver_call(self) -> bool {
         !matches!(self, Self::HostRead | Self::HostWrite)
     }
@@ -143,9 +144,9 @@ impl Op {
 /// One call on its way to the backend below.
 #[derive(Clone, Copy, Debug)]
 pub struct Call {
-    /// Which call.
+    /// The operation.
     pub op: Op,
-    /// The stream it is given to, for calls that give a stream work.
+    /// The stream, for calls that submit work.
     pub stream: Option<StreamId>,
     /// The memory that a copy, a gather, a fill or the host is about to overwrite.
     pub target: Option<Span>,
@@ -172,21 +173,22 @@ impl Call {
     }
 }
 
-/// What is done in place of each call.
+/// The action that replaces each call.
 pub trait Interceptor: Send + Sync + 'static {
-    /// Does `make`, which makes `call` on `below`, or fails in its place; `make` is done at most once.
+    /// Calls `make`, which makes `call` on `below`, or returns an error instead. `make` can be called at
+    /// most once.
     ///
     /// # Errors
-    /// What `make` returns, or a failure of the interceptor's own.
+    /// The error of `make`, or one of the interceptor.
     fn intercept<R>(&self, below: &dyn Backend, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R>;
 
-    /// Why no later call can succeed, when it is the interceptor that says so.
+    /// The error that lost the device, if the interceptor lost it.
     fn lost(&self) -> Option<Error> {
         None
     }
 }
 
-/// A backend that passes every call to the backend `B` below, through the interceptor `I`.
+/// A backend that passes every call through the interceptor `I` to the backend `B` below.
 #[derive(Debug)]
 pub struct Intercepted<B, I> {
     below: B,
@@ -194,7 +196,7 @@ pub struct Intercepted<B, I> {
 }
 
 impl<B: Backend, I: Interceptor> Intercepted<B, I> {
-    /// `below`, with `interceptor` in front of every call.
+    /// Wraps `below` with `interceptor`.
     pub fn with(below: B, interceptor: I) -> Self {
         Self { below, interceptor }
     }
@@ -205,8 +207,8 @@ impl<B: Backend, I: Interceptor> Intercepted<B, I> {
     }
 }
 
-/// Writes the calls of [`Backend`] that can fail: signature, then the [`Call`] it is.
-macro_rules! pass {
+/// Forwards the fallible methods of [`Backend`]: signature, then the [`Call`].
+macro_rules! forward {
     ($(fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty = $call:expr;)*) => {$(
         fn $name(&self, $($arg: $type),*) -> Result<$out> {
             self.interceptor.intercept(&self.below, $call, || self.below.$name($($arg),*))
@@ -214,16 +216,17 @@ macro_rules! pass {
     )*};
     (unsafe $(fn $name:ident($($arg:ident: $type:ty),*) -> $out:ty = $call:expr;)*) => {$(
         unsafe fn $name(&self, $($arg: $type),*) -> Result<$out> {
-            // SAFETY: the caller's promise: the handles and the memory are this backend's, and so those of the one below.
+            // SAFETY: the caller's contract: the handles and the memory belong to this backend, and so to
+            // the one below.
             self.interceptor.intercept(&self.below, $call, || unsafe { self.below.$name($($arg),*) })
         }
     )*};
 }
 
-// SAFETY: what is returned as `Ok` comes from the backend below, from the call of the same name: `Interceptor::intercept` has no
-// other way to an `R`.
+// SAFETY: every `Ok` value comes from the backend below, from the method of the same name:
+// `Interceptor::intercept` has no other source of an `R`.
 unsafe impl<B: Backend, I: Interceptor> Backend for Intercepted<B, I> {
-    pass! {
+    forward! {
         fn bind() -> () = Call::new(Op::Bind);
         fn create_stream(name: &str, priority: Priority) -> StreamId = Call::new(Op::CreateStream);
         fn create_event(timing: bool) -> EventId = Call::new(Op::CreateEvent);
@@ -231,7 +234,7 @@ unsafe impl<B: Backend, I: Interceptor> Backend for Intercepted<B, I> {
         fn alloc_device(bytes: usize) -> Address = Call::new(Op::AllocDevice);
     }
 
-    pass! { unsafe
+    forward! { unsafe
         fn host_access(ptr: *const u8, bytes: usize, access: Access) -> () = Call::host(ptr, bytes, access);
         fn destroy_stream(stream: StreamId) -> () = Call::new(Op::DestroyStream);
         fn synchronize_stream(stream: StreamId) -> () = Call::new(Op::SynchronizeStream);
@@ -257,7 +260,7 @@ unsafe impl<B: Backend, I: Interceptor> Backend for Intercepted<B, I> {
         };
         fn run(stream: StreamId, task: Task) -> () = Call::on(Op::Run, stream);
         fn launch(stream: StreamId, launch: &mut Launch<'_>) -> () = Call::on(Op::Launch, stream);
-        // Recording is no work of the stream: nothing may be put into it.
+        // No stream: starting and ending a capture submits no work, and nothing may be inserted.
         fn begin_capture(stream: StreamId) -> () = Call::new(Op::BeginCapture);
         fn end_capture(stream: StreamId) -> GraphId = Call::new(Op::EndCapture);
         fn launch_graph(graph: GraphId, stream: StreamId) -> () = Call::on(Op::LaunchGraph, stream);
@@ -277,7 +280,7 @@ unsafe impl<B: Backend, I: Interceptor> Backend for Intercepted<B, I> {
     }
 
     unsafe fn is_captured(&self, stream: StreamId) -> Result<bool> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's contract.
         unsafe { self.below.is_captured(stream) }
     }
 

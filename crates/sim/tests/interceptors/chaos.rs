@@ -1,4 +1,4 @@
-//! Poison is seen by who skips a wait, and by nobody else.
+//! Poison is visible to code that skips a wait, and only to it.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -15,34 +15,34 @@ use crate::hand_off::HandOff;
 use crate::raw::Raw;
 use crate::{BYTES, LIMIT};
 
-/// A device where the copy of a batch stops between poison and data, once, when `stop` is up.
+/// A device on which, when `stop` is set, one copy stops between poison and data.
 ///
-/// Returns it, and the two ends of the stop: told when the stream has come to it, and telling it to go on.
+/// Also returns a receiver that signals when the stream has stopped, and a sender that resumes it.
 fn stopping_chaos(stop: &Arc<AtomicBool>) -> (Raw<Chaos<Host>>, Receiver<()>, Sender<()>) {
-    let (come, came) = channel();
-    let (go, gone) = channel::<()>();
-    let (stop, gone) = (stop.clone(), Arc::new(Mutex::new(gone)));
+    let (reached, stopped) = channel();
+    let (resume, resumed) = channel::<()>();
+    let (stop, resumed) = (stop.clone(), Arc::new(Mutex::new(resumed)));
     let spin = move |below: &dyn Backend, stream: StreamId, _: Duration| {
         if !stop.swap(false, Ordering::SeqCst) {
             return Ok(());
         }
-        let (come, gone) = (come.clone(), gone.clone());
+        let (reached, resumed) = (reached.clone(), resumed.clone());
         let wait = move |_: &mut Memory<'_>| {
-            come.send(()).ok();
-            gone.lock().unwrap().recv_timeout(LIMIT).ok();
+            reached.send(()).ok();
+            resumed.lock().unwrap().recv_timeout(LIMIT).ok();
         };
-        // SAFETY: the stream is of this backend; the task has no spans.
+        // SAFETY: the stream belongs to this backend; the task has no spans.
         unsafe { below.run(stream, Task::new("stop", [], [], wait)?) }
     };
     let options = Options { probability: 1.0, spin: Some(Box::new(spin)), ..Options::default() };
-    (Raw::new(Chaos::new(Host::new(), options).unwrap()), came, go)
+    (Raw::new(Chaos::new(Host::new(), options).unwrap()), stopped, resume)
 }
 
-/// What a reader sees that comes while the copy of batch 2 is late, over batch 1.
+/// The bytes that a reader sees while the copy of batch 2 over batch 1 is delayed.
 fn read_late_copy(waits: bool) -> Vec<u8> {
     with_watchdog(LIMIT, || {
         let stop = Arc::new(AtomicBool::new(false));
-        let (raw, came, go) = stopping_chaos(&stop);
+        let (raw, stopped, resume) = stopping_chaos(&stop);
         raw.fill_host(1);
         raw.copy().unwrap();
         assert_eq!(raw.read_after_all(), raw.batch(1));
@@ -53,16 +53,16 @@ fn read_late_copy(waits: bool) -> Vec<u8> {
         if waits {
             raw.reader_waits();
         }
-        came.recv_timeout(LIMIT).unwrap();
+        stopped.recv_timeout(LIMIT).unwrap();
         let bytes = raw.read();
         if waits {
             let early = bytes.recv_timeout(Duration::from_millis(20));
             assert!(early.is_err(), "a reader that waits does not run before the copy");
-            go.send(()).unwrap();
+            resume.send(()).unwrap();
         }
         let seen = bytes.recv_timeout(LIMIT).unwrap();
         if !waits {
-            go.send(()).unwrap();
+            resume.send(()).unwrap();
         }
         assert_eq!(raw.read_after_all(), raw.batch(2));
         seen
@@ -80,7 +80,7 @@ fn a_reader_that_waits_sees_the_batch() {
 }
 
 #[test]
-fn a_host_that_skips_its_wait_sends_poison() {
+fn a_host_that_skips_its_wait_copies_poison() {
     for waits in [false, true] {
         let raw =
             Raw::new(Chaos::new(Host::new(), Options { poison: Some(0xB7), ..Options::default() }).unwrap());
@@ -91,8 +91,8 @@ fn a_host_that_skips_its_wait_sends_poison() {
             open.send(()).unwrap();
             raw.synchronize();
         }
-        // The host is told that it may write, and has not written yet.
-        // SAFETY: the block is `BYTES` long; where its copy is not waited for, that is the fault to be shown.
+        // The host gets write access, but has not written yet.
+        // SAFETY: the block is `BYTES` long. If its copy is not waited for, that is the bug under test.
         unsafe { raw.backend.host_access(raw.host, BYTES, Access::Write) }.unwrap();
         drop(open);
         let expected = if waits { raw.batch(1) } else { vec![0xB7; BYTES] };
@@ -110,7 +110,7 @@ fn with_all_waits_chaos_changes_nothing() {
             let hand_off = HandOff::new(&Device::with_backend(backend), "chaos").unwrap();
             (0..20).for_each(|batch| hand_off.step(batch, true).unwrap());
             assert_eq!(hand_off.finish().unwrap(), 0, "seed {seed}: wrong batches");
-            assert_eq!(chaos.poisoned(), 40, "once a batch on the host, once on the device");
+            assert_eq!(chaos.poisoned(), 40, "once per batch on the host, once on the device");
             assert!(chaos.delayed() > 20, "only {} delays", chaos.delayed());
         }
     });
@@ -135,21 +135,21 @@ fn a_seed_draws_the_same_delays() {
 }
 
 #[test]
-fn options_that_cannot_be_are_refused() {
+fn invalid_options_are_rejected() {
     let kind = |change: fn(&mut Options)| {
         let mut options = Options::default();
         change(&mut options);
         Chaos::new(Host::new(), options).err().map(|error| error.kind())
     };
-    let refused = Some(ErrorKind::Config);
+    let rejected = Some(ErrorKind::Config);
     assert_eq!(kind(|_| ()), None);
-    assert_eq!(kind(|options| options.probability = f64::NAN), refused);
-    assert_eq!(kind(|options| options.probability = -0.1), refused);
-    assert_eq!(kind(|options| options.probability = 1.1), refused);
-    // It ends before it begins.
-    assert_eq!(kind(|options| options.host_delay.start = Duration::from_secs(1)), refused);
-    assert_eq!(kind(|options| options.device_delay.start = Duration::from_secs(1)), refused);
-    // Longer than any test: the sum of an hour's calls is a hang.
-    assert_eq!(kind(|options| options.host_delay.end = Duration::MAX), refused);
-    assert_eq!(kind(|options| options.device_delay.end = Duration::MAX), refused);
+    assert_eq!(kind(|options| options.probability = f64::NAN), rejected);
+    assert_eq!(kind(|options| options.probability = -0.1), rejected);
+    assert_eq!(kind(|options| options.probability = 1.1), rejected);
+    // The range is reversed.
+    assert_eq!(kind(|options| options.host_delay.start = Duration::from_secs(1)), rejected);
+    assert_eq!(kind(|options| options.device_delay.start = Duration::from_secs(1)), rejected);
+    // The delay is longer than any test may take.
+    assert_eq!(kind(|options| options.host_delay.end = Duration::MAX), rejected);
+    assert_eq!(kind(|options| options.device_delay.end = Duration::MAX), rejected);
 }

@@ -11,13 +11,13 @@ use feedline_sim::interceptors::{Count, Op};
 use crate::hand_off::HandOff;
 use crate::{LIMIT, SLOTS};
 
-/// The calls of ten batches, each read before its copy has ended, or after it.
+/// The calls of ten batches. Each is read before its copy has ended (`early`), or after it.
 fn ten_batches(early: bool, both: bool) -> Snapshot {
     let backend = Count::new(Host::new());
     let count = backend.handle();
     let hand_off = HandOff::new(&Device::with_backend(backend), "count").unwrap();
     let step = |batch| {
-        // Each step holds up the copy stream for as long as it takes to open the batch, or not at all.
+        // With `early`, each step blocks the copy stream until the batch is opened.
         let (open, opened) = channel::<()>();
         hand_off
             .copier
@@ -48,8 +48,8 @@ fn the_calls_of_a_hand_off_are_counted_exactly() {
         let calls = [
             (Op::HostWrite, 1),
             (Op::Synchronize, 1),  // the host slot's last copy
-            (Op::Wait, 1 + waits), // the last reader; the copy, when it was not done
-            (Op::Query, 1),        // whether it was
+            (Op::Wait, 1 + waits), // the last reader; the copy, if it was not complete
+            (Op::Query, 1),        // whether the copy was complete
             (Op::CopyToDevice, 1),
             (Op::Record, 2), // the copy, the reader
         ];
@@ -57,11 +57,11 @@ fn the_calls_of_a_hand_off_are_counted_exactly() {
             assert_eq!(one.of(op), 10 * calls, "{op:?} in {one:?}");
         }
         assert_eq!((one.created(), one.released()), (0, 0));
-        // Beside these there are the test's own: gate and check, and the end of the copy stream's work.
+        // The test's own calls are not counted: the gate, the checks, and the wait for the copy stream.
         let own = one.of(Op::Run) + one.of(Op::SynchronizeStream);
-        assert_eq!(one.total() - own, 10 * (6 + waits), "{one:?}, of seven a batch that are allowed");
+        assert_eq!(one.total() - own, 10 * (6 + waits), "{one:?}, at most seven calls per batch");
 
-        // A second reader: the query, the wait, its end, and the copy's wait for that.
+        // A second reader adds the query, the wait, its end, and the copy's wait for that end.
         let both = ten_batches(early, true) - one;
         assert_eq!(both.total() - both.of(Op::Run), 10 * (3 + waits), "{both:?}");
     }
@@ -87,7 +87,7 @@ fn calls_are_counted_by_thread() {
 }
 
 #[test]
-fn a_kernel_launch_is_counted_and_named_where_the_backend_has_no_kernels() {
+fn a_kernel_launch_is_counted_and_named_on_a_backend_without_kernels() {
     let backend = Count::new(Host::new());
     let count = backend.handle();
     let device = Device::with_backend(backend);

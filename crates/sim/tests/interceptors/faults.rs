@@ -1,4 +1,4 @@
-//! The n-th call fails: by a loop over all calls of a small run, and one by one.
+//! Failing the n-th call: a loop over all calls of a small run, and single cases.
 
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 use feedline_core::{ErrorKind, Result};
 use feedline_device::host::Host;
 use feedline_device::{Backend, Device, Output, Priority, Readback};
-use feedline_sim::interceptors::faults::{BatchSampler, Fault, Faults, Mode};
+use feedline_sim::interceptors::faults::{Fault, FaultPlan, Faults, Mode};
 use feedline_sim::interceptors::{Count, Op};
 use feedline_testkit::nth::every_fault;
 
@@ -14,10 +14,10 @@ use crate::LIMIT;
 use crate::hand_off::HandOff;
 use crate::raw::Raw;
 
-/// Calls of `small_run` that can fail; may grow, not fall.
+/// The number of calls of `small_run` that can fail. It may grow but must not shrink.
 const CALLS: u64 = 143;
 
-/// Three batches, a buffer that is written and read, and one result on its way back.
+/// Three batches, a buffer that is written and read, and one readback.
 fn small_run(device: &Device) -> Result<()> {
     let hand_off = HandOff::new(device, "nth")?;
     (0..3).try_for_each(|batch| late_step(&hand_off, batch))?;
@@ -35,8 +35,8 @@ fn small_run(device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// A batch whose copy is held back until its readers wait for it, so that the number of calls does not depend
-/// on timing.
+/// A batch whose copy does not end before its readers wait for it. Otherwise the number of calls would
+/// depend on the machine's speed.
 fn late_step(hand_off: &HandOff, batch: u64) -> Result<()> {
     let (_open, opened) = channel::<()>();
     hand_off.copier.run("hold", [], [], move |_| {
@@ -45,18 +45,18 @@ fn late_step(hand_off: &HandOff, batch: u64) -> Result<()> {
     hand_off.step(batch, true)
 }
 
-/// Tests that count threads by name run one at a time.
+/// Serialises the tests that count threads by name.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// Fails each call of `small_run` in turn; what is checked after each run stands at `every_fault`.
+/// Fails each call of `small_run` in turn. `every_fault` documents the checks after each run.
 fn try_every_call(fault: Fault, mode: Mode) {
     let _alone = alone();
     let tried = every_fault(fault, mode, LIMIT, "fl-stream-nth", Host::new, small_run);
     println!("{fault:?} {mode:?}: {tried:?}");
-    assert!(tried.calls >= CALLS, "only {} calls were made to fail, not {CALLS}", tried.calls);
+    assert!(tried.calls >= CALLS, "only {} calls failed, not {CALLS}", tried.calls);
 }
 
 #[test]
@@ -65,17 +65,17 @@ fn every_call_can_fail_once() {
 }
 
 #[test]
-fn every_call_can_fail_for_ever() {
+fn every_call_can_fail_permanently() {
     try_every_call(Fault::Error, Mode::Forever);
 }
 
 #[test]
-fn every_call_can_be_made_and_fail_once() {
+fn every_call_can_fail_late_once() {
     try_every_call(Fault::Late, Mode::Once);
 }
 
 #[test]
-fn every_call_can_be_made_and_fail_for_ever() {
+fn every_call_can_fail_late_permanently() {
     try_every_call(Fault::Late, Mode::Forever);
 }
 
@@ -85,15 +85,15 @@ fn every_call_can_lose_the_device() {
 }
 
 #[test]
-fn the_planned_call_fails_and_no_other() {
-    let backend = Faults::new(Host::new(), BatchSampler { nth: 3, mode: Mode::Once, fault: Fault::Error });
+fn only_the_planned_call_fails() {
+    let backend = Faults::new(Host::new(), FaultPlan { nth: 3, mode: Mode::Once, fault: Fault::Error });
     let faults = backend.handle();
     let made: Vec<_> = (0..5).map(|_| backend.create_event(false).is_ok()).collect();
     assert_eq!(made, [true, true, false, true, true]);
     assert_eq!((faults.calls(), faults.snapshot().of(Op::CreateEvent), faults.fired()), (5, 5, true));
 
-    // Armed again in the middle of a run: the count starts anew, and the fault stays until it is disarmed.
-    faults.arm(BatchSampler { nth: 2, mode: Mode::Forever, fault: Fault::Error });
+    // Arming again restarts the count, and the fault stays until it is disarmed.
+    faults.arm(FaultPlan { nth: 2, mode: Mode::Forever, fault: Fault::Error });
     assert!(!faults.fired());
     let made: Vec<_> = (0..4).map(|_| backend.create_event(false).is_ok()).collect();
     assert_eq!(made, [true, false, false, false]);
@@ -103,8 +103,7 @@ fn the_planned_call_fails_and_no_other() {
 
 #[test]
 fn a_lost_device_stays_lost_with_its_first_cause() {
-    let backend =
-        Faults::new(Host::new(), BatchSampler { nth: 2, mode: Mode::Once, fault: Fault::DeviceLost });
+    let backend = Faults::new(Host::new(), FaultPlan { nth: 2, mode: Mode::Once, fault: Fault::DeviceLost });
     let faults = backend.handle();
     let device = Device::with_backend(backend);
     let event = device.event(false).unwrap();
@@ -117,16 +116,16 @@ fn a_lost_device_stays_lost_with_its_first_cause() {
 }
 
 #[test]
-#[expect(clippy::multiple_unsafe_ops_per_block, reason = "one promise covers them all")]
-fn what_gives_something_back_is_made_although_it_fails() {
+#[expect(clippy::multiple_unsafe_ops_per_block, reason = "one argument covers all of them")]
+fn releasing_calls_are_made_although_they_fail() {
     let count = Count::new(Host::new());
     let below = count.handle();
-    let backend = Faults::new(count, BatchSampler { nth: 5, mode: Mode::Forever, fault: Fault::Error });
-    let stream = backend.create_stream("given-back", Priority::Normal).unwrap();
+    let backend = Faults::new(count, FaultPlan { nth: 5, mode: Mode::Forever, fault: Fault::Error });
+    let stream = backend.create_stream("released", Priority::Normal).unwrap();
     let event = backend.create_event(false).unwrap();
     let (host, memory) = (backend.alloc_host(64).unwrap(), backend.alloc_device(64).unwrap());
     assert!(backend.create_event(false).is_err());
-    // SAFETY: each is of this backend, and not used again.
+    // SAFETY: each belongs to this backend and is not used again.
     unsafe {
         assert!(backend.free_host(host, 64).is_err());
         assert!(backend.free_device(memory, 64).is_err());
@@ -138,17 +137,17 @@ fn what_gives_something_back_is_made_although_it_fails() {
 }
 
 #[test]
-fn a_late_fault_copies_all_the_same() {
-    let backend = Faults::new(Host::new(), BatchSampler::NONE);
+fn a_late_fault_still_copies() {
+    let backend = Faults::new(Host::new(), FaultPlan::NONE);
     let faults = backend.handle();
     let raw = Raw::new(backend);
     raw.fill_host(1);
-    faults.arm(BatchSampler { nth: 1, mode: Mode::Once, fault: Fault::Late });
+    faults.arm(FaultPlan { nth: 1, mode: Mode::Once, fault: Fault::Late });
     assert_eq!(raw.copy().unwrap_err().kind(), ErrorKind::Device);
     assert_eq!(raw.read_after_all(), raw.batch(1));
 
     raw.fill_host(2);
-    faults.arm(BatchSampler { nth: 1, mode: Mode::Once, fault: Fault::Error });
+    faults.arm(FaultPlan { nth: 1, mode: Mode::Once, fault: Fault::Error });
     assert!(raw.copy().is_err());
-    assert_eq!(raw.read_after_all(), raw.batch(1), "a call that fails is not made");
+    assert_eq!(raw.read_after_all(), raw.batch(1), "the failed copy was made");
 }

@@ -1,4 +1,4 @@
-//! The hand-off under test: two rings, a copy stream, two compute streams that check every byte.
+//! The hand-off under test: two rings, a copy stream, and two compute streams that check every byte.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,7 @@ use feedline_testkit::pattern;
 
 use crate::{BYTES, SLOTS};
 
-/// What one hand-off needs, made once.
+/// The rings and streams of a hand-off.
 pub(crate) struct HandOff {
     pub(crate) host: Ring<Pinned>,
     pub(crate) slots: SlotRing,
@@ -22,7 +22,7 @@ pub(crate) struct HandOff {
 }
 
 impl HandOff {
-    /// Streams are called `name`, so that a test can tell its threads from those of others.
+    /// All streams are called `name`, so that a test can recognise their threads.
     pub(crate) fn new(device: &Device, name: &str) -> Result<Self> {
         Ok(Self {
             copier: device.named_stream(name, Priority::High)?,
@@ -34,7 +34,7 @@ impl HandOff {
         })
     }
 
-    /// Feeds batch `id` to one compute stream, or two, which check every byte.
+    /// Feeds batch `id` to one or two compute streams, which check every byte.
     pub(crate) fn step(&self, id: u64, both: bool) -> Result<()> {
         self.read(self.load(id)?, id, both)
     }
@@ -63,7 +63,7 @@ impl HandOff {
         })
     }
 
-    /// Waits for all steps; the number of wrong batches.
+    /// Waits for all steps, and returns the number of wrong batches.
     pub(crate) fn finish(self) -> Result<u64> {
         self.compute.synchronize()?;
         self.branch.synchronize()?;

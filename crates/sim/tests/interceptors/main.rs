@@ -1,4 +1,4 @@
-//! Faults, chaos and counts around the host device.
+//! The interceptors in front of the host device.
 
 mod chaos;
 mod count;
@@ -10,11 +10,11 @@ mod ring;
 
 use std::time::Duration;
 
-/// How long any test, and any wait in one, may take.
+/// The time limit of each test, and of each wait in a test.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Bytes of a slot.
+/// The bytes of a slot.
 const BYTES: usize = 4096;
 
-/// Slots of a ring.
+/// The slots of a ring.
 const SLOTS: usize = 2;

@@ -1,4 +1,4 @@
-//! The backend's own calls, where a wait can be left out.
+//! Raw backend calls, so that tests can omit a wait.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -8,7 +8,7 @@ use feedline_testkit::pattern;
 
 use crate::{BYTES, LIMIT};
 
-/// A page-locked block, a device slot and two streams on the backend's own calls, where a wait can be left out.
+/// A pinned block, a device slot and two streams, used by raw backend calls.
 pub(crate) struct Raw<D: Backend> {
     pub(crate) backend: D,
     pub(crate) copier: StreamId,
@@ -34,27 +34,28 @@ impl<D: Backend> Raw<D> {
         pattern::bytes(0, id).take(BYTES).collect()
     }
 
-    /// Takes the right to write the host's block, and writes batch `id`.
+    /// Requests write access to the host block, and writes batch `id`.
     pub(crate) fn fill_host(&self, id: u64) {
         // SAFETY: the block is `BYTES` long, and written next.
         unsafe { self.backend.host_access(self.host, BYTES, Access::Write) }.unwrap();
-        // SAFETY: the block has this size; the callers queue no copy that would still read it, or stop the stream.
+        // SAFETY: the block has this size; the callers queue no copy that would still read it, or have
+        // stopped the stream.
         unsafe { std::slice::from_raw_parts_mut(self.host, BYTES) }.copy_from_slice(&self.batch(id));
     }
 
     pub(crate) fn copy(&self) -> Result<()> {
-        // SAFETY: both ranges have this size and live as long as the streams.
+        // SAFETY: both ranges have this size and outlive the streams.
         unsafe { self.backend.copy_to_device(self.copier, self.host, self.slot, BYTES) }?;
-        // SAFETY: both are of this backend.
+        // SAFETY: both belong to this backend.
         unsafe { self.backend.record(self.copied, self.copier) }
     }
 
     pub(crate) fn reader_waits(&self) {
-        // SAFETY: both are of this backend.
+        // SAFETY: both belong to this backend.
         unsafe { self.backend.wait(self.reader, self.copied) }.unwrap();
     }
 
-    /// Starts work on the reader's stream that sends what is in the slot.
+    /// Starts a task on the reader's stream that sends the bytes of the slot.
     pub(crate) fn read(&self) -> Receiver<Vec<u8>> {
         let (sender, bytes) = channel();
         let span = Span { address: self.slot, bytes: BYTES }.of(DType::U8);
@@ -62,7 +63,8 @@ impl<D: Backend> Raw<D> {
             sender.send(memory.input::<u8>(0).to_vec()).ok();
         };
         let task = Task::new("read", [span], [], send).unwrap();
-        // SAFETY: the span lives as long as the stream. Nothing writes it then: the callers wait, or stop the copier.
+        // SAFETY: the span outlives the stream. Nothing writes it meanwhile: the callers wait, or have
+        // stopped the copier.
         unsafe { self.backend.run(self.reader, task) }.unwrap();
         bytes
     }
@@ -78,13 +80,13 @@ impl<D: Backend> Raw<D> {
         let wait = move |_: &mut Memory<'_>| {
             opened.recv_timeout(LIMIT).ok();
         };
-        // SAFETY: the stream is of this backend; the task has no spans.
+        // SAFETY: the stream belongs to this backend; the task has no spans.
         unsafe { self.backend.run(self.copier, Task::new("stop", [], [], wait).unwrap()) }.unwrap();
         open
     }
 
     pub(crate) fn synchronize(&self) {
-        // SAFETY: the stream is of this backend; so in the calls below.
+        // SAFETY: the stream belongs to this backend.
         unsafe { self.backend.synchronize_stream(self.copier) }.unwrap();
         // SAFETY: as above.
         unsafe { self.backend.synchronize_stream(self.reader) }.unwrap();
@@ -92,9 +94,10 @@ impl<D: Backend> Raw<D> {
 }
 
 impl<D: Backend> Drop for Raw<D> {
-    #[expect(clippy::multiple_unsafe_ops_per_block, reason = "one promise covers them all")]
+    #[expect(clippy::multiple_unsafe_ops_per_block, reason = "one argument covers all of them")]
     fn drop(&mut self) {
-        // SAFETY: each is of this backend and not used again; destroying a stream runs it to its end first.
+        // SAFETY: each belongs to this backend and is not used again; destroying a stream runs it to its
+        // end first.
         unsafe {
             self.backend.destroy_stream(self.copier).ok();
             self.backend.destroy_stream(self.reader).ok();

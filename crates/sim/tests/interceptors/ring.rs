@@ -1,4 +1,4 @@
-//! What becomes of a ring's slots: lost ones, closed rings, mistakes.
+//! The slots of a ring after failures, closing and invalid calls.
 
 use std::time::Duration;
 
@@ -6,23 +6,24 @@ use feedline_core::ErrorKind;
 use feedline_device::Device;
 use feedline_device::host::Host;
 use feedline_device::slot::SlotRing;
-use feedline_sim::interceptors::faults::{BatchSampler, Fault, Faults, Mode};
+use feedline_sim::interceptors::faults::{Fault, FaultPlan, Faults, Mode};
 use feedline_testkit::with_watchdog;
 
 use crate::hand_off::HandOff;
 use crate::{BYTES, LIMIT, SLOTS};
 
-/// Loses every slot of a ring to failing copies, then asks for one more: the answer must be an error, not a hang.
+/// Loses every slot of a ring to failing copies, then acquires one more: this must return an error
+/// instead of hanging.
 #[test]
-fn a_ring_without_slots_says_so() {
+fn a_ring_that_lost_all_slots_returns_an_error() {
     with_watchdog(LIMIT, || {
-        let backend = Faults::new(Host::new(), BatchSampler::NONE);
+        let backend = Faults::new(Host::new(), FaultPlan::NONE);
         let faults = backend.handle();
         let hand_off = HandOff::new(&Device::with_backend(backend), "lost").unwrap();
         for slot in 0..SLOTS as u64 {
             let host = hand_off.host.acquire().unwrap().ready();
             let device = hand_off.slots.acquire().unwrap();
-            faults.arm(BatchSampler { nth: 1, mode: Mode::Once, fault: Fault::Error });
+            faults.arm(FaultPlan { nth: 1, mode: Mode::Once, fault: Fault::Error });
             let error = device.upload(&hand_off.copier, host, BYTES).unwrap_err();
             assert_eq!(
                 error.to_string(),
@@ -40,7 +41,7 @@ fn a_ring_without_slots_says_so() {
 }
 
 #[test]
-fn a_mistake_costs_no_slot() {
+fn an_invalid_upload_loses_no_slot() {
     let hand_off = HandOff::new(&Device::host(), "here").unwrap();
     let elsewhere = HandOff::new(&Device::host(), "there").unwrap();
     for _ in 0..2 * SLOTS {
@@ -52,7 +53,7 @@ fn a_mistake_costs_no_slot() {
 }
 
 #[test]
-fn a_closed_ring_hands_out_nothing() {
+fn a_closed_ring_returns_stopped() {
     let slots = SlotRing::new(&Device::host(), SLOTS, BYTES).unwrap();
     slots.close();
     for _ in 0..100 {
@@ -62,7 +63,7 @@ fn a_closed_ring_hands_out_nothing() {
 }
 
 #[test]
-fn no_limit_is_too_long() {
+fn the_longest_timeout_does_not_overflow() {
     let device = Device::host();
     assert!(device.event(false).unwrap().synchronize_timeout(Duration::MAX).unwrap());
     let slots = SlotRing::new(&device, SLOTS, BYTES).unwrap();

@@ -1,4 +1,4 @@
-//! A simulated device with streams, events and blocks by number.
+//! A simulated device with numbered streams, events and blocks.
 
 use feedline_core::{DType, Result};
 use feedline_device::{Access, Address, Device, EventId, Priority, Span, StreamId, Task};
@@ -6,7 +6,7 @@ use feedline_sim::{SimHandle, SimOptions};
 
 pub(crate) const BYTES: usize = 64;
 
-/// Races are counted, not refused, unless the options say so.
+/// Races are reported but not returned, unless the options say otherwise.
 pub(crate) struct Bench {
     pub(crate) device: Device,
     pub(crate) sim: SimHandle,
@@ -22,7 +22,7 @@ impl Bench {
     }
 
     pub(crate) fn with(options: SimOptions) -> Self {
-        let (device, sim) = feedline_sim::device_with(options).expect("the options are sound");
+        let (device, sim) = feedline_sim::device_with(options).expect("the options are valid");
         let backend = device.backend();
         let stream = |i| backend.create_stream(&format!("s{i}"), Priority::Normal).expect("a stream");
         Self {
@@ -38,15 +38,15 @@ impl Bench {
     pub(crate) fn work(&self, stream: usize, reads: &[usize], writes: &[usize]) -> Result<()> {
         let span = |&block: &usize| Span { address: self.blocks[block], bytes: BYTES }.of(DType::U8);
         let task = Task::new("work", reads.iter().map(span), writes.iter().map(span), |_| {})?;
-        // SAFETY: the blocks live as long as the bench, and the bodies touch nothing.
+        // SAFETY: the blocks live as long as the bench, and the tasks access nothing.
         unsafe { self.device.backend().run(self.streams[stream], task) }
     }
 
-    /// Gives work, and expects `races` races from it.
+    /// Submits work, and asserts that it causes `races` races.
     #[track_caller]
     pub(crate) fn expect(&self, races: usize, stream: usize, reads: &[usize], writes: &[usize]) {
         let before = self.sim.races().len();
-        self.work(stream, reads, writes).expect("races are counted, not refused");
+        self.work(stream, reads, writes).expect("races are reported, not returned");
         let found = self.sim.races();
         assert_eq!(found.len() - before, races, "{found:#?}");
     }
@@ -62,7 +62,7 @@ impl Bench {
     }
 
     pub(crate) fn record(&self, event: usize, stream: usize) {
-        // SAFETY: both are alive and of this backend; so below.
+        // SAFETY: both are alive and belong to this backend.
         unsafe { self.device.backend().record(self.events[event], self.streams[stream]) }.expect("record");
     }
 
@@ -86,7 +86,7 @@ impl Bench {
     }
 
     pub(crate) fn destroy_event(&self, event: usize) {
-        // SAFETY: as above; the number is given a new event, or expected to be refused.
+        // SAFETY: as above; the event is replaced, or its use is expected to be rejected.
         unsafe { self.device.backend().destroy_event(self.events[event]) }.expect("destroy");
     }
 
@@ -96,7 +96,7 @@ impl Bench {
 
     pub(crate) fn copy_out_of_pinned(&self, stream: usize, block: usize) -> Result<()> {
         let backend = self.device.backend();
-        // SAFETY: both live as long as the bench; order is what is tested, on one thread.
+        // SAFETY: both live as long as the bench; the order is under test, on one thread.
         unsafe { backend.copy_to_device(self.streams[stream], self.pinned, self.blocks[block], BYTES) }
     }
 
@@ -114,7 +114,7 @@ impl Bench {
     #[track_caller]
     pub(crate) fn host_races(&self, races: usize, access: Access) {
         let before = self.sim.races().len();
-        self.host(access).expect("races are counted, not refused");
+        self.host(access).expect("races are reported, not returned");
         assert_eq!(self.sim.races().len() - before, races, "{:#?}", self.sim.races());
     }
 }

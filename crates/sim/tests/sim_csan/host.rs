@@ -1,4 +1,4 @@
-//! The host's own accesses of page-locked memory, which PyTorch's sanitizer does not see.
+//! The host's own accesses of pinned memory, which PyTorch's sanitizer does not see.
 
 use feedline_core::ErrorKind;
 use feedline_device::Access;
@@ -7,7 +7,7 @@ use feedline_sim::SimOptions;
 use crate::bench::Bench;
 
 #[test]
-fn a_refill_while_the_copy_out_is_queued_races() {
+fn a_refill_during_the_copy_out_races() {
     let bench = Bench::new();
     bench.host_races(0, Access::Write);
     bench.copy_out_of_pinned(1, 1).expect("copy");
@@ -16,7 +16,7 @@ fn a_refill_while_the_copy_out_is_queued_races() {
     bench.host_races(1, Access::Write);
     let text = bench.sim.races()[0].message().to_owned();
     for part in [
-        "of page-locked block 13",
+        "of pinned block 13",
         "bytes 0..64",
         "the host (call",
         "what \"copy to device\" on stream 1 \"s1\"",
@@ -28,46 +28,47 @@ fn a_refill_while_the_copy_out_is_queued_races() {
 }
 
 #[test]
-fn a_refill_after_the_copy_out_is_fine() {
+fn a_refill_after_the_copy_out_does_not_race() {
     let bench = Bench::new();
     bench.copy_out_of_pinned(1, 1).expect("copy");
     bench.record(1, 1);
     bench.synchronize_event(1);
     bench.host_races(0, Access::Write);
-    bench.copy_out_of_pinned(2, 2).expect("what the host wrote comes before all it gives");
+    bench.copy_out_of_pinned(2, 2).expect("host writes come before all work submitted later");
     bench.sim.check().expect("no race");
 }
 
 #[test]
-fn a_refill_after_a_query_that_said_done_is_fine() {
+fn a_refill_after_a_successful_query_does_not_race() {
     let bench = Bench::new();
     bench.copy_out_of_pinned(1, 1).expect("copy");
     bench.record(1, 1);
-    let mut asked = 0;
+    let mut queries = 0;
     // SAFETY: the event is alive.
     while !unsafe { bench.device.backend().query(bench.events[1]) }.expect("query") {
-        bench.sim.check().expect("asking is no access");
-        asked += 1;
-        assert!(asked < 10_000, "the copy never ends, however often it is asked for");
+        bench.sim.check().expect("a query is not an access");
+        queries += 1;
+        assert!(queries < 10_000, "the copy does not end");
     }
     bench.host_races(0, Access::Write);
 }
 
-/// What the host gives to any stream comes after all that it has seen the end of: no wait is needed between the two.
+/// Work that the host submits to any stream comes after everything that it has seen complete, without a
+/// wait.
 #[test]
-fn work_given_after_a_query_that_said_done_is_fine_and_before_it_races() {
+fn work_submitted_after_a_successful_query_does_not_race() {
     let bench = Bench::new();
     bench.good(1, &[], &[1]);
     bench.record(1, 1);
     bench.bad(2, &[1], &[]);
     // SAFETY: the event is alive.
     let done = || unsafe { bench.device.backend().query(bench.events[1]) }.expect("query");
-    assert!((0..10_000).any(|_| done()), "the work never ends, however often it is asked for");
+    assert!((0..10_000).any(|_| done()), "the work does not end");
     bench.good(2, &[1], &[]);
 }
 
 #[test]
-fn a_refill_after_the_event_of_an_older_copy_races() {
+fn a_refill_after_waiting_for_an_older_copy_races() {
     let bench = Bench::new();
     bench.copy_out_of_pinned(1, 1).expect("copy");
     bench.record(1, 1);
@@ -77,7 +78,7 @@ fn a_refill_after_the_event_of_an_older_copy_races() {
 }
 
 #[test]
-fn reading_a_result_before_it_arrived_races() {
+fn reading_a_result_before_it_has_arrived_races() {
     let bench = Bench::new();
     bench.good(1, &[], &[1]);
     bench.copy_into_pinned(1, 1).expect("copy");
@@ -88,7 +89,7 @@ fn reading_a_result_before_it_arrived_races() {
 }
 
 #[test]
-fn a_refused_refill_comes_before_the_bytes_are_touched() {
+fn a_racing_refill_is_rejected_before_the_bytes_change() {
     let bench = Bench::with(SimOptions::seed(1));
     bench.copy_out_of_pinned(1, 1).expect("copy");
     assert_eq!(bench.host(Access::Write).expect_err("the copy reads it").kind(), ErrorKind::Race);

@@ -1,4 +1,4 @@
-//! What the simulator's analysis must tell apart, case by case, and the misuse it must refuse.
+//! The simulator's analysis, case by case, and the misuse that it must reject.
 
 mod bench;
 mod host;

@@ -1,4 +1,4 @@
-//! Calls that no device could obey.
+//! Invalid calls.
 
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_device::{Access, Address};
@@ -6,25 +6,25 @@ use feedline_device::{Access, Address};
 use crate::bench::{BYTES, Bench};
 
 #[track_caller]
-fn refused(result: Result<()>, part: &str) {
+fn rejected(result: Result<()>, part: &str) {
     let error: Error = result.expect_err(part);
     assert!(error.message().contains(part), "\"{part}\" is not in: {error}");
 }
 
 #[test]
-fn freed_memory_is_not_touched() {
+fn use_after_free_is_rejected() {
     let bench = Bench::new();
     let backend = bench.device.backend();
-    // SAFETY: nothing uses the block; the later uses are refused.
+    // SAFETY: nothing uses the block; the later uses are rejected.
     unsafe { backend.free_device(bench.blocks[1], BYTES) }.expect("free");
-    refused(bench.work(1, &[1], &[]), "is used after it was freed by call");
+    rejected(bench.work(1, &[1], &[]), "is used after it was freed by call");
     // SAFETY: as above.
-    refused(unsafe { backend.free_device(bench.blocks[1], BYTES) }, "is used after it was freed by call");
+    rejected(unsafe { backend.free_device(bench.blocks[1], BYTES) }, "is used after it was freed by call");
     assert_eq!(bench.sim.findings().len(), 2);
 }
 
 #[test]
-fn memory_is_not_freed_under_work() {
+fn memory_in_use_cannot_be_freed() {
     let bench = Bench::new();
     bench.work(1, &[1], &[]).expect("work");
     // SAFETY: the simulator keeps the block until the work has run.
@@ -39,40 +39,40 @@ fn memory_is_not_freed_under_work() {
 }
 
 #[test]
-fn ranges_stay_in_their_block() {
+fn ranges_outside_their_block_are_rejected() {
     let bench = Bench::new();
     let (backend, stream) = (bench.device.backend(), bench.streams[1]);
-    // SAFETY: refused before a byte is touched; so below.
-    refused(unsafe { backend.fill(stream, bench.blocks[1], 0, BYTES + 1) }, "do not lie in device block 2");
+    // SAFETY: rejected before a byte is accessed.
+    rejected(unsafe { backend.fill(stream, bench.blocks[1], 0, BYTES + 1) }, "do not lie in device block 2");
     // SAFETY: as above.
-    refused(unsafe { backend.fill(stream, Address(bench.pinned as u64), 0, 1) }, "lies in no device block");
+    rejected(unsafe { backend.fill(stream, Address(bench.pinned as u64), 0, 1) }, "lies in no device block");
     let mine = [0u8; 8];
     // SAFETY: as above.
     let copy = unsafe { backend.copy_to_device(stream, mine.as_ptr(), bench.blocks[1], 8) };
-    refused(copy, "lies in no page-locked block");
+    rejected(copy, "lies in no pinned block");
     // SAFETY: as above.
-    refused(unsafe { backend.free_device(bench.blocks[1], BYTES - 1) }, "are not the whole of");
-    // SAFETY: refused, for the range is a byte too long; nothing is read.
+    rejected(unsafe { backend.free_device(bench.blocks[1], BYTES - 1) }, "are not the whole of");
+    // SAFETY: rejected, since the range is a byte too long; nothing is read.
     let access = unsafe { backend.host_access(bench.pinned, BYTES + 1, Access::Read) };
-    refused(access, "do not lie in page-locked block");
+    rejected(access, "do not lie in pinned block");
 }
 
 #[test]
-fn handles_of_others_and_destroyed_ones_are_refused() {
+fn foreign_and_destroyed_handles_are_rejected() {
     let (bench, other) = (Bench::new(), Bench::new());
     let backend = bench.device.backend();
-    // SAFETY: handles are numbers here, and these are refused; so below.
-    refused(unsafe { backend.record(other.events[0], bench.streams[0]) }, "is no event of this device");
+    // SAFETY: handles are numbers here, and these are rejected.
+    rejected(unsafe { backend.record(other.events[0], bench.streams[0]) }, "is not an event of this device");
     // SAFETY: as above.
-    refused(unsafe { backend.record(bench.events[0], other.streams[0]) }, "is no stream of this device");
+    rejected(unsafe { backend.record(bench.events[0], other.streams[0]) }, "is not a stream of this device");
     // SAFETY: as above.
     unsafe { backend.destroy_stream(bench.streams[3]) }.expect("destroy");
-    refused(bench.work(3, &[], &[1]), "stream 3 \"s3\" is used after it was destroyed");
+    rejected(bench.work(3, &[], &[1]), "stream 3 \"s3\" is used after it was destroyed");
     assert_eq!(bench.sim.findings().len(), 3);
 }
 
 #[test]
-fn a_destroyed_stream_still_ends_its_work() {
+fn a_destroyed_stream_still_runs_its_work() {
     let bench = Bench::new();
     bench.good(1, &[], &[1]);
     bench.record(1, 1);

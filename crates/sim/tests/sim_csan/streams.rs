@@ -1,7 +1,7 @@
 //! Work on several streams.
 //!
-//! The cases are those of PyTorch's CUDA Sanitizer (test/test_cuda_sanitizer.py, class TestEventHandler: the 15 of its
-//! first release and the five on host waits that came later).
+//! The cases are those of PyTorch's CUDA Sanitizer (test/test_cuda_sanitizer.py, class TestEventHandler:
+//! the 15 of its first release and the five on host waits that came later).
 
 use feedline_core::ErrorKind;
 use feedline_device::Priority;
@@ -12,19 +12,19 @@ use crate::bench::Bench;
 // The first 15.
 
 #[test]
-fn work_without_memory_is_fine() {
+fn work_without_memory_does_not_race() {
     Bench::new().good(0, &[], &[]);
 }
 
 #[test]
-fn two_streams_may_read() {
+fn two_streams_may_read_the_same_block() {
     let bench = Bench::new();
     bench.good(1, &[1], &[]);
     bench.good(2, &[1], &[]);
 }
 
 #[test]
-fn a_write_beside_a_read_races() {
+fn an_unordered_write_after_a_read_races() {
     let bench = Bench::new();
     bench.good(1, &[1], &[]);
     bench.bad(2, &[], &[1]);
@@ -40,7 +40,7 @@ fn an_event_orders_a_write_after_a_read() {
 }
 
 #[test]
-fn every_read_is_checked_against_the_last_write_not_only_the_first() {
+fn every_read_is_checked_against_the_last_write() {
     let bench = Bench::new();
     bench.good(1, &[], &[1]);
     bench.record(0, 1);
@@ -62,7 +62,7 @@ fn two_branches_may_read_after_a_fork_but_not_write() {
 }
 
 #[test]
-fn order_goes_through_a_chain_of_streams() {
+fn order_is_transitive_along_a_chain_of_streams() {
     let bench = Bench::new();
     bench.good(0, &[1], &[]);
     for i in 0..10 {
@@ -73,7 +73,7 @@ fn order_goes_through_a_chain_of_streams() {
 }
 
 #[test]
-fn an_event_says_nothing_about_work_given_after_it_was_recorded() {
+fn an_event_does_not_cover_work_submitted_after_it() {
     let bench = Bench::new();
     bench.good(1, &[1], &[]);
     bench.record(0, 1);
@@ -95,7 +95,7 @@ fn a_destroyed_or_fresh_event_orders_nothing() {
             bench.renew_event(0);
             bench.wait(2, 0);
         } else {
-            // SAFETY: handles are numbers here; the simulator is asked to refuse this one.
+            // SAFETY: handles are numbers here, and the simulator rejects this one.
             let waited = unsafe { bench.device.backend().wait(bench.streams[2], bench.events[0]) };
             let error = waited.expect_err("the event was destroyed");
             assert!(error.message().contains("used after it was destroyed"), "{error}");
@@ -105,7 +105,7 @@ fn a_destroyed_or_fresh_event_orders_nothing() {
 }
 
 #[test]
-fn a_write_waits_for_all_reads_one_left_out_races() {
+fn a_write_that_waits_for_all_reads_but_one_races() {
     let bench = Bench::new();
     for reader in 1..=10 {
         bench.good(reader, &[1], &[]);
@@ -114,11 +114,11 @@ fn a_write_waits_for_all_reads_one_left_out_races() {
     (1..10).for_each(|reader| bench.wait(0, reader));
     bench.bad(0, &[], &[1]);
     let text = bench.sim.races()[0].message().to_owned();
-    assert!(text.contains("what \"work\" on stream 10 \"s10\""), "the reader left out is named: {text}");
+    assert!(text.contains("what \"work\" on stream 10 \"s10\""), "the missing reader is named: {text}");
 }
 
 #[test]
-fn a_write_waits_for_all_reads_none_left_out_passes() {
+fn a_write_that_waits_for_all_reads_does_not_race() {
     let bench = Bench::new();
     for reader in 1..=10 {
         bench.good(reader, &[1], &[]);
@@ -129,7 +129,7 @@ fn a_write_waits_for_all_reads_none_left_out_passes() {
 }
 
 #[test]
-fn each_block_races_by_itself() {
+fn each_block_races_separately() {
     let bench = Bench::new();
     let blocks = [0, 1, 2, 3, 4, 5, 6, 7];
     bench.good(0, &[], &blocks);
@@ -137,7 +137,7 @@ fn each_block_races_by_itself() {
 }
 
 #[test]
-fn a_wait_joins_what_both_sides_know() {
+fn a_wait_merges_both_clocks() {
     let bench = Bench::new();
     bench.good(1, &[], &[1]);
     bench.good(2, &[], &[2]);
@@ -145,7 +145,7 @@ fn a_wait_joins_what_both_sides_know() {
     bench.record(2, 2);
     bench.good(1, &[], &[1]);
     bench.good(2, &[], &[2]);
-    // Each learns an old state of the other, and must not forget its own newer one.
+    // Each stream learns an old state of the other, and must not forget its own newer state.
     bench.wait(2, 1);
     bench.wait(1, 2);
     bench.record(3, 2);
@@ -154,7 +154,7 @@ fn a_wait_joins_what_both_sides_know() {
 }
 
 #[test]
-fn a_record_by_another_stream_replaces_the_mark() {
+fn a_record_on_another_stream_replaces_the_recording() {
     let bench = Bench::new();
     bench.good(1, &[1], &[]);
     bench.good(2, &[2], &[]);
@@ -179,7 +179,7 @@ fn several_streams_may_wait_for_one_event() {
 // The five on host waits.
 
 #[test]
-fn waiting_for_all_streams_orders_all_that_follows() {
+fn waiting_for_all_streams_orders_later_work() {
     let bench = Bench::new();
     (1..=8).for_each(|i| bench.good(i, &[], &[i]));
     bench.synchronize_all();
@@ -187,7 +187,7 @@ fn waiting_for_all_streams_orders_all_that_follows() {
 }
 
 #[test]
-fn waiting_for_all_streams_orders_once() {
+fn waiting_for_all_streams_does_not_order_work_submitted_after_it() {
     let bench = Bench::new();
     bench.good(1, &[], &[1]);
     bench.synchronize_all();
@@ -196,7 +196,7 @@ fn waiting_for_all_streams_orders_once() {
 }
 
 #[test]
-fn a_new_stream_knows_what_the_host_knows() {
+fn a_new_stream_starts_after_what_the_host_has_seen() {
     let mut bench = Bench::new();
     bench.good(1, &[], &[1]);
     bench.synchronize_all();
@@ -205,7 +205,7 @@ fn a_new_stream_knows_what_the_host_knows() {
 }
 
 #[test]
-fn waiting_for_one_stream_orders_that_one() {
+fn waiting_for_one_stream_orders_only_that_stream() {
     let bench = Bench::new();
     bench.good(0, &[], &[1]);
     bench.good(1, &[], &[2]);
@@ -216,7 +216,7 @@ fn waiting_for_one_stream_orders_that_one() {
 }
 
 #[test]
-fn waiting_for_an_event_orders_what_it_marks() {
+fn waiting_for_an_event_orders_the_recorded_work() {
     let bench = Bench::new();
     bench.good(1, &[], &[1]);
     bench.record(1, 1);
@@ -226,17 +226,17 @@ fn waiting_for_an_event_orders_what_it_marks() {
     bench.bad(2, &[], &[2]);
 }
 
-// Where a race is refused.
+// With `fail_fast`.
 
 #[test]
-fn a_refused_call_gives_the_device_nothing() {
+fn a_rejected_call_submits_nothing() {
     let bench = Bench::with(SimOptions::seed(1));
     bench.work(1, &[], &[1]).expect("first write");
     let race = bench.work(2, &[1], &[2]).expect_err("not ordered");
     assert_eq!(race.kind(), ErrorKind::Race);
     bench.record(2, 2);
     bench.wait(3, 2);
-    bench.work(3, &[], &[2]).expect("the refused work did not write block 2");
+    bench.work(3, &[], &[2]).expect("the rejected work did not write block 2");
     bench.record(1, 1);
     bench.wait(2, 1);
     bench.work(2, &[1], &[]).expect("ordered now");

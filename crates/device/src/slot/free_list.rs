@@ -1,4 +1,4 @@
-//! The free slots, in line: who waits for one sleeps, and takes no heap block to do so.
+//! The free list of slots. A thread that waits for a slot sleeps, and allocates nothing to do so.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use feedline_slots::{Moves, Spin};
 
-/// Numbers of free slots, first in, first out, until closed.
-pub(super) struct Line {
+/// The indices of free slots, first in, first out, until closed.
+pub(super) struct FreeList {
     state: Mutex<State>,
     moved: Condvar,
     moves: Moves,
@@ -17,15 +17,16 @@ pub(super) struct Line {
 struct State {
     free: VecDeque<usize>,
     closed: bool,
-    /// Threads that sleep until a slot comes home: to wake nobody costs a system call all the same.
+    /// Threads asleep until a slot is released. `notify_one` costs a system call even if no thread is
+    /// asleep.
     sleepers: usize,
 }
 
-/// The line was closed.
+/// The free list was closed.
 pub(super) struct Closed;
 
-impl Line {
-    /// An empty line with room for `slots`.
+impl FreeList {
+    /// An empty list with room for `slots` indices.
     pub(super) fn new(slots: usize) -> Self {
         let state = State { free: VecDeque::with_capacity(slots), closed: false, sleepers: 0 };
         let (moves, waits) = (Moves::default(), Spin::new());
@@ -36,7 +37,7 @@ impl Line {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a slot at the end, and wakes one who waits.
+    /// Appends a slot, and wakes one waiting thread.
     pub(super) fn push(&self, index: usize) {
         let mut state = self.state();
         state.free.push_back(index);
@@ -48,7 +49,8 @@ impl Line {
         }
     }
 
-    /// Takes the first slot, waiting for one for at most `limit`; `None` when it passed, no limit when there is none.
+    /// Takes the first slot, blocking for at most `limit`, or without limit if `limit` is `None`. Returns
+    /// `None` on timeout.
     pub(super) fn pop(&self, limit: Option<Duration>) -> Result<Option<usize>, Closed> {
         let mut since = None;
         let mut wait = self.waits.wait();
@@ -71,7 +73,7 @@ impl Line {
             state = match limit {
                 None => self.moved.wait(state).unwrap_or_else(PoisonError::into_inner),
                 Some(limit) => {
-                    // The clock is read by who has to wait only.
+                    // The clock is read only by threads that have to wait.
                     let left = limit.saturating_sub(since.get_or_insert_with(Instant::now).elapsed());
                     if left.is_zero() {
                         state.sleepers -= 1;
@@ -84,7 +86,7 @@ impl Line {
         }
     }
 
-    /// Ends every wait, now and later.
+    /// Ends all current and future waits.
     pub(super) fn close(&self) {
         let mut state = self.state();
         state.closed = true;
@@ -93,7 +95,7 @@ impl Line {
         self.moved.notify_all();
     }
 
-    /// Slots in line.
+    /// The number of free slots.
     pub(super) fn len(&self) -> usize {
         self.state().free.len()
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_slots::{Moves, Spin};
+use feedline_slots::{Backoff, Version};
 
 use super::event::Mark;
 use crate::gather::Gather;
@@ -45,8 +45,8 @@ pub(super) struct Queue {
     added: Condvar,
     removed: Condvar,
     /// Counts additions: the stream's thread polls it for a moment before it sleeps.
-    additions: Moves,
-    waits: Spin,
+    additions: Version,
+    waits: Backoff,
 }
 
 struct State {
@@ -68,8 +68,8 @@ impl Queue {
             state: Mutex::new(state),
             added: Condvar::new(),
             removed: Condvar::new(),
-            additions: Moves::default(),
-            waits: Spin::new(),
+            additions: Version::default(),
+            waits: Backoff::new(),
         }
     }
 
@@ -92,7 +92,7 @@ impl Queue {
             return Err(Error::new(ErrorKind::Device, "the stream's thread has ended"));
         }
         state.commands.push_back(command());
-        self.additions.count();
+        self.additions.bump();
         let wake = state.sleeps;
         drop(state);
         if wake {
@@ -120,10 +120,10 @@ impl Queue {
             if state.closed {
                 return None;
             }
-            let before = self.additions.now();
-            if wait.looks() {
+            let before = self.additions.get();
+            if wait.should_spin() {
                 drop(state);
-                wait.looks_for(&self.additions, before);
+                wait.spin_until_changed(&self.additions, before);
                 state = self.state();
                 continue;
             }

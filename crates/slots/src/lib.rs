@@ -3,10 +3,10 @@
 //! Each arrow is one transition of a lease:
 //!
 //! ```text
-//!        acquire            ready           submit
-//!   Free ───────▶ Filling ───────▶ Ready ────────▶ InFlight ──▶ Filling
-//!    ▲              │               │             acquire, after the copy
-//!    └──────────────┴─ lease dropped┘
+//!        acquire           ready          submit            acquire, after the copy
+//!   Free ------> Filling ------> Ready -------> InFlight ------> Filling
+//!    ^              |              |
+//!    +--------------+-- dropped ---+
 //! ```
 //!
 //! | part | file |

@@ -22,7 +22,7 @@ export LSAN_OPTIONS="suppressions=$PWD/ci/asan/leaks.txt:print_suppressions=0 ${
 if [ "${1:-}" = --planted ]; then
     expect() { # TEST REPORT: the planted bug must be reported
         local log
-        log=$(cargo +nightly test --target x86_64-unknown-linux-gnu -p feedline-slots --test planted -- \
+        log=$(cargo +nightly test --target x86_64-unknown-linux-gnu -p feedline-slots --test sanitizers -- \
             --exact --ignored "$1" 2>&1) && { echo "asan: $1 was not found" >&2; exit 1; }
         grep -q "$2" <<<"$log" || { echo "$log" >&2; echo "asan: $1 ended without a report" >&2; exit 1; }
         echo "asan: $1: $(grep -m 1 -o "ERROR: [A-Za-z]*Sanitizer: [a-z-]* *[a-z]* *[a-z]*" <<<"$log")"

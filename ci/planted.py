@@ -63,14 +63,14 @@ BUGS = [
     Bug(
         "host_gate",
         "the host does not wait for the copy before it fills a slot again",
-        Test(SLOTS, "lease", "no_slot_is_handed_out_while_its_copy_runs"),
+        Test(SLOTS, "lease", "no_slot_is_acquired_while_its_copy_runs"),
         NO_HOST_GATE,
     ),
     Bug(
-        "double_home",
+        "double_release",
         "a host slot is sent home twice",
-        Test(SLOTS, "lease", "a_dropped_lease_comes_home_once_from_every_state"),
-        [(HOST_RING, '        #[cfg(planted = "double_home")]\n', "")],
+        Test(SLOTS, "lease", "a_dropped_lease_is_released_once_from_every_state"),
+        [(HOST_RING, '        #[cfg(planted = "double_release")]\n', "")],
     ),
     Bug(
         "close_no_notify",
@@ -81,13 +81,13 @@ BUGS = [
     Bug(
         "failed_submit_goes_home",
         "a slot whose copy may run although it was refused is handed out again",
-        Test(SLOTS, "lease", "a_failed_submit_takes_the_slot_out_of_use"),
-        [(HOST_LEASE, "if result.is_ok() {\n            held.go_home();", "{\n            held.go_home();")],
+        Test(SLOTS, "lease", "a_failed_submit_loses_the_slot"),
+        [(HOST_LEASE, "if result.is_ok() {\n            hold.release();", "{\n            hold.release();")],
     ),
     Bug(
         "freed_in_flight",
         "the memory of a slot is freed while its copy runs",
-        Test(SLOTS, "lease", "memory_is_freed_once_and_not_before_its_copy_has_ended"),
+        Test(SLOTS, "lease", "memory_is_freed_once_after_its_copy_has_ended"),
         [(HOST_RING, "State::InFlight | State::Lost => slot.memory.wait_drained(),",
           "State::InFlight | State::Lost => Ok(()),")],
     ),
@@ -100,8 +100,8 @@ BUGS = [
     Bug(
         "nobody_woken_for_a_host_slot",
         "a host slot that comes home wakes nobody when one sleeps",
-        Test(SLOTS, "ring", "acquire_sleeps_until_a_lease_comes_home"),
-        [(HOST_RING, "let asleep = line.sleepers > 0;", "let asleep = line.sleepers > 1;")],
+        Test(SLOTS, "ring", "acquire_blocks_until_a_lease_is_released"),
+        [(HOST_RING, "let asleep = free_list.sleepers > 0;", "let asleep = free_list.sleepers > 1;")],
     ),
     Bug(
         "gpu_skipped_in_silence",

@@ -61,7 +61,7 @@ if [ "${1:-}" = --planted ]; then
         grep -q 'WARNING: ThreadSanitizer: data race' <<<"$log" || { echo "$log" >&2; exit 1; }
         echo "tsan: a race was found by $*"
     }
-    expect -p feedline-slots --test planted -- --exact --ignored race
+    expect -p feedline-slots --test sanitizers -- --exact --ignored race
     export RUSTFLAGS="$RUSTFLAGS --cfg planted=\"host_gate\""
     expect -p feedline-slots --test stress
     echo "tsan: planted 2, found 2"

@@ -177,7 +177,7 @@ fn a_checkpoint_that_does_not_fit_is_refused_with_what_to_do() {
         for (more, parts) in [
             (
                 &["--seed", "2"][..],
-                &["the cursor is of seed 1, this run has seed 2", "take the cursor's"][..],
+                &["the cursor has seed 1, this run has seed 2", "use the cursor's"][..],
             ),
             (&["--no-shuffle"], &["another order of the samples"]),
             (&["--hidden", "25"], &["the saved model is of another size or optimizer"]),
@@ -200,7 +200,7 @@ fn a_checkpoint_that_does_not_fit_is_refused_with_what_to_do() {
         let other = small_set();
         std::fs::copy(set.path().join(SAVED), other.path().join(SAVED)).unwrap();
         shorten(other.path());
-        assert!(refused(&other, &[]).contains("the cursor is of another data set"));
+        assert!(refused(&other, &[]).contains("the cursor belongs to another data set"));
 
         // Of a newer version.
         let bytes = std::fs::read(set.path().join(SAVED)).unwrap();
@@ -212,7 +212,7 @@ fn a_checkpoint_that_does_not_fit_is_refused_with_what_to_do() {
         put(&set, SAVED, &newer);
         let said = refused(&set, &[]);
         assert!(
-            said.contains("the cursor has version 9, this feedline knows up to") && said.contains("newer"),
+            said.contains("the cursor has version 9, this feedline reads only version") && said.contains("newer"),
             "{said}"
         );
 

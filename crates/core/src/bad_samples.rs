@@ -1,4 +1,4 @@
-//! Samples that could not be read: what is read in their place, how many are borne, and the list of them.
+//! Samples that could not be read: their substitutes, how many are tolerated, and the report.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -8,17 +8,17 @@ use crate::{Error, ErrorKind, Proof, Result, Stage};
 
 const TAG: u64 = u64::from_le_bytes(*b"instead ");
 
-/// How many substitutes are tried at one position before the run fails.
+/// How many substitutes are tried per position before the run fails.
 pub const ATTEMPTS: u32 = 16;
 
-/// How many samples the error of a spent budget names.
+/// How many samples the error of an exceeded budget names.
 const NAMED: usize = 5;
 
-/// The position whose sample is read in place of the one at `position`: at random among the `len` positions of the
-/// epoch, by (seed, epoch, position, attempt) alone, so that every rank and every replay takes the same.
+/// The position whose sample substitutes the one at `position`: a random one of the epoch's `len` positions.
+/// It depends only on (seed, epoch, position, attempt), so every rank and every replay chooses the same one.
 ///
-/// `attempt` counts from 0; go on to the next when the substitute cannot be read either, up to [`ATTEMPTS`].
-/// [`BatchSampler::substitute`](crate::BatchSampler::substitute) gives the sample at that position.
+/// `attempt` counts from 0; try the next one if the substitute cannot be read either, up to [`ATTEMPTS`].
+/// [`BatchSampler::substitute`](crate::BatchSampler::substitute) returns the sample at that position.
 ///
 /// ```
 /// use feedline_core::bad_samples::substitute;
@@ -27,51 +27,51 @@ const NAMED: usize = 5;
 /// ```
 ///
 /// # Panics
-/// When `len` is 0.
+/// If `len` is 0.
 pub fn substitute(seed: u64, epoch: u64, position: u64, attempt: u32, len: u64) -> u64 {
     Random::from_key(key(&[seed, epoch, TAG, position, u64::from(attempt)])).below(len)
 }
 
-/// What happens at a sample that cannot be read.
+/// What to do about a sample that cannot be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BadSamples {
-    /// The run ends with its error.
+    /// End the run with the error.
     #[default]
     Fail,
-    /// Another sample is read in its place, so that the batch keeps its size and the ranks stay in step.
+    /// Read another sample in its place, so that the batch keeps its size and the ranks stay in step.
     Substitute {
-        /// How many are borne.
+        /// How many bad samples are tolerated.
         budget: Budget,
     },
 }
 
-/// How many bad samples are borne, on each rank.
+/// How many bad samples each rank tolerates.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Budget {
-    /// This many different samples, over the whole run.
+    /// At most this many different samples over the whole run.
     Count(u64),
-    /// This part of the rows delivered, a sample counted each time it fails.
+    /// At most this fraction of the delivered rows; every failed read counts.
     Rate {
-        /// The part: 0 to 1.
+        /// The fraction, from 0 to 1.
         fraction: f64,
-        /// Rows delivered before the rate is looked at, because one failure in the first ten is no rate yet.
+        /// Rows delivered before the rate is first checked, because few rows do not give a meaningful rate.
         after: u64,
     },
 }
 
 impl BadSamples {
-    /// Whether the policy can work.
+    /// Checks the policy's values.
     ///
     /// # Errors
-    /// `Config` for a fraction that is not from 0 to 1.
+    /// `Config` for a fraction outside 0 to 1.
     pub fn check(self) -> Result<()> {
         match self {
             Self::Substitute { budget: Budget::Rate { fraction, .. } }
                 if !(0.0..=1.0).contains(&fraction) =>
             {
-                let message = format!("a bad-sample rate of {fraction}: it is a part of the rows, 0 to 1");
+                let message = format!("the bad-sample rate is {fraction}: it must be from 0 to 1");
                 Err(Error::new(ErrorKind::Config, message))
             }
             _ => Ok(()),
@@ -82,29 +82,30 @@ impl BadSamples {
 /// One sample that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Bad {
-    /// Its id.
+    /// The sample's id.
     pub sample: u64,
-    /// The file it comes from, where known.
+    /// The file it comes from, if known.
     pub path: Option<PathBuf>,
-    /// Why it could not be read, the first time.
+    /// Why the first read failed.
     pub cause: String,
-    /// How often it failed.
+    /// How often a read failed.
     pub times: u64,
 }
 
-/// The bad samples of a run, and the rows delivered.
+/// The bad samples of a run, and the number of rows delivered.
 ///
-/// Fed in the order of delivery, so that it is the same for any number of workers and can be kept beside the cursor.
+/// It is updated in the order of delivery, so it does not depend on the number of workers and can be saved
+/// with the cursor.
 ///
 /// ```
 /// use feedline_core::{BadSamples, Budget, BadSampleReport};
 /// let policy = BadSamples::Substitute { budget: Budget::Count(1) };
-/// let mut bad_sample_report = BadSampleReport::new();
-/// quarantine.replaced(0, 3, 8, Some("d/3.jpg".into()), "not a JPEG");
-/// quarantine.delivered(512);
-/// assert!(bad_sample_report.check(policy).is_ok());
-/// quarantine.replaced(0, 5, 9, Some("d/5.jpg".into()), "cut short");
-/// let error = bad_sample_report.check(policy).unwrap_err();
+/// let mut report = BadSampleReport::new();
+/// report.replaced(0, 3, 8, Some("d/3.jpg".into()), "not a JPEG");
+/// report.delivered(512);
+/// assert!(report.check(policy).is_ok());
+/// report.replaced(0, 5, 9, Some("d/5.jpg".into()), "cut short");
+/// let error = report.check(policy).unwrap_err();
 /// assert!(error.to_string().contains("d/3.jpg (not a JPEG), d/5.jpg (cut short)"));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -113,29 +114,33 @@ pub struct BadSampleReport {
     samples: Vec<Bad>,
     failures: u64,
     delivered: u64,
-    due: Proof,
-    given: Proof,
+    /// Samples that were replaced.
+    #[serde(rename = "due")]
+    replaced: Proof,
+    /// Samples delivered in their place.
+    #[serde(rename = "given")]
+    substitutes: Proof,
 }
 
 impl BadSampleReport {
-    /// An empty list.
+    /// An empty report.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Counts rows delivered, the substitutes among them.
+    /// Counts delivered rows, including substitutes.
     pub fn delivered(&mut self, rows: u64) {
         self.delivered = self.delivered.saturating_add(rows);
     }
 
-    /// Records that `sample` was due in `epoch` and could not be read, and that `given` was delivered in its place.
-    pub fn replaced(&mut self, epoch: u64, sample: u64, given: u64, path: Option<PathBuf>, cause: &str) {
-        self.due.add(epoch, sample);
-        self.given.add(epoch, given);
+    /// Records that `sample` of `epoch` could not be read, and that `substitute` was delivered in its place.
+    pub fn replaced(&mut self, epoch: u64, sample: u64, substitute: u64, path: Option<PathBuf>, cause: &str) {
+        self.replaced.add(epoch, sample);
+        self.substitutes.add(epoch, substitute);
         self.failed(sample, path, cause);
     }
 
-    /// Records that `sample` could not be read when it was tried as a substitute.
+    /// Records that `sample` could not be read as a substitute.
     pub fn failed(&mut self, sample: u64, path: Option<PathBuf>, cause: &str) {
         self.failures = self.failures.saturating_add(1);
         match self.samples.binary_search_by_key(&sample, |bad| bad.sample) {
@@ -152,18 +157,18 @@ impl BadSampleReport {
         &self.samples
     }
 
-    /// Failed reads, a sample counted each time.
+    /// Number of failed reads; a sample counts each time it fails.
     pub fn failures(&self) -> u64 {
         self.failures
     }
 
-    /// `Ok` while `policy` bears what is here.
+    /// Checks that `policy` tolerates the bad samples so far.
     ///
     /// # Errors
-    /// `Sample` when not; it says how many there are and names the first files.
+    /// `Sample` when it does not; the message says how many there are and names the first files.
     pub fn check(&self, policy: BadSamples) -> Result<()> {
         let (over, budget) = match policy {
-            BadSamples::Fail => (!self.samples.is_empty(), "none are borne".to_owned()),
+            BadSamples::Fail => (!self.samples.is_empty(), "and none is tolerated".to_owned()),
             BadSamples::Substitute { budget: Budget::Count(most) } => {
                 (self.samples.len() as u64 > most, format!("the budget is {most}"))
             }
@@ -195,15 +200,15 @@ impl BadSampleReport {
         if count > NAMED {
             let _ = write!(message, " and {} more", count - NAMED);
         }
-        message.push_str("; repair them, leave them out, or bear more");
+        message.push_str("; repair or remove them, or raise the budget");
         Err(Error::new(ErrorKind::Sample, message).at_stage(Stage::Sampler))
     }
 
-    /// Puts the substitutes in the place of the samples that were due: turns the proof expected of the plan into the
-    /// one expected of this run.
+    /// Exchanges the replaced samples for their substitutes in `expected`: turns the proof expected of the
+    /// batch sampler into the one expected of this run.
     pub fn adjust(&self, expected: &mut Proof) {
-        expected.merge(&self.given);
-        expected.unmerge(&self.due);
+        expected.merge(&self.substitutes);
+        expected.unmerge(&self.replaced);
     }
 }
 
@@ -228,13 +233,13 @@ mod tests {
     }
 
     #[test]
-    fn a_spent_count_is_one_error_that_names_the_files() {
+    fn an_exceeded_count_is_one_error_that_names_the_files() {
         let error = bad(7).check(count(6)).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Sample);
         assert_eq!(
             error.message(),
-            "7 bad samples, the budget is 6: d/0 (torn), d/1 (torn), d/2 (torn), d/3 (torn), d/4 (torn) and 2 more; \
-             repair them, leave them out, or bear more"
+            "7 bad samples, the budget is 6: d/0 (torn), d/1 (torn), d/2 (torn), d/3 (torn), d/4 (torn) \
+             and 2 more; repair or remove them, or raise the budget"
         );
         assert!(bad(7).check(count(7)).is_ok());
         assert!(bad(1).check(BadSamples::Fail).is_err());
@@ -242,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_is_of_different_samples() {
+    fn a_count_counts_each_sample_once() {
         let mut bad_sample_report = bad(2);
         for epoch in 1..5 {
             bad_sample_report.replaced(epoch, 1, 7, None, "torn again");
@@ -253,21 +258,21 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_waits_for_its_probation_and_counts_every_failure() {
+    fn a_rate_is_checked_after_enough_rows_and_counts_every_failure() {
         let mut bad_sample_report = bad(3);
         bad_sample_report.delivered(99);
-        assert!(bad_sample_report.check(rate(0.02, 100)).is_ok(), "still on probation");
+        assert!(bad_sample_report.check(rate(0.02, 100)).is_ok(), "too few rows to check the rate");
         bad_sample_report.delivered(1);
         let error = bad_sample_report.check(rate(0.02, 100)).unwrap_err();
         assert!(error.message().contains("3 failed reads in 100 rows are above the rate of 0.02"), "{error}");
         bad_sample_report.delivered(50);
-        assert!(bad_sample_report.check(rate(0.02, 100)).is_ok(), "3 of 150 is the rate itself");
+        assert!(bad_sample_report.check(rate(0.02, 100)).is_ok(), "3 of 150 is exactly the rate");
         assert!(bad_sample_report.check(rate(0.0, 0)).is_err());
         assert!(BadSampleReport::new().check(rate(0.0, 0)).is_ok());
     }
 
     #[test]
-    fn a_rate_that_is_no_part_is_refused() {
+    fn a_rate_outside_0_to_1_is_rejected() {
         for fraction in [-0.1, 1.1, f64::NAN, f64::INFINITY] {
             assert_eq!(rate(fraction, 0).check().unwrap_err().kind(), ErrorKind::Config);
         }
@@ -275,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn the_expected_proof_follows_the_substitutes() {
+    fn adjust_replaces_samples_by_their_substitutes() {
         let (mut expected, mut delivered) = (Proof::new(), Proof::new());
         expected.add_all(3, &[0, 1, 2, 3]);
         delivered.add_all(3, &[0, 9, 2, 3]);
@@ -288,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_at_their_end_stay_there() {
+    fn counters_saturate() {
         let mut bad_sample_report = bad(1);
         bad_sample_report.delivered(3);
         let text = serde_json::to_string(&bad_sample_report).unwrap();
@@ -306,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_survives_json() {
+    fn a_report_survives_json() {
         let mut bad_sample_report = bad(3);
         bad_sample_report.delivered(10);
         let text = serde_json::to_string(&bad_sample_report).unwrap();

@@ -1,52 +1,53 @@
-//! What is known of a batch beside its bytes.
+//! The description of a batch that travels with its bytes.
 
 use std::path::PathBuf;
 
 use crate::SourcePosition;
 
-/// Which batch a slot holds. It travels with the slot, and its memory is used again for the slot's next batch.
+/// Describes the batch in a slot. It travels with the slot, and its memory is reused for the slot's next
+/// batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BatchInfo {
-    /// The request that the batch belongs to; batches of a request that was given up are dropped.
+    /// The request that the batch belongs to; batches of an abandoned request are dropped.
     pub request: u64,
     /// The epoch.
     pub epoch: u64,
-    /// The step within the epoch, counted from where the request began.
+    /// The step within the epoch, counted from the beginning of the request.
     pub step: u64,
-    /// The sample ids, row by row; a substitute stands in the place of a sample that could not be read.
+    /// The sample ids, row by row. A substitute's id replaces that of a sample that could not be read.
     pub ids: Vec<u64>,
-    /// Valid rows, the first ones; those behind them repeat samples of the epoch, to pad the last batch.
+    /// Number of valid rows, which come first. The rows after them repeat samples to pad the last batch.
     pub valid: usize,
-    /// Of a source, how far it was read for this batch; `None` for a data set.
+    /// How far a source was read for this batch; `None` for a data set.
     pub source_position: Option<SourcePosition>,
-    /// Rows whose sample could not be read, in order.
+    /// Rows whose sample could not be read, in ascending order.
     pub substituted: Vec<Substituted>,
 }
 
-/// A row whose sample could not be read, and the sample that stands there instead.
+/// A row whose sample could not be read, and its substitute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Substituted {
-    /// The row.
+    /// The row in the batch.
     pub row: usize,
-    /// The sample that is there instead.
+    /// The id of the substitute.
     pub substitute: u64,
-    /// The reads that failed: first that of the row's own sample, then those of other substitutes.
+    /// The failed reads: first of the row's own sample, then of other substitutes.
     pub failures: Vec<Failure>,
 }
 
 /// A read that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The sample.
+    /// The sample's id.
     pub sample: u64,
-    /// Its file, where known.
+    /// The sample's file, if known.
     pub path: Option<PathBuf>,
     /// Why it could not be read.
     pub cause: String,
 }
 
 impl BatchInfo {
-    /// Prepares for another batch, and keeps the memory.
+    /// Prepares for another batch. Keeps the allocated memory.
     pub fn reset(&mut self, request: u64, epoch: u64, step: u64) {
         (self.request, self.epoch, self.step) = (request, epoch, step);
         (self.valid, self.source_position) = (0, None);

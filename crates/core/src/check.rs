@@ -1,4 +1,4 @@
-//! A check of a data set before it trains a model: what [`Dataset`] promises, tried on some of its samples.
+//! A check of a data set against the contract of [`Dataset`], on some of its samples.
 
 use std::any::Any;
 use std::fmt;
@@ -8,32 +8,32 @@ use std::thread;
 use crate::layout::ALIGN;
 use crate::{Context, Dataset, Error, ErrorKind, Layout, ReadError, Result, Rows};
 
-/// The check ends when it has found this many faults.
+/// The check ends after this many faults.
 const MOST: usize = 32;
 
-/// Samples that are read by one `read_many`.
+/// Samples per call of `read_many`.
 const AT_ONCE: usize = 8;
 
-/// Rows are read over both: a byte that was not written shows the background, whatever it should have been.
+/// Each sample is read over both backgrounds: a byte that shows both was not written.
 const BACKGROUNDS: [u8; 2] = [0x55, 0xAA];
 
-/// Which samples a data set is checked with.
+/// The samples to check.
 #[derive(Clone, Debug)]
 pub enum Samples {
-    /// This many, evenly spread over the set, with the first and the last.
+    /// This many, evenly spread over the data set, including the first and the last.
     Spread(u64),
     /// These ids.
     Ids(Vec<u64>),
 }
 
-/// What [`check_dataset`] reads.
+/// Options of [`check_dataset`].
 #[derive(Clone, Debug)]
 pub struct CheckOptions {
-    /// The samples; 64 spread ones by default.
+    /// The samples to check. Default: 64, evenly spread.
     pub samples: Samples,
-    /// Epochs in which each sample is read, from epoch 0 on; 2 by default.
+    /// The number of epochs in which each sample is read, from epoch 0. Default: 2.
     pub epochs: u64,
-    /// The seed of the random numbers that `read` gets; 0 by default.
+    /// The seed of the random numbers that `read` uses. Default: 0.
     pub seed: u64,
 }
 
@@ -47,36 +47,36 @@ impl Default for CheckOptions {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// `read` leaves a byte of its row as it was: a batch would have a byte of an older sample there.
+    /// `read` did not write a byte of its row; in a batch it would be a byte of an earlier sample.
     NotWritten,
-    /// `read` gave another byte when it was called again with the same id, epoch and seed.
+    /// A second `read` with the same id, epoch and seed wrote a different byte.
     Differs,
-    /// `read` gave another byte on another thread.
+    /// `read` wrote a different byte on another thread.
     DiffersOnAnotherThread,
-    /// `read_many` gave another byte than `read`.
+    /// `read_many` wrote a different byte than `read`.
     ReadManyDiffers,
-    /// A byte outside the row was written, by code that is not safe Rust.
+    /// A byte outside the row was written, by unsafe code.
     Outside,
-    /// The read failed: its error.
+    /// The read failed with this error.
     Unreadable(String),
-    /// The read panicked: its message.
+    /// The read panicked with this message.
     Panicked(String),
-    /// The table has another byte than `read` writes.
-    TableDiffers,
-    /// The table is not one row per sample of the field's size.
-    TableShape,
+    /// The column has a different byte than `read` writes.
+    ColumnDiffers,
+    /// The column does not have one row of the field's size per sample.
+    ColumnShape,
 }
 
-/// A fault that was found, and where.
+/// A fault and its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// The sample.
+    /// The sample's id.
     pub sample: u64,
-    /// The epoch it was read in.
+    /// The epoch in which it was read.
     pub epoch: u64,
-    /// The name of the field, if the fault is in one.
+    /// The name of the field, if the fault is in a field.
     pub field: Option<String>,
-    /// The first byte of the field's row that is wrong, if the fault is in one.
+    /// The index of the first wrong byte in the field's row, if the fault is in a byte.
     pub byte: Option<usize>,
     /// What is wrong.
     pub fault: Fault,
@@ -94,27 +94,29 @@ impl fmt::Display for Finding {
             Fault::Differs => write!(f, "byte {byte} differs between two reads"),
             Fault::DiffersOnAnotherThread => write!(f, "byte {byte} differs on another thread"),
             Fault::ReadManyDiffers => write!(f, "byte {byte} differs between read and read_many"),
-            Fault::Outside => f.write_str("bytes outside its row were written"),
-            Fault::Unreadable(why) => write!(f, "it cannot be read: {why}"),
-            Fault::Panicked(why) => write!(f, "reading it panicked: {why}"),
-            Fault::TableDiffers => f.write_str("its table has other bytes than its read"),
-            Fault::TableShape => f.write_str("its table is not one row per sample"),
+            Fault::Outside => f.write_str("bytes outside the row were written"),
+            Fault::Unreadable(why) => write!(f, "the read failed: {why}"),
+            Fault::Panicked(why) => write!(f, "the read panicked: {why}"),
+            Fault::ColumnDiffers => write!(f, "byte {byte} differs between column and read"),
+            Fault::ColumnShape => {
+                f.write_str("the column does not have one row of the field's size per sample")
+            }
         }
     }
 }
 
-/// What [`check_dataset`] found. Displays as one line per finding.
+/// The result of [`check_dataset`]. Displays a summary line, then one line per finding.
 #[derive(Clone, Debug)]
 #[must_use = "the faults are in the report, not in the result"]
 pub struct Report {
-    /// Samples that were checked, from the first on.
+    /// Number of samples checked.
     pub samples: u64,
-    /// The faults; none when the set is good. The check ends after 32.
+    /// The faults found. The check ends after 32.
     pub findings: Vec<Finding>,
 }
 
 impl Report {
-    /// Whether nothing was found.
+    /// Whether no fault was found.
     pub fn is_clean(&self) -> bool {
         self.findings.is_empty()
     }
@@ -127,16 +129,16 @@ impl fmt::Display for Report {
     }
 }
 
-/// Reads some samples of `dataset` again and again, and reports where it breaks what [`Dataset`] promises.
+/// Reads some samples of `dataset` repeatedly, and reports violations of the contract of [`Dataset`].
 ///
-/// It finds rows that `read` writes only in part, reads that give other bytes when they are repeated, on
-/// another thread or by `read_many`, errors, panics, and tables that are not what `read` writes. Call it from
-/// a test, or once before a long run: it reads every sample four times per epoch.
+/// It finds partly written rows, reads that differ when repeated, on another thread or in `read_many`,
+/// errors, panics, and columns that differ from what `read` writes. Call it from a test, or once before a
+/// long run: it reads every sample four times per epoch.
 ///
 /// ```
 /// use feedline_core::{CheckOptions, Context, DType, Dataset, ReadError, Row, Spec, check_dataset};
 ///
-/// /// Points on a line; the second coordinate of every tenth is forgotten.
+/// /// Points on a line; `read` forgets the second coordinate of every tenth point.
 /// struct Points(Spec);
 ///
 /// impl Dataset for Points {
@@ -158,15 +160,16 @@ impl fmt::Display for Report {
 /// ```
 ///
 /// # Errors
-/// `Config` for a spec without fields, a sample beyond the address space, an empty set and a listed id beyond
-/// its end; `Unavailable` when no thread can be started. What is wrong with a sample is in the report.
+/// `Config` for a spec without fields, a sample larger than the address space, an empty data set, or a listed
+/// id that does not exist; `Unavailable` when no thread can be started. Faults of samples are in the report,
+/// not an error.
 pub fn check_dataset(dataset: &dyn Dataset, options: &CheckOptions) -> Result<Report> {
     let len = dataset.len();
     let count = options.samples.count(len)?;
     let mut check = Check {
         dataset,
         seed: options.seed,
-        // The row before and the row after are nobody's.
+        // An unused row before and one after detect writes outside.
         single: Layout::new(dataset.spec(), 1 + 2)?,
         many: Layout::new(dataset.spec(), AT_ONCE + 2)?,
         findings: Vec::new(),
@@ -186,20 +189,20 @@ pub fn check_dataset(dataset: &dyn Dataset, options: &CheckOptions) -> Result<Re
 }
 
 impl Samples {
-    /// How many samples these are, in a set of `len`.
+    /// The number of samples, in a data set of `len`.
     fn count(&self, len: u64) -> Result<u64> {
         let refuse = |why: String| Err(Error::new(ErrorKind::Config, why));
         match self {
             _ if len == 0 => refuse("the data set is empty: there is nothing to check".to_owned()),
             Self::Spread(count) => Ok(len.min(*count)),
             Self::Ids(ids) => match ids.iter().find(|&&id| id >= len) {
-                Some(id) => refuse(format!("there is no sample {id} to check: the set has {len}")),
+                Some(id) => refuse(format!("there is no sample {id} to check: the data set has {len}")),
                 None => Ok(ids.len() as u64),
             },
         }
     }
 
-    /// The sample at `index`, which is below [`count`](Self::count).
+    /// The sample at `index`, which must be below [`count`](Self::count).
     fn id(&self, index: u64, len: u64) -> u64 {
         match self {
             Self::Ids(ids) => ids[index as usize],
@@ -212,7 +215,7 @@ impl Samples {
     }
 }
 
-/// A check under way.
+/// The state of a check.
 struct Check<'a> {
     dataset: &'a dyn Dataset,
     seed: u64,
@@ -222,7 +225,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Checks a few samples one by one, and then as one `read_many`.
+    /// Checks a few samples one by one, then by one `read_many`.
     fn group(&mut self, ids: &[u64], epoch: u64) -> Result<()> {
         let mut alone = Vec::new();
         for &id in ids {
@@ -230,7 +233,7 @@ impl Check<'_> {
                 alone.push((id, slab));
             }
         }
-        // In another order than they were read one by one.
+        // `read_many` reads them in another order.
         alone.reverse();
         let ids: Vec<u64> = alone.iter().map(|(id, _)| *id).collect();
         if let Some(first) = ids.first() {
@@ -249,7 +252,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Checks one sample; its row, if it can be read.
+    /// Checks one sample. Returns its row if no fault was found.
     fn sample(&mut self, id: u64, epoch: u64) -> Result<Option<Slab>> {
         let [mut first, mut second] = BACKGROUNDS.map(|background| Slab::new(&self.single, 1, background));
         for slab in [&mut first, &mut second] {
@@ -268,13 +271,14 @@ impl Check<'_> {
                 }),
                 Err(fault) => self.add(id, epoch, None, fault),
             }
-            self.check_tables(id, epoch, &first);
+            self.check_columns(id, epoch, &first);
         }
         let is_good = self.findings.len() == found;
         Ok(is_good.then_some(first))
     }
 
-    /// Reads `ids` into the rows of `slab`, by `read` or by `read_many`; the row that failed, and how.
+    /// Reads `ids` into the rows of `slab`, by `read` or `read_many`. Returns the row that failed, and its
+    /// fault.
     fn read(&self, slab: &mut Slab, ids: &[u64], epoch: u64, many: bool) -> Result<(), (usize, Fault)> {
         let mut context = Context::new(self.seed, epoch);
         let read = catch_unwind(AssertUnwindSafe(|| {
@@ -303,12 +307,12 @@ impl Check<'_> {
             Ok(thread.join().unwrap_or_else(|panic| Err((0, panicked(&*panic)))))
         });
         let cannot = |error: std::io::Error| {
-            Error::new(ErrorKind::Unavailable, "cannot start a thread to check with").caused_by(error)
+            Error::new(ErrorKind::Unavailable, "cannot start a thread for the check").caused_by(error)
         };
         Ok(read.map_err(cannot)?.map(|()| slab).map_err(|(_, fault)| fault))
     }
 
-    /// Tells bytes that were not written from bytes that differ.
+    /// Reports bytes that were not written, and bytes that differ between the two reads.
     fn compare_backgrounds(&mut self, id: u64, epoch: u64, first: &Slab, second: &Slab) {
         for field in 0..self.single.spec().fields().len() {
             let pairs = || first.field(0, field).iter().copied().zip(second.field(0, field).iter().copied());
@@ -322,7 +326,7 @@ impl Check<'_> {
         }
     }
 
-    /// Reports `fault` for every field whose two rows are not the same.
+    /// Reports `fault` for every field whose two rows differ.
     fn compare<'b>(
         &mut self,
         id: u64,
@@ -338,17 +342,17 @@ impl Check<'_> {
         }
     }
 
-    fn check_tables(&mut self, id: u64, epoch: u64, read: &Slab) {
+    fn check_columns(&mut self, id: u64, epoch: u64, read: &Slab) {
         for field in 0..self.single.spec().fields().len() {
             let Some(column) = self.dataset.column(field) else { continue };
             let row = read.field(0, field);
             match column.row(id) {
-                Some(lies) if lies.len() == row.len() => {
-                    if let Some(byte) = first_difference(row, lies) {
-                        self.add(id, epoch, Some((field, Some(byte))), Fault::TableDiffers);
+                Some(stored) if stored.len() == row.len() => {
+                    if let Some(byte) = first_difference(row, stored) {
+                        self.add(id, epoch, Some((field, Some(byte))), Fault::ColumnDiffers);
                     }
                 }
-                _ => self.add(id, epoch, Some((field, None)), Fault::TableShape),
+                _ => self.add(id, epoch, Some((field, None)), Fault::ColumnShape),
             }
         }
     }
@@ -374,7 +378,7 @@ fn panicked(panic: &(dyn Any + Send)) -> Fault {
     Fault::Panicked(text.unwrap_or("no message").to_owned())
 }
 
-/// Rows to read into, with a row that is nobody's before and after them, all over one background.
+/// Rows to read into, with an unused row before and after them, all filled with one background byte.
 struct Slab {
     layout: Layout,
     rows: usize,
@@ -384,7 +388,7 @@ struct Slab {
 }
 
 impl Slab {
-    /// A slab of `rows` rows; `layout` has two more.
+    /// A slab of `rows` rows; `layout` must have capacity for two more.
     fn new(layout: &Layout, rows: usize, background: u8) -> Self {
         let block = vec![background; layout.bytes() + 3 * ALIGN];
         // Aligned, and with a margin of at least ALIGN on both sides.
@@ -399,7 +403,7 @@ impl Slab {
         rest.split_at(self.rows).0
     }
 
-    /// Where the rows of a field lie in the block.
+    /// The range of a field's rows in the block.
     fn place(&self, field: usize) -> std::ops::Range<usize> {
         let bytes = self.layout.spec().fields()[field].row_bytes();
         let first = self.start + self.layout.offset(field) + bytes;
@@ -432,7 +436,7 @@ mod tests {
     use crate::{DType, Spec};
 
     #[test]
-    fn a_byte_outside_the_rows_is_found_wherever_it_is() {
+    fn every_write_outside_the_rows_is_found() {
         let spec = Spec::new().field("a", DType::I64, []).unwrap().field("b", DType::U8, [5]).unwrap();
         let layout = Layout::new(&spec, 2 + 2).unwrap();
         let mut slab = Slab::new(&layout, 2, 0x55);
@@ -452,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_spread_from_the_first_to_the_last() {
+    fn spread_samples_include_the_first_and_the_last() {
         let spread = |count, len| -> Vec<u64> {
             let samples = Samples::Spread(count);
             (0..samples.count(len).unwrap()).map(|index| samples.id(index, len)).collect()

@@ -1,14 +1,15 @@
-//! Rows that lie ready in memory, at equal distances: what a device can read without a CPU.
+//! Rows in memory at a fixed stride, which a device can read without a worker.
 
 use crate::{Error, ErrorKind, Result};
 
-/// One field of every sample of a set, as it lies in memory: row `id` is the `row_bytes` bytes from `first + id * stride` on.
+/// One field of every sample, in memory: row `id` is the `row_bytes` bytes at `first + id * stride`.
 ///
-/// A set that can say so ([`Dataset::column`](crate::Dataset::column)) needs no worker to copy its rows.
+/// A data set that returns it from [`Dataset::column`](crate::Dataset::column) needs no worker to copy its
+/// rows.
 ///
 /// ```
 /// use feedline_core::StridedColumn;
-/// // Records of three pixels and a label: the labels are one byte each, every fourth.
+/// // Records of three pixels and a label: every fourth byte is a label.
 /// let file = [1, 2, 3, 7, 4, 5, 6, 8];
 /// let labels = StridedColumn::new(&file, 3, 4, 2, 1)?;
 /// assert_eq!((labels.row(0), labels.row(1), labels.row(2)), (Some(&[7][..]), Some(&[8][..]), None));
@@ -25,12 +26,13 @@ pub struct StridedColumn<'a> {
 }
 
 impl<'a> StridedColumn<'a> {
-    /// `rows` rows of `row_bytes` bytes in `bytes`, the first from byte `first` on, each `stride` bytes after the one before.
+    /// A column of `rows` rows of `row_bytes` bytes each: row 0 begins at byte `first` of `bytes`, and each
+    /// further row `stride` bytes after the previous one.
     ///
-    /// Fields that lie in one block of memory give the same `bytes`, all of the block: then it is made readable once.
+    /// Fields in one block of memory should pass the whole block as `bytes`, so that it is pinned only once.
     ///
     /// # Errors
-    /// `Config` when a row does not lie in `bytes`, or there are no rows or no bytes in a row.
+    /// `Config` when a row is not inside `bytes`, or when `rows` or `row_bytes` is 0.
     pub fn new(bytes: &'a [u8], first: usize, stride: usize, rows: usize, row_bytes: usize) -> Result<Self> {
         let end = rows
             .checked_sub(1)
@@ -38,7 +40,8 @@ impl<'a> StridedColumn<'a> {
             .and_then(|last| last.checked_add(first)?.checked_add(row_bytes));
         if row_bytes == 0 || end.is_none_or(|end| end > bytes.len()) {
             let why = format!(
-                "{rows} rows of {row_bytes} bytes from byte {first} on, every {stride}, do not lie in {} bytes",
+                "{rows} rows of {row_bytes} bytes, from byte {first} at stride {stride}, do not fit in {} \
+                 bytes",
                 bytes.len()
             );
             return Err(Error::new(ErrorKind::Config, why));
@@ -46,7 +49,7 @@ impl<'a> StridedColumn<'a> {
         Ok(Self { bytes, first, stride, rows, row_bytes })
     }
 
-    /// The memory that the rows lie in.
+    /// The memory that contains the rows.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
@@ -56,7 +59,7 @@ impl<'a> StridedColumn<'a> {
         self.first
     }
 
-    /// Bytes from the beginning of a row to that of the next.
+    /// Bytes from the beginning of one row to the beginning of the next.
     pub fn stride(&self) -> usize {
         self.stride
     }
@@ -66,12 +69,12 @@ impl<'a> StridedColumn<'a> {
         self.rows
     }
 
-    /// Bytes of a row, at least one.
+    /// Bytes per row, at least one.
     pub fn row_bytes(&self) -> usize {
         self.row_bytes
     }
 
-    /// Row `id`; none when there are fewer.
+    /// Row `id`; `None` when there is no such row.
     pub fn row(&self, id: u64) -> Option<&'a [u8]> {
         let id = usize::try_from(id).ok().filter(|&id| id < self.rows)?;
         self.bytes.get(self.first + id * self.stride..)?.get(..self.row_bytes)
@@ -83,7 +86,7 @@ impl std::fmt::Debug for StridedColumn<'_> {
         let Self { bytes, first, stride, rows, row_bytes } = self;
         write!(
             f,
-            "Table({rows} rows of {row_bytes} bytes at {first}, every {stride}, in {} bytes)",
+            "StridedColumn({rows} rows of {row_bytes} bytes at {first}, stride {stride}, in {} bytes)",
             bytes.len()
         )
     }
@@ -94,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_whose_rows_do_not_lie_in_its_bytes_is_refused() {
+    fn rows_outside_the_bytes_are_rejected() {
         let bytes = [0; 20];
         let refused = |first, stride, rows, row_bytes| {
             StridedColumn::new(&bytes, first, stride, rows, row_bytes).is_err()
@@ -102,14 +105,14 @@ mod tests {
         assert!(!refused(0, 5, 4, 5) && !refused(1, 6, 4, 1) && !refused(17, 1, 1, 3));
         assert!(refused(1, 5, 4, 5), "one byte too far");
         assert!(refused(0, 5, 5, 5), "one row too many");
-        assert!(refused(0, 5, 0, 5) && refused(0, 5, 4, 0), "nothing");
+        assert!(refused(0, 5, 0, 5) && refused(0, 5, 4, 0), "no rows, or empty rows");
         assert!(refused(0, usize::MAX, 3, 1) && refused(usize::MAX, 1, 2, 1) && refused(0, 1, 2, usize::MAX));
     }
 
     #[test]
-    fn rows_are_found_and_no_row_beyond() {
+    fn row_returns_existing_rows_only() {
         let bytes: Vec<u8> = (0..20).collect();
-        let column = StridedColumn::new(&bytes, 3, 4, 4, 2).expect("a table");
+        let column = StridedColumn::new(&bytes, 3, 4, 4, 2).expect("a valid column");
         assert_eq!(column.row(3), Some(&[15, 16][..]));
         assert!(column.row(4).is_none() && column.row(u64::MAX).is_none());
         assert!(format!("{column:?}").contains("4 rows of 2 bytes"), "{column:?}");

@@ -1,7 +1,8 @@
-//! A checkpoint: what was delivered, never what was only prefetched.
+//! Checkpoints: a cursor covers what was delivered, never what was only prefetched.
 //!
-//! Two forms: [`Cursor::to_bytes`], of a fixed size and with a checksum, and serde, which is readable as JSON. Either is
-//! held against the plan by [`Cursor::fit`] before a run goes on from it, in constant time.
+//! A cursor has two serialized forms: [`Cursor::to_bytes`], of fixed size with a checksum, and serde, for
+//! readable JSON. [`Cursor::fit`] checks either against the batch sampler before a run resumes from it, in
+//! constant time.
 
 use crate::proof::hex;
 use crate::random::splitmix64;
@@ -9,47 +10,55 @@ use crate::{BatchSampler, Error, ErrorKind, OrderHash, Proof, Result, SourcePosi
 
 const VERSION: u32 = 2;
 const MAGIC: u32 = u32::from_le_bytes(*b"flcu");
-/// 64-bit little-endian words of the byte form; the last is the checksum of those before.
+/// Number of 64-bit little-endian words of the byte form. The last word is the checksum of the others.
 const WORDS: usize = 16;
 
-/// How far one rank has come.
+/// The progress of one rank.
 ///
-/// Every rank has its own: epoch and position are the same on all between two steps, proof and order hash are of
-/// what this rank delivered.
+/// Each rank has its own cursor. Between two steps, epoch and position are the same on all ranks; proof and
+/// order hash cover what this rank delivered.
 ///
 /// ```
-/// use feedline_core::{Cursor, Sampler, BatchSampler, BatchSamplerOptions, LastBatch, World};
-/// let options = BatchSamplerOptions { len: 100, sampler: Sampler::Shuffle, seed: 7, batch: 8, last_batch: LastBatch::Keep, world: World::single() };
+/// use feedline_core::{BatchSampler, BatchSamplerOptions, Cursor, LastBatch, Sampler, World};
+/// let options = BatchSamplerOptions {
+///     len: 100,
+///     sampler: Sampler::Shuffle,
+///     seed: 7,
+///     batch: 8,
+///     last_batch: LastBatch::Keep,
+///     world: World::single(),
+/// };
 /// let (batch_sampler, fingerprint, mut ids) = (BatchSampler::new(options)?, 0xDA7A, Vec::new());
 ///
 /// let mut cursor = Cursor::new(&batch_sampler, fingerprint);
 /// for step in 0..3 {
-///     let due = plan.batch(0, 0, step, &mut ids);
-///     cursor.deliver(&plan, &ids[..due]);
+///     let valid = batch_sampler.batch(0, 0, step, &mut ids);
+///     cursor.deliver(&batch_sampler, &ids[..valid]);
 /// }
 /// let saved = cursor.to_bytes();
 ///
 /// let cursor = Cursor::from_bytes(&saved)?.fit(&batch_sampler, fingerprint)?;
 /// assert_eq!((cursor.epoch(), cursor.position()), (0, 24));
-/// plan.batch(cursor.epoch(), cursor.position(), 0, &mut ids); // step 3
+/// batch_sampler.batch(cursor.epoch(), cursor.position(), 0, &mut ids); // step 3
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Cursor {
-    // First, so that a newer version is refused as such, and not for fields it has or lacks.
+    // First, so that a newer version is rejected as such, not for unknown or missing fields.
     #[serde(deserialize_with = "known_version")]
     version: u32,
     #[serde(with = "hex")]
     fingerprint: u64,
-    #[serde(with = "hex")]
+    #[serde(rename = "order", with = "hex")]
     sampler: u64,
     seed: u64,
     epoch: u64,
     position: u64,
-    /// Of a source: where in the shard at `position` the next record begins.
+    /// For a source: the offset of the next record in the shard at `position`.
     offset: u64,
-    /// Where in the epoch this world, with this batch, began; and what of the way from there was skipped.
+    /// The position in the epoch at which this world and batch size began.
     start: u64,
+    /// Number of positions skipped since `start`.
     skipped: u64,
     batch: u64,
     rank: u32,
@@ -59,10 +68,10 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Bytes of [`to_bytes`](Self::to_bytes), whatever the data set.
+    /// Length of [`to_bytes`](Self::to_bytes), for any data set.
     pub const BYTES: usize = 8 * WORDS;
 
-    /// The cursor of a run that begins: epoch 0, nothing delivered. `fingerprint` is that of the
+    /// The cursor of a new run: epoch 0, nothing delivered. `fingerprint` is that of the
     /// [data set](crate::Dataset::fingerprint).
     pub fn new(batch_sampler: &BatchSampler, fingerprint: u64) -> Self {
         let options = batch_sampler.options();
@@ -84,12 +93,13 @@ impl Cursor {
         }
     }
 
-    /// Moves to the beginning of `epoch`; what was delivered before stays in the proof.
+    /// Moves to the beginning of `epoch`. The proof keeps what was delivered before.
     pub fn begin(&mut self, epoch: u64) {
         (self.epoch, self.position, self.offset, self.start, self.skipped) = (epoch, 0, 0, 0, 0);
     }
 
-    /// Moves over one step that was delivered; `ids` are those of it that were due on this rank, substitutes in their places.
+    /// Advances over one delivered step. `ids` are the valid samples of this rank, with substitutes in place
+    /// of samples that could not be read.
     pub fn deliver(&mut self, batch_sampler: &BatchSampler, ids: &[u64]) {
         let after = batch_sampler.position_after(self.epoch, self.position, 0);
         self.skipped += batch_sampler.skipped(self.epoch, self.position..after);
@@ -97,7 +107,8 @@ impl Cursor {
         self.add(ids);
     }
 
-    /// Moves over a batch of a source, up to where the rank's shards were read for it; `ids` are its samples.
+    /// Advances over a delivered batch of a source, to the position up to which it was read; `ids` are its
+    /// samples.
     pub fn reach(&mut self, source_position: SourcePosition, ids: &[u64]) {
         (self.position, self.offset) = (source_position.position, source_position.offset);
         self.add(ids);
@@ -113,13 +124,13 @@ impl Cursor {
         self.epoch
     }
 
-    /// The global position that comes next; the `start` to ask the plan with. Of a source, a position in its line of
-    /// shards.
+    /// The next global position: the `start` of the batch sampler's methods. For a source, the position of
+    /// the rank's shard in the order of shards.
     pub fn position(&self) -> u64 {
         self.position
     }
 
-    /// Where in the shard at [`position`](Self::position) a source goes on; 0 for a data set.
+    /// The offset in the shard at [`position`](Self::position) at which a source continues; 0 for a data set.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -129,62 +140,65 @@ impl Cursor {
         batch_sampler.steps(self.epoch, self.position) == 0
     }
 
-    /// What this rank delivered, as a set.
+    /// The proof of what this rank delivered, in any order.
     pub fn proof(&self) -> &Proof {
         &self.proof
     }
 
-    /// What this rank delivered, in order.
+    /// The hash of what this rank delivered, in order.
     pub fn order_hash(&self) -> OrderHash {
         self.order_hash
     }
 
-    /// The cursor to go on with under `batch_sampler`, which may have another batch, tail or world.
+    /// Checks that a run of `batch_sampler` can resume here, and returns the cursor to resume with. The batch
+    /// size, the last-batch policy and the world may differ from those of the saved run.
     ///
-    /// Proof and order hash stay with their rank: on another rank than the one that wrote the cursor they begin anew. For
-    /// the proof of a whole run whose world shrank, [merge](Proof::merge) those of the ranks that are gone.
+    /// Proof and order hash belong to one rank: on a rank other than the one that saved the cursor they start
+    /// empty. After the world shrank, [merge](Proof::merge) the proofs of the removed ranks to get the proof
+    /// of the whole run.
     ///
     /// # Errors
-    /// `Cursor` for another data set, seed or order, for a position beyond the epoch, and for one in the
-    /// midst of a step of the world that wrote it: there some ranks have delivered their part and others have
-    /// not. Also for an offset in a shard, which only the cursor of a source has.
+    /// `Cursor` for another data set, seed or sampler, for a position beyond the epoch or inside a step of
+    /// the saved world (some ranks delivered their part of that step, others did not), and for an offset in a
+    /// shard, which only the cursor of a source has.
     pub fn fit(self, batch_sampler: &BatchSampler, fingerprint: u64) -> Result<Self> {
         let next = self.fit_any(batch_sampler, fingerprint)?;
         if self.offset != 0 {
             return Err(refuse(format!(
-                "the cursor is at offset {} of a shard, but a data set has no shards: it is of a source, or \
-                 was changed by hand",
+                "the cursor is at offset {} of a shard, but a data set has no shards: it belongs to a \
+                 source, or was edited",
                 self.offset
             )));
         }
         Ok(next)
     }
 
-    /// What [`fit`](Self::fit) and [`fit_source`](Self::fit_source) have in common.
+    /// The checks that [`fit`](Self::fit) and [`fit_source`](Self::fit_source) share.
     fn fit_any(self, batch_sampler: &BatchSampler, fingerprint: u64) -> Result<Self> {
         if self.fingerprint != fingerprint {
             return Err(refuse(format!(
-                "the cursor is of another data set (fingerprint {:#x}, this one has {fingerprint:#x}): open the data it \
-                 was written with",
+                "the cursor belongs to another data set (fingerprint {:#x}, this one has \
+                 {fingerprint:#x}): open the data that it was saved with",
                 self.fingerprint
             )));
         }
         let options = batch_sampler.options();
         if self.seed != options.seed {
             return Err(refuse(format!(
-                "the cursor is of seed {}, this run has seed {}: take the cursor's",
+                "the cursor has seed {}, this run has seed {}: use the cursor's seed",
                 self.seed, options.seed
             )));
         }
         if self.sampler != batch_sampler.digest() {
             if self.sampler == batch_sampler.former_digest() {
                 return Err(refuse(
-                    "the cursor was saved by an earlier feedline, whose shuffle gives another order: begin \
-                     the epoch anew, or finish it with that version",
+                    "the cursor was saved by an earlier feedline, whose shuffle gives another order: restart \
+                     the epoch, or finish it with that version",
                 ));
             }
             return Err(refuse(
-                "the cursor is of another order of the samples: take the kind, weights or ids of the run that wrote it",
+                "the cursor belongs to another order of the samples: use the sampler, weights and ids of \
+                 the run that saved it",
             ));
         }
         self.check_position(batch_sampler.positions())?;
@@ -199,19 +213,21 @@ impl Cursor {
         Ok(next)
     }
 
-    /// As [`fit`](Self::fit), for a source whose plan is `shards`.
+    /// Like [`fit`](Self::fit), for a source; `shards` is the batch sampler over its shards.
     ///
     /// # Errors
-    /// As [`fit`](Self::fit); and for another rank or world than that of the run that saved the cursor, unless it stands at
-    /// the beginning or the end of an epoch: each rank is at a place of its own, and others do not know it.
+    /// As for [`fit`](Self::fit). Also for another rank or world size than that of the saved run, unless the
+    /// cursor is at the beginning or the end of an epoch: each rank has its own position, which other ranks
+    /// do not know.
     pub fn fit_source(self, shards: &BatchSampler, fingerprint: u64) -> Result<Self> {
         let next = self.fit_any(shards, fingerprint)?;
         let world = shards.options().world;
         let between = self.is_at_end(shards) || (self.position, self.offset) == (0, 0);
         if (self.rank, self.world) != (world.rank(), world.size()) && !between {
             return Err(refuse(format!(
-                "the cursor is of rank {} of {}, in the midst of an epoch, this is rank {} of {}: the ranks of a source are \
-                 at places of their own, so take each rank's own cursor, and change the world between epochs",
+                "the cursor is from rank {} of {} in the middle of an epoch, but this is rank {} of {}: \
+                 the ranks of a source have different positions, so use each rank's own cursor, and change \
+                 the world only between epochs",
                 self.rank,
                 self.world,
                 world.rank(),
@@ -225,22 +241,23 @@ impl Cursor {
         let Self { position, start, skipped, batch, rank, world, .. } = *self;
         if position > positions {
             return Err(refuse(format!(
-                "the cursor is at position {position}, beyond the {positions} of an epoch: it does not belong here"
+                "the cursor is at position {position}, beyond the {positions} of an epoch: it belongs to \
+                 another run"
             )));
         }
         let global = batch.checked_mul(u64::from(world)).filter(|&global| global > 0 && rank < world);
         let moved = position.checked_sub(start).and_then(|way| way.checked_sub(skipped));
         let (Some(global), Some(moved)) = (global, moved) else {
             return Err(refuse(format!(
-                "the cursor contradicts itself (position {position}, start {start}, skipped {skipped}, batch {batch}, \
-                 rank {rank} of {world}): it was changed by hand"
+                "the cursor contradicts itself (position {position}, start {start}, skipped {skipped}, \
+                 batch {batch}, rank {rank} of {world}): it was edited"
             )));
         };
         // The last step of an epoch may be short.
         if moved % global != 0 && position != positions {
             return Err(refuse(format!(
-                "the cursor is in the midst of a step: position {position} is {} samples into a step of {batch} on {world} \
-                 ranks; the world can change between steps only, so take a cursor saved after one",
+                "the cursor is inside a step: position {position} is {} samples into a step of {batch} on \
+                 {world} ranks; use a cursor saved between steps",
                 moved % global
             )));
         }
@@ -276,10 +293,10 @@ impl Cursor {
         bytes
     }
 
-    /// The cursor from [`to_bytes`](Self::to_bytes).
+    /// Parses the bytes of [`to_bytes`](Self::to_bytes).
     ///
     /// # Errors
-    /// `Cursor` for bytes that are no cursor, of a newer version, cut short, too long, or changed.
+    /// `Cursor` for bytes that are not a cursor, are of another version, truncated, too long or damaged.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
         let (whole, rest) = bytes.as_chunks::<8>();
         let Some(&first) = whole.first() else {
@@ -349,7 +366,7 @@ fn unpair(word: u64) -> (u32, u32) {
     (word as u32, (word >> 32) as u32)
 }
 
-/// Of all words but the last. Every step is a bijection, so one changed word always changes it.
+/// The checksum of all words but the last. Each step is a bijection, so one changed word always changes it.
 fn checksum(words: &[u64; WORDS]) -> u64 {
     words[..WORDS - 1].iter().fold(0, |state, &word| splitmix64(state ^ word))
 }
@@ -358,10 +375,10 @@ fn check_version(version: u32) -> Result<(), String> {
     match version {
         VERSION => Ok(()),
         older if older < VERSION => Err(format!(
-            "the cursor has version {older}, this feedline reads version {VERSION} only: begin anew"
+            "the cursor has version {older}, this feedline reads only version {VERSION}: start a new run"
         )),
         newer => Err(format!(
-            "the cursor has version {newer}, this feedline knows up to {VERSION}: take a newer one"
+            "the cursor has version {newer}, this feedline reads only version {VERSION}: use a newer feedline"
         )),
     }
 }
@@ -373,7 +390,7 @@ fn known_version<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u32, D::Er
 }
 
 fn cut_short(len: usize) -> Error {
-    refuse(format!("the cursor is cut short: {len} of {} bytes", Cursor::BYTES))
+    refuse(format!("the cursor is truncated: {len} of {} bytes", Cursor::BYTES))
 }
 
 fn refuse(message: impl Into<String>) -> Error {

@@ -1,4 +1,4 @@
-//! What a user implements to feed data of their own.
+//! The trait that users implement for their own data.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::random::key;
 use crate::{Random, Row, Rows, Spec, StridedColumn};
 
-/// Why a sample could not be read: any error.
+/// The error of a read: any error type.
 pub type ReadError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Samples with random access, each known by an id from 0 to `len() - 1`.
+/// Samples with random access, identified by ids from 0 to `len() - 1`.
 ///
-/// `read` is called from many threads at once, in any order; what it writes must depend on `id` and on the
-/// random numbers of `context` alone, never on the thread or on what was read before.
+/// `read` is called from many threads at once, in any order. What it writes must depend only on `id` and on
+/// the random numbers of `context`, never on the thread or on earlier reads.
 ///
 /// ```
 /// use feedline_core::{Context, DType, Dataset, ReadError, Row, Spec};
@@ -33,32 +33,33 @@ pub type ReadError = Box<dyn std::error::Error + Send + Sync>;
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
 pub trait Dataset: Send + Sync + 'static {
-    /// Number of samples; the same at every call.
+    /// Number of samples; the same for every call.
     fn len(&self) -> u64;
 
-    /// Whether there are no samples.
+    /// Whether the data set has no samples.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What a sample is; the same at every call.
+    /// The fields of a sample; the same for every call.
     fn spec(&self) -> &Spec;
 
-    /// Writes sample `id` into `row`, all of it: a recycled row holds an older sample's bytes.
+    /// Writes sample `id` into `row`. It must write the whole row: a reused row contains bytes of an earlier
+    /// sample.
     ///
-    /// In debug builds it holds 0xFF instead, so that a part left out shows;
-    /// [`check_dataset`](crate::check_dataset) finds such a part in any build.
+    /// In debug builds a reused row is filled with 0xFF, so that missing bytes show.
+    /// [`check_dataset`](crate::check_dataset) finds them in any build.
     ///
     /// # Errors
-    /// Any error; it reaches the training loop with the stage, batch and sample named.
+    /// Any error; the training loop receives it with stage, batch and sample.
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError>;
 
-    /// Writes several samples at once, `ids[i]` into row `i`; returns the number read and the error that ended it.
+    /// Writes several samples at once: `ids[i]` into row `i`.
     ///
-    /// The default calls [`read`](Self::read) once a sample. Override it where a bulk copy is cheaper.
+    /// The default calls [`read`](Self::read) once per sample. Override it when a bulk copy is cheaper.
     ///
     /// # Errors
-    /// The position in `ids` of the sample that failed, and why.
+    /// The index in `ids` of the sample that failed, and its error.
     fn read_many(
         &self,
         ids: &[u64],
@@ -72,24 +73,25 @@ pub trait Dataset: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Where field `field` of every sample lies in memory, when it lies there ready: row `id` is, byte for byte, what
-    /// [`read`](Self::read) writes, for every id, in every epoch. The bytes stay where and what they are while the set lives.
+    /// Field `field` of every sample in memory, if it is there: row `id` must equal, byte for byte, what
+    /// [`read`](Self::read) writes, for every id and epoch. The bytes must not move or change while the data
+    /// set exists.
     ///
-    /// With a table for every field a loader may leave out workers and copies: the device reads the rows itself. A wrapper
-    /// that changes what is read must not pass this on; the default gives none.
+    /// When every field has a column, the device can read the rows itself, without workers and copies. A
+    /// wrapper that changes what `read` writes must return `None`, which is the default.
     fn column(&self, _field: usize) -> Option<StridedColumn<'_>> {
         None
     }
 
-    /// The file sample `id` comes from, for error messages.
+    /// The file that contains sample `id`, for error messages.
     fn path(&self, _id: u64) -> Option<&Path> {
         None
     }
 
-    /// A number that tells this data from other data; a cursor is refused when it differs.
+    /// A number that identifies this data; a cursor with another fingerprint is rejected.
     ///
-    /// The default covers length and spec only: other data of the same length and spec has the same number.
-    /// Override it to cover what the data is made of; [`Fingerprint`](crate::Fingerprint) takes files by
+    /// The default covers only length and spec, so different data of the same length and spec has the same
+    /// fingerprint. Override it to cover the data itself: [`Fingerprint`](crate::Fingerprint) covers files by
     /// name, size and time, or by content.
     fn fingerprint(&self) -> u64 {
         spec_key(key(&[self.len()]), self.spec())
@@ -109,13 +111,13 @@ pub(crate) fn spec_key(mut state: u64, spec: &Spec) -> u64 {
     state
 }
 
-/// What [`Dataset::read`] may use beside the id: random numbers that belong to the sample.
+/// The context of a [`Dataset::read`]: the epoch, and random numbers that belong to the sample.
 #[derive(Debug)]
 pub struct Context {
     seed: u64,
     epoch: u64,
     current: Option<(usize, u64)>,
-    /// Made when it is asked for: sets that copy never ask, and to make one takes as long as to copy a short row.
+    /// Created on first use: it costs as much as copying a short row, and many data sets never use it.
     random: Option<Random>,
     watch: Option<Arc<AtomicU64>>,
 }
@@ -126,14 +128,14 @@ impl Context {
         Self { seed, epoch, current: None, random: None, watch: None }
     }
 
-    /// Tells `watch` the id of every sample begun, so that a read that never returns can be named.
+    /// Stores the id of every sample begun in `watch`, so that a read that never returns can be named.
     pub fn watched(self, watch: Arc<AtomicU64>) -> Self {
         Self { watch: Some(watch), ..self }
     }
 
-    /// Moves on to sample `id`, at `index` of the ids being read: restarts the random stream.
+    /// Begins sample `id`, at `index` of the ids being read, and restarts the random stream.
     ///
-    /// An own [`Dataset::read_many`] calls this before each sample that uses random numbers.
+    /// A custom [`Dataset::read_many`] must call this before each sample that uses random numbers.
     pub fn begin(&mut self, index: usize, id: u64) {
         self.current = Some((index, id));
         self.random = None;
@@ -155,7 +157,7 @@ impl Context {
         })
     }
 
-    /// The sample being read: its index in the ids and its id; names the culprit when a read panics.
+    /// The sample being read: its index in the ids, and its id. Identifies the sample when a read panics.
     pub fn current(&self) -> Option<(usize, u64)> {
         self.current
     }

@@ -1,4 +1,4 @@
-//! The element types a field can have.
+//! The element types of fields.
 
 use half::{bf16, f16};
 
@@ -31,7 +31,7 @@ pub enum DType {
 }
 
 impl DType {
-    /// Bytes of one element.
+    /// Bytes per element.
     pub const fn size(self) -> usize {
         match self {
             Self::U8 | Self::I8 => 1,
@@ -41,7 +41,7 @@ impl DType {
         }
     }
 
-    /// The name users write: `u8`, `bf16`, ...
+    /// The type's name: `u8`, `bf16`, ...
     pub const fn name(self) -> &'static str {
         match self {
             Self::U8 => "u8",
@@ -69,9 +69,9 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A Rust type that is the element of a field; sealed, one type for each [`DType`].
+/// A Rust type for the elements of a field: one per [`DType`]. Sealed.
 pub trait Element: bytemuck::Pod + Send + Sync + std::fmt::Debug + sealed::Sealed {
-    /// The data type that this Rust type stands for.
+    /// The data type of this Rust type.
     const DTYPE: DType;
 }
 
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_those_of_the_rust_types() {
+    fn sizes_match_the_rust_types() {
         fn check<T: Element>() {
             assert_eq!(T::DTYPE.size(), std::mem::size_of::<T>(), "{}", T::DTYPE);
         }

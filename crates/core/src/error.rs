@@ -1,4 +1,4 @@
-//! One error type: what went wrong, where (stage, batch, sample, path, offset), and what to do.
+//! The error type: what is wrong, where (stage, batch, sample, path, offset), and what to do.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -10,7 +10,7 @@ use crate::catch_panic;
 /// `Result` with feedline's error.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The part of the pipeline an error comes from.
+/// The part of the pipeline where an error occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Stage {
     /// The order of samples and the cursor.
@@ -26,7 +26,7 @@ pub enum Stage {
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Sampler => "order",
+            Self::Sampler => "sampler",
             Self::Decode => "decode",
             Self::Transfer => "transfer",
             Self::Compute => "compute",
@@ -34,39 +34,39 @@ impl fmt::Display for Stage {
     }
 }
 
-/// What kind of thing went wrong; match on this, print the [`Error`].
+/// The kind of an error. Match on this; print the [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// An option or argument that cannot work.
+    /// An option or argument is invalid.
     Config,
-    /// A byte budget that the pipeline would exceed.
+    /// The pipeline would exceed a byte budget.
     Budget,
-    /// A file that is missing, cut short or not what it says.
+    /// A file is missing, truncated or malformed.
     Data,
-    /// A sample that its data set could not read.
+    /// The data set could not read a sample.
     Sample,
-    /// A panic in the user's code, caught.
+    /// User code panicked; the panic was caught.
     Panic,
-    /// A device call that failed.
+    /// A device call failed.
     Device,
-    /// A device that is gone: every later call fails too.
+    /// The device is lost: every later call fails too.
     DeviceLost,
-    /// A device that this machine does not have.
+    /// The machine does not have the device or resource.
     Unavailable,
-    /// Two accesses that nothing orders (simulator only).
+    /// Two accesses are not ordered (simulator only).
     Race,
-    /// Every device slot is taken up by batches that the calling thread holds.
+    /// The calling thread holds batches in every device slot.
     SlotsHeld,
-    /// A batch that the caller still holds, where none may be held.
+    /// The caller still holds a batch where none may be held.
     BatchHeld,
-    /// The process was forked: the threads of the pipeline run in the parent process only.
+    /// The process was forked: the pipeline's threads run only in the parent process.
     Forked,
-    /// A wait that took longer than its limit.
+    /// A wait took longer than its limit.
     Timeout,
     /// The pipeline was stopped.
     Stopped,
-    /// A cursor that does not fit.
+    /// A cursor is damaged or does not fit the run.
     Cursor,
 }
 
@@ -83,28 +83,29 @@ struct Inner {
 }
 
 impl Drop for Inner {
-    /// The source may be the user's, and a panic in its drop must not end the thread that drops the error.
+    /// The source may be a user type; a panic in its drop must not end the thread that drops the error.
     fn drop(&mut self) {
         let source = self.source.take();
-        // Nobody is left to tell.
+        // The panic is ignored: there is no caller left to report it to.
         let _ = catch_panic("the drop of an error panicked", || drop(source));
     }
 }
 
-/// A failure, as a value that can be cloned: the first cause of a pipeline's end is given to every caller.
+/// An error. It can be cloned, so that every caller receives the first cause of a pipeline's end.
 ///
-/// Printed on one line: message, source, then the place.
+/// Displays on one line: the message, the source, then the location.
 ///
 /// ```
 /// use feedline_core::{Error, ErrorKind, Stage};
-/// let error = Error::new(ErrorKind::Sample, "not a JPEG").at_stage(Stage::Decode).at_batch(3).at_sample(417);
+/// let error = Error::new(ErrorKind::Sample, "not a JPEG");
+/// let error = error.at_stage(Stage::Decode).at_batch(3).at_sample(417);
 /// assert_eq!(error.to_string(), "not a JPEG (stage decode, batch 3, sample 417)");
 /// ```
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
 impl Error {
-    /// An error of `kind`; `message` says what is wrong and what to do, without a full stop.
+    /// An error of `kind`. `message` says what is wrong and what to do, without a full stop.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self(Arc::new(Inner {
             kind,
@@ -121,7 +122,7 @@ impl Error {
     fn with(self, change: impl FnOnce(&mut Inner)) -> Self {
         let mut inner = match Arc::try_unwrap(self.0) {
             Ok(inner) => inner,
-            // Shared already: keep its text as the source's place in a new value.
+            // Shared: copy everything, and keep the text of the source.
             Err(shared) => Inner {
                 kind: shared.kind,
                 message: shared.message.clone(),
@@ -137,27 +138,27 @@ impl Error {
         Self(Arc::new(inner))
     }
 
-    /// Names the stage.
+    /// Adds the stage.
     pub fn at_stage(self, stage: Stage) -> Self {
         self.with(|e| e.stage = Some(stage))
     }
 
-    /// Names the batch: its step within the epoch.
+    /// Adds the batch: its step within the epoch.
     pub fn at_batch(self, batch: u64) -> Self {
         self.with(|e| e.batch = Some(batch))
     }
 
-    /// Names the sample by its id.
+    /// Adds the sample's id.
     pub fn at_sample(self, sample: u64) -> Self {
         self.with(|e| e.sample = Some(sample))
     }
 
-    /// Names the file.
+    /// Adds the file.
     pub fn at_path(self, path: impl AsRef<Path>) -> Self {
         self.with(|e| e.path = Some(path.as_ref().to_path_buf()))
     }
 
-    /// Names the byte in the file.
+    /// Adds the byte offset in the file.
     pub fn at_offset(self, offset: u64) -> Self {
         self.with(|e| e.offset = Some(offset))
     }
@@ -167,42 +168,42 @@ impl Error {
         self.with(|e| e.source = Some(source.into()))
     }
 
-    /// What kind of thing went wrong.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
 
-    /// The message alone, without source and place.
+    /// The message, without source and location.
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// The stage it happened in.
+    /// The stage, if known.
     pub fn stage(&self) -> Option<Stage> {
         self.0.stage
     }
 
-    /// The batch it happened in: its step within the epoch.
+    /// The batch, if known: its step within the epoch.
     pub fn batch(&self) -> Option<u64> {
         self.0.batch
     }
 
-    /// The sample it happened in.
+    /// The sample's id, if known.
     pub fn sample(&self) -> Option<u64> {
         self.0.sample
     }
 
-    /// The file it happened in.
+    /// The file, if known.
     pub fn path(&self) -> Option<&Path> {
         self.0.path.as_deref()
     }
 
-    /// The byte of the file, where known.
+    /// The byte offset in the file, if known.
     pub fn offset(&self) -> Option<u64> {
         self.0.offset
     }
 
-    /// Whether no later call on the device can succeed.
+    /// Whether the device is lost, so that no later call on it can succeed.
     pub fn is_device_lost(&self) -> bool {
         self.0.kind == ErrorKind::DeviceLost
     }
@@ -260,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_says_what_and_where() {
+    fn displays_message_source_and_location_on_one_line() {
         let io = std::io::Error::other("short read");
         let error = Error::new(ErrorKind::Data, "cannot read the labels")
             .caused_by(io)
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_error_can_still_be_placed() {
+    fn a_location_can_be_added_to_a_shared_error() {
         let error = Error::new(ErrorKind::Panic, "boom");
         let placed = error.clone().at_batch(1);
         assert_eq!((error.batch(), placed.batch()), (None, Some(1)));
@@ -285,7 +286,7 @@ mod tests {
 
     impl fmt::Display for PanicsInDrop {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("planned failure")
+            f.write_str("injected failure")
         }
     }
 
@@ -298,10 +299,10 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_panics_when_it_is_dropped_harms_nobody() {
+    fn a_panic_in_the_drop_of_a_source_is_caught() {
         let error = Error::new(ErrorKind::Sample, "bad").caused_by(PanicsInDrop);
         let other = error.clone().caused_by(PanicsInDrop);
-        assert_eq!(other.to_string(), "bad: planned failure");
+        assert_eq!(other.to_string(), "bad: injected failure");
         drop((error, other));
     }
 }

@@ -1,5 +1,4 @@
-//! Numbers that tell data sets apart: what an own [`Dataset::fingerprint`](crate::Dataset::fingerprint) is
-//! made of.
+//! Fingerprints of data sets, for custom [`Dataset::fingerprint`](crate::Dataset::fingerprint) methods.
 
 use std::fs::{self, File, Metadata};
 use std::io::Read;
@@ -9,21 +8,20 @@ use std::time::UNIX_EPOCH;
 use crate::random::{key, splitmix64};
 use crate::{Error, ErrorKind, Result, Spec};
 
-/// Bytes that one round takes in.
+/// Bytes hashed per round.
 const ROUND: usize = 32;
 
-/// Bytes of a file that are read at a time; a multiple of [`ROUND`].
+/// Bytes of a file read at a time; a multiple of [`ROUND`].
 const BLOCK: usize = 1 << 20;
 
-/// A 64-bit number made of everything that was added to it, in the order it was added; the same on every
-/// machine.
+/// A 64-bit hash of everything added to it, in order; the same on every machine.
 ///
-/// It finds changes, not forgery. Two ways to cover a file:
+/// It detects changes, not forgery. There are two ways to cover a file:
 ///
 /// | method | covers | costs |
 /// | --- | --- | --- |
-/// | [`file`](Self::file) | name, size, time of the last write; so a copy is another file | a system call |
-/// | [`file_content`](Self::file_content) | every byte, and nothing else | reading the file |
+/// | [`file`](Self::file) | name, size, time of the last write, so a copy differs | a system call |
+/// | [`file_content`](Self::file_content) | only the bytes | reading the file |
 ///
 /// ```
 /// use feedline_core::Fingerprint;
@@ -43,12 +41,12 @@ const BLOCK: usize = 1 << 20;
 pub struct Fingerprint(u64);
 
 impl Fingerprint {
-    /// The fingerprint of nothing.
+    /// The empty fingerprint.
     pub const fn new() -> Self {
         Self(u64::from_le_bytes(*b"contents"))
     }
 
-    /// Adds a number: a length, a version.
+    /// Adds a number, such as a length or a version.
     pub const fn number(self, number: u64) -> Self {
         Self(key(&[self.0, number]))
     }
@@ -58,18 +56,17 @@ impl Fingerprint {
         Self(crate::dataset::spec_key(self.0, spec))
     }
 
-    /// Adds bytes and their number; about 0.2 ns per byte.
+    /// Adds bytes and their length. Takes about 0.2 ns per byte.
     pub fn bytes(self, bytes: &[u8]) -> Self {
         let mut lanes = Lanes::new();
         lanes.add(bytes);
         lanes.end(self)
     }
 
-    /// Adds the name (without its folder), the size and the time of the last write of a file, without reading
-    /// it.
+    /// Adds a file's name (without its folder), size and time of the last write. Does not read the file.
     ///
     /// # Errors
-    /// `Data` when there is no such file, it is not a regular file, or the file system does not tell its
+    /// `Data` when the file does not exist or is not a regular file, or the file system does not report its
     /// time.
     pub fn file(self, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
@@ -83,11 +80,10 @@ impl Fingerprint {
         Ok(self.bytes(name.as_encoded_bytes()).number(metadata.len()).number(nanos))
     }
 
-    /// Adds every byte of a file, as [`bytes`](Self::bytes) of its content would; reads it in pieces of 1
-    /// MiB.
+    /// Adds the content of a file, like [`bytes`](Self::bytes). Reads 1 MiB at a time.
     ///
     /// # Errors
-    /// `Data` when it cannot be read or is not a regular file.
+    /// `Data` when the file cannot be read or is not a regular file.
     pub fn file_content(self, path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         regular(path)?;
@@ -95,10 +91,10 @@ impl Fingerprint {
         self.reader(file).map_err(|error| cannot(path, error))
     }
 
-    /// Adds all that `reader` gives, as [`bytes`](Self::bytes) would; reads it in pieces of 1 MiB.
+    /// Adds everything that `reader` yields, like [`bytes`](Self::bytes). Reads 1 MiB at a time.
     ///
     /// # Errors
-    /// The reader's.
+    /// The errors of `reader`.
     pub fn reader(self, mut reader: impl Read) -> std::io::Result<Self> {
         let mut lanes = Lanes::new();
         let mut block = Vec::with_capacity(BLOCK);
@@ -109,7 +105,7 @@ impl Fingerprint {
         Ok(lanes.end(self))
     }
 
-    /// The number.
+    /// The hash value.
     pub const fn value(self) -> u64 {
         self.0
     }
@@ -121,7 +117,7 @@ impl Default for Fingerprint {
     }
 }
 
-/// Four independent chains over every fourth word, which a processor computes side by side.
+/// Four independent hash chains, each over every fourth word; a processor computes them in parallel.
 struct Lanes {
     lanes: [u64; 4],
     len: u64,
@@ -132,7 +128,7 @@ impl Lanes {
         Self { lanes: [1, 2, 3, 4], len: 0 }
     }
 
-    /// Takes in the next bytes; only the last call may have a number that is no multiple of [`ROUND`].
+    /// Hashes the next bytes. The length must be a multiple of [`ROUND`], except in the last call.
     fn add(&mut self, bytes: &[u8]) {
         self.len = self.len.wrapping_add(bytes.len() as u64);
         let (rounds, rest) = bytes.as_chunks::<ROUND>();
@@ -156,17 +152,17 @@ impl Lanes {
     }
 }
 
-/// Asked before opening: to open a named pipe would wait for its writer.
+/// Checked before opening the file: opening a named pipe blocks until it has a writer.
 fn regular(path: &Path) -> Result<Metadata> {
     let metadata = fs::metadata(path).map_err(|error| cannot(path, error))?;
     if metadata.is_file() {
         return Ok(metadata);
     }
-    Err(Error::new(ErrorKind::Data, "this is not a regular file: give the path of a file").at_path(path))
+    Err(Error::new(ErrorKind::Data, "not a regular file: give the path of a regular file").at_path(path))
 }
 
 fn cannot(path: &Path, error: std::io::Error) -> Error {
-    Error::new(ErrorKind::Data, "cannot take the file's fingerprint, check the path")
+    Error::new(ErrorKind::Data, "cannot read the file for its fingerprint, check the path")
         .caused_by(error)
         .at_path(path)
 }
@@ -180,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn every_bit_and_every_length_counts() {
+    fn every_bit_and_every_length_changes_the_value() {
         let bytes: Vec<u8> = (0..100).collect();
         let mut seen = std::collections::HashSet::from([of(&bytes)]);
         for at in 0..bytes.len() {
@@ -198,17 +194,17 @@ mod tests {
     }
 
     #[test]
-    fn swapped_words_count_within_a_round_and_between_rounds() {
-        let words = |sampler: [u64; 8]| of(&sampler.map(u64::to_le_bytes).concat());
+    fn swapped_words_change_the_value_within_a_round_and_between_rounds() {
+        let words = |words: [u64; 8]| of(&words.map(u64::to_le_bytes).concat());
         let one = words([1, 2, 3, 4, 5, 6, 7, 8]);
         assert_ne!(one, words([2, 1, 3, 4, 5, 6, 7, 8]));
         assert_ne!(one, words([5, 2, 3, 4, 1, 6, 7, 8]));
         assert_ne!(one, words([5, 6, 7, 8, 1, 2, 3, 4]));
     }
 
-    /// Pinned: a fingerprint is kept in cursors.
+    /// Cursors contain fingerprints, so the values must never change.
     #[test]
-    fn the_numbers_stay() {
+    fn values_are_stable() {
         assert_eq!([of(b""), of(b"feedline")], GOLDEN);
     }
 

@@ -1,13 +1,13 @@
-//! Where each field of a batch lies: one slab, every field at an aligned offset.
+//! The memory layout of a batch: one slab with every field at an aligned offset.
 //!
-//! One slab means one copy a batch; 256 bytes is what every GPU load width, and cuBLAS at its best, asks for.
+//! One slab needs one copy per batch. 256-byte alignment suits every GPU load width and is best for cuBLAS.
 
 use crate::{Error, ErrorKind, Result, Spec};
 
-/// Every field starts at a multiple of this many bytes.
+/// Alignment of every field, in bytes.
 pub const ALIGN: usize = 256;
 
-/// The places of a batch's fields in a slab of [`bytes`](Self::bytes) bytes.
+/// The offsets of a batch's fields in a slab of [`bytes`](Self::bytes) bytes.
 ///
 /// ```
 /// use feedline_core::{DType, Layout, Spec};
@@ -51,7 +51,7 @@ impl Layout {
                         ErrorKind::Config,
                         format!(
                             "a batch of {capacity} samples is larger than the address space at field \"{}\" \
-                             ({} bytes a sample): take a smaller batch",
+                             ({} bytes per sample): take a smaller batch",
                             field.name(),
                             field.row_bytes()
                         ),
@@ -66,7 +66,7 @@ impl Layout {
         &self.spec
     }
 
-    /// Samples that fit.
+    /// The most samples that fit.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
@@ -81,10 +81,10 @@ impl Layout {
         self.offsets[index]
     }
 
-    /// Bytes from the slab's start that a batch of `rows` samples uses; what has to be copied.
+    /// The leading bytes of the slab that a batch of `rows` samples uses, which must be copied.
     ///
     /// # Panics
-    /// When `rows` is larger than [`capacity`](Self::capacity).
+    /// If `rows` is larger than [`capacity`](Self::capacity).
     pub fn used_bytes(&self, rows: usize) -> usize {
         assert!(rows <= self.capacity, "{rows} rows in a layout of {}", self.capacity);
         let last = self.offsets.len() - 1;
@@ -98,7 +98,7 @@ mod tests {
     use crate::DType;
 
     #[test]
-    fn every_field_is_aligned_and_none_overlap() {
+    fn fields_are_aligned_and_do_not_overlap() {
         let spec = Spec::new()
             .field("a", DType::U8, [3])
             .unwrap()
@@ -118,16 +118,16 @@ mod tests {
         }
     }
 
-    /// In release builds too, where the product would wrap.
+    /// Also in release builds, where the product would wrap.
     #[test]
     #[should_panic(expected = "rows in a layout of 3")]
-    fn more_rows_than_fit_have_no_bytes() {
+    fn used_bytes_panics_on_more_rows_than_fit() {
         let spec = Spec::new().field("a", DType::F64, [4]).unwrap();
         Layout::new(&spec, 3).unwrap().used_bytes(1 << 60);
     }
 
     #[test]
-    fn impossible_batches_are_refused() {
+    fn invalid_batches_are_rejected() {
         let spec = Spec::new().field("a", DType::F64, [1 << 40]).unwrap();
         for (capacity, part) in [(0, "batch size is 0"), (1 << 30, "take a smaller batch")] {
             let error = Layout::new(&spec, capacity).unwrap_err();

@@ -1,25 +1,25 @@
-//! Words and pure logic of feedline: no unsafe code, no device, and no threads but those that `check` joins.
+//! Types and logic that the other crates share: no unsafe code, no device, and no threads outside [`check`].
 //!
 //! | term | meaning | module |
 //! | --- | --- | --- |
-//! | sample | one item of a data set, known by its id | [`dataset`] |
+//! | sample | one item of a data set, identified by its id | [`dataset`] |
 //! | field | a named, typed, shaped part of every sample | [`spec`] |
 //! | spec | the fields of a sample | [`spec`] |
-//! | layout | where each field of a batch lies in one slab | [`layout`] |
+//! | layout | the offset of each field of a batch in one slab | [`layout`] |
 //! | source | data without a length: shards of records | [`source`] |
-//! | table | one field of every sample, as it lies in memory | [`column`] |
-//! | row | the place of one sample in a slab, being written | [`row`] |
-//! | order | which sample stands at which position of an epoch | [`sampler`] |
-//! | world | which rank of how many this process is | [`world`] |
-//! | plan | which samples make up which batch | [`batch_sampler`] |
-//! | cursor | what was delivered: a checkpoint | [`cursor`] |
+//! | strided column | one field of every sample, in memory at a fixed stride | [`column`] |
+//! | row | the bytes of one sample in a slab, for writing | [`row`] |
+//! | sampler | the order of the samples of an epoch | [`sampler`] |
+//! | world | the rank of this process and the number of ranks | [`world`] |
+//! | batch sampler | the samples of each batch | [`batch_sampler`] |
+//! | cursor | a checkpoint: what was delivered | [`cursor`] |
 //! | proof | that every sample was delivered exactly once | [`proof`] |
-//! | quarantine | the samples that could not be read | [`bad_sample_report`] |
-//! | batch info | what is known of a batch beside its bytes | [`batch_info`] |
+//! | bad-sample report | the samples that could not be read | [`bad_samples`] |
+//! | batch info | the ids and position of a batch | [`batch_info`] |
 //! | stop | the first cause that ended a pipeline | [`stop`] |
-//! | check | whether a data set keeps what it promises | [`check`] |
-//! | fingerprint | a number that tells data sets apart | [`fingerprint`] |
-//! | error | a value that says what, where and what to do | [`error`] |
+//! | check | a test of a data set against its contract | [`check`] |
+//! | fingerprint | a number that identifies a data set | [`fingerprint`] |
+//! | error | a value that says what is wrong, where, and what to do | [`error`] |
 #![forbid(unsafe_code)]
 
 pub mod bad_samples;
@@ -41,7 +41,6 @@ pub mod sampler;
 pub mod source;
 pub mod spec;
 pub mod stop;
-
 pub mod world;
 
 pub use bad_samples::{BadSampleReport, BadSamples, Budget};
@@ -63,5 +62,4 @@ pub use sampler::Sampler;
 pub use source::{Next, Shard, Source, SourcePosition};
 pub use spec::{Field, Spec};
 pub use stop::Stop;
-
 pub use world::World;

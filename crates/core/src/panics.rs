@@ -1,16 +1,16 @@
-//! Panics of user code, turned into errors.
+//! Conversion of panics in user code into errors.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::{Error, ErrorKind, Result};
 
-/// Runs `work` and turns a panic in it into an error of kind `Panic`: `what`, then the panic's message.
+/// Runs `work` and turns a panic into an error of kind `Panic` with the message `what: panic message`.
 ///
-/// Nothing that `work` changes may be used after a panic, other than to drop it.
+/// After a panic, do not use values that `work` changes, except to drop them.
 ///
 /// # Errors
-/// `Panic` when `work` panicked.
+/// `Panic` when `work` panics.
 ///
 /// ```
 /// use feedline_core::catch_panic;
@@ -21,7 +21,7 @@ use crate::{Error, ErrorKind, Result};
 pub fn catch_panic<T>(what: &str, work: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
         let error = Error::new(ErrorKind::Panic, format!("{what}: {}", text(&*payload)));
-        // The payload is user code as well: its drop could panic again.
+        // The payload may be a user type whose drop panics again.
         std::mem::forget(payload);
         error
     })

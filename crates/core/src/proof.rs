@@ -1,4 +1,4 @@
-//! Proof that every sample was delivered exactly once: sums that can be merged over ranks and restarts.
+//! Proof that every sample was delivered exactly once: sums that can be merged across ranks and restarts.
 
 use std::ops::Range;
 
@@ -7,15 +7,17 @@ use crate::{BatchSampler, Error, ErrorKind, Result, Stage};
 
 const LOW: u64 = u64::from_le_bytes(*b"proof lo");
 const HIGH: u64 = u64::from_le_bytes(*b"proof hi");
-/// Ids hashed at a time.
+/// Number of ids hashed at a time.
 const CHUNK: usize = 512;
 
-/// A 128-bit sum over the (epoch, sample id) delivered, whatever their order, and how many there were.
+/// The number of delivered samples, and a 128-bit sum over their (epoch, id) pairs that does not depend on
+/// their order.
 ///
-/// Each pair adds 128 mixed bits, modulo 2^128: a multiset hash by addition (Clarke et al. 2003, "Incremental multiset
-/// hash functions"), with SplitMix64 as the mixer, so it finds errors, not forgery. One sample lost, or one too many,
-/// changes the count. One delivered in place of another of the same epoch always changes the sum too, because the
-/// mixer is a bijection of the id. Any other difference goes unseen with a probability near 2^-128.
+/// Each pair adds 128 mixed bits, modulo 2^128: a multiset hash by addition (Clarke et al. 2003, "Incremental
+/// multiset hash functions") with SplitMix64 as the mixer. It detects errors, not forgery. A lost or
+/// duplicated sample changes the count. A sample delivered in place of another of the same epoch always
+/// changes the sum, because the mixer is a bijection of the id. Any other difference is missed with a
+/// probability near 2^-128.
 ///
 /// ```
 /// use feedline_core::Proof;
@@ -37,7 +39,7 @@ pub struct Proof {
 }
 
 impl Proof {
-    /// The proof of nothing delivered.
+    /// The proof of an empty delivery.
     pub const fn new() -> Self {
         Self { count: 0, sum: 0 }
     }
@@ -46,11 +48,11 @@ impl Proof {
         Self { count, sum }
     }
 
-    /// The proof that delivering `epochs` of `batch_sampler`, on all its ranks together, must come to.
+    /// The expected proof of `epochs` of `batch_sampler`, over all its ranks.
     ///
-    /// What the plan drops or skips is not in it, and neither are the repeats that pad the last step: pass to
-    /// [`add_all`](Self::add_all) only the ids that [`BatchSampler::batch`] counts. Takes time in proportion to
-    /// the samples, a few nanoseconds each, and constant memory.
+    /// It excludes dropped and skipped samples and the repeats that pad the last step: pass to
+    /// [`add_all`](Self::add_all) only the valid ids, as counted by [`BatchSampler::batch`]. Takes a few
+    /// nanoseconds per sample, and constant memory.
     pub fn expected(batch_sampler: &BatchSampler, epochs: Range<u64>) -> Self {
         let mut proof = Self::new();
         for epoch in epochs {
@@ -59,13 +61,13 @@ impl Proof {
         proof
     }
 
-    /// The proof of the global `positions` of one epoch: for an epoch that was left early, or that drops its tail and
-    /// was resumed by a world of another size.
+    /// The expected proof of the global `positions` of one epoch: for an epoch that was left early, or that
+    /// drops its last batch and was resumed with another world size.
     pub fn expected_part(batch_sampler: &BatchSampler, epoch: u64, positions: Range<u64>) -> Self {
         let mut proof = Self::new();
         let (len, sampler) = (batch_sampler.options().len, &batch_sampler.options().sampler);
         if sampler.is_permutation() && positions == (0..len) && batch_sampler.skipped(epoch, 0..len) == 0 {
-            // Every sample once: known without asking the order, so that a flaw in it would show.
+            // Every sample once: computed without the sampler, so that a bug in the sampler shows.
             for first in (0..len).step_by(CHUNK) {
                 let ids: [u64; CHUNK] = std::array::from_fn(|index| first + index as u64);
                 proof.add_all(epoch, &ids[..CHUNK.min((len - first) as usize)]);
@@ -81,21 +83,21 @@ impl Proof {
         self.add_all(epoch, &[id]);
     }
 
-    /// Adds samples of one epoch; 1 to 3 nanoseconds each.
+    /// Adds samples of one epoch. Takes 1 to 3 nanoseconds per sample.
     pub fn add_all(&mut self, epoch: u64, ids: &[u64]) {
         let mixer = Mixer::new(epoch);
         self.count = self.count.wrapping_add(ids.len() as u64);
         self.sum = ids.iter().fold(self.sum, |sum, &id| sum.wrapping_add(mixer.mix(id)));
     }
 
-    /// Takes one sample out again.
+    /// Removes one sample.
     pub fn remove(&mut self, epoch: u64, id: u64) {
         let mut one = Self::new();
         one.add(epoch, id);
         self.unmerge(&one);
     }
 
-    /// Adds what another rank, or the run before a restart, delivered.
+    /// Adds the samples that another rank, or the run before a restart, delivered.
     pub fn merge(&mut self, other: &Self) {
         self.count = self.count.wrapping_add(other.count);
         self.sum = self.sum.wrapping_add(other.sum);
@@ -106,37 +108,37 @@ impl Proof {
         self.sum = self.sum.wrapping_sub(other.sum);
     }
 
-    /// Samples delivered.
+    /// Number of delivered samples.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The sum.
+    /// The 128-bit sum.
     pub fn sum(&self) -> u128 {
         self.sum
     }
 
-    /// Whether this is what was `expected`.
+    /// Compares this proof with the `expected` one.
     ///
     /// # Errors
-    /// `Data` when not, with how many samples are too few or too many.
+    /// `Data` when they differ; the message says how many samples are missing or extra.
     pub fn check(&self, expected: &Self) -> Result<()> {
         let message = match (self.count, expected.count) {
             _ if self == expected => return Ok(()),
             (have, want) if have < want => format!("{} of {want} samples were not delivered", want - have),
             (have, want) if have > want => {
-                format!("{} samples were delivered beyond the {want} due", have - want)
+                format!("{} more samples were delivered than the {want} expected", have - want)
             }
             (have, _) => format!(
-                "{have} samples were delivered, as many as due, but not the same ones: at least one came in \
-                 place of another"
+                "{have} samples were delivered, as many as expected, but not the expected ones: at least \
+                 one was replaced by another"
             ),
         };
         Err(Error::new(ErrorKind::Data, message).at_stage(Stage::Sampler))
     }
 }
 
-/// The mixed bits of the samples of one epoch.
+/// Mixes the sample ids of one epoch.
 struct Mixer {
     low: u64,
     high: u64,
@@ -152,9 +154,7 @@ impl Mixer {
     }
 }
 
-/// A 64-bit hash over delivered ids in their order; it can go on from where an earlier run stopped.
-///
-/// How the ids are cut into batches does not matter.
+/// A 64-bit hash of delivered ids in order, independent of the batch boundaries. A later run can continue it.
 ///
 /// ```
 /// use feedline_core::OrderHash;
@@ -175,20 +175,21 @@ impl OrderHash {
         Self(u64::from_le_bytes(*b"in order"))
     }
 
-    /// The hash of the ids that came to `value`.
+    /// Continues a hash from its [`value`](Self::value).
     pub const fn resume(value: u64) -> Self {
         Self(value)
     }
 
-    /// Adds ids, in the order they were delivered.
+    /// Adds ids in the order of delivery.
     pub fn add(&mut self, ids: &[u64]) {
-        // Every step is a bijection of the state, and of the id: a single changed id always changes the result.
+        // Each step is a bijection of the state and of the id, so a single changed id always changes the
+        // result.
         self.0 = ids.iter().fold(self.0, |state, &id| {
             (state.rotate_left(23) ^ splitmix64(id)).wrapping_mul(0x9E37_79B9_7F4A_7C15)
         });
     }
 
-    /// The hash.
+    /// The hash value.
     pub const fn value(self) -> u64 {
         self.0
     }
@@ -200,7 +201,7 @@ impl Default for OrderHash {
     }
 }
 
-/// Hashes as `"0x..."`: JSON readers that know numbers as f64 only would change them.
+/// Serializes hashes as `"0x..."`, because JSON readers that parse numbers as f64 would round them.
 pub(crate) mod hex {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
@@ -216,6 +217,6 @@ pub(crate) mod hex {
         let text = std::borrow::Cow::<str>::deserialize(from)?;
         let digits = text.strip_prefix("0x").and_then(|digits| u128::from_str_radix(digits, 16).ok());
         let value = digits.and_then(|digits| T::try_from(digits).ok());
-        value.ok_or_else(|| D::Error::custom(format!("{text:?} is not a hash: it looks like \"0x1f\"")))
+        value.ok_or_else(|| D::Error::custom(format!("{text:?} is not a hash: expected the form \"0x1f\"")))
     }
 }

@@ -1,4 +1,5 @@
-//! Counter-based random numbers: a value is a function of its key, so no order of calls or workers can change it.
+//! Counter-based random numbers: a value depends only on its key, never on the order of calls or on the
+//! workers.
 
 /// One step of SplitMix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators").
 pub const fn splitmix64(x: u64) -> u64 {
@@ -8,7 +9,7 @@ pub const fn splitmix64(x: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Mixes key parts into one 64-bit key; every part changes every bit.
+/// Mixes parts into one 64-bit key; every part affects every bit.
 pub const fn key(parts: &[u64]) -> u64 {
     let mut state = 0x6665_6564_6C69_6E65; // "feedline"
     let mut i = 0;
@@ -19,7 +20,7 @@ pub const fn key(parts: &[u64]) -> u64 {
     state
 }
 
-/// A stream of random numbers for one sample in one epoch, the same on every worker and machine.
+/// A stream of random numbers for one sample of one epoch; the same on every worker and machine.
 ///
 /// ```
 /// use feedline_core::Random;
@@ -39,7 +40,7 @@ impl Random {
         Self::from_key(key(&[seed, epoch, id]))
     }
 
-    /// The stream of any key; see [`key`].
+    /// The stream of `key`; see [`key`].
     pub fn from_key(key: u64) -> Self {
         Self { key, counter: 0 }
     }
@@ -61,12 +62,12 @@ impl Random {
         low + (high - low) * self.uniform()
     }
 
-    /// A whole number below `bound`, without bias worth speaking of (the product method, 64 by 64 bits).
+    /// A whole number below `bound`, with negligible bias (the product method, 64 by 64 bits).
     ///
     /// # Panics
-    /// When `bound` is zero.
+    /// If `bound` is zero.
     pub fn below(&mut self, bound: u64) -> u64 {
-        assert!(bound > 0, "below(0) has no value");
+        assert!(bound > 0, "the bound must be above 0");
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 }

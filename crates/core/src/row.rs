@@ -1,22 +1,23 @@
-//! The rows of a batch while they are written: disjoint slices of one slab, split over workers without a copy.
+//! Write access to the rows of a batch: disjoint slices of one slab, which can be split over workers without
+//! a copy.
 
 use arrayvec::ArrayVec;
 
 use crate::spec::MAX_FIELDS;
 use crate::{Element, Error, ErrorKind, Field, Layout, Result, Spec};
 
-/// Copies rows to a place, one after the other; as long as the place, all together.
+/// A function that copies `rows` into `to`, one after the other. Together they are exactly as long as `to`.
 pub type CopyRows = fn(to: &mut [u8], rows: &[&[u8]]);
 
-/// What rows are filled with before a read, in debug builds.
+/// Fills rows before a read, in debug builds.
 const POISON: u8 = 0xFF;
 
-/// How many rows are given to a [`CopyRows`] at once, at most.
+/// The most rows that one call of a [`CopyRows`] copies.
 const AT_ONCE: usize = 32;
 
-/// A run of neighbouring rows of a slab, open for writing.
+/// Consecutive rows of a slab, for writing.
 ///
-/// Split it to hand parts to workers; no two parts share a byte.
+/// Split them to give parts to workers; no two parts overlap.
 ///
 /// ```
 /// use feedline_core::{DType, Layout, Rows, Spec};
@@ -43,10 +44,10 @@ impl<'a> Rows<'a> {
     /// The first `len` rows of `slab`.
     ///
     /// # Panics
-    /// When `slab` is smaller than the layout or `len` larger than its capacity.
+    /// If `slab` is smaller than the layout, or `len` exceeds the layout's capacity.
     pub fn new(layout: &'a Layout, slab: &'a mut [u8], len: usize) -> Self {
         assert!(len <= layout.capacity(), "{len} rows in a layout of {}", layout.capacity());
-        assert!(slab.len() >= layout.bytes(), "slab of {} bytes for {}", slab.len(), layout.bytes());
+        assert!(slab.len() >= layout.bytes(), "slab of {} bytes, layout of {}", slab.len(), layout.bytes());
         let mut fields = ArrayVec::new();
         let mut rest = slab;
         let mut start = 0;
@@ -60,10 +61,10 @@ impl<'a> Rows<'a> {
         Self { spec: layout.spec(), fields, first: 0, len, copy: copy_plainly }
     }
 
-    /// `len` rows of a batch, from row `first` on, given as one column of bytes for each field of `spec`.
+    /// Rows `first..first + len` of a batch, from one column of bytes per field of `spec`.
     ///
     /// # Panics
-    /// When the columns are not exactly `len` rows of each field.
+    /// If there is not exactly one column per field, of exactly `len` rows.
     pub fn from_columns(
         spec: &'a Spec,
         columns: impl IntoIterator<Item = &'a mut [u8]>,
@@ -72,45 +73,48 @@ impl<'a> Rows<'a> {
     ) -> Self {
         let fields: ArrayVec<_, MAX_FIELDS> = columns.into_iter().collect();
         let bytes = spec.fields().iter().map(|field| field.row_bytes() * len);
-        assert!(fields.iter().map(|column| column.len()).eq(bytes), "a column of {len} rows for each field");
+        assert!(
+            fields.iter().map(|column| column.len()).eq(bytes),
+            "each field needs a column of {len} rows"
+        );
         Self { spec, fields, first, len, copy: copy_plainly }
     }
 
-    /// With another way for [`write`](Self::write) to copy, such as one that goes past the caches.
+    /// Makes [`write`](Self::write) copy by `copy`, such as a function that bypasses the caches.
     pub fn copied_by(self, copy: CopyRows) -> Self {
         Self { copy, ..self }
     }
 
-    /// In debug builds sets every byte to 0xFF, which is NaN in every float type and -1 in every signed one;
-    /// in release builds does nothing.
+    /// In debug builds, sets every byte to 0xFF: NaN in every float type, -1 in every signed integer type.
+    /// Does nothing in release builds.
     ///
-    /// Rows are recycled: a part that [`read`](crate::Dataset::read) leaves out would hold bytes of an older
-    /// sample. With this it shows in tests; [`check_dataset`](crate::check_dataset) finds it in any build.
+    /// Rows are reused: bytes that [`read`](crate::Dataset::read) does not write would be those of an earlier
+    /// sample. Poisoned bytes show in tests; [`check_dataset`](crate::check_dataset) finds them in any build.
     pub fn poison(&mut self) {
         if cfg!(debug_assertions) {
             self.fields.iter_mut().for_each(|bytes| bytes.fill(POISON));
         }
     }
 
-    /// Rows in this run.
+    /// Number of rows.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether the run is empty.
+    /// Whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The position in the batch of this run's first row.
+    /// The index in the batch of the first row.
     pub fn first(&self) -> usize {
         self.first
     }
 
-    /// Two runs: the first `mid` rows, and the others.
+    /// Splits off the first `mid` rows.
     ///
     /// # Panics
-    /// When `mid` is larger than [`len`](Self::len).
+    /// If `mid` is larger than [`len`](Self::len).
     pub fn split_at(self, mid: usize) -> (Self, Self) {
         assert!(mid <= self.len, "split at {mid} of {} rows", self.len);
         let (mut left, mut right) = (ArrayVec::new(), ArrayVec::new());
@@ -125,22 +129,22 @@ impl<'a> Rows<'a> {
         )
     }
 
-    /// Row `index` of this run.
+    /// Row `index` of these rows.
     ///
     /// # Panics
-    /// When `index` is not below [`len`](Self::len).
+    /// If `index` is not below [`len`](Self::len).
     pub fn row(&mut self, index: usize) -> Row<'_, 'a> {
         assert!(index < self.len, "row {index} of {}", self.len);
         Row { rows: self, index }
     }
 
-    /// Fills field `index` of the first rows of this run with bytes that lie ready, one item a row.
+    /// Copies `rows` into field `index` of the first rows, one item per row.
     ///
-    /// The fastest way for a [`read_many`](crate::Dataset::read_many) that copies: what comes next is fetched meanwhile, and
-    /// long rows do not go through the caches.
+    /// The fastest way to copy in a [`read_many`](crate::Dataset::read_many): it prefetches the next rows,
+    /// and long rows can bypass the caches.
     ///
     /// # Panics
-    /// When the spec has no such field, there are more items than rows, or one is not exactly
+    /// If the spec has no such field, there are more items than rows, or an item is not exactly
     /// [`row_bytes`](crate::Field::row_bytes) long.
     pub fn write<'b>(&mut self, index: usize, rows: impl IntoIterator<Item = &'b [u8]>) {
         let field = &self.spec.fields()[index];
@@ -158,18 +162,21 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// All bytes of field `index` of this run, rows one after the other; for data sets that read many rows at once.
+    /// All bytes of field `index`, row after row; for data sets that read many rows at once.
+    ///
+    /// # Panics
+    /// If the spec has no such field.
     pub fn column_mut(&mut self, index: usize) -> &mut [u8] {
         self.fields[index]
     }
 
-    /// What a sample is.
+    /// The fields of a sample.
     pub fn spec(&self) -> &'a Spec {
         self.spec
     }
 }
 
-/// The place of one sample in a slab.
+/// The row of one sample in a slab, for writing.
 #[derive(Debug)]
 pub struct Row<'r, 'a> {
     rows: &'r mut Rows<'a>,
@@ -177,19 +184,19 @@ pub struct Row<'r, 'a> {
 }
 
 impl Row<'_, '_> {
-    /// The bytes of field `index`, in the order of the spec; exactly [`row_bytes`](crate::Field::row_bytes) long.
+    /// The bytes of field `index` of the spec; exactly [`row_bytes`](crate::Field::row_bytes) long.
     ///
     /// # Panics
-    /// When the spec has no such field.
+    /// If the spec has no such field.
     pub fn bytes_mut(&mut self, index: usize) -> &mut [u8] {
         let bytes = self.rows.spec.fields()[index].row_bytes();
         &mut self.rows.fields[index][self.index * bytes..][..bytes]
     }
 
-    /// Fills field `index` with `bytes` that lie ready, by the fastest copy this machine has.
+    /// Copies `bytes` into field `index`, by the fastest copy for this machine.
     ///
     /// # Panics
-    /// When the spec has no such field, or `bytes` are not exactly [`row_bytes`](crate::Field::row_bytes) long.
+    /// If the spec has no such field, or `bytes` is not exactly [`row_bytes`](crate::Field::row_bytes) long.
     pub fn write(&mut self, index: usize, bytes: &[u8]) {
         assert_fills(&self.rows.spec.fields()[index], bytes);
         (self.rows.copy)(self.bytes_mut(index), &[bytes]);
@@ -198,7 +205,7 @@ impl Row<'_, '_> {
     /// The elements of field `index`.
     ///
     /// # Errors
-    /// `Config` when the field is of another type, or the spec has no such field.
+    /// `Config` when the field has another type, or the spec has no such field.
     pub fn field_mut<T: Element>(&mut self, index: usize) -> Result<&mut [T]> {
         let fields = self.rows.spec.fields();
         let Some(field) = fields.get(index) else {
@@ -215,7 +222,7 @@ impl Row<'_, '_> {
         Ok(bytemuck::cast_slice_mut(self.bytes_mut(index)))
     }
 
-    /// Does what [`Rows::poison`] does, to this row.
+    /// Like [`Rows::poison`], for this row.
     pub fn poison(&mut self) {
         if cfg!(debug_assertions) {
             for index in 0..self.rows.spec.fields().len() {
@@ -231,18 +238,18 @@ impl Row<'_, '_> {
         }
     }
 
-    /// What a sample is.
+    /// The fields of a sample.
     pub fn spec(&self) -> &Spec {
         self.rows.spec
     }
 }
 
-/// Refuses bytes that are not exactly one row of `field`.
+/// Panics unless `bytes` is exactly one row of `field`.
 fn assert_fills(field: &Field, bytes: &[u8]) {
     let (wanted, given) = (field.row_bytes(), bytes.len());
     assert!(
         given == wanted,
-        "bytes of a row: field \"{}\" has {wanted} bytes per row, {given} were given",
+        "wrong row length: field \"{}\" has {wanted} bytes per row, but the row has {given}",
         field.name()
     );
 }
@@ -254,7 +261,7 @@ fn copy_plainly(to: &mut [u8], rows: &[&[u8]]) {
         place.copy_from_slice(row);
         rest = after;
     }
-    assert!(rest.is_empty(), "{} bytes more than the rows have", rest.len());
+    assert!(rest.is_empty(), "the destination is {} bytes longer than the rows", rest.len());
 }
 
 #[cfg(test)]
@@ -268,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_written_where_they_belong_by_any_number_at_once() {
+    fn write_copies_any_number_of_rows_to_their_places() {
         let layout = layout();
         for len in [0, 1, AT_ONCE - 1, AT_ONCE, AT_ONCE + 1, 100] {
             let mut slab = vec![0xC5; layout.bytes()];
@@ -282,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_of_a_batch_copies_by_what_was_asked_for() {
+    fn every_part_of_a_batch_uses_the_chosen_copy() {
         fn backwards(to: &mut [u8], rows: &[&[u8]]) {
             to.copy_from_slice(&rows.concat());
             to.reverse();
@@ -297,28 +304,28 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "bytes of a row")]
-    fn a_row_of_another_length_is_refused() {
+    #[should_panic(expected = "wrong row length")]
+    fn write_of_rows_panics_on_a_wrong_length() {
         let layout = layout();
         Rows::new(&layout, &mut vec![0; layout.bytes()], 2).write(0, [&[1, 2][..], &[3, 4, 5, 6][..]]);
     }
 
     #[test]
-    #[should_panic(expected = "field \"a\" has 3 bytes per row, 2 were given")]
-    fn bytes_that_do_not_fill_their_row_are_refused() {
+    #[should_panic(expected = "field \"a\" has 3 bytes per row, but the row has 2")]
+    fn write_of_a_row_panics_on_too_few_bytes() {
         let layout = layout();
         Rows::new(&layout, &mut vec![0; layout.bytes()], 2).row(0).write(0, &[1, 2]);
     }
 
     #[test]
-    #[should_panic(expected = "field \"a\" has 3 bytes per row, 4 were given")]
-    fn bytes_that_are_too_many_for_their_row_are_refused() {
+    #[should_panic(expected = "field \"a\" has 3 bytes per row, but the row has 4")]
+    fn write_of_a_row_panics_on_too_many_bytes() {
         let layout = layout();
         Rows::new(&layout, &mut vec![0; layout.bytes()], 2).row(0).write(0, &[1, 2, 3, 4]);
     }
 
     #[test]
-    fn elements_of_a_field_that_does_not_exist_are_an_error() {
+    fn field_mut_rejects_a_missing_field_and_a_wrong_type() {
         let layout = layout();
         let mut slab = vec![0; layout.bytes()];
         let mut rows = Rows::new(&layout, &mut slab, 2);

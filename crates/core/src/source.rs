@@ -2,21 +2,22 @@
 //!
 //! | word | meaning |
 //! | --- | --- |
-//! | source | shards, in a number that is known; see [`Source`] |
-//! | shard | records, one after the other; how many is learned at its end; see [`Shard`] |
+//! | source | a known number of shards; see [`Source`] |
+//! | shard | a sequence of records, of a length unknown until its end; see [`Shard`] |
 //! | record | the raw bytes of one sample |
-//! | offset | where in its shard a record begins |
+//! | offset | the position in its shard where a record begins |
 //!
-//! An epoch is a line of shards, in the order of an [`Sampler`](crate::Sampler) over them. Of every `world` shards in line
-//! each rank takes one, and reads its own from end to end, one after the other. A batch is the next records of that line,
-//! across the end of a shard too. So the samples of a batch depend on the source, the seed, the epoch, the rank and the
-//! batch size alone, never on the workers.
+//! A [`Sampler`](crate::Sampler) orders the shards of an epoch. Of every `world` consecutive shards each rank
+//! reads one, and a rank reads its shards one after the other, each from beginning to end. A batch is the
+//! next records of the rank, also across the end of a shard. So the samples of a batch depend only on the
+//! source, the seed, the epoch, the rank and the batch size, never on the workers.
 //!
-//! What is read in sequence is the raw record; what costs time, the decoding, is spread over all workers.
+//! One worker at a time reads raw records in sequence; decoding, the expensive part, is spread over all
+//! workers.
 //!
-//! Nobody knows how long an epoch is before it was read: the ranks' numbers of steps may differ, and there is no proof in
-//! closed form. What each rank delivered is in the [proof](crate::Proof) of its cursor, to be compared with what the
-//! writer of the data counted.
+//! The length of an epoch is unknown until it was read: ranks may have different numbers of steps, and there
+//! is no closed form of the expected proof. The [proof](crate::Proof) of each rank's cursor covers what the
+//! rank delivered; compare it with what the writer of the data counted.
 
 use std::path::Path;
 
@@ -30,10 +31,11 @@ const OFFSET_BITS: u32 = 40;
 /// The most shards a source can have: 2^24.
 pub const MAX_SHARDS: u64 = 1 << (64 - OFFSET_BITS);
 
-/// Every offset is below this: 2^40.
+/// The bound of offsets: every offset is below 2^40.
 pub const MAX_OFFSET: u64 = 1 << OFFSET_BITS;
 
-/// The sample id of the record at `offset` of `shard`: `shard * 2^40 + offset`. `None` when either is too large.
+/// The sample id of the record at `offset` of `shard`: `shard * 2^40 + offset`. `None` when either is too
+/// large.
 ///
 /// ```
 /// use feedline_core::source::{id, place};
@@ -50,15 +52,15 @@ pub const fn place(id: u64) -> (u64, u64) {
     (id >> OFFSET_BITS, id & (MAX_OFFSET - 1))
 }
 
-/// What a [`Shard`] had for its reader.
+/// The result of [`Shard::read`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// A record.
+    /// A record was read.
     Record,
-    /// Nothing now: ask again. A reader that waits for data returns this every now and then, so that a pipeline that is
-    /// stopped does not wait for it.
+    /// No record yet; call again. A shard that waits for data returns this from time to time, so that the
+    /// pipeline can stop.
     Later,
-    /// Nothing more in this epoch.
+    /// The shard has no more records in this epoch.
     End,
 }
 
@@ -68,7 +70,7 @@ pub enum Next {
 /// use feedline_core::{Context, DType, ReadError, Row, Spec};
 /// use feedline_core::source::{Next, Shard, Source};
 ///
-/// /// Shard `n` counts from `n * 100`; nobody knows how far before its end.
+/// /// Shard `n` counts from `n * 100`; its length is unknown until its end.
 /// struct Counters { spec: Spec }
 /// struct Counter { shard: u64, at: u64 }
 ///
@@ -100,74 +102,76 @@ pub enum Next {
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
 pub trait Source: Send + Sync + 'static {
-    /// Number of shards, at most [`MAX_SHARDS`]; the same at every call and on every rank.
+    /// Number of shards, at most [`MAX_SHARDS`]; the same for every call and on every rank.
     ///
-    /// Shards are what ranks share: give at least as many as there are ranks, of about the same size.
+    /// Ranks share the shards: provide at least as many shards as ranks, of about the same size.
     fn shards(&self) -> u64;
 
-    /// What a sample is; the same at every call.
+    /// The fields of a sample; the same for every call.
     fn spec(&self) -> &Spec;
 
-    /// Opens `shard` before its record at `offset`: 0, or what [`Shard::offset`] was in an earlier run.
+    /// Opens `shard` at the record at `offset`: 0, or a value of [`Shard::offset`] from an earlier run.
     ///
-    /// Called by one worker, for one shard at a time. For every (epoch, shard, offset) the same records must follow.
+    /// One worker at a time calls this, for one shard at a time. The same (epoch, shard, offset) must always
+    /// yield the same records.
     ///
     /// # Errors
-    /// Any error; it ends the run, with the shard named.
+    /// Any error; it ends the run with an error that names the shard.
     fn open(&self, epoch: u64, shard: u64, offset: u64) -> Result<Box<dyn Shard>, ReadError>;
 
-    /// Writes the sample of `record` into `row`, all of it: a recycled row holds an older sample's bytes.
+    /// Decodes `record` into `row`. It must write the whole row: a reused row contains bytes of an earlier
+    /// sample.
     ///
-    /// Called from many threads at once, in any order. [`Context::current`] has the sample's id, from which
-    /// [`place`] tells shard and offset.
+    /// Called from many threads at once, in any order. [`Context::current`] returns the sample's id;
+    /// [`place`] turns it into shard and offset.
     ///
     /// # Errors
-    /// Any error; the record is then a bad sample.
+    /// Any error; the record then counts as a bad sample.
     fn decode(&self, record: &[u8], row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError>;
 
-    /// The file of a shard, for error messages.
+    /// The file of `shard`, for error messages.
     fn path(&self, _shard: u64) -> Option<&Path> {
         None
     }
 
-    /// A number that tells this data from other data; a cursor is refused when it differs.
+    /// A number that identifies this data; a cursor with another fingerprint is rejected.
     ///
-    /// The default covers the number of shards and the spec only; see
+    /// The default covers only the number of shards and the spec; see
     /// [`Dataset::fingerprint`](crate::Dataset::fingerprint).
     fn fingerprint(&self) -> u64 {
         spec_key(key(&[u64::from_le_bytes(*b"a source"), self.shards()]), self.spec())
     }
 }
 
-/// A shard of a [`Source`], open to be read.
+/// An open shard of a [`Source`].
 pub trait Shard: Send {
-    /// Where the next record begins, in any unit that grows with every record and stays below [`MAX_OFFSET`]: bytes of a
-    /// file, so that [`Source::open`] finds it at once, or the number of the record.
+    /// Where the next record begins, in any unit that grows with every record and stays below [`MAX_OFFSET`],
+    /// such as bytes of a file, so that [`Source::open`] can seek there, or the number of the record.
     fn offset(&self) -> u64;
 
-    /// Appends the bytes of the next record to `record`, which is empty and has the memory of an older one.
+    /// Appends the bytes of the next record to `record`, an empty vector whose memory is reused.
     ///
-    /// May block, for a short while; see [`Next::Later`].
+    /// May block for a short time; see [`Next::Later`].
     ///
     /// # Errors
-    /// Any error; it ends the run, with shard and offset named, after the batches before it.
+    /// Any error; it ends the run after the batches before it, with an error that names shard and offset.
     fn read(&mut self, record: &mut Vec<u8>) -> Result<Next, ReadError>;
 }
 
 /// How far a rank has read a source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SourcePosition {
-    /// The place in the epoch's line of shards, over all ranks, from which this rank's shard is taken.
+    /// The position of the rank's present shard in the epoch's order of shards, over all ranks.
     pub position: u64,
-    /// Where in that shard the next record begins.
+    /// The offset of the next record in that shard.
     pub offset: u64,
 }
 
-/// Whether `shards` can be read in the order of `batch_sampler`, a plan of one shard a step.
+/// Checks that a source can be read in the order of `batch_sampler`, which takes one shard per step.
 ///
 /// # Errors
-/// `Config` for more than [`MAX_SHARDS`], and for an order in which a shard may come twice in an epoch: its records would
-/// be delivered twice.
+/// `Config` for more than [`MAX_SHARDS`] shards, and for a sampler that may repeat a shard within an epoch:
+/// its records would be delivered twice.
 pub fn check(batch_sampler: &BatchSampler) -> Result<()> {
     let options = batch_sampler.options();
     if options.len > MAX_SHARDS {
@@ -177,8 +181,8 @@ pub fn check(batch_sampler: &BatchSampler) -> Result<()> {
     if options.sampler.repeats() {
         return Err(Error::new(
             ErrorKind::Config,
-            "the order is of shards here, and in this one a shard may come twice in an epoch: take sequential, shuffle, \
-             block, distinct, or a subset that lists no shard twice",
+            "the sampler orders the shards of a source, and this one may repeat a shard within an epoch: use \
+             sequential, shuffle, block, distinct, or a subset that lists no shard twice",
         ));
     }
     Ok(())

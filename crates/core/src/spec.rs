@@ -1,11 +1,11 @@
-//! What a sample is: named fields, each with a data type and a shape.
+//! The fields of a sample, each with a name, a data type and a shape.
 
 use crate::{DType, Error, ErrorKind, Result};
 
-/// The most fields a spec can have; rows are split over workers without an allocation because of this bound.
+/// The most fields a spec can have. The bound lets rows be split over workers without an allocation.
 pub const MAX_FIELDS: usize = 16;
 
-/// One named part of every sample.
+/// A named part of every sample.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Field {
     name: String,
@@ -15,33 +15,33 @@ pub struct Field {
 }
 
 impl Field {
-    /// The name that views are asked for by.
+    /// The field's name, by which views are requested.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The type of an element.
+    /// The element type.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// The shape of one sample's part, without the batch dimension; empty for a scalar.
+    /// The shape within one sample, without the batch dimension; empty for a scalar.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
 
-    /// Elements of one sample's part.
+    /// Elements per sample.
     pub fn elements(&self) -> usize {
         self.row_bytes / self.dtype.size()
     }
 
-    /// Bytes of one sample's part.
+    /// Bytes per sample.
     pub fn row_bytes(&self) -> usize {
         self.row_bytes
     }
 }
 
-/// The fields of a sample, in the order they lie in a batch.
+/// The fields of a sample, in the order of their columns in a batch.
 ///
 /// ```
 /// use feedline_core::{DType, Spec};
@@ -61,7 +61,7 @@ impl Spec {
         Self::default()
     }
 
-    /// Adds a field: `shape` is that of one sample, `[]` for a scalar.
+    /// Adds a field; `shape` is its shape within one sample, `[]` for a scalar.
     ///
     /// # Errors
     /// `Config` for an empty or repeated name, a dimension of zero, a size beyond the address space,
@@ -73,10 +73,10 @@ impl Spec {
             return refuse("a field needs a name".into());
         }
         if self.fields.iter().any(|f| f.name == name) {
-            return refuse("the name is taken, give each field its own".into());
+            return refuse("the name is taken: use a different name for each field".into());
         }
         if self.fields.len() == MAX_FIELDS {
-            return refuse(format!("a sample has at most {MAX_FIELDS} fields, join some"));
+            return refuse(format!("a sample has at most {MAX_FIELDS} fields: join some fields"));
         }
         if shape.contains(&0) {
             return refuse(format!("shape {shape:?} has a dimension of zero"));
@@ -99,10 +99,10 @@ impl Spec {
         self.fields.iter().map(Field::row_bytes).fold(0, usize::saturating_add)
     }
 
-    /// The position of the field called `name`.
+    /// The index of the field called `name`.
     ///
     /// # Errors
-    /// `Config` when there is none; the message lists the names there are.
+    /// `Config` when there is none; the message lists the existing names.
     pub fn index_of(&self, name: &str) -> Result<usize> {
         self.fields.iter().position(|f| f.name == name).ok_or_else(|| {
             let names: Vec<_> = self.fields.iter().map(Field::name).collect();
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn impossible_fields_are_refused_with_their_name() {
+    fn invalid_fields_are_rejected_by_name() {
         let spec = || Spec::new().field("x", DType::F32, [2]).unwrap();
         for (result, part) in [
             (spec().field("", DType::U8, []), "needs a name"),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_lists_the_known_ones() {
+    fn the_error_for_an_unknown_name_lists_the_known_ones() {
         let error = Spec::new().field("x", DType::U8, []).unwrap().index_of("z").unwrap_err();
         assert_eq!(error.to_string(), "no field \"z\"; the fields are [\"x\"]");
     }

@@ -1,11 +1,11 @@
-//! The first cause that ended a pipeline, kept for everyone who asks.
+//! A shared stop flag that keeps the first cause.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::{Error, ErrorKind};
 
-/// A flag that goes up once and keeps the first cause; later causes are dropped.
+/// A flag that is set once and keeps the first cause; later causes are dropped.
 ///
 /// ```
 /// use feedline_core::{Error, ErrorKind, Stop};
@@ -22,35 +22,36 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// A stop that is not up.
+    /// A flag that is not set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Goes up for `cause`; returns whether it was the first.
+    /// Sets the flag with `cause`. Returns whether this was the first cause.
     pub fn trip(&self, cause: Error) -> bool {
         let first = self.cause.set(cause).is_ok();
-        // Release pairs with the Acquire in `is_up`: who sees the flag also sees the cause.
+        // Release pairs with the Acquire in `is_up`: a thread that sees the flag also sees the cause.
         self.up.store(true, Ordering::Release);
         first
     }
 
-    /// Goes up because the user asked, with an error of kind `Stopped`.
+    /// Sets the flag on the user's request, with an error of kind `Stopped`. Returns whether this was the
+    /// first cause.
     pub fn request(&self) -> bool {
         self.trip(Error::new(ErrorKind::Stopped, "the pipeline was stopped"))
     }
 
-    /// Whether it is up.
+    /// Whether the flag is set.
     pub fn is_up(&self) -> bool {
         self.up.load(Ordering::Acquire)
     }
 
-    /// The first cause, once there is one.
+    /// The first cause, if the flag is set.
     pub fn cause(&self) -> Option<&Error> {
         self.cause.get()
     }
 
-    /// `Ok` while down, the first cause once up.
+    /// Fails when the flag is set.
     ///
     /// # Errors
     /// The first cause.

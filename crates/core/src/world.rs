@@ -1,8 +1,8 @@
-//! Which of how many processes this is.
+//! The rank of this process and the number of ranks.
 
 use crate::{Error, ErrorKind, Result};
 
-/// A rank and the number of ranks that share one epoch.
+/// The rank of a process, and the number of ranks that share an epoch.
 ///
 /// ```
 /// use feedline_core::World;
@@ -17,10 +17,10 @@ pub struct World {
     size: u32,
 }
 
-/// The variables that launchers set, as (launcher, rank, size), first match wins.
+/// The variables that launchers set, as (launcher, rank, size); the first match wins.
 ///
-/// Slurm comes last: its variables are also there when torchrun or mpirun was started inside a Slurm job, and then
-/// count other processes.
+/// Slurm comes last: its variables are also set when torchrun or mpirun runs inside a Slurm job, and then
+/// they count other processes.
 const SOURCES: [(&str, &str, &str); 3] = [
     ("torchrun", "RANK", "WORLD_SIZE"),
     ("Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
@@ -28,7 +28,7 @@ const SOURCES: [(&str, &str, &str); 3] = [
 ];
 
 impl World {
-    /// One process alone.
+    /// A single process.
     pub const fn single() -> Self {
         Self { rank: 0, size: 1 }
     }
@@ -36,10 +36,10 @@ impl World {
     /// Rank `rank` of `size`.
     ///
     /// # Errors
-    /// `Config` for a size of 0, and for a rank that is not below the size.
+    /// `Config` when the size is 0, or the rank is not below the size.
     pub fn new(rank: u32, size: u32) -> Result<Self> {
         if size == 0 {
-            return Err(config("a world of 0 ranks: it has at least 1"));
+            return Err(config("the world size is 0: it must be at least 1"));
         }
         if rank >= size {
             return Err(config(format!("rank {rank} in a world of {size}: ranks are 0 to {}", size - 1)));
@@ -47,22 +47,22 @@ impl World {
         Ok(Self { rank, size })
     }
 
-    /// What the launcher of this process set; [`single`](Self::single) when there was none.
+    /// The world that the launcher of this process set; [`single`](Self::single) without a launcher.
     ///
-    /// Looked for in this order, and the first that sets either of its variables is taken:
-    /// torchrun (`RANK`, `WORLD_SIZE`), Open MPI (`OMPI_COMM_WORLD_RANK`, `OMPI_COMM_WORLD_SIZE`),
-    /// Slurm (`SLURM_PROCID`, `SLURM_NTASKS`).
+    /// Uses the first launcher that set either of its variables: torchrun (`RANK`, `WORLD_SIZE`), Open MPI
+    /// (`OMPI_COMM_WORLD_RANK`, `OMPI_COMM_WORLD_SIZE`), then Slurm (`SLURM_PROCID`, `SLURM_NTASKS`).
     ///
-    /// A Slurm batch script that starts a program without `srun` has the variables of a whole job but one process:
-    /// set `RANK=0 WORLD_SIZE=1` there.
+    /// A Slurm batch script that starts a program without `srun` runs one process with the variables of the
+    /// whole job: set `RANK=0 WORLD_SIZE=1` there.
     ///
     /// # Errors
-    /// `Config` when only one of the two is set, when one is not a whole number, and as [`new`](Self::new).
+    /// `Config` when only one of the two variables is set or one is not a whole number, and as for
+    /// [`new`](Self::new).
     pub fn from_env() -> Result<Self> {
         Self::from_lookup(|name| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
     }
 
-    /// As [`from_env`](Self::from_env), with the variables looked up by `lookup`.
+    /// Like [`from_env`](Self::from_env), but reads the variables through `lookup`.
     ///
     /// ```
     /// use feedline_core::World;
@@ -76,7 +76,7 @@ impl World {
     /// ```
     ///
     /// # Errors
-    /// As [`from_env`](Self::from_env).
+    /// As for [`from_env`](Self::from_env).
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self> {
         for (launcher, rank, size) in SOURCES {
             let half = |set: &str, unset: &str| {
@@ -95,7 +95,7 @@ impl World {
         Ok(Self::single())
     }
 
-    /// This process: 0 to `size() - 1`.
+    /// The rank of this process: 0 to `size() - 1`.
     pub const fn rank(self) -> u32 {
         self.rank
     }
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn every_launcher_is_understood() {
+    fn every_launcher_is_recognized() {
         for (_, rank, size) in SOURCES {
             assert_eq!(world(&[(rank, "3"), (size, " 8\n")]).unwrap(), World { rank: 3, size: 8 });
         }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn torchrun_goes_before_open_mpi_goes_before_slurm() {
+    fn torchrun_takes_precedence_over_open_mpi_and_open_mpi_over_slurm() {
         let slurm = [("SLURM_PROCID", "0"), ("SLURM_NTASKS", "2")];
         let mpi = [("OMPI_COMM_WORLD_RANK", "1"), ("OMPI_COMM_WORLD_SIZE", "4")];
         let torch = [("RANK", "2"), ("WORLD_SIZE", "8")];
@@ -139,11 +139,11 @@ mod tests {
         assert_eq!(world(&[slurm, mpi].concat()).unwrap().size(), 4);
         assert_eq!(world(&slurm).unwrap().size(), 2);
         let half = [("RANK", "2"), ("SLURM_PROCID", "0"), ("SLURM_NTASKS", "2")];
-        assert!(world(&half).is_err(), "half of torchrun is not passed over for Slurm");
+        assert!(world(&half).is_err(), "an incomplete torchrun is an error, not a fallback to Slurm");
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_the_variable() {
+    fn invalid_variables_are_named_in_the_error() {
         for (set, message) in [
             (
                 vec![("RANK", "1")],
@@ -164,7 +164,7 @@ mod tests {
             ),
             (
                 vec![("RANK", "0"), ("WORLD_SIZE", "0")],
-                "a world of 0 ranks: it has at least 1 (from RANK and WORLD_SIZE)",
+                "the world size is 0: it must be at least 1 (from RANK and WORLD_SIZE)",
             ),
         ] {
             let error = world(&set).unwrap_err();

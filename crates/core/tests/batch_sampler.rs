@@ -1,4 +1,4 @@
-//! Batches over ranks: every sample once, whatever the world, the tail, the restarts and the skips.
+//! Batches over ranks: every sample exactly once, for any world size, last-batch policy, restarts and skips.
 
 use std::ops::Range;
 
@@ -25,21 +25,21 @@ fn ranks(len: u64, batch: usize, last_batch: LastBatch, world: u32) -> Vec<Batch
     (0..world).map(|rank| batch_sampler(len, batch, last_batch, rank, world)).collect()
 }
 
-/// What one step delivers on every rank: all ids, and of those the ones that are due.
-fn step(plans: &[BatchSampler], epoch: u64, start: u64, step: u64) -> (Vec<Vec<u64>>, Vec<u64>) {
-    let (mut all, mut due) = (Vec::new(), Vec::new());
-    for batch_sampler in plans {
+/// The ids that one step delivers on every rank, and the valid ones of all ranks.
+fn step(samplers: &[BatchSampler], epoch: u64, start: u64, step: u64) -> (Vec<Vec<u64>>, Vec<u64>) {
+    let (mut all, mut valid) = (Vec::new(), Vec::new());
+    for batch_sampler in samplers {
         let mut ids = vec![u64::MAX; 3];
         let count = batch_sampler.batch(epoch, start, step, &mut ids);
-        due.extend_from_slice(&ids[..count]);
+        valid.extend_from_slice(&ids[..count]);
         all.push(ids);
     }
-    (all, due)
+    (all, valid)
 }
 
-/// What the steps from `start` deliver, over all ranks, in global order.
-fn due(plans: &[BatchSampler], epoch: u64, start: u64, steps: Range<u64>) -> Vec<u64> {
-    steps.flat_map(|number| step(plans, epoch, start, number).1).collect()
+/// The valid ids of `steps` from `start`, over all ranks, in global order.
+fn valid_ids(samplers: &[BatchSampler], epoch: u64, start: u64, steps: Range<u64>) -> Vec<u64> {
+    steps.flat_map(|number| step(samplers, epoch, start, number).1).collect()
 }
 
 fn whole(len: u64, epoch: u64) -> Vec<u64> {
@@ -49,7 +49,7 @@ fn whole(len: u64, epoch: u64) -> Vec<u64> {
 }
 
 #[test]
-fn every_sample_is_due_once_over_the_ranks_of_any_world() {
+fn ranks_of_any_world_size_deliver_every_sample_once() {
     for len in [1, 7, 31, 32, 33, 100, 257] {
         for world in [1, 2, 4, 8] {
             for batch in [1, 3, 8] {
@@ -58,15 +58,15 @@ fn every_sample_is_due_once_over_the_ranks_of_any_world() {
                     if last_batch == LastBatch::Drop && global > len {
                         continue;
                     }
-                    let plans = ranks(len, batch, last_batch, world);
-                    let steps = plans[0].steps(1, 0);
-                    assert!(plans.iter().all(|batch_sampler| batch_sampler.steps(1, 0) == steps));
-                    let ids = due(&plans, 1, 0, 0..steps);
+                    let samplers = ranks(len, batch, last_batch, world);
+                    let steps = samplers[0].steps(1, 0);
+                    assert!(samplers.iter().all(|batch_sampler| batch_sampler.steps(1, 0) == steps));
+                    let ids = valid_ids(&samplers, 1, 0, 0..steps);
                     let kept = if last_batch == LastBatch::Drop { len / global * global } else { len };
                     assert_eq!(ids, whole(len, 1)[..kept as usize], "{len} {batch}x{world} {last_batch:?}");
                     assert!(
-                        step(&plans, 1, 0, steps).0.iter().all(Vec::is_empty),
-                        "there is no step after the last"
+                        step(&samplers, 1, 0, steps).0.iter().all(Vec::is_empty),
+                        "no step follows the last one"
                     );
                 }
             }
@@ -75,15 +75,15 @@ fn every_sample_is_due_once_over_the_ranks_of_any_world() {
 }
 
 #[test]
-fn dropped_and_padded_steps_are_full_and_kept_ones_even() {
+fn dropping_and_padding_give_full_steps_and_keeping_even_ones() {
     for (len, batch, world) in [(100, 8, 4), (33, 8, 4), (5, 8, 4), (1, 1, 8), (129, 4, 8)] {
         for last_batch in LAST_BATCHES {
             if last_batch == LastBatch::Drop && len < batch as u64 * u64::from(world) {
                 continue;
             }
-            let plans = ranks(len, batch, last_batch, world);
-            for number in 0..plans[0].steps(0, 0) {
-                let (all, _) = step(&plans, 0, 0, number);
+            let samplers = ranks(len, batch, last_batch, world);
+            for number in 0..samplers[0].steps(0, 0) {
+                let (all, _) = step(&samplers, 0, 0, number);
                 let sizes: Vec<usize> = all.iter().map(Vec::len).collect();
                 let (least, most) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
                 match last_batch {
@@ -97,37 +97,37 @@ fn dropped_and_padded_steps_are_full_and_kept_ones_even() {
 
 #[test]
 fn padding_repeats_the_beginning_of_the_epoch() {
-    let sampler = whole(10, 0);
-    let plans = ranks(10, 4, LastBatch::Pad, 2);
-    let (all, due) = step(&plans, 0, 0, 1);
-    assert_eq!(all.concat(), [&sampler[8..10], &sampler[0..6]].concat());
-    assert_eq!(due, sampler[8..10]);
-    // Even more than once, when the set is small; and after a resume too.
-    let plans = ranks(3, 4, LastBatch::Pad, 2);
-    let sampler = whole(3, 0);
-    assert_eq!(step(&plans, 0, 0, 0).0.concat(), [&sampler[..], &sampler, &sampler[..2]].concat());
-    assert_eq!(step(&plans, 0, 2, 0).0.concat(), [&sampler[2..], &sampler, &sampler, &sampler[..1]].concat());
+    let ids = whole(10, 0);
+    let samplers = ranks(10, 4, LastBatch::Pad, 2);
+    let (all, valid) = step(&samplers, 0, 0, 1);
+    assert_eq!(all.concat(), [&ids[8..10], &ids[0..6]].concat());
+    assert_eq!(valid, ids[8..10]);
+    // More than once when the data set is small, also after a resume.
+    let samplers = ranks(3, 4, LastBatch::Pad, 2);
+    let ids = whole(3, 0);
+    assert_eq!(step(&samplers, 0, 0, 0).0.concat(), [&ids[..], &ids, &ids[..2]].concat());
+    assert_eq!(step(&samplers, 0, 2, 0).0.concat(), [&ids[2..], &ids, &ids, &ids[..1]].concat());
 }
 
 #[test]
-fn another_world_takes_up_any_step_in_the_same_global_order() {
+fn another_world_resumes_after_any_step_in_the_same_order() {
     let (len, batch) = (403, 5);
     let before = ranks(len, batch, LastBatch::Keep, 4);
-    let sampler = whole(len, 2);
+    let expected = whole(len, 2);
     for number in 0..before[0].steps(2, 0) {
         let position = before[0].position_after(2, 0, number);
         for world in [1, 2, 8] {
             let after = ranks(len, batch, LastBatch::Keep, world);
-            let mut ids = due(&before, 2, 0, 0..number + 1);
+            let mut ids = valid_ids(&before, 2, 0, 0..number + 1);
             assert_eq!(ids.len() as u64, position);
-            ids.extend(due(&after, 2, position, 0..after[0].steps(2, position)));
-            assert_eq!(ids, sampler, "4 -> {world} after step {number}");
+            ids.extend(valid_ids(&after, 2, position, 0..after[0].steps(2, position)));
+            assert_eq!(ids, expected, "4 -> {world} after step {number}");
         }
     }
 }
 
 #[test]
-fn drop_with_a_step_beyond_the_set_is_refused_with_what_to_do() {
+fn dropping_a_step_larger_than_the_epoch_is_rejected() {
     let options = |batch, len| BatchSamplerOptions {
         len,
         sampler: Sampler::Shuffle,
@@ -139,7 +139,7 @@ fn drop_with_a_step_beyond_the_set_is_refused_with_what_to_do() {
     let error = BatchSampler::new(options(32, 100)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Config);
     for part in [
-        "batch larger than the set with drop_last",
+        "the batch is larger than the epoch and the last batch is dropped",
         "32 samples on 4 ranks are 128",
         "has 100",
         "take a smaller batch",
@@ -155,9 +155,9 @@ fn drop_with_a_step_beyond_the_set_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn positions_name_the_row_and_substitutes_are_the_same_on_every_rank() {
-    let plans = ranks(50, 4, LastBatch::Pad, 2);
-    for batch_sampler in &plans {
+fn positions_match_rows_and_substitutes_match_on_all_ranks() {
+    let samplers = ranks(50, 4, LastBatch::Pad, 2);
+    for batch_sampler in &samplers {
         let mut ids = Vec::new();
         for number in 0..batch_sampler.steps(0, 8) {
             batch_sampler.batch(0, 8, number, &mut ids);
@@ -168,14 +168,16 @@ fn positions_name_the_row_and_substitutes_are_the_same_on_every_rank() {
             assert_eq!(batch_sampler.position(0, 8, number, ids.len()), None);
         }
     }
-    assert_eq!(plans[0].id(0, 50), None);
+    assert_eq!(samplers[0].id(0, 50), None);
     let other = ranks(50, 1, LastBatch::Keep, 8);
     let chosen = |batch_sampler: &BatchSampler| {
         (0..50).map(|position| batch_sampler.substitute(1, position, 0)).collect::<Vec<_>>()
     };
-    assert_eq!(chosen(&plans[0]), chosen(&other[7]));
-    assert!((0..50).filter(|&p| plans[0].substitute(1, p, 0) == plans[0].substitute(1, p, 1)).count() < 10);
-    // Never from outside the order: a validation sample must not come into training.
+    assert_eq!(chosen(&samplers[0]), chosen(&other[7]));
+    assert!(
+        (0..50).filter(|&p| samplers[0].substitute(1, p, 0) == samplers[0].substitute(1, p, 1)).count() < 10
+    );
+    // Substitutes come from the sampler only: a validation sample must not get into training.
     let sampler = Sampler::subset((20..30).collect(), Sampler::Shuffle).unwrap();
     let world = World::single();
     let subset = BatchSampler::new(BatchSamplerOptions {
@@ -191,7 +193,7 @@ fn positions_name_the_row_and_substitutes_are_the_same_on_every_rank() {
 }
 
 #[test]
-fn skipped_steps_vanish_and_the_others_stay() {
+fn skipping_steps_does_not_change_the_others() {
     let mut skipping = ranks(103, 5, LastBatch::Keep, 2);
     let plain = skipping.clone();
     for batch_sampler in &mut skipping {
@@ -201,9 +203,9 @@ fn skipped_steps_vanish_and_the_others_stay() {
     let kept: Vec<_> = [0, 1, 2, 5, 6, 7, 8].map(|number| step(&plain, 1, 0, number)).into();
     let have: Vec<_> = (0..skipping[0].steps(1, 0)).map(|number| step(&skipping, 1, 0, number)).collect();
     assert_eq!(have, kept);
-    assert_eq!(skipping[0].position_after(1, 0, 2), 50, "past the skipped steps");
-    assert_eq!(skipping[0].end(1, 0), 103, "past the skipped end");
-    assert_eq!(due(&skipping, 0, 0, 0..11), whole(103, 0), "other epochs are whole");
+    assert_eq!(skipping[0].position_after(1, 0, 2), 50, "after the skipped steps");
+    assert_eq!(skipping[0].end(1, 0), 103, "after the skipped end");
+    assert_eq!(valid_ids(&skipping, 0, 0, 0..11), whole(103, 0), "other epochs are complete");
     for positions in [5..5, 0..104, Range { start: 9, end: 3 }] {
         assert!(
             skipping[0]
@@ -213,53 +215,64 @@ fn skipped_steps_vanish_and_the_others_stay() {
                 .starts_with("cannot skip positions")
         );
     }
-    assert!(skipping[0].skip(0, 11..12).is_err(), "there is no such step");
+    assert!(skipping[0].skip(0, 11..12).is_err(), "step 11 does not exist");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn skips_cut_positions_out(
-        len in 20u64..200, batch in 1usize..6, world in 1u32..5, last_batch in prop::sample::select(&LAST_BATCHES[..]),
-        cuts in prop::collection::vec((0u64..20, 1u64..12), 0..6), start: prop::sample::Index,
+    fn skipped_positions_are_removed(
+        len in 20u64..200,
+        batch in 1usize..6,
+        world in 1u32..5,
+        last_batch in prop::sample::select(&LAST_BATCHES[..]),
+        cuts in prop::collection::vec((0u64..20, 1u64..12), 0..6),
+        start: prop::sample::Index,
     ) {
-        let mut plans = ranks(len, batch, last_batch, world);
+        let mut samplers = ranks(len, batch, last_batch, world);
         let mut live: Vec<u64> = (0..len).collect();
         for (first, size) in cuts {
             let cut = first * len / 20..(first * len / 20 + size).min(len);
             live.retain(|position| !cut.contains(position));
-            for batch_sampler in &mut plans {
+            for batch_sampler in &mut samplers {
                 batch_sampler.skip_positions(0, cut.clone()).unwrap();
             }
         }
         let start = start.index(len as usize) as u64;
-        let sampler = whole(len, 0);
-        let left: Vec<u64> = live.iter().filter(|&&position| position >= start).map(|&p| sampler[p as usize]).collect();
+        let ids = whole(len, 0);
+        let left = live.iter().filter(|&&position| position >= start).map(|&position| ids[position as usize]);
+        let left: Vec<u64> = left.collect();
         let global = batch * world as usize;
         let kept = if last_batch == LastBatch::Drop { left.len() / global * global } else { left.len() };
-        let steps = plans[0].steps(0, start);
-        prop_assert_eq!(due(&plans, 0, start, 0..steps), &left[..kept]);
-        // Taken up after every step, the rest is the rest.
+        let steps = samplers[0].steps(0, start);
+        prop_assert_eq!(valid_ids(&samplers, 0, start, 0..steps), &left[..kept]);
+        // A run that resumes after any step delivers the remaining samples.
         for number in 0..steps {
-            let position = plans[0].position_after(0, start, number);
-            let rest = due(&plans, 0, position, 0..plans[0].steps(0, position));
+            let position = samplers[0].position_after(0, start, number);
+            let rest = valid_ids(&samplers, 0, position, 0..samplers[0].steps(0, position));
             prop_assert_eq!(rest, &left[((number as usize + 1) * global).min(kept)..kept]);
         }
     }
 
     #[test]
-    fn no_arguments_overflow(
-        len in 1..=1u64 << 63, batch in 1..=usize::MAX >> 8, world in 1u32..300, epoch: u64, start: u64, number: u64,
+    fn extreme_arguments_do_not_overflow(
+        len in 1..=1u64 << 63,
+        batch in 1..=usize::MAX >> 8,
+        world in 1u32..300,
+        epoch: u64,
+        start: u64,
+        number: u64,
     ) {
-        // Sizes that no memory holds: batch itself is asked for absent steps only.
+        // These batches do not fit in memory, so `batch` is called only for a step that does not exist.
         let world = World::new(world - 1, world).unwrap();
         for last_batch in LAST_BATCHES {
-            let Ok(batch_sampler) = BatchSampler::new(BatchSamplerOptions { len, sampler: Sampler::Shuffle, seed: 1, batch, last_batch, world }) else {
-                continue;
-            };
+            let sampler = Sampler::Shuffle;
+            let options = BatchSamplerOptions { len, sampler, seed: 1, batch, last_batch, world };
+            let Ok(batch_sampler) = BatchSampler::new(options) else { continue };
             prop_assert!(batch_sampler.position_after(epoch, start, number) <= len.max(start));
-            prop_assert!(batch_sampler.position(epoch, start, number, 0).is_none_or(|position| position < len));
+            let position = batch_sampler.position(epoch, start, number, 0);
+            prop_assert!(position.is_none_or(|position| position < len));
             let steps = batch_sampler.steps(epoch, start);
             prop_assert_eq!(batch_sampler.batch(epoch, start, steps, &mut Vec::new()), 0);
         }

@@ -1,4 +1,4 @@
-//! Every way in which a data set can break its promise is found, with the sample, the field and the byte.
+//! Every violation of the data-set contract is found, with the sample, the field and the byte.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, ThreadId};
@@ -8,39 +8,39 @@ use feedline_core::{
     Context, DType, Dataset, ErrorKind, ReadError, Row, Rows, Spec, StridedColumn, check_dataset,
 };
 
-/// How a set goes wrong; the samples below 50 are good.
+/// How a data set violates the contract. Samples below 50 are always good.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
-    Good,
+enum Defect {
+    None,
     Partial,
     Random,
     Thread,
     ReadMany,
     Fails,
     Panics,
-    StridedColumn,
-    ShortTable,
+    WrongColumn,
+    ShortColumn,
     Epoch,
 }
 
-/// 100 samples of an id and five bytes.
+/// 100 samples, each with an id and five bytes.
 struct Set {
-    way: Way,
+    defect: Defect,
     spec: Spec,
     ids: Vec<u8>,
     reads: AtomicU64,
-    home: ThreadId,
+    main_thread: ThreadId,
 }
 
 impl Set {
-    fn new(way: Way) -> Self {
+    fn new(defect: Defect) -> Self {
         let spec = Spec::new().field("id", DType::I64, []).unwrap().field("bytes", DType::U8, [5]).unwrap();
-        let rows = if way == Way::ShortTable { 50 } else { 100 };
+        let rows = if defect == Defect::ShortColumn { 50 } else { 100 };
         let mut ids: Vec<u8> = (0..rows).flat_map(i64::to_le_bytes).collect();
-        if way == Way::StridedColumn {
+        if defect == Defect::WrongColumn {
             ids[8 * 99 + 3] = 1;
         }
-        Self { way, spec, ids, reads: AtomicU64::new(0), home: thread::current().id() }
+        Self { defect, spec, ids, reads: AtomicU64::new(0), main_thread: thread::current().id() }
     }
 }
 
@@ -55,22 +55,22 @@ impl Dataset for Set {
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         let read = self.reads.fetch_add(1, Ordering::Relaxed);
-        let way = if id < 50 { Way::Good } else { self.way };
+        let defect = if id < 50 { Defect::None } else { self.defect };
         row.field_mut::<i64>(0)?[0] = id as i64;
         let noise = context.random().next_u64() as u8;
         let bytes = row.bytes_mut(1);
-        if way == Way::Partial {
+        if defect == Defect::Partial {
             bytes[..2].fill(noise);
             bytes[4] = noise;
             return Ok(());
         }
         bytes.fill(noise);
-        match way {
-            Way::Random => bytes[1] = read as u8,
-            Way::Thread if thread::current().id() != self.home => bytes[4] ^= 1,
-            Way::Fails => return Err("no such file".into()),
-            Way::Panics => panic!("planned: sample {id}"),
-            Way::Epoch if context.epoch() > 0 => bytes[0] ^= 1,
+        match defect {
+            Defect::Random => bytes[1] = read as u8,
+            Defect::Thread if thread::current().id() != self.main_thread => bytes[4] ^= 1,
+            Defect::Fails => return Err("no such file".into()),
+            Defect::Panics => panic!("injected panic of sample {id}"),
+            Defect::Epoch if context.epoch() > 0 => bytes[0] ^= 1,
             _ => {}
         }
         Ok(())
@@ -86,57 +86,70 @@ impl Dataset for Set {
             context.begin(index, id);
             self.read(id, &mut rows.row(index), context).map_err(|error| (index, error))?;
         }
-        if self.way == Way::ReadMany {
+        if self.defect == Defect::ReadMany {
             rows.row(ids.len() - 1).bytes_mut(1)[3] ^= 1;
         }
         Ok(())
     }
 
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-        let has = matches!(self.way, Way::Good | Way::StridedColumn | Way::ShortTable) && field == 0;
+        let has =
+            matches!(self.defect, Defect::None | Defect::WrongColumn | Defect::ShortColumn) && field == 0;
         has.then(|| StridedColumn::new(&self.ids, 0, 8, self.ids.len() / 8, 8).ok())?
     }
 }
 
-fn check(way: Way) -> Report {
-    check_dataset(&Set::new(way), &CheckOptions::default()).unwrap()
+fn check(defect: Defect) -> Report {
+    check_dataset(&Set::new(defect), &CheckOptions::default()).unwrap()
 }
 
 #[test]
-fn a_good_set_is_clean() {
-    let report = check(Way::Good);
+fn a_good_data_set_is_clean() {
+    let report = check(Defect::None);
     assert!(report.is_clean(), "{report}");
     assert_eq!((report.samples, report.to_string().as_str()), (64, "64 samples checked, 0 faults"));
-    // Other bytes in another epoch are no fault.
-    assert!(check(Way::Epoch).is_clean());
+    // Samples may differ between epochs.
+    assert!(check(Defect::Epoch).is_clean());
 }
 
 #[test]
-fn every_fault_is_found_with_its_place() {
+fn every_fault_is_found_with_its_location() {
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| ()));
     let reports = [
-        (Way::Partial, Fault::NotWritten, Some("bytes"), Some(2), "byte 2 was not written"),
-        (Way::Random, Fault::Differs, Some("bytes"), Some(1), "byte 1 differs between two reads"),
+        (Defect::Partial, Fault::NotWritten, Some("bytes"), Some(2), "byte 2 was not written"),
+        (Defect::Random, Fault::Differs, Some("bytes"), Some(1), "byte 1 differs between two reads"),
         (
-            Way::Thread,
+            Defect::Thread,
             Fault::DiffersOnAnotherThread,
             Some("bytes"),
             Some(4),
             "byte 4 differs on another thread",
         ),
-        (Way::Fails, Fault::Unreadable("no such file".into()), None, None, "it cannot be read: no such file"),
         (
-            Way::StridedColumn,
-            Fault::TableDiffers,
+            Defect::Fails,
+            Fault::Unreadable("no such file".into()),
+            None,
+            None,
+            "the read failed: no such file",
+        ),
+        (
+            Defect::WrongColumn,
+            Fault::ColumnDiffers,
             Some("id"),
             Some(3),
-            "its table has other bytes than its read",
+            "byte 3 differs between column and read",
         ),
-        (Way::ShortTable, Fault::TableShape, Some("id"), None, "its table is not one row per sample"),
+        (
+            Defect::ShortColumn,
+            Fault::ColumnShape,
+            Some("id"),
+            None,
+            "the column does not have one row of the field's size per sample",
+        ),
     ]
-    .map(|(way, fault, field, byte, text)| (check(way), fault, field, byte, text));
-    let panics = check(Way::Panics);
+    .map(|(defect, fault, field, byte, text)| (check(defect), fault, field, byte, text));
+    let panics = check(Defect::Panics);
     std::panic::set_hook(hook);
     for (report, fault, field, byte, text) in reports {
         let finding = report.findings.first().unwrap_or_else(|| panic!("{fault:?} was not found"));
@@ -150,22 +163,22 @@ fn every_fault_is_found_with_its_place() {
         assert!(report.findings.iter().all(|finding| finding.fault == fault), "{report}");
     }
     let finding = &panics.findings[0];
-    assert_eq!(finding.fault, Fault::Panicked(format!("planned: sample {}", finding.sample)));
+    assert_eq!(finding.fault, Fault::Panicked(format!("injected panic of sample {}", finding.sample)));
 }
 
 #[test]
-fn a_bulk_read_that_is_not_the_single_one_is_found() {
-    let report = check(Way::ReadMany);
+fn a_read_many_that_differs_from_read_is_found() {
+    let report = check(Defect::ReadMany);
     assert!(report.findings.iter().all(|finding| finding.fault == Fault::ReadManyDiffers), "{report}");
     let finding = &report.findings[0];
     assert_eq!((finding.field.as_deref(), finding.byte), (Some("bytes"), Some(3)));
 }
 
 #[test]
-fn named_samples_are_checked_and_no_others() {
+fn only_the_listed_samples_are_checked() {
     let only = |ids: &[u64]| {
         let options = CheckOptions { samples: Samples::Ids(ids.to_vec()), ..CheckOptions::default() };
-        check_dataset(&Set::new(Way::Partial), &options)
+        check_dataset(&Set::new(Defect::Partial), &options)
     };
     assert!(only(&[0, 49]).unwrap().is_clean());
     let found = only(&[49, 50]).unwrap();
@@ -174,7 +187,7 @@ fn named_samples_are_checked_and_no_others() {
 }
 
 #[test]
-fn a_set_that_is_wrong_everywhere_ends_the_check_early() {
+fn the_check_ends_early_when_every_sample_is_wrong() {
     struct Nothing(Spec);
     impl Dataset for Nothing {
         fn len(&self) -> u64 {

@@ -1,4 +1,4 @@
-//! Restored at every step, a run goes on as if never stopped; and what does not fit is refused.
+//! A run restored at any step continues as if it had not stopped; cursors that do not fit are rejected.
 
 use feedline_core::{BatchSampler, BatchSamplerOptions, Cursor, ErrorKind, LastBatch, Proof, Sampler, World};
 use proptest::prelude::*;
@@ -6,15 +6,16 @@ use proptest::prelude::*;
 const DATA: u64 = 0xDA7A;
 
 fn batch_sampler(rank: u32, world: u32) -> BatchSampler {
-    plan_of(Sampler::Shuffle, LastBatch::Keep, rank, world)
+    batch_sampler_of(Sampler::Shuffle, LastBatch::Keep, rank, world)
 }
 
-fn plan_of(sampler: Sampler, last_batch: LastBatch, rank: u32, world: u32) -> BatchSampler {
+fn batch_sampler_of(sampler: Sampler, last_batch: LastBatch, rank: u32, world: u32) -> BatchSampler {
     let world = World::new(rank, world).unwrap();
     BatchSampler::new(BatchSamplerOptions { len: 50, sampler, seed: 7, batch: 4, last_batch, world }).unwrap()
 }
 
-/// Delivers steps until the end of epoch `until`, and returns all ids; `each` sees the cursor before every step.
+/// Delivers steps to the end of epoch `until`, and returns all ids. Calls `each` with the cursor before every
+/// step.
 fn run(
     batch_sampler: &BatchSampler,
     cursor: &mut Cursor,
@@ -24,16 +25,16 @@ fn run(
     let (mut all, mut ids) = (Vec::new(), Vec::new());
     loop {
         each(cursor, all.len());
-        assert!(all.len() < 1000, "this run has no end: {cursor:?}");
+        assert!(all.len() < 1000, "the run does not end: {cursor:?}");
         if cursor.is_at_end(batch_sampler) {
             if cursor.epoch() == until {
                 return all;
             }
             cursor.begin(cursor.epoch() + 1);
         }
-        let due = batch_sampler.batch(cursor.epoch(), cursor.position(), 0, &mut ids);
-        cursor.deliver(batch_sampler, &ids[..due]);
-        all.extend_from_slice(&ids[..due]);
+        let valid = batch_sampler.batch(cursor.epoch(), cursor.position(), 0, &mut ids);
+        cursor.deliver(batch_sampler, &ids[..valid]);
+        all.extend_from_slice(&ids[..valid]);
     }
 }
 
@@ -46,8 +47,8 @@ fn through_json(cursor: &Cursor) -> Cursor {
 }
 
 #[test]
-fn restored_at_every_step_the_tail_is_the_same() {
-    let orders = [
+fn a_run_restored_at_any_step_delivers_the_same_rest() {
+    let samplers = [
         Sampler::Sequential,
         Sampler::Shuffle,
         Sampler::block(4, 9).unwrap(),
@@ -56,10 +57,10 @@ fn restored_at_every_step_the_tail_is_the_same() {
         Sampler::balanced(&[0; 50], 1).unwrap(),
         Sampler::subset((0..30).collect(), Sampler::Shuffle).unwrap(),
     ];
-    for sampler in orders {
+    for sampler in samplers {
         for last_batch in [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad] {
             for (rank, world) in [(0, 1), (1, 2), (2, 3)] {
-                let mut batch_sampler = plan_of(sampler.clone(), last_batch, rank, world);
+                let mut batch_sampler = batch_sampler_of(sampler.clone(), last_batch, rank, world);
                 batch_sampler.skip_positions(1, 5..17).unwrap();
                 let mut saved = Vec::new();
                 let mut cursor = Cursor::new(&batch_sampler, DATA);
@@ -67,12 +68,12 @@ fn restored_at_every_step_the_tail_is_the_same() {
                 assert!(saved.len() > 5);
                 for (at, done) in saved {
                     let mut restored = through_bytes(&at).fit(&batch_sampler, DATA).unwrap();
-                    // A restore of a restore, at every step.
-                    let last_batch = run(&batch_sampler, &mut restored, 2, |cursor, _| {
+                    // Restored again at every step.
+                    let rest = run(&batch_sampler, &mut restored, 2, |cursor, _| {
                         assert_eq!(&through_json(cursor).fit(&batch_sampler, DATA).unwrap(), cursor);
                     });
-                    assert_eq!(last_batch, all[done..], "{sampler:?}");
-                    assert_eq!(restored, cursor, "the same order hash, proof and place");
+                    assert_eq!(rest, all[done..], "{sampler:?}");
+                    assert_eq!(restored, cursor, "the same order hash, proof and position");
                 }
             }
         }
@@ -80,7 +81,7 @@ fn restored_at_every_step_the_tail_is_the_same() {
 }
 
 #[test]
-fn another_world_takes_up_where_the_old_one_stopped() {
+fn another_world_resumes_where_the_old_one_stopped() {
     for (old, new) in [(4, 2), (4, 8), (2, 4), (1, 3)] {
         for stop in 1..=50u64.div_ceil(4 * u64::from(old)) {
             // Every rank of the old world delivers `stop` steps and saves.
@@ -89,13 +90,13 @@ fn another_world_takes_up_where_the_old_one_stopped() {
                     let (batch_sampler, mut ids) = (batch_sampler(rank, old), Vec::new());
                     let mut cursor = Cursor::new(&batch_sampler, DATA);
                     for _ in 0..stop {
-                        let due = batch_sampler.batch(0, cursor.position(), 0, &mut ids);
-                        cursor.deliver(&batch_sampler, &ids[..due]);
+                        let valid = batch_sampler.batch(0, cursor.position(), 0, &mut ids);
+                        cursor.deliver(&batch_sampler, &ids[..valid]);
                     }
                     through_bytes(&cursor)
                 })
                 .collect();
-            // Every rank of the new one takes the file of its rank, or the first.
+            // Every rank of the new world uses the cursor of its rank, or the first one.
             let (mut total, mut seen) = (Proof::new(), Vec::new());
             for rank in 0..new {
                 let batch_sampler = batch_sampler(rank, new);
@@ -105,9 +106,9 @@ fn another_world_takes_up_where_the_old_one_stopped() {
                 seen.extend(run(&batch_sampler, &mut cursor, 1, |_, _| {}));
                 total.merge(cursor.proof());
             }
-            // Ranks that are gone keep their part of the proof.
-            for gone in saved.iter().skip(new as usize) {
-                total.merge(gone.proof());
+            // The proofs of removed ranks still count.
+            for removed in saved.iter().skip(new as usize) {
+                total.merge(removed.proof());
             }
             assert!(
                 total.check(&Proof::expected(&batch_sampler(0, 1), 0..2)).is_ok(),
@@ -119,9 +120,9 @@ fn another_world_takes_up_where_the_old_one_stopped() {
 }
 
 #[test]
-fn the_order_hash_tells_orders_apart() {
+fn the_order_hash_distinguishes_orders() {
     let hash = |sampler| {
-        let batch_sampler = plan_of(sampler, LastBatch::Keep, 0, 1);
+        let batch_sampler = batch_sampler_of(sampler, LastBatch::Keep, 0, 1);
         let mut cursor = Cursor::new(&batch_sampler, DATA);
         run(&batch_sampler, &mut cursor, 0, |_, _| {});
         assert!(cursor.proof().check(&Proof::expected(&batch_sampler, 0..1)).is_ok());
@@ -134,14 +135,14 @@ fn the_order_hash_tells_orders_apart() {
 fn advanced(batch_sampler: &BatchSampler, steps: usize) -> Cursor {
     let (mut cursor, mut ids) = (Cursor::new(batch_sampler, DATA), Vec::new());
     for _ in 0..steps {
-        let due = batch_sampler.batch(0, cursor.position(), 0, &mut ids);
-        cursor.deliver(batch_sampler, &ids[..due]);
+        let valid = batch_sampler.batch(0, cursor.position(), 0, &mut ids);
+        cursor.deliver(batch_sampler, &ids[..valid]);
     }
     cursor
 }
 
 #[test]
-fn any_changed_byte_and_any_truncation_is_refused() {
+fn any_changed_byte_and_any_truncation_is_rejected() {
     const { assert!(Cursor::BYTES <= 128) };
     let bytes = advanced(&batch_sampler(1, 2), 3).to_bytes();
     assert!(Cursor::from_bytes(&bytes).is_ok());
@@ -153,7 +154,7 @@ fn any_changed_byte_and_any_truncation_is_refused() {
             assert_eq!(error.kind(), ErrorKind::Cursor);
         }
         let error = Cursor::from_bytes(&bytes[..at]).unwrap_err();
-        assert_eq!(error.message(), format!("the cursor is cut short: {at} of 128 bytes"));
+        assert_eq!(error.message(), format!("the cursor is truncated: {at} of 128 bytes"));
     }
     let long = [&bytes[..], &[0]].concat();
     assert_eq!(Cursor::from_bytes(&long).unwrap_err().message(), "the cursor has 129 bytes, not 128");
@@ -162,38 +163,38 @@ fn any_changed_byte_and_any_truncation_is_refused() {
 }
 
 #[test]
-fn bytes_of_something_else_and_of_a_newer_version_are_named() {
+fn other_bytes_and_other_versions_are_named_in_the_error() {
     let mut bytes = advanced(&batch_sampler(0, 1), 3).to_bytes();
     assert_eq!(
         Cursor::from_bytes(b"PK\x03\x04 some archive").unwrap_err().message(),
         "these bytes are not a cursor"
     );
     bytes[4] = 1;
-    let older = "the cursor has version 1, this feedline reads version 2 only: begin anew";
+    let older = "the cursor has version 1, this feedline reads only version 2: start a new run";
     assert_eq!(Cursor::from_bytes(&bytes).unwrap_err().message(), older);
     bytes[4] = 3;
-    let newer = "the cursor has version 3, this feedline knows up to 2: take a newer one";
+    let newer = "the cursor has version 3, this feedline reads only version 2: use a newer feedline";
     assert_eq!(Cursor::from_bytes(&bytes).unwrap_err().message(), newer);
-    // Whatever else a newer version has or lacks.
+    // Unknown and missing fields of a newer version do not matter.
     let error = serde_json::from_str::<Cursor>(r#"{"version": 3, "shards": [1, 2]}"#).unwrap_err();
     assert!(error.to_string().starts_with(newer), "{error}");
 }
 
 #[test]
-fn what_does_not_fit_is_refused_with_what_to_do() {
-    let home = batch_sampler(0, 2);
-    let cursor = advanced(&home, 3);
+fn a_cursor_that_does_not_fit_is_rejected_with_what_to_do() {
+    let own = batch_sampler(0, 2);
+    let cursor = advanced(&own, 3);
     let refused = |cursor: Cursor, batch_sampler: &BatchSampler, data: u64, part: &str| {
         let error = cursor.fit(batch_sampler, data).expect_err(part);
         assert_eq!(error.kind(), ErrorKind::Cursor);
         assert!(error.message().contains(part), "{error}\nlacks: {part}");
     };
-    assert!(cursor.fit(&home, DATA).is_ok());
-    refused(cursor, &home, DATA + 1, "another data set");
-    refused(cursor, &plan_of(Sampler::Sequential, LastBatch::Keep, 0, 2), DATA, "another order");
-    let seeded = BatchSampler::new(BatchSamplerOptions { seed: 8, ..home.options().clone() }).unwrap();
-    refused(cursor, &seeded, DATA, "the cursor is of seed 7, this run has seed 8");
-    let longer = BatchSampler::new(BatchSamplerOptions { len: 51, ..home.options().clone() }).unwrap();
+    assert!(cursor.fit(&own, DATA).is_ok());
+    refused(cursor, &own, DATA + 1, "another data set");
+    refused(cursor, &batch_sampler_of(Sampler::Sequential, LastBatch::Keep, 0, 2), DATA, "another order");
+    let seeded = BatchSampler::new(BatchSamplerOptions { seed: 8, ..own.options().clone() }).unwrap();
+    refused(cursor, &seeded, DATA, "the cursor has seed 7, this run has seed 8");
+    let longer = BatchSampler::new(BatchSamplerOptions { len: 51, ..own.options().clone() }).unwrap();
     refused(cursor, &longer, DATA, "another order");
 
     let edited = |from: &str, to: &str| {
@@ -201,31 +202,34 @@ fn what_does_not_fit_is_refused_with_what_to_do() {
         assert!(text.contains(from), "{text}");
         serde_json::from_str::<Cursor>(&text.replace(from, to)).unwrap()
     };
-    let (place, world) = (r#""position":24"#, r#""world":2"#);
-    refused(edited(place, r#""position":51"#), &home, DATA, "at position 51, beyond the 50");
+    let (position, world) = (r#""position":24"#, r#""world":2"#);
+    refused(edited(position, r#""position":51"#), &own, DATA, "at position 51, beyond the 50");
     refused(
-        edited(place, r#""position":20"#),
-        &home,
+        edited(position, r#""position":20"#),
+        &own,
         DATA,
         "position 20 is 4 samples into a step of 4 on 2 ranks",
     );
-    refused(edited(world, r#""world":4"#), &home, DATA, "in the midst of a step");
-    refused(edited(world, r#""world":0"#), &home, DATA, "contradicts itself");
-    refused(edited(r#""rank":0"#, r#""rank":2"#), &home, DATA, "contradicts itself");
-    refused(edited(r#""start":0"#, r#""start":32"#), &home, DATA, "contradicts itself");
-    refused(edited(r#""batch":4"#, r#""batch":0"#), &home, DATA, "contradicts itself");
+    refused(edited(world, r#""world":4"#), &own, DATA, "inside a step");
+    refused(edited(world, r#""world":0"#), &own, DATA, "contradicts itself");
+    refused(edited(r#""rank":0"#, r#""rank":2"#), &own, DATA, "contradicts itself");
+    refused(edited(r#""start":0"#, r#""start":32"#), &own, DATA, "contradicts itself");
+    refused(edited(r#""batch":4"#, r#""batch":0"#), &own, DATA, "contradicts itself");
     refused(
         edited(r#""offset":0"#, r#""offset":9"#),
-        &home,
+        &own,
         DATA,
         "at offset 9 of a shard, but a data set has no",
     );
-    assert!(edited(place, r#""position":50"#).fit(&home, DATA).is_ok(), "the end of the epoch is a boundary");
+    assert!(
+        edited(position, r#""position":50"#).fit(&own, DATA).is_ok(),
+        "the end of the epoch is a boundary"
+    );
 }
 
 #[test]
-fn a_cursor_of_the_former_shuffle_is_refused_with_the_reason() {
-    // The digests of 50 samples under the orders of version 1, as cursors saved by it hold them.
+fn a_cursor_of_the_former_shuffle_is_rejected_with_the_reason() {
+    // The version 1 digests for 50 samples, as in cursors saved by that version.
     let former = |sampler: &str, digest: u64| {
         let text = serde_json::to_string(&advanced(&batch_sampler(0, 2), 3)).unwrap();
         let now = format!("\"order\":\"{:#x}\"", batch_sampler(0, 2).digest());
@@ -237,28 +241,29 @@ fn a_cursor_of_the_former_shuffle_is_refused_with_the_reason() {
         ("block", Sampler::block(4, 9).unwrap(), 0xC321_AD78_5DCA_9B86),
         ("subset", Sampler::subset((0..50).collect(), Sampler::Shuffle).unwrap(), 0x9207_0888_1F52_19E0),
     ] {
-        let error = former(name, digest).fit(&plan_of(sampler, LastBatch::Keep, 0, 2), DATA).unwrap_err();
+        let error =
+            former(name, digest).fit(&batch_sampler_of(sampler, LastBatch::Keep, 0, 2), DATA).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Cursor);
-        let part = "saved by an earlier feedline, whose shuffle gives another order: begin the epoch anew";
+        let part = "saved by an earlier feedline, whose shuffle gives another order: restart the epoch";
         assert!(error.message().contains(part), "{name}: {error}");
     }
-    // What is not shuffled goes on.
-    let sequential = plan_of(Sampler::Sequential, LastBatch::Keep, 0, 2);
+    // Sequential cursors remain valid.
+    let sequential = batch_sampler_of(Sampler::Sequential, LastBatch::Keep, 0, 2);
     assert!(former("sequential", 0x67CE_8DA9_8AC9_DA66).fit(&sequential, DATA).is_ok());
 }
 
 #[test]
-fn another_batch_and_another_tail_may_take_up() {
+fn a_run_can_resume_with_another_batch_size_and_last_batch_policy() {
     let cursor = advanced(&batch_sampler(0, 1), 3);
     let options =
         BatchSamplerOptions { batch: 7, last_batch: LastBatch::Pad, ..batch_sampler(0, 1).options().clone() };
     let other = BatchSampler::new(options).unwrap();
     let mut next = cursor.fit(&other, DATA).unwrap();
     let mut ids = Vec::new();
-    let due = other.batch(0, next.position(), 0, &mut ids);
-    next.deliver(&other, &ids[..due]);
+    let valid = other.batch(0, next.position(), 0, &mut ids);
+    next.deliver(&other, &ids[..valid]);
     assert_eq!(next.position(), 12 + 7);
-    assert!(through_bytes(&next).fit(&other, DATA).is_ok(), "19 is 7 from where this batch began");
+    assert!(through_bytes(&next).fit(&other, DATA).is_ok(), "19 is one batch after 12");
     assert!(next.proof().check(&Proof::expected_part(&other, 0, 0..19)).is_ok());
 }
 
@@ -280,7 +285,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn from_bytes_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let _ = Cursor::from_bytes(&bytes);
         let mut named = b"flcu\x02\0\0\0".to_vec();
         named.extend(&bytes);

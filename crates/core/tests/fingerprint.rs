@@ -1,4 +1,4 @@
-//! What the fingerprint of a file covers.
+//! What fingerprints of files cover.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use feedline_core::{ErrorKind, Fingerprint};
 
-/// A folder of this test, removed at its end.
+/// A temporary folder, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -31,7 +31,7 @@ impl Drop for Folder {
 }
 
 #[test]
-fn name_size_and_time_of_a_file_count() {
+fn file_covers_name_size_and_time() {
     let folder = Folder::new("fingerprint-name");
     let then = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000);
     let of = |path: &PathBuf| Fingerprint::new().file(path).unwrap().value();
@@ -44,14 +44,14 @@ fn name_size_and_time_of_a_file_count() {
 }
 
 #[test]
-fn the_content_of_a_file_counts_and_nothing_else() {
+fn file_content_covers_only_the_bytes() {
     let folder = Folder::new("fingerprint-content");
-    // Longer than two of the pieces in which a file is read.
+    // Longer than two of the blocks in which a file is read.
     let content: Vec<u8> = (0..(2 << 20) + 5).map(|at| (at % 251) as u8).collect();
     let of = |path: &PathBuf| Fingerprint::new().file_content(path).unwrap();
     let now = SystemTime::now();
     let one = of(&folder.write("a", &content, now));
-    assert_eq!(one, Fingerprint::new().bytes(&content), "as the bytes themselves");
+    assert_eq!(one, Fingerprint::new().bytes(&content), "equal to the bytes themselves");
     assert_eq!(one, of(&folder.write("b", &content, now - Duration::from_secs(9))));
     let mut other = content.clone();
     other[(1 << 20) + 7] ^= 1;
@@ -59,7 +59,7 @@ fn the_content_of_a_file_counts_and_nothing_else() {
 }
 
 #[test]
-fn what_is_not_a_file_is_refused_with_its_path() {
+fn the_error_for_a_missing_or_irregular_file_has_its_path() {
     let folder = Folder::new("fingerprint-none");
     let none = folder.0.join("none");
     for path in [&folder.0, &none] {

@@ -1,8 +1,8 @@
-//! The first ids of every order, written down.
+//! The first ids of every sampler, as fixed values.
 //!
-//! The rule for changing them: an order is a promise to every cursor that was saved. A list here changes only together
-//! with its version in `src/sampler/mod.rs`, so that cursors of the old order are refused, and with a line in
-//! the changelog. A list that differs on one machine only is a bug there, never a reason to change it.
+//! Saved cursors depend on these orders. Change a list only together with its version in
+//! `src/sampler/mod.rs`, so that cursors of the old order are rejected, and with a line in the changelog. If
+//! a list differs on only one machine, fix the bug on that machine; do not change the list.
 
 use feedline_core::random::key;
 use feedline_core::{Sampler, bad_samples::substitute};
@@ -11,7 +11,7 @@ fn check(sampler: &Sampler, len: u64, golden: [u64; 12], hash: u64) {
     sampler.check(len).unwrap();
     let mut ids = vec![0; sampler.len(len) as usize];
     sampler.fill(len, 2026, 3, 0, &mut ids);
-    assert_eq!(ids[..12], golden, "the first of {sampler:?}");
+    assert_eq!(ids[..12], golden, "the first ids of {sampler:?}");
     assert_eq!(key(&ids), hash, "the epoch of {sampler:?}");
 }
 
@@ -21,17 +21,17 @@ fn sequential() {
 }
 
 #[test]
-fn shuffle_of_a_table() {
+fn shuffle_by_table() {
     check(&Sampler::Shuffle, 20, [11, 3, 9, 7, 12, 15, 18, 1, 0, 4, 5, 19], 0xCCC5_BB6D_E927_4696);
 }
 
 #[test]
-fn shuffle_of_8_pairs() {
+fn shuffle_by_8_round_pairs() {
     check(&Sampler::Shuffle, 100, [78, 26, 37, 19, 2, 30, 14, 68, 98, 5, 48, 61], 0xA198_B174_9050_378F);
 }
 
 #[test]
-fn shuffle_of_5_pairs() {
+fn shuffle_by_5_round_pairs() {
     check(
         &Sampler::Shuffle,
         1000,
@@ -41,7 +41,7 @@ fn shuffle_of_5_pairs() {
 }
 
 #[test]
-fn shuffle_of_3_pairs() {
+fn shuffle_by_3_round_pairs() {
     check(
         &Sampler::Shuffle,
         60_000,
@@ -51,7 +51,7 @@ fn shuffle_of_3_pairs() {
 }
 
 #[test]
-fn shuffle_far_out() {
+fn shuffle_at_a_distant_position() {
     let mut ids = [0; 6];
     Sampler::Shuffle.fill(10_000_000_000, 2026, 3, 5_000_000_000, &mut ids);
     assert_eq!(ids, [3111957233, 3152413650, 6495635059, 3200014333, 1039655931, 6569304219]);

@@ -1,8 +1,9 @@
-//! A set of 10^10 samples takes no more memory than one of 10. Alone in its process: it measures the process.
+//! A data set of 10^10 samples takes no more memory than one of 10. The only test of its binary, because it
+//! measures the process.
 
 use feedline_core::{BatchSampler, BatchSamplerOptions, Cursor, LastBatch, Sampler, World};
 
-/// The most memory this process had at once, in KiB, where the system says.
+/// The peak memory of this process in KiB, if the system reports it.
 fn peak() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
@@ -25,13 +26,13 @@ fn ten_billion_samples_are_iterated_from_the_middle_in_constant_memory() {
         let batch_sampler = BatchSampler::new(options).unwrap();
         let mut cursor = Cursor::new(&batch_sampler, 1);
         let mut ids = Vec::with_capacity(512);
-        let room = ids.as_ptr();
+        let address = ids.as_ptr();
         let middle = len / 4096 / 2;
         assert_eq!(batch_sampler.steps(0, 0), len.div_ceil(4096));
         let mut seen = std::collections::HashSet::new();
         for step in middle..middle + 200 {
             assert_eq!(batch_sampler.batch(0, 0, step, &mut ids), 512);
-            assert_eq!(ids.as_ptr(), room, "the room for ids was enough");
+            assert_eq!(ids.as_ptr(), address, "the vector was not reallocated");
             assert!(ids.iter().all(|&id| id < len && seen.insert(id)));
             cursor.deliver(&batch_sampler, &ids);
         }
@@ -40,9 +41,9 @@ fn ten_billion_samples_are_iterated_from_the_middle_in_constant_memory() {
     match (before, peak()) {
         (Some(before), Some(after)) => {
             let grown = after - before;
-            // The set of ids seen takes about 4 MiB.
-            assert!(grown < 16 << 10, "{grown} KiB more for 10^10 samples");
+            // `seen` takes about 4 MiB.
+            assert!(grown < 16 << 10, "grew by {grown} KiB for 10^10 samples");
         }
-        _ => eprintln!("memory not measured: /proc/self/status is not there"),
+        _ => eprintln!("memory not measured: no /proc/self/status"),
     }
 }

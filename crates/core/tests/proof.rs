@@ -1,4 +1,4 @@
-//! One duplicate, one loss, one exchange: the proof must see it.
+//! The proof must detect a single duplicate, loss or replacement.
 
 use feedline_core::{
     BatchSampler, BatchSamplerOptions, ErrorKind, LastBatch, OrderHash, Proof, Sampler, World,
@@ -17,7 +17,7 @@ fn batch_sampler(
     BatchSampler::new(BatchSamplerOptions { len, sampler, seed: 9, batch, last_batch, world }).unwrap()
 }
 
-fn orders(len: u64) -> Vec<Sampler> {
+fn samplers(len: u64) -> Vec<Sampler> {
     let weights: Vec<f64> = (0..len).map(|id| (id % 3) as f64).collect();
     let labels: Vec<u32> = (0..len as u32).map(|id| id % 4).collect();
     vec![
@@ -32,8 +32,8 @@ fn orders(len: u64) -> Vec<Sampler> {
 }
 
 #[test]
-fn what_the_ranks_deliver_is_what_is_expected() {
-    for sampler in orders(101) {
+fn the_merged_proof_of_all_ranks_is_the_expected_one() {
+    for sampler in samplers(101) {
         for last_batch in [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad] {
             for world in [1, 2, 4, 8] {
                 let mut all = Proof::new();
@@ -43,35 +43,35 @@ fn what_the_ranks_deliver_is_what_is_expected() {
                     let (mut proof, mut ids) = (Proof::new(), Vec::new());
                     for epoch in 2..5 {
                         for step in 0..batch_sampler.steps(epoch, 0) {
-                            let due = batch_sampler.batch(epoch, 0, step, &mut ids);
-                            proof.add_all(epoch, &ids[..due]);
+                            let valid = batch_sampler.batch(epoch, 0, step, &mut ids);
+                            proof.add_all(epoch, &ids[..valid]);
                         }
                     }
                     all.merge(&proof);
                 }
                 let expected = Proof::expected(&first, 2..5);
                 assert!(all.check(&expected).is_ok(), "{sampler:?} {last_batch:?} {world}");
-                assert!(all.check(&Proof::expected(&first, 3..6)).is_err(), "other epochs are another sum");
+                assert!(all.check(&Proof::expected(&first, 3..6)).is_err(), "other epochs have another sum");
             }
         }
     }
 }
 
 #[test]
-fn what_is_skipped_is_not_expected() {
+fn the_expected_proof_excludes_skipped_samples() {
     let mut batch_sampler = batch_sampler(Sampler::Shuffle, 100, 5, LastBatch::Keep, 0, 1);
     batch_sampler.skip(0, 3..7).unwrap();
     let (mut proof, mut ids) = (Proof::new(), Vec::new());
     for step in 0..batch_sampler.steps(0, 0) {
-        let due = batch_sampler.batch(0, 0, step, &mut ids);
-        proof.add_all(0, &ids[..due]);
+        let valid = batch_sampler.batch(0, 0, step, &mut ids);
+        proof.add_all(0, &ids[..valid]);
     }
     assert_eq!(proof.count(), 80);
     assert!(proof.check(&Proof::expected(&batch_sampler, 0..1)).is_ok());
 }
 
 #[test]
-fn the_closed_form_is_the_sum_over_the_set() {
+fn the_expected_proof_is_the_sum_over_all_samples() {
     for len in [1, 511, 512, 513, 5000] {
         let batch_sampler = batch_sampler(Sampler::Shuffle, len, 4, LastBatch::Keep, 0, 1);
         let mut one_by_one = Proof::new();
@@ -84,20 +84,20 @@ fn the_closed_form_is_the_sum_over_the_set() {
 }
 
 #[test]
-fn a_drop_run_resumed_by_another_world_is_expected_in_parts() {
+fn the_expected_proof_can_be_added_up_from_parts_of_two_worlds() {
     let (four, two) = (
         batch_sampler(Sampler::Shuffle, 103, 5, LastBatch::Drop, 0, 4),
         batch_sampler(Sampler::Shuffle, 103, 5, LastBatch::Drop, 0, 2),
     );
-    let turn = four.position_after(0, 0, 1);
-    let mut expected = Proof::expected_part(&four, 0, 0..turn);
-    expected.merge(&Proof::expected_part(&two, 0, turn..two.end(0, turn)));
-    assert_eq!((turn, two.end(0, turn), expected.count()), (40, 100, 100));
+    let change = four.position_after(0, 0, 1);
+    let mut expected = Proof::expected_part(&four, 0, 0..change);
+    expected.merge(&Proof::expected_part(&two, 0, change..two.end(0, change)));
+    assert_eq!((change, two.end(0, change), expected.count()), (40, 100, 100));
     assert_eq!(expected, Proof::expected_part(&four, 0, 0..100));
 }
 
 #[test]
-fn the_error_says_how_many() {
+fn the_error_says_how_many_samples_are_wrong() {
     let mut expected = Proof::new();
     expected.add_all(0, &[1, 2, 3]);
     let message = |ids: &[u64]| {
@@ -108,14 +108,13 @@ fn the_error_says_how_many() {
         error.message().to_owned()
     };
     assert_eq!(message(&[1, 3]), "1 of 3 samples were not delivered");
-    assert_eq!(message(&[1, 3, 2, 2]), "1 samples were delivered beyond the 3 due");
-    assert!(
-        message(&[1, 3, 3]).starts_with("3 samples were delivered, as many as due, but not the same ones")
-    );
+    assert_eq!(message(&[1, 3, 2, 2]), "1 more samples were delivered than the 3 expected");
+    let replaced = "3 samples were delivered, as many as expected, but not the expected ones";
+    assert!(message(&[1, 3, 3]).starts_with(replaced));
 }
 
 #[test]
-fn an_exchange_between_epochs_is_seen() {
+fn an_exchange_between_epochs_is_detected() {
     let (mut right, mut wrong) = (Proof::new(), Proof::new());
     right.add_all(0, &[1, 2, 3]);
     right.add_all(1, &[4, 5, 6]);
@@ -128,8 +127,11 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn one_duplicate_one_loss_one_replacement_is_seen(
-        ids in prop::collection::hash_set(any::<u64>(), 2..200), epoch: u64, at: prop::sample::Index, by: prop::sample::Index,
+    fn one_duplicate_loss_or_replacement_is_detected(
+        ids in prop::collection::hash_set(any::<u64>(), 2..200),
+        epoch: u64,
+        at: prop::sample::Index,
+        by: prop::sample::Index,
     ) {
         let ids: Vec<u64> = ids.into_iter().collect();
         let (at, by) = (at.index(ids.len()), by.index(ids.len()));

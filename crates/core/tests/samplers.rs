@@ -1,4 +1,4 @@
-//! What each order promises, and what it refuses.
+//! The guarantees of each sampler, and the arguments that it rejects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,7 +22,7 @@ fn labels(len: u64) -> Vec<u32> {
     (0..len as u32).map(|id| id * id % 7 % 3).collect()
 }
 
-/// One of each kind over `len` samples, at least 4.
+/// Samplers of every kind over `len` samples, at least 4.
 fn every_kind(len: u64) -> Vec<Sampler> {
     let weights: Vec<f64> = (0..len).map(|id| (id % 5) as f64).collect();
     vec![
@@ -42,7 +42,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(64) })]
 
     #[test]
-    fn any_run_of_positions_is_a_piece_of_the_epoch(
+    fn fill_returns_any_part_of_the_epoch(
         len in 4u64..700, seed: u64, number: u64, from: prop::sample::Index, run: prop::sample::Index,
     ) {
         for sampler in every_kind(len) {
@@ -58,16 +58,22 @@ proptest! {
     }
 
     #[test]
-    fn a_permutation_shows_every_sample_once(len in 1u64..3000, seed: u64, block in 1u64..4000, window in 1u64..4000) {
+    fn a_permutation_yields_every_sample_once(
+        len in 1u64..3000,
+        seed: u64,
+        block in 1u64..4000,
+        window in 1u64..4000,
+    ) {
         for sampler in [Sampler::Sequential, Sampler::Shuffle, Sampler::block(block, window).unwrap()] {
             prop_assert!(sampler.is_permutation());
-            prop_assert_eq!(sorted(epoch(&sampler, len, seed, 3)), (0..len).collect::<Vec<_>>(), "{:?}", sampler);
+            let ids = sorted(epoch(&sampler, len, seed, 3));
+            prop_assert_eq!(ids, (0..len).collect::<Vec<_>>(), "{:?}", sampler);
         }
     }
 }
 
 #[test]
-fn random_orders_depend_on_seed_and_epoch_and_nothing_else() {
+fn random_samplers_depend_only_on_seed_and_epoch() {
     for sampler in every_kind(500) {
         let first = epoch(&sampler, 500, 7, 0);
         assert_eq!(first, epoch(&sampler.clone(), 500, 7, 0));
@@ -88,19 +94,19 @@ fn a_window_touches_few_blocks_and_blocks_are_shuffled() {
         assert!(blocks.len() as u64 <= window / block + 2, "window {number} touches {blocks:?}");
         assert!(
             part.windows(2).filter(|pair| pair[1] == pair[0] + 1).count() < 25,
-            "window {number} is in file order"
+            "window {number} is not shuffled"
         );
     }
     let firsts: Vec<u64> = ids.chunks(block as usize).map(|part| part[0] / block).collect();
     assert!(firsts.windows(2).filter(|pair| pair[1] == pair[0] + 1).count() < 10, "{firsts:?}");
-    // A window of 1 leaves blocks whole.
+    // A window of 1 does not split blocks.
     let ids = epoch(&Sampler::block(block, 1).unwrap(), len, 7, 0);
     let starts = ids.windows(2).filter(|pair| pair[1] != pair[0] + 1).count();
     assert!(starts <= 100, "{starts} breaks in 101 blocks");
 }
 
 #[test]
-fn weighted_draws_come_in_proportion() {
+fn weighted_draws_are_proportional_to_the_weights() {
     let weights = [0.0, 1.0, 2.0, 3.0, 4.0, 0.0];
     let draws = 100_000;
     let ids = epoch(&Sampler::weighted(&weights).unwrap().draws(draws).unwrap(), 6, 7, 0);
@@ -112,7 +118,7 @@ fn weighted_draws_come_in_proportion() {
 }
 
 #[test]
-fn distinct_draws_are_distinct_and_go_by_weight() {
+fn distinct_draws_do_not_repeat_and_follow_the_weights() {
     let weights = [4.0, 0.0, 2.0, 1.0, 1.0];
     let sampler = Sampler::distinct(&weights).unwrap();
     let (mut first, mut pairs, epochs) = (BTreeMap::new(), BTreeMap::new(), 40_000);
@@ -129,15 +135,15 @@ fn distinct_draws_are_distinct_and_go_by_weight() {
     near(first[&0], 0.5);
     near(first[&2], 0.25);
     near(first[&3], 0.125);
-    // Drawn one by one: after 0 went, 2 has 2 of the 4 that are left.
+    // As if drawn one by one: after sample 0, sample 2 has 2 of the remaining weight of 4.
     near(pairs[&(0, 2)], 0.5 * 0.5);
     near(pairs[&(2, 0)], 0.25 * 4.0 / 6.0);
     let few = epoch(&sampler.clone().draws(2).unwrap(), 5, 7, 0);
-    assert_eq!(few, epoch(&sampler, 5, 7, 0)[..2], "fewer draws are the first of more");
+    assert_eq!(few, epoch(&sampler, 5, 7, 0)[..2], "fewer draws are a prefix of more draws");
 }
 
 #[test]
-fn every_round_of_a_balanced_order_shows_each_class_and_every_pass_each_member() {
+fn balanced_rounds_contain_each_class_and_passes_each_member() {
     let labels = [0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 2];
     let sampler = Sampler::balanced(&labels, 3).unwrap();
     assert_eq!(sampler.len(11), 21, "three classes, the largest has 7");
@@ -152,14 +158,14 @@ fn every_round_of_a_balanced_order_shows_each_class_and_every_pass_each_member()
         assert_eq!(sorted(pass.to_vec()), [7, 8, 9]);
     }
     assert_eq!(of(2), [10; 7]);
-    // Passes differ from each other.
+    // Each pass has another order.
     let sampler = Sampler::balanced(&[0; 10], 1).unwrap().draws(30).unwrap();
     let ids = epoch(&sampler, 10, 7, 0);
     assert!(ids[..10] != ids[10..20] && ids[10..20] != ids[20..]);
 }
 
 #[test]
-fn a_subset_shows_its_ids_in_the_order_of_the_inner() {
+fn a_subset_yields_its_ids_in_the_order_of_the_inner_sampler() {
     let ids = vec![90, 5, 40, 5];
     let listed = Sampler::subset(ids.clone(), Sampler::Sequential).unwrap();
     assert_eq!(epoch(&listed, 100, 7, 0), ids);
@@ -170,14 +176,13 @@ fn a_subset_shows_its_ids_in_the_order_of_the_inner() {
 }
 
 #[test]
-fn what_cannot_be_ordered_is_refused_with_the_index() {
-    let huge = Sampler::Shuffle;
-    let refusals = [
-        (Sampler::block(0, 5).map(drop), "block of 0 samples"),
-        (Sampler::block(5, 0).map(drop), "window of 0 samples"),
+fn invalid_arguments_are_rejected_with_the_index() {
+    let cases = [
+        (Sampler::block(0, 5).map(drop), "the block size is 0"),
+        (Sampler::block(5, 0).map(drop), "the window size is 0"),
         (
             Sampler::weighted(&[1.0, -0.5]).map(drop),
-            "weight 1 is -0.5: weights are finite and not below zero",
+            "weight 1 is -0.5: weights must be finite and not negative",
         ),
         (Sampler::weighted(&[1.0, 2.0, f64::NAN]).map(drop), "weight 2 is NaN"),
         (Sampler::weighted(&[f64::INFINITY]).map(drop), "weight 0 is inf"),
@@ -203,16 +208,16 @@ fn what_cannot_be_ordered_is_refused_with_the_index() {
                 .and_then(|sampler| sampler.check(100)),
             "1 weights for 2 samples",
         ),
-        (huge.check(0), "the data set is empty"),
-        (huge.check(MAX_LEN + 1), "the most is 2^63"),
+        (Sampler::Shuffle.check(0), "the data set is empty"),
+        (Sampler::Shuffle.check(MAX_LEN + 1), "the most is 2^63"),
         (Sampler::Shuffle.draws(5).map(drop), "draws are for weighted, distinct and balanced"),
-        (Sampler::weighted(&[1.0]).unwrap().draws(0).map(drop), "0 draws an epoch"),
+        (Sampler::weighted(&[1.0]).unwrap().draws(0).map(drop), "0 draws per epoch"),
         (
             Sampler::distinct(&[1.0, 0.0]).unwrap().draws(2).map(drop),
             "2 draws without replacement from 1 samples",
         ),
     ];
-    for (result, part) in refusals {
+    for (result, part) in cases {
         let error = result.expect_err(part);
         assert_eq!(error.kind(), ErrorKind::Config);
         assert!(error.to_string().contains(part), "{error}\nlacks: {part}");
@@ -220,9 +225,9 @@ fn what_cannot_be_ordered_is_refused_with_the_index() {
 }
 
 #[test]
-fn digests_tell_orders_apart() {
-    let mut orders = every_kind(10);
-    orders.extend([
+fn digests_distinguish_samplers() {
+    let mut samplers = every_kind(10);
+    samplers.extend([
         Sampler::block(2, 5).unwrap(),
         Sampler::block(5, 2).unwrap(),
         Sampler::weighted(&[2.0; 10]).unwrap(),
@@ -233,7 +238,7 @@ fn digests_tell_orders_apart() {
         Sampler::subset(vec![2, 1], Sampler::Shuffle).unwrap(),
         Sampler::subset(vec![2, 1], Sampler::Sequential).unwrap(),
     ]);
-    let digests: BTreeSet<u64> = orders.iter().map(|sampler| sampler.digest(10)).collect();
-    assert_eq!(digests.len(), orders.len());
+    let digests: BTreeSet<u64> = samplers.iter().map(|sampler| sampler.digest(10)).collect();
+    assert_eq!(digests.len(), samplers.len());
     assert_ne!(Sampler::Shuffle.digest(10), Sampler::Shuffle.digest(11));
 }

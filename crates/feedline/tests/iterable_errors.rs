@@ -60,7 +60,7 @@ fn options_that_cannot_be_are_refused_at_once() {
             Sampler::subset(vec![0, 2, 0], Sampler::Shuffle).unwrap(),
             Sampler::subset(vec![0, 2], Sampler::weighted(&[1.0; 2]).unwrap()).unwrap(),
         ] {
-            assert!(with(sampler.clone()).contains("a shard may come twice"), "{sampler:?}");
+            assert!(with(sampler.clone()).contains("may repeat a shard"), "{sampler:?}");
         }
         assert!(with(Sampler::subset(vec![3], Sampler::Sequential).unwrap()).contains("has ids 0 to 2"));
         assert!(refused(builder(generator()).last_batch(LastBatch::Pad)).contains("keep or drop"));
@@ -289,7 +289,7 @@ fn the_cursor_of_other_data_is_refused() {
         let of_another = Restored::new(builder(Generator::new([1; 4]).unwrap()), MIXES[4]).cursor();
         for cursor in [of_a_set, of_another] {
             let error = loader.resume(cursor).map(|_| ()).unwrap_err();
-            assert!(error.message().starts_with("the cursor is of another data set"), "{error}");
+            assert!(error.message().starts_with("the cursor belongs to another data set"), "{error}");
         }
     });
 }

@@ -204,11 +204,11 @@ fn a_cursor_that_does_not_fit_is_refused_and_the_loader_goes_on() {
             serde_json::from_str::<Cursor>(&text.replace(from, to)).unwrap()
         };
         let refusals = [
-            (after_two_steps(41, 1).1, "the cursor is of another data set"),
-            (after_two_steps(40, 2).1, "the cursor is of seed 2, this run has seed 1: take the cursor's"),
+            (after_two_steps(41, 1).1, "the cursor belongs to another data set"),
+            (after_two_steps(40, 2).1, "the cursor has seed 2, this run has seed 1: use the cursor's seed"),
             (edited(r#""position":8"#, r#""position":41"#), "at position 41, beyond the 40 of an epoch"),
-            (edited(r#""position":8"#, r#""position":7"#), "in the midst of a step"),
-            (edited(r#""world":1"#, r#""world":3"#), "in the midst of a step: position 8 is 8 samples into"),
+            (edited(r#""position":8"#, r#""position":7"#), "inside a step"),
+            (edited(r#""world":1"#, r#""world":3"#), "inside a step: position 8 is 8 samples into"),
             (edited(r#""rank":0"#, r#""rank":1"#), "contradicts itself"),
         ];
         for (cursor, part) in refusals {

@@ -1,19 +1,21 @@
-//! Rows copied into a slot: long ones past the caches, short ones with those to come asked for ahead.
+//! Copies of rows into a slot: long rows by non-temporal stores, shorter rows with prefetching.
 
-/// Rows of at least as many bytes go past the caches. Measured on a Sapphire Rapids, rows at random places, batches of 256, one
-/// thread and two: from 16 KiB on a sixth to a third faster than by plain stores, at 8 KiB the same, at 3 KiB slower by a tenth.
+/// Rows of at least this many bytes are written by non-temporal stores.
+///
+/// Measured on a Sapphire Rapids, rows at random addresses, batches of 256, one and two threads, against
+/// plain stores: a sixth to a third faster from 16 KiB, equal at 8 KiB, a tenth slower at 3 KiB.
 const STREAMED: usize = 16 << 10;
 
-/// How many rows ahead of the one that is copied another is asked for.
+/// How many rows ahead of the current one to prefetch.
 const AHEAD: usize = 4;
 
-/// Bytes of it: the processor sees by itself that the rest follows. And of shorter rows it has several under way by itself.
-/// Measured as above: rows of 3 KiB a sixth faster, of 784 bytes by nothing to a twentieth.
+/// How many bytes of a row to prefetch: the hardware prefetcher follows from there, and it overlaps shorter
+/// rows by itself. Measured as above: rows of 3 KiB a sixth faster, rows of 784 bytes up to a twentieth.
 const PREFETCHED: usize = 512;
 
 /// Copies `rows` into `to`, one after the other, by plain stores.
 ///
-/// Rows at random places wait for memory each, so the beginning of those that come next is asked for meanwhile.
+/// Each row at a random address is a cache miss, so the start of later rows is prefetched.
 ///
 /// ```
 /// let mut to = [0; 6];
@@ -22,18 +24,21 @@ const PREFETCHED: usize = 512;
 /// ```
 ///
 /// # Panics
-/// When the rows are not exactly as long as `to`.
+/// If the rows together are not exactly as long as `to`.
 pub fn copy_rows(to: &mut [u8], rows: &[&[u8]]) {
     copy(to, rows, usize::MAX);
 }
 
-/// The same, with long rows past the caches: for few threads, whose copies are what a batch waits for.
+/// Like [`copy_rows`], but writes long rows past the caches. Use it when few threads copy and batches wait
+/// for them.
 ///
-/// A plain store reads the line it writes, and keeps it in the caches, from which it drives what will be read. Nobody reads a
-/// long row here again before the device does. So it is written by non-temporal stores, the widest this processor has, and
-/// the call fences them before it returns: what was written may be handed to another thread, and to the device, as if by
-/// plain stores. Where memory itself is what many threads wait for, this is the slower way: the device then reads from
-/// memory what it would have found in the last cache.
+/// A plain store first reads the cache line it writes, and evicts lines that are still needed. The host does
+/// not read a long row again, so it is written by the widest non-temporal stores of the processor. The call
+/// fences them before it returns: the bytes may be handed to another thread or to the device as after plain
+/// stores.
+///
+/// With many threads, memory bandwidth is the limit and this is slower: the device then reads from memory
+/// what it would have found in the last-level cache.
 ///
 /// ```
 /// let mut to = [0; 6];
@@ -42,12 +47,12 @@ pub fn copy_rows(to: &mut [u8], rows: &[&[u8]]) {
 /// ```
 ///
 /// # Panics
-/// When the rows are not exactly as long as `to`.
+/// If the rows together are not exactly as long as `to`.
 pub fn stream_rows(to: &mut [u8], rows: &[&[u8]]) {
     copy(to, rows, STREAMED);
 }
 
-/// Rows of `streamed` bytes and more go past the caches.
+/// Copies `rows`; rows of at least `streamed` bytes are written past the caches.
 fn copy(to: &mut [u8], rows: &[&[u8]], streamed: usize) {
     let mut rest = to;
     for (index, &row) in rows.iter().enumerate() {
@@ -63,10 +68,10 @@ fn copy(to: &mut [u8], rows: &[&[u8]], streamed: usize) {
         }
         rest = after;
     }
-    assert!(rest.is_empty(), "{} bytes more than the rows have", rest.len());
+    assert!(rest.is_empty(), "the destination is {} bytes longer than the rows", rest.len());
 }
 
-/// What a long row is written by.
+/// The store instructions for long rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stores {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -75,19 +80,19 @@ enum Stores {
     Avx,
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     Sse2,
-    /// Ordinary stores, where there are no others.
+    /// Ordinary stores, on processors without the others.
     #[cfg_attr(all(target_arch = "x86_64", not(miri)), allow(dead_code))]
     Plain,
 }
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 impl Stores {
-    /// The widest this processor has; it is asked once.
+    /// The widest stores of this processor. The standard library caches the detection.
     fn best() -> Self {
-        [Self::Avx512, Self::Avx].into_iter().find(|stores| stores.are_there()).unwrap_or(Self::Sse2)
+        [Self::Avx512, Self::Avx].into_iter().find(|stores| stores.is_supported()).unwrap_or(Self::Sse2)
     }
 
-    fn are_there(self) -> bool {
+    fn is_supported(self) -> bool {
         match self {
             Self::Avx512 => is_x86_feature_detected!("avx512f"),
             Self::Avx => is_x86_feature_detected!("avx"),
@@ -95,16 +100,16 @@ impl Stores {
         }
     }
 
-    /// Copies `from` into `to`, which is as long; every byte is there, for everybody, when this returns.
+    /// Copies `from` into `to`, of the same length. All bytes are visible to every thread when this returns.
     fn copy(self, to: &mut [u8], from: &[u8]) {
-        assert_eq!(to.len(), from.len(), "as many bytes as there is room for");
-        assert!(self.are_there(), "{self:?} on a processor that has them");
+        assert_eq!(to.len(), from.len(), "source and destination must have the same length");
+        assert!(self.is_supported(), "{self:?} stores need a processor that supports them");
         match self {
-            // SAFETY: the processor has what the function needs: asked above.
+            // SAFETY: the processor has AVX-512F: asserted above.
             Self::Avx512 => unsafe { x86::copy_512(to, from) },
-            // SAFETY: as above.
+            // SAFETY: the processor has AVX: asserted above.
             Self::Avx => unsafe { x86::copy_256(to, from) },
-            // SAFETY: every x86-64 has it.
+            // SAFETY: every x86-64 processor has SSE2.
             Self::Sse2 => unsafe { x86::copy_128(to, from) },
             Self::Plain => to.copy_from_slice(from),
         }
@@ -118,7 +123,7 @@ impl Stores {
     }
 
     #[cfg(test)]
-    fn are_there(self) -> bool {
+    fn is_supported(self) -> bool {
         true
     }
 
@@ -127,11 +132,11 @@ impl Stores {
     }
 }
 
-/// Asks memory for `bytes`.
+/// Prefetches `bytes` into the caches.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn prefetch(bytes: &[u8]) {
     for line in bytes.chunks(64) {
-        // SAFETY: a hint; it touches nothing, whatever the address.
+        // SAFETY: a prefetch is a hint; it accesses nothing, whatever the address.
         unsafe { std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(line.as_ptr().cast()) }
     }
 }
@@ -143,24 +148,26 @@ fn prefetch(_: &[u8]) {}
 mod x86 {
     use std::arch::x86_64::*;
 
-    /// Copies by non-temporal stores of whole, aligned vectors; what is before the first and behind the last by plain ones.
+    /// Copies by non-temporal stores of aligned vectors, and the unaligned start and end by plain stores.
     macro_rules! copy {
         ($feature:literal, $name:ident, $vector:ty, $load:ident, $store:ident) => {
             #[target_feature(enable = $feature)]
             pub(super) fn $name(to: &mut [u8], from: &[u8]) {
-                // SAFETY: any bytes are a vector, and any vector is bytes.
-                let (head, body, last_batch) = unsafe { to.align_to_mut::<$vector>() };
-                let (from_head, rest) = from.split_at(head.len());
-                let (from_body, from_tail) = rest.split_at(size_of_val(body));
+                // SAFETY: any bytes are a valid vector, and any vector is valid bytes.
+                let (start, body, end) = unsafe { to.align_to_mut::<$vector>() };
+                let (from_start, rest) = from.split_at(start.len());
+                let (from_body, from_end) = rest.split_at(size_of_val(body));
                 for (to, from) in body.iter_mut().zip(from_body.chunks_exact(size_of::<$vector>())) {
-                    // SAFETY: `from` is as long as a vector; it need not be aligned.
+                    // SAFETY: `from` is as long as a vector (`chunks_exact`); an unaligned load needs no
+                    // alignment.
                     let vector = unsafe { $load(from.as_ptr().cast()) };
-                    // SAFETY: `to` is an aligned vector that is ours to write. Nobody touches it before the fence below: it is
-                    // borrowed until this returns, and nothing on the way there panics.
+                    // SAFETY: `to` is an aligned vector, mutably borrowed until this function returns, so
+                    // nothing else touches it before the fence below; nothing between here and the fence
+                    // panics.
                     unsafe { $store(std::ptr::from_mut(to).cast(), vector) };
                 }
-                head.copy_from_slice(from_head);
-                last_batch.copy_from_slice(from_tail);
+                start.copy_from_slice(from_start);
+                end.copy_from_slice(from_end);
                 _mm_sfence();
             }
         };
@@ -177,73 +184,81 @@ mod tests {
 
     use super::*;
 
-    /// All ways of this processor.
-    fn ways() -> Vec<Stores> {
+    /// All stores that this processor supports, widest first.
+    fn supported() -> Vec<Stores> {
         #[cfg(all(target_arch = "x86_64", not(miri)))]
-        let ways = [Stores::Avx512, Stores::Avx, Stores::Sse2, Stores::Plain];
+        let all = [Stores::Avx512, Stores::Avx, Stores::Sse2, Stores::Plain];
         #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-        let ways = [Stores::Plain];
-        ways.into_iter().filter(|way| way.are_there()).collect()
+        let all = [Stores::Plain];
+        all.into_iter().filter(|stores| stores.is_supported()).collect()
     }
 
-    /// Bytes that differ from place to place.
+    /// Pseudorandom bytes.
     fn bytes(len: usize) -> Vec<u8> {
         (0..len as u64).map(|at| (at.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8).collect()
     }
 
-    /// Copies `len` bytes to `to` bytes behind an aligned place, from `from` behind one, and looks at all around.
+    /// Copies `len` bytes and checks them and the bytes around them. `to` and `from` are offsets from 64-byte
+    /// alignment.
     #[track_caller]
-    fn check(way: Stores, len: usize, to: usize, from: usize) {
+    fn check(stores: Stores, len: usize, to: usize, from: usize) {
         const CANARY: u8 = 0xC5;
-        let mut room = vec![CANARY; len + 256];
-        let start = room.as_ptr().align_offset(64).min(64) + to;
+        let mut buffer = vec![CANARY; len + 256];
+        let start = buffer.as_ptr().align_offset(64).min(64) + to;
         let source = bytes(len + 128);
         let source = &source[source.as_ptr().align_offset(64).min(64) + from..][..len];
-        way.copy(&mut room[start..start + len], source);
-        assert_eq!(&room[start..start + len], source, "{way:?}: {len} bytes to {to} from {from}");
-        let outside = room[..start].iter().chain(&room[start + len..]);
-        assert!(outside.clone().all(|&byte| byte == CANARY), "{way:?}: {len} bytes to {to}: written outside");
+        stores.copy(&mut buffer[start..start + len], source);
+        assert_eq!(&buffer[start..start + len], source, "{stores:?}: {len} bytes to {to} from {from}");
+        let outside = buffer[..start].iter().chain(&buffer[start + len..]);
+        assert!(
+            outside.clone().all(|&byte| byte == CANARY),
+            "{stores:?}: {len} bytes to {to}: wrote outside"
+        );
     }
 
     #[test]
-    fn every_length_and_alignment_is_copied_and_nothing_beside_it() {
-        let (lens, places) = if cfg!(miri) { (0..40, 0..3) } else { (0..300, 0..64) };
-        for way in ways() {
+    fn copies_every_length_and_alignment_and_writes_nothing_outside() {
+        let (lens, offsets) = if cfg!(miri) { (0..40, 0..3) } else { (0..300, 0..64) };
+        for stores in supported() {
             for len in lens.clone() {
-                for place in places.clone() {
-                    check(way, len, place, (place * 7 + len) % 64);
+                for offset in offsets.clone() {
+                    check(stores, len, offset, (offset * 7 + len) % 64);
                 }
             }
             for len in [4095, 4096, 16_385, 150_528, if cfg!(miri) { 0 } else { 1 << 20 }] {
-                for place in [0, 1, 16, 33, 63] {
-                    check(way, len, place, 64 - place.max(1));
+                for offset in [0, 1, 16, 33, 63] {
+                    check(stores, len, offset, 64 - offset.max(1));
                 }
             }
         }
     }
 
     #[test]
-    fn the_widest_stores_are_taken() {
-        assert_eq!(Some(&Stores::best()), ways().first());
+    fn best_is_the_widest_supported() {
+        assert_eq!(Some(&Stores::best()), supported().first());
     }
 
     #[test]
-    #[should_panic(expected = "1 bytes more than the rows have")]
-    fn room_that_the_rows_do_not_fill_is_refused() {
+    #[should_panic(expected = "the destination is 1 bytes longer than the rows")]
+    fn a_destination_longer_than_the_rows_panics() {
         stream_rows(&mut [0; 3], &[&[1, 2]]);
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 256 }, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
 
         #[test]
-        fn rows_of_any_lengths_come_one_after_the_other(
-            lens in prop::collection::vec(prop_oneof![8 => 0..2000usize, 1 => STREAMED - 2..STREAMED + 300], 0..12),
+        fn rows_of_any_lengths_are_copied_in_order(
+            lens in prop::collection::vec(
+                prop_oneof![8 => 0..2000usize, 1 => STREAMED - 2..STREAMED + 300],
+                0..12,
+            ),
             start in 0..64usize,
         ) {
             let source = bytes(lens.iter().sum());
             let mut rest = &source[..];
-            let rows: Vec<&[u8]> = lens.iter().map(|&len| rest.split_off(..len).unwrap_or_default()).collect();
+            let rows: Vec<&[u8]> =
+                lens.iter().map(|&len| rest.split_off(..len).unwrap_or_default()).collect();
             for copy in [copy_rows, stream_rows] {
                 let mut to = vec![0xC5; source.len() + 128];
                 copy(&mut to[start..start + source.len()], &rows);

@@ -1,38 +1,40 @@
-//! The memory a slot stands on.
+//! The memory of a slot.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
 use feedline_core::{Error, ErrorKind, Result};
 
-/// A block of host memory that a device may read while the host keeps away from it.
+/// A block of host memory that a device reads by copies that the host starts.
 ///
 /// # Safety
-/// - `as_ptr` is valid for reads and writes of `len` initialised bytes, and stays the same for the value's life.
-/// - Nothing else in the program reads or writes these bytes, except copies started through
+/// - `as_ptr` is valid for reads and writes of `len` initialised bytes, and never changes.
+/// - Nothing else in the program reads or writes these bytes, except the copies started by
 ///   [`ReadyLease::submit`](crate::ReadyLease::submit).
-/// - `landed` and `wait_landed` return `Ok(true)` or `Ok(())` only when every copy submitted so far has ended.
-/// - `wait_drained` returns `Ok(())` only when no copy that ever reached the device can still read the bytes, even
-///   one whose submission reported an error.
+/// - `landed` and `wait_landed` return `Ok(true)` or `Ok(())` only when every copy submitted so far has
+///   ended.
+/// - `wait_drained` returns `Ok(())` only when no copy that ever reached the device can still read the bytes,
+///   even one whose submission reported an error.
 pub unsafe trait HostMemory: Send + Sync + 'static {
     /// The first byte, aligned to at least 256 bytes.
     fn as_ptr(&self) -> *mut u8;
 
-    /// Bytes.
+    /// The number of bytes.
     fn len(&self) -> usize;
 
-    /// Whether there are no bytes.
+    /// Whether the block has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether the last copy out of this memory has ended; never blocks.
+    /// Whether the last copy out of this memory has ended. Never blocks.
     ///
     /// # Errors
     /// A device failure.
     fn landed(&self) -> Result<bool>;
 
-    /// Whether [`landed`](Self::landed) takes so little that a short wait is better spent asking it than in a sleep. By default not.
+    /// Whether [`landed`](Self::landed) is cheap enough that a short wait should poll it instead of sleeping.
+    /// Default: false.
     fn is_quick_to_ask(&self) -> bool {
         false
     }
@@ -40,17 +42,17 @@ pub unsafe trait HostMemory: Send + Sync + 'static {
     /// Blocks until the last copy out of this memory has ended.
     ///
     /// # Errors
-    /// A device failure; the memory must not be touched again.
+    /// A device failure. The memory must not be accessed again.
     fn wait_landed(&self) -> Result<()>;
 
-    /// Blocks until no copy at all can read this memory any more, so that it can be freed.
+    /// Blocks until no copy can read this memory any more, so that it can be freed.
     ///
     /// # Errors
-    /// A device failure; the memory must be leaked.
+    /// A device failure. The memory must be leaked.
     fn wait_drained(&self) -> Result<()>;
 
-    /// Called in place of a drop when a copy may still read the bytes, for the reason `why`: gives back everything but the
-    /// bytes. The default gives back nothing.
+    /// Called instead of drop when a copy may still read the bytes; `why` is the failure of `wait_drained`.
+    /// Releases everything but the bytes. Default: releases nothing.
     fn leak(self, why: Error)
     where
         Self: Sized,
@@ -59,13 +61,16 @@ pub unsafe trait HostMemory: Send + Sync + 'static {
         std::mem::forget(self);
     }
 
-    /// Called at the moment the host gets the right to write, for race checkers.
+    /// Called when a lease to write the memory is granted; a hook for race checkers.
+    ///
+    /// # Errors
+    /// Any error fails the acquire; the slot is released.
     fn on_acquire(&self) -> Result<()> {
         Ok(())
     }
 }
 
-/// Plain heap memory that no device reads; for tests and for pipelines without a device.
+/// Heap memory that no device reads, for tests and pipelines without a device.
 #[derive(Debug)]
 pub struct HeapMemory {
     ptr: NonNull<u8>,
@@ -73,10 +78,10 @@ pub struct HeapMemory {
 }
 
 impl HeapMemory {
-    /// `bytes` zeroed bytes, at least one, 4096-byte aligned.
+    /// Allocates `bytes` zeroed bytes, at least one, aligned to 4096 bytes.
     ///
     /// # Errors
-    /// `Budget` when the machine has no such block.
+    /// `Budget` when the allocation fails.
     pub fn new(bytes: usize) -> Result<Self> {
         let refuse =
             || Error::new(ErrorKind::Budget, format!("cannot allocate {bytes} bytes of host memory"));
@@ -89,17 +94,17 @@ impl HeapMemory {
 
 impl Drop for HeapMemory {
     fn drop(&mut self) {
-        // SAFETY: `ptr` came from `alloc_zeroed` with this layout and is freed once, here.
+        // SAFETY: `ptr` is from `alloc_zeroed` with this layout, and is freed only here.
         unsafe { dealloc(self.ptr.as_ptr(), self.layout) }
     }
 }
 
-// SAFETY: the block is owned by this value alone, and access to its bytes goes through leases (see `HostMemory`).
+// SAFETY: this value alone owns the block, and its bytes are accessed through leases only (`HostMemory`).
 unsafe impl Send for HeapMemory {}
-// SAFETY: shared references give out the address and the length only.
+// SAFETY: a shared reference exposes only the address and the length.
 unsafe impl Sync for HeapMemory {}
 
-// SAFETY: the block is zeroed at birth, never moves, and no device reads it, so every copy has always ended.
+// SAFETY: the block is allocated zeroed and never moves; no device reads it, so no copy is ever in flight.
 unsafe impl HostMemory for HeapMemory {
     fn as_ptr(&self) -> *mut u8 {
         self.ptr.as_ptr()

@@ -1,4 +1,4 @@
-//! The ring: a fixed set of slots, handed out first in, first out.
+//! The ring: a fixed set of slots, reused first in, first out.
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -6,52 +6,53 @@ use std::mem::ManuallyDrop;
 
 use feedline_core::{Error, ErrorKind, Result};
 
+use crate::backoff::{Backoff, Version};
 use crate::memory::HostMemory;
-use crate::spin::{Moves, Spin};
 use crate::state::{State, Word};
 use crate::sync::{Arc, Condvar, Mutex, MutexGuard, lock};
 
 pub(crate) struct Slot<M, T> {
     pub(crate) word: Word,
     pub(crate) memory: ManuallyDrop<M>,
-    /// What travels with the bytes; touched only by the holder of the slot's lease.
+    /// The note that travels with the bytes; accessed only by the holder of the slot's lease.
     pub(crate) note: UnsafeCell<T>,
 }
 
-// SAFETY: `note` is reached only through a lease, and the word gives a slot to one lease at a time (`state.rs`).
+// SAFETY: `note` is accessed only through a lease, and a slot has one lease at a time (the word, `state.rs`).
 unsafe impl<M: HostMemory, T: Send> Sync for Slot<M, T> {}
 
-pub(crate) struct Line {
-    /// Slots that wait for a new filling, the one that came home first in front: Free or InFlight.
-    pub(crate) waiting: VecDeque<usize>,
-    /// Slots that never come home again.
+pub(crate) struct FreeList {
+    /// Slots to acquire, Free or InFlight, in the order of their release.
+    pub(crate) queue: VecDeque<usize>,
+    /// Number of slots that are Lost.
     lost: usize,
     closed: bool,
-    /// Threads that sleep until a slot comes home: to wake nobody costs a system call all the same.
+    /// Threads asleep on `released`: a notification costs a system call even when there are none.
     pub(crate) sleepers: usize,
 }
 
 pub(crate) struct Shared<M: HostMemory, T> {
     pub(crate) slots: Box<[Slot<M, T>]>,
-    pub(crate) line: Mutex<Line>,
-    pub(crate) home: Condvar,
-    /// How often `home` was rung, or would have been.
-    pub(crate) moves: Moves,
-    /// The waits for a slot, and those for its copy.
-    pub(crate) slot_waits: Spin,
-    pub(crate) copy_waits: Spin,
+    pub(crate) free_list: Mutex<FreeList>,
+    pub(crate) released: Condvar,
+    /// Counts the changes that `released` announces.
+    pub(crate) version: Version,
+    /// For waits for a slot.
+    pub(crate) slot_waits: Backoff,
+    /// For waits for a slot's copy.
+    pub(crate) copy_waits: Backoff,
 }
 
 /// How many slots are in each state; the sum is the number of slots.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// With nothing to wait for.
+    /// Released, with no copy in flight.
     pub free: usize,
     /// Being filled.
     pub filling: usize,
     /// Filled, not yet submitted.
     pub ready: usize,
-    /// Read by a copy that was not yet seen to end.
+    /// Submitted to a copy that has not been seen to end.
     pub in_flight: usize,
     /// Out of use after a device failure.
     pub lost: usize,
@@ -63,7 +64,8 @@ pub struct Counts {
 ///
 /// ```
 /// use feedline_slots::{HeapMemory, Ring};
-/// let ring: Ring<HeapMemory, u64> = Ring::new((0..2).map(|_| HeapMemory::new(64)).collect::<Result<_, _>>()?);
+/// let memory = vec![HeapMemory::new(64)?, HeapMemory::new(64)?];
+/// let ring: Ring<HeapMemory, u64> = Ring::new(memory);
 /// let mut lease = ring.acquire()?;
 /// lease.bytes_mut()[0] = 7;
 /// *lease.note_mut() = 42;
@@ -89,27 +91,27 @@ impl<M: HostMemory, T: Default> Ring<M, T> {
                 note: UnsafeCell::new(T::default()),
             })
             .collect();
-        let line =
-            Mutex::new(Line { waiting: (0..slots.len()).collect(), lost: 0, closed: false, sleepers: 0 });
-        let (slot_waits, copy_waits) = (Spin::new(), Spin::new());
-        let (home, moves) = (Condvar::new(), Moves::default());
-        Self { shared: Arc::new(Shared { slots, line, home, moves, slot_waits, copy_waits }) }
+        let free_list =
+            Mutex::new(FreeList { queue: (0..slots.len()).collect(), lost: 0, closed: false, sleepers: 0 });
+        let (slot_waits, copy_waits) = (Backoff::new(), Backoff::new());
+        let (released, version) = (Condvar::new(), Version::default());
+        Self { shared: Arc::new(Shared { slots, free_list, released, version, slot_waits, copy_waits }) }
     }
 }
 
 impl<M: HostMemory, T> Ring<M, T> {
-    /// Ends every wait for a slot, now and later, with `Stopped`; leases already out stay valid. Calling it again
-    /// does nothing.
+    /// Closes the ring: every current and later wait for a slot ends with `Stopped`. Existing leases stay
+    /// valid. Closing twice has no effect.
     pub fn close(&self) {
-        let mut line = lock(&self.shared.line);
-        line.closed = true;
-        self.shared.moves.count();
-        drop(line);
+        let mut free_list = lock(&self.shared.free_list);
+        free_list.closed = true;
+        self.shared.version.bump();
+        drop(free_list);
         #[cfg(not(planted = "close_no_notify"))]
-        self.shared.home.notify_all();
+        self.shared.released.notify_all();
     }
 
-    /// How many slots are in each state. A snapshot: exact while nobody moves a lease.
+    /// How many slots are in each state. A snapshot; exact only while no lease changes state.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         for slot in &self.shared.slots {
@@ -124,54 +126,54 @@ impl<M: HostMemory, T> Ring<M, T> {
         counts
     }
 
-    /// Number of slots.
+    /// The number of slots.
     pub fn len(&self) -> usize {
         self.shared.slots.len()
     }
 
-    /// Whether there are no slots; such a ring refuses every acquire.
+    /// Whether the ring has no slots. Every acquire from such a ring fails.
     pub fn is_empty(&self) -> bool {
         self.shared.slots.is_empty()
     }
 }
 
 impl<M: HostMemory, T> Shared<M, T> {
-    /// Puts a slot back in line, in the state it is in, and wakes all who wait.
+    /// Appends a slot to the free list in its present state, and wakes every waiting thread.
     ///
-    /// All, because one is not enough: a waiter with a time limit may be the one, and leave a slot whose copy still
-    /// runs to another, who would then sleep on.
-    pub(crate) fn come_home(&self, index: usize) {
-        let mut line = lock(&self.line);
-        line.waiting.push_back(index);
-        #[cfg(planted = "double_home")]
-        line.waiting.push_back(index);
-        self.wake(line);
+    /// Waking one is not enough: it could be a thread with a time limit that times out on the slot's running
+    /// copy, and the other threads would sleep on.
+    pub(crate) fn release(&self, index: usize) {
+        let mut free_list = lock(&self.free_list);
+        free_list.queue.push_back(index);
+        #[cfg(planted = "double_release")]
+        free_list.queue.push_back(index);
+        self.wake(free_list);
     }
 
-    /// Counts a slot that never comes home, so that nobody waits on when it was the last.
+    /// Counts a lost slot, and wakes every waiting thread: it may have been the last slot.
     pub(crate) fn lose(&self) {
-        let mut line = lock(&self.line);
-        line.lost += 1;
-        self.wake(line);
+        let mut free_list = lock(&self.free_list);
+        free_list.lost += 1;
+        self.wake(free_list);
     }
 
-    /// Lets go of the line and wakes all who sleep.
-    fn wake(&self, line: MutexGuard<'_, Line>) {
-        self.moves.count();
-        let asleep = line.sleepers > 0;
-        drop(line);
+    /// Unlocks the free list and wakes every sleeping thread.
+    fn wake(&self, free_list: MutexGuard<'_, FreeList>) {
+        self.version.bump();
+        let asleep = free_list.sleepers > 0;
+        drop(free_list);
         if asleep {
-            self.home.notify_all();
+            self.released.notify_all();
         }
     }
 
-    /// Whether a slot may still come home.
-    pub(crate) fn check_open(&self, line: &Line) -> Result<()> {
-        if line.closed {
-            return Err(Error::new(ErrorKind::Stopped, "the slots were closed"));
+    /// Fails when no slot can become available any more.
+    pub(crate) fn check_open(&self, free_list: &FreeList) -> Result<()> {
+        if free_list.closed {
+            return Err(Error::new(ErrorKind::Stopped, "the ring of host slots is closed"));
         }
         let total = self.slots.len();
-        if line.lost == total {
+        if free_list.lost == total {
             let message = format!("no slot is left: {total} of {total} were lost to device failures");
             return Err(Error::new(ErrorKind::Device, message));
         }
@@ -182,12 +184,13 @@ impl<M: HostMemory, T> Shared<M, T> {
 impl<M: HostMemory, T> Drop for Shared<M, T> {
     fn drop(&mut self) {
         for slot in &mut self.slots {
-            // A copy may still read an InFlight or Lost slot: wait for it, and leak the memory when that fails.
+            // A copy may still read an InFlight or Lost slot: wait for it, and leak the memory if that fails.
             let drained = match slot.word.state() {
                 State::InFlight | State::Lost => slot.memory.wait_drained(),
                 State::Free | State::Filling | State::Ready => Ok(()),
             };
-            // SAFETY: the slots are dropped once, here, and no lease is left: each holds an Arc of this value.
+            // SAFETY: taken once, in this drop; no lease exists any more, because each holds an Arc of this
+            // value.
             let memory = unsafe { ManuallyDrop::take(&mut slot.memory) };
             match drained {
                 Ok(()) => drop(memory),

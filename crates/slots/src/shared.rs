@@ -1,4 +1,4 @@
-//! A slot that several workers fill at once: each claims a range of rows, and no two ranges share a byte.
+//! A slot that several workers fill together: each claims a range of rows, and no two ranges overlap.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use crate::sync::{AtomicUsize, Ordering};
 
 /// The right to fill a slot, shared by several workers.
 ///
-/// Each worker claims ranges of rows until there are none left. The worker whose [`Claim::finish`] returns true has
-/// finished the last row; the owner then turns the value into a [`ReadyLease`], which the borrow checker allows only
-/// once every claim is gone.
+/// Workers claim ranges of rows until none are left. [`Claim::finish`] returns true for the claim that
+/// finished the last row. The owner then turns the value into a [`ReadyLease`]; the borrow checker allows
+/// that only when no claim is left.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -37,40 +37,43 @@ pub struct SharedFill<M: HostMemory, T = ()> {
     lease: FillLease<M, T>,
     layout: Arc<Layout>,
     rows: usize,
-    /// The first row that nobody has claimed; at or above `rows` when there is none.
+    /// The first unclaimed row; `rows` or more when all rows are claimed.
     next: AtomicUsize,
-    /// Rows that are finished, or given up.
+    /// Number of rows finished or given up.
     finished: AtomicUsize,
 }
 
-/// Rows of a [`SharedFill`] that one worker may write.
+/// A range of rows of a [`SharedFill`] that one worker may write.
 pub struct Claim<'a, M: HostMemory, T = ()> {
     fill: &'a SharedFill<M, T>,
     range: Range<usize>,
 }
 
 impl<M: HostMemory, T> SharedFill<M, T> {
-    /// Shares `lease`, a slot laid out by `layout`, to fill its first `rows` rows.
+    /// Shares `lease`, so that several workers can fill the first `rows` rows of `layout`.
     ///
     /// # Errors
-    /// `Config` when the slot is smaller than the layout, or the layout holds fewer rows. The slot is released.
+    /// `Config` when the slot is smaller than the layout, or `rows` exceeds the layout's capacity. The slot
+    /// is released.
     pub fn new(lease: FillLease<M, T>, layout: Arc<Layout>, rows: usize) -> Result<Self> {
         if lease.memory().len() < layout.bytes() || layout.capacity() < rows {
             let (slot, needed, capacity) = (lease.memory().len(), layout.bytes(), layout.capacity());
-            let why =
-                format!("{rows} rows of a layout of {capacity} rows, {needed} bytes, in a slot of {slot}");
+            let why = format!(
+                "cannot fill {rows} rows: the layout holds {capacity} rows in {needed} bytes, \
+                 the slot has {slot} bytes"
+            );
             return Err(Error::new(ErrorKind::Config, why));
         }
         Ok(Self { lease, layout, rows, next: AtomicUsize::new(0), finished: AtomicUsize::new(0) })
     }
 
-    /// Claims the next rows, at most `count`; `None` when all are claimed.
+    /// Claims the next rows, at most `count`; `None` when all rows are claimed.
     pub fn claim(&self, count: usize) -> Option<Claim<'_, M, T>> {
-        // Looked at first, so that calls in vain never make the counter wrap.
+        // Checked first, so that repeated calls cannot overflow the counter.
         if self.is_claimed() {
             return None;
         }
-        // Relaxed: the counter alone decides which rows are whose. The bytes are handed on by `finished`.
+        // Relaxed: the counter only assigns rows to claims; `finished` publishes the bytes.
         let start = self.next.fetch_add(count, Ordering::Relaxed);
         let end = start.saturating_add(count).min(self.rows);
         (start < end).then_some(Claim { fill: self, range: start..end })
@@ -81,56 +84,57 @@ impl<M: HostMemory, T> SharedFill<M, T> {
         self.next.load(Ordering::Relaxed) >= self.rows
     }
 
-    /// Gives up the rows that nobody has claimed; returns whether that finished the slot, as for [`Claim::finish`].
+    /// Gives up all unclaimed rows. Returns whether that finished the slot, as [`Claim::finish`] does.
     pub fn give_up(&self) -> bool {
         let start = self.next.swap(self.rows, Ordering::Relaxed).min(self.rows);
         self.finish(self.rows - start)
     }
 
-    /// What travels with the bytes.
+    /// The note that travels with the bytes.
     pub fn note(&self) -> &T {
         self.lease.note()
     }
 
-    /// The slot, to be written by one worker again.
+    /// Ends the sharing and returns the slot's lease.
     pub fn into_lease(self) -> FillLease<M, T> {
         self.lease
     }
 
-    /// Ends the writing.
+    /// Ends the writing, as [`FillLease::ready`] does.
     pub fn into_ready(self) -> ReadyLease<M, T> {
         self.lease.ready()
     }
 
-    /// Counts rows; true when they were the last. Of several calls, one returns true.
+    /// Counts `rows` as finished. Exactly one call returns true: the one that counts the last row.
     fn finish(&self, rows: usize) -> bool {
-        // Release: this worker's bytes. Acquire: those of the workers before it, for whom the last one answers.
+        // Release publishes this worker's bytes; Acquire makes the other workers' bytes visible to the last
+        // one.
         rows > 0 && self.finished.fetch_add(rows, Ordering::AcqRel) + rows == self.rows
     }
 }
 
 impl<M: HostMemory, T> Claim<'_, M, T> {
-    /// Which rows these are.
+    /// The claimed rows.
     pub fn range(&self) -> Range<usize> {
         self.range.clone()
     }
 
-    /// The rows, open for writing; [`Rows::first`] is the start of the range.
+    /// The rows, for writing; [`Rows::first`] is the start of the range.
     pub fn rows(&mut self) -> Rows<'_> {
         let layout = &*self.fill.layout;
         let base = self.fill.lease.memory().as_ptr();
         let columns = layout.spec().fields().iter().enumerate().map(|(index, field)| {
             let first = layout.offset(index) + field.row_bytes() * self.range.start;
             let at = base.wrapping_add(first);
-            // SAFETY: the slot is Filling and `fill` holds its one lease (`state.rs`). Only claims write it, and no two
-            // of them have a row in common (`claim`). The bytes lie in the slot: `new` compared its size with the
-            // layout's. They are borrowed from this claim, mutably.
+            // SAFETY: the slot is Filling and `fill` holds its one lease (`state.rs`). Only claims write it,
+            // and no two claims overlap (`claim`). The bytes are inside the slot: `new` compared its size
+            // with the layout's. They are mutably borrowed from this claim.
             unsafe { std::slice::from_raw_parts_mut(at, field.row_bytes() * self.range.len()) }
         });
         Rows::from_columns(layout.spec(), columns, self.range.start, self.range.len())
     }
 
-    /// Says that the rows are written; true for the claim that finished the slot.
+    /// Marks the rows as written. Returns true for the claim that finished the slot.
     pub fn finish(self) -> bool {
         self.fill.finish(self.range.len())
     }

@@ -1,23 +1,23 @@
-//! The state of one slot, with a generation, in one atomic word.
+//! The state of one slot and its generation, in one atomic word.
 //!
-//! The types of the leases already allow only the moves below. The word is the second lock on the same door: a
-//! move from a state that is not the expected one is refused, so a defect shows as an error, never as two owners.
+//! The lease types already allow only valid transitions. The word is a second check: a transition from an
+//! unexpected state fails, so a bug shows as an error and never as two owners.
 
 use crate::sync::{AtomicU32, Ordering};
 
-/// Where a slot is in its life.
+/// The state of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum State {
-    /// In the ring, with nothing to wait for.
+    /// In the free list, with no copy in flight.
     Free = 0,
     /// Held by a [`FillLease`](crate::FillLease).
     Filling = 1,
     /// Held by a [`ReadyLease`](crate::ReadyLease).
     Ready = 2,
-    /// In the ring, while the copy that reads it may still run.
+    /// In the free list, while the copy that reads it may still run.
     InFlight = 3,
-    /// Out of use: nobody knows whether a copy still reads it.
+    /// Out of use: it is unknown whether a copy still reads it.
     Lost = 4,
 }
 
@@ -35,7 +35,7 @@ impl State {
     }
 }
 
-/// A state and the number of times the slot was acquired.
+/// A state, and the number of times the slot was acquired.
 #[derive(Debug)]
 pub(crate) struct Word(AtomicU32);
 
@@ -44,15 +44,15 @@ impl Word {
         Self(AtomicU32::new(State::Free as u32))
     }
 
-    /// The state now; only a hint where others may move the slot.
+    /// The present state; only a hint while another thread may change it.
     pub(crate) fn state(&self) -> State {
         State::of(self.0.load(Ordering::Acquire))
     }
 
-    /// Moves from `from` to `to`; entering `Filling` from the ring starts a new generation.
+    /// Changes the state from `from` to `to`; a transition to `Filling` starts a new generation.
     ///
-    /// Returns whether the slot was in `from`. Acquire and release: who holds the slot after the move sees every
-    /// write of who held it before.
+    /// Returns false, and changes nothing, when the state is not `from`. Acquire and release ordering: the
+    /// next holder of the slot sees every write of the previous one.
     pub(crate) fn advance(&self, from: State, to: State) -> bool {
         let word = self.0.load(Ordering::Acquire);
         if State::of(word) != from {
@@ -72,7 +72,7 @@ mod tests {
     const ALL: [State; 5] = [State::Free, State::Filling, State::Ready, State::InFlight, State::Lost];
 
     #[test]
-    fn a_move_from_another_state_is_refused_and_changes_nothing() {
+    fn a_transition_from_an_unexpected_state_changes_nothing() {
         for from in ALL {
             for expected in ALL.into_iter().filter(|&expected| expected != from) {
                 let word = Word(AtomicU32::new(from as u32));
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn each_filling_is_a_new_generation_for_ever() {
+    fn each_filling_starts_a_generation_and_the_counter_wraps() {
         let word = Word(AtomicU32::new(u32::MAX << STATE_BITS));
         assert!(word.advance(State::Free, State::Filling));
         assert_eq!((word.state(), word.0.load(Ordering::Acquire) >> STATE_BITS), (State::Filling, 0));

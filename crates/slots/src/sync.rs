@@ -1,4 +1,4 @@
-//! The standard library's primitives, or loom's models of them.
+//! Synchronization primitives: the standard library's, or loom's in loom tests.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::{
@@ -11,7 +11,7 @@ pub(crate) use std::sync::{
     atomic::{AtomicU32, AtomicUsize, Ordering},
 };
 
-/// Locks, also after a panic of another holder: every critical section here leaves its data whole at each step.
+/// Locks `mutex` and ignores poisoning: the data in this crate is valid at every step of a critical section.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

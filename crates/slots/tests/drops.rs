@@ -1,4 +1,4 @@
-//! Every destructor runs exactly once: of the memory and of the notes, whatever was done with the leases.
+//! Every destructor, of memory and notes, runs exactly once, whatever happens to the leases.
 #![cfg(not(loom))]
 
 mod common;
@@ -10,7 +10,7 @@ use std::thread;
 use common::{TestMemory, WATCHDOG, sized, within};
 use feedline_slots::{ReadyLease, Ring};
 
-/// Counts the values that were made and dropped; all tests of this file run on their own pair of counters.
+/// Counts the values created and dropped in one test.
 #[derive(Default)]
 struct Tally {
     made: AtomicUsize,
@@ -35,7 +35,8 @@ impl Drop for Note {
     }
 }
 
-/// A small generator of decisions (Steele, Lea, Flood: SplittableRandom, 2014), so that a run can be repeated.
+/// A small seeded random generator (Steele, Lea, Flood: SplittableRandom, 2014), so that a run can be
+/// repeated.
 struct Decisions(u64);
 
 impl Decisions {
@@ -48,7 +49,7 @@ impl Decisions {
     }
 }
 
-fn one_turn(ring: &Ring<TestMemory, Note>, tally: &Arc<Tally>, decisions: &mut Decisions) -> Option<Ready> {
+fn fill(ring: &Ring<TestMemory, Note>, tally: &Arc<Tally>, decisions: &mut Decisions) -> Option<Ready> {
     let mut lease = ring.acquire().expect("open");
     *lease.note_mut() = Note::new(tally);
     if decisions.below(4) == 0 {
@@ -59,7 +60,7 @@ fn one_turn(ring: &Ring<TestMemory, Note>, tally: &Arc<Tally>, decisions: &mut D
 
 type Ready = ReadyLease<TestMemory, Note>;
 
-fn use_up(mut ready: Ready, decisions: &mut Decisions) {
+fn consume(mut ready: Ready, decisions: &mut Decisions) {
     match decisions.below(3) {
         0 => drop(ready),
         1 => drop(std::mem::take(ready.note_mut())),
@@ -81,10 +82,10 @@ fn memory_and_notes_are_dropped_once() {
             let (send, receive) = mpsc::sync_channel::<Ready>(2);
             let consumer = thread::spawn(move || {
                 let mut decisions = Decisions(!run);
-                receive.iter().for_each(|ready| use_up(ready, &mut decisions));
+                receive.iter().for_each(|ready| consume(ready, &mut decisions));
             });
             for _ in 0..steps {
-                if let Some(ready) = one_turn(&ring, &tally, &mut decisions) {
+                if let Some(ready) = fill(&ring, &tally, &mut decisions) {
                     send.send(ready).expect("the consumer runs");
                 }
             }
@@ -95,7 +96,7 @@ fn memory_and_notes_are_dropped_once() {
             if left > 0 {
                 assert!(
                     gates.iter().all(|gate| gate.drops() == 0),
-                    "run {run}: a lease keeps the ring's memory"
+                    "run {run}: a lease keeps the ring's memory alive"
                 );
             }
             drop(outliving);
@@ -107,7 +108,7 @@ fn memory_and_notes_are_dropped_once() {
 }
 
 #[test]
-fn a_new_note_drops_the_old_one_at_once() {
+fn replacing_a_note_drops_the_old_one_at_once() {
     let tally = Arc::new(Tally::default());
     let dropped = || tally.dropped.load(Ordering::SeqCst);
     let (ring, _gates) = common::ring::<Note>(1);

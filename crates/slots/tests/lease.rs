@@ -1,4 +1,4 @@
-//! The leases: a slot comes home exactly once from every state, or goes out of use, and its memory outlives its copy.
+//! The leases: from every state a slot is released exactly once or lost, and its memory outlives its copy.
 #![cfg(not(loom))]
 
 mod common;
@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::thread;
 use std::time::Duration;
 
-use common::{PAUSE, TestMemory, WATCHDOG, gone, keep, put_in_flight, quiet_panic, ring, within};
+use common::{PAUSE, TestMemory, WATCHDOG, device_failure, keep, put_in_flight, quiet_panic, ring, within};
 use feedline_core::{ErrorKind, Result};
 use feedline_slots::{Counts, FillLease, HeapMemory, HostMemory, Ring};
 
@@ -15,30 +15,30 @@ fn counts(ring: &Ring<TestMemory>) -> Counts {
     ring.counts()
 }
 
-/// Asserts that exactly `slots` leases can be taken, each of another slot, and leaves them out.
-fn takes(ring: &Ring<TestMemory>, slots: usize) -> Vec<FillLease<TestMemory>> {
-    let out: Vec<_> = std::iter::from_fn(|| ring.try_acquire().expect("open and whole")).collect();
-    assert_eq!(out.len(), slots, "slots that can be taken");
-    out
+/// Asserts that exactly `slots` slots can be acquired, and returns their leases.
+fn acquire_all(ring: &Ring<TestMemory>, slots: usize) -> Vec<FillLease<TestMemory>> {
+    let leases: Vec<_> = std::iter::from_fn(|| ring.try_acquire().expect("open")).collect();
+    assert_eq!(leases.len(), slots, "available slots");
+    leases
 }
 
 #[test]
-fn a_dropped_lease_comes_home_once_from_every_state() {
+fn a_dropped_lease_is_released_once_from_every_state() {
     let ends: [fn(FillLease<TestMemory>); 3] = [
         drop,
         |fill| drop(fill.ready()),
         |fill| fill.ready().submit(|_, ()| Ok(())).expect("a copy that starts"),
     ];
-    for (turn, end) in ends.into_iter().enumerate() {
+    for (number, end) in ends.into_iter().enumerate() {
         let (ring, _gates) = ring::<()>(2);
         let _other = ring.acquire().expect("a free slot");
         end(ring.acquire().expect("a free slot"));
-        assert_eq!(takes(&ring, 1)[0].index(), 1, "end {turn}");
+        assert_eq!(acquire_all(&ring, 1)[0].index(), 1, "end {number}");
     }
 }
 
 #[test]
-fn a_panic_while_holding_sends_the_slot_home() {
+fn a_panic_releases_the_slot() {
     let ends: [fn(FillLease<TestMemory>); 2] = [
         |_fill| quiet_panic(),
         |fill| {
@@ -49,14 +49,14 @@ fn a_panic_while_holding_sends_the_slot_home() {
     for end in ends {
         let (ring, _gates) = ring::<()>(1);
         let lease = ring.acquire().expect("a free slot");
-        catch_unwind(AssertUnwindSafe(|| end(lease))).expect_err("planned");
+        catch_unwind(AssertUnwindSafe(|| end(lease))).expect_err("injected");
         assert_eq!(counts(&ring), Counts { free: 1, ..Counts::default() });
-        takes(&ring, 1);
+        acquire_all(&ring, 1);
     }
 }
 
 #[test]
-fn a_thread_that_dies_sends_its_slot_home() {
+fn a_panicking_thread_releases_its_slot() {
     within(WATCHDOG, || {
         let (ring, _gates) = ring::<()>(1);
         let lease = ring.acquire().expect("a free slot");
@@ -64,39 +64,39 @@ fn a_thread_that_dies_sends_its_slot_home() {
             let _lease = lease;
             quiet_panic()
         });
-        assert_eq!(ring.acquire().expect("home after the panic").index(), 0);
-        holder.join().expect_err("planned");
+        assert_eq!(ring.acquire().expect("released by the panic").index(), 0);
+        holder.join().expect_err("injected");
     });
 }
 
 #[test]
-fn a_failed_submit_takes_the_slot_out_of_use() {
+fn a_failed_submit_loses_the_slot() {
     let (ring, _gates) = ring::<()>(2);
     let ready = ring.acquire().expect("a free slot").ready();
-    let error = ready.submit(|_, ()| Err::<(), _>(gone().at_batch(7))).expect_err("planned");
+    let error = ready.submit(|_, ()| Err::<(), _>(device_failure().at_batch(7))).expect_err("injected");
     assert_eq!(
         (error.kind(), error.message(), error.batch()),
-        (ErrorKind::Device, "planned failure", Some(7))
+        (ErrorKind::Device, "injected failure", Some(7))
     );
     assert_eq!(counts(&ring), Counts { free: 1, lost: 1, ..Counts::default() });
-    let others = takes(&ring, 1);
-    assert_eq!(others[0].index(), 1, "the lost slot is never handed out");
+    let others = acquire_all(&ring, 1);
+    assert_eq!(others[0].index(), 1, "the lost slot is not acquired");
     drop(others);
-    assert_eq!(takes(&ring, 1)[0].index(), 1, "nor later");
+    assert_eq!(acquire_all(&ring, 1)[0].index(), 1, "the lost slot is not acquired later");
 }
 
 #[test]
-fn a_submit_that_panics_takes_the_slot_out_of_use() {
+fn a_panicking_submit_loses_the_slot() {
     let (ring, _gates) = ring::<()>(2);
     let ready = ring.acquire().expect("a free slot").ready();
     let submit = AssertUnwindSafe(|| ready.submit(|_, ()| -> Result<()> { quiet_panic() }));
-    catch_unwind(submit).expect_err("planned");
+    catch_unwind(submit).expect_err("injected");
     assert_eq!(counts(&ring), Counts { free: 1, lost: 1, ..Counts::default() });
-    assert_eq!(takes(&ring, 1)[0].index(), 1);
+    assert_eq!(acquire_all(&ring, 1)[0].index(), 1);
 }
 
 #[test]
-fn submit_gives_the_memory_and_the_note_to_the_copy_and_its_result_back() {
+fn submit_passes_memory_and_note_to_the_copy_and_returns_its_result() {
     let (ring, gates) = ring::<String>(1);
     let mut lease = ring.acquire().expect("a free slot");
     let (bytes, note) = lease.parts_mut();
@@ -112,7 +112,7 @@ fn submit_gives_the_memory_and_the_note_to_the_copy_and_its_result_back() {
     assert_eq!(again.note_mut().as_str(), "from the worker", "a note stays with its slot");
 }
 
-/// The three ways to acquire, as one shape.
+/// The three ways to acquire, with one signature.
 type Acquire = fn(&Ring<TestMemory>) -> Result<Option<FillLease<TestMemory>>>;
 const ACQUIRES: [(&str, Acquire); 3] = [
     ("acquire", |ring| ring.acquire().map(Some)),
@@ -120,9 +120,9 @@ const ACQUIRES: [(&str, Acquire); 3] = [
     ("acquire_timeout", |ring| ring.acquire_timeout(WATCHDOG)),
 ];
 
-/// The host gate (reliability row 26): red with `--cfg planted="host_gate"`.
+/// Fails with `--cfg planted="host_gate"`.
 #[test]
-fn no_slot_is_handed_out_while_its_copy_runs() {
+fn no_slot_is_acquired_while_its_copy_runs() {
     within(WATCHDOG, || {
         for (name, acquire) in ACQUIRES {
             let (ring, gates) = ring::<()>(1);
@@ -132,8 +132,9 @@ fn no_slot_is_handed_out_while_its_copy_runs() {
                 let ring = ring.clone();
                 move || {
                     let lease = acquire(&ring).expect("open");
-                    let landed = lease.as_ref().is_none_or(|lease| lease.memory().landed().expect("whole"));
-                    assert!(landed, "{name} handed out a slot that a copy reads");
+                    let landed =
+                        lease.as_ref().is_none_or(|lease| lease.memory().landed().expect("no failure"));
+                    assert!(landed, "{name} returned a slot that a copy reads");
                     lease.is_some()
                 }
             });
@@ -148,12 +149,12 @@ fn no_slot_is_handed_out_while_its_copy_runs() {
         drop(ring.acquire().expect("landed"));
         assert_eq!(gates[0].waits(), 1, "acquire waits for the copy");
         drop(ring.acquire().expect("free"));
-        assert_eq!(gates[0].waits(), 1, "a slot that no copy reads is not waited for");
+        assert_eq!(gates[0].waits(), 1, "acquire does not wait for a slot that no copy reads");
     });
 }
 
 #[test]
-fn a_wait_that_fails_or_panics_takes_the_slot_out_of_use() {
+fn a_failed_or_panicking_wait_loses_the_slot() {
     within(WATCHDOG, || {
         let (ring, gates) = ring::<()>(3);
         put_in_flight(&ring);
@@ -161,38 +162,38 @@ fn a_wait_that_fails_or_panics_takes_the_slot_out_of_use() {
         put_in_flight(&ring);
         gates[1].panic_once();
         drop(ring.acquire().expect("the third slot is free"));
-        assert_eq!(ring.acquire().expect_err("the wait fails").message(), "planned failure");
+        assert_eq!(ring.acquire().expect_err("the wait fails").message(), "injected failure");
         assert_eq!(counts(&ring), Counts { free: 1, in_flight: 1, lost: 1, ..Counts::default() });
         catch_unwind(AssertUnwindSafe(|| ring.acquire())).expect_err("the wait panics");
         assert_eq!(counts(&ring), Counts { free: 1, lost: 2, ..Counts::default() });
-        assert_eq!(takes(&ring, 1)[0].index(), 2);
+        assert_eq!(acquire_all(&ring, 1)[0].index(), 2);
         gates[1].land();
         drop(ring);
         assert_eq!(gates.iter().map(|gate| gate.drops()).collect::<Vec<_>>(), [0, 1, 1]);
-        gates.into_iter().for_each(keep); // what is leaked above is no leak to a leak checker
+        gates.into_iter().for_each(keep); // hides the intended leak from leak checkers
     });
 }
 
 #[test]
-fn an_acquire_that_is_refused_last_sends_the_slot_home() {
+fn a_failing_on_acquire_hook_releases_the_slot() {
     for (name, acquire) in ACQUIRES {
         let (ring, gates) = ring::<()>(1);
         gates[0].refuse_acquire(true);
-        assert_eq!(acquire(&ring).expect_err("planned").message(), "planned failure", "{name}");
+        assert_eq!(acquire(&ring).expect_err("injected").message(), "injected failure", "{name}");
         assert_eq!(counts(&ring), Counts { free: 1, ..Counts::default() });
         gates[0].refuse_acquire(false);
-        takes(&ring, 1);
+        acquire_all(&ring, 1);
     }
 }
 
 #[test]
-fn memory_is_freed_once_and_not_before_its_copy_has_ended() {
+fn memory_is_freed_once_after_its_copy_has_ended() {
     within(WATCHDOG, || {
         let (ring, gates) = ring::<()>(3);
         put_in_flight(&ring);
         let _lost = ring.acquire().expect("a free slot").ready().submit(|memory, ()| {
-            memory.0.start(); // the copy runs, and its submission reports an error all the same
-            Err::<(), _>(gone())
+            memory.0.start(); // the copy runs although its submission reports an error
+            Err::<(), _>(device_failure())
         });
         assert_eq!(counts(&ring), Counts { free: 1, in_flight: 1, lost: 1, ..Counts::default() });
         let dropper = thread::spawn(move || drop(ring));
@@ -208,12 +209,13 @@ fn memory_is_freed_once_and_not_before_its_copy_has_ended() {
 }
 
 #[test]
-fn memory_is_leaked_when_nobody_knows_whether_a_copy_reads_it() {
+fn memory_is_leaked_when_the_wait_for_its_copy_fails() {
     within(WATCHDOG, || {
         let (ring, gates) = ring::<()>(3);
         put_in_flight(&ring);
-        let lost = ring.acquire().expect("a free slot").ready().submit(|_, ()| Err::<(), _>(gone()));
-        lost.expect_err("planned");
+        let lost =
+            ring.acquire().expect("a free slot").ready().submit(|_, ()| Err::<(), _>(device_failure()));
+        lost.expect_err("injected");
         gates[0].fail();
         gates[1].fail();
         drop(ring);
@@ -223,7 +225,7 @@ fn memory_is_leaked_when_nobody_knows_whether_a_copy_reads_it() {
 }
 
 #[test]
-fn a_lease_keeps_the_memory_of_its_ring() {
+fn a_lease_keeps_the_memory_of_its_ring_alive() {
     let (ring, gates) = ring::<()>(2);
     let mut lease = ring.acquire().expect("a free slot");
     drop(ring);
@@ -236,20 +238,20 @@ fn a_lease_keeps_the_memory_of_its_ring() {
 }
 
 #[test]
-fn a_forgotten_lease_costs_its_slot_and_the_freeing_of_the_ring() {
+fn a_forgotten_lease_leaks_its_slot_and_the_memory_of_the_ring() {
     let (ring, gates) = ring::<()>(2);
     std::mem::forget(ring.acquire().expect("a free slot"));
     assert_eq!(counts(&ring), Counts { free: 1, filling: 1, ..Counts::default() });
-    assert_eq!(takes(&ring, 1)[0].index(), 1, "the forgotten slot is never handed out");
-    keep(ring.clone()); // for leak checkers only: the forgotten lease holds the ring as this clone does
+    assert_eq!(acquire_all(&ring, 1)[0].index(), 1, "the forgotten slot is not acquired");
+    keep(ring.clone()); // for leak checkers only: the forgotten lease keeps the ring alive as this clone does
     drop(ring);
     assert_eq!(gates[0].drops() + gates[1].drops(), 0, "leaked, not freed");
 }
 
 #[test]
-fn heap_memory_is_zeroed_aligned_and_refuses_what_cannot_be() {
+fn heap_memory_is_zeroed_and_aligned_and_rejects_impossible_sizes() {
     for bytes in [0, 1, 4095, 4096, 100_000] {
-        let memory = HeapMemory::new(bytes).expect("a small block");
+        let memory = HeapMemory::new(bytes).expect("small enough");
         assert_eq!(memory.len(), bytes.max(1));
         assert_eq!(memory.as_ptr() as usize % 4096, 0);
         let ring: Ring<HeapMemory> = Ring::new(vec![memory]);
@@ -261,7 +263,7 @@ fn heap_memory_is_zeroed_aligned_and_refuses_what_cannot_be() {
 }
 
 #[test]
-fn heap_memory_has_always_landed() {
+fn heap_memory_never_has_a_copy_in_flight() {
     let ring: Ring<HeapMemory> = Ring::new(vec![HeapMemory::new(1).expect("one byte")]);
     ring.acquire().expect("free").ready().submit(|_, ()| Ok(())).expect("a copy that starts");
     assert_eq!(ring.counts().in_flight, 1);

@@ -1,7 +1,8 @@
-//! Every interleaving of small models of the ring, by loom (Norris, Demsky: CDSChecker, 2013). Run by `ci/loom.sh`.
+//! Every interleaving of small models of the ring, with loom (Norris, Demsky: CDSChecker, 2013). Run by
+//! `ci/loom.sh`.
 //!
-//! The bytes of a slot stand in a loom cell of the model's memory, the note in another: an access that nothing orders
-//! after the one before it is reported as a race, a thread that is never woken as a deadlock.
+//! Two loom cells represent the bytes and the note of a slot. Loom reports an unordered access to a cell as a
+//! race, and a thread that is never woken as a deadlock.
 #![cfg(loom)]
 
 use std::mem::ManuallyDrop;
@@ -12,17 +13,17 @@ use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread::{self, JoinHandle};
 
-/// A number that a race on it gives away.
+/// A number; loom reports races on it.
 #[derive(Default)]
 struct Cell(UnsafeCell<u32>);
 
-// SAFETY: every access goes through the loom cell, which reports two that nothing orders.
+// SAFETY: every access goes through the loom cell, which reports unordered accesses.
 unsafe impl Sync for Cell {}
 
 impl Cell {
     fn add(&self) -> u32 {
         self.0.with_mut(|number| {
-            // SAFETY: loom has just checked that this access is alone.
+            // SAFETY: loom has just checked that no other access overlaps this one.
             let number = unsafe { &mut *number };
             *number += 1;
             *number
@@ -30,12 +31,12 @@ impl Cell {
     }
 
     fn read(&self) -> u32 {
-        // SAFETY: loom has just checked that no write runs beside this read.
+        // SAFETY: loom has just checked that no write overlaps this read.
         self.0.with(|number| unsafe { *number })
     }
 }
 
-/// What the memory shares with the thread that copies out of it.
+/// State shared by the memory and the thread that copies out of it.
 struct Device {
     bytes: Cell,
     running: Mutex<bool>,
@@ -43,7 +44,7 @@ struct Device {
 }
 
 impl Device {
-    /// Starts a copy: a thread that reads the bytes and then says so.
+    /// Starts a copy: a thread that reads the bytes and then signals the end.
     fn start_copy(device: Arc<Self>) -> JoinHandle<u32> {
         *device.running.lock().unwrap() = true;
         thread::spawn(move || {
@@ -68,13 +69,13 @@ struct Memory {
 }
 
 impl Drop for Memory {
-    /// Freeing is a write of every byte.
+    /// Counts as a write, so that loom reports a copy that reads freed memory.
     fn drop(&mut self) {
         self.device.bytes.add();
     }
 }
 
-// SAFETY: the block is of the heap and nobody reads it; both waits last until the copy has ended.
+// SAFETY: the block is heap memory that nothing reads; both waits return only after the copy has ended.
 unsafe impl HostMemory for Memory {
     fn as_ptr(&self) -> *mut u8 {
         self.block.as_ptr()
@@ -116,14 +117,14 @@ fn ring<const SLOTS: usize>() -> (Slots, [Arc<Device>; SLOTS]) {
     (Ring::new(memory.into()), devices)
 }
 
-/// Writes the slot, bytes and note; returns the turn of this write.
+/// Writes the bytes and the note of the slot; returns how often the slot was written.
 fn write(lease: &mut Fill) -> u32 {
-    let turn = lease.note_mut().add();
-    assert_eq!(lease.memory().device.bytes.add(), turn, "bytes and note are of one turn");
-    turn
+    let count = lease.note_mut().add();
+    assert_eq!(lease.memory().device.bytes.add(), count, "bytes and note are written equally often");
+    count
 }
 
-/// Submits a copy that a thread runs.
+/// Submits a copy that runs on a thread.
 fn submit(ready: Ready) -> JoinHandle<u32> {
     ready.submit(|memory, _| Ok(Device::start_copy(memory.device.clone()))).expect("a copy that starts")
 }
@@ -137,15 +138,15 @@ fn two_acquirers_share_one_slot() {
     loom::model(|| {
         let (ring, [device]) = ring();
         let take_two = |ring: &Slots| {
-            let turns = [(); 2].map(|()| write(&mut ring.acquire().expect("open and whole")));
-            turns[0] + turns[1]
+            let counts = [(); 2].map(|()| write(&mut ring.acquire().expect("open")));
+            counts[0] + counts[1]
         };
         let other = thread::spawn({
             let ring = ring.clone();
             move || take_two(&ring)
         });
-        let turns = take_two(&ring) + other.join().unwrap();
-        assert_eq!(turns, 1 + 2 + 3 + 4, "one after the other");
+        let counts = take_two(&ring) + other.join().unwrap();
+        assert_eq!(counts, 1 + 2 + 3 + 4, "the writes do not overlap");
         assert_eq!(ring.counts(), free(1));
         drop(ring);
         assert_eq!(device.bytes.read(), 5, "written four times, freed once");
@@ -156,7 +157,7 @@ fn two_acquirers_share_one_slot() {
 fn close_wakes_an_acquirer() {
     loom::model(|| {
         let (ring, _) = ring::<1>();
-        // Should the model fail, the lease is not to come home while it unwinds.
+        // If the model fails, unwinding must not release the lease.
         let held = ManuallyDrop::new(ring.acquire().expect("a free slot"));
         let waiter = thread::spawn({
             let ring = ring.clone();
@@ -169,7 +170,7 @@ fn close_wakes_an_acquirer() {
     });
 }
 
-/// The host gate: without the wait of `Ring::acquire` the second write races with the copy.
+/// Without the wait for the copy in `Ring::acquire`, the second write races with the copy.
 #[test]
 fn a_slot_is_refilled_after_its_copy() {
     loom::model(|| {
@@ -177,17 +178,17 @@ fn a_slot_is_refilled_after_its_copy() {
         let mut lease = ring.acquire().expect("a free slot");
         let refill = thread::spawn({
             let ring = ring.clone();
-            move || write(&mut ring.acquire().expect("open and whole"))
+            move || write(&mut ring.acquire().expect("open"))
         });
         assert_eq!(write(&mut lease), 1);
         let copy = submit(lease.ready());
         assert_eq!(refill.join().unwrap(), 2);
-        assert_eq!(copy.join().unwrap(), 1, "the copy read the first writing");
+        assert_eq!(copy.join().unwrap(), 1, "the copy read the first write");
         assert_eq!(ring.counts(), free(1));
     });
 }
 
-/// The same gate in `Ring::try_acquire`, which asks and does not wait.
+/// The same for `Ring::try_acquire`, which polls the copy instead of waiting.
 #[test]
 fn try_acquire_takes_no_slot_that_a_copy_reads() {
     loom::model(|| {
@@ -196,32 +197,33 @@ fn try_acquire_takes_no_slot_that_a_copy_reads() {
         write(&mut lease);
         let copy = submit(lease.ready());
         let early = ring.try_acquire().expect("open").map(|mut lease| write(&mut lease));
-        assert_eq!(copy.join().unwrap(), 1, "the copy read the first writing");
+        assert_eq!(copy.join().unwrap(), 1, "the copy read the first write");
         let late = write(&mut ring.try_acquire().expect("open").expect("landed"));
         assert_eq!((early.unwrap_or(1), late), (late - 1, 2 + u32::from(early.is_some())));
     });
 }
 
 #[test]
-fn a_dropped_lease_wakes_an_acquirer_who_sees_its_writes() {
+fn a_dropped_lease_wakes_an_acquirer_that_sees_its_writes() {
     loom::model(|| {
         let (ring, _) = ring::<1>();
         let mut lease = ring.acquire().expect("a free slot");
         let acquirers = [(); 2].map(|()| {
             let ring = ring.clone();
-            thread::spawn(move || write(&mut ring.acquire().expect("open and whole")))
+            thread::spawn(move || write(&mut ring.acquire().expect("open")))
         });
         assert_eq!(write(&mut lease), 1);
         drop(lease.ready());
-        let turns = acquirers.map(|acquirer| acquirer.join().unwrap());
-        assert_eq!(turns[0] + turns[1], 2 + 3, "one after the other");
+        let counts = acquirers.map(|acquirer| acquirer.join().unwrap());
+        assert_eq!(counts[0] + counts[1], 2 + 3, "the writes do not overlap");
         assert_eq!(ring.counts(), free(1));
     });
 }
 
-/// One lease comes home while two wait for it and a third thread closes: one waiter at most gets it, and both return.
+/// One thread releases a lease, two wait for it, and one closes the ring: at most one waiter gets the slot,
+/// and both return.
 #[test]
-fn shutdown_meets_two_acquirers_and_a_lease_that_comes_home() {
+fn close_races_with_two_acquirers_and_a_released_lease() {
     loom::model(|| {
         let (ring, [device]) = ring();
         let mut lease = ring.acquire().expect("a free slot");
@@ -253,9 +255,9 @@ fn shutdown_meets_two_acquirers_and_a_lease_that_comes_home() {
     });
 }
 
-/// One slot in flight, one that comes home meanwhile, two who want them.
+/// Two threads acquire while one slot is in flight and the other is released.
 #[test]
-fn two_acquirers_share_a_slot_in_flight_and_one_that_comes_home() {
+fn two_acquirers_share_a_slot_in_flight_and_a_released_slot() {
     loom::model(|| {
         let (ring, devices) = ring::<2>();
         let leases = [(); 2].map(|()| ring.acquire().expect("a free slot"));
@@ -268,20 +270,20 @@ fn two_acquirers_share_a_slot_in_flight_and_one_that_comes_home() {
         let copy = submit(first.ready());
         write(&mut second);
         drop(second);
-        let taken = acquirers.map(|acquirer| acquirer.join().unwrap().expect("open and whole"));
-        assert_eq!(taken.each_ref().map(|(turn, _)| *turn), [2, 2], "each slot once more");
+        let taken = acquirers.map(|acquirer| acquirer.join().unwrap().expect("open"));
+        assert_eq!(taken.each_ref().map(|(count, _)| *count), [2, 2], "each slot is written once more");
         assert_ne!(taken[0].1.index(), taken[1].1.index());
-        assert_eq!(copy.join().unwrap(), 1, "the copy read the first writing");
+        assert_eq!(copy.join().unwrap(), 1, "the copy read the first write");
         drop(taken);
         assert_eq!(ring.counts(), free(2));
         drop(ring);
-        assert_eq!(devices.map(|device| device.bytes.read()), [3, 3], "each freed once");
+        assert_eq!(devices.map(|device| device.bytes.read()), [3, 3], "each block is freed once");
     });
 }
 
-/// Who waits for two copies has a hold on neither slot meanwhile: another may take them.
+/// A thread in `acquire_after` holds no slot while it waits: another thread may acquire the slots.
 #[test]
-fn two_slots_in_flight_go_to_one_who_waits_for_both_and_to_another() {
+fn acquire_after_leaves_the_slots_to_other_threads_while_it_waits() {
     loom::model(|| {
         let (ring, _) = ring::<2>();
         let copies = [(); 2].map(|()| {
@@ -291,19 +293,21 @@ fn two_slots_in_flight_go_to_one_who_waits_for_both_and_to_another() {
         });
         let patient = thread::spawn({
             let ring = ring.clone();
-            move || ring.acquire_after(2).map(|mut lease| (write(&mut lease), lease)).expect("open and whole")
+            move || ring.acquire_after(2).map(|mut lease| (write(&mut lease), lease)).expect("open")
         });
-        let mut lease = ring.acquire().expect("open and whole");
+        let mut lease = ring.acquire().expect("open");
         assert_eq!(write(&mut lease), 2);
-        let (turn, other) = patient.join().unwrap();
-        assert_eq!(turn, 2);
+        let (count, other) = patient.join().unwrap();
+        assert_eq!(count, 2);
         assert_ne!(other.index(), lease.index());
-        copies.into_iter().for_each(|copy| assert_eq!(copy.join().unwrap(), 1, "it read the first writing"));
+        copies
+            .into_iter()
+            .for_each(|copy| assert_eq!(copy.join().unwrap(), 1, "the copy read the first write"));
     });
 }
 
 #[test]
-fn the_loss_of_the_last_slot_wakes_an_acquirer() {
+fn losing_the_last_slot_wakes_an_acquirer() {
     loom::model(|| {
         let (ring, _) = ring::<1>();
         let ready = ring.acquire().expect("a free slot").ready();
@@ -311,14 +315,14 @@ fn the_loss_of_the_last_slot_wakes_an_acquirer() {
             let ring = ring.clone();
             move || ring.acquire().map(drop)
         });
-        let error = feedline_core::Error::new(ErrorKind::Device, "planned failure");
-        ready.submit(|_, _| Err::<(), _>(error)).expect_err("planned");
+        let error = feedline_core::Error::new(ErrorKind::Device, "injected failure");
+        ready.submit(|_, _| Err::<(), _>(error)).expect_err("injected");
         assert_eq!(waiter.join().unwrap().expect_err("no slot is left").kind(), ErrorKind::Device);
         assert_eq!(ring.counts(), Counts { lost: 1, ..Counts::default() });
     });
 }
 
-/// Whoever holds the ring last frees its memory, and not under the copy.
+/// The last owner of the ring frees its memory, after the copy has ended.
 #[test]
 fn the_last_owner_waits_for_the_copy() {
     loom::model(|| {
@@ -328,7 +332,7 @@ fn the_last_owner_waits_for_the_copy() {
         write(&mut lease);
         let copy = submit(lease.ready());
         other.join().unwrap();
-        assert_eq!(copy.join().unwrap(), 1, "the copy read the writing");
+        assert_eq!(copy.join().unwrap(), 1, "the copy read the write");
         assert_eq!(device.bytes.read(), 2, "written once, freed once");
     });
 }

@@ -1,4 +1,4 @@
-//! Random moves against a model: a ring is a list of states and a line of numbers, and nothing more.
+//! Random operations on a ring and on a model of it: a list of slot states and a queue of slot indices.
 #![cfg(not(loom))]
 
 mod common;
@@ -7,14 +7,14 @@ use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use common::{Gate, TestMemory, gone, keep, quiet_panic, sized};
+use common::{Gate, TestMemory, device_failure, keep, quiet_panic, sized};
 use feedline_core::{ErrorKind, Result};
 use feedline_slots::{Counts, FillLease, ReadyLease, Ring};
 use proptest::prelude::*;
 
-/// One move. The number picks a lease, or a slot, of those for which the move makes sense; without one, nothing moves.
+/// One operation. The number picks a lease or slot to which it applies; if there is none, nothing happens.
 #[derive(Clone, Copy, Debug)]
-enum Move {
+enum Operation {
     Acquire,
     TryAcquire,
     Write(usize, u8),
@@ -29,21 +29,21 @@ enum Move {
     Close,
 }
 
-fn any_move() -> impl Strategy<Value = Move> {
+fn any_operation() -> impl Strategy<Value = Operation> {
     let pick = 0..8_usize;
     prop_oneof![
-        6 => Just(Move::Acquire),
-        6 => Just(Move::TryAcquire),
-        4 => (pick.clone(), any::<u8>()).prop_map(|(lease, byte)| Move::Write(lease, byte)),
-        8 => pick.clone().prop_map(Move::Ready),
-        2 => pick.clone().prop_map(Move::DropFill),
-        2 => pick.clone().prop_map(Move::DropReady),
-        8 => pick.clone().prop_map(Move::Submit),
-        1 => pick.clone().prop_map(Move::SubmitFails),
-        1 => pick.clone().prop_map(Move::SubmitPanics),
-        8 => pick.clone().prop_map(Move::Land),
-        1 => pick.prop_map(Move::Break),
-        1 => Just(Move::Close),
+        6 => Just(Operation::Acquire),
+        6 => Just(Operation::TryAcquire),
+        4 => (pick.clone(), any::<u8>()).prop_map(|(lease, byte)| Operation::Write(lease, byte)),
+        8 => pick.clone().prop_map(Operation::Ready),
+        2 => pick.clone().prop_map(Operation::DropFill),
+        2 => pick.clone().prop_map(Operation::DropReady),
+        8 => pick.clone().prop_map(Operation::Submit),
+        1 => pick.clone().prop_map(Operation::SubmitFails),
+        1 => pick.clone().prop_map(Operation::SubmitPanics),
+        8 => pick.clone().prop_map(Operation::Land),
+        1 => pick.prop_map(Operation::Break),
+        1 => Just(Operation::Close),
     ]
 }
 
@@ -56,21 +56,21 @@ enum State {
     Lost,
 }
 
-/// What the ring should be.
+/// The expected state of the ring.
 struct Model {
     states: Vec<State>,
     bytes: Vec<u8>,
     broken: Vec<bool>,
-    line: VecDeque<usize>,
+    free_list: VecDeque<usize>,
     closed: bool,
 }
 
-/// What an acquire should say.
+/// The expected result of an acquire.
 #[derive(Debug, PartialEq)]
 enum Answer {
     Slot(usize),
     Nothing,
-    Refused(ErrorKind),
+    Failed(ErrorKind),
 }
 
 impl Model {
@@ -79,37 +79,37 @@ impl Model {
             states: vec![State::Free; slots],
             bytes: vec![0; slots],
             broken: vec![false; slots],
-            line: (0..slots).collect(),
+            free_list: (0..slots).collect(),
             closed: false,
         }
     }
 
-    /// `None` where a blocking acquire would not return.
+    /// The expected result; `None` if a blocking acquire would not return.
     fn acquire(&mut self, blocking: bool) -> Option<Answer> {
         if self.closed {
-            return Some(Answer::Refused(ErrorKind::Stopped));
+            return Some(Answer::Failed(ErrorKind::Stopped));
         }
         if self.states.iter().all(|&state| state == State::Lost) {
-            return Some(Answer::Refused(ErrorKind::Device));
+            return Some(Answer::Failed(ErrorKind::Device));
         }
-        let Some(&index) = self.line.front() else { return (!blocking).then_some(Answer::Nothing) };
+        let Some(&index) = self.free_list.front() else { return (!blocking).then_some(Answer::Nothing) };
         match (self.states[index], self.broken[index]) {
             (State::InFlight { .. }, true) if blocking => {
-                self.line.pop_front();
+                self.free_list.pop_front();
                 self.states[index] = State::Lost;
-                return Some(Answer::Refused(ErrorKind::Device));
+                return Some(Answer::Failed(ErrorKind::Device));
             }
-            (State::InFlight { .. }, true) => return Some(Answer::Refused(ErrorKind::Device)),
+            (State::InFlight { .. }, true) => return Some(Answer::Failed(ErrorKind::Device)),
             (State::InFlight { landed: false }, false) => return (!blocking).then_some(Answer::Nothing),
-            _ => self.line.pop_front(),
+            _ => self.free_list.pop_front(),
         };
         self.states[index] = State::Filling;
         Some(Answer::Slot(index))
     }
 
-    fn come_home(&mut self, index: usize, state: State) {
+    fn release(&mut self, index: usize, state: State) {
         self.states[index] = state;
-        self.line.push_back(index);
+        self.free_list.push_back(index);
     }
 
     fn counts(&self) -> Counts {
@@ -127,7 +127,7 @@ impl Model {
     }
 }
 
-/// The ring, the leases out of it, and the model of both.
+/// The ring, its leases, and the model of both.
 struct Run {
     ring: Ring<TestMemory>,
     gates: Vec<Arc<Gate>>,
@@ -136,7 +136,7 @@ struct Run {
     model: Model,
 }
 
-/// Takes the lease that `pick` names out of `leases`.
+/// Removes the lease that `pick` selects.
 fn take<L>(leases: &mut Vec<L>, pick: usize) -> Option<L> {
     (!leases.is_empty()).then(|| leases.remove(pick % leases.len()))
 }
@@ -157,12 +157,12 @@ impl Run {
                 Answer::Slot(index)
             }
             Ok(None) => Answer::Nothing,
-            Err(error) => Answer::Refused(error.kind()),
+            Err(error) => Answer::Failed(error.kind()),
         };
         assert_eq!(answer, expected);
     }
 
-    /// Submits the lease that `pick` names; returns the slot's number, and whether `copy` worked.
+    /// Submits the lease that `pick` selects; returns the slot's index, and whether `copy` succeeded.
     fn submit(&mut self, pick: usize, copy: fn(&TestMemory, &()) -> Result<()>) -> Option<(usize, bool)> {
         let ready = take(&mut self.readies, pick)?;
         let index = ready.index();
@@ -178,57 +178,57 @@ impl Run {
         }
     }
 
-    fn step(&mut self, step: Move) {
+    fn step(&mut self, step: Operation) {
         let slots = self.gates.len();
         match step {
-            Move::Acquire => self.acquire(true),
-            Move::TryAcquire => self.acquire(false),
-            Move::Write(pick, byte) if !self.fills.is_empty() => {
+            Operation::Acquire => self.acquire(true),
+            Operation::TryAcquire => self.acquire(false),
+            Operation::Write(pick, byte) if !self.fills.is_empty() => {
                 let pick = pick % self.fills.len();
                 self.fills[pick].bytes_mut().fill(byte);
                 self.model.bytes[self.fills[pick].index()] = byte;
             }
-            Move::Write(..) => {}
-            Move::Ready(pick) => {
+            Operation::Write(..) => {}
+            Operation::Ready(pick) => {
                 if let Some(fill) = take(&mut self.fills, pick) {
                     self.model.states[fill.index()] = State::Ready;
                     self.readies.push(fill.ready());
                 }
             }
-            Move::DropFill(pick) => {
+            Operation::DropFill(pick) => {
                 if let Some(fill) = take(&mut self.fills, pick) {
-                    self.model.come_home(fill.index(), State::Free);
+                    self.model.release(fill.index(), State::Free);
                 }
             }
-            Move::DropReady(pick) => {
+            Operation::DropReady(pick) => {
                 if let Some(ready) = take(&mut self.readies, pick) {
-                    self.model.come_home(ready.index(), State::Free);
+                    self.model.release(ready.index(), State::Free);
                 }
             }
-            Move::Submit(pick) => {
+            Operation::Submit(pick) => {
                 let start = |memory: &TestMemory, _: &()| {
                     memory.0.start();
                     Ok(())
                 };
                 if let Some((index, worked)) = self.submit(pick, start) {
                     assert!(worked);
-                    self.model.come_home(index, State::InFlight { landed: false });
+                    self.model.release(index, State::InFlight { landed: false });
                 }
             }
-            Move::SubmitFails(pick) => self.lose(pick, |_, _| Err(gone())),
-            Move::SubmitPanics(pick) => self.lose(pick, |_, _| quiet_panic()),
-            Move::Land(pick) => {
+            Operation::SubmitFails(pick) => self.lose(pick, |_, _| Err(device_failure())),
+            Operation::SubmitPanics(pick) => self.lose(pick, |_, _| quiet_panic()),
+            Operation::Land(pick) => {
                 let index = pick % slots;
                 if self.model.states[index] == (State::InFlight { landed: false }) {
                     self.gates[index].land();
                     self.model.states[index] = State::InFlight { landed: true };
                 }
             }
-            Move::Break(pick) => {
+            Operation::Break(pick) => {
                 self.gates[pick % slots].fail();
                 self.model.broken[pick % slots] = true;
             }
-            Move::Close => {
+            Operation::Close => {
                 self.ring.close();
                 self.model.closed = true;
             }
@@ -236,7 +236,7 @@ impl Run {
         assert_eq!(self.ring.counts(), self.model.counts(), "after {step:?}");
     }
 
-    /// Ends the run: what can be freed is freed once, and what a broken device may still read is leaked.
+    /// Ends the run: memory that a broken device may still read is leaked, all other memory is freed once.
     fn end(self) {
         let Self { ring, gates, fills, readies, model } = self;
         let leaked: Vec<_> = (0..gates.len())
@@ -268,12 +268,12 @@ proptest! {
     })]
 
     #[test]
-    fn the_ring_does_what_the_model_does(
+    fn the_ring_matches_the_model(
         slots in 1..5_usize,
-        moves in prop::collection::vec(any_move(), 0..sized(200, 40)),
+        operations in prop::collection::vec(any_operation(), 0..sized(200, 40)),
     ) {
         let mut run = Run::new(slots);
-        for step in moves {
+        for step in operations {
             run.step(step);
         }
         run.end();

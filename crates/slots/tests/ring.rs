@@ -1,4 +1,4 @@
-//! The ring: never more than its slots are out, first home first out, and no wait without an end.
+//! The ring: it leases each slot once, reuses slots in the order of their release, and ends every wait.
 #![cfg(not(loom))]
 
 mod common;
@@ -26,18 +26,18 @@ fn capacity_is_the_number_of_blocks() {
     for slots in [1, 2, 3, 64] {
         let ring = heap_ring(slots);
         assert_eq!((ring.len(), ring.is_empty()), (slots, false));
-        let out: Vec<_> = std::iter::from_fn(|| ring.try_acquire().expect("open")).collect();
-        assert_eq!(out.len(), slots);
-        let indices: HashSet<_> = out.iter().map(|lease| lease.index()).collect();
-        assert_eq!(indices.len(), slots, "each slot once");
+        let leases: Vec<_> = std::iter::from_fn(|| ring.try_acquire().expect("open")).collect();
+        assert_eq!(leases.len(), slots);
+        let indices: HashSet<_> = leases.iter().map(|lease| lease.index()).collect();
+        assert_eq!(indices.len(), slots, "each slot is leased once");
         assert_eq!(ring.counts(), Counts { filling: slots, ..Counts::default() });
-        drop(out);
+        drop(leases);
         assert_eq!(ring.counts(), Counts { free: slots, ..Counts::default() });
     }
 }
 
 #[test]
-fn a_ring_without_slots_refuses_at_once() {
+fn acquire_fails_at_once_on_an_empty_ring() {
     let ring = heap_ring(0);
     assert!(ring.is_empty());
     let kinds = within(WATCHDOG, move || {
@@ -49,26 +49,26 @@ fn a_ring_without_slots_refuses_at_once() {
 }
 
 #[test]
-fn slots_leave_in_the_order_they_came_home() {
+fn slots_are_acquired_in_the_order_of_their_release() {
     let ring = heap_ring(4);
-    let mut out: Vec<_> = (0..4).map(|_| ring.acquire().expect("a free slot")).collect();
-    assert_eq!(out.iter().map(|lease| lease.index()).collect::<Vec<_>>(), [0, 1, 2, 3]);
-    drop(out.remove(2));
-    drop(out.remove(0).ready());
-    out.remove(1).ready().submit(|_, _| Ok(())).expect("a copy that starts");
-    drop(out);
+    let mut leases: Vec<_> = (0..4).map(|_| ring.acquire().expect("a free slot")).collect();
+    assert_eq!(leases.iter().map(|lease| lease.index()).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    drop(leases.remove(2));
+    drop(leases.remove(0).ready());
+    leases.remove(1).ready().submit(|_, _| Ok(())).expect("a copy that starts");
+    drop(leases);
     let again: Vec<_> = (0..4).map(|_| ring.acquire().expect("a free slot")).collect();
     assert_eq!(again.iter().map(|lease| lease.index()).collect::<Vec<_>>(), [2, 0, 3, 1]);
 }
 
 #[test]
-fn never_more_slots_out_than_there_are() {
+fn concurrent_acquires_lease_every_slot_once() {
     const THREADS: usize = 16;
     const SLOTS: usize = 64;
     let tries = sized(10_000, 100);
     within(WATCHDOG, move || {
         let ring = heap_ring(SLOTS);
-        let kept = Mutex::new(Vec::new());
+        let leases = Mutex::new(Vec::new());
         let start = Barrier::new(THREADS);
         thread::scope(|scope| {
             for _ in 0..THREADS {
@@ -76,19 +76,19 @@ fn never_more_slots_out_than_there_are() {
                     start.wait();
                     for _ in 0..tries {
                         if let Some(lease) = ring.try_acquire().expect("open") {
-                            kept.lock().expect("no panic").push(lease);
+                            leases.lock().expect("no panic").push(lease);
                         }
                     }
                 });
             }
         });
-        assert_eq!(kept.lock().expect("no panic").len(), SLOTS);
+        assert_eq!(leases.lock().expect("no panic").len(), SLOTS);
         assert_eq!(ring.counts().filling, SLOTS);
     });
 }
 
 #[test]
-fn no_slot_is_held_twice_while_leases_come_and_go() {
+fn no_slot_is_leased_twice_under_contention() {
     const THREADS: usize = 16;
     const SLOTS: usize = 5;
     let tries = sized(10_000, 50);
@@ -100,8 +100,8 @@ fn no_slot_is_held_twice_while_leases_come_and_go() {
             for _ in 0..THREADS {
                 scope.spawn(|| {
                     start.wait();
-                    for turn in 0..tries {
-                        let lease = if turn % 2 == 0 {
+                    for number in 0..tries {
+                        let lease = if number % 2 == 0 {
                             ring.acquire().expect("open")
                         } else {
                             let Some(lease) = ring.try_acquire().expect("open") else { continue };
@@ -120,7 +120,7 @@ fn no_slot_is_held_twice_while_leases_come_and_go() {
 }
 
 #[test]
-fn counts_follow_every_move_and_add_up() {
+fn counts_follow_every_transition_and_add_up() {
     let (ring, gates) = common::ring::<()>(3);
     let expect = |free, filling, ready, in_flight, lost| {
         let counts = ring.counts();
@@ -143,11 +143,12 @@ fn counts_follow_every_move_and_add_up() {
     expect(1, 1, 0, 1, 0);
     drop(second);
     expect(2, 0, 0, 1, 0);
-    let error = ring.acquire().expect("a slot").ready().submit(|_, ()| Err::<(), _>(common::gone()));
-    assert_eq!(error.expect_err("the copy's error").message(), "planned failure");
+    let error =
+        ring.acquire().expect("a slot").ready().submit(|_, ()| Err::<(), _>(common::device_failure()));
+    assert_eq!(error.expect_err("the copy's error").message(), "injected failure");
     expect(1, 0, 0, 1, 1);
     gates[0].land();
-    expect(1, 0, 0, 1, 1); // landed, but not yet seen to have
+    expect(1, 0, 0, 1, 1); // landed, but not yet polled
     assert_eq!(ring.try_acquire().expect("open").expect("landed").index(), 0);
     expect(2, 0, 0, 0, 1);
 }
@@ -159,13 +160,13 @@ fn try_acquire_never_waits_for_a_copy() {
     let other = ring.try_acquire().expect("open").expect("the second slot is free");
     assert!(ring.try_acquire().expect("open").is_none(), "the copy still runs");
     drop(other);
-    assert!(ring.try_acquire().expect("open").is_none(), "first home first out: the copy still runs");
+    assert!(ring.try_acquire().expect("open").is_none(), "the copy of the first slot still runs");
     gates[0].land();
     assert_eq!(ring.try_acquire().expect("open").map(|lease| lease.index()), Some(0));
 }
 
 #[test]
-fn acquire_sleeps_until_a_lease_comes_home() {
+fn acquire_blocks_until_a_lease_is_released() {
     within(WATCHDOG, || {
         let ring = heap_ring(1);
         let held = ring.acquire().expect("a free slot");
@@ -180,11 +181,11 @@ fn acquire_sleeps_until_a_lease_comes_home() {
     });
 }
 
-/// In whichever order they end.
+/// The order in which the copies end does not matter.
 #[test]
-fn acquire_after_two_copies_takes_the_first_slot_when_both_have_ended() {
+fn acquire_after_waits_for_both_copies_and_takes_the_first_slot() {
     within(WATCHDOG, || {
-        for sampler in [[0, 1], [1, 0]] {
+        for order in [[0, 1], [1, 0]] {
             let (ring, gates) = common::ring::<()>(4);
             assert_eq!([(); 4].map(|()| put_in_flight(&ring)), [0, 1, 2, 3]);
             let waiter = thread::spawn({
@@ -192,29 +193,30 @@ fn acquire_after_two_copies_takes_the_first_slot_when_both_have_ended() {
                 move || ring.acquire_after(2).map(|lease| lease.index())
             });
             thread::sleep(PAUSE);
-            gates[sampler[0]].land();
+            gates[order[0]].land();
             thread::sleep(PAUSE);
             assert!(!waiter.is_finished(), "a copy still runs");
-            gates[sampler[1]].land();
+            gates[order[1]].land();
             assert_eq!(waiter.join().expect("no panic").expect("open"), 0);
-            // The next one is there, and its line is as it was.
+            // The copy of slot 1 has ended, so the next call does not wait; slots 2 and 3 are still in
+            // flight.
             assert_eq!(ring.acquire_after(2).expect("open").index(), 1);
             gates[2..].iter().for_each(|gate| gate.land());
         }
     });
 }
 
-/// What is there already, or is not there yet, is not waited for.
+/// It waits neither for a slot that has landed nor for one that is not in the free list.
 #[test]
-fn acquire_after_two_copies_waits_for_no_more_than_it_must() {
+fn acquire_after_waits_no_longer_than_needed() {
     within(WATCHDOG, || {
-        // The first copy has ended: its slot is taken, though the second still runs.
+        // The first copy has ended: its slot is returned although the second copy still runs.
         let (ring, gates) = common::ring::<()>(2);
         assert_eq!([(); 2].map(|()| put_in_flight(&ring)), [0, 1]);
         gates[0].land();
         let first = ring.acquire_after(2).expect("open");
         assert_eq!(first.index(), 0);
-        // The second slot in line is not there: the first is waited for.
+        // The free list has one slot: only its copy is waited for.
         let waiter = thread::spawn({
             let ring = ring.clone();
             move || ring.acquire_after(2).map(|lease| lease.index())
@@ -224,10 +226,10 @@ fn acquire_after_two_copies_waits_for_no_more_than_it_must() {
         gates[1].land();
         assert_eq!(waiter.join().expect("no panic").expect("open"), 1);
         drop(first);
-        // A failure of the second copy is told, and costs no slot; closed, no copy is waited for.
+        // A failure of the second copy is returned and loses no slot. After close, nothing is waited for.
         assert_eq!([(); 2].map(|()| put_in_flight(&ring)), [1, 0]);
         gates[0].fail();
-        assert_eq!(ring.acquire_after(2).expect_err("planned").kind(), ErrorKind::Device);
+        assert_eq!(ring.acquire_after(2).expect_err("injected").kind(), ErrorKind::Device);
         assert_eq!(ring.counts().in_flight, 2);
         ring.close();
         assert_eq!(ring.acquire_after(2).expect_err("closed").kind(), ErrorKind::Stopped);
@@ -236,7 +238,7 @@ fn acquire_after_two_copies_waits_for_no_more_than_it_must() {
     });
 }
 
-/// Blocks a thread by `wait` ten times, closes, and returns the middle one of the times to its end.
+/// Blocks a thread in `wait`, closes the ring, and measures until the thread ends. The median of ten.
 fn close_to_end(wait: fn(Ring<HeapMemory, usize>) -> ErrorKind) -> Duration {
     median(|| {
         within(Duration::from_secs(60), move || {
@@ -255,21 +257,22 @@ fn close_to_end(wait: fn(Ring<HeapMemory, usize>) -> ErrorKind) -> Duration {
     })
 }
 
-/// The same with a thread that is parked and unparked: what waking takes on this machine, with all else that runs on it.
+/// The same for a parked thread that is unparked: what a wake-up costs on this machine under its present
+/// load.
 fn unpark_to_end() -> Duration {
     median(|| {
-        let gone = Arc::new(AtomicBool::new(false));
+        let stop = Arc::new(AtomicBool::new(false));
         let waiter = thread::spawn({
-            let gone = gone.clone();
+            let stop = stop.clone();
             move || {
-                while !gone.load(Ordering::Acquire) {
+                while !stop.load(Ordering::Acquire) {
                     thread::park();
                 }
             }
         });
         thread::sleep(PAUSE);
         let woken = Instant::now();
-        gone.store(true, Ordering::Release);
+        stop.store(true, Ordering::Release);
         waiter.thread().unpark();
         waiter.join().expect("no panic");
         woken.elapsed()
@@ -290,9 +293,9 @@ fn close_wakes_a_blocked_acquirer_within_100_ms() {
     ];
     for wait in waits {
         let (time, plain) = (close_to_end(wait), unpark_to_end());
-        // On a machine that takes long to wake any thread, as many times as it does there.
+        // The limit grows on a machine where every wake-up is slow.
         let limit = Duration::from_millis(100).max(20 * plain);
-        assert!(time < limit, "woken after {time:?}; a plain thread is after {plain:?}");
+        assert!(time < limit, "woken after {time:?}; a parked thread after {plain:?}");
     }
 }
 
@@ -332,14 +335,14 @@ fn close_can_be_repeated_and_leaves_leases_valid() {
     lease.bytes_mut().fill(9);
     let ready = lease.ready();
     assert!(ready.bytes().iter().all(|&byte| byte == 9));
-    ready.submit(|_, _| Ok(())).expect("a closed ring still takes its slots home");
+    ready.submit(|_, _| Ok(())).expect("a closed ring still accepts released slots");
     assert_eq!((ring.counts().free, ring.counts().in_flight), (1, 1));
 }
 
 #[test]
-fn acquire_timeout_returns_in_bound() {
+fn acquire_timeout_returns_after_its_limit() {
     const LIMIT: Duration = Duration::from_millis(50);
-    // Far below the watchdog, and far above what a loaded machine holds a thread up.
+    // Far below the watchdog, and far above the scheduling delay of a loaded machine.
     const LATE: Duration = Duration::from_secs(60);
     within(WATCHDOG, || {
         let timed = |ring: &Ring<_, _>| {
@@ -350,19 +353,19 @@ fn acquire_timeout_returns_in_bound() {
         let (ring, gates) = common::ring::<()>(1);
         let held = ring.acquire().expect("a free slot");
         let took = timed(&ring);
-        assert!((LIMIT..LATE).contains(&took), "nothing home: {took:?}");
+        assert!((LIMIT..LATE).contains(&took), "no free slot: {took:?}");
         drop(held);
         put_in_flight(&ring);
         let took = timed(&ring);
         assert!((LIMIT..LATE).contains(&took), "a copy runs: {took:?}");
         assert!(ring.acquire_timeout(Duration::ZERO).expect("open").is_none());
         gates[0].land();
-        assert!(ring.acquire_timeout(Duration::ZERO).expect("open").is_some(), "landed: nothing to wait for");
+        assert!(ring.acquire_timeout(Duration::ZERO).expect("open").is_some(), "the copy has landed");
     });
 }
 
 #[test]
-fn acquire_timeout_takes_any_limit() {
+fn acquire_timeout_accepts_any_limit() {
     within(WATCHDOG, || {
         let (ring, gates) = common::ring::<()>(1);
         put_in_flight(&ring);
@@ -377,10 +380,10 @@ fn acquire_timeout_takes_any_limit() {
     });
 }
 
-/// A slot in flight comes home while one waits with a limit and one without: the first gives up, the second must
-/// not sleep on. Red when a home-coming wakes one waiter only.
+/// A slot in flight is released to two waiters, one of them with a limit. The first times out; the second
+/// must not sleep on. Fails if a release wakes only one waiter.
 #[test]
-fn a_waiter_that_gives_up_does_not_take_the_wake_up_with_it() {
+fn a_waiter_that_times_out_does_not_consume_the_wake_up() {
     within(WATCHDOG, || {
         let (ring, gates) = common::ring::<()>(1);
         let ready = ring.acquire().expect("a free slot").ready();
@@ -388,7 +391,7 @@ fn a_waiter_that_gives_up_does_not_take_the_wake_up_with_it() {
             let ring = ring.clone();
             move || ring.acquire_timeout(5 * PAUSE).map(|lease| lease.is_some())
         });
-        thread::sleep(PAUSE); // the one with the limit is first in the queue of sleepers
+        thread::sleep(PAUSE); // the waiter with the limit is first in the queue
         let patient = thread::spawn({
             let ring = ring.clone();
             move || ring.acquire().map(|lease| lease.index())
@@ -411,19 +414,19 @@ fn losing_the_last_slot_ends_every_wait() {
         let ring = Arc::new(heap_ring(2));
         let [first, last] = [ring.acquire(), ring.acquire()].map(|lease| lease.expect("a free slot").ready());
         let waiters: Vec<_> = (0..4)
-            .map(|turn| {
+            .map(|number| {
                 let ring = ring.clone();
-                thread::spawn(move || match turn % 2 {
+                thread::spawn(move || match number % 2 {
                     0 => ring.acquire().expect_err("no slot is left"),
                     _ => ring.acquire_timeout(Duration::MAX).expect_err("no slot is left"),
                 })
             })
             .collect();
         thread::sleep(PAUSE);
-        first.submit(|_, _| Err::<(), _>(common::gone())).expect_err("planned");
-        assert!(ring.try_acquire().expect("one slot may still come").is_none());
-        assert!(waiters.iter().all(|waiter| !waiter.is_finished()), "one slot may still come");
-        last.submit(|_, _| Err::<(), _>(common::gone())).expect_err("planned");
+        first.submit(|_, _| Err::<(), _>(common::device_failure())).expect_err("injected");
+        assert!(ring.try_acquire().expect("one slot is left").is_none());
+        assert!(waiters.iter().all(|waiter| !waiter.is_finished()), "one slot is left");
+        last.submit(|_, _| Err::<(), _>(common::device_failure())).expect_err("injected");
         for waiter in waiters {
             let error = waiter.join().expect("no panic");
             assert_eq!(error.kind(), ErrorKind::Device);

@@ -1,6 +1,6 @@
-//! What may cross a thread, held at compile time: this file tests by compiling.
+//! `Send` and `Sync` of the public types, checked at compile time.
 //!
-//! `Send` and `Sync` follow from the fields, so a new field can take them away, or give them, without a word.
+//! Both follow from the fields, so a new field can silently add or remove them.
 #![cfg(not(loom))]
 
 use std::cell::Cell;
@@ -14,8 +14,8 @@ type Memory = HeapMemory;
 const fn is_send<T: Send>() {}
 const fn is_sync<T: Sync>() {}
 
-/// Does not compile when `$type` implements `$trait`: then `marker` means two things.
-/// The trick is that of the crate static_assertions.
+/// Does not compile when `$type` implements `$trait`: `marker` is then ambiguous. The technique is that of
+/// the crate static_assertions.
 macro_rules! is_not {
     ($trait:ident: $($type:ty),+ $(,)?) => {$(
         const _: () = {
@@ -31,7 +31,7 @@ macro_rules! is_not {
     )+};
 }
 
-// A note that is Send and Sync: everything may move and be shared.
+// A note that is Send and Sync: everything is Send and Sync.
 const _: () = {
     is_send::<HeapMemory>();
     is_sync::<HeapMemory>();
@@ -45,7 +45,8 @@ const _: () = {
     is_sync::<ReadyLease<Memory, Vec<u64>>>();
 };
 
-// A note that is Send only: one thread at a time has it, so the ring can be shared, but not a lease, which gives out `&T`.
+// A note that is only Send: one thread accesses it at a time, so the ring is Sync; a lease is not, because it
+// returns `&T`.
 const _: () = {
     is_send::<Ring<Memory, Cell<u8>>>();
     is_sync::<Ring<Memory, Cell<u8>>>();
@@ -54,14 +55,14 @@ const _: () = {
 };
 is_not!(Sync: FillLease<Memory, Cell<u8>>, ReadyLease<Memory, Cell<u8>>);
 
-// A note that is bound to its thread: nothing moves, nothing is shared.
+// A note that is neither: nothing is Send or Sync.
 is_not!(Send: Ring<Memory, Rc<u8>>, FillLease<Memory, Rc<u8>>, ReadyLease<Memory, Rc<u8>>);
 is_not!(Sync: Ring<Memory, Rc<u8>>, FillLease<Memory, Rc<u8>>, ReadyLease<Memory, Rc<u8>>);
 
-// A note that is Sync only.
+// A note that is only Sync.
 is_not!(Send: Ring<Memory, MutexGuard<'static, u8>>, ReadyLease<Memory, MutexGuard<'static, u8>>);
 
-/// The pins above, seen at work: a lease is filled on one thread and read on another.
+/// A lease is filled on one thread and read on another.
 #[test]
 fn a_lease_moves_between_threads() {
     let ring: Ring<Memory, Cell<u8>> = Ring::new(vec![HeapMemory::new(16).expect("16 bytes")]);

@@ -1,4 +1,4 @@
-//! Many producers, many consumers and a device, on slots whose bytes say what they should be.
+//! Many producers, many consumers and a device share slots; the bytes of each slot are checked.
 #![cfg(not(loom))]
 
 mod common;
@@ -13,7 +13,7 @@ use feedline_slots::{FillLease, ReadyLease};
 const THREADS: usize = 4;
 const SLOTS: usize = 6;
 
-/// The bytes of item `id`: each differs from that of the same place in the items before and after.
+/// The byte at `at` of item `id`; neighbouring items differ at every position.
 fn pattern(id: usize, at: usize) -> u8 {
     (id.wrapping_mul(131) ^ at.wrapping_mul(29) ^ id >> 8) as u8
 }
@@ -26,17 +26,17 @@ fn fill(lease: &mut FillLease<TestMemory, usize>, id: usize) {
     }
 }
 
-/// What another holder wrote into this slot shows here.
+/// Asserts that the bytes are those of item `id`: no other holder wrote into the slot.
 fn assert_whole(bytes: &[u8], id: usize) {
     for (at, &byte) in bytes.iter().enumerate() {
         assert_eq!(byte, pattern(id, at), "byte {at} of item {id}");
     }
 }
 
-/// A copy that the device runs: slowly, byte by byte.
+/// A device copy; it reads slowly, byte by byte.
 fn run_copy(gate: &Gate, id: usize) {
     for at in 0..64 {
-        assert_eq!(gate.device_reads(at), pattern(id, at), "byte {at} of item {id} changed under its copy");
+        assert_eq!(gate.device_reads(at), pattern(id, at), "byte {at} of item {id} changed during its copy");
         if at % 16 == 0 {
             thread::yield_now();
         }
@@ -44,7 +44,7 @@ fn run_copy(gate: &Gate, id: usize) {
     gate.land();
 }
 
-/// Each item reaches exactly one consumer, whole, and stays whole while a copy reads it.
+/// Each item reaches exactly one consumer, and its bytes do not change, also while a copy reads them.
 #[test]
 fn bytes_are_never_changed_by_another_holder() {
     let items = sized(25_000, 50);
@@ -78,7 +78,7 @@ fn bytes_are_never_changed_by_another_holder() {
                         assert_whole(ready.bytes(), id);
                         seen[id].fetch_add(1, Ordering::Relaxed);
                         if id % 3 == 0 {
-                            continue; // dropped: home without a copy
+                            continue; // dropped: released without a copy
                         }
                         let submitted = ready.submit(|memory, &id| {
                             memory.0.start();
@@ -99,17 +99,17 @@ fn bytes_are_never_changed_by_another_holder() {
             }
             drop((send, start_copy));
         });
-        assert!(seen.iter().all(|count| count.load(Ordering::Relaxed) == 1), "each item once");
+        assert!(seen.iter().all(|count| count.load(Ordering::Relaxed) == 1), "each item arrives once");
         let counts = ring.counts();
-        assert_eq!(counts.free + counts.in_flight, SLOTS, "all home: {counts:?}");
+        assert_eq!(counts.free + counts.in_flight, SLOTS, "every slot is released: {counts:?}");
         drop(ring);
         assert!(gates.iter().all(|gate| gate.drops() == 1));
     });
 }
 
-/// One producer, one consumer: consecutive numbers, none lost, over many turns of the ring.
+/// With one producer and one consumer, all items arrive in order, over many cycles of the ring.
 #[test]
-fn one_to_one_keeps_order() {
+fn one_producer_and_one_consumer_keep_the_order() {
     let items = sized(100_000, 200);
     within(WATCHDOG, move || {
         let (ring, _gates) = common::ring::<usize>(3);
@@ -119,7 +119,7 @@ fn one_to_one_keeps_order() {
             move || {
                 for id in 0..items {
                     let mut lease = ring.acquire().expect("open");
-                    assert_eq!(lease.index(), id % 3, "first home, first out");
+                    assert_eq!(lease.index(), id % 3, "the slot released first is acquired first");
                     fill(&mut lease, id);
                     send.send(lease.ready()).expect("the consumer runs");
                 }
@@ -134,9 +134,9 @@ fn one_to_one_keeps_order() {
     });
 }
 
-/// Threads in every kind of wait, while the ring is closed under them: all end, and every slot is home.
+/// The ring is closed while threads are in every kind of wait: all waits end, and every slot is released.
 #[test]
-fn close_at_any_moment_ends_everything() {
+fn close_ends_every_kind_of_wait() {
     let rounds = sized(1_000, 5);
     within(WATCHDOG, move || {
         for round in 0..rounds {

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_slots::{Moves, Spin};
+use feedline_slots::{Backoff, Version};
 
 use super::event::Event;
 use crate::gather::Gather;
@@ -44,9 +44,9 @@ pub(super) struct Queue {
     state: Mutex<State>,
     added: Condvar,
     removed: Condvar,
-    /// Counts pushed commands. The stream's thread polls it briefly before it sleeps.
-    additions: Moves,
-    waits: Spin,
+    /// Counts additions: the stream's thread polls it for a moment before it sleeps.
+    additions: Version,
+    waits: Backoff,
 }
 
 struct State {
@@ -68,8 +68,8 @@ impl Queue {
             state: Mutex::new(state),
             added: Condvar::new(),
             removed: Condvar::new(),
-            additions: Moves::default(),
-            waits: Spin::new(),
+            additions: Version::default(),
+            waits: Backoff::new(),
         }
     }
 
@@ -92,7 +92,7 @@ impl Queue {
             return Err(Error::new(ErrorKind::Device, "the stream's thread has ended"));
         }
         state.commands.push_back(command());
-        self.additions.count();
+        self.additions.bump();
         let wake = state.asleep;
         drop(state);
         if wake {
@@ -120,10 +120,10 @@ impl Queue {
             if state.closed {
                 return None;
             }
-            let before = self.additions.now();
-            if wait.looks() {
+            let before = self.additions.get();
+            if wait.should_spin() {
                 drop(state);
-                wait.looks_for(&self.additions, before);
+                wait.spin_until_changed(&self.additions, before);
                 state = self.state();
                 continue;
             }

@@ -1,8 +1,7 @@
-//! Class-balanced draws: every run of as many positions as there are classes shows each class once.
+//! Class-balanced draws: each round of positions, one per class, contains every class once, in random order.
 //!
-//! The classes of a run stand in a random order. A class shows its samples in a shuffled order, all of them before
-//! one comes again, then in another. So within an epoch a sample of a small class is repeated, and of a large class
-//! only as many samples are seen as the number of draws allows.
+//! Each class yields its samples in a shuffled order, all of them before any repeats, then in another order.
+//! So within an epoch, samples of small classes repeat, and a large class may not yield all its samples.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,12 +10,12 @@ use super::{Permutation, config, digest, tag};
 use crate::Result;
 use crate::random::key;
 
-/// The order behind [`Sampler::balanced`](super::Sampler::balanced).
+/// The sampler of [`Sampler::balanced`](super::Sampler::balanced).
 #[derive(Clone)]
 pub struct Balanced {
-    /// Samples, by class.
+    /// Sample ids, grouped by class.
     members: Arc<[u64]>,
-    /// Where in `members` each class begins, and the end.
+    /// The index in `members` at which each class begins, then the total length.
     bounds: Arc<[usize]>,
     draws: u64,
     digest: u64,
@@ -31,7 +30,7 @@ impl Balanced {
         }
         if classes as usize > labels.len() {
             return Err(config(format!(
-                "{classes} classes but {} samples: some class has no samples, leave it out",
+                "{classes} classes but {} samples: some class has no samples, remove it",
                 labels.len()
             )));
         }
@@ -40,10 +39,10 @@ impl Balanced {
             bounds[label as usize + 1] += 1;
         }
         if let Some(class) = bounds[1..].iter().position(|&count| count == 0) {
-            return Err(config(format!("class {class} has no samples: leave it out, or give it some")));
+            return Err(config(format!("class {class} has no samples: remove the class, or add samples")));
         }
         let Some(largest) = bounds[1..].iter().max().map(|&count| count as u64) else {
-            return Err(config("0 classes: a balanced order needs at least 1"));
+            return Err(config("0 classes: a balanced sampler needs at least 1"));
         };
         for class in 1..bounds.len() {
             bounds[class] += bounds[class - 1];
@@ -96,13 +95,13 @@ impl Balanced {
         }
     }
 
-    /// The sample that `class` shows in `round`.
+    /// The sample that `class` yields in `round`.
     fn member(&self, seed: u64, epoch: u64, class: u64, round: u64) -> u64 {
         let members = &self.members[self.bounds[class as usize]..self.bounds[class as usize + 1]];
         let count = members.len() as u64;
-        let (pass, turn) = (round / count, round % count);
+        let (pass, index) = (round / count, round % count);
         let shuffle = Permutation::new(count, key(&[seed, epoch, tag(b"members "), class, pass]));
-        members[shuffle.at(turn) as usize]
+        members[shuffle.at(index) as usize]
     }
 }
 

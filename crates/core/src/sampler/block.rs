@@ -1,14 +1,14 @@
-//! Block shuffle: random enough to train on, near enough to read in runs.
+//! Block shuffle: random enough for training, local enough for sequential reads.
 //!
-//! The set is cut into blocks of neighbouring samples (the last may be short) and the blocks are put in random order.
-//! The sequence so made is cut into windows, and each window is shuffled. Reading along it touches at any time the
-//! blocks of one window: at most `window / block + 2`.
+//! The data set is split into blocks of consecutive samples (the last may be short), and the blocks are put
+//! in random order. The resulting sequence is split into windows, and each window is shuffled. A reader
+//! therefore touches at most `window / block + 2` blocks at a time, those of one window.
 
 use super::{Permutation, config, tag};
 use crate::Result;
 use crate::random::key;
 
-/// The order behind [`Sampler::block`](super::Sampler::block).
+/// The sampler of [`Sampler::block`](super::Sampler::block).
 #[derive(Clone, Debug)]
 pub struct Block {
     block: u64,
@@ -19,7 +19,7 @@ impl Block {
     pub(super) fn new(block: u64, window: u64) -> Result<Self> {
         for (what, size) in [("block", block), ("window", window)] {
             if size == 0 {
-                return Err(config(format!("{what} of 0 samples: it must be at least 1")));
+                return Err(config(format!("the {what} size is 0: it must be at least 1")));
             }
         }
         Ok(Self { block, window })
@@ -47,28 +47,29 @@ impl Block {
     }
 }
 
-/// The sequence of shuffled blocks, by random access.
+/// The sequence of shuffled blocks, with random access.
 struct Blocks {
     block: u64,
-    sampler: Permutation,
-    /// Where the short block lies in the sequence, and what it lacks; at the end when there is none.
+    order: Permutation,
+    /// The position of the last block of the data set, which may be short, in the sequence.
     short: u64,
+    /// Number of samples that the short block lacks.
     lacks: u64,
 }
 
 impl Blocks {
     fn new(len: u64, block: u64, key: u64) -> Self {
         let count = len.div_ceil(block);
-        let sampler = Permutation::new(count, key);
+        let order = Permutation::new(count, key);
         let in_last = len - (count - 1) * block;
-        let short = sampler.position(count - 1) * block;
-        Self { block, sampler, short, lacks: block - in_last }
+        let short = order.position(count - 1) * block;
+        Self { block, order, short, lacks: block - in_last }
     }
 
     fn id(&self, position: u64) -> u64 {
-        // Behind the short block, every sample stands `lacks` places earlier than it would among full ones.
-        let behind = position >= self.short + (self.block - self.lacks);
-        let in_full = if behind { position + self.lacks } else { position };
-        self.sampler.at(in_full / self.block) * self.block + in_full % self.block
+        // After the short block, every sample is `lacks` positions earlier than if all blocks were full.
+        let is_after = position >= self.short + (self.block - self.lacks);
+        let in_full = if is_after { position + self.lacks } else { position };
+        self.order.at(in_full / self.block) * self.block + in_full % self.block
     }
 }

@@ -1,13 +1,14 @@
-//! Weighted draws without replacement: as if drawn one by one, each in proportion to the weights still there.
+//! Weighted draws without replacement: equivalent to drawing one by one in proportion to the remaining
+//! weights.
 //!
-//! Every sample gets an exponential variate divided by its weight, and the smallest come first: Efraimidis and
-//! Spirakis 2006, "Weighted random sampling with a reservoir", in its exponential form. The variates are made by
-//! comparisons alone (von Neumann 1951, "Various techniques used in connection with random digits"), because a
-//! logarithm may differ in its last bit from machine to machine.
+//! Every sample gets an exponential variate divided by its weight, and the smallest come first: Efraimidis
+//! and Spirakis 2006, "Weighted random sampling with a reservoir", in its exponential form. The variates are
+//! computed by comparisons only (von Neumann 1951, "Various techniques used in connection with random
+//! digits"), because a logarithm may differ in its last bit between machines.
 //!
-//! Such an order has no random access, so an epoch is drawn as a whole when its first position is asked for: O(n log n)
-//! time, 16 bytes a sample while drawing, then 8 bytes a draw. The two latest epochs are kept, so that the
-//! end of one and the beginning of the next can be asked for in turn. Clones share what is kept.
+//! There is no random access, so the first use of an epoch draws all of it: O(n log n) time, 16 bytes per
+//! sample while drawing, then 8 bytes per draw. The two latest epochs are cached, so that requests can
+//! alternate between the end of one and the beginning of the next. Clones share the cache.
 
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,10 +18,10 @@ use super::{config, tag};
 use crate::Result;
 use crate::random::{Random, key, splitmix64};
 
-/// Epochs kept.
-const KEPT: usize = 2;
+/// Number of cached epochs.
+const CACHED: usize = 2;
 
-/// The order behind [`Sampler::distinct`](super::Sampler::distinct).
+/// The sampler of [`Sampler::distinct`](super::Sampler::distinct).
 #[derive(Clone)]
 pub struct Distinct {
     weights: Arc<[f64]>,
@@ -55,7 +56,7 @@ impl Distinct {
                 "{draws} draws without replacement from {drawable} samples of weight above zero: draw fewer"
             )));
         }
-        // What is kept is of another length.
+        // The cached epochs have another length.
         Ok(Self { draws, recent: Arc::default(), ..self })
     }
 
@@ -77,12 +78,12 @@ impl Distinct {
     }
 
     fn epoch(&self, seed: u64, epoch: u64) -> Arc<[u64]> {
-        // A panic while drawing leaves the list as it was: it may be used on.
+        // A panic while drawing leaves the cache valid.
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(drawn) = recent.iter().find(|drawn| (drawn.seed, drawn.epoch) == (seed, epoch)) {
             return drawn.ids.clone();
         }
-        if recent.len() == KEPT {
+        if recent.len() == CACHED {
             recent.remove(0);
         }
         let ids = self.draw(seed, epoch);
@@ -117,7 +118,8 @@ impl fmt::Debug for Distinct {
 fn exponential(random: &mut Random) -> f64 {
     let mut whole = 0.0;
     loop {
-        // The run of falling numbers that begins with `first` has an odd length with probability exp(-first).
+        // The run of decreasing numbers that begins with `first` has an odd length with probability
+        // exp(-first).
         let first = random.uniform();
         let (mut last, mut odd) = (first, true);
         loop {
@@ -156,13 +158,13 @@ mod tests {
     }
 
     #[test]
-    fn two_epochs_in_turn_are_drawn_once_each() {
+    fn two_alternating_epochs_are_drawn_once_each() {
         let sampler = Distinct::new(&[1.0; 100]).unwrap();
         let (a, b) = (sampler.epoch(7, 0), sampler.epoch(7, 1));
         assert!(Arc::ptr_eq(&a, &sampler.epoch(7, 0)) && Arc::ptr_eq(&b, &sampler.epoch(7, 1)));
         sampler.epoch(7, 2);
         let again = sampler.epoch(7, 0);
-        assert!(!Arc::ptr_eq(&a, &again), "the oldest went");
+        assert!(!Arc::ptr_eq(&a, &again), "the oldest epoch is evicted");
         assert_eq!(a, again);
     }
 }

@@ -1,17 +1,17 @@
-//! Which sample stands at which position of an epoch: a function of (order, length, seed, epoch, position) alone.
+//! The order of the samples of an epoch: a function of only (sampler, length, seed, epoch, position).
 //!
-//! | order | one epoch | memory | file |
+//! | sampler | one epoch | memory | file |
 //! | --- | --- | --- | --- |
-//! | sequential | every sample, as they lie | none | this one |
-//! | shuffle | every sample, any position as likely as any other | none | [`permutation`] |
-//! | block | every sample, neighbours stay near | none | [`block`] |
-//! | weighted | draws with replacement | 16 bytes a sample | [`weighted`] |
-//! | distinct | weighted draws without replacement | 8 bytes a sample and 16 a draw | [`distinct`] |
-//! | balanced | each class equally often | 8 bytes a sample | [`balanced`] |
-//! | subset | another order over listed samples | 8 bytes a listed sample | [`subset`] |
+//! | sequential | every sample, in order of ids | none | this one |
+//! | shuffle | every sample, uniformly shuffled | none | [`permutation`] |
+//! | block | every sample, neighbours stay close | none | [`block`] |
+//! | weighted | draws with replacement | 16 bytes per sample | [`weighted`] |
+//! | distinct | weighted draws without replacement | 8 bytes per sample and 16 per draw | [`distinct`] |
+//! | balanced | each class equally often | 8 bytes per sample | [`balanced`] |
+//! | subset | another sampler over listed samples | 8 bytes per listed sample | [`subset`] |
 //!
-//! The orders are pinned by `tests/golden.rs`. Whoever changes one on purpose raises its version below, so
-//! that a cursor saved under the old order is refused and does not continue in the new one.
+//! `tests/golden.rs` fixes the orders. If you change one on purpose, raise its version below, so that a
+//! cursor saved under the old order is rejected and does not continue in the new one.
 
 pub mod balanced;
 pub mod block;
@@ -30,16 +30,16 @@ pub use weighted::Weighted;
 use crate::random::{key, splitmix64};
 use crate::{Error, ErrorKind, Result};
 
-/// Version of the orders that are made of a [`Permutation`]. Version 1 had odd radices, and with them almost
-/// only permutations of one parity.
+/// Version of the samplers that use a [`Permutation`]. Version 1 had odd radices, and so almost only
+/// permutations of one parity.
 const SHUFFLED: u64 = 2;
-/// Version of all other orders.
+/// Version of all other samplers.
 const VERSION: u64 = 1;
 
-/// The longest data set and the most positions an epoch can have.
+/// The largest length of a data set and number of positions of an epoch.
 pub const MAX_LEN: u64 = 1 << 63;
 
-/// The order of an epoch's samples; cheap to clone, the same on every machine.
+/// The order of an epoch's samples. Cheap to clone; the same on every machine.
 ///
 /// ```
 /// use feedline_core::Sampler;
@@ -53,25 +53,26 @@ pub const MAX_LEN: u64 = 1 << 63;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Sampler {
-    /// Every sample as they lie, the same in every epoch.
+    /// Every sample in order of ids, the same in every epoch.
     Sequential,
-    /// Every sample once, shuffled over the whole set, anew in every epoch; constant memory for any length.
+    /// Every sample once, shuffled over the whole data set, differently in each epoch; constant memory for
+    /// any length.
     Shuffle,
-    /// Every sample once, blocks shuffled and windows shuffled inside; see [`Sampler::block`].
+    /// Every sample once, with shuffled blocks and shuffled windows; see [`Sampler::block`].
     Block(Block),
     /// Draws in proportion to weights, with replacement; see [`Sampler::weighted`].
     Weighted(Weighted),
-    /// Draws in proportion to weights, none twice; see [`Sampler::distinct`].
+    /// Draws in proportion to weights, without replacement; see [`Sampler::distinct`].
     Distinct(Distinct),
     /// Each class equally often; see [`Sampler::balanced`].
     Balanced(Balanced),
-    /// Another order over some of the samples; see [`Sampler::subset`].
+    /// Another sampler over some of the samples; see [`Sampler::subset`].
     Subset(Subset),
 }
 
 impl Sampler {
-    /// Blocks of `block` neighbouring samples in random order, then windows of `window` positions shuffled inside:
-    /// for data that is read faster from neighbouring places.
+    /// Blocks of `block` consecutive samples in random order, then shuffled within windows of `window`
+    /// positions: for storage that reads consecutive samples faster.
     ///
     /// # Errors
     /// `Config` when either is 0.
@@ -79,32 +80,34 @@ impl Sampler {
         Block::new(block, window).map(Self::Block)
     }
 
-    /// As many draws as there are weights, with replacement: sample `i` in proportion to `weights[i]`.
+    /// Draws sample `i` in proportion to `weights[i]`, with replacement. Default: as many draws as weights.
     ///
     /// # Errors
-    /// `Config`, naming the index, for a weight that is negative, NaN or infinite; and when all are zero.
+    /// `Config` when a weight is negative, NaN or infinite (the message has its index), or all weights are
+    /// zero.
     pub fn weighted(weights: &[f64]) -> Result<Self> {
         Weighted::new(weights).map(Self::Weighted)
     }
 
-    /// Every sample with a weight above zero once, heavy ones early; fewer with [`draws`](Self::draws).
+    /// Draws every sample with a weight above zero once, those with large weights earlier on average. Set
+    /// [`draws`](Self::draws) for fewer.
     ///
     /// # Errors
-    /// As [`weighted`](Self::weighted).
+    /// As for [`weighted`](Self::weighted).
     pub fn distinct(weights: &[f64]) -> Result<Self> {
         Distinct::new(weights).map(Self::Distinct)
     }
 
-    /// Each of `classes` classes equally often; `labels[i]` is the class of sample `i`. The default number of draws
-    /// shows every sample of the largest class once.
+    /// Each of `classes` classes equally often; `labels[i]` is the class of sample `i`. The default number of
+    /// draws yields every sample of the largest class once.
     ///
     /// # Errors
-    /// `Config`, naming the index, for a label that is not below `classes`; naming the class for one without samples.
+    /// `Config` when a label is not below `classes` (the message has its index), or a class has no samples.
     pub fn balanced(labels: &[u32], classes: u32) -> Result<Self> {
         Balanced::new(labels, classes).map(Self::Balanced)
     }
 
-    /// `inner` over the samples `ids`: what `inner` calls sample `i` is sample `ids[i]`.
+    /// `inner` over the samples `ids`: index `i` of `inner` is sample `ids[i]`.
     ///
     /// ```
     /// use feedline_core::Sampler;
@@ -119,33 +122,34 @@ impl Sampler {
         Subset::new(ids, inner).map(Self::Subset)
     }
 
-    /// Sets the positions of an epoch, for the orders that draw: weighted, distinct, balanced.
+    /// Sets the number of positions of an epoch, for weighted, distinct and balanced samplers.
     ///
     /// # Errors
-    /// `Config` for 0, for more than [`MAX_LEN`], for more distinct draws than weights above zero,
-    /// and for an order whose epoch is as long as its set.
+    /// `Config` for 0, for more than [`MAX_LEN`], for more distinct draws than weights above zero, and for
+    /// any other sampler.
     pub fn draws(self, draws: u64) -> Result<Self> {
         if draws == 0 || draws > MAX_LEN {
-            return Err(config(format!("{draws} draws an epoch: take 1 to 2^63")));
+            return Err(config(format!("{draws} draws per epoch: use 1 to 2^63")));
         }
         match self {
             Self::Weighted(sampler) => Ok(Self::Weighted(sampler.draws(draws))),
             Self::Distinct(sampler) => sampler.draws(draws).map(Self::Distinct),
             Self::Balanced(sampler) => Ok(Self::Balanced(sampler.draws(draws))),
             _ => Err(config(
-                "the epoch of this order is as long as its set: draws are for weighted, distinct and balanced",
+                "draws are for weighted, distinct and balanced samplers: this sampler's epoch is as long \
+                 as its data set",
             )),
         }
     }
 
-    /// Whether this order fits a data set of `len` samples.
+    /// Checks that this sampler fits a data set of `len` samples.
     ///
     /// # Errors
-    /// `Config` for an empty set, one above [`MAX_LEN`], weights or labels of another number than samples,
-    /// and listed ids that the set does not have.
+    /// `Config` for an empty data set, one longer than [`MAX_LEN`], a number of weights or labels other than
+    /// `len`, and listed ids that the data set does not have.
     pub fn check(&self, len: u64) -> Result<()> {
         if len == 0 {
-            return Err(config("the data set is empty: there is nothing to order"));
+            return Err(config("the data set is empty: add samples"));
         }
         if len > MAX_LEN {
             return Err(config(format!("the data set has {len} samples: the most is 2^63")));
@@ -159,7 +163,7 @@ impl Sampler {
         }
     }
 
-    /// Positions of an epoch over a data set of `len` samples.
+    /// Number of positions of an epoch over a data set of `len` samples.
     pub fn len(&self, len: u64) -> u64 {
         match self {
             Self::Sequential | Self::Shuffle | Self::Block(_) => len,
@@ -170,10 +174,10 @@ impl Sampler {
         }
     }
 
-    /// The sample at `position`; for more than a few, [`fill`](Self::fill) is faster.
+    /// The sample at `position`. For many positions, [`fill`](Self::fill) is faster.
     ///
     /// # Panics
-    /// As [`fill`](Self::fill).
+    /// As for [`fill`](Self::fill).
     pub fn id(&self, len: u64, seed: u64, epoch: u64, position: u64) -> u64 {
         let mut id = [0];
         self.fill(len, seed, epoch, position, &mut id);
@@ -182,10 +186,10 @@ impl Sampler {
 
     /// Writes the samples at positions `start`, `start + 1`, ... of `epoch` into `out`.
     ///
-    /// Allocates nothing, but for the first call in an epoch of [`Distinct`], which draws the whole epoch.
+    /// Does not allocate, except that the first call in an epoch of [`Distinct`] draws the whole epoch.
     ///
     /// # Panics
-    /// When the run does not end within [`len(len)`](Self::len), or the order does not pass [`check(len)`](Self::check).
+    /// If the positions exceed [`len(len)`](Self::len), or the sampler fails [`check(len)`](Self::check).
     pub fn fill(&self, len: u64, seed: u64, epoch: u64, start: u64, out: &mut [u64]) {
         let positions = self.len(len);
         let end = start.checked_add(out.len() as u64);
@@ -204,12 +208,12 @@ impl Sampler {
         }
     }
 
-    /// Whether an epoch holds every sample of the set exactly once.
+    /// Whether an epoch contains every sample of the data set exactly once.
     pub fn is_permutation(&self) -> bool {
         matches!(self, Self::Sequential | Self::Shuffle | Self::Block(_))
     }
 
-    /// Whether a sample may come twice in an epoch.
+    /// Whether an epoch may contain a sample more than once.
     pub fn repeats(&self) -> bool {
         match self {
             Self::Sequential | Self::Shuffle | Self::Block(_) | Self::Distinct(_) => false,
@@ -218,13 +222,13 @@ impl Sampler {
         }
     }
 
-    /// A number that tells this order over `len` samples from another; a cursor is refused when it differs.
+    /// A number that identifies this order over `len` samples; a cursor with another digest is rejected.
     pub fn digest(&self, len: u64) -> u64 {
         self.digest_of_version(len, SHUFFLED)
     }
 
-    /// The digest that this order had under the version of the shuffle before this one, so that a cursor of
-    /// it can be refused with the reason.
+    /// The digest under the previous version of the shuffle, so that the error for an old cursor can say why
+    /// it is rejected.
     pub(crate) fn former_digest(&self, len: u64) -> u64 {
         self.digest_of_version(len, SHUFFLED - 1)
     }
@@ -243,7 +247,7 @@ impl Sampler {
     }
 }
 
-/// Sets the random numbers of one use apart from those of another.
+/// A key part that makes the random numbers of different uses independent.
 const fn tag(name: &[u8; 8]) -> u64 {
     u64::from_le_bytes(*name)
 }

@@ -1,23 +1,23 @@
-//! A keyed permutation of any length in constant memory: what a global shuffle is made of.
+//! A keyed permutation of any length in constant memory, for the global shuffle.
 //!
-//! Longer than 32: a generalised Feistel network, alternating between the two digits of a mixed-radix number
-//! (Black and Rogaway 2002, "Ciphers with arbitrary finite domains"), on a domain at most `sqrt(8 len)`
-//! larger than needed, so that walking back into range (cycle-walking, same source) is rare. Shorter, where a
-//! network of few values a digit mixes badly: a table shuffled by Durstenfeld's algorithm (1964), every
-//! outcome equally likely.
+//! Lengths above 32 use a generalised Feistel network that alternates between the two digits of a mixed-radix
+//! number (Black and Rogaway 2002, "Ciphers with arbitrary finite domains"). Its domain is at most `sqrt(8
+//! len)` larger than needed, so that walking back into range (cycle-walking, same source) is rare. Shorter
+//! lengths, for which a network with few values per digit mixes badly, use a table shuffled by Durstenfeld's
+//! algorithm (1964), in which every outcome is equally likely.
 //!
 //! Both digits have an even radix. A round that adds modulo an odd number is always an even permutation, and
-//! so is one that XORs, so a network with an odd radix would give permutations of one parity only.
+//! so is one that XORs, so a network with an odd radix would only give permutations of one parity.
 
 use crate::random::splitmix64;
 
-/// Up to this length a permutation is a table.
+/// The largest length for which a permutation is a table.
 const TABLE: usize = 32;
-/// The most pairs of rounds.
+/// The largest number of round pairs.
 const PAIRS: usize = 8;
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// A permutation of `0..len`, chosen by a 64-bit key; random access in both directions.
+/// A permutation of `0..len`, chosen by a 64-bit key, with random access in both directions.
 ///
 /// ```
 /// use feedline_core::sampler::Permutation;
@@ -34,19 +34,19 @@ pub struct Permutation {
 
 #[derive(Clone, Debug)]
 enum Form {
-    StridedColumn([u8; TABLE]),
+    Table([u8; TABLE]),
     Network(Network),
 }
 
 impl Permutation {
-    /// The permutation of `0..len` that `key` chooses; `len` is at most 2^63.
+    /// The permutation of `0..len` for `key`; `len` is at most 2^63.
     ///
     /// # Panics
-    /// When `len` is 0 or above 2^63.
+    /// If `len` is 0 or above 2^63.
     pub fn new(len: u64, key: u64) -> Self {
         assert!(0 < len && len <= super::MAX_LEN, "a permutation of {len} values");
         let form = if len <= TABLE as u64 {
-            Form::StridedColumn(shuffled(len as usize, key))
+            Form::Table(shuffled(len as usize, key))
         } else {
             Form::Network(Network::new(len, key))
         };
@@ -56,7 +56,7 @@ impl Permutation {
     /// The value at `position`.
     ///
     /// # Panics
-    /// When `position` is not below the length.
+    /// If `position` is not below the length.
     pub fn at(&self, position: u64) -> u64 {
         let mut value = [0];
         self.fill(position, &mut value);
@@ -66,28 +66,26 @@ impl Permutation {
     /// The position of `value`: the inverse of [`at`](Self::at).
     ///
     /// # Panics
-    /// When `value` is not below the length.
+    /// If `value` is not below the length.
     pub fn position(&self, value: u64) -> u64 {
         assert!(value < self.len, "value {value} of {}", self.len);
         match &self.form {
-            // `value` is in the table, because the table is a permutation.
-            Form::StridedColumn(column) => {
-                column.iter().position(|&v| u64::from(v) == value).unwrap_or(0) as u64
-            }
+            // The table contains `value`, because it is a permutation.
+            Form::Table(table) => table.iter().position(|&v| u64::from(v) == value).unwrap_or(0) as u64,
             Form::Network(network) => network.invert(value, self.len),
         }
     }
 
-    /// Writes the values at `start`, `start + 1`, ... into `out`; a few nanoseconds each.
+    /// Writes the values at `start`, `start + 1`, ... into `out`. Takes a few nanoseconds per value.
     ///
     /// # Panics
-    /// When the run does not end within the length.
+    /// If the positions exceed the length.
     pub fn fill(&self, start: u64, out: &mut [u64]) {
         let end = start.checked_add(out.len() as u64);
         assert!(end.is_some_and(|end| end <= self.len), "positions {start}.. of {}", self.len);
         match &self.form {
-            Form::StridedColumn(column) => {
-                for (value, &entry) in out.iter_mut().zip(&column[start as usize..]) {
+            Form::Table(table) => {
+                for (value, &entry) in out.iter_mut().zip(&table[start as usize..]) {
                     *value = u64::from(entry);
                 }
             }
@@ -97,15 +95,15 @@ impl Permutation {
 }
 
 fn shuffled(len: usize, key: u64) -> [u8; TABLE] {
-    let mut column = [u8::MAX; TABLE];
+    let mut table = [u8::MAX; TABLE];
     for i in 0..len {
         // A whole number below i + 1 by the product method.
         let draw = u128::from(splitmix64(key.wrapping_add(GOLDEN.wrapping_mul(i as u64))));
         let j = ((draw * (i as u128 + 1)) >> 64) as usize;
-        column[i] = column[j];
-        column[j] = i as u8;
+        table[i] = table[j];
+        table[j] = i as u8;
     }
-    column
+    table
 }
 
 /// Rounds over `x = high * 2^bits + low`: `low` is mixed by XOR, `high` by addition modulo `radix`, which is
@@ -125,8 +123,9 @@ impl Network {
             let key = key.wrapping_add(GOLDEN.wrapping_mul(2 * i as u64));
             [splitmix64(key), splitmix64(key.wrapping_add(GOLDEN))]
         });
-        // The fewer values a digit has, the more rounds until neighbours are strangers: the counts at which the
-        // chi-square tests of tests/permutation.rs, over 10^8 values, no longer tell an order from chance.
+        // The fewer values a digit has, the more rounds are needed until neighbours are uncorrelated. With
+        // these counts the chi-square tests of tests/permutation.rs, over 10^8 values, cannot tell an order
+        // from chance.
         let pairs = match len {
             0..256 => 8,
             256..4096 => 5,
@@ -146,7 +145,7 @@ impl Network {
 
     #[inline(always)]
     fn fill_by<const N: usize>(&self, len: u64, start: u64, out: &mut [u64]) {
-        // Neighbours share `high`, and with it their first round.
+        // Neighbours share `high`, and therefore their first round.
         let (mut shared, mut first) = (u64::MAX, 0);
         for (value, position) in out.iter_mut().zip(start..) {
             let (high, low) = self.split(position);
@@ -161,7 +160,7 @@ impl Network {
         }
     }
 
-    /// All rounds but the first.
+    /// All rounds except the first.
     #[inline(always)]
     fn forward<const N: usize>(&self, mut high: u64, mut low: u64) -> u64 {
         for (pair, keys) in self.keys[..N].iter().enumerate() {
@@ -208,7 +207,8 @@ impl Network {
     }
 }
 
-/// Two multiplications and one fold, as in the finalizers of MurmurHash3 (Appleby 2011); only the upper bits are used.
+/// Two multiplications and one fold, as in the finalizers of MurmurHash3 (Appleby 2011); only the upper bits
+/// are used.
 #[inline(always)]
 fn mix(x: u64) -> u64 {
     let x = x.wrapping_mul(GOLDEN);

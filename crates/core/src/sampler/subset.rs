@@ -1,4 +1,4 @@
-//! Another order over some of the samples.
+//! Another sampler over some of the samples.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use super::{Sampler, config, digest};
 use crate::Result;
 use crate::random::key;
 
-/// The order behind [`Sampler::subset`](super::Sampler::subset). A sample listed twice is shown twice.
+/// The sampler of [`Sampler::subset`](super::Sampler::subset). A sample listed twice counts as two.
 #[derive(Clone)]
 pub struct Subset {
     ids: Arc<[u64]>,

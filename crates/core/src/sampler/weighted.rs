@@ -1,8 +1,8 @@
-//! Weighted draws with replacement, each by random access: the alias method.
+//! Weighted draws with replacement and random access, by the alias method.
 //!
-//! Walker 1977, "An efficient method for generating discrete random variables with general distributions", with the
-//! table built as in Vose 1991. In whole numbers, so that rounding can neither draw a sample of weight zero nor make
-//! two machines differ. A weight below 2^-62 of the sum counts as that.
+//! Walker 1977, "An efficient method for generating discrete random variables with general distributions",
+//! with the table built as in Vose 1991. It uses whole numbers, so that rounding can neither draw a sample of
+//! weight zero nor make two machines differ. A positive weight below 2^-62 of the sum counts as 2^-62 of it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::{config, digest, tag};
 use crate::Result;
 use crate::random::{Random, key, splitmix64};
 
-/// The order behind [`Sampler::weighted`](super::Sampler::weighted).
+/// The sampler of [`Sampler::weighted`](super::Sampler::weighted).
 #[derive(Clone)]
 pub struct Weighted {
     columns: Arc<[Column]>,
@@ -19,7 +19,7 @@ pub struct Weighted {
     digest: u64,
 }
 
-/// A draw that hits this column stays for `keep` of 2^64 and goes to `alias` otherwise.
+/// A draw of this column yields its own sample with probability `keep / 2^64`, and sample `alias` otherwise.
 #[derive(Clone, Copy)]
 struct Column {
     keep: u64,
@@ -73,20 +73,23 @@ pub(super) fn digest_of(weights: &[f64]) -> u64 {
     digest(weights.iter().map(|weight| weight.to_bits()))
 }
 
-/// Refuses what cannot be a set of weights, with the index.
+/// Rejects invalid weights; the error has the index.
 pub(super) fn check(weights: &[f64]) -> Result<()> {
     if let Some((index, weight)) = weights.iter().enumerate().find(|(_, w)| !w.is_finite() || **w < 0.0) {
-        return Err(config(format!("weight {index} is {weight}: weights are finite and not below zero")));
+        return Err(config(format!("weight {index} is {weight}: weights must be finite and not negative")));
     }
     if weights.iter().all(|&weight| weight == 0.0) {
-        return Err(config(format!("all {} weights are zero: nothing can be drawn", weights.len())));
+        return Err(config(format!(
+            "all {} weights are zero: at least one must be above zero",
+            weights.len()
+        )));
     }
     Ok(())
 }
 
-/// The weights as whole numbers with a sum near 2^62; above zero stays above zero.
+/// The weights as whole numbers with a sum near 2^62; positive weights stay positive.
 fn whole(weights: &[f64]) -> Vec<u64> {
-    // By the largest first: the sum of large weights could be infinite.
+    // Divided by the largest first, because the sum of large weights could be infinite.
     let largest = weights.iter().copied().fold(0.0, f64::max);
     let sum: f64 = weights.iter().map(|weight| weight / largest).sum();
     let scale = (1u64 << 62) as f64 / sum;
@@ -107,7 +110,7 @@ fn columns(weights: &[u64]) -> Vec<Column> {
             small.push(giver);
         }
     }
-    // What is left is exactly full, because the arithmetic is exact: it keeps every draw, as its own alias.
+    // The remaining columns are exactly full, because the arithmetic is exact: each is its own alias.
     columns
 }
 
@@ -128,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_the_probabilities_of_the_weights() {
+    fn probabilities_are_proportional_to_the_weights() {
         for weights in [
             vec![1.0],
             vec![1.0, 1.0, 1.0],
@@ -139,10 +142,10 @@ mod tests {
         ] {
             let largest = weights.iter().copied().fold(0.0, f64::max);
             let sum: f64 = weights.iter().map(|w| w / largest).sum();
-            let column = Weighted::new(&weights).unwrap();
-            for (i, (p, w)) in probabilities(&column).iter().zip(&weights).enumerate() {
+            let sampler = Weighted::new(&weights).unwrap();
+            for (i, (p, w)) in probabilities(&sampler).iter().zip(&weights).enumerate() {
                 assert!((p - w / largest / sum).abs() < 1e-12, "sample {i}: {p}");
-                assert!(*w > 0.0 || *p == 0.0, "sample {i} has no weight but probability {p}");
+                assert!(*w > 0.0 || *p == 0.0, "sample {i} has weight 0 but probability {p}");
             }
         }
     }

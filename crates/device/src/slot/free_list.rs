@@ -4,14 +4,14 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use feedline_slots::{Moves, Spin};
+use feedline_slots::{Backoff, Version};
 
 /// The indices of free slots, first in, first out, until closed.
 pub(super) struct FreeList {
     state: Mutex<State>,
     moved: Condvar,
-    moves: Moves,
-    waits: Spin,
+    moves: Version,
+    waits: Backoff,
 }
 
 struct State {
@@ -29,7 +29,7 @@ impl FreeList {
     /// An empty list with room for `slots` indices.
     pub(super) fn new(slots: usize) -> Self {
         let state = State { free: VecDeque::with_capacity(slots), closed: false, sleepers: 0 };
-        let (moves, waits) = (Moves::default(), Spin::new());
+        let (moves, waits) = (Version::default(), Backoff::new());
         Self { state: Mutex::new(state), moved: Condvar::new(), moves, waits }
     }
 
@@ -41,7 +41,7 @@ impl FreeList {
     pub(super) fn push(&self, index: usize) {
         let mut state = self.state();
         state.free.push_back(index);
-        self.moves.count();
+        self.moves.bump();
         let asleep = state.sleepers > 0;
         drop(state);
         if asleep {
@@ -62,10 +62,10 @@ impl FreeList {
             if let Some(index) = state.free.pop_front() {
                 return Ok(Some(index));
             }
-            let before = self.moves.now();
-            if limit.is_none() && wait.looks() {
+            let before = self.moves.get();
+            if limit.is_none() && wait.should_spin() {
                 drop(state);
-                wait.looks_for(&self.moves, before);
+                wait.spin_until_changed(&self.moves, before);
                 state = self.state();
                 continue;
             }
@@ -90,7 +90,7 @@ impl FreeList {
     pub(super) fn close(&self) {
         let mut state = self.state();
         state.closed = true;
-        self.moves.count();
+        self.moves.bump();
         drop(state);
         self.moved.notify_all();
     }

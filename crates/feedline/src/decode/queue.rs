@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use feedline_slots::{Moves, Spin};
+use feedline_slots::{Backoff, Version};
 
 use super::sync::{Condvar, Mutex, MutexGuard};
 
@@ -32,8 +32,8 @@ pub(crate) struct Queue<J, S> {
     state: Mutex<State<J, S>>,
     wake: Condvar,
     /// Counts what was added, for workers that spin without the lock.
-    added: Moves,
-    waits: Spin,
+    added: Version,
+    waits: Backoff,
 }
 
 struct State<J, S> {
@@ -57,7 +57,7 @@ impl<J, S: Clone> Queue<J, S> {
             asleep: 0,
             closed: false,
         };
-        Self { state: Mutex::new(state), wake: Condvar::new(), added: Moves::default(), waits: Spin::new() }
+        Self { state: Mutex::new(state), wake: Condvar::new(), added: Version::default(), waits: Backoff::new() }
     }
 
     /// Adds a batch to begin; gives it back when the queue is closed.
@@ -102,11 +102,11 @@ impl<J, S: Clone> Queue<J, S> {
             if let Some(job) = state.jobs.pop_front() {
                 return Some(Work::Begin(job));
             }
-            if wait.looks() {
-                let before = self.added.now();
+            if wait.should_spin() {
+                let before = self.added.get();
                 state.spinning += 1;
                 drop(state);
-                wait.looks_for(&self.added, before);
+                wait.spin_until_changed(&self.added, before);
                 state = self.lock();
                 state.spinning -= 1;
                 continue;
@@ -132,7 +132,7 @@ impl<J, S: Clone> Queue<J, S> {
         let mut state = self.lock();
         state.closed = true;
         let left = (std::mem::take(&mut state.jobs), std::mem::take(&mut state.shares));
-        self.added.count();
+        self.added.bump();
         drop(state);
         self.wake.notify_all();
         // Not under the lock: a job holds what users wrote.
@@ -141,7 +141,7 @@ impl<J, S: Clone> Queue<J, S> {
 
     /// Wakes a worker for each of `items` new items, as far as the workers that spin are not enough.
     fn wake(&self, state: MutexGuard<'_, State<J, S>>, items: usize) {
-        self.added.count();
+        self.added.bump();
         let waiting = state.jobs.len() + state.shares.iter().map(|(_, workers)| workers).sum::<usize>();
         let workers = waiting.saturating_sub(state.spinning).min(items).min(state.asleep);
         drop(state);

@@ -28,7 +28,7 @@ use feedline_core::{BatchSampler, Error, ErrorKind, Layout, Result, Stage};
 use feedline_device::slot::{Loaded, SlotRing, WriteLease};
 use feedline_device::zero_copy::StridedColumns;
 use feedline_device::{Pinned, Stream};
-use feedline_slots::{ReadyLease, Ring, Spin};
+use feedline_slots::{Backoff, ReadyLease, Ring};
 
 use self::poll::CopyPoll;
 use self::reorder::Reorder;
@@ -91,7 +91,7 @@ struct Run<'a> {
     /// Batches that the workers have.
     decoding: usize,
     copies: CopyPoll,
-    waits: Arc<Spin>,
+    waits: Arc<Backoff>,
     /// A batch of a source that had nothing, to be begun again.
     later: Option<Box<Undecoded>>,
 }
@@ -271,7 +271,7 @@ impl Run<'_> {
         // Where waits are short, spinning costs less than a sleep and a wake-up.
         let waits = self.waits.clone();
         let mut spin = waits.wait();
-        while spin.looks() {
+        while spin.should_spin() {
             if let Ok(message) = self.with.inbox.try_recv() {
                 self.handle(message);
                 return Ok(());

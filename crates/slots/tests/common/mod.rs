@@ -1,5 +1,5 @@
-//! Memory whose copies land when the test says so, and a bound on the time of every test.
-#![allow(dead_code, reason = "each test file uses a part of this")]
+//! Memory whose copies end when the test says so, and a time limit for tests.
+#![allow(dead_code, reason = "each test file uses only some of these items")]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, mpsc};
@@ -9,19 +9,19 @@ use std::time::Duration;
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_slots::{HeapMemory, HostMemory, Ring};
 
-/// How long any test may take before it counts as hung.
+/// The time after which a test counts as hung.
 pub(crate) const WATCHDOG: Duration = Duration::from_secs(120);
 
-/// A pause that gives another thread the time to block. It makes a test stricter; no test needs it to pass.
+/// Gives another thread time to block. It makes a test stricter; no test relies on it to pass.
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
-/// `full`, or `small` under miri and where `FEEDLINE_SMALL` is set (valgrind).
+/// `full`, or `small` under miri and when `FEEDLINE_SMALL` is set (valgrind).
 pub(crate) fn sized(full: usize, small: usize) -> usize {
     let reduced = cfg!(miri) || std::env::var_os("FEEDLINE_SMALL").is_some();
     if reduced { small } else { full }
 }
 
-/// Runs `test` on a thread of its own, and fails when it has not ended in time.
+/// Runs `test` on its own thread, and panics if it does not end within `limit`.
 pub(crate) fn within<R: Send + 'static>(limit: Duration, test: impl FnOnce() -> R + Send + 'static) -> R {
     let (done, ended) = mpsc::channel();
     let thread = thread::spawn(move || {
@@ -35,7 +35,8 @@ pub(crate) fn within<R: Send + 'static>(limit: Duration, test: impl FnOnce() -> 
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// What the test keeps of a [`TestMemory`]: it starts and lands its copies, breaks it, and counts its end.
+/// The test's handle on a [`TestMemory`]: starts and lands its copies, injects failures, and counts its
+/// drops.
 pub(crate) struct Gate {
     block: HeapMemory,
     copies: Mutex<Copies>,
@@ -50,7 +51,7 @@ struct Copies {
     panics: bool,
     refuses_acquire: bool,
     waits: usize,
-    freed_under_copy: bool,
+    freed_during_copy: bool,
 }
 
 impl Gate {
@@ -67,29 +68,29 @@ impl Gate {
         self.copies.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// A copy begins to read the bytes.
+    /// Starts a copy of the bytes.
     pub(crate) fn start(&self) {
         self.copies().running += 1;
     }
 
-    /// A copy that began has ended.
+    /// Ends a copy.
     pub(crate) fn land(&self) {
         self.copies().running -= 1;
         self.changed.notify_all();
     }
 
-    /// From now on every wait fails, also those that wait already.
+    /// Makes every wait fail from now on, also the waits in progress.
     pub(crate) fn fail(&self) {
         self.copies().broken = true;
         self.changed.notify_all();
     }
 
-    /// The next wait panics.
+    /// Makes the next wait panic.
     pub(crate) fn panic_once(&self) {
         self.copies().panics = true;
     }
 
-    /// Whether `on_acquire` fails.
+    /// Sets whether `on_acquire` fails.
     pub(crate) fn refuse_acquire(&self, refuses: bool) {
         self.copies().refuses_acquire = refuses;
     }
@@ -99,17 +100,18 @@ impl Gate {
         self.copies().waits
     }
 
-    /// How often the memory was dropped; panics when it was dropped while a copy ran.
+    /// How often the memory was dropped. Panics if it was dropped while a copy ran.
     pub(crate) fn drops(&self) -> usize {
-        assert!(!self.copies().freed_under_copy, "memory was freed while a copy read it");
+        assert!(!self.copies().freed_during_copy, "memory was freed while a copy read it");
         self.drops.load(Ordering::SeqCst)
     }
 
     /// The byte at `at`, as the device reads it.
     pub(crate) fn device_reads(&self, at: usize) -> u8 {
-        assert!(at < self.block.len(), "byte {at} is outside of the block");
+        assert!(at < self.block.len(), "byte {at} is outside the block");
         let byte = self.block.as_ptr().wrapping_add(at);
-        // SAFETY: inside the block; called while a copy runs, when no host thread writes if the ring keeps its word.
+        // SAFETY: the byte is inside the block; tests call this while a copy runs, and the ring then lets no
+        // host thread write.
         unsafe { byte.read_volatile() }
     }
 
@@ -121,33 +123,33 @@ impl Gate {
         while copies.running > 0 && !copies.broken {
             copies = self.changed.wait(copies).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
-        if copies.broken { Err(gone()) } else { Ok(()) }
+        if copies.broken { Err(device_failure()) } else { Ok(()) }
     }
 }
 
 /// A panic that prints nothing.
 pub(crate) fn quiet_panic() -> ! {
-    std::panic::resume_unwind(Box::new("planned panic"))
+    std::panic::resume_unwind(Box::new("injected panic"))
 }
 
-/// The error of every failure planned here.
-pub(crate) fn gone() -> Error {
-    Error::new(ErrorKind::Device, "planned failure")
+/// The error of every injected failure.
+pub(crate) fn device_failure() -> Error {
+    Error::new(ErrorKind::Device, "injected failure")
 }
 
-/// A block of heap memory under the control of its [`Gate`].
+/// A block of heap memory controlled by its [`Gate`].
 pub(crate) struct TestMemory(pub(crate) Arc<Gate>);
 
 impl Drop for TestMemory {
     fn drop(&mut self) {
         let mut copies = self.0.copies();
-        copies.freed_under_copy |= copies.running > 0;
+        copies.freed_during_copy |= copies.running > 0;
         self.0.drops.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-// SAFETY: the block is the gate's, which outlives this value, and the tests write it through leases only; a copy is
-// counted from `start` to `land`, and both waits last until none runs.
+// SAFETY: the gate owns the block and outlives this value, and the tests write it through leases only. A copy
+// counts as running from `start` to `land`, and both waits return only when no copy runs.
 unsafe impl HostMemory for TestMemory {
     fn as_ptr(&self) -> *mut u8 {
         self.0.block.as_ptr()
@@ -159,7 +161,7 @@ unsafe impl HostMemory for TestMemory {
 
     fn landed(&self) -> Result<bool> {
         let copies = self.0.copies();
-        if copies.broken { Err(gone()) } else { Ok(copies.running == 0) }
+        if copies.broken { Err(device_failure()) } else { Ok(copies.running == 0) }
     }
 
     fn wait_landed(&self) -> Result<()> {
@@ -172,23 +174,23 @@ unsafe impl HostMemory for TestMemory {
     }
 
     fn on_acquire(&self) -> Result<()> {
-        if self.0.copies().refuses_acquire { Err(gone()) } else { Ok(()) }
+        if self.0.copies().refuses_acquire { Err(device_failure()) } else { Ok(()) }
     }
 }
 
-/// A ring of `slots` slots of 64 bytes, and their gates.
+/// A ring of `slots` slots of 64 bytes each, and their gates.
 pub(crate) fn ring<T: Default>(slots: usize) -> (Ring<TestMemory, T>, Vec<Arc<Gate>>) {
     let gates: Vec<_> = (0..slots).map(|_| Gate::new(64)).collect();
     (Ring::new(gates.iter().cloned().map(TestMemory).collect()), gates)
 }
 
-/// Keeps `value` reachable for ever: what a test leaks on purpose is then no leak to a leak checker.
+/// Keeps `value` reachable for ever, so that leak checkers do not report an intended leak.
 pub(crate) fn keep(value: impl Send + 'static) {
     static KEPT: Mutex<Vec<Box<dyn std::any::Any + Send>>> = Mutex::new(Vec::new());
     KEPT.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push(Box::new(value));
 }
 
-/// Acquires the next slot and submits a copy that does not land by itself; returns the slot's number.
+/// Acquires the next slot and submits a copy that runs until [`Gate::land`]; returns the slot's index.
 pub(crate) fn put_in_flight<T>(ring: &Ring<TestMemory, T>) -> usize {
     let ready = ring.acquire().expect("a slot").ready();
     let index = ready.index();

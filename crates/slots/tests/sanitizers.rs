@@ -1,6 +1,6 @@
-//! Bugs that the sanitizers must find: `ci/asan.sh --planted` and `ci/tsan.sh --planted` run them and expect a report.
+//! Bugs that the sanitizers must report: `ci/asan.sh --planted` and `ci/tsan.sh --planted` run these tests.
 //!
-//! None is run otherwise: what they do is undefined.
+//! They are ignored otherwise: they have undefined behaviour.
 
 use std::sync::Barrier;
 
@@ -9,37 +9,36 @@ use feedline_slots::{HeapMemory, HostMemory, Ring};
 const BYTES: usize = 64;
 
 #[test]
-#[ignore = "planted: a byte behind a slot is written; for AddressSanitizer"]
+#[ignore = "intended bug: writes a byte after a slot; for AddressSanitizer"]
 fn overrun() {
     let memory = HeapMemory::new(BYTES).unwrap();
-    // SAFETY: none; this is the bug.
     let beyond = std::hint::black_box(memory.as_ptr()).wrapping_add(BYTES);
-    // SAFETY: none: the byte is beyond the block, and that is the fault to be found.
+    // SAFETY: none: the byte is after the block. This is the bug to report.
     unsafe { beyond.write(1) };
 }
 
 #[test]
-#[ignore = "planted: a slot is read after its ring is gone; for AddressSanitizer"]
+#[ignore = "intended bug: reads a slot after its ring is freed; for AddressSanitizer"]
 fn use_after_free() {
     let ring: Ring<HeapMemory> = Ring::new(vec![HeapMemory::new(BYTES).unwrap()]);
     let address = ring.acquire().unwrap().bytes_mut().as_ptr();
     drop(ring);
-    // SAFETY: none; this is the bug.
+    // SAFETY: none: the memory is freed. This is the bug to report.
     assert_ne!(unsafe { std::hint::black_box(address).read() }, 1);
 }
 
 #[test]
-#[ignore = "planted: a lease is forgotten, and with it the ring's memory; for LeakSanitizer"]
+#[ignore = "intended bug: forgets a lease, which leaks the ring's memory; for LeakSanitizer"]
 fn leak() {
     let ring: Ring<HeapMemory> = Ring::new(vec![HeapMemory::new(BYTES).unwrap()]);
     std::mem::forget(ring.acquire().unwrap());
 }
 
 #[test]
-#[ignore = "planted: two threads write one slot; for ThreadSanitizer"]
+#[ignore = "intended bug: two threads write one slot; for ThreadSanitizer"]
 fn race() {
     let memory = HeapMemory::new(BYTES).unwrap();
-    // Both at once: of a thread that is gone the sanitizer may have forgotten what it wrote.
+    // The threads must overlap: the sanitizer may forget the writes of a thread that has ended.
     let start = Barrier::new(2);
     std::thread::scope(|scope| {
         for value in 0..2 {
@@ -47,7 +46,7 @@ fn race() {
             scope.spawn(move || {
                 start.wait();
                 for _ in 0..100_000 {
-                    // SAFETY: none; this is the bug.
+                    // SAFETY: none: the write is not synchronized. This is the bug to report.
                     unsafe { memory.as_ptr().write_volatile(value) };
                 }
             });

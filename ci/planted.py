@@ -248,14 +248,14 @@ BUGS = [
     Bug(
         "panic_swallowed",
         "a batch whose data set panicked is delivered all the same",
-        Test(FEEDLINE, "failures", "a_bad_sample_ends_the_epoch_with_its_name_after_the_batches_before_it"),
+        Test(FEEDLINE, "failures", "a_bad_sample_ends_the_epoch_after_the_batches_before_it"),
         [(DECODE, "            Err(self.panicked(context.current().map_or(ids[0], |(_, id)| id), &*panic))",
           "            drop(panic);\n            Ok(())")],
     ),
     Bug(
         "substitute_by_worker",
         "what stands in for a bad sample depends on the thread that met it",
-        Test(FEEDLINE, "faults", "what_stands_in_for_a_bad_file_is_the_same_for_any_workers"),
+        Test(FEEDLINE, "faults", "substitutes_are_the_same_for_any_number_of_workers"),
         [(DECODE_SET, "plan.substitute(run.epoch, position, attempt)",
           "plan.substitute(run.epoch, position + rayon::current_thread_index().unwrap_or(0) as u64, attempt)")],
     ),
@@ -320,7 +320,7 @@ BUGS = [
     Bug(
         "cause_after_the_end",
         "a stage closes its channels before it tells why",
-        Test(FEEDLINE, "failures", "the_first_cause_is_told_however_the_threads_race"),
+        Test(FEEDLINE, "failures", "the_first_cause_is_reported_however_the_threads_race"),
         [
             (MAKER, "        if let Some(over) = self.over.take() {\n",
              "        self.filled = bounded(0).0;\n        std::thread::sleep(std::time::Duration::from_millis(20));\n"

@@ -262,20 +262,20 @@ BUGS = [
     Bug(
         "one_row_off",
         "decode reads each sample of the first half into the row before its own",
-        Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_an_epoch"),
+        Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_per_epoch"),
         [(DECODE, "self.split(&ids[..mid], left)", "self.split(&ids[1..=mid], left)")],
     ),
     Bug(
         "step_off_by_one",
         "decode makes each batch of the step before its own",
-        Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_an_epoch"),
+        Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_per_epoch"),
         [(DECODE_SET, "self.plan.batch(epoch, start, ticket.step, ",
           "self.plan.batch(epoch, start, ticket.step.saturating_sub(1), ")],
     ),
     Bug(
         "nobody_woken_for_a_device_slot",
         "a device slot that comes home wakes nobody when one sleeps",
-        Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_an_epoch"),
+        Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_per_epoch"),
         [("crates/device/src/slot/line.rs", "let asleep = state.sleepers > 0;", "let asleep = state.sleepers > 1;")],
     ),
     Bug(
@@ -300,7 +300,7 @@ BUGS = [
     Bug(
         "cursor_counts_prefetched",
         "the cursor counts one batch that was read ahead and not delivered",
-        Test(FEEDLINE, "resume", "every_data_set_goes_on"),
+        Test(FEEDLINE, "resume", "every_data_set_resumes"),
         [(LOADER, "None => self.cursor.deliver(&self.plan, &batch.ids()[..batch.due()]),",
           "None => (0..=u8::from(batch.step() == 0))\n"
           "                .for_each(|_| self.cursor.deliver(&self.plan, &batch.ids()[..batch.due()])),")],
@@ -342,13 +342,13 @@ BUGS = [
     Bug(
         "batches_of_an_epoch_that_was_left",
         "batches that were read ahead for an epoch that was left are delivered in the next one",
-        Test(FEEDLINE, "random_loaders", "every_row_of_a_random_loader_is_that_of_the_reference"),
+        Test(FEEDLINE, "random_loaders", "every_row_of_a_random_loader_matches_the_reference"),
         [(LOADER, "if run != at.run.number {", "if run > at.run.number {")],
     ),
     Bug(
         "ranks_overlap_in_a_short_step",
         "two ranks get the same samples of a last step that is not full",
-        Test(FEEDLINE, "random_resume", "every_sample_arrives_once_however_a_run_goes_on"),
+        Test(FEEDLINE, "random_resume", "every_sample_arrives_once_however_a_run_is_resumed"),
         [("crates/core/src/plan.rs", "first: first + rank * each + rank.min(over)", "first: first + rank * each")],
     ),
     Bug(

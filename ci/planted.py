@@ -49,7 +49,7 @@ CHECKPOINT = "crates/feedline/src/checkpoint.rs"
 
 HAND_OFF = Test(SIM, "sim_seeds", "a_whole_hand_off_has_no_race")
 ALL_READERS = Test(DEVICE, "contract", "slots::a_slot_is_overwritten_after_all_its_readers")
-PIPELINE = Test(FEEDLINE, "simulated", "a_training_loop_over_a_whole_pipeline_has_no_race_in_any_schedule")
+PIPELINE = Test(FEEDLINE, "simulated", "a_training_loop_has_no_race_in_any_schedule")
 
 NO_HOST_GATE = [
     (HOST_ACQUIRE, 'if cfg!(not(planted = "host_gate")) && state', "if cfg!(any()) && state"),
@@ -330,7 +330,7 @@ BUGS = [
     Bug(
         "stop_leaves_the_device_slots_open",
         "stop does not wake a transfer that waits for a device slot",
-        Test(FEEDLINE, "shutdown", "a_consumer_that_stops_reading_stops_the_pipeline_at_its_slots"),
+        Test(FEEDLINE, "shutdown", "a_consumer_that_stops_taking_batches_stops_the_pipeline_when_all_slots_are_full"),
         [(SHUTDOWN, "        self.slots.close();\n", "")],
     ),
     Bug(

@@ -1,6 +1,6 @@
-//! What may cross a thread, held at compile time: this file tests by compiling.
+//! Checks at compile time which types are `Send` and `Sync`.
 //!
-//! `Send` and `Sync` follow from the fields, so a new field can take them away, or give them, without a word.
+//! Both follow from the fields, so a new field can silently add or remove them.
 
 mod common;
 
@@ -22,7 +22,7 @@ macro_rules! is_both {
 
 is_both!(LoaderBuilder, Loader, Epoch<'static>, Batch, Ready, WaitMeter, Cursor, Error);
 
-/// The pins above, seen at work: a loader on one thread, its batches opened on another and dropped on a third.
+/// A loader runs on one thread; its batches are opened on a second and dropped on a third.
 #[test]
 fn batches_travel_between_threads() {
     alone(|| {

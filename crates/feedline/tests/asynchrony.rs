@@ -138,7 +138,8 @@ fn decode_copy_and_compute_run_at_the_same_time() {
                 let first = batches.next().unwrap().unwrap().wait_on(&compute).unwrap();
                 let kernel = Kernel::start(&compute, &first);
                 kernel.wait_until_running();
-                // While this batch's kernel runs, the next batch is copied and the one after that is being read.
+                // While this batch's kernel runs, the next batch is copied and the one after that is being
+                // read.
                 let second = batches.next().unwrap().unwrap();
                 wait_until_arrived(&second);
                 assert!(gate.wait_until_waiting(1, LONG), "the batch after next is not being read");
@@ -193,7 +194,11 @@ fn the_rows_of_one_batch_are_spread_over_all_workers() {
                     here.1.notify_all();
                     let all =
                         here.1.wait_timeout_while(threads, LONG, |threads| threads.len() < workers).unwrap();
-                    if all.1.timed_out() { Err(format!("only {:?} are reading", all.0).into()) } else { Ok(()) }
+                    if all.1.timed_out() {
+                        Err(format!("only {:?} are reading", all.0).into())
+                    } else {
+                        Ok(())
+                    }
                 });
                 let builder = builder(data).batch_size(64).workers(Workers::Count(workers));
                 let mut loader = builder.build(&device).unwrap();
@@ -206,8 +211,8 @@ fn the_rows_of_one_batch_are_spread_over_all_workers() {
     });
 }
 
-/// Each kernel ends only when the next batch has arrived, so the stream never waits for a copy. Event times and the
-/// meter agree.
+/// Each kernel ends only when the next batch has arrived, so the stream never waits for a copy. Event times
+/// and the meter agree.
 #[test]
 fn compute_that_is_slower_than_decode_never_waits_after_the_first_batch() {
     alone(|| {
@@ -227,8 +232,8 @@ fn compute_that_is_slower_than_decode_never_waits_after_the_first_batch() {
     });
 }
 
-/// Runs an epoch with kernels of at least 3 ms, each of which runs until the next batch has arrived. Returns the
-/// median time that the stream waited for a copy, in milliseconds, and the meter's share.
+/// Runs an epoch with kernels of at least 3 ms, each of which runs until the next batch has arrived.
+/// Returns the median time that the stream waited for a copy, in milliseconds, and the meter's share.
 fn waits(loader: &mut Loader, epoch: u64, compute: &Stream) -> (f32, f64) {
     let mut meter = WaitMeter::new(compute, 1).unwrap();
     let mut waited = Vec::new();
@@ -347,7 +352,8 @@ fn on_a_gpu_copies_and_kernels_overlap_and_compute_does_not_wait() {
             let fine = Fine::new((STEPS * BATCH) as u64, width).unwrap();
             let builder = builder(fine.clone()).workers(Workers::Auto).depth(3);
             let mut loader = builder.build(&device).unwrap();
-            // The kernels must take longer than loading a batch on any machine: a few times a step without them.
+            // The kernels must take longer than loading a batch on any machine: a few times a step without
+            // them.
             let mut plain = || {
                 let start = Instant::now();
                 overlap(&device, &mut loader, &fine, width, 1);

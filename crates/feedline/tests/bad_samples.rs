@@ -1,5 +1,5 @@
-//! Unreadable files: the substitutes are the same on every rank, in every replay and for any number of workers; no
-//! other row changes; exceeding the budget is one error that names the files.
+//! Unreadable files: the substitutes are the same on every rank, in every replay and for any number of
+//! workers; no other row changes; exceeding the budget is one error that names the files.
 
 mod common;
 mod restoring;
@@ -169,7 +169,8 @@ fn a_bad_sample_changes_only_its_own_row_for_any_workers_and_depth() {
         replaced.sort_unstable();
         assert_eq!(replaced, BAD.map(|id| [id; 2]).concat(), "each once per epoch");
 
-        let listed: Vec<_> = list.samples().iter().map(|bad| (bad.sample, bad.path.clone().unwrap())).collect();
+        let listed: Vec<_> =
+            list.samples().iter().map(|bad| (bad.sample, bad.path.clone().unwrap())).collect();
         assert_eq!(listed, BAD.map(|id| (id, PathBuf::from(name(id)))));
         let causes: Vec<_> = list.samples().iter().map(|bad| bad.cause.as_str()).collect();
         assert_eq!(causes[..3], ["the checksum does not match", "cut short", "cut short"]);
@@ -191,7 +192,8 @@ fn all_ranks_stay_in_step_and_use_the_substitutes_of_a_single_rank() {
         for last_batch in [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad] {
             let ranks: Vec<Vec<Step>> = (0..4)
                 .map(|rank| {
-                    let builder = builder(Files::corrupted(dir.path()), Budget::Count(5)).last_batch(last_batch);
+                    let builder =
+                        builder(Files::corrupted(dir.path()), Budget::Count(5)).last_batch(last_batch);
                     two_epochs(&mut Restored::new(builder.world(World::new(rank, 4).unwrap()), MIXES[4]))
                 })
                 .collect();
@@ -200,7 +202,10 @@ fn all_ranks_stay_in_step_and_use_the_substitutes_of_a_single_rank() {
                 steps as u64,
                 2 * if last_batch == LastBatch::Drop { LEN / 28 } else { LEN.div_ceil(28) }
             );
-            assert!(ranks.iter().all(|rank| rank.len() == steps), "the ranks take different numbers of steps");
+            assert!(
+                ranks.iter().all(|rank| rank.len() == steps),
+                "the ranks take different numbers of steps"
+            );
             let in_order = |epoch: u64| {
                 let step = |number: usize| ranks.iter().map(move |rank| &rank[number]);
                 let of_epoch = (0..steps).flat_map(step).filter(|step| step.epoch == epoch);
@@ -261,7 +266,10 @@ fn the_bad_sample_report_is_saved_with_the_cursor_and_restored() {
 #[track_caller]
 fn assert_exactly_once(loader: &Loader) {
     let mut expected = Proof::expected(loader.batch_sampler(), 0..2);
-    assert!(loader.cursor().proof().check(&expected).is_err(), "the proof must differ while substitutions are not accounted for");
+    assert!(
+        loader.cursor().proof().check(&expected).is_err(),
+        "the proof must differ while substitutions are not accounted for"
+    );
     loader.bad_sample_report().adjust(&mut expected);
     loader.cursor().proof().check(&expected).unwrap();
 }

@@ -1,5 +1,5 @@
-//! Everything is allocated once: in the steady state the pipeline allocates no heap block, no pinned or device memory,
-//! no stream and no event, and a batch costs a handful of driver calls.
+//! Everything is allocated once: in the steady state the pipeline allocates no heap block, no pinned or
+//! device memory, no stream and no event, and a batch costs a handful of driver calls.
 
 mod common;
 
@@ -18,8 +18,8 @@ use feedline_testkit::{Census, pattern};
 #[global_allocator]
 static HEAP: CountingAllocator = CountingAllocator::new();
 
-/// The pipeline's threads, the thread that takes the batches, and that of its stream. The kernel truncates thread
-/// names to 15 bytes.
+/// The pipeline's threads, the thread that takes the batches, and that of its stream. The kernel truncates
+/// thread names to 15 bytes.
 type Threads<const N: usize> = [&'static str; N];
 const THREADS: Threads<5> = ["fl-decode", "fl-transfer", "fl-stream-copy", "consumer", "fl-stream-compu"];
 
@@ -34,9 +34,9 @@ fn allocations<const N: usize>(threads: Threads<N>, work: impl FnOnce()) -> [(&'
     std::array::from_fn(|i| (threads[i], HEAP.of_threads(threads[i]) - before[i]))
 }
 
-/// Asserts that no thread allocates in at least one of the first six rounds of `work`. A thread may allocate the first
-/// time it blocks at some point, and no warm-up makes every thread block at every point. An allocation that recurs
-/// within a round shows in every round.
+/// Asserts that no thread allocates in at least one of the first six rounds of `work`. A thread may
+/// allocate the first time it blocks at some point, and no warm-up makes every thread block at every point.
+/// An allocation that recurs within a round shows in every round.
 #[track_caller]
 fn assert_a_round_without(mut work: impl FnMut()) {
     let mut rounds = Vec::new();
@@ -119,8 +119,8 @@ fn a_steady_pipeline_allocates_nothing_on_the_heap() {
     }
 }
 
-/// Zero-copy mode sorts the rows of a batch. The transfer thread is not counted: the host device allocates the list
-/// of rows to gather there.
+/// Zero-copy mode sorts the rows of a batch. Only the worker and the consumer are counted, because the host
+/// device allocates the list of rows to gather.
 #[test]
 fn sorting_the_rows_of_a_batch_allocates_nothing() {
     let _one = one_at_a_time();
@@ -143,7 +143,8 @@ fn sorting_the_rows_of_a_batch_allocates_nothing() {
     assert_empty(&device);
 }
 
-/// Everything that travels with a batch is allocated at the start, even if all slots fill for the first time much later.
+/// Everything that travels with a batch is allocated at the start, even if all slots fill for the first
+/// time much later.
 #[test]
 fn filling_every_slot_for_the_first_time_allocates_nothing() {
     const DEPTH: usize = 4;
@@ -234,15 +235,15 @@ fn a_batch_costs_at_most_six_driver_calls_plus_queries_and_creates_nothing() {
             let (queries, hooks) = (made.of(Op::Query), made.of(Op::HostWrite));
             let calls = made.total() - queries - hooks;
             assert!(calls <= 6 * batches + ahead, "{made:?} in {batches} batches");
-            // The consumer queries once per batch, the transfer thread at most twice and then every 25 us while it
-            // waits.
+            // The consumer queries once per batch, the transfer thread at most twice and then every 25 us
+            // while it waits.
             let polls = took.as_micros() as u64 / 25;
             assert!(queries <= 3 * batches + polls + ahead, "{made:?} in {batches} batches, {took:?}");
             assert_eq!((made.created(), made.released()), (0, 0), "{made:?}");
             let copies = made.of(Op::CopyToDevice);
             assert!(copies.abs_diff(batches) <= ahead, "{copies} copies of {batches} batches");
-            // The consumer queries whether the batch has arrived, makes its stream wait if not, and records an event
-            // when it drops the batch. It never blocks on the device.
+            // The consumer queries whether the batch has arrived, makes its stream wait if not, and records
+            // an event when it drops the batch. It never blocks on the device.
             assert_eq!(by_consumer.blocking(), 0, "{by_consumer:?}");
             let (queried, recorded) = (by_consumer.of(Op::Query), by_consumer.of(Op::Record));
             assert_eq!((queried, recorded), (batches, batches), "{by_consumer:?}");
@@ -252,8 +253,8 @@ fn a_batch_costs_at_most_six_driver_calls_plus_queries_and_creates_nothing() {
     }
 }
 
-/// With steps of milliseconds on the device, the pipeline's threads wait for each other but never block on the device,
-/// which costs a thread much more. Every batch is intact and in order.
+/// With steps of milliseconds on the device, the pipeline's threads wait for each other but never block on
+/// the device, which costs a thread much more. Every batch is intact and in order.
 #[test]
 fn the_pipeline_never_blocks_on_a_slow_device() {
     let _one = one_at_a_time();
@@ -301,7 +302,8 @@ fn the_pipeline_never_blocks_on_a_slow_device() {
     assert_empty(&device);
 }
 
-/// The slots take exactly the announced memory, which is checked against the budget before anything is allocated.
+/// The slots take exactly the announced memory, which is checked against the budget before anything is
+/// allocated.
 #[test]
 fn a_budget_that_is_too_small_is_refused_before_anything_is_allocated() {
     let _one = one_at_a_time();

@@ -1,5 +1,5 @@
-//! A checkpoint matches the model even if the device is many steps behind the host. It is refused while a batch
-//! is held.
+//! A checkpoint matches the model even if the device is many steps behind the host. It is refused while a
+//! batch is held.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! A pipeline whose consumer uses existing streams: CUDA's default stream, and a stream created by cudarc. The same
-//! loop also runs on the streams of the host device and of the simulated device.
+//! A pipeline whose consumer uses existing streams: CUDA's default stream, and a stream created by cudarc.
+//! The same loop also runs on the streams of the host device and of the simulated device.
 
 mod common;
 
@@ -12,8 +12,8 @@ const ROWS: usize = 4;
 const STEPS: usize = 8;
 const EPOCHS: u64 = 2;
 
-/// One kernel per stream checks every byte of every batch, after `spin_ns` of other work. A copy that does not wait
-/// for them would be over long before.
+/// One kernel per stream checks every byte of every batch, after `spin_ns` of other work. A copy that does
+/// not wait for them would be over long before.
 fn whole_batches(
     device: &Device,
     streams: (&Stream, &Stream),
@@ -88,8 +88,8 @@ fn the_simulator_sees_no_race_and_on_the_host_every_byte_is_right() {
     });
 }
 
-/// The default stream synchronizes with every blocking stream of its context. If the copy stream were a blocking
-/// stream, this test would test nothing.
+/// The default stream synchronizes with every blocking stream of its context. If the copy stream were a
+/// blocking stream, this test would test nothing.
 #[cfg(any(feature = "cuda-12", feature = "cuda-13"))]
 #[test]
 fn on_a_gpus_default_stream_every_byte_is_right() {

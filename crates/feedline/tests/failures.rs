@@ -1,5 +1,5 @@
-//! After a failure the caller gets the batches before it, then one error that names its place, then nothing. No hang,
-//! and no epoch that is short without an error.
+//! After a failure the caller gets the batches before it, then one error that names its place, then
+//! nothing. No hang, and no epoch that is short without an error.
 
 mod common;
 
@@ -18,7 +18,8 @@ use feedline_device::host::Host;
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
 use feedline_testkit::fixtures::{self, Fine};
 
-/// Takes epoch 0, whose sample `id` is bad. Checks the batches before it, its error, and that nothing follows.
+/// Takes epoch 0, whose sample `id` is bad. Checks the batches before it, its error, and that nothing
+/// follows.
 #[track_caller]
 fn assert_ends_at(loader: &mut Loader, compute: &Stream, id: u64, kind: ErrorKind, word: &str) -> Error {
     let bad_batch = id / BATCH as u64;
@@ -183,7 +184,8 @@ fn a_read_that_never_returns_is_named_and_keeps_its_memory() {
     });
 }
 
-/// Several batches are read at once; a batch that never finishes does not hold back the error of an earlier one.
+/// Several batches are read at once; a batch that never finishes does not hold back the error of an earlier
+/// one.
 #[test]
 fn an_error_is_delivered_while_a_later_read_never_returns() {
     alone(|| {

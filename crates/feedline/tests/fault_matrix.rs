@@ -1,7 +1,8 @@
-//! Fault x moment: whatever goes wrong, and whenever, the pipeline either ends with the first cause or continues
-//! unharmed, and leaves no thread, file, byte, stream or event behind.
+//! Fault x moment: whatever goes wrong, and whenever, the pipeline either ends with the first cause or
+//! continues unharmed, and leaves no thread, file, byte, stream or event behind.
 //!
-//! Runs `FEEDLINE_CYCLES` cycles, which visit all cells repeatedly in random order, drawn from `FEEDLINE_SEED`.
+//! Runs `FEEDLINE_CYCLES` cycles, which visit all cells repeatedly in random order, drawn from
+//! `FEEDLINE_SEED`.
 
 mod common;
 mod matrix;

@@ -1,5 +1,5 @@
-//! Every device call and every file read fails once in its own run. The run succeeds or ends with one error, in time,
-//! and leaves nothing behind.
+//! Every device call and every file read fails once in its own run. The run succeeds or ends with one
+//! error, in time, and leaves nothing behind.
 
 mod common;
 
@@ -20,8 +20,8 @@ use feedline_sim::{Sim, SimOptions};
 use feedline_testkit::nth::{Tried, every_fault};
 use feedline_testkit::{fixtures, not_run, pattern};
 
-/// The number of calls that a run of three batches makes, each of which must fail once. A lower number means lost
-/// coverage.
+/// The number of calls that a run of three batches makes, each of which must fail once. A lower number
+/// means lost coverage.
 const CALLS: u64 = 144;
 
 const BATCH: usize = 4;

@@ -1,5 +1,5 @@
-//! Epochs without a gap: while the caller still holds the last batch of an epoch, the same threads already decode the
-//! first batches of the next.
+//! Epochs without a gap: while the caller still holds the last batch of an epoch, the same threads already
+//! decode the first batches of the next.
 
 mod common;
 

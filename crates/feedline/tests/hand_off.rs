@@ -1,4 +1,5 @@
-//! The hand-off: several streams read one batch, and its slot is overwritten only after all of them have finished.
+//! The hand-off: several streams read one batch, and its slot is overwritten only after all of them have
+//! finished.
 //!
 //! A stream that did not wait for the batch, or that belongs to another device, is refused.
 
@@ -35,11 +36,15 @@ impl SlowReader {
 
     fn finish(self) {
         self.go.send(()).expect("the reader is waiting");
-        assert!(self.same.recv_timeout(LONG).expect("the reader has finished"), "the batch changed under its reader");
+        assert!(
+            self.same.recv_timeout(LONG).expect("the reader has finished"),
+            "the batch changed under its reader"
+        );
     }
 }
 
-/// Asserts that the next batch, which is queued for the only slot, does not arrive while the last one is being read.
+/// Asserts that the next batch, which is queued for the only slot, does not arrive while the last one is
+/// being read.
 #[track_caller]
 fn assert_held_back(next: &feedline::Batch) {
     let start = Instant::now();
@@ -201,8 +206,12 @@ fn a_stream_of_another_device_is_refused() {
                 let both = format!("belongs to {elsewhere}, not to {device}");
                 assert!(error.to_string().contains(&both), "no {both:?} in: {error}");
                 // The batch is gone but its slot was released: the epoch continues.
-                let batch =
-                    batches.next_timeout(LONG).unwrap().expect("the slot was released").wait_on(compute).unwrap();
+                let batch = batches
+                    .next_timeout(LONG)
+                    .unwrap()
+                    .expect("the slot was released")
+                    .wait_on(compute)
+                    .unwrap();
                 let error = batch.also_on(&foreign).unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Config);
                 assert!(error.to_string().contains(&both), "no {both:?} in: {error}");
@@ -234,7 +243,8 @@ fn a_wrong_field_name_index_or_type_is_refused() {
     });
 }
 
-/// Every batch goes through the same slot, and its copy is always queued while a kernel of the last batch still runs.
+/// Every batch goes through the same slot, and its copy is always queued while a kernel of the last batch
+/// still runs.
 #[test]
 fn every_copy_waits_for_the_kernels_of_the_batch_before() {
     alone(|| {
@@ -259,7 +269,8 @@ fn every_copy_waits_for_the_kernels_of_the_batch_before() {
     });
 }
 
-/// The same on a GPU: kernels on two streams spin before they check every byte, and every batch overwrites the slot.
+/// The same on a GPU: kernels on two streams spin before they check every byte, and every batch overwrites
+/// the slot.
 #[test]
 fn on_a_gpu_every_byte_is_right_for_two_slow_readers() {
     use feedline_kernels::ops::Kernels;
@@ -294,8 +305,16 @@ fn on_a_gpu_every_byte_is_right_for_two_slow_readers() {
                 }
             }
             let bytes = (2 * ROWS * STEPS) as i64 * width as i64;
-            assert_eq!(reports.0.read().unwrap(), [0, -1, bytes], "wrong bytes, first wrong byte, bytes checked");
-            assert_eq!(reports.1.read().unwrap(), [0, -1, bytes], "wrong bytes, first wrong byte, bytes checked");
+            assert_eq!(
+                reports.0.read().unwrap(),
+                [0, -1, bytes],
+                "wrong bytes, first wrong byte, bytes checked"
+            );
+            assert_eq!(
+                reports.1.read().unwrap(),
+                [0, -1, bytes],
+                "wrong bytes, first wrong byte, bytes checked"
+            );
         }
         assert_empty(&device);
     });

@@ -1,5 +1,5 @@
-//! `SlotsHeld` is returned only to a thread that waits for itself: not from a wait with a limit, and not while another
-//! thread may still drop a batch.
+//! `SlotsHeld` is returned only to a thread that waits for itself: not from a wait with a limit, and not
+//! while another thread may still drop a batch.
 
 mod common;
 

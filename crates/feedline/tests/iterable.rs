@@ -1,5 +1,5 @@
-//! Sources: data without a length or random access. The batches are the same for any workers and depth, and a run is
-//! restored at any step by shard and offset.
+//! Sources: data without a length or random access. The batches are the same for any workers and depth, and
+//! a run is restored at any step by shard and offset.
 
 mod common;
 mod restoring;
@@ -203,7 +203,11 @@ fn ranks_share_the_shards_and_read_every_record_once() {
             for rank in 0..world {
                 let steps = epoch(generator().world(World::new(rank, world).unwrap()), 2);
                 let read: Vec<_> = steps.iter().flat_map(rows).collect();
-                assert_eq!(read, records(&shards(Sampler::Shuffle, 2, rank, world)), "rank {rank} of {world}");
+                assert_eq!(
+                    read,
+                    records(&shards(Sampler::Shuffle, 2, rank, world)),
+                    "rank {rank} of {world}"
+                );
                 all.extend(read);
             }
             all.sort_unstable();
@@ -304,7 +308,11 @@ fn a_pipeline_that_waits_for_a_log_can_start_another_epoch_or_stop() {
         for epoch in 0..3 {
             let mut batches = loader.epoch(epoch).unwrap();
             let batch = batches.next_timeout(LONG).unwrap().expect("a batch");
-            assert_eq!((batch.epoch(), batch.len()), (epoch, 4), "epoch {epoch}, while the previous one waits");
+            assert_eq!(
+                (batch.epoch(), batch.len()),
+                (epoch, 4),
+                "epoch {epoch}, while the previous one waits"
+            );
         }
         loader.stop(LONG).unwrap();
     });

@@ -189,9 +189,8 @@ impl feedline::Shard for WrongOffsetsShard {
 #[test]
 fn offsets_that_do_not_grow_or_do_not_match_the_cursor_are_refused() {
     alone(|| {
-        let refused = |reported: fn(u64) -> u64| {
-            until_error(builder(WrongOffsets { inner: generator(), reported }))
-        };
+        let refused =
+            |reported: fn(u64) -> u64| until_error(builder(WrongOffsets { inner: generator(), reported }));
         let (rows, error) = refused(|offset| offset.min(6));
         assert_eq!(rows, 4);
         assert!(error.to_string().contains("the offset after the record is 6: it must grow"), "{error}");

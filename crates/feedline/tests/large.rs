@@ -12,11 +12,13 @@ use feedline_testkit::fixtures::Fine;
 const LEN: u64 = 10_000_000_000;
 const BATCH: usize = 256;
 const SEED: u64 = 77;
-/// Memory limit of the whole pipeline: slots, thread stacks, and what the allocator keeps. The ids alone would be 80 GB.
+/// Memory limit of the whole pipeline: slots, thread stacks, and what the allocator keeps. The ids alone
+/// would be 80 GB.
 const LIMIT_KIB: u64 = 48 << 10;
 /// How much memory may grow after the first batches: noise of the allocator.
 const GROWTH_KIB: u64 = 2 << 10;
-/// Time limit for finding the position: it takes milliseconds, while drawing half of the data set takes minutes.
+/// Time limit for finding the position: it takes milliseconds, while drawing half of the data set takes
+/// minutes.
 const LIMIT: Duration = LONG;
 
 fn builder(sampler: Sampler) -> LoaderBuilder {

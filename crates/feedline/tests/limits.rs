@@ -1,5 +1,5 @@
-//! `stop`, the drop of a loader, and `next` with and without a limit wait no longer than allowed, whatever the data
-//! set, the device or other threads do meanwhile.
+//! `stop`, the drop of a loader, and `next` with and without a limit wait no longer than allowed, whatever
+//! the data set, the device or other threads do meanwhile.
 
 mod common;
 
@@ -30,7 +30,8 @@ fn endless_work(stream: &Stream, batch: &Ready) -> Sender<()> {
     end
 }
 
-/// Staged and zero-copy loaders with one device slot and with several. Their copies wait for the slot's readers.
+/// Staged and zero-copy loaders with one device slot and with several. Their copies wait for the slot's
+/// readers.
 fn loaders() -> impl Iterator<Item = LoaderBuilder> {
     let laid = || {
         Loader::builder(Laid::columns(&fine(), 0).unwrap())
@@ -198,8 +199,8 @@ fn assert_joined(device: &Device, builder: LoaderBuilder, with_stop: bool) {
 fn stop_and_the_drop_join_the_threads() {
     alone(|| {
         for with_stop in [true, false] {
-            // The transfer thread and the workers separately, so that joining one cannot hide a missing join of the
-            // other.
+            // The transfer thread and the workers separately, so that joining one cannot hide a missing
+            // join of the other.
             let copies = Device::with_backend(Intercepted::with(Host::new(), CountsCopier));
             assert_joined(&copies, builder(fine()), with_stop);
             let data = Before::new(fine(), |_| {

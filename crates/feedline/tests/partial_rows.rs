@@ -62,8 +62,8 @@ fn unwritten_floats_are_nan_in_debug_builds() {
     });
 }
 
-/// A sample fails halfway, and its substitute writes only a part of the row. The rest must not be data of the failed
-/// sample.
+/// A sample fails halfway, and its substitute writes only a part of the row. The rest must not be data of
+/// the failed sample.
 #[cfg(debug_assertions)]
 #[test]
 fn unwritten_floats_of_a_substitute_are_nan_in_debug_builds() {

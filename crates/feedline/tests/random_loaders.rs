@@ -1,7 +1,7 @@
 //! Loaders with random data, options, readers, early ends and resumes: every row matches the reference.
 //!
-//! Runs for `FEEDLINE_RANDOM_SECONDS`, 20 by default. A failure prints its seed; set `FEEDLINE_SEED` to run only that
-//! one.
+//! Runs for `FEEDLINE_RANDOM_SECONDS`, 20 by default. A failure prints its seed; set `FEEDLINE_SEED` to run
+//! only that one.
 
 mod common;
 mod random;

@@ -1,5 +1,5 @@
-//! A run that is resumed 200 times with another batch size, world, number of workers, depth, transfer mode and last
-//! batch: this test counts that every sample of every epoch arrives once.
+//! A run that is resumed 200 times with another batch size, world, number of workers, depth, transfer mode
+//! and last batch: this test counts that every sample of every epoch arrives once.
 //!
 //! A failure prints its seed; set `FEEDLINE_SEED` to start with that one.
 
@@ -63,8 +63,8 @@ impl Run {
         builder.last_batch(stretch.last_batch).workers(Workers::Count(stretch.workers)).depth(stretch.depth)
     }
 
-    /// Runs one stretch on all ranks from `from`, or from the beginning of `epoch`. Returns the cursor they all
-    /// reached.
+    /// Runs one stretch on all ranks from `from`, or from the beginning of `epoch`. Returns the cursor they
+    /// all reached.
     fn advance(&mut self, stretch: &Stretch, epoch: u64, from: Option<Cursor>) -> Cursor {
         let mut ends = Vec::new();
         for rank in 0..stretch.world {
@@ -81,7 +81,10 @@ impl Run {
             ends.push(loader.cursor());
         }
         let places: Vec<_> = ends.iter().map(|end| (end.epoch(), end.position())).collect();
-        assert!(places.iter().all(|place| *place == places[0]), "the ranks are at different places: {places:?}");
+        assert!(
+            places.iter().all(|place| *place == places[0]),
+            "the ranks are at different places: {places:?}"
+        );
         // Any rank's cursor is valid for all ranks.
         ends[ends.len() / 2]
     }
@@ -166,7 +169,8 @@ fn every_sample_arrives_once_however_a_run_is_resumed() {
         let clock =
             SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos());
         let set = std::env::var("FEEDLINE_SEED").ok();
-        let first = set.map_or(clock as u64, |text| text.parse().expect("FEEDLINE_SEED must be a whole number"));
+        let first =
+            set.map_or(clock as u64, |text| text.parse().expect("FEEDLINE_SEED must be a whole number"));
         let (mut runs, mut resumes) = (0, 0);
         while resumes < RESUMES {
             let seed = first.wrapping_add(runs);

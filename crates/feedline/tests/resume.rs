@@ -1,5 +1,5 @@
-//! A loader restored at any step continues as if it had never stopped, for every sampler, last batch and data set. A
-//! cursor that does not fit is refused, and the loader keeps working.
+//! A loader restored at any step continues as if it had never stopped, for every sampler, last batch and
+//! data set. A cursor that does not fit is refused, and the loader keeps working.
 
 mod common;
 mod restoring;

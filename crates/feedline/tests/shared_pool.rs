@@ -1,5 +1,5 @@
-//! Loaders that share a worker pool: each delivers its own batches in its own order, and a loader that ends or waits
-//! does not hold up the others.
+//! Loaders that share a worker pool: each delivers its own batches in its own order, and a loader that ends
+//! or waits does not hold up the others.
 
 mod common;
 
@@ -72,7 +72,10 @@ fn two_loaders_share_the_workers_and_keep_their_orders() {
                 }
                 let decoders = Census::of_threads("fl-decode").unwrap().threads.len();
                 assert_eq!(decoders, workers, "a loader started its own workers");
-                assert!((1..=workers).contains(&threads.lock().unwrap().len()), "reads on threads outside the pool");
+                assert!(
+                    (1..=workers).contains(&threads.lock().unwrap().len()),
+                    "reads on threads outside the pool"
+                );
             });
         }
     });
@@ -129,8 +132,8 @@ fn a_stop_does_not_wait_for_the_reads_of_another_loader() {
     });
 }
 
-/// Requests wake the transfer thread of their loader. However many there are, they leave room for what the workers
-/// send, because a worker blocked there would be missing in every loader of the pool.
+/// Requests wake the transfer thread of their loader. However many there are, they leave room for what the
+/// workers send, because a worker blocked there would be missing in every loader of the pool.
 #[test]
 fn requests_of_a_loader_that_waits_for_its_consumer_block_no_worker() {
     alone(|| {
@@ -138,7 +141,8 @@ fn requests_of_a_loader_that_waits_for_its_consumer_block_no_worker() {
             let pool = pool(1);
             let (data, gate) = fixtures::blocking(fine(), [2 * BATCH as u64]);
             let mut first = loader(data, &pool, 1, device);
-            // The held batch has the only device slot, the next one waits for it, and the one after is being read.
+            // The held batch has the only device slot, the next one waits for it, and the one after is
+            // being read.
             let held = first.epoch(0).unwrap().next().unwrap().unwrap();
             assert!(gate.wait_until_waiting(1, LONG));
             for epoch in 1..20 {

@@ -66,8 +66,7 @@ fn a_data_set_that_shrinks_while_its_loader_is_built_is_an_error_in_every_transf
     alone(|| {
         let device = Device::host();
         for calls in 1..4 {
-            let error =
-                epoch(Shrinking::after(calls), TransferMode::Staged, &device).expect_err("staged");
+            let error = epoch(Shrinking::after(calls), TransferMode::Staged, &device).expect_err("staged");
             assert!(error.kind() == ErrorKind::Sample && error.message().contains("cannot read"), "{error}");
             let error =
                 epoch(Shrinking::after(calls), TransferMode::ZeroCopy, &device).expect_err("zero-copy");

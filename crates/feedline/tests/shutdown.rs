@@ -1,4 +1,5 @@
-//! However a pipeline is abandoned or stopped, it ends without a hang and leaves no thread, file or byte behind.
+//! However a pipeline is abandoned or stopped, it ends without a hang and leaves no thread, file or byte
+//! behind.
 
 mod common;
 

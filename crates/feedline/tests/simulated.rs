@@ -1,5 +1,6 @@
-//! A pipeline and a typical training loop on the simulated device: no schedule has an unordered access. The test fails
-//! for every seed if the pipeline leaves out one of its waits; `ci/planted.sh` removes each in turn.
+//! A pipeline and a typical training loop on the simulated device: no schedule has an unordered access. The
+//! test fails for every seed if the pipeline leaves out one of its waits; `ci/planted.sh` removes each in
+//! turn.
 //!
 //! `FEEDLINE_SEEDS` sets the number of schedules, see `ci/sim.sh`.
 
@@ -34,8 +35,8 @@ struct Trained {
     checked: u64,
 }
 
-/// Two branches of a model read each batch and update weights; the result of every step is read back a few steps
-/// later.
+/// Two branches of a model read each batch and update weights; the result of every step is read back a few
+/// steps later.
 fn train(device: &Device, depth: usize, seed: u64) -> Result<Trained> {
     let (compute, branch) = (device.stream()?, device.stream()?);
     let mut weights = compute.buffer::<i64>(1)?;

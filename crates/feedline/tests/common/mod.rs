@@ -26,8 +26,8 @@ fn one_at_a_time_for(limit: Duration) -> impl Sized {
 /// The longest wait for something that should happen. Only a failing test waits this long.
 pub const LONG: Duration = Duration::from_secs(30);
 
-/// Runs `work` while no other test of the binary runs, then checks that the pipeline's threads and the open files
-/// are the same as before.
+/// Runs `work` while no other test of the binary runs, then checks that the pipeline's threads and the open
+/// files are the same as before.
 #[track_caller]
 pub fn alone(work: impl FnOnce()) {
     alone_for(watchdog::LIMIT, work);
@@ -66,8 +66,8 @@ pub fn elements<T: Element>(stream: &Stream, view: View<'_, T>) -> Vec<T> {
     receive.recv().expect("the work has run")
 }
 
-/// Checks every byte of a batch of [`fixtures::Fine`] samples on the batch's own stream, and that the rows match
-/// the batch's ids.
+/// Checks every byte of a batch of [`fixtures::Fine`] samples on the batch's own stream, and that the rows
+/// match the batch's ids.
 #[track_caller]
 pub fn assert_whole(fine: &fixtures::Fine, batch: &Ready) {
     let stream = batch.stream();

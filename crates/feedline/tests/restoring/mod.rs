@@ -1,5 +1,5 @@
-//! A loader for the restore tests: reads back every byte of every batch, and the cursor after each. Also looks up
-//! in the sources what the tests must cover.
+//! A loader for the restore tests: reads back every byte of every batch, and the cursor after each. Also
+//! looks up in the sources what the tests must cover.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::collections::BTreeSet;
@@ -83,8 +83,8 @@ pub fn bytes(spec: &Spec, batch: &Ready) -> Vec<u8> {
     all
 }
 
-/// The folder of this repository's sources, found at run time. Without the sources, as when the tests run in another
-/// folder than they were built in, says that `test` did not run.
+/// The folder of this repository's sources, found at run time. Without the sources, as when the tests run
+/// in another folder than they were built in, says that `test` did not run.
 pub fn sources(test: &str) -> Option<PathBuf> {
     // Test runners set the variable; without it, tests run in the folder of their package.
     let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| ".".into());

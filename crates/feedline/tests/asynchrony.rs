@@ -6,7 +6,7 @@ mod common;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use common::{LONG, alone, assert_empty, assert_whole, wait_until};
+use common::{LONG, alone, assert_empty, assert_intact, wait_until};
 use feedline::{Batch, Device, Event, Loader, LoaderBuilder, Ready, Stream, WaitMeter, Workers};
 use feedline_kernels::ops::Kernels;
 use feedline_testkit::fixtures::{self, Fine};
@@ -103,7 +103,7 @@ fn the_copy_of_the_next_batch_overlaps_the_kernels_of_this_one() {
                     kernel.release();
                     drop(ready);
                     ready = next.wait_on(&compute).unwrap();
-                    assert_whole(&fine, &ready);
+                    assert_intact(&fine, &ready);
                     assert_in_order(&[
                         ("kernel began", &start),
                         ("next copied", &copied),
@@ -145,9 +145,9 @@ fn decode_copy_and_compute_run_at_the_same_time() {
                 assert!(gate.wait_until_waiting(1, LONG), "the batch after next is not being read");
                 kernel.release();
                 drop(first);
-                assert_whole(&fine, &second.wait_on(&compute).unwrap());
+                assert_intact(&fine, &second.wait_on(&compute).unwrap());
                 gate.open();
-                assert_whole(&fine, &batches.next().unwrap().unwrap().wait_on(&compute).unwrap());
+                assert_intact(&fine, &batches.next().unwrap().unwrap().wait_on(&compute).unwrap());
             }
             assert!(batches.next().is_none());
         }
@@ -203,7 +203,7 @@ fn the_rows_of_one_batch_are_spread_over_all_workers() {
                 let builder = builder(data).batch_size(64).workers(Workers::Count(workers));
                 let mut loader = builder.build(&device).unwrap();
                 for batch in loader.epoch(0).unwrap() {
-                    assert_whole(&fine, &batch.unwrap().wait_on(&compute).unwrap());
+                    assert_intact(&fine, &batch.unwrap().wait_on(&compute).unwrap());
                 }
             }
             assert_empty(&device);

@@ -14,7 +14,7 @@ const EPOCHS: u64 = 2;
 
 /// One kernel per stream checks every byte of every batch, after `spin_ns` of other work. A copy that does
 /// not wait for them would be over long before.
-fn whole_batches(
+fn check_batches(
     device: &Device,
     streams: (&Stream, &Stream),
     depth: usize,
@@ -63,7 +63,7 @@ fn whole_batches(
 /// Runs with a single slot, which is overwritten in every step, and with more.
 fn at_every_depth(device: &Device, streams: (&Stream, &Stream), width: usize, spin_ns: u64) {
     for depth in [1, 2, 3] {
-        whole_batches(device, streams, depth, width, spin_ns)
+        check_batches(device, streams, depth, width, spin_ns)
             .unwrap_or_else(|error| panic!("{device:?}, depth {depth}, rows of {width}: {error}"));
     }
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::small::{BATCH, STEPS, builder, fine, on_a_device, take_epoch};
-use common::{LONG, alone, assert_whole, hush_planned_panics, wait_until, wait_until_gone};
+use common::{LONG, alone, assert_intact, hush_planned_panics, wait_until, wait_until_gone};
 use feedline::{
     Context, Dataset, Device, Error, ErrorKind, Loader, ReadError, Row, Spec, Stage, Stream, Workers,
 };
@@ -27,7 +27,7 @@ fn assert_ends_at(loader: &mut Loader, compute: &Stream, id: u64, kind: ErrorKin
     for step in 0..bad_batch {
         let batch = batches.next().unwrap().unwrap().wait_on(compute).unwrap();
         assert_eq!(batch.step(), step);
-        assert_whole(&fine(), &batch);
+        assert_intact(&fine(), &batch);
     }
     let error = batches.next().expect("an error, not a short epoch").unwrap_err();
     assert_eq!(error.kind(), kind, "{error}");
@@ -133,12 +133,12 @@ fn an_error_met_while_reading_ahead_is_delivered_in_order() {
             let first = batches.next().unwrap().unwrap();
             // The whole epoch and the first batch of the next one fit in the slots; the second batch fails.
             wait_until("the read has failed", || failed.load(Ordering::SeqCst));
-            assert_whole(&fine(), &first.wait_on(compute).unwrap());
+            assert_intact(&fine(), &first.wait_on(compute).unwrap());
             for batch in batches {
-                assert_whole(&fine(), &batch.unwrap().wait_on(compute).unwrap());
+                assert_intact(&fine(), &batch.unwrap().wait_on(compute).unwrap());
             }
             let mut batches = loader.epoch(1).unwrap();
-            assert_whole(&fine(), &batches.next().unwrap().unwrap().wait_on(compute).unwrap());
+            assert_intact(&fine(), &batches.next().unwrap().unwrap().wait_on(compute).unwrap());
             let error = batches.next().unwrap().unwrap_err();
             assert_eq!((error.kind(), error.batch()), (ErrorKind::Sample, Some(1)));
             assert!(batches.next().is_none());
@@ -155,7 +155,7 @@ fn a_read_that_never_returns_is_named_and_keeps_its_memory() {
             let held = loader.memory_use();
             let mut batches = loader.epoch(0).unwrap();
             for _ in 0..2 {
-                assert_whole(&fine(), &batches.next().unwrap().unwrap().wait_on(compute).unwrap());
+                assert_intact(&fine(), &batches.next().unwrap().unwrap().wait_on(compute).unwrap());
             }
             assert!(gate.wait_until_waiting(1, LONG));
             assert!(batches.next_timeout(Duration::from_millis(20)).unwrap().is_none());
@@ -199,7 +199,7 @@ fn an_error_is_delivered_while_a_later_read_never_returns() {
             });
             let mut loader = builder(data).workers(Workers::Count(2)).depth(2).build(device).unwrap();
             let mut batches = loader.epoch(0).unwrap();
-            assert_whole(&fine(), &batches.next().unwrap().unwrap().wait_on(compute).unwrap());
+            assert_intact(&fine(), &batches.next().unwrap().unwrap().wait_on(compute).unwrap());
             let error = batches.next().unwrap().unwrap_err();
             assert_eq!((error.kind(), error.batch(), error.sample()), (ErrorKind::Sample, Some(1), Some(8)));
             let error = loader.stop(Duration::from_millis(20)).unwrap_err();
@@ -261,7 +261,7 @@ fn a_pipeline_whose_slots_are_all_lost_ends_with_an_error() {
             let mut loader = builder(fine()).depth(2).build(&device).unwrap();
             let mut batches = loader.epoch(0).unwrap();
             for _ in 0..3 {
-                assert_whole(&fine(), &batches.next().unwrap().unwrap().wait_on(&compute).unwrap());
+                assert_intact(&fine(), &batches.next().unwrap().unwrap().wait_on(&compute).unwrap());
             }
             let error = batches.next_timeout(LONG).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Device, "{error}");
@@ -305,7 +305,7 @@ fn a_panic_in_path_hides_neither_the_error_nor_its_place() {
                 let mut loader =
                     builder(NoPath(fine())).workers(Workers::Count(workers)).build(device).unwrap();
                 let mut batches = loader.epoch(0).unwrap();
-                assert_whole(&fine(), &batches.next().unwrap().unwrap().wait_on(compute).unwrap());
+                assert_intact(&fine(), &batches.next().unwrap().unwrap().wait_on(compute).unwrap());
                 let error = batches.next().expect("an error, not a short epoch").unwrap_err();
                 assert_eq!(
                     (error.kind(), error.batch(), error.sample()),

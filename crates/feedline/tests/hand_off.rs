@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use common::small::{builder, fine, on_a_device, take_epoch};
-use common::{LONG, alone, assert_empty, assert_whole, wait_until};
+use common::{LONG, alone, assert_empty, assert_intact, wait_until};
 use feedline::{Device, ErrorKind, Loader, Ready, Stream};
 use feedline_testkit::fixtures::Fine;
 
@@ -68,9 +68,9 @@ fn two_readers(first_is_slow: bool, drop_first_first: bool) {
         let on_compute = batches.next().unwrap().unwrap().wait_on(compute).unwrap();
         let on_branch = on_compute.also_on(&branch).unwrap();
         let slow = if first_is_slow { SlowReader::start(&on_compute) } else { SlowReader::start(&on_branch) };
-        let whole = |batch: &Ready| assert_whole(&fine(), batch);
+        let whole = |batch: &Ready| assert_intact(&fine(), batch);
         if first_is_slow {
-            assert_whole(&fine(), &on_branch);
+            assert_intact(&fine(), &on_branch);
         } else {
             whole(&on_compute);
         }
@@ -85,7 +85,7 @@ fn two_readers(first_is_slow: bool, drop_first_first: bool) {
         assert_held_back(&next);
         slow.finish();
         wait_until("the next batch arrives", || next.arrived().unwrap());
-        assert_whole(&fine(), &next.wait_on(&branch).unwrap());
+        assert_intact(&fine(), &next.wait_on(&branch).unwrap());
     });
 }
 
@@ -114,9 +114,9 @@ fn no_copy_into_a_slot_is_queued_while_a_reader_is_held() {
                 batches.next_timeout(WINDOW).unwrap().is_none(),
                 "the slot was released while a reader was held"
             );
-            assert_whole(&fine(), &on_branch);
+            assert_intact(&fine(), &on_branch);
             drop(on_branch);
-            assert_whole(&fine(), &batches.next_timeout(LONG).unwrap().unwrap().wait_on(compute).unwrap());
+            assert_intact(&fine(), &batches.next_timeout(LONG).unwrap().unwrap().wait_on(compute).unwrap());
         });
     });
 }
@@ -137,9 +137,9 @@ fn readers_on_three_streams_join_and_leave_during_epochs() {
                     let on_third = on_branch.also_on(&third).unwrap();
                     let again = on_third.also_on(&branch).unwrap();
                     drop(on_branch);
-                    assert_whole(&fine(), &on_third);
-                    assert_whole(&fine(), &again);
-                    assert_whole(&fine(), &on_compute);
+                    assert_intact(&fine(), &on_third);
+                    assert_intact(&fine(), &again);
+                    assert_intact(&fine(), &on_compute);
                     // This one is dropped one batch later.
                     last = Some(on_third);
                 }
@@ -161,12 +161,12 @@ fn a_batch_takes_eight_readers_and_refuses_a_ninth() {
             assert_eq!(error.kind(), ErrorKind::Config);
             assert!(error.to_string().contains("8 streams"), "{error}");
             drop(first);
-            more.iter().for_each(|reader| assert_whole(&fine(), reader));
+            more.iter().for_each(|reader| assert_intact(&fine(), reader));
             drop(more);
             // The slot's next batch starts with no readers.
             let next = batches.next().unwrap().unwrap().wait_on(compute).unwrap();
             let all: Vec<_> = (1..8).map(|_| next.also_on(compute).unwrap()).collect();
-            all.iter().for_each(|reader| assert_whole(&fine(), reader));
+            all.iter().for_each(|reader| assert_intact(&fine(), reader));
         });
     });
 }
@@ -186,7 +186,7 @@ fn a_stream_that_did_not_wait_is_refused() {
             for stream in [compute, &other] {
                 assert!(error.to_string().contains(&stream.to_string()), "no {stream} in: {error}");
             }
-            assert_whole(&fine(), &batch.also_on(&other).unwrap());
+            assert_intact(&fine(), &batch.also_on(&other).unwrap());
         });
     });
 }
@@ -215,7 +215,7 @@ fn a_stream_of_another_device_is_refused() {
                 let error = batch.also_on(&foreign).unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Config);
                 assert!(error.to_string().contains(&both), "no {both:?} in: {error}");
-                assert_whole(&fine(), &batch);
+                assert_intact(&fine(), &batch);
             });
         }
         assert_empty(&elsewhere);
@@ -259,7 +259,7 @@ fn every_copy_waits_for_the_kernels_of_the_batch_before() {
                         slow.finish();
                     }
                     let batch = batch.wait_on(compute).unwrap();
-                    assert_whole(&fine(), &batch);
+                    assert_intact(&fine(), &batch);
                     slow = Some(SlowReader::start(&batch));
                 }
                 slow.unwrap().finish();

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use common::small::{STEPS, builder, fine, on_a_device};
-use common::{alone, assert_whole};
+use common::{alone, assert_intact};
 use feedline::{Batch, Device, ErrorKind, Loader, Ready, Stream};
 
 /// How long `next` waits in these tests before it fails with `SlotsHeld`.
@@ -71,7 +71,7 @@ fn a_thread_that_opens_batches_may_hold_them_for_longer_than_the_limit() {
                     for batch in batches {
                         let batch = batch.wait_on(compute).unwrap();
                         std::thread::sleep(HOLD);
-                        assert_whole(&fine(), &batch);
+                        assert_intact(&fine(), &batch);
                     }
                 },
             );
@@ -90,7 +90,7 @@ fn a_thread_that_drops_batches_may_hold_later_ones_for_longer_than_the_limit() {
                     drop(batches.recv().unwrap());
                     for batch in batches {
                         hold_early(batch.step());
-                        assert_whole(&fine(), &batch);
+                        assert_intact(&fine(), &batch);
                     }
                 },
             );
@@ -108,7 +108,7 @@ fn a_loader_moved_to_another_thread_does_not_fail_for_batches_that_the_first_thr
             std::thread::scope(|scope| {
                 let rest = scope.spawn(move || batches.map(|batch| drop(batch.unwrap())).count());
                 std::thread::sleep(HOLD);
-                held.into_iter().for_each(|batch| assert_whole(&fine(), &batch.wait_on(compute).unwrap()));
+                held.into_iter().for_each(|batch| assert_intact(&fine(), &batch.wait_on(compute).unwrap()));
                 assert_eq!(rest.join().unwrap() as u64, STEPS - 2);
             });
         });

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{LONG, alone, assert_whole};
+use common::{LONG, alone, assert_intact};
 use feedline::{Cursor, Device, Loader, LoaderBuilder, Proof, Sampler, Workers, World};
 use feedline_testkit::Census;
 use feedline_testkit::fixtures::Fine;
@@ -70,7 +70,7 @@ fn a_huge_data_set_is_iterated_from_the_middle_in_constant_memory() {
                     ids_at(&sampler, 0, position, BATCH as u64),
                     "{sampler:?}, step {step}"
                 );
-                assert_whole(&fine, &batch);
+                assert_intact(&fine, &batch);
                 position += BATCH as u64;
                 if step == 20 {
                     early = Some(resident_kib());

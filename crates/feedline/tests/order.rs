@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use common::{alone, assert_empty, assert_whole, elements};
+use common::{alone, assert_empty, assert_intact, elements};
 use feedline::{Device, Loader, LoaderBuilder, Workers};
 use feedline_testkit::fixtures::{self, Fine, Random, Wide};
 
@@ -32,7 +32,7 @@ fn batches(fine: &Fine, builder: LoaderBuilder, epochs: &[u64]) -> Vec<Vec<u64>>
             for (step, batch) in (0..).zip(loader.epoch(epoch).unwrap()) {
                 let batch = batch.unwrap().wait_on(&compute).unwrap();
                 assert_eq!((batch.epoch(), batch.step()), (epoch, step));
-                assert_whole(fine, &batch);
+                assert_intact(fine, &batch);
                 all.push(batch.ids().to_vec());
             }
         }

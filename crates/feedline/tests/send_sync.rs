@@ -5,7 +5,7 @@
 mod common;
 
 use common::small::{STEPS, builder, fine, on_a_device};
-use common::{alone, assert_whole};
+use common::{alone, assert_intact};
 use feedline::{Batch, Cursor, Epoch, Error, Loader, LoaderBuilder, Ready, WaitMeter};
 
 const fn is_send<T: Send>() {}
@@ -44,7 +44,7 @@ fn batches_travel_between_threads() {
                 let mut steps = 0;
                 for batch in to_drop {
                     assert_eq!(batch.step(), steps);
-                    assert_whole(&fine(), &batch);
+                    assert_intact(&fine(), &batch);
                     steps += 1;
                 }
                 assert_eq!(steps, STEPS);

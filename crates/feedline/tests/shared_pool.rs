@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use common::small::{BATCH, STEPS, fine, on_a_device, take_epoch};
-use common::{LONG, alone, assert_whole, wait_until, wait_until_gone};
+use common::{LONG, alone, assert_intact, wait_until, wait_until_gone};
 use feedline::{Dataset, Device, Loader, Stream, WorkerPool, Workers};
 use feedline_testkit::Census;
 use feedline_testkit::fixtures::{self, Fine};
@@ -25,7 +25,7 @@ fn loader(data: impl Dataset, pool: &WorkerPool, depth: usize, device: &Device) 
 fn take(batches: &mut feedline::Epoch<'_>, fine: &Fine, ids: &[u64], compute: &Stream) {
     let batch = batches.next_timeout(LONG).unwrap().expect("a batch").wait_on(compute).unwrap();
     assert_eq!(batch.ids(), ids);
-    assert_whole(fine, &batch);
+    assert_intact(fine, &batch);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn a_loader_stops_while_another_continues_and_the_pool_outlives_both() {
             let pool = pool(2);
             let mut first = loader(fine(), &pool, 2, device);
             let mut second = loader(fine(), &pool, 2, device);
-            assert_whole(
+            assert_intact(
                 &fine(),
                 &first.epoch(0).unwrap().next().unwrap().unwrap().wait_on(compute).unwrap(),
             );
@@ -152,7 +152,7 @@ fn requests_of_a_loader_that_waits_for_its_consumer_block_no_worker() {
             let mut second = loader(fine(), &pool, 1, device);
             let mut batches = second.epoch(0).unwrap();
             let batch = batches.next_timeout(LONG).unwrap().expect("the worker is free");
-            assert_whole(&fine(), &batch.wait_on(compute).unwrap());
+            assert_intact(&fine(), &batch.wait_on(compute).unwrap());
             drop(held);
             take_epoch(&mut first, 20, compute);
         });

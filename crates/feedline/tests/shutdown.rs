@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::small::{BATCH, STEPS, builder, fine, on_a_device, take_epoch};
 use common::{
-    LONG, alone, assert_empty, assert_whole, hush_planned_panics, one_at_a_time, wait_until, wait_until_gone,
+    LONG, alone, assert_empty, assert_intact, hush_planned_panics, one_at_a_time, wait_until, wait_until_gone,
 };
 use feedline::{Device, ErrorKind, Random, Workers};
 use feedline_device::host::Host;
@@ -24,7 +24,7 @@ fn an_epoch_abandoned_at_any_step_is_followed_by_a_complete_one() {
                 for abandoned_at in 0..=STEPS as usize {
                     for next in [0, 1, 7] {
                         for batch in loader.epoch(0).unwrap().take(abandoned_at) {
-                            assert_whole(&fine(), &batch.unwrap().wait_on(compute).unwrap());
+                            assert_intact(&fine(), &batch.unwrap().wait_on(compute).unwrap());
                         }
                         take_epoch(&mut loader, next, compute);
                     }
@@ -45,7 +45,7 @@ fn a_loader_can_be_dropped_after_any_batch() {
             on_a_device(|device, compute| {
                 let mut loader = builder(fine()).build(device).unwrap();
                 for batch in loader.epoch(0).unwrap().take(taken) {
-                    assert_whole(&fine(), &batch.unwrap().wait_on(compute).unwrap());
+                    assert_intact(&fine(), &batch.unwrap().wait_on(compute).unwrap());
                 }
             });
         }
@@ -72,14 +72,14 @@ fn a_loader_can_be_dropped_at_any_moment() {
                 let mut held = Vec::new();
                 for batch in loader.epoch(seed).unwrap().take(taken) {
                     let batch = batch.unwrap().wait_on(&compute).unwrap();
-                    assert_whole(&fine(), &batch);
+                    assert_intact(&fine(), &batch);
                     held.push(batch);
                     // At least one slot must be left for the next batch.
                     held.truncate(random.below(depth as u64) as usize);
                 }
                 std::thread::sleep(Duration::from_micros(random.below(2000)));
                 drop(loader);
-                held.iter().for_each(|batch| assert_whole(&fine(), batch));
+                held.iter().for_each(|batch| assert_intact(&fine(), batch));
             }
             assert_empty(&device);
         }
@@ -111,10 +111,10 @@ fn held_batches_outlive_the_loader() {
             let open = batches.next().unwrap().unwrap().wait_on(compute).unwrap();
             let unread = batches.next().unwrap().unwrap();
             loader.stop(LONG).unwrap();
-            assert_whole(&fine(), &open);
+            assert_intact(&fine(), &open);
             drop(loader);
-            assert_whole(&fine(), &open);
-            assert_whole(&fine(), &unread.wait_on(compute).unwrap());
+            assert_intact(&fine(), &open);
+            assert_intact(&fine(), &unread.wait_on(compute).unwrap());
         });
     });
 }
@@ -173,16 +173,16 @@ fn two_loaders_on_one_device_do_not_mix() {
             for epoch in 0..20 {
                 for (a, b) in first.epoch(epoch).unwrap().zip(second.epoch(epoch).unwrap()) {
                     let (a, b) = (a.unwrap().wait_on(compute).unwrap(), b.unwrap().wait_on(compute).unwrap());
-                    assert_whole(&two, &b);
-                    assert_whole(&one, &a);
+                    assert_intact(&two, &b);
+                    assert_intact(&one, &a);
                 }
             }
             // One may end during an epoch of the other.
             let mut rest = second.epoch(20).unwrap();
-            assert_whole(&two, &rest.next().unwrap().unwrap().wait_on(compute).unwrap());
+            assert_intact(&two, &rest.next().unwrap().unwrap().wait_on(compute).unwrap());
             drop(first);
             for batch in rest {
-                assert_whole(&two, &batch.unwrap().wait_on(compute).unwrap());
+                assert_intact(&two, &batch.unwrap().wait_on(compute).unwrap());
             }
         });
     });
@@ -206,11 +206,11 @@ fn a_forgotten_batch_costs_only_its_slot() {
         for batch in batches {
             let batch = batch.unwrap().wait_on(&compute).unwrap();
             assert!(![kept_slot, unread_slot].contains(&batch.slot()));
-            assert_whole(&fine(), &batch);
+            assert_intact(&fine(), &batch);
         }
         take_epoch(&mut loader, 1, &compute);
         // The bytes of the forgotten batch have not changed.
-        assert_whole(&fine(), &kept);
+        assert_intact(&fine(), &kept);
     }
     assert_eq!(device.stats().pinned_bytes.now(), 0);
     wait_until_gone("fl-decode");

@@ -69,7 +69,7 @@ pub fn elements<T: Element>(stream: &Stream, view: View<'_, T>) -> Vec<T> {
 /// Checks every byte of a batch of [`fixtures::Fine`] samples on the batch's own stream, and that the rows
 /// match the batch's ids.
 #[track_caller]
-pub fn assert_whole(fine: &fixtures::Fine, batch: &Ready) {
+pub fn assert_intact(fine: &fixtures::Fine, batch: &Ready) {
     let stream = batch.stream();
     let ids = elements(stream, batch.field::<i64>("id").expect("the ids"));
     assert!(

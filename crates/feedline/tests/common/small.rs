@@ -3,7 +3,7 @@
 use feedline::{Dataset, Device, Loader, LoaderBuilder, Stream, Workers};
 use feedline_testkit::fixtures::Fine;
 
-use super::{assert_empty, assert_whole};
+use super::{assert_empty, assert_intact};
 
 /// Number of samples in [`fine`].
 pub const LEN: u64 = 40;
@@ -39,7 +39,7 @@ pub fn take_epoch(loader: &mut Loader, epoch: u64, compute: &Stream) {
     for batch in loader.epoch(epoch).unwrap() {
         let batch = batch.unwrap().wait_on(compute).unwrap();
         assert_eq!((batch.epoch(), batch.step()), (epoch, steps));
-        assert_whole(&fine(), &batch);
+        assert_intact(&fine(), &batch);
         steps += 1;
     }
     assert_eq!(steps, STEPS);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use feedline::{Batch, Epoch, Error, ErrorKind, Loader, Random, Ready, Result, Stage, Stream, Workers};
 use feedline_testkit::fixtures::Fine;
 
-use crate::common::{LONG, assert_whole, wait_until};
+use crate::common::{LONG, assert_intact, wait_until};
 use data::{Data, Gate};
 use device::{Rig, Switch};
 
@@ -155,7 +155,7 @@ impl Run<'_> {
         let batch =
             batch.expect("a batch").expect("a good batch").wait_on(self.compute).expect("a batch to read");
         assert_eq!(batch.step(), step, "in order");
-        assert_whole(&self.fine, &batch);
+        assert_intact(&self.fine, &batch);
         batch
     }
 
@@ -344,7 +344,7 @@ impl Run<'_> {
         let (_, held) = self.run_to_the_moment(&mut loader);
         self.while_opening(|| drop(loader));
         if let Some(held) = &held {
-            assert_whole(&self.fine, held);
+            assert_intact(&self.fine, held);
         }
     }
 
@@ -375,7 +375,7 @@ impl Run<'_> {
             assert_eq!(loader.epoch(epoch).expect_err("it was stopped").kind(), ErrorKind::Stopped);
         }
         if let Some(held) = &held {
-            assert_whole(&self.fine, held);
+            assert_intact(&self.fine, held);
         }
     }
 

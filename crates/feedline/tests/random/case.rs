@@ -176,7 +176,7 @@ impl Leg {
             parts[0].from = From::Cursor;
         }
         Self {
-            direct: data != Data::Computed && one_in(random, 2),
+            zero_copy: data != Data::Computed && one_in(random, 2),
             workers: 1 + random.below(4) as usize,
             depth,
             readers: 1 + random.below(3) as usize,

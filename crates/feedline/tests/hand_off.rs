@@ -68,11 +68,10 @@ fn two_readers(first_is_slow: bool, drop_first_first: bool) {
         let on_compute = batches.next().unwrap().unwrap().wait_on(compute).unwrap();
         let on_branch = on_compute.also_on(&branch).unwrap();
         let slow = if first_is_slow { SlowReader::start(&on_compute) } else { SlowReader::start(&on_branch) };
-        let whole = |batch: &Ready| assert_intact(&fine(), batch);
         if first_is_slow {
             assert_intact(&fine(), &on_branch);
         } else {
-            whole(&on_compute);
+            assert_intact(&fine(), &on_compute);
         }
         if drop_first_first {
             drop(on_compute);

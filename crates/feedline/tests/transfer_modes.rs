@@ -223,9 +223,9 @@ fn a_loader_reports_its_transfer_mode_and_why() {
                     .expect("a loader")
             };
             let transfer_mode = |set, transfer_mode| build(set, transfer_mode).transfer_mode().to_string();
-            assert_eq!(transfer_mode(columns(9, 0), TransferMode::ZeroCopy), "direct");
-            assert_eq!(transfer_mode(columns(9, 0), TransferMode::Staged), "workers");
-            assert_eq!(transfer_mode(columns(9, 0), TransferMode::Auto), "workers: host is no GPU");
+            assert_eq!(transfer_mode(columns(9, 0), TransferMode::ZeroCopy), "zero-copy");
+            assert_eq!(transfer_mode(columns(9, 0), TransferMode::Staged), "staged");
+            assert_eq!(transfer_mode(columns(9, 0), TransferMode::Auto), "staged: host is not a GPU");
             let zero_copy = build(columns(9, 0), TransferMode::ZeroCopy);
             assert!(zero_copy.transfer_mode().is_zero_copy() && zero_copy.transfer_mode().why().is_none());
             // Four slots of eight ids, and the data set.

@@ -314,7 +314,7 @@ BUGS = [
     Bug(
         "checkpoint_held",
         "a checkpoint is taken while a batch is held",
-        Test(FEEDLINE, "checkpoint", "a_batch_that_is_held_is_a_clear_error"),
+        Test(FEEDLINE, "checkpoint", "a_checkpoint_is_refused_while_a_batch_is_held"),
         [(CHECKPOINT, "let held = self.batches_in_hand();", "let held = 0 * self.batches_in_hand();")],
     ),
     Bug(

@@ -121,7 +121,7 @@ fn a_saved_and_resumed_run_ends_with_the_same_model() {
 }
 
 #[test]
-fn a_batch_that_is_held_is_a_clear_error() {
+fn a_checkpoint_is_refused_while_a_batch_is_held() {
     alone(|| {
         let device = Device::host();
         let (compute, other) = (device.stream().unwrap(), device.stream().unwrap());
@@ -182,7 +182,7 @@ impl Interceptor for FailsToRecordOnce {
 
 /// A batch whose release could not be recorded loses its slot for good, but nobody holds it.
 #[test]
-fn a_lost_slot_does_not_forbid_checkpoints() {
+fn a_lost_slot_does_not_prevent_checkpoints() {
     alone(|| {
         let armed = Arc::new(AtomicBool::new(false));
         let device = Device::with_backend(Intercepted::with(Host::new(), FailsToRecordOnce(armed.clone())));

@@ -24,7 +24,7 @@ const LENS: [u64; 6] = [5, 13, 0, 1, 9, 7];
 const BATCH: usize = 8;
 const SEED: u64 = 31;
 
-/// A file for each shard of [`LENS`].
+/// One file per shard of [`LENS`].
 fn archive(dir: &Path) -> Archive {
     let paths: Vec<PathBuf> = (0..LENS.len()).map(|shard| dir.join(format!("{shard}.records"))).collect();
     for ((shard, path), len) in (0..).zip(&paths).zip(LENS) {
@@ -241,7 +241,7 @@ fn the_loader_finds_the_end_of_an_epoch_and_starts_the_next() {
     });
 }
 
-/// An empty log file in `dir`, which the test appends to, and the source that reads it.
+/// An empty log file in `dir`, and the source that follows it as the test appends records.
 fn log_in(dir: &Path) -> (PathBuf, Archive) {
     let path = dir.join("log");
     std::fs::write(&path, []).unwrap();

@@ -362,7 +362,7 @@ fn contiguous_rows_are_copied_and_others_gathered() {
 }
 
 #[test]
-fn under_chaos_no_byte_is_wrong() {
+fn no_byte_is_wrong_under_chaos() {
     alone(|| {
         for set in [records(500, 3, 1), columns(500, 0)] {
             for (shuffled, seed) in [(true, 1), (false, 2), (true, 3)] {

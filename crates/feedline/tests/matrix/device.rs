@@ -40,7 +40,7 @@ impl Switch {
         Self(Arc::new(Planned { op, by_transfer, nth, seen, fired }))
     }
 
-    /// Whether a fault is one of the device.
+    /// Whether `fault` is a fault of the device.
     pub fn fails(fault: Fault) -> bool {
         matches!(fault, Fault::CopyError | Fault::RecordError | Fault::EndError | Fault::DeviceLost)
     }

@@ -49,7 +49,7 @@ CHECKPOINT = "crates/feedline/src/checkpoint.rs"
 
 HAND_OFF = Test(SIM, "sim_seeds", "a_complete_hand_off_has_no_race")
 ALL_READERS = Test(DEVICE, "contract", "slots::a_slot_is_overwritten_after_all_its_readers")
-PIPELINE = Test(FEEDLINE, "simulated", "a_training_loop_over_a_whole_pipeline_has_no_race_in_any_schedule")
+PIPELINE = Test(FEEDLINE, "simulated", "a_training_loop_has_no_race_in_any_schedule")
 
 NO_HOST_GATE = [
     (HOST_ACQUIRE, 'if cfg!(not(planted = "host_gate")) && state', "if cfg!(any()) && state"),
@@ -248,35 +248,35 @@ BUGS = [
     Bug(
         "panic_swallowed",
         "a batch whose data set panicked is delivered all the same",
-        Test(FEEDLINE, "failures", "a_bad_sample_ends_the_epoch_with_its_name_after_the_batches_before_it"),
+        Test(FEEDLINE, "failures", "a_bad_sample_ends_the_epoch_after_the_batches_before_it"),
         [(DECODE, "            Err(self.panicked(context.current().map_or(ids[0], |(_, id)| id), &*panic))",
           "            drop(panic);\n            Ok(())")],
     ),
     Bug(
         "substitute_by_worker",
         "what stands in for a bad sample depends on the thread that met it",
-        Test(FEEDLINE, "faults", "what_stands_in_for_a_bad_file_is_the_same_for_any_workers"),
+        Test(FEEDLINE, "faults", "substitutes_are_the_same_for_any_number_of_workers"),
         [(DECODE_SET, "plan.substitute(run.epoch, position, attempt)",
           "plan.substitute(run.epoch, position + rayon::current_thread_index().unwrap_or(0) as u64, attempt)")],
     ),
     Bug(
         "one_row_off",
         "decode reads each sample of the first half into the row before its own",
-        Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_an_epoch"),
+        Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_per_epoch"),
         [(DECODE, "self.split(&ids[..mid], left)", "self.split(&ids[1..=mid], left)")],
     ),
     Bug(
         "step_off_by_one",
         "decode makes each batch of the step before its own",
-        Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_an_epoch"),
+        Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_per_epoch"),
         [(DECODE_SET, "self.plan.batch(epoch, start, ticket.step, ",
           "self.plan.batch(epoch, start, ticket.step.saturating_sub(1), ")],
     ),
     Bug(
         "nobody_woken_for_a_device_slot",
         "a device slot that comes home wakes nobody when one sleeps",
-        Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_an_epoch"),
-        [("crates/device/src/slot/free_list.rs", "let asleep = state.sleepers > 0;", "let asleep = state.sleepers > 1;")],
+        Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_per_epoch"),
+        [("crates/device/src/slot/line.rs", "let asleep = state.sleepers > 0;", "let asleep = state.sleepers > 1;")],
     ),
     Bug(
         "nobody_watches",
@@ -300,8 +300,8 @@ BUGS = [
     Bug(
         "cursor_counts_prefetched",
         "the cursor counts one batch that was read ahead and not delivered",
-        Test(FEEDLINE, "resume", "every_data_set_goes_on"),
-        [(LOADER, "None => self.cursor.deliver(&self.batch_sampler, &batch.ids()[..batch.valid_rows()]),",
+        Test(FEEDLINE, "resume", "every_data_set_resumes"),
+        [(LOADER, "None => self.cursor.deliver(&self.plan, &batch.ids()[..batch.due()]),",
           "None => (0..=u8::from(batch.step() == 0))\n"
           "                .for_each(|_| self.cursor.deliver(&self.batch_sampler, &batch.ids()[..batch.valid_rows()])),")],
     ),
@@ -314,13 +314,13 @@ BUGS = [
     Bug(
         "checkpoint_held",
         "a checkpoint is taken while a batch is held",
-        Test(FEEDLINE, "checkpoint", "a_batch_that_is_held_is_a_clear_error"),
+        Test(FEEDLINE, "checkpoint", "a_checkpoint_is_refused_while_a_batch_is_held"),
         [(CHECKPOINT, "let held = self.batches_in_hand();", "let held = 0 * self.batches_in_hand();")],
     ),
     Bug(
         "cause_after_the_end",
         "a stage closes its channels before it tells why",
-        Test(FEEDLINE, "failures", "the_first_cause_is_told_however_the_threads_race"),
+        Test(FEEDLINE, "failures", "the_first_cause_is_reported_however_the_threads_race"),
         [
             (MAKER, "        if let Some(over) = self.over.take() {\n",
              "        self.filled = bounded(0).0;\n        std::thread::sleep(std::time::Duration::from_millis(20));\n"
@@ -330,8 +330,8 @@ BUGS = [
     Bug(
         "stop_leaves_the_device_slots_open",
         "stop does not wake a transfer that waits for a device slot",
-        Test(FEEDLINE, "shutdown", "a_consumer_that_stops_reading_stops_the_pipeline_at_its_slots"),
-        [(SHUTDOWN, "        self.closers.device_slots.close();\n", "")],
+        Test(FEEDLINE, "shutdown", "a_consumer_that_stops_taking_batches_stops_the_pipeline_when_all_slots_are_full"),
+        [(SHUTDOWN, "        self.slots.close();\n", "")],
     ),
     Bug(
         "stop_does_not_wait_for_the_device",
@@ -342,14 +342,14 @@ BUGS = [
     Bug(
         "batches_of_an_epoch_that_was_left",
         "batches that were read ahead for an epoch that was left are delivered in the next one",
-        Test(FEEDLINE, "random_loaders", "every_row_of_a_random_loader_is_that_of_the_reference"),
-        [(LOADER, "if loaded.info().request != at.request.number =>", "if loaded.info().request > at.request.number =>")],
+        Test(FEEDLINE, "random_loaders", "every_row_of_a_random_loader_matches_the_reference"),
+        [(LOADER, "if run != at.run.number {", "if run > at.run.number {")],
     ),
     Bug(
         "ranks_overlap_in_a_short_step",
         "two ranks get the same samples of a last step that is not full",
-        Test(FEEDLINE, "random_resume", "every_sample_arrives_once_however_a_run_goes_on"),
-        [("crates/core/src/batch_sampler.rs", "first: first + rank * each + rank.min(over)", "first: first + rank * each")],
+        Test(FEEDLINE, "random_resume", "every_sample_arrives_once_however_a_run_is_resumed"),
+        [("crates/core/src/plan.rs", "first: first + rank * each + rank.min(over)", "first: first + rank * each")],
     ),
     Bug(
         "another_fuzz_target",

@@ -1,12 +1,12 @@
-//! Decode, copy and compute run at the same time. No test here measures speed: each kernel waits until it has *seen* the
-//! others' work, so that a pipeline that does one thing after the other never ends, on a machine of any speed.
+//! Decode, copy and compute run at the same time. No test here measures speed: each kernel waits until it has
+//! *seen* the other stages work, so a pipeline that runs the stages one after the other hangs on any machine.
 
 mod common;
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use common::{LONG, alone, assert_empty, assert_whole, wait_until};
+use common::{LONG, alone, assert_empty, assert_intact, wait_until};
 use feedline::{Batch, Device, Event, Loader, LoaderBuilder, Ready, Stream, WaitMeter, Workers};
 use feedline_kernels::ops::Kernels;
 use feedline_testkit::fixtures::{self, Fine};
@@ -17,7 +17,7 @@ fn builder(data: impl feedline::Dataset) -> LoaderBuilder {
     Loader::builder(data).batch_size(BATCH).workers(Workers::Count(2)).depth(2)
 }
 
-/// A kernel on `stream` that reads `batch`, and runs until it is let go.
+/// A kernel that reads a batch and runs until it is released.
 struct Kernel {
     begun: Receiver<()>,
     end: Sender<()>,
@@ -30,7 +30,7 @@ impl Kernel {
         let body = move |memory: &mut feedline::Memory<'_>| {
             let before = memory.input::<u8>(0).to_vec();
             let _ = begin.send(());
-            // Ends with the test when that fails: then the sender is dropped.
+            // A failing test drops the sender, which also ends the kernel.
             let _ = ended.recv();
             assert_eq!(memory.input::<u8>(0), before, "the batch changed while a kernel read it");
         };
@@ -39,15 +39,15 @@ impl Kernel {
     }
 
     fn wait_until_running(&self) {
-        self.begun.recv_timeout(LONG).expect("the kernel runs");
+        self.begun.recv_timeout(LONG).expect("the kernel has started");
     }
 
-    fn let_go(self) {
-        self.end.send(()).expect("the kernel waits");
+    fn release(self) {
+        self.end.send(()).expect("the kernel is waiting");
     }
 }
 
-/// An event with timing, recorded now on a stream that has nothing else to do.
+/// An event with timing, recorded now on an idle stream.
 fn now(device: &Device, idle: &Stream) -> Event {
     let event = device.event(true).unwrap();
     idle.record(&event).unwrap();
@@ -60,18 +60,18 @@ fn recorded(stream: &Stream) -> Event {
     event
 }
 
-/// Asserts that the events were reached in this order, by their times.
+/// Asserts that the times of the events are in this order.
 #[track_caller]
 fn assert_in_order(events: &[(&str, &Event)]) {
     for pair in events.windows(2) {
         let [(first, start), (second, end)] = pair else { unreachable!("windows of two") };
         let between = end.elapsed_ms_since(start).unwrap();
-        assert!(between >= 0.0, "\"{second}\" came {} ms before \"{first}\"", -between);
+        assert!(between >= 0.0, "\"{second}\" is {} ms before \"{first}\"", -between);
     }
 }
 
 fn wait_until_arrived(batch: &Batch) {
-    wait_until("the copy has ended", || batch.arrived().unwrap());
+    wait_until("the copy has finished", || batch.arrived().unwrap());
 }
 
 #[test]
@@ -91,19 +91,19 @@ fn the_copy_of_the_next_batch_overlaps_the_kernels_of_this_one() {
                     let end = recorded(&compute);
                     kernel.wait_until_running();
                     let Some(next) = batches.next() else {
-                        kernel.let_go();
+                        kernel.release();
                         break;
                     };
-                    // The whole copy of the next batch ends while the kernel runs: it cannot end before.
+                    // The copy of the next batch finishes while the kernel, which cannot end yet, still runs.
                     let next = next.unwrap();
                     wait_until_arrived(&next);
                     let copied = now(&device, &idle);
                     idle.synchronize().unwrap();
                     assert!(!end.query().unwrap());
-                    kernel.let_go();
+                    kernel.release();
                     drop(ready);
                     ready = next.wait_on(&compute).unwrap();
-                    assert_whole(&fine, &ready);
+                    assert_intact(&fine, &ready);
                     assert_in_order(&[
                         ("kernel began", &start),
                         ("next copied", &copied),
@@ -122,7 +122,7 @@ fn decode_copy_and_compute_run_at_the_same_time() {
         let device = Device::host();
         {
             let compute = device.stream().unwrap();
-            // Of every third batch one sample waits at a gate of its own.
+            // One sample of every third batch waits at its own gate.
             let fine = Fine::new(9 * BATCH as u64, 1000).unwrap();
             let (data, gates) = [2u64, 5, 8].into_iter().fold(
                 (Box::new(fine.clone()) as Box<dyn feedline::Dataset>, Vec::new()),
@@ -138,15 +138,16 @@ fn decode_copy_and_compute_run_at_the_same_time() {
                 let first = batches.next().unwrap().unwrap().wait_on(&compute).unwrap();
                 let kernel = Kernel::start(&compute, &first);
                 kernel.wait_until_running();
-                // While the kernel of this batch runs, the next is copied and the one after is being read.
+                // While this batch's kernel runs, the next batch is copied and the one after that is being
+                // read.
                 let second = batches.next().unwrap().unwrap();
                 wait_until_arrived(&second);
                 assert!(gate.wait_until_waiting(1, LONG), "the batch after next is not being read");
-                kernel.let_go();
+                kernel.release();
                 drop(first);
-                assert_whole(&fine, &second.wait_on(&compute).unwrap());
+                assert_intact(&fine, &second.wait_on(&compute).unwrap());
                 gate.open();
-                assert_whole(&fine, &batches.next().unwrap().unwrap().wait_on(&compute).unwrap());
+                assert_intact(&fine, &batches.next().unwrap().unwrap().wait_on(&compute).unwrap());
             }
             assert!(batches.next().is_none());
         }
@@ -154,7 +155,7 @@ fn decode_copy_and_compute_run_at_the_same_time() {
     });
 }
 
-/// A boxed data set, so that wrappers nest in a loop.
+/// A boxed data set, so that a loop can nest wrappers.
 struct Boxed(Box<dyn feedline::Dataset>);
 
 impl feedline::Dataset for Boxed {
@@ -176,7 +177,7 @@ impl feedline::Dataset for Boxed {
     }
 }
 
-/// The rows of one batch are read by all workers at once: each read waits until every worker is in one.
+/// Each read waits until every worker is in a read, so the test ends only if all workers share one batch.
 #[test]
 fn the_rows_of_one_batch_are_spread_over_all_workers() {
     use std::sync::{Condvar, Mutex};
@@ -193,12 +194,16 @@ fn the_rows_of_one_batch_are_spread_over_all_workers() {
                     here.1.notify_all();
                     let all =
                         here.1.wait_timeout_while(threads, LONG, |threads| threads.len() < workers).unwrap();
-                    if all.1.timed_out() { Err(format!("only {:?} read", all.0).into()) } else { Ok(()) }
+                    if all.1.timed_out() {
+                        Err(format!("only {:?} are reading", all.0).into())
+                    } else {
+                        Ok(())
+                    }
                 });
                 let builder = builder(data).batch_size(64).workers(Workers::Count(workers));
                 let mut loader = builder.build(&device).unwrap();
                 for batch in loader.epoch(0).unwrap() {
-                    assert_whole(&fine, &batch.unwrap().wait_on(&compute).unwrap());
+                    assert_intact(&fine, &batch.unwrap().wait_on(&compute).unwrap());
                 }
             }
             assert_empty(&device);
@@ -206,8 +211,8 @@ fn the_rows_of_one_batch_are_spread_over_all_workers() {
     });
 }
 
-/// With compute slower than decode: each kernel ends only when the next batch has arrived, so the stream's wait for it
-/// is over before it begins; event times and the meter agree.
+/// Each kernel ends only when the next batch has arrived, so the stream never waits for a copy. Event times
+/// and the meter agree.
 #[test]
 fn compute_that_is_slower_than_decode_never_waits_after_the_first_batch() {
     alone(|| {
@@ -217,7 +222,7 @@ fn compute_that_is_slower_than_decode_never_waits_after_the_first_batch() {
             let compute = device.stream().unwrap();
             let fine = Fine::new(STEPS * BATCH as u64, 64).unwrap();
             let mut loader = builder(fine).depth(3).build(&device).unwrap();
-            // Noise of the machine only ever adds to the time waited: the best of a few runs is the pipeline's own.
+            // Noise of the machine only adds waiting time, so the best of a few runs measures the pipeline.
             let runs = (0..5).map(|epoch| waits(&mut loader, epoch, &compute));
             let (wait_ms, share) = runs.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap();
             assert!(wait_ms < 0.5, "the stream waited {wait_ms} ms for the median copy");
@@ -227,8 +232,8 @@ fn compute_that_is_slower_than_decode_never_waits_after_the_first_batch() {
     });
 }
 
-/// Runs an epoch with kernels of 3 ms at least, each until the next batch has arrived: the median time that the stream
-/// waited for a copy, in milliseconds, and the meter's share.
+/// Runs an epoch with kernels of at least 3 ms, each of which runs until the next batch has arrived.
+/// Returns the median time that the stream waited for a copy, in milliseconds, and the meter's share.
 fn waits(loader: &mut Loader, epoch: u64, compute: &Stream) -> (f32, f64) {
     let mut meter = WaitMeter::new(compute, 1).unwrap();
     let mut waited = Vec::new();
@@ -244,26 +249,26 @@ fn waits(loader: &mut Loader, epoch: u64, compute: &Stream) -> (f32, f64) {
         current = Some(meter.wait_on(next).unwrap());
         let after = recorded(compute);
         if let Some(kernel) = running.take() {
-            kernel.let_go();
+            kernel.release();
         }
         let kernel = Kernel::start(compute, current.as_ref().unwrap());
         meter.end().unwrap();
         kernel.wait_until_running();
         waited.push(after.elapsed_ms_since(&before).unwrap());
-        // The work of the kernel itself: this is what makes compute the slower part.
+        // The kernel's own work, which makes compute slower than decode.
         std::thread::sleep(Duration::from_millis(3));
         running = Some(kernel);
     }
-    running.unwrap().let_go();
+    running.unwrap().release();
     drop(current);
     compute.synchronize().unwrap();
     waited.sort_unstable_by(f32::total_cmp);
     (waited[waited.len() / 2], meter.share().unwrap())
 }
 
-/// The other way round, so that the meter is seen to tell: a compute stage that waits for its data.
+/// The counterpart: shows that the meter does report waiting.
 #[test]
-fn compute_that_is_faster_than_decode_is_seen_to_wait() {
+fn the_meter_reports_compute_that_waits_for_decode() {
     alone(|| {
         let device = Device::host();
         {
@@ -281,7 +286,7 @@ fn compute_that_is_faster_than_decode_is_seen_to_wait() {
             }
             compute.synchronize().unwrap();
             let share = meter.share().unwrap();
-            // Nothing but reading takes time here: 2 ms a sample by the one worker.
+            // Only reading takes time here: the one worker needs 2 ms per sample.
             assert!(start.elapsed() >= Duration::from_millis(80));
             assert!(meter.measured() >= 8 && share > 0.5, "{share} of {} steps", meter.measured());
         }
@@ -289,17 +294,17 @@ fn compute_that_is_faster_than_decode_is_seen_to_wait() {
     });
 }
 
-/// What a kernel on the GPU has to say about the bytes of an epoch, and how its copies and kernels lay in time.
+/// What a GPU kernel found in the bytes of an epoch, and how copies and kernels overlapped.
 struct Overlap {
-    /// Wrong bytes, the first of them, and bytes looked at.
+    /// Number of wrong bytes, index of the first one, and number of bytes checked.
     report: Vec<i64>,
-    /// Steps whose kernel still ran when the whole copy of the next batch had ended.
+    /// Steps whose kernel was still running when the copy of the next batch had finished.
     overlapped: usize,
     steps: usize,
     wait_share: f64,
 }
 
-/// An epoch in file order with kernels of `spin_ns`, each begun before the next batch is asked for.
+/// Runs an epoch in file order with kernels of `spin_ns`, each started before the next batch is requested.
 fn overlap(device: &Device, loader: &mut Loader, fine: &Fine, width: usize, spin_ns: u64) -> Overlap {
     let (compute, idle) = (device.stream().unwrap(), device.stream().unwrap());
     let kernels = Kernels::new(&compute).unwrap();
@@ -325,7 +330,7 @@ fn overlap(device: &Device, loader: &mut Loader, fine: &Fine, width: usize, spin
         let batch = meter.wait_on(batch).unwrap();
         let start = recorded(&compute);
         kernels.spin(spin_ns).unwrap();
-        // Behind the spin: had the next copy come too early, these bytes would be others.
+        // Checked after the spin: a copy that came too early would have changed these bytes.
         let (bytes, key) = (batch.field::<u8>("bytes").unwrap(), fine.key(batch.epoch()));
         kernels.pattern_check(bytes, width, key, batch.ids()[0], report.view_mut()).unwrap();
         times.push((start, recorded(&compute)));
@@ -347,28 +352,30 @@ fn on_a_gpu_copies_and_kernels_overlap_and_compute_does_not_wait() {
             let fine = Fine::new((STEPS * BATCH) as u64, width).unwrap();
             let builder = builder(fine.clone()).workers(Workers::Auto).depth(3);
             let mut loader = builder.build(&device).unwrap();
-            // Kernels that take longer than a batch's way to them, on whatever machine: a few times what a step takes without.
+            // The kernels must take longer than loading a batch on any machine: a few times a step without
+            // them.
             let mut plain = || {
                 let start = Instant::now();
                 overlap(&device, &mut loader, &fine, width, 1);
                 start.elapsed()
             };
-            // The first time compiles the kernels.
+            // The first run compiles the kernels.
             let plain = plain().min(plain());
             let spin_ns = (4 * plain.as_nanos() as u64 / STEPS as u64).max(20_000_000);
-            // Noise of the machine only ever takes away: the best of a few runs is the pipeline's own.
+            // Noise of the machine only reduces the overlap, so the best of a few runs measures the pipeline.
             let runs = (0..3).map(|_| overlap(&device, &mut loader, &fine, width, spin_ns));
             let seen = runs.min_by(|a, b| a.wait_share.total_cmp(&b.wait_share)).expect("three runs");
             assert_eq!(
                 seen.report,
                 [0, -1, (STEPS * BATCH * width) as i64],
-                "wrong bytes, the first, bytes seen"
+                "wrong bytes, first wrong byte, bytes checked"
             );
             assert_eq!(seen.steps, STEPS);
-            // The first kernel may end while its successor is still being read; a stall of the machine may cost another.
+            // The first kernel may end while the next batch is still being read; a stall of the machine may
+            // cost another overlap.
             assert!(
                 seen.overlapped >= STEPS - 3,
-                "{} of {STEPS} copies in the time of a kernel",
+                "{} of {STEPS} copies overlapped a kernel",
                 seen.overlapped
             );
             assert!(seen.wait_share < 0.1, "waited {} of the time", seen.wait_share);

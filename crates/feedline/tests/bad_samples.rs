@@ -1,5 +1,5 @@
-//! Files that cannot be read: the same substitutes on every rank, in every replay and for any number of workers; no
-//! other row changes; and over the budget one error that names the files.
+//! Unreadable files: the substitutes are the same on every rank, in every replay and for any number of
+//! workers; no other row changes; exceeding the budget is one error that names the files.
 
 mod common;
 mod restoring;
@@ -19,12 +19,12 @@ use restoring::Restored;
 const LEN: u64 = 60;
 const BATCH: usize = 7;
 const SEED: u64 = 19;
-/// The files that are spoilt, each in another way; see [`spoil`].
+/// The samples whose files are corrupted, see [`corrupt`].
 const BAD: [u64; 5] = [3, 17, 18, 40, 59];
 const WIDTH: usize = 24;
 const DRAWS: usize = 2;
 
-/// One file a sample: [`WIDTH`] bytes and their checksum. A row is the bytes and [`DRAWS`] random numbers.
+/// One file per sample: [`WIDTH`] bytes and their checksum. A row is the bytes and [`DRAWS`] random numbers.
 struct Files {
     paths: Vec<PathBuf>,
     spec: Spec,
@@ -41,7 +41,7 @@ fn content(id: u64) -> Vec<u8> {
 }
 
 impl Files {
-    /// The files in `dir`, whether they are there or not.
+    /// The files in `dir`, whether they exist or not.
     fn open(dir: &Path) -> Self {
         let spec = Spec::new().field("bytes", DType::U8, [WIDTH]).unwrap();
         let spec = spec.field("draws", DType::F64, [DRAWS]).unwrap();
@@ -57,11 +57,11 @@ impl Files {
         files
     }
 
-    /// The same files, those of [`BAD`] spoilt.
-    fn spoilt(dir: &Path) -> Self {
+    /// The same files, with those of [`BAD`] corrupted.
+    fn corrupted(dir: &Path) -> Self {
         let files = Self::create(dir);
         for (index, id) in BAD.into_iter().enumerate() {
-            spoil(&files.paths[id as usize], index);
+            corrupt(&files.paths[id as usize], index);
         }
         files
     }
@@ -71,7 +71,7 @@ fn checksum(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |state, &byte| splitmix64(state ^ u64::from(byte)))
 }
 
-fn spoil(path: &Path, how: usize) {
+fn corrupt(path: &Path, how: usize) {
     let mut bytes = std::fs::read(path).unwrap();
     match how % 4 {
         0 => bytes[5] ^= 0x10,
@@ -91,7 +91,7 @@ impl Dataset for Files {
         &self.spec
     }
 
-    /// Writes the row before it finds out that the file is bad: what is torn must not be delivered.
+    /// Writes the row before it detects a bad file; the partly written row must not be delivered.
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         row.field_mut::<f64>(1)?.fill_with(|| context.random().uniform());
         let bytes = std::fs::read(&self.paths[id as usize])?;
@@ -107,22 +107,22 @@ impl Dataset for Files {
     }
 }
 
-fn bear(budget: Budget) -> BadSamples {
+fn tolerate(budget: Budget) -> BadSamples {
     BadSamples::Substitute { budget }
 }
 
 fn builder(files: Files, budget: Budget) -> LoaderBuilder {
-    Loader::builder(files).batch_size(BATCH).shuffle(SEED).bad_samples(bear(budget)).epochs(2)
+    Loader::builder(files).batch_size(BATCH).shuffle(SEED).bad_samples(tolerate(budget)).epochs(2)
 }
 
-/// The order of an epoch, from the definition of the shuffle.
-fn whole(epoch: u64) -> Vec<u64> {
+/// The sample order of an epoch, from the definition of the shuffle.
+fn order_of(epoch: u64) -> Vec<u64> {
     let mut ids = vec![0; LEN as usize];
     Sampler::Shuffle.fill(LEN, SEED, epoch, 0, &mut ids);
     ids
 }
 
-/// The bytes of samples `ids` as a batch has them: field after field.
+/// The bytes of a batch of samples `ids`, field after field.
 fn batch_of(epoch: u64, ids: &[u64]) -> Vec<u8> {
     let draws = |&id: &u64| Random::expected(SEED, epoch, id, DRAWS).into_iter().flat_map(f64::to_le_bytes);
     ids.iter().flat_map(|&id| content(id)).chain(ids.iter().flat_map(draws)).collect()
@@ -132,15 +132,15 @@ fn two_epochs(loader: &mut Restored) -> Vec<Step> {
     [0, 1].into_iter().flat_map(|epoch| loader.run(From::Epoch(epoch), usize::MAX)).collect()
 }
 
-/// A spoilt set in its folder, and its whole run in one mix.
-fn spoilt_run(mix: Mix) -> (Vec<Step>, BadSampleReport) {
+/// Runs two epochs of a corrupted data set in one mix.
+fn corrupted_run(mix: Mix) -> (Vec<Step>, BadSampleReport) {
     let dir = tempfile::tempdir().unwrap();
-    let mut loader = Restored::new(builder(Files::spoilt(dir.path()), Budget::Count(5)), mix);
+    let mut loader = Restored::new(builder(Files::corrupted(dir.path()), Budget::Count(5)), mix);
     let steps = two_epochs(&mut loader);
     (steps, without_folder(loader.loader.bad_sample_report(), dir.path()))
 }
 
-/// The list with the files as they are called in their folder.
+/// The report with paths relative to their folder.
 fn without_folder(bad_sample_report: &BadSampleReport, dir: &Path) -> BadSampleReport {
     let folder = format!("{}/", dir.display());
     let text = serde_json::to_string(bad_sample_report).unwrap();
@@ -149,49 +149,51 @@ fn without_folder(bad_sample_report: &BadSampleReport, dir: &Path) -> BadSampleR
 }
 
 #[test]
-fn a_bad_sample_changes_its_own_row_only_and_the_same_way_for_any_workers_and_depth() {
+fn a_bad_sample_changes_only_its_own_row_for_any_workers_and_depth() {
     alone(|| {
-        let (first, list) = spoilt_run(MIXES[0]);
+        let (first, list) = corrupted_run(MIXES[0]);
         let mut replaced = Vec::new();
         for (number, step) in first.iter().enumerate() {
-            let due = whole(step.epoch);
-            let due = due.chunks(BATCH).nth(number % due.len().div_ceil(BATCH)).unwrap();
-            assert_eq!(step.ids.len(), due.len(), "batches of the same size");
-            for (&id, &due) in step.ids.iter().zip(due) {
-                assert!(!BAD.contains(&id) && (id == due || BAD.contains(&due)), "{id} in place of {due}");
-                replaced.extend((id != due).then_some(due));
+            let order = order_of(step.epoch);
+            let own = order.chunks(BATCH).nth(number % order.len().div_ceil(BATCH)).unwrap();
+            assert_eq!(step.ids.len(), own.len(), "batch sizes differ");
+            for (&id, &own) in step.ids.iter().zip(own) {
+                assert!(!BAD.contains(&id) && (id == own || BAD.contains(&own)), "{id} in place of {own}");
+                replaced.extend((id != own).then_some(own));
             }
             assert!(
                 step.bytes == batch_of(step.epoch, &step.ids),
-                "a row is not its sample's, step {number}"
+                "step {number}: a row does not match its sample"
             );
         }
         replaced.sort_unstable();
-        assert_eq!(replaced, BAD.map(|id| [id; 2]).concat(), "each once an epoch");
+        assert_eq!(replaced, BAD.map(|id| [id; 2]).concat(), "each once per epoch");
 
-        let told: Vec<_> = list.samples().iter().map(|bad| (bad.sample, bad.path.clone().unwrap())).collect();
-        assert_eq!(told, BAD.map(|id| (id, PathBuf::from(name(id)))));
+        let listed: Vec<_> =
+            list.samples().iter().map(|bad| (bad.sample, bad.path.clone().unwrap())).collect();
+        assert_eq!(listed, BAD.map(|id| (id, PathBuf::from(name(id)))));
         let causes: Vec<_> = list.samples().iter().map(|bad| bad.cause.as_str()).collect();
         assert_eq!(causes[..3], ["the checksum does not match", "cut short", "cut short"]);
         assert!(causes[3].contains("No such file"), "{}", causes[3]);
 
         for mix in MIXES {
-            let (steps, again) = spoilt_run(mix);
-            assert!(steps == first, "{mix:?} gives other substitutes, or other rows");
+            let (steps, again) = corrupted_run(mix);
+            assert!(steps == first, "{mix:?}: substitutes or rows differ");
             assert_eq!(again, list, "{mix:?}");
         }
     });
 }
 
 #[test]
-fn all_ranks_stay_in_step_and_take_the_substitutes_that_one_would() {
+fn all_ranks_stay_in_step_and_use_the_substitutes_of_a_single_rank() {
     alone(|| {
-        let (one, _) = spoilt_run(MIXES[4]);
+        let (one, _) = corrupted_run(MIXES[4]);
         let dir = tempfile::tempdir().unwrap();
         for last_batch in [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad] {
             let ranks: Vec<Vec<Step>> = (0..4)
                 .map(|rank| {
-                    let builder = builder(Files::spoilt(dir.path()), Budget::Count(5)).last_batch(last_batch);
+                    let builder =
+                        builder(Files::corrupted(dir.path()), Budget::Count(5)).last_batch(last_batch);
                     two_epochs(&mut Restored::new(builder.world(World::new(rank, 4).unwrap()), MIXES[4]))
                 })
                 .collect();
@@ -200,7 +202,10 @@ fn all_ranks_stay_in_step_and_take_the_substitutes_that_one_would() {
                 steps as u64,
                 2 * if last_batch == LastBatch::Drop { LEN / 28 } else { LEN.div_ceil(28) }
             );
-            assert!(ranks.iter().all(|rank| rank.len() == steps), "ranks out of step");
+            assert!(
+                ranks.iter().all(|rank| rank.len() == steps),
+                "the ranks take different numbers of steps"
+            );
             let in_order = |epoch: u64| {
                 let step = |number: usize| ranks.iter().map(move |rank| &rank[number]);
                 let of_epoch = (0..steps).flat_map(step).filter(|step| step.epoch == epoch);
@@ -217,10 +222,10 @@ fn all_ranks_stay_in_step_and_take_the_substitutes_that_one_would() {
 }
 
 #[test]
-fn a_run_with_bad_samples_goes_on_from_every_step_with_the_same_substitutes() {
+fn a_run_with_bad_samples_resumes_at_every_step_with_the_same_substitutes() {
     alone(|| {
         let dir = tempfile::tempdir().unwrap();
-        Files::spoilt(dir.path());
+        Files::corrupted(dir.path());
         let files = || builder(Files::open(dir.path()), Budget::Count(5));
         let done = restore::everywhere(|mix| Restored::new(files(), mix));
         assert!(done.steps > 10, "{done:?}");
@@ -228,10 +233,10 @@ fn a_run_with_bad_samples_goes_on_from_every_step_with_the_same_substitutes() {
 }
 
 #[test]
-fn the_quarantine_is_saved_beside_the_cursor_and_goes_on() {
+fn the_bad_sample_report_is_saved_with_the_cursor_and_restored() {
     alone(|| {
         let dir = tempfile::tempdir().unwrap();
-        Files::spoilt(dir.path());
+        Files::corrupted(dir.path());
         let loader = |mix| Restored::new(builder(Files::open(dir.path()), Budget::Count(5)), mix);
         let mut whole = loader(MIXES[0]);
         let steps = two_epochs(&mut whole);
@@ -257,16 +262,19 @@ fn the_quarantine_is_saved_beside_the_cursor_and_goes_on() {
     });
 }
 
-/// The proof is that of the plan, substitutes in the places of those that were due.
+/// The proof equals that of the batch sampler once the substitutions are accounted for.
 #[track_caller]
 fn assert_exactly_once(loader: &Loader) {
     let mut expected = Proof::expected(loader.batch_sampler(), 0..2);
-    assert!(loader.cursor().proof().check(&expected).is_err(), "a substitute is not the sample that was due");
+    assert!(
+        loader.cursor().proof().check(&expected).is_err(),
+        "the proof must differ while substitutions are not accounted for"
+    );
     loader.bad_sample_report().adjust(&mut expected);
     loader.cursor().proof().check(&expected).unwrap();
 }
 
-/// Runs epochs until an error; returns the batches before it and the error.
+/// Runs epochs until an error. Returns the number of batches before it, and the error.
 fn until_error(loader: &mut Loader, epochs: u64) -> (u64, Option<Error>) {
     let mut delivered = 0;
     for epoch in 0..epochs {
@@ -285,12 +293,12 @@ fn until_error(loader: &mut Loader, epochs: u64) -> (u64, Option<Error>) {
 }
 
 #[test]
-fn over_the_count_is_one_error_with_the_files_after_the_batches_before_it() {
+fn exceeding_the_count_delivers_the_batches_before_and_one_error_that_names_the_files() {
     alone(|| {
         let dir = tempfile::tempdir().unwrap();
-        Files::spoilt(dir.path());
-        // The step in which the n-th bad sample is due, from the definition of the shuffle.
-        let sampler = whole(0);
+        Files::corrupted(dir.path());
+        // The positions of the bad samples, from the definition of the shuffle.
+        let sampler = order_of(0);
         let positions: Vec<usize> =
             (0..sampler.len()).filter(|&position| BAD.contains(&sampler[position])).collect();
         for (most, position) in positions.into_iter().enumerate() {
@@ -299,7 +307,7 @@ fn over_the_count_is_one_error_with_the_files_after_the_batches_before_it() {
                 let mut loader = Restored::new(builder, mix).loader;
                 let (delivered, error) = until_error(&mut loader, 2);
                 let error = error.expect("over the budget");
-                assert_eq!(delivered, (position / BATCH) as u64, "batches before the failing one, {mix:?}");
+                assert_eq!(delivered, (position / BATCH) as u64, "{mix:?}: batches before the failing one");
                 assert_eq!((error.kind(), error.batch()), (ErrorKind::Sample, Some(delivered)));
                 let text = error.to_string();
                 assert!(text.contains(&format!("the budget is {most}: ")) && !text.contains('\n'), "{text}");
@@ -307,12 +315,12 @@ fn over_the_count_is_one_error_with_the_files_after_the_batches_before_it() {
                 assert!(listed.len() > most);
                 for bad in listed {
                     let named = format!("{} ({})", bad.path.as_ref().unwrap().display(), bad.cause);
-                    assert!(text.contains(&named), "{text}\nlacks {named}");
+                    assert!(text.contains(&named), "no {named:?} in: {text}");
                 }
                 assert_eq!(
                     loader.cursor().position(),
                     delivered * BATCH as u64,
-                    "what failed is not counted"
+                    "a failed batch must not be counted"
                 );
             }
         }
@@ -322,14 +330,14 @@ fn over_the_count_is_one_error_with_the_files_after_the_batches_before_it() {
 }
 
 #[test]
-fn bad_samples_from_before_a_restart_count_in_the_budget() {
+fn bad_samples_before_a_restart_count_against_the_budget() {
     alone(|| {
         let dir = tempfile::tempdir().unwrap();
-        Files::spoilt(dir.path());
+        Files::corrupted(dir.path());
         let loader = || Restored::new(builder(Files::open(dir.path()), Budget::Count(4)), MIXES[4]);
-        let (in_one_go, error) = until_error(&mut loader().loader, 1);
+        let (uninterrupted, error) = until_error(&mut loader().loader, 1);
         let error = error.expect("over the budget");
-        for taken in 0..=in_one_go {
+        for taken in 0..=uninterrupted {
             let mut first = loader();
             first.run(From::Epoch(0), taken as usize);
             let (cursor, bad_sample_report) = (first.cursor(), first.loader.bad_sample_report().clone());
@@ -337,7 +345,7 @@ fn bad_samples_from_before_a_restart_count_in_the_budget() {
             second.set_bad_sample_report(bad_sample_report);
             let mut batches = second.resume(cursor).unwrap();
             let delivered = batches.by_ref().take_while(|batch| batch.is_ok()).count() as u64;
-            assert_eq!(taken + delivered, in_one_go, "stopped after {taken} batches");
+            assert_eq!(taken + delivered, uninterrupted, "stopped after {taken} batches");
             assert_eq!(batches.bad_sample_report().samples().len(), BAD.len());
             assert_eq!(error.kind(), ErrorKind::Sample);
         }
@@ -345,24 +353,24 @@ fn bad_samples_from_before_a_restart_count_in_the_budget() {
 }
 
 #[test]
-fn over_the_rate_is_an_error_once_the_probation_is_over() {
+fn exceeding_the_rate_is_an_error_once_enough_rows_were_read() {
     alone(|| {
         let dir = tempfile::tempdir().unwrap();
-        Files::spoilt(dir.path());
+        Files::corrupted(dir.path());
         let run = |fraction, after| {
             let files = builder(Files::open(dir.path()), Budget::Rate { fraction, after });
             until_error(&mut Restored::new(files, MIXES[4]).loader, 2)
         };
-        // 5 of 60 are bad, and one of them is also tried as a substitute: a rate of 1 in 10.
-        let (steps, borne) = run(0.25, 30);
-        assert!(borne.is_none(), "{borne:?}");
+        // 5 of 60 samples are bad, and one of those is also tried as a substitute: a rate of 1 in 10.
+        let (steps, error) = run(0.25, 30);
+        assert!(error.is_none(), "{error:?}");
         assert_eq!(steps, 2 * LEN.div_ceil(BATCH as u64));
         let (delivered, error) = run(0.05, LEN);
         let error = error.expect("over the rate");
         assert_eq!(
             delivered,
             LEN / BATCH as u64,
-            "looked at after {LEN} rows, with the batch that completes them"
+            "the rate is checked after {LEN} rows, with the batch that completes them"
         );
         assert!(error.message().contains("6 failed reads in 60 rows are above the rate of 0.05"), "{error}");
         assert!(error.message().contains(&name(3)), "{error}");
@@ -370,11 +378,11 @@ fn over_the_rate_is_an_error_once_the_probation_is_over() {
 }
 
 #[test]
-fn unless_told_otherwise_the_first_bad_file_in_order_ends_the_run() {
+fn by_default_the_first_bad_file_in_order_ends_the_run() {
     alone(|| {
         let dir = tempfile::tempdir().unwrap();
-        Files::spoilt(dir.path());
-        let sampler = whole(0);
+        Files::corrupted(dir.path());
+        let sampler = order_of(0);
         let first = sampler.iter().position(|id| BAD.contains(id)).unwrap();
         for mix in MIXES {
             let files = Loader::builder(Files::open(dir.path())).batch_size(BATCH).shuffle(SEED);
@@ -390,23 +398,23 @@ fn unless_told_otherwise_the_first_bad_file_in_order_ends_the_run() {
 }
 
 #[test]
-fn a_set_without_a_good_sample_is_an_error_and_no_endless_search() {
+fn a_data_set_without_a_good_sample_is_an_error() {
     alone(|| {
         let dir = tempfile::tempdir().unwrap();
         let files = Files::create(dir.path());
         for (index, path) in files.paths.iter().enumerate() {
-            spoil(path, index);
+            corrupt(path, index);
         }
         let mut loader = Restored::new(builder(files, Budget::Count(u64::MAX)), MIXES[4]).loader;
         let (delivered, error) = until_error(&mut loader, 1);
         let error = error.expect("nothing can be read");
-        assert_eq!((delivered, error.kind(), error.sample()), (0, ErrorKind::Sample, Some(whole(0)[0])));
+        assert_eq!((delivered, error.kind(), error.sample()), (0, ErrorKind::Sample, Some(order_of(0)[0])));
         assert!(error.message().starts_with("cannot read a sample, nor 16 in its place"), "{error}");
     });
 }
 
 #[test]
-fn a_rate_that_is_no_part_is_refused_before_anything_is_read() {
+fn a_rate_outside_0_to_1_is_rejected_before_anything_is_read() {
     alone(|| {
         let dir = tempfile::tempdir().unwrap();
         for fraction in [-0.5, 1.5, f64::NAN] {

@@ -1,5 +1,5 @@
-//! Everything is allocated once: in the steady state no heap block, no page-locked or device byte, no stream and no event
-//! is made any more, and a batch costs a handful of driver calls.
+//! Everything is allocated once: in the steady state the pipeline allocates no heap block, no pinned or
+//! device memory, no stream and no event, and a batch costs a handful of driver calls.
 
 mod common;
 
@@ -18,25 +18,25 @@ use feedline_testkit::{Census, pattern};
 #[global_allocator]
 static HEAP: CountingAllocator = CountingAllocator::new();
 
-/// The threads of the pipeline, then the one that takes the batches and that of its stream; by the names that the kernel
-/// keeps: 15 bytes.
+/// The pipeline's threads, the thread that takes the batches, and that of its stream. The kernel truncates
+/// thread names to 15 bytes.
 type Threads<const N: usize> = [&'static str; N];
 const THREADS: Threads<5> = ["fl-decode", "fl-transfer", "fl-stream-copy", "consumer", "fl-stream-compu"];
 
 const BATCH: usize = 16;
 const STEPS: u64 = 64;
 
-/// What each of `threads` has allocated while `work` ran.
+/// What each of `threads` allocated while `work` ran.
 fn allocations<const N: usize>(threads: Threads<N>, work: impl FnOnce()) -> [(&'static str, Allocations); N] {
-    // Arrays: this thread's own blocks count too.
+    // Arrays, because allocations of this thread count too.
     let before = threads.map(|name| HEAP.of_threads(name));
     work();
     std::array::from_fn(|i| (threads[i], HEAP.of_threads(threads[i]) - before[i]))
 }
 
-/// Asserts that in one of the first few rounds of `work` no thread allocates: one that waits at a place for the first time may
-/// take a block for that, and no warm-up brings every thread to every place. What comes back every so many batches, fewer
-/// than a round has, is in every round.
+/// Asserts that no thread allocates in at least one of the first six rounds of `work`. A thread may
+/// allocate the first time it blocks at some point, and no warm-up makes every thread block at every point.
+/// An allocation that recurs within a round shows in every round.
 #[track_caller]
 fn assert_a_round_without(mut work: impl FnMut()) {
     let mut rounds = Vec::new();
@@ -49,7 +49,7 @@ fn assert_a_round_without(mut work: impl FnMut()) {
     panic!("{rounds:#?}");
 }
 
-/// Takes `count` batches by any way, epoch after epoch, each opened and dropped.
+/// Takes `count` batches with `next`, epoch after epoch, and opens and drops each.
 fn take(
     loader: &mut Loader,
     compute: &Stream,
@@ -74,7 +74,7 @@ fn blocking(batches: &mut Epoch<'_>) -> Option<Batch> {
     batches.next().transpose().unwrap()
 }
 
-/// Asks for the next batch until it is there.
+/// Polls for the next batch.
 fn polling(batches: &mut Epoch<'_>) -> Option<Batch> {
     while !batches.is_over() {
         if let Some(batch) = batches.try_next().unwrap() {
@@ -85,7 +85,7 @@ fn polling(batches: &mut Epoch<'_>) -> Option<Batch> {
     None
 }
 
-/// Runs `work` on a thread called `consumer`.
+/// Runs `work` on a thread named `consumer`.
 fn as_consumer(work: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
         let consumer = std::thread::Builder::new().name("consumer".into()).spawn_scoped(scope, work).unwrap();
@@ -119,10 +119,10 @@ fn a_steady_pipeline_allocates_nothing_on_the_heap() {
     }
 }
 
-/// On the direct road the rows of a batch are put into an order; the host device, whose stream is given a list of what to gather,
-/// allocates that.
+/// Zero-copy mode sorts the rows of a batch. Only the worker and the consumer are counted, because the host
+/// device allocates the list of rows to gather.
 #[test]
-fn the_order_of_a_batch_allocates_nothing() {
+fn sorting_the_rows_of_a_batch_allocates_nothing() {
     let _one = one_at_a_time();
     let device = Device::host();
     as_consumer(|| {
@@ -143,16 +143,16 @@ fn the_order_of_a_batch_allocates_nothing() {
     assert_empty(&device);
 }
 
-/// The tickets that travel with the batches are all there from the start: however late every slot is full for the first
-/// time, none is made then.
+/// Everything that travels with a batch is allocated at the start, even if all slots fill for the first
+/// time much later.
 #[test]
-fn the_first_time_that_every_slot_is_full_allocates_nothing() {
+fn filling_every_slot_for_the_first_time_allocates_nothing() {
     const DEPTH: usize = 4;
     let _one = one_at_a_time();
     let device = Device::host();
     as_consumer(|| {
         let compute = device.stream().unwrap();
-        // The reading stops at the second batch until the first has come and gone.
+        // Reading stops at the second batch until the first one has been delivered and dropped.
         let (data, gate) = fixtures::blocking(Fine::new(BATCH as u64 * STEPS, 64).unwrap(), [BATCH as u64]);
         let (data, reads) = fixtures::counting(data);
         let builder = Loader::builder(data).batch_size(BATCH).workers(Workers::Count(1)).depth(DEPTH);
@@ -167,7 +167,7 @@ fn the_first_time_that_every_slot_is_full_allocates_nothing() {
         };
         let [(name, made)] = allocations(["fl-decode"], fill);
         assert_eq!(made, Allocations::default(), "{name}");
-        // Nor do four batches in hand at once.
+        // Nor does holding four batches at once.
         let mut all: [Option<Batch>; DEPTH] = Default::default();
         let hold = || all.iter_mut().for_each(|place| *place = Some(batches.next().unwrap().unwrap()));
         let [(name, made)] = allocations(["fl-decode"], hold);
@@ -193,18 +193,18 @@ fn memory_is_flat_over_ten_thousand_batches() {
         assert_eq!(at_build[1].0, loader.memory_use().device_bytes);
         let mut epoch = 0;
         take(&mut loader, &compute, &mut epoch, 1000, blocking);
-        // A thread that has not run yet goes by its parent's name.
+        // A thread that has not run yet has its parent's name.
         let threads = || Census::of_threads("fl-").unwrap();
         wait_until("two workers, a transfer thread and two streams run", || threads().threads.len() == 5);
         let (before, threads) = (Census::take().unwrap(), threads());
         for _ in 0..10 {
             take(&mut loader, &compute, &mut epoch, 1000, blocking);
-            assert_eq!(held(), at_build, "pinned bytes, device bytes, streams, events: now and at most");
+            assert_eq!(held(), at_build, "pinned bytes, device bytes, streams, events: now and peak");
         }
         threads.assert_same();
         let after = Census::take().unwrap();
         assert_eq!(after.locked_kib, before.locked_kib);
-        // Pages of the stacks and of the allocator's caches; a leak of 64 bytes a batch would be 625 KiB.
+        // Allows for stack pages and the allocator's caches; a leak of 64 bytes per batch would be 625 KiB.
         let grown = after.resident_kib.saturating_sub(before.resident_kib);
         assert!(grown < 512, "{grown} KiB more of memory after 10,000 batches");
     });
@@ -212,7 +212,7 @@ fn memory_is_flat_over_ten_thousand_batches() {
 }
 
 #[test]
-fn a_batch_costs_six_driver_calls_and_some_queries_and_creates_nothing() {
+fn a_batch_costs_at_most_six_driver_calls_plus_queries_and_creates_nothing() {
     let _one = one_at_a_time();
     for depth in [1, 3] {
         let driver = Count::by_thread(Host::new());
@@ -229,33 +229,34 @@ fn a_batch_costs_six_driver_calls_and_some_queries_and_creates_nothing() {
             let took = start.elapsed();
             let (made, by_consumer) = (count.snapshot() - before, count.of_threads("consumer") - by_consumer);
 
-            // The slots that are read ahead or copied at the moment may be on one side of a snapshot or the other.
+            // Slots that are being filled or copied may fall on either side of a snapshot.
             let ahead = 7 * (2 * depth as u64 + 2);
-            // `HostWrite` is a hook for race checkers, which a GPU's driver never sees.
+            // `HostWrite` is a hook for race checkers; the driver of a GPU never sees it.
             let (queries, hooks) = (made.of(Op::Query), made.of(Op::HostWrite));
             let calls = made.total() - queries - hooks;
             assert!(calls <= 6 * batches + ahead, "{made:?} in {batches} batches");
-            // The consumer asks once per batch; the transfer thread at most twice, and again every 25 us while it waits.
+            // The consumer queries once per batch, the transfer thread at most twice and then every 25 us
+            // while it waits.
             let polls = took.as_micros() as u64 / 25;
             assert!(queries <= 3 * batches + polls + ahead, "{made:?} in {batches} batches, {took:?}");
             assert_eq!((made.created(), made.released()), (0, 0), "{made:?}");
             let copies = made.of(Op::CopyToDevice);
             assert!(copies.abs_diff(batches) <= ahead, "{copies} copies of {batches} batches");
-            // The consumer asks whether the batch is there, makes its stream wait when it is not, and marks its end; it never waits
-            // for the device itself.
+            // The consumer queries whether the batch has arrived, makes its stream wait if not, and records
+            // an event when it drops the batch. It never blocks on the device.
             assert_eq!(by_consumer.blocking(), 0, "{by_consumer:?}");
-            let (asked, marked) = (by_consumer.of(Op::Query), by_consumer.of(Op::Record));
-            assert_eq!((asked, marked), (batches, batches), "{by_consumer:?}");
-            assert_eq!(by_consumer.total(), asked + marked + by_consumer.of(Op::Wait), "{by_consumer:?}");
+            let (queried, recorded) = (by_consumer.of(Op::Query), by_consumer.of(Op::Record));
+            assert_eq!((queried, recorded), (batches, batches), "{by_consumer:?}");
+            assert_eq!(by_consumer.total(), queried + recorded + by_consumer.of(Op::Wait), "{by_consumer:?}");
         });
         assert_empty(&device);
     }
 }
 
-/// Where each step takes the device milliseconds, the pipeline's threads wait for each other, never for the device: a wait for
-/// the device costs a thread much more. Every batch is whole, and in its place.
+/// With steps of milliseconds on the device, the pipeline's threads wait for each other but never block on
+/// the device, which costs a thread much more. Every batch is intact and in order.
 #[test]
-fn a_slow_device_is_not_waited_for_by_the_pipeline() {
+fn the_pipeline_never_blocks_on_a_slow_device() {
     let _one = one_at_a_time();
     let driver = Count::by_thread(Host::new());
     let count = driver.handle();
@@ -274,7 +275,7 @@ fn a_slow_device_is_not_waited_for_by_the_pipeline() {
                 let rows = memory.input::<u8>(0).chunks(64);
                 let is_wrong = |(&id, row)| pattern::check(row, key, id).is_err();
                 wrong.fetch_add(
-                    ids.iter().zip(rows).filter(|&one| is_wrong(one)).count() as u64,
+                    ids.iter().zip(rows).filter(|&row| is_wrong(row)).count() as u64,
                     Ordering::Relaxed,
                 );
             };
@@ -295,13 +296,14 @@ fn a_slow_device_is_not_waited_for_by_the_pipeline() {
             }
         }
         compute.synchronize().unwrap();
-        assert_eq!(wrong.load(Ordering::Relaxed), 0, "rows");
-        assert_eq!(count.of_threads("fl-").blocking(), after_warm_up, "waits for the device");
+        assert_eq!(wrong.load(Ordering::Relaxed), 0, "wrong rows");
+        assert_eq!(count.of_threads("fl-").blocking(), after_warm_up, "blocking device calls");
     });
     assert_empty(&device);
 }
 
-/// What the slots hold is what was announced, and the budget is checked against it before anything is allocated.
+/// The slots take exactly the announced memory, which is checked against the budget before anything is
+/// allocated.
 #[test]
 fn a_budget_that_is_too_small_is_refused_before_anything_is_allocated() {
     let _one = one_at_a_time();
@@ -319,7 +321,7 @@ fn a_budget_that_is_too_small_is_refused_before_anything_is_allocated() {
         assert!(error.to_string().contains(&part), "no {part:?} in: {error}");
     }
     assert_eq!(device.stats().pinned_bytes.peak(), 0);
-    // No size wraps around into a small one.
+    // Huge sizes do not overflow into small ones.
     for builder in
         [builder().depth(usize::MAX), builder().batch_size(1 << 50), builder().batch_size(usize::MAX)]
     {

@@ -1,5 +1,5 @@
-//! A checkpoint matches the model, also when the device is many steps behind the host; and it is refused
-//! while a batch is held.
+//! A checkpoint matches the model even if the device is many steps behind the host. It is refused while a
+//! batch is held.
 
 mod common;
 
@@ -17,9 +17,9 @@ use feedline_testkit::fixtures::Fine;
 
 const LEN: u64 = 240;
 const BATCH: usize = 8;
-/// Steps that the host is ahead of the device.
+/// Number of steps that the host is ahead of the device.
 const AHEAD: usize = 10;
-/// What a step takes on the device.
+/// Duration of a step on the device.
 const STEP: Duration = Duration::from_millis(3);
 
 fn loader(device: &Device) -> Loader {
@@ -28,14 +28,14 @@ fn loader(device: &Device) -> Loader {
     builder.depth(AHEAD + 2).build(device).expect("a loader")
 }
 
-/// A model on the device: which samples it was trained on, and a value that depends on their order.
+/// A model on the device: the samples it was trained on, and a value that depends on their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Model {
     seen: Proof,
     value: u64,
 }
 
-/// Queues one slow step; the first thing it does is to wait for `gate`, if there is one.
+/// Queues one slow step, which first waits for `gate` if there is one.
 fn step(
     compute: &Stream,
     batch: &Ready,
@@ -69,11 +69,11 @@ fn a_checkpoint_matches_the_model_when_the_device_is_ten_steps_behind() {
             let batch = batches.next().unwrap().unwrap().wait_on(&compute).unwrap();
             step(&compute, &batch, &model, gate.take()).unwrap();
         }
-        // The drift is there: the cursor counts ten steps, the model none.
+        // The cursor counts ten steps, the model none.
         assert_eq!(batches.cursor().proof().count(), (AHEAD * BATCH) as u64);
         assert_eq!(model.lock().unwrap().seen.count(), 0);
 
-        // Opened by another thread: this one is about to wait.
+        // Another thread opens the gate, because this one is about to block.
         let opener = std::thread::spawn(move || open.send(()).unwrap());
         let saved = batches.checkpoint(&compute).unwrap();
         let model = *model.lock().unwrap();
@@ -86,7 +86,7 @@ fn a_checkpoint_matches_the_model_when_the_device_is_ten_steps_behind() {
     });
 }
 
-/// Trains `steps` steps of the epoch from `from` on, or all that are left, and takes a checkpoint.
+/// Trains up to `steps` steps of the epoch, starting at `from`, and takes a checkpoint.
 fn train(from: Option<&(Checkpoint, Model)>, steps: usize) -> (Checkpoint, Model) {
     let device = Device::host();
     let compute = device.stream().unwrap();
@@ -108,7 +108,7 @@ fn train(from: Option<&(Checkpoint, Model)>, steps: usize) -> (Checkpoint, Model
 }
 
 #[test]
-fn a_run_that_is_saved_and_resumed_ends_with_the_same_model() {
+fn a_saved_and_resumed_run_ends_with_the_same_model() {
     alone(|| {
         let all = LEN as usize / BATCH;
         let (whole, model) = train(None, all);
@@ -121,13 +121,13 @@ fn a_run_that_is_saved_and_resumed_ends_with_the_same_model() {
 }
 
 #[test]
-fn a_batch_that_is_held_is_a_clear_error() {
+fn a_checkpoint_is_refused_while_a_batch_is_held() {
     alone(|| {
         let device = Device::host();
         let (compute, other) = (device.stream().unwrap(), device.stream().unwrap());
         let mut loader = loader(&device);
         let mut batches = loader.epoch(0).unwrap();
-        batches.checkpoint(&compute).expect("nothing is held at the beginning");
+        batches.checkpoint(&compute).expect("no batch is held at the beginning");
 
         let batch = batches.next().unwrap().unwrap();
         let refused = |batches: &feedline::Epoch<'_>, part: &str| {
@@ -158,11 +158,11 @@ fn a_stream_of_another_device_is_refused() {
         let loader = loader(&device);
         let error = loader.checkpoint(&other.stream().unwrap()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config, "{error}");
-        let said = error.to_string();
-        let names = said.strip_prefix("the stream belongs to ").and_then(|rest| rest.split_once(", not to "));
-        let (one, two) = names.unwrap_or_else(|| panic!("{said}"));
+        let text = error.to_string();
+        let names = text.strip_prefix("the stream belongs to ").and_then(|rest| rest.split_once(", not to "));
+        let (one, two) = names.unwrap_or_else(|| panic!("{text}"));
         let number = |name: &str| Some(name.strip_prefix("host (device #")?.split(' ').next()?.to_owned());
-        assert!(number(one).is_some() && number(two).is_some() && number(one) != number(two), "{said}");
+        assert!(number(one).is_some() && number(two).is_some() && number(one) != number(two), "{text}");
     });
 }
 
@@ -180,9 +180,9 @@ impl Interceptor for FailsToRecordOnce {
     }
 }
 
-/// A batch whose release could not be recorded costs its slot for good. It is not held by anybody.
+/// A batch whose release could not be recorded loses its slot for good, but nobody holds it.
 #[test]
-fn a_lost_slot_does_not_forbid_checkpoints() {
+fn a_lost_slot_does_not_prevent_checkpoints() {
     alone(|| {
         let armed = Arc::new(AtomicBool::new(false));
         let device = Device::with_backend(Intercepted::with(Host::new(), FailsToRecordOnce(armed.clone())));
@@ -192,7 +192,7 @@ fn a_lost_slot_does_not_forbid_checkpoints() {
         let batch = batches.next().unwrap().unwrap().wait_on(&compute).unwrap();
         armed.store(true, Ordering::Relaxed);
         drop(batch);
-        assert!(!armed.load(Ordering::Relaxed), "the release was recorded");
+        assert!(!armed.load(Ordering::Relaxed), "the planned failure did not happen");
         assert_eq!(batches.checkpoint(&compute).unwrap().cursor.proof().count(), BATCH as u64);
     });
 }

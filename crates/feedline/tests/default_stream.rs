@@ -1,5 +1,5 @@
-//! A whole pipeline whose consumer uses streams that were there before: CUDA's default stream, and one that cudarc made.
-//! The same loop runs on the host and on the simulated device, on the streams these have.
+//! A pipeline whose consumer uses existing streams: CUDA's default stream, and a stream created by cudarc.
+//! The same loop also runs on the streams of the host device and of the simulated device.
 
 mod common;
 
@@ -12,9 +12,9 @@ const ROWS: usize = 4;
 const STEPS: usize = 8;
 const EPOCHS: u64 = 2;
 
-/// Two kernels check every byte of every batch, one on each stream, each behind `spin_ns` of other work: a copy that does not
-/// wait for them would be over long before.
-fn whole_batches(
+/// One kernel per stream checks every byte of every batch, after `spin_ns` of other work. A copy that does
+/// not wait for them would be over long before.
+fn check_batches(
     device: &Device,
     streams: (&Stream, &Stream),
     depth: usize,
@@ -29,7 +29,7 @@ fn whole_batches(
     let mut numbers = Readback::<f32>::new(streams.0, 1, 2)?;
     let builder = Loader::builder(fine.clone()).batch_size(ROWS).workers(Workers::Count(2)).depth(depth);
     let mut loader = builder.epochs(EPOCHS).build(device)?;
-    let (mut steps, mut came) = (0, Vec::new());
+    let (mut steps, mut received) = (0, Vec::new());
     for epoch in 0..EPOCHS {
         for batch in loader.epoch(epoch)? {
             let batch = batch?.wait_on(streams.0)?;
@@ -40,36 +40,36 @@ fn whole_batches(
             kernels.0.pattern_check(batch.field::<u8>("bytes")?, width, key, first, one.view_mut())?;
             kernels.1.pattern_check(second.field::<u8>("bytes")?, width, key, first, two.view_mut())?;
             drop((batch, second));
-            // Results come back from this stream too.
+            // Results are read back from this stream too.
             kernels.0.fill(numbers.begin()?, steps as f32)?;
             numbers.send()?;
             steps += 1;
             while numbers.is_full() {
-                came.extend(numbers.wait()?.map(|number| number[0]));
+                received.extend(numbers.wait()?.map(|number| number[0]));
             }
         }
     }
     while let Some(number) = numbers.wait()? {
-        came.push(number[0]);
+        received.push(number[0]);
     }
     assert_eq!(steps, EPOCHS as usize * STEPS);
-    assert!(came.into_iter().eq((0..steps).map(|step| step as f32)));
+    assert!(received.into_iter().eq((0..steps).map(|step| step as f32)));
     let bytes = (EPOCHS as usize * STEPS * ROWS * width) as i64;
-    assert_eq!(one.read()?, [0, -1, bytes], "wrong bytes, the first, bytes seen");
-    assert_eq!(two.read()?, [0, -1, bytes], "wrong bytes, the first, bytes seen");
+    assert_eq!(one.read()?, [0, -1, bytes], "wrong bytes, first wrong byte, bytes checked");
+    assert_eq!(two.read()?, [0, -1, bytes], "wrong bytes, first wrong byte, bytes checked");
     loader.stop(LONG)
 }
 
-/// On slots that are overwritten in every step, and on more.
+/// Runs with a single slot, which is overwritten in every step, and with more.
 fn at_every_depth(device: &Device, streams: (&Stream, &Stream), width: usize, spin_ns: u64) {
     for depth in [1, 2, 3] {
-        whole_batches(device, streams, depth, width, spin_ns)
+        check_batches(device, streams, depth, width, spin_ns)
             .unwrap_or_else(|error| panic!("{device:?}, depth {depth}, rows of {width}: {error}"));
     }
 }
 
 #[test]
-fn the_simulator_sees_no_race_and_on_the_host_every_byte_is_whole() {
+fn the_simulator_sees_no_race_and_on_the_host_every_byte_is_right() {
     alone(|| {
         for seed in 0..5 {
             let (device, sim) = feedline_sim::device(seed).unwrap();
@@ -88,18 +88,18 @@ fn the_simulator_sees_no_race_and_on_the_host_every_byte_is_whole() {
     });
 }
 
-/// The default stream orders itself with every stream of its context that was not made to stand apart: with such a copy
-/// stream there would be nothing to test.
+/// The default stream synchronizes with every blocking stream of its context. If the copy stream were a
+/// blocking stream, this test would test nothing.
 #[cfg(any(feature = "cuda-12", feature = "cuda-13"))]
 #[test]
-fn on_a_gpus_default_stream_every_byte_is_whole() {
+fn on_a_gpus_default_stream_every_byte_is_right() {
     let Some(device) = feedline_testkit::gpu("a pipeline on the default stream") else { return };
     alone(|| {
         let cuda = device.cuda_backend().expect("a CUDA device");
         let (default, made) =
             (cuda.context().default_stream(), cuda.context().new_stream().expect("a stream"));
         {
-            // Each of the two once as the stream that waits first, once as the branch.
+            // Each stream is once the first to wait and once the branch.
             for (first, second) in [(&default, &made), (&made, &default)] {
                 let compute = device.wrap_stream(first.clone()).expect("a stream of this context");
                 let branch = device.wrap_stream(second.clone()).expect("a stream of this context");

@@ -1,5 +1,5 @@
-//! Whatever fails, the caller is told: the batches before it, then one error that names its place, then nothing. No hang,
-//! and no epoch that is short without an error.
+//! After a failure the caller gets the batches before it, then one error that names its place, then
+//! nothing. No hang, and no epoch that is short without an error.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::small::{BATCH, STEPS, builder, fine, on_a_device, take_epoch};
-use common::{LONG, alone, assert_whole, hush_planned_panics, wait_until, wait_until_gone};
+use common::{LONG, alone, assert_intact, hush_planned_panics, wait_until, wait_until_gone};
 use feedline::{
     Context, Dataset, Device, Error, ErrorKind, Loader, ReadError, Row, Spec, Stage, Stream, Workers,
 };
@@ -18,7 +18,8 @@ use feedline_device::host::Host;
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
 use feedline_testkit::fixtures::{self, Fine};
 
-/// Takes epoch 0, whose sample `id` is bad: the batches before it, then its error, then nothing.
+/// Takes epoch 0, whose sample `id` is bad. Checks the batches before it, its error, and that nothing
+/// follows.
 #[track_caller]
 fn assert_ends_at(loader: &mut Loader, compute: &Stream, id: u64, kind: ErrorKind, word: &str) -> Error {
     let bad_batch = id / BATCH as u64;
@@ -26,7 +27,7 @@ fn assert_ends_at(loader: &mut Loader, compute: &Stream, id: u64, kind: ErrorKin
     for step in 0..bad_batch {
         let batch = batches.next().unwrap().unwrap().wait_on(compute).unwrap();
         assert_eq!(batch.step(), step);
-        assert_whole(&fine(), &batch);
+        assert_intact(&fine(), &batch);
     }
     let error = batches.next().expect("an error, not a short epoch").unwrap_err();
     assert_eq!(error.kind(), kind, "{error}");
@@ -40,7 +41,7 @@ fn assert_ends_at(loader: &mut Loader, compute: &Stream, id: u64, kind: ErrorKin
 }
 
 #[test]
-fn a_bad_sample_ends_the_epoch_with_its_name_after_the_batches_before_it() {
+fn a_bad_sample_ends_the_epoch_after_the_batches_before_it() {
     hush_planned_panics();
     alone(|| {
         for bad_batch in [0, STEPS / 2, STEPS - 1] {
@@ -52,7 +53,7 @@ fn a_bad_sample_ends_the_epoch_with_its_name_after_the_batches_before_it() {
                             builder(fixtures::failing(fine(), [id])).workers(Workers::Count(workers));
                         let mut loader = builder.build(device).unwrap();
                         let first = assert_ends_at(&mut loader, compute, id, ErrorKind::Sample, "failure");
-                        // Asked again it says the same, and does not hang.
+                        // Another request returns the same error and does not hang.
                         let again = loader.epoch(1).map(|mut epoch| epoch.next().unwrap().unwrap_err());
                         assert_eq!(again.unwrap_or_else(|error| error).to_string(), first.to_string());
                     });
@@ -69,7 +70,7 @@ fn a_bad_sample_ends_the_epoch_with_its_name_after_the_batches_before_it() {
 }
 
 #[test]
-fn the_first_cause_is_told_however_the_threads_race() {
+fn the_first_cause_is_reported_however_the_threads_race() {
     hush_planned_panics();
     alone(|| {
         for round in 0..400 {
@@ -90,7 +91,7 @@ fn of_several_bad_samples_the_first_in_order_is_named() {
     alone(|| {
         for round in 0..50 {
             on_a_device(|device, compute| {
-                // The last row fails at once, while the way to the first that fails takes its time.
+                // The last row fails at once; the rows before the first bad one are slow.
                 let delay = Duration::from_micros(200 * (round % 5));
                 let slow = fixtures::slow(fixtures::failing(fine(), [2, 5, 7]), [0, 1], delay);
                 let mut loader = builder(slow).workers(Workers::Count(3)).build(device).unwrap();
@@ -100,7 +101,7 @@ fn of_several_bad_samples_the_first_in_order_is_named() {
     });
 }
 
-/// Cannot read a sample in epoch 1; tells when that was tried.
+/// Fails to read a sample in epoch 1, and sets a flag when that happens.
 struct FailsLater(Fine, u64, Arc<AtomicBool>);
 
 impl Dataset for FailsLater {
@@ -122,7 +123,7 @@ impl Dataset for FailsLater {
 }
 
 #[test]
-fn an_error_met_while_reading_ahead_comes_in_its_place() {
+fn an_error_met_while_reading_ahead_is_delivered_in_order() {
     alone(|| {
         on_a_device(|device, compute| {
             let failed = Arc::new(AtomicBool::new(false));
@@ -130,14 +131,14 @@ fn an_error_met_while_reading_ahead_comes_in_its_place() {
             let mut loader = builder(data).depth(8).build(device).unwrap();
             let mut batches = loader.epoch(0).unwrap();
             let first = batches.next().unwrap().unwrap();
-            // The whole epoch and the first batch of the next fit in the slots; the second fails.
+            // The whole epoch and the first batch of the next one fit in the slots; the second batch fails.
             wait_until("the read has failed", || failed.load(Ordering::SeqCst));
-            assert_whole(&fine(), &first.wait_on(compute).unwrap());
+            assert_intact(&fine(), &first.wait_on(compute).unwrap());
             for batch in batches {
-                assert_whole(&fine(), &batch.unwrap().wait_on(compute).unwrap());
+                assert_intact(&fine(), &batch.unwrap().wait_on(compute).unwrap());
             }
             let mut batches = loader.epoch(1).unwrap();
-            assert_whole(&fine(), &batches.next().unwrap().unwrap().wait_on(compute).unwrap());
+            assert_intact(&fine(), &batches.next().unwrap().unwrap().wait_on(compute).unwrap());
             let error = batches.next().unwrap().unwrap_err();
             assert_eq!((error.kind(), error.batch()), (ErrorKind::Sample, Some(1)));
             assert!(batches.next().is_none());
@@ -154,7 +155,7 @@ fn a_read_that_never_returns_is_named_and_keeps_its_memory() {
             let held = loader.memory_use();
             let mut batches = loader.epoch(0).unwrap();
             for _ in 0..2 {
-                assert_whole(&fine(), &batches.next().unwrap().unwrap().wait_on(compute).unwrap());
+                assert_intact(&fine(), &batches.next().unwrap().unwrap().wait_on(compute).unwrap());
             }
             assert!(gate.wait_until_waiting(1, LONG));
             assert!(batches.next_timeout(Duration::from_millis(20)).unwrap().is_none());
@@ -165,13 +166,13 @@ fn a_read_that_never_returns_is_named_and_keeps_its_memory() {
             for part in ["fl-decode-", "sample 19", "batch 2"] {
                 assert!(error.to_string().contains(part), "no {part:?} in: {error}");
             }
-            // Dropping it waits a bounded time, and frees nothing that the read may still write.
+            // The drop waits a bounded time and frees no memory that the read may still write.
             let start = Instant::now();
             drop(loader);
             assert!(start.elapsed() < LONG);
             assert_eq!(device.stats().pinned_bytes.now(), held.pinned_bytes);
-            let told = device.stats().take_errors();
-            assert!(told.iter().any(|error| error.kind() == ErrorKind::Timeout), "{told:?}");
+            let errors = device.stats().take_errors();
+            assert!(errors.iter().any(|error| error.kind() == ErrorKind::Timeout), "{errors:?}");
 
             gate.open();
             wait_until("the memory is freed", || device.stats().pinned_bytes.now() == 0);
@@ -183,9 +184,10 @@ fn a_read_that_never_returns_is_named_and_keeps_its_memory() {
     });
 }
 
-/// Several batches are read at once: one that never ends does not keep the error of the one before it.
+/// Several batches are read at once; a batch that never finishes does not hold back the error of an earlier
+/// one.
 #[test]
-fn an_error_comes_through_while_a_later_read_never_returns() {
+fn an_error_is_delivered_while_a_later_read_never_returns() {
     alone(|| {
         on_a_device(|device, compute| {
             let (data, gate) = fixtures::blocking(fine(), [19]);
@@ -197,7 +199,7 @@ fn an_error_comes_through_while_a_later_read_never_returns() {
             });
             let mut loader = builder(data).workers(Workers::Count(2)).depth(2).build(device).unwrap();
             let mut batches = loader.epoch(0).unwrap();
-            assert_whole(&fine(), &batches.next().unwrap().unwrap().wait_on(compute).unwrap());
+            assert_intact(&fine(), &batches.next().unwrap().unwrap().wait_on(compute).unwrap());
             let error = batches.next().unwrap().unwrap_err();
             assert_eq!((error.kind(), error.batch(), error.sample()), (ErrorKind::Sample, Some(1), Some(8)));
             let error = loader.stop(Duration::from_millis(20)).unwrap_err();
@@ -209,12 +211,12 @@ fn an_error_comes_through_while_a_later_read_never_returns() {
 }
 
 #[test]
-fn a_caller_that_holds_every_slot_is_told_so() {
+fn holding_every_slot_is_an_error() {
     alone(|| {
         on_a_device(|device, compute| {
             let mut loader = builder(fine()).held_limit(Duration::from_millis(50)).build(device).unwrap();
             let mut batches = loader.epoch(0).unwrap();
-            // One open, one unread: both hold their slot.
+            // Opened or not, each batch holds its slot.
             let one = batches.next().unwrap().unwrap().wait_on(compute).unwrap();
             let two = batches.next().unwrap().unwrap();
             assert!(batches.try_next().unwrap().is_none());
@@ -230,7 +232,7 @@ fn a_caller_that_holds_every_slot_is_told_so() {
     });
 }
 
-/// Fails the consumer's `record` calls from the `nth` on: the end of its reading is lost.
+/// Fails the consumer's `record` calls from the `nth` on, so the end of its reading is never recorded.
 #[derive(Debug)]
 struct FailsToRecord(AtomicU64);
 
@@ -259,7 +261,7 @@ fn a_pipeline_whose_slots_are_all_lost_ends_with_an_error() {
             let mut loader = builder(fine()).depth(2).build(&device).unwrap();
             let mut batches = loader.epoch(0).unwrap();
             for _ in 0..3 {
-                assert_whole(&fine(), &batches.next().unwrap().unwrap().wait_on(&compute).unwrap());
+                assert_intact(&fine(), &batches.next().unwrap().unwrap().wait_on(&compute).unwrap());
             }
             let error = batches.next_timeout(LONG).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Device, "{error}");
@@ -270,7 +272,7 @@ fn a_pipeline_whose_slots_are_all_lost_ends_with_an_error() {
     });
 }
 
-/// Panics where nobody expects it: when an error asks for the file of a sample.
+/// Panics when an error asks for the file of a sample.
 struct NoPath(Fine);
 
 impl Dataset for NoPath {
@@ -290,7 +292,7 @@ impl Dataset for NoPath {
     }
 
     fn path(&self, _: u64) -> Option<&Path> {
-        panic!("planned panic for want of a path")
+        panic!("planned panic in path")
     }
 }
 
@@ -303,7 +305,7 @@ fn a_panic_in_path_hides_neither_the_error_nor_its_place() {
                 let mut loader =
                     builder(NoPath(fine())).workers(Workers::Count(workers)).build(device).unwrap();
                 let mut batches = loader.epoch(0).unwrap();
-                assert_whole(&fine(), &batches.next().unwrap().unwrap().wait_on(compute).unwrap());
+                assert_intact(&fine(), &batches.next().unwrap().unwrap().wait_on(compute).unwrap());
                 let error = batches.next().expect("an error, not a short epoch").unwrap_err();
                 assert_eq!(
                     (error.kind(), error.batch(), error.sample()),
@@ -317,7 +319,7 @@ fn a_panic_in_path_hides_neither_the_error_nor_its_place() {
 }
 
 #[test]
-fn a_loader_that_cannot_be_built_leaves_nothing() {
+fn a_loader_that_cannot_be_built_leaves_nothing_behind() {
     alone(|| {
         let refused = |build: &dyn Fn(&Device) -> feedline::Result<Loader>, kind| {
             on_a_device(|device, _| {

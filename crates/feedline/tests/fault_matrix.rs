@@ -1,7 +1,8 @@
-//! Stage x fault x moment: whatever goes wrong, and whenever, the pipeline ends with the first cause or goes on whole,
-//! and leaves nothing behind: no thread, file, byte, stream or event.
+//! Fault x moment: whatever goes wrong, and whenever, the pipeline either ends with the first cause or
+//! continues unharmed, and leaves no thread, file, byte, stream or event behind.
 //!
-//! A random walk, by `FEEDLINE_SEED`, over all cells again and again, `FEEDLINE_CYCLES` steps long.
+//! Runs `FEEDLINE_CYCLES` cycles, which visit all cells repeatedly in random order, drawn from
+//! `FEEDLINE_SEED`.
 
 mod common;
 mod matrix;
@@ -14,14 +15,14 @@ use feedline::Random;
 use feedline_testkit::{Census, Watchdog};
 use matrix::{Cycle, Fault, Moment};
 
-/// No cycle may take longer than this.
+/// The longest a cycle may take.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// All cells, in an order drawn by `random`.
+/// All cells in random order.
 fn shuffled_cells(random: &mut Random) -> Vec<(Fault, Moment)> {
     let pairs = |fault| Moment::ALL.iter().map(move |&moment| (fault, moment));
     let mut cells: Vec<_> = Fault::ALL.iter().flat_map(|&fault| pairs(fault)).collect();
@@ -47,13 +48,13 @@ fn every_fault_at_every_moment_leaves_nothing_behind() {
         let Some((fault, moment)) = cells.pop() else { break };
         let cycle = Cycle::draw(fault, moment, &mut random);
         let name = format!("cycle {number} of seed {seed}: {cycle:?}");
-        // Told when it fails: the panic's own message does not know the cycle.
-        let told = Told(&name);
+        // Reports the cycle on failure; the panic message does not name it.
+        let report = ReportOnPanic(&name);
         let _watchdog = Watchdog::new(LIMIT, &name);
         let before = before.get_or_insert_with(|| Census::of_threads("fl-").expect("a census"));
         cycle.run();
         before.assert_same();
-        std::mem::forget(told);
+        std::mem::forget(report);
         *counts.entry((fault, moment)).or_default() += 1;
     }
     print_table(&counts);
@@ -63,18 +64,18 @@ fn every_fault_at_every_moment_leaves_nothing_behind() {
     assert_eq!(counts.len() as u64, all.min(cycles), "a cell was left out");
 }
 
-/// Says which cycle it was when dropped in a panic.
-struct Told<'a>(&'a str);
+/// Prints which cycle failed. Dropped only in a panic.
+struct ReportOnPanic<'a>(&'a str);
 
-impl Drop for Told<'_> {
+impl Drop for ReportOnPanic<'_> {
     fn drop(&mut self) {
         eprintln!("failed in {}", self.0);
     }
 }
 
 fn print_table(counts: &BTreeMap<(Fault, Moment), u64>) {
-    let head: String = Moment::ALL.iter().map(|moment| format!("{:>16}", format!("{moment:?}"))).collect();
-    println!("{:<16}{head}", "cycles");
+    let header: String = Moment::ALL.iter().map(|moment| format!("{:>16}", format!("{moment:?}"))).collect();
+    println!("{:<16}{header}", "cycles");
     for &fault in Fault::ALL {
         let count = |&moment: &Moment| counts.get(&(fault, moment)).copied().unwrap_or(0);
         let row: String = Moment::ALL.iter().map(|moment| format!("{:>16}", count(moment))).collect();

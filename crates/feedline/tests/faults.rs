@@ -1,5 +1,5 @@
-//! Every call of a device and every read of a file fails once in a run of its own: the run ends well or with one error,
-//! within the watchdog, and nothing is left behind.
+//! Every device call and every file read fails once in its own run. The run succeeds or ends with one
+//! error, in time, and leaves nothing behind.
 
 mod common;
 
@@ -20,14 +20,15 @@ use feedline_sim::{Sim, SimOptions};
 use feedline_testkit::nth::{Tried, every_fault};
 use feedline_testkit::{fixtures, not_run, pattern};
 
-/// Calls that a run of three batches makes, each of which was made to fail. It may not fall: then coverage fell.
+/// The number of calls that a run of three batches makes, each of which must fail once. A lower number
+/// means lost coverage.
 const CALLS: u64 = 144;
 
 const BATCH: usize = 4;
 const STEPS: u64 = 3;
 const ROW: usize = 64;
 
-/// Three batches through a whole pipeline, every byte looked at by work on the compute stream.
+/// Takes three batches through a whole pipeline and checks every byte on the compute stream.
 fn three_batches(device: &Device, depth: usize) -> Result<()> {
     let fine = fixtures::Fine::new(STEPS * BATCH as u64, ROW)?;
     let wrong = Arc::new(AtomicU64::new(0));
@@ -54,9 +55,9 @@ fn three_batches(device: &Device, depth: usize) -> Result<()> {
     loader.stop(LONG)
 }
 
-/// Fails each call of a run in turn; what is looked at after each run stands at `every_fault`.
+/// Fails each call of a run in turn. See [`every_fault`] for what is checked after each run.
 fn try_every_call_of<D: Backend>(name: &str, driver: fn() -> D, fault: Fault, mode: Mode) {
-    // With one slot on the device, the loss of one is the loss of all.
+    // With one device slot, losing one slot loses all.
     let tried = [1, 2]
         .map(|depth| every_fault(fault, mode, LONG, "fl-", driver, |device| three_batches(device, depth)));
     let calls: u64 = tried.iter().map(|tried: &Tried| tried.calls).sum();
@@ -77,17 +78,17 @@ fn every_device_call_can_fail_once() {
 }
 
 #[test]
-fn every_device_call_can_fail_for_ever() {
+fn every_device_call_can_fail_forever() {
     try_every_call(Fault::Error, Mode::Forever);
 }
 
 #[test]
-fn every_device_call_can_be_made_and_fail_once() {
+fn every_device_call_can_take_effect_and_still_fail_once() {
     try_every_call(Fault::Late, Mode::Once);
 }
 
 #[test]
-fn every_device_call_can_be_made_and_fail_for_ever() {
+fn every_device_call_can_take_effect_and_still_fail_forever() {
     try_every_call(Fault::Late, Mode::Forever);
 }
 
@@ -96,7 +97,7 @@ fn every_device_call_can_lose_the_device() {
     try_every_call(Fault::DeviceLost, Mode::Once);
 }
 
-/// A file for each sample.
+/// A data set with one file per sample.
 struct Folder {
     spec: Spec,
     paths: Vec<PathBuf>,
@@ -139,7 +140,7 @@ impl Dataset for Folder {
     }
 }
 
-/// What is wrong with a file, what the operating system or the data set says about it, and what makes it so.
+/// The name of a fault, a part of its error message, and a function that causes it.
 type FileFault = (&'static str, &'static str, fn(&Path));
 
 const FILE_FAULTS: [FileFault; 4] = [
@@ -158,7 +159,7 @@ fn folder_loader(data: Folder, workers: usize) -> feedline::LoaderBuilder {
     Loader::builder(data).batch_size(BATCH).workers(Workers::Count(workers)).depth(1).epochs(1)
 }
 
-/// Takes epoch 0; the number of batches before the first error.
+/// Takes epoch 0. Returns the number of batches before the first error, and the result.
 fn take(loader: &mut Loader, compute: &Stream) -> (u64, Result<()>) {
     let mut steps = 0;
     let result = loader.epoch(0).and_then(|mut batches| {
@@ -183,7 +184,7 @@ fn every_file_can_fail_and_is_named() {
                 let path = data.paths[nth as usize].clone();
                 spoil(&path);
                 if name == "locked" && fs::read(&path).is_ok() {
-                    not_run("files that are locked", "this user may read them all the same");
+                    not_run("files that are locked", "this user may read them anyway");
                     break;
                 }
                 let device = Device::host();
@@ -208,11 +209,11 @@ fn every_file_can_fail_and_is_named() {
         }
     });
     println!("{failed} files made to fail");
-    // Three faults at least: who may read every file sees no lock.
+    // At least three faults: a user who may read every file, such as root, skips the locked ones.
     assert!(failed >= 3 * samples, "only {failed} files failed");
 }
 
-/// What a run with bad files delivers: ids as delivered, and the quarantine's list.
+/// Runs two epochs with bad files. Returns the delivered ids per batch and the number of substituted rows.
 fn delivered(workers: usize, rows_slow: bool) -> (Vec<Vec<u64>>, u64) {
     const BAD: [u64; 5] = [1, 6, 17, 30, 38];
     let dir = tempfile::tempdir().expect("a folder");
@@ -244,7 +245,7 @@ fn delivered(workers: usize, rows_slow: bool) -> (Vec<Vec<u64>>, u64) {
 }
 
 #[test]
-fn what_stands_in_for_a_bad_file_is_the_same_for_any_workers() {
+fn substitutes_are_the_same_for_any_number_of_workers() {
     let _one = one_at_a_time();
     let (one, replaced) = delivered(1, false);
     assert_eq!(replaced, 10, "five bad files in each of two epochs");

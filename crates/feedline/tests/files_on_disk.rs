@@ -1,5 +1,4 @@
-//! A file that is cut while a loader reads its samples from the disk: the run ends with an error that names
-//! file and byte.
+//! A file that is truncated while a loader reads it: the run ends with an error that names file and byte.
 
 mod common;
 
@@ -10,7 +9,7 @@ use feedline::{DType, Device, ErrorKind, Loader, Spec, TransferMode};
 use feedline_datasets::Records;
 
 #[test]
-fn a_file_cut_in_mid_run_is_an_error_with_file_and_byte() {
+fn a_file_truncated_during_a_run_is_an_error_with_file_and_byte() {
     alone(|| {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("records");
@@ -24,7 +23,7 @@ fn a_file_cut_in_mid_run_is_an_error_with_file_and_byte() {
             let mut loader = builder.build(&device).expect("a loader");
             assert_eq!(loader.epoch(0).expect("an epoch").filter(Result::is_ok).count(), 10);
             File::options().write(true).open(&path).expect("the file").set_len(4096 * 50).expect("a cut");
-            // Epochs that were read ahead may still come.
+            // Epochs that were read ahead may still be delivered.
             let mut epochs = (1..50).map(|epoch| loader.epoch(epoch)?.try_for_each(|batch| batch.map(drop)));
             let error = epochs.find_map(Result::err).expect("an error");
             assert_eq!(error.kind(), ErrorKind::Sample, "{error}");
@@ -34,7 +33,7 @@ fn a_file_cut_in_mid_run_is_an_error_with_file_and_byte() {
                 assert!(text.contains(part), "{part}: {text}");
             }
             drop(epochs);
-            // Nothing to stop any more, and nothing that hangs.
+            // The run has ended; stopping it must not hang.
             let _ = loader.stop(LONG);
 
             let records = Records::open_with_limit(&path, spec, 0).expect("records");

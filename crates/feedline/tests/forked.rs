@@ -1,4 +1,4 @@
-//! A loader in a forked child: a typed error where it used to wait for threads that the child does not have.
+//! A loader in a forked child is a typed error. It must not wait for threads that the child does not have.
 
 mod common;
 
@@ -7,13 +7,13 @@ use common::{LONG, alone};
 use feedline::ErrorKind;
 use feedline_testkit::fork::{Child, in_a_fork};
 
-/// Whether the loader is refused in this process.
+/// Whether `result` is the error of a forked process.
 fn is_refused<T>(result: feedline::Result<T>) -> bool {
     result.is_err_and(|error| error.kind() == ErrorKind::Forked)
 }
 
 #[test]
-fn a_loader_in_a_forked_child_is_an_error_and_not_a_hang() {
+fn a_loader_in_a_forked_child_is_an_error() {
     alone(|| {
         on_a_device(|device, compute| {
             let mut loader = builder(fine()).build(device).unwrap();
@@ -34,7 +34,7 @@ fn a_loader_in_a_forked_child_is_an_error_and_not_a_hang() {
                 refused
             });
             assert_eq!(child, Child::Returned(true), "stop and drop");
-            // The parent goes on as if nothing had happened.
+            // The parent's loader still works.
             let mut loader = loader.unwrap();
             take_epoch(&mut loader, 0, compute);
         });

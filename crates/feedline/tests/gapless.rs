@@ -1,5 +1,5 @@
-//! Epochs without a gap: while an epoch's last batch is still in hand, the next epoch's first ones are decoded already, by
-//! the same threads.
+//! Epochs without a gap: while the caller still holds the last batch of an epoch, the same threads already
+//! decode the first batches of the next.
 
 mod common;
 
@@ -15,7 +15,7 @@ use feedline::{Context, DType, Dataset, Device, Loader, LoaderBuilder, ReadError
 const EPOCHS: usize = 4;
 const WORKERS: usize = 3;
 
-/// Counts the reads of each epoch, and notes the threads.
+/// A data set that records the reads of each epoch and the threads that made them.
 struct Watched {
     len: u64,
     spec: Spec,
@@ -65,7 +65,7 @@ fn builder(len: u64, seen: &Arc<Seen>) -> LoaderBuilder {
 }
 
 #[test]
-fn the_next_epoch_is_read_while_the_last_batch_of_this_one_is_in_hand() {
+fn the_next_epoch_is_read_while_the_last_batch_of_this_one_is_held() {
     alone(|| {
         for depth in [2, 3, 8] {
             let seen = Arc::new(Seen::default());
@@ -82,7 +82,7 @@ fn the_next_epoch_is_read_while_the_last_batch_of_this_one_is_in_hand() {
                 let held = held.expect("a last batch");
                 assert_eq!((held.epoch(), held.step()), (epoch as u64, steps as u64 - 1));
                 if epoch + 1 < EPOCHS {
-                    // All the slots but the one in hand fill with the next epoch.
+                    // All free slots fill with batches of the next epoch.
                     let ahead = (depth * WORKERS).min(20) as u64;
                     wait_until("the next epoch is read ahead", || seen.reads(epoch + 1) >= ahead);
                 } else {
@@ -91,13 +91,13 @@ fn the_next_epoch_is_read_while_the_last_batch_of_this_one_is_in_hand() {
                 drop(held);
             }
             let reads: Vec<u64> = (0..EPOCHS).map(|epoch| seen.reads(epoch)).collect();
-            assert_eq!(reads, [20; EPOCHS], "each sample once an epoch");
+            assert_eq!(reads, [20; EPOCHS], "each sample once per epoch");
         }
     });
 }
 
 #[test]
-fn the_first_batch_of_the_next_epoch_waits_on_the_device_before_it_is_asked_for() {
+fn the_first_batch_of_the_next_epoch_is_on_the_device_before_it_is_requested() {
     alone(|| {
         let seen = Arc::new(Seen::default());
         let mut loader = builder(20, &seen).depth(3).build(&Device::host()).unwrap();
@@ -112,8 +112,8 @@ fn the_first_batch_of_the_next_epoch_waits_on_the_device_before_it_is_asked_for(
             if epoch + 1 < EPOCHS as u64 {
                 let mut next = loader.epoch(epoch + 1).unwrap();
                 let mut first = None;
-                // Nothing but `try_next`: nobody waits for it, it is there.
-                wait_until("the first batch is there", || {
+                // `try_next` does not block: the batch arrives without a waiting consumer.
+                wait_until("the first batch has arrived", || {
                     first = next.try_next().unwrap();
                     first.is_some()
                 });
@@ -140,7 +140,7 @@ fn the_same_threads_read_all_epochs() {
     });
 }
 
-/// The kernel's numbers of the pipeline's threads.
+/// The kernel's ids of the pipeline's threads.
 fn task_ids() -> Vec<String> {
     let tasks = std::fs::read_dir("/proc/self/task").expect("/proc").map(|task| task.unwrap().path());
     let name = |task: &PathBuf| std::fs::read_to_string(task.join("comm")).unwrap_or_default();

@@ -1,6 +1,7 @@
-//! The hand-off: several streams read one batch, and its slot is overwritten after the last of them.
+//! The hand-off: several streams read one batch, and its slot is overwritten only after all of them have
+//! finished.
 //!
-//! A stream that did not wait, or that is of another device, is refused at the call.
+//! A stream that did not wait for the batch, or that belongs to another device, is refused.
 
 mod common;
 
@@ -8,14 +9,14 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use common::small::{builder, fine, on_a_device, take_epoch};
-use common::{LONG, alone, assert_empty, assert_whole, wait_until};
+use common::{LONG, alone, assert_empty, assert_intact, wait_until};
 use feedline::{Device, ErrorKind, Loader, Ready, Stream};
 use feedline_testkit::fixtures::Fine;
 
-/// How long a copy that nothing holds back is given to show: some hundred times what it takes.
+/// How long to watch for a copy that must not happen: some hundred times what a copy takes.
 const WINDOW: Duration = Duration::from_millis(100);
 
-/// Work that reads a batch again and again until it is let go, and then tells whether the bytes stayed the same.
+/// Work that holds a batch until it is released, then reports whether the bytes stayed the same.
 struct SlowReader {
     go: Sender<()>,
     same: Receiver<bool>,
@@ -23,23 +24,27 @@ struct SlowReader {
 
 impl SlowReader {
     fn start(batch: &Ready) -> Self {
-        let ((go, wait), (tell, same)) = (channel::<()>(), channel());
+        let ((go, wait), (report, same)) = (channel::<()>(), channel());
         let read = move |memory: &mut feedline::Memory<'_>| {
             let first = memory.input::<u8>(0).to_vec();
             let _ = wait.recv_timeout(LONG);
-            let _ = tell.send(memory.input::<u8>(0) == first);
+            let _ = report.send(memory.input::<u8>(0) == first);
         };
         batch.stream().run("slow reader", [batch.field::<u8>("bytes").unwrap().into()], [], read).unwrap();
         Self { go, same }
     }
 
     fn finish(self) {
-        self.go.send(()).expect("the reader waits");
-        assert!(self.same.recv_timeout(LONG).expect("the reader ends"), "the batch changed under its reader");
+        self.go.send(()).expect("the reader is waiting");
+        assert!(
+            self.same.recv_timeout(LONG).expect("the reader has finished"),
+            "the batch changed under its reader"
+        );
     }
 }
 
-/// Asserts that the next batch, which is queued for the only slot, does not arrive while somebody reads the last one.
+/// Asserts that the next batch, which is queued for the only slot, does not arrive while the last one is
+/// being read.
 #[track_caller]
 fn assert_held_back(next: &feedline::Batch) {
     let start = Instant::now();
@@ -49,13 +54,13 @@ fn assert_held_back(next: &feedline::Batch) {
     }
 }
 
-/// A loader with one device slot, so that every batch comes into the place of the last.
+/// A loader with one device slot, so each batch overwrites the last.
 fn one_slot(device: &Device) -> Loader {
     builder(fine()).depth(1).build(device).unwrap()
 }
 
-/// Reads the first batch on two streams, lets go of it in the order given, and holds one reader up at a time.
-fn two_readers(first_is_slow: bool, first_goes_first: bool) {
+/// Reads the first batch on two streams, one of them slow, and drops the two readers in the given order.
+fn two_readers(first_is_slow: bool, drop_first_first: bool) {
     on_a_device(|device, compute| {
         let branch = device.stream().unwrap();
         let mut loader = one_slot(device);
@@ -63,13 +68,12 @@ fn two_readers(first_is_slow: bool, first_goes_first: bool) {
         let on_compute = batches.next().unwrap().unwrap().wait_on(compute).unwrap();
         let on_branch = on_compute.also_on(&branch).unwrap();
         let slow = if first_is_slow { SlowReader::start(&on_compute) } else { SlowReader::start(&on_branch) };
-        let whole = |batch: &Ready| assert_whole(&fine(), batch);
         if first_is_slow {
-            assert_whole(&fine(), &on_branch);
+            assert_intact(&fine(), &on_branch);
         } else {
-            whole(&on_compute);
+            assert_intact(&fine(), &on_compute);
         }
-        if first_goes_first {
+        if drop_first_first {
             drop(on_compute);
             drop(on_branch);
         } else {
@@ -80,7 +84,7 @@ fn two_readers(first_is_slow: bool, first_goes_first: bool) {
         assert_held_back(&next);
         slow.finish();
         wait_until("the next batch arrives", || next.arrived().unwrap());
-        assert_whole(&fine(), &next.wait_on(&branch).unwrap());
+        assert_intact(&fine(), &next.wait_on(&branch).unwrap());
     });
 }
 
@@ -88,15 +92,15 @@ fn two_readers(first_is_slow: bool, first_goes_first: bool) {
 fn a_slot_is_overwritten_only_after_both_readers() {
     alone(|| {
         for first_is_slow in [false, true] {
-            for first_goes_first in [false, true] {
-                two_readers(first_is_slow, first_goes_first);
+            for drop_first_first in [false, true] {
+                two_readers(first_is_slow, drop_first_first);
             }
         }
     });
 }
 
 #[test]
-fn a_slot_is_not_even_queued_for_while_a_reader_is_in_hand() {
+fn no_copy_into_a_slot_is_queued_while_a_reader_is_held() {
     alone(|| {
         on_a_device(|device, compute| {
             let branch = device.stream().unwrap();
@@ -107,17 +111,17 @@ fn a_slot_is_not_even_queued_for_while_a_reader_is_in_hand() {
             drop(on_compute);
             assert!(
                 batches.next_timeout(WINDOW).unwrap().is_none(),
-                "the slot went home with a reader in hand"
+                "the slot was released while a reader was held"
             );
-            assert_whole(&fine(), &on_branch);
+            assert_intact(&fine(), &on_branch);
             drop(on_branch);
-            assert_whole(&fine(), &batches.next_timeout(LONG).unwrap().unwrap().wait_on(compute).unwrap());
+            assert_intact(&fine(), &batches.next_timeout(LONG).unwrap().unwrap().wait_on(compute).unwrap());
         });
     });
 }
 
 #[test]
-fn readers_on_three_streams_come_and_go_all_epoch() {
+fn readers_on_three_streams_join_and_leave_during_epochs() {
     alone(|| {
         on_a_device(|device, compute| {
             let branch = device.stream().unwrap();
@@ -128,14 +132,14 @@ fn readers_on_three_streams_come_and_go_all_epoch() {
                 for batch in loader.epoch(epoch).unwrap() {
                     let on_compute = batch.unwrap().wait_on(compute).unwrap();
                     let on_branch = on_compute.also_on(&branch).unwrap();
-                    // A reader joins by any other, and may outlive it; the same stream may join twice.
+                    // A reader joins through any other reader and may outlive it. A stream may join twice.
                     let on_third = on_branch.also_on(&third).unwrap();
                     let again = on_third.also_on(&branch).unwrap();
                     drop(on_branch);
-                    assert_whole(&fine(), &on_third);
-                    assert_whole(&fine(), &again);
-                    assert_whole(&fine(), &on_compute);
-                    // The last one is let go one batch later.
+                    assert_intact(&fine(), &on_third);
+                    assert_intact(&fine(), &again);
+                    assert_intact(&fine(), &on_compute);
+                    // This one is dropped one batch later.
                     last = Some(on_third);
                 }
                 drop(last);
@@ -156,12 +160,12 @@ fn a_batch_takes_eight_readers_and_refuses_a_ninth() {
             assert_eq!(error.kind(), ErrorKind::Config);
             assert!(error.to_string().contains("8 streams"), "{error}");
             drop(first);
-            more.iter().for_each(|reader| assert_whole(&fine(), reader));
+            more.iter().for_each(|reader| assert_intact(&fine(), reader));
             drop(more);
-            // The next batch of the slot begins with none.
+            // The slot's next batch starts with no readers.
             let next = batches.next().unwrap().unwrap().wait_on(compute).unwrap();
             let all: Vec<_> = (1..8).map(|_| next.also_on(compute).unwrap()).collect();
-            all.iter().for_each(|reader| assert_whole(&fine(), reader));
+            all.iter().for_each(|reader| assert_intact(&fine(), reader));
         });
     });
 }
@@ -181,7 +185,7 @@ fn a_stream_that_did_not_wait_is_refused() {
             for stream in [compute, &other] {
                 assert!(error.to_string().contains(&stream.to_string()), "no {stream} in: {error}");
             }
-            assert_whole(&fine(), &batch.also_on(&other).unwrap());
+            assert_intact(&fine(), &batch.also_on(&other).unwrap());
         });
     });
 }
@@ -200,13 +204,17 @@ fn a_stream_of_another_device_is_refused() {
                 assert_eq!(error.kind(), ErrorKind::Config, "{error}");
                 let both = format!("belongs to {elsewhere}, not to {device}");
                 assert!(error.to_string().contains(&both), "no {both:?} in: {error}");
-                // The batch is gone, its slot is not: the epoch goes on.
-                let batch =
-                    batches.next_timeout(LONG).unwrap().expect("the slot is home").wait_on(compute).unwrap();
+                // The batch is gone but its slot was released: the epoch continues.
+                let batch = batches
+                    .next_timeout(LONG)
+                    .unwrap()
+                    .expect("the slot was released")
+                    .wait_on(compute)
+                    .unwrap();
                 let error = batch.also_on(&foreign).unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::Config);
                 assert!(error.to_string().contains(&both), "no {both:?} in: {error}");
-                assert_whole(&fine(), &batch);
+                assert_intact(&fine(), &batch);
             });
         }
         assert_empty(&elsewhere);
@@ -214,7 +222,7 @@ fn a_stream_of_another_device_is_refused() {
 }
 
 #[test]
-fn a_field_is_asked_for_by_its_name_and_type() {
+fn a_wrong_field_name_index_or_type_is_refused() {
     alone(|| {
         on_a_device(|device, compute| {
             let mut loader = one_slot(device);
@@ -234,8 +242,8 @@ fn a_field_is_asked_for_by_its_name_and_type() {
     });
 }
 
-/// One batch after the other through the same slot, under chaos by hand: the copy is always queued while a kernel of the
-/// last batch still runs.
+/// Every batch goes through the same slot, and its copy is always queued while a kernel of the last batch
+/// still runs.
 #[test]
 fn every_copy_waits_for_the_kernels_of_the_batch_before() {
     alone(|| {
@@ -250,7 +258,7 @@ fn every_copy_waits_for_the_kernels_of_the_batch_before() {
                         slow.finish();
                     }
                     let batch = batch.wait_on(compute).unwrap();
-                    assert_whole(&fine(), &batch);
+                    assert_intact(&fine(), &batch);
                     slow = Some(SlowReader::start(&batch));
                 }
                 slow.unwrap().finish();
@@ -260,10 +268,10 @@ fn every_copy_waits_for_the_kernels_of_the_batch_before() {
     });
 }
 
-/// The same on a GPU: kernels that spin before they check every byte, on two streams, in slots that are overwritten all
-/// the time.
+/// The same on a GPU: kernels on two streams spin before they check every byte, and every batch overwrites
+/// the slot.
 #[test]
-fn on_a_gpu_every_byte_is_whole_for_two_slow_readers() {
+fn on_a_gpu_every_byte_is_right_for_two_slow_readers() {
     use feedline_kernels::ops::Kernels;
     const ROWS: u64 = 4;
     const STEPS: u64 = 12;
@@ -284,7 +292,7 @@ fn on_a_gpu_every_byte_is_whole_for_two_slow_readers() {
                     let one = batch.unwrap().wait_on(&compute).unwrap();
                     let two = one.also_on(&branch).unwrap();
                     let (key, first) = (fine.key(epoch), one.ids()[0]);
-                    // Each in turn is the slower one.
+                    // The slower one alternates.
                     let (a, b) =
                         if first % 2 == 0 { (10_000_000, 1_000_000) } else { (1_000_000, 10_000_000) };
                     kernels.0.spin(a).unwrap();
@@ -296,16 +304,24 @@ fn on_a_gpu_every_byte_is_whole_for_two_slow_readers() {
                 }
             }
             let bytes = (2 * ROWS * STEPS) as i64 * width as i64;
-            assert_eq!(reports.0.read().unwrap(), [0, -1, bytes], "wrong bytes, the first, bytes seen");
-            assert_eq!(reports.1.read().unwrap(), [0, -1, bytes], "wrong bytes, the first, bytes seen");
+            assert_eq!(
+                reports.0.read().unwrap(),
+                [0, -1, bytes],
+                "wrong bytes, first wrong byte, bytes checked"
+            );
+            assert_eq!(
+                reports.1.read().unwrap(),
+                [0, -1, bytes],
+                "wrong bytes, first wrong byte, bytes checked"
+            );
         }
         assert_empty(&device);
     });
 }
 
-/// Every access of an epoch with two readers is ordered, in a hundred schedules of the simulated device.
+/// Runs a hundred schedules of the simulated device.
 #[test]
-fn no_access_of_two_readers_is_unordered_on_the_simulator() {
+fn two_readers_do_not_race_on_the_simulator() {
     alone(|| {
         for seed in 0..100 {
             let (device, sim) = feedline_sim::device(seed).unwrap();
@@ -317,9 +333,9 @@ fn no_access_of_two_readers_is_unordered_on_the_simulator() {
                     for batch in loader.epoch(epoch).unwrap() {
                         let one = batch.unwrap().wait_on(&compute).unwrap();
                         let two = one.also_on(&branch).unwrap();
-                        look(&compute, &one);
+                        read(&compute, &one);
                         drop(one);
-                        look(&branch, &two);
+                        read(&branch, &two);
                     }
                 }
             }
@@ -329,6 +345,6 @@ fn no_access_of_two_readers_is_unordered_on_the_simulator() {
 }
 
 /// Queues work that reads a batch.
-fn look(stream: &Stream, batch: &Ready) {
-    stream.run("look", [batch.field::<u8>("bytes").unwrap().into()], [], |_| {}).unwrap();
+fn read(stream: &Stream, batch: &Ready) {
+    stream.run("read", [batch.field::<u8>("bytes").unwrap().into()], [], |_| {}).unwrap();
 }

@@ -1,5 +1,5 @@
-//! `SlotsHeld` comes to a thread that waits for itself, and to no other: not to a limited wait, and not while
-//! another thread may still drop a batch.
+//! `SlotsHeld` is returned only to a thread that waits for itself: not from a wait with a limit, and not
+//! while another thread may still drop a batch.
 
 mod common;
 
@@ -7,10 +7,10 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use common::small::{STEPS, builder, fine, on_a_device};
-use common::{alone, assert_whole};
+use common::{alone, assert_intact};
 use feedline::{Batch, Device, ErrorKind, Loader, Ready, Stream};
 
-/// What `next` waits for in these tests before it fails with `SlotsHeld`.
+/// How long `next` waits in these tests before it fails with `SlotsHeld`.
 const LIMIT: Duration = Duration::from_millis(400);
 /// How long another thread holds a batch: longer than the limit.
 const HOLD: Duration = Duration::from_millis(700);
@@ -20,7 +20,7 @@ fn loader(device: &Device) -> Loader {
 }
 
 #[test]
-fn a_wait_with_a_limit_of_its_own_does_not_fail_with_slots_held() {
+fn a_wait_with_its_own_limit_does_not_fail_with_slots_held() {
     alone(|| {
         on_a_device(|device, compute| {
             let mut loader = loader(device);
@@ -45,10 +45,10 @@ fn hold_early(step: u64) {
     }
 }
 
-/// Takes an epoch, and sends each batch through `pass` to a thread that runs `hold` on what comes out of it.
+/// Takes an epoch, applies `pass` to each batch, and sends the result to a thread that runs `hold`.
 fn pass_on<T: Send>(device: &Device, pass: impl Fn(Batch) -> T, hold: impl FnOnce(Receiver<T>) + Send) {
     let mut loader = loader(device);
-    // Room for every slot: the batches in the channel are held by nobody's code.
+    // Room for every slot. The loader cannot see who holds the batches in the channel.
     let (send, receive) = sync_channel(2);
     std::thread::scope(|scope| {
         let holder = scope.spawn(|| hold(receive));
@@ -71,7 +71,7 @@ fn a_thread_that_opens_batches_may_hold_them_for_longer_than_the_limit() {
                     for batch in batches {
                         let batch = batch.wait_on(compute).unwrap();
                         std::thread::sleep(HOLD);
-                        assert_whole(&fine(), &batch);
+                        assert_intact(&fine(), &batch);
                     }
                 },
             );
@@ -90,7 +90,7 @@ fn a_thread_that_drops_batches_may_hold_later_ones_for_longer_than_the_limit() {
                     drop(batches.recv().unwrap());
                     for batch in batches {
                         hold_early(batch.step());
-                        assert_whole(&fine(), &batch);
+                        assert_intact(&fine(), &batch);
                     }
                 },
             );
@@ -99,7 +99,7 @@ fn a_thread_that_drops_batches_may_hold_later_ones_for_longer_than_the_limit() {
 }
 
 #[test]
-fn a_loader_that_moved_to_another_thread_does_not_blame_it_for_the_batches_of_the_first() {
+fn a_loader_moved_to_another_thread_does_not_fail_for_batches_that_the_first_thread_holds() {
     alone(|| {
         on_a_device(|device, compute| {
             let mut loader = loader(device);
@@ -108,7 +108,7 @@ fn a_loader_that_moved_to_another_thread_does_not_blame_it_for_the_batches_of_th
             std::thread::scope(|scope| {
                 let rest = scope.spawn(move || batches.map(|batch| drop(batch.unwrap())).count());
                 std::thread::sleep(HOLD);
-                held.into_iter().for_each(|batch| assert_whole(&fine(), &batch.wait_on(compute).unwrap()));
+                held.into_iter().for_each(|batch| assert_intact(&fine(), &batch.wait_on(compute).unwrap()));
                 assert_eq!(rest.join().unwrap() as u64, STEPS - 2);
             });
         });
@@ -116,7 +116,7 @@ fn a_loader_that_moved_to_another_thread_does_not_blame_it_for_the_batches_of_th
 }
 
 #[test]
-fn a_thread_that_holds_every_slot_is_told_after_the_limit_of_the_builder() {
+fn a_thread_that_holds_every_slot_gets_an_error_after_the_builders_limit() {
     alone(|| {
         on_a_device(|device, compute| {
             let mut loader = loader(device);

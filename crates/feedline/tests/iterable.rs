@@ -1,5 +1,5 @@
-//! Sources: data without a length or random access, with the same batches for any workers and depth, restored at every
-//! step by shard and offset.
+//! Sources: data without a length or random access. The batches are the same for any workers and depth, and
+//! a run is restored at any step by shard and offset.
 
 mod common;
 mod restoring;
@@ -17,14 +17,14 @@ use feedline_testkit::fixtures::streams::{
 };
 use feedline_testkit::restore::{self, From, MIXES, Pipeline, Step};
 use feedline_testkit::{Watchdog, watchdog};
-use restoring::{Restored, implementors};
+use restoring::{Restored, implementors, sources};
 
-/// Records of each shard; one shard has none.
+/// Number of records per shard; one shard has none.
 const LENS: [u64; 6] = [5, 13, 0, 1, 9, 7];
 const BATCH: usize = 8;
 const SEED: u64 = 31;
 
-/// A file for each shard of [`LENS`].
+/// One file per shard of [`LENS`].
 fn archive(dir: &Path) -> Archive {
     let paths: Vec<PathBuf> = (0..LENS.len()).map(|shard| dir.join(format!("{shard}.records"))).collect();
     for ((shard, path), len) in (0..).zip(&paths).zip(LENS) {
@@ -49,6 +49,7 @@ fn generator() -> LoaderBuilder {
     options(Loader::from_source(Generator::new(LENS).unwrap()))
 }
 
+/// Restores the loader at every step, and checks that it continues the same.
 #[track_caller]
 fn everywhere(builder: impl Fn() -> LoaderBuilder) {
     let _watchdog = Watchdog::new(watchdog::LIMIT, "restored everywhere");
@@ -56,8 +57,8 @@ fn everywhere(builder: impl Fn() -> LoaderBuilder) {
     assert!(done.steps >= 4 && done.restored >= 12 * done.steps, "{done:?}");
 }
 
-/// The shards of an epoch, in line, as the ranks of a world take them.
-fn line(sampler: Sampler, epoch: u64, rank: u32, size: u32) -> Vec<u64> {
+/// The shards of an epoch that one rank of a world reads, in order.
+fn shards(sampler: Sampler, epoch: u64, rank: u32, size: u32) -> Vec<u64> {
     let world = World::new(rank, size).unwrap();
     let options = BatchSamplerOptions {
         len: LENS.len() as u64,
@@ -67,20 +68,20 @@ fn line(sampler: Sampler, epoch: u64, rank: u32, size: u32) -> Vec<u64> {
         last_batch: LastBatch::Keep,
         world,
     };
-    let (batch_sampler, mut ids, mut line) = (BatchSampler::new(options).unwrap(), Vec::new(), Vec::new());
+    let (batch_sampler, mut ids, mut shards) = (BatchSampler::new(options).unwrap(), Vec::new(), Vec::new());
     for step in 0..batch_sampler.steps(epoch, 0) {
         batch_sampler.batch(epoch, 0, step, &mut ids);
-        line.extend(&ids);
+        shards.extend(&ids);
     }
-    line
+    shards
 }
 
-/// The records of shards, one shard after the other: shard and number.
-fn records(line: &[u64]) -> Vec<(u64, u64)> {
-    line.iter().flat_map(|&shard| (0..LENS[shard as usize]).map(move |number| (shard, number))).collect()
+/// Shard and number of every record of `shards`, one shard after the other.
+fn records(shards: &[u64]) -> Vec<(u64, u64)> {
+    shards.iter().flat_map(|&shard| (0..LENS[shard as usize]).map(move |number| (shard, number))).collect()
 }
 
-/// Shard and number of every row, after a look at every byte of it.
+/// Shard and number of every row. Checks every byte.
 fn rows(step: &Step) -> Vec<(u64, u64)> {
     let rows = step.ids.len();
     let widths = [8, 4, MOST, 8];
@@ -94,10 +95,10 @@ fn rows(step: &Step) -> Vec<(u64, u64)> {
             let place = field(0, index);
             let (shard, record_number) = (number(&place[..4]), number(&place[4..]));
             let id = step.ids[index];
-            assert_eq!(source::place(id).0, shard, "the id says the shard");
+            assert_eq!(source::place(id).0, shard, "the shard in the id");
             let whole = [0, 1, 2, 3].map(|field_index| field(field_index, index)).concat();
             let want = row(SEED, step.epoch, id, &record(shard, record_number));
-            assert!(whole == want, "a row of shard {shard}, record {record_number} is another");
+            assert!(whole == want, "shard {shard}, record {record_number}: the row does not match");
             (shard, record_number)
         })
         .collect()
@@ -108,7 +109,7 @@ fn epoch(builder: LoaderBuilder, epoch: u64) -> Vec<Step> {
 }
 
 #[test]
-fn every_source_goes_on_from_every_step() {
+fn every_source_resumes_at_every_step() {
     alone_in_parts(|| {
         let dir = tempfile::tempdir().unwrap();
         let (archive, grown_dir) = (archive(dir.path()), tempfile::tempdir().unwrap());
@@ -126,23 +127,24 @@ fn every_source_goes_on_from_every_step() {
 #[test]
 fn no_source_is_left_out() {
     alone(|| {
+        let Some(root) = sources("no_source_is_left_out") else { return };
         let tested = ["Generator", "Archive", "Socket", "Hooked"].map(str::to_owned);
-        assert_eq!(implementors("Source"), BTreeSet::from(tested));
+        assert_eq!(implementors(&root, "Source"), BTreeSet::from(tested));
     });
 }
 
 #[test]
-fn every_order_of_shards_tail_and_rank_goes_on() {
+fn every_order_of_shards_last_batch_and_rank_resumes() {
     alone_in_parts(|| {
         let weights = [1.0, 2.0, 0.5, 1.0, 1.0, 3.0];
-        let orders = [
+        let samplers = [
             Sampler::Sequential,
             Sampler::Shuffle,
             Sampler::block(2, 3).unwrap(),
             Sampler::distinct(&weights).unwrap(),
             Sampler::subset(vec![5, 1, 4, 2], Sampler::Shuffle).unwrap(),
         ];
-        for sampler in orders {
+        for sampler in samplers {
             for last_batch in [LastBatch::Keep, LastBatch::Drop] {
                 everywhere(|| generator().sampler(sampler.clone()).last_batch(last_batch));
             }
@@ -154,7 +156,7 @@ fn every_order_of_shards_tail_and_rank_goes_on() {
 }
 
 #[test]
-fn a_source_that_has_nothing_now_is_asked_again() {
+fn a_source_without_a_record_yet_is_polled_again() {
     alone(|| {
         let wanted = epoch(generator(), 0);
         for mix in MIXES {
@@ -165,23 +167,23 @@ fn a_source_that_has_nothing_now_is_asked_again() {
 }
 
 #[test]
-fn an_epoch_is_all_records_shard_after_shard_in_the_order_of_the_seed() {
+fn an_epoch_has_all_records_shard_after_shard_in_the_order_of_the_seed() {
     alone(|| {
         for number in 0..3 {
             let steps = epoch(generator(), number);
             let delivered: Vec<_> = steps.iter().flat_map(rows).collect();
-            assert_eq!(delivered, records(&line(Sampler::Shuffle, number, 0, 1)));
+            assert_eq!(delivered, records(&shards(Sampler::Shuffle, number, 0, 1)));
             let sizes: Vec<usize> = steps.iter().map(|step| step.ids.len()).collect();
-            assert_eq!(sizes, [8, 8, 8, 8, 3], "35 records in batches across the ends of shards");
+            assert_eq!(sizes, [8, 8, 8, 8, 3], "35 records; batches span shards");
         }
-        assert_ne!(line(Sampler::Shuffle, 0, 0, 1), line(Sampler::Shuffle, 1, 0, 1));
+        assert_ne!(shards(Sampler::Shuffle, 0, 0, 1), shards(Sampler::Shuffle, 1, 0, 1));
         let dropped = epoch(generator().drop_last(true), 0);
         assert_eq!(dropped.iter().flat_map(rows).count(), 32);
     });
 }
 
 #[test]
-fn every_kind_of_source_gives_the_same_rows_and_a_stalling_one_too() {
+fn every_kind_of_source_delivers_the_same_rows_even_if_it_stalls() {
     alone(|| {
         let dir = tempfile::tempdir().unwrap();
         let (quick, stalling) = (Server::start(LENS, false).unwrap(), Server::start(LENS, true).unwrap());
@@ -201,7 +203,11 @@ fn ranks_share_the_shards_and_read_every_record_once() {
             for rank in 0..world {
                 let steps = epoch(generator().world(World::new(rank, world).unwrap()), 2);
                 let read: Vec<_> = steps.iter().flat_map(rows).collect();
-                assert_eq!(read, records(&line(Sampler::Shuffle, 2, rank, world)), "rank {rank} of {world}");
+                assert_eq!(
+                    read,
+                    records(&shards(Sampler::Shuffle, 2, rank, world)),
+                    "rank {rank} of {world}"
+                );
                 all.extend(read);
             }
             all.sort_unstable();
@@ -211,9 +217,9 @@ fn ranks_share_the_shards_and_read_every_record_once() {
 }
 
 #[test]
-fn the_end_of_an_epoch_is_learned_and_the_next_follows() {
+fn the_loader_finds_the_end_of_an_epoch_and_starts_the_next() {
     alone(|| {
-        // 16 records: the end comes after a full batch.
+        // With 16 records the epoch ends after a full batch.
         for (lens, sizes) in
             [([3, 13], [8, 8].as_slice()), ([3, 14], &[8, 8, 1]), ([0, 0], &[]), ([0, 1], &[1])]
         {
@@ -235,7 +241,7 @@ fn the_end_of_an_epoch_is_learned_and_the_next_follows() {
     });
 }
 
-/// Two shards in files, of which the log grows in the test.
+/// An empty log file in `dir`, and the source that follows it as the test appends records.
 fn log_in(dir: &Path) -> (PathBuf, Archive) {
     let path = dir.join("log");
     std::fs::write(&path, []).unwrap();
@@ -243,7 +249,7 @@ fn log_in(dir: &Path) -> (PathBuf, Archive) {
 }
 
 #[test]
-fn a_batch_of_a_growing_log_comes_when_it_is_full_and_the_rest_at_the_end() {
+fn a_growing_log_delivers_full_batches_and_the_rest_at_its_end() {
     alone(|| {
         let dir = tempfile::tempdir().unwrap();
         let (path, log) = log_in(dir.path());
@@ -256,7 +262,7 @@ fn a_batch_of_a_growing_log_comes_when_it_is_full_and_the_rest_at_the_end() {
             number += records;
         };
         grow(3);
-        // Nothing to wait for: three records are no batch, however long they stand there.
+        // Three records are not a batch, however long the test waits.
         assert!(batches.next_timeout(Duration::from_millis(30)).unwrap().is_none() && !batches.is_over());
         grow(1);
         assert_eq!(batches.next_timeout(LONG).unwrap().expect("a batch").len(), 4);
@@ -269,7 +275,7 @@ fn a_batch_of_a_growing_log_comes_when_it_is_full_and_the_rest_at_the_end() {
 }
 
 #[test]
-fn a_growing_log_is_taken_up_by_its_byte_and_follows_what_was_written_meanwhile() {
+fn a_growing_log_resumes_at_its_byte_and_reads_what_was_appended_since() {
     alone(|| {
         let dir = tempfile::tempdir().unwrap();
         let (path, log) = log_in(dir.path());
@@ -293,7 +299,7 @@ fn a_growing_log_is_taken_up_by_its_byte_and_follows_what_was_written_meanwhile(
 }
 
 #[test]
-fn a_pipeline_that_waits_for_a_log_stops_at_once_and_takes_another_epoch() {
+fn a_pipeline_that_waits_for_a_log_can_start_another_epoch_or_stop() {
     alone(|| {
         let dir = tempfile::tempdir().unwrap();
         let (path, log) = log_in(dir.path());
@@ -302,19 +308,23 @@ fn a_pipeline_that_waits_for_a_log_stops_at_once_and_takes_another_epoch() {
         for epoch in 0..3 {
             let mut batches = loader.epoch(epoch).unwrap();
             let batch = batches.next_timeout(LONG).unwrap().expect("a batch");
-            assert_eq!((batch.epoch(), batch.len()), (epoch, 4), "epoch {epoch}, while the one before waits");
+            assert_eq!(
+                (batch.epoch(), batch.len()),
+                (epoch, 4),
+                "epoch {epoch}, while the previous one waits"
+            );
         }
         loader.stop(LONG).unwrap();
     });
 }
 
 #[test]
-fn the_next_epoch_is_read_while_the_last_batch_of_this_one_is_in_hand() {
+fn the_next_epoch_is_read_while_the_last_batch_of_this_one_is_held() {
     alone(|| {
         let opened = Arc::new(Mutex::new(Vec::new()));
-        let told = opened.clone();
+        let log = opened.clone();
         let source = Hooked::new(Generator::new(LENS).unwrap()).before_open(move |place| {
-            told.lock().unwrap().push(place.epoch);
+            log.lock().unwrap().push(place.epoch);
             Ok(())
         });
         let builder = options(Loader::from_source(source)).workers(Workers::Count(2)).depth(3);
@@ -331,7 +341,7 @@ fn the_records_of_one_batch_are_decoded_by_several_workers() {
     alone(|| {
         let threads = Arc::new(Mutex::new(HashSet::new()));
         let seen = threads.clone();
-        // A decoder waits until another worker decodes too.
+        // Each decode waits until another worker decodes too.
         let together = Hooked::new(Generator::new([64]).unwrap()).before_decode(move |_| {
             seen.lock().unwrap().insert(std::thread::current().id());
             wait_until("two workers decode one batch", || seen.lock().unwrap().len() > 1);

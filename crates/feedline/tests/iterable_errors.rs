@@ -1,5 +1,4 @@
-//! What goes wrong with a source is one clear error after the batches before it, and a cursor that does not fit is
-//! refused.
+//! A failing source is one clear error after the batches before it. A cursor that does not fit is refused.
 
 mod common;
 mod restoring;
@@ -27,7 +26,7 @@ fn builder(source: impl Source) -> LoaderBuilder {
     Loader::from_source(source).batch_size(BATCH).seed(3).epochs(2)
 }
 
-/// Runs one epoch; returns the rows delivered and the error that ended it.
+/// Runs one epoch. Returns the number of delivered rows and the error that ended it.
 #[track_caller]
 fn until_error(builder: LoaderBuilder) -> (usize, Error) {
     let mut loader = Restored::new(builder, MIXES[4]).loader;
@@ -46,7 +45,7 @@ fn until_error(builder: LoaderBuilder) -> (usize, Error) {
 }
 
 #[test]
-fn options_that_cannot_be_are_refused_at_once() {
+fn options_that_a_source_does_not_support_are_refused_by_build() {
     alone(|| {
         let refused = |builder: LoaderBuilder| {
             let error = builder.build(&Device::host()).map(|_| ()).unwrap_err();
@@ -72,7 +71,7 @@ fn options_that_cannot_be_are_refused_at_once() {
     });
 }
 
-/// An archive of one file, of ten records.
+/// An archive of one file with ten records.
 fn archive(dir: &Path) -> Archive {
     let path = dir.join("records");
     (0..10).for_each(|number| append(&path, &record(0, number)).unwrap());
@@ -80,7 +79,7 @@ fn archive(dir: &Path) -> Archive {
 }
 
 #[test]
-fn a_file_that_is_cut_short_is_named_with_shard_and_offset() {
+fn a_truncated_file_is_named_with_shard_and_offset() {
     alone(|| {
         let dir = tempfile::tempdir().unwrap();
         let archive = archive(dir.path());
@@ -107,7 +106,7 @@ fn a_file_that_is_cut_short_is_named_with_shard_and_offset() {
 }
 
 #[test]
-fn errors_and_panics_in_a_source_are_its_own_after_the_batches_before_them() {
+fn errors_and_panics_in_a_source_are_delivered_after_the_batches_before_them() {
     alone(|| {
         hush_planned_panics();
         // Record 5 of shard 0 is in the second batch.
@@ -140,16 +139,16 @@ fn errors_and_panics_in_a_source_are_its_own_after_the_batches_before_them() {
     });
 }
 
-/// A source whose offsets are not what was promised.
-struct Crooked {
+/// A source that reports wrong offsets.
+struct WrongOffsets {
     inner: Generator,
-    /// The offset that is told for each that is true.
-    told: fn(u64) -> u64,
+    /// Maps each true offset to the reported one.
+    reported: fn(u64) -> u64,
 }
 
-struct CrookedShard(Box<dyn feedline::Shard>, fn(u64) -> u64);
+struct WrongOffsetsShard(Box<dyn feedline::Shard>, fn(u64) -> u64);
 
-impl Source for Crooked {
+impl Source for WrongOffsets {
     fn shards(&self) -> u64 {
         self.inner.shards()
     }
@@ -164,7 +163,7 @@ impl Source for Crooked {
         shard: u64,
         offset: u64,
     ) -> Result<Box<dyn feedline::Shard>, feedline::ReadError> {
-        Ok(Box::new(CrookedShard(self.inner.open(epoch, shard, offset)?, self.told)))
+        Ok(Box::new(WrongOffsetsShard(self.inner.open(epoch, shard, offset)?, self.reported)))
     }
 
     fn decode(
@@ -177,7 +176,7 @@ impl Source for Crooked {
     }
 }
 
-impl feedline::Shard for CrookedShard {
+impl feedline::Shard for WrongOffsetsShard {
     fn offset(&self) -> u64 {
         (self.1)(self.0.offset())
     }
@@ -188,43 +187,44 @@ impl feedline::Shard for CrookedShard {
 }
 
 #[test]
-fn offsets_that_would_repeat_samples_or_lose_the_place_are_refused() {
+fn offsets_that_do_not_grow_or_do_not_match_the_cursor_are_refused() {
     alone(|| {
-        let refused = |told: fn(u64) -> u64| until_error(builder(Crooked { inner: generator(), told }));
+        let refused =
+            |reported: fn(u64) -> u64| until_error(builder(WrongOffsets { inner: generator(), reported }));
         let (rows, error) = refused(|offset| offset.min(6));
         assert_eq!(rows, 4);
         assert!(error.to_string().contains("the offset after the record is 6: it must grow"), "{error}");
         let (_, error) = refused(|offset| offset + source::MAX_OFFSET);
         assert!(error.to_string().contains("an offset must be below 1099511627776"), "{error}");
 
-        // Opened where another offset is told than was asked for.
+        // The shard reports another offset than the one it was opened at.
         let mut first = Restored::new(builder(generator()), MIXES[4]);
         first.run(From::Epoch(0), 1);
-        let crooked = Crooked { inner: generator(), told: |offset| offset + 1 };
-        let mut second = Restored::new(builder(crooked), MIXES[4]).loader;
+        let shifted = WrongOffsets { inner: generator(), reported: |offset| offset + 1 };
+        let mut second = Restored::new(builder(shifted), MIXES[4]).loader;
         let error = second.resume(first.cursor()).unwrap().next().expect("an item").unwrap_err();
         assert!(error.to_string().contains("it was opened at 5 instead"), "{error}");
     });
 }
 
 #[test]
-fn records_that_cannot_be_decoded_are_replaced_by_others_of_their_batch() {
+fn records_that_cannot_be_decoded_are_replaced_by_others_of_the_same_batch() {
     alone(|| {
         let bad = [source::id(0, 2).unwrap(), source::id(2, 4).unwrap(), source::id(2, 9).unwrap()];
-        let spoilt = || {
+        let with_bad_records = || {
             let decode = move |id| if bad.contains(&id) { Err("planned".into()) } else { Ok(()) };
             let builder = builder(Hooked::new(generator()).before_decode(decode)).drop_last(true);
             builder.bad_samples(BadSamples::Substitute { budget: Budget::Count(2) })
         };
-        let done = restore::everywhere(|mix| Restored::new(spoilt(), mix));
-        assert_eq!(done.steps, 8, "4 full batches an epoch: record 9 of shard 2 is in the dropped one");
+        let done = restore::everywhere(|mix| Restored::new(with_bad_records(), mix));
+        assert_eq!(done.steps, 8, "4 full batches per epoch; record 9 of shard 2 is in the dropped one");
 
         let mut clean = Restored::new(builder(generator()).drop_last(true), MIXES[4]);
-        let mut loader = Restored::new(spoilt(), MIXES[4]);
+        let mut loader = Restored::new(with_bad_records(), MIXES[4]);
         let (clean, steps) = (clean.run(From::Epoch(0), usize::MAX), loader.run(From::Epoch(0), usize::MAX));
         for (step, clean) in steps.iter().zip(&clean) {
-            for (&id, &due) in step.ids.iter().zip(&clean.ids) {
-                assert!(id == due && !bad.contains(&id) || bad.contains(&due) && step.ids.contains(&id));
+            for (&id, &own) in step.ids.iter().zip(&clean.ids) {
+                assert!(id == own && !bad.contains(&id) || bad.contains(&own) && step.ids.contains(&id));
                 assert!(clean.ids.contains(&id), "a substitute from another batch");
             }
         }
@@ -232,7 +232,7 @@ fn records_that_cannot_be_decoded_are_replaced_by_others_of_their_batch() {
         let listed: Vec<u64> = bad_sample_report.samples().iter().map(|bad| bad.sample).collect();
         assert_eq!(listed, bad[..2]);
 
-        let mut over = spoilt()
+        let mut over = with_bad_records()
             .bad_samples(BadSamples::Substitute { budget: Budget::Count(1) })
             .build(&Device::host())
             .unwrap();
@@ -241,12 +241,12 @@ fn records_that_cannot_be_decoded_are_replaced_by_others_of_their_batch() {
     });
 }
 
-/// Three shards with something in each.
+/// Three shards, none of them empty.
 fn three() -> Generator {
     Generator::new([9, 10, 4]).unwrap()
 }
 
-/// The cursor of `rank` of `size` after one step.
+/// The cursor of rank `rank` in a world of `size` after one step.
 fn cursor_of(rank: u32, size: u32) -> Cursor {
     let world = World::new(rank, size).unwrap();
     let mut loader = Restored::new(builder(three()).world(world), MIXES[4]);
@@ -255,7 +255,7 @@ fn cursor_of(rank: u32, size: u32) -> Cursor {
 }
 
 #[test]
-fn a_cursor_of_another_rank_or_world_is_refused_but_between_epochs() {
+fn a_cursor_of_another_rank_or_world_is_refused_except_between_epochs() {
     alone(|| {
         let world = |rank, size| builder(three()).world(World::new(rank, size).unwrap());
         let mut loader = Restored::new(world(0, 2), MIXES[4]);
@@ -266,13 +266,13 @@ fn a_cursor_of_another_rank_or_world_is_refused_but_between_epochs() {
         }
         assert_eq!(loader.run(From::Cursor(cursor_of(0, 2)), usize::MAX).len(), 3);
 
-        // At the end of an epoch any world takes up.
+        // At the end of an epoch, any world may resume.
         let end = loader.cursor();
         let mut other = Restored::new(world(2, 3), MIXES[4]);
         assert!(other.run(From::Cursor(end), usize::MAX).is_empty());
         assert_eq!(other.run(From::Epoch(1), usize::MAX).len(), 1);
 
-        // Another batch size takes up anywhere: a line of records is one, however it is cut.
+        // Another batch size resumes anywhere, because it does not change the order of the records.
         let mut larger = Restored::new(builder(three()).batch_size(7), MIXES[4]);
         let rest: usize =
             larger.run(From::Cursor(cursor_of(0, 1)), usize::MAX).iter().map(|step| step.ids.len()).sum();

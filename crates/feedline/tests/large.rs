@@ -1,10 +1,10 @@
-//! A set of 10^10 samples is shuffled, and taken up in its midst, in constant memory and time.
+//! A data set of 10^10 samples is shuffled, and resumed in the middle, in constant memory and time.
 
 mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{LONG, alone, assert_whole};
+use common::{LONG, alone, assert_intact};
 use feedline::{Cursor, Device, Loader, LoaderBuilder, Proof, Sampler, Workers, World};
 use feedline_testkit::Census;
 use feedline_testkit::fixtures::Fine;
@@ -12,12 +12,13 @@ use feedline_testkit::fixtures::Fine;
 const LEN: u64 = 10_000_000_000;
 const BATCH: usize = 256;
 const SEED: u64 = 77;
-/// What the whole pipeline may take: slots, stacks of threads, and what the allocator keeps. The ids alone would
-/// be 80 GB.
+/// Memory limit of the whole pipeline: slots, thread stacks, and what the allocator keeps. The ids alone
+/// would be 80 GB.
 const LIMIT_KIB: u64 = 48 << 10;
-/// What a run may take beyond its first batches: noise of the allocator.
+/// How much memory may grow after the first batches: noise of the allocator.
 const GROWTH_KIB: u64 = 2 << 10;
-/// What finding the place may take: it takes milliseconds, and drawing half of the set minutes.
+/// Time limit for finding the position: it takes milliseconds, while drawing half of the data set takes
+/// minutes.
 const LIMIT: Duration = LONG;
 
 fn builder(sampler: Sampler) -> LoaderBuilder {
@@ -38,7 +39,7 @@ fn cursor_at(loader: &Loader, position: u64) -> Cursor {
     serde_json::from_str(&text.replace(fresh, &format!(r#""position":{position}"#))).unwrap()
 }
 
-/// The samples at `positions` from `first` on, from the definition of the order.
+/// The `count` samples from position `first` on, from the definition of the sampler.
 fn ids_at(sampler: &Sampler, epoch: u64, first: u64, count: u64) -> Vec<u64> {
     let mut ids = vec![0; count as usize];
     sampler.fill(LEN, SEED, epoch, first, &mut ids);
@@ -46,7 +47,7 @@ fn ids_at(sampler: &Sampler, epoch: u64, first: u64, count: u64) -> Vec<u64> {
 }
 
 #[test]
-fn a_huge_set_is_iterated_from_its_midst_in_constant_memory() {
+fn a_huge_data_set_is_iterated_from_the_middle_in_constant_memory() {
     alone(|| {
         let middle = LEN / 2 / BATCH as u64 * BATCH as u64;
         let fine = Fine::new(LEN, 64).unwrap();
@@ -69,7 +70,7 @@ fn a_huge_set_is_iterated_from_its_midst_in_constant_memory() {
                     ids_at(&sampler, 0, position, BATCH as u64),
                     "{sampler:?}, step {step}"
                 );
-                assert_whole(&fine, &batch);
+                assert_intact(&fine, &batch);
                 position += BATCH as u64;
                 if step == 20 {
                     early = Some(resident_kib());
@@ -103,7 +104,7 @@ fn the_end_of_a_huge_epoch_leads_into_the_next() {
 }
 
 #[test]
-fn half_a_huge_epoch_is_skipped_at_once_and_shared_by_ranks() {
+fn ranks_skip_half_of_a_huge_epoch_at_once() {
     alone(|| {
         let world = 8;
         let skipped = LEN / 2 / (world * BATCH as u64);

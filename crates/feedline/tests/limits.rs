@@ -1,4 +1,4 @@
-//! Every wait of a loader keeps its limit: `stop`, the drop, and `next` with and without a limit, whatever
+//! `stop`, the drop of a loader, and `next` with and without a limit wait no longer than allowed, whatever
 //! the data set, the device or other threads do meanwhile.
 
 mod common;
@@ -18,10 +18,10 @@ use feedline_device::host::Host;
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
 use feedline_testkit::fixtures::{Before, Laid, blocking};
 
-/// A limit that has passed long before a test that hangs is noticed.
+/// A limit much shorter than that of the watchdog.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// Gives `stream` work that reads `batch` and runs until the sender is dropped.
+/// Queues work on `stream` that reads `batch` and runs until the sender is dropped.
 fn endless_work(stream: &Stream, batch: &Ready) -> Sender<()> {
     let (end, ended) = channel::<()>();
     let bytes = batch.field::<u8>("bytes").unwrap();
@@ -30,8 +30,8 @@ fn endless_work(stream: &Stream, batch: &Ready) -> Sender<()> {
     end
 }
 
-/// Loaders of the staged and the zero-copy mode whose copies wait for the readers of the one device slot, and
-/// for those of one of several.
+/// Staged and zero-copy loaders with one device slot and with several. Their copies wait for the slot's
+/// readers.
 fn loaders() -> impl Iterator<Item = LoaderBuilder> {
     let laid = || {
         Loader::builder(Laid::columns(&fine(), 0).unwrap())
@@ -63,7 +63,7 @@ fn stop_reports_work_on_the_device_that_does_not_end() {
 
 #[test]
 fn the_drop_of_a_loader_leaks_the_slots_of_work_that_does_not_end() {
-    // It leaks a copy stream, so no census of this process is the same afterwards.
+    // The test leaks a copy stream, so a census would differ afterwards.
     let _one = one_at_a_time();
     for builder in loaders() {
         let device = Device::host();
@@ -73,7 +73,7 @@ fn the_drop_of_a_loader_leaks_the_slots_of_work_that_does_not_end() {
         let work = endless_work(&compute, &batch);
         drop(batch);
         drop(loader);
-        // The work still runs. Its memory is leaked, and the ledger says why.
+        // The work still runs. Its memory is leaked, and the device stats say why.
         let errors = device.stats().take_errors();
         assert_eq!(errors.len(), 1, "{errors:?}");
         assert_eq!(errors[0].kind(), ErrorKind::Timeout);
@@ -120,7 +120,7 @@ fn panicking_loaders() -> [LoaderBuilder; 2] {
 }
 
 #[test]
-fn a_panic_in_the_drop_of_a_data_set_is_reported_as_what_it_is() {
+fn a_panic_in_the_drop_of_a_data_set_is_reported_as_a_panic() {
     hush_planned_panics();
     alone(|| {
         for with_stop in [true, false] {
@@ -142,31 +142,31 @@ fn a_panic_in_the_drop_of_a_data_set_is_reported_as_what_it_is() {
 }
 
 thread_local! {
-    /// Counts the thread that touches it, and counts it again at its very end.
-    static LAST_ACT: LastAct = {
+    /// Counts each thread that touches it, once at the first touch and once when the thread exits.
+    static COUNTS_EXIT: CountsExit = {
         TOUCHED.fetch_add(1, Ordering::Relaxed);
-        LastAct
+        CountsExit
     };
 }
 
-/// Threads that have touched it, and those of them that have ended.
+/// Threads that have touched [`COUNTS_EXIT`], and those of them that have exited.
 static TOUCHED: AtomicU64 = AtomicU64::new(0);
 static ENDED: AtomicU64 = AtomicU64::new(0);
 
-struct LastAct;
+struct CountsExit;
 
-impl Drop for LastAct {
+impl Drop for CountsExit {
     fn drop(&mut self) {
-        // Longer than a thread takes to end after it has said so: only a join waits for this.
+        // Longer than a thread takes to exit after it has reported its end: only a join waits for this.
         std::thread::sleep(SHORT / 2);
         ENDED.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// Makes the thread that copies count its end.
-struct MarksTransfer;
+/// Counts the exit of the thread that copies.
+struct CountsCopier;
 
-impl Interceptor for MarksTransfer {
+impl Interceptor for CountsCopier {
     fn intercept<R>(
         &self,
         _: &dyn Backend,
@@ -174,13 +174,13 @@ impl Interceptor for MarksTransfer {
         make: impl FnOnce() -> feedline::Result<R>,
     ) -> feedline::Result<R> {
         if call.op == Op::CopyToDevice {
-            LAST_ACT.with(|_| {});
+            COUNTS_EXIT.with(|_| {});
         }
         make()
     }
 }
 
-/// Takes an epoch, ends the loader, and checks that threads had touched [`LAST_ACT`], and have ended.
+/// Takes an epoch, ends the loader, and checks that every thread that touched [`COUNTS_EXIT`] has exited.
 fn assert_joined(device: &Device, builder: LoaderBuilder, with_stop: bool) {
     let compute = device.stream().unwrap();
     let before = TOUCHED.load(Ordering::Relaxed);
@@ -199,11 +199,12 @@ fn assert_joined(device: &Device, builder: LoaderBuilder, with_stop: bool) {
 fn stop_and_the_drop_join_the_threads() {
     alone(|| {
         for with_stop in [true, false] {
-            // One kind at a time: the end of one could take as long as that of the other.
-            let copies = Device::with_backend(Intercepted::with(Host::new(), MarksTransfer));
+            // The transfer thread and the workers separately, so that joining one cannot hide a missing
+            // join of the other.
+            let copies = Device::with_backend(Intercepted::with(Host::new(), CountsCopier));
             assert_joined(&copies, builder(fine()), with_stop);
             let data = Before::new(fine(), |_| {
-                LAST_ACT.with(|_| {});
+                COUNTS_EXIT.with(|_| {});
                 Ok(())
             });
             assert_joined(&Device::host(), builder(data), with_stop);
@@ -212,7 +213,7 @@ fn stop_and_the_drop_join_the_threads() {
 }
 
 #[test]
-fn no_limit_is_too_long() {
+fn the_longest_duration_is_a_valid_limit() {
     alone(|| {
         on_a_device(|device, compute| {
             let mut loader = builder(fine()).build(device).unwrap();
@@ -233,7 +234,7 @@ fn no_limit_is_too_long() {
 }
 
 #[test]
-fn an_epoch_beyond_those_of_the_loader_is_refused() {
+fn an_epoch_beyond_the_last_is_refused() {
     alone(|| {
         on_a_device(|device, compute| {
             let mut loader = builder(fine()).epochs(2).build(device).unwrap();

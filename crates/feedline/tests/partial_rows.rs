@@ -1,4 +1,4 @@
-//! A `read` that writes its row only in part.
+//! A `read` that writes only a part of its row.
 
 mod common;
 
@@ -10,7 +10,7 @@ use feedline::{
 
 const LEN: u64 = 24;
 
-/// Samples of two floats, of which `read` writes the first; of every third it writes both.
+/// Samples of two floats. `read` writes only the first one, except for every third sample.
 struct Halves(Spec);
 
 impl Halves {
@@ -38,16 +38,16 @@ impl Dataset for Halves {
     }
 }
 
-/// Release builds do not pay for it.
+/// Release builds skip the fill.
 #[cfg(debug_assertions)]
 #[test]
-fn what_a_read_leaves_out_is_nan_in_debug_builds() {
+fn unwritten_floats_are_nan_in_debug_builds() {
     alone(|| {
         let device = Device::host();
         let compute = device.stream().expect("a stream");
         let builder = Loader::builder(Halves::new().expect("a set")).batch_size(4).shuffle(1);
         let mut loader = builder.transfer_mode(TransferMode::Staged).build(&device).expect("a loader");
-        // More epochs than slots: in every slot rows of older samples lie.
+        // More epochs than slots, so every slot still holds rows of older samples.
         for epoch in 0..10 {
             for batch in loader.epoch(epoch).expect("an epoch") {
                 let batch = batch.expect("a batch").wait_on(&compute).expect("a view");
@@ -62,10 +62,11 @@ fn what_a_read_leaves_out_is_nan_in_debug_builds() {
     });
 }
 
-/// A sample fails halfway, and its substitute is written only in part: the rest is not the failed sample's.
+/// A sample fails halfway, and its substitute writes only a part of the row. The rest must not be data of
+/// the failed sample.
 #[cfg(debug_assertions)]
 #[test]
-fn what_a_substitute_leaves_out_is_nan_in_debug_builds() {
+fn unwritten_floats_of_a_substitute_are_nan_in_debug_builds() {
     struct Torn(Halves);
     impl Dataset for Torn {
         fn len(&self) -> u64 {
@@ -102,7 +103,7 @@ fn what_a_substitute_leaves_out_is_nan_in_debug_builds() {
 }
 
 #[test]
-fn check_dataset_finds_it_in_every_build() {
+fn check_dataset_finds_partial_rows_in_every_build() {
     alone(|| {
         let report =
             check_dataset(&Halves::new().expect("a set"), &CheckOptions::default()).expect("a report");

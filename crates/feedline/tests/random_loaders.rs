@@ -1,8 +1,7 @@
-//! Loaders with random data, options, readers, early ends and resumes: every row is the one that the
-//! reference has.
+//! Loaders with random data, options, readers, early ends and resumes: every row matches the reference.
 //!
-//! `FEEDLINE_RANDOM_SECONDS` says for how long, 20 by default. A failure prints its seed; `FEEDLINE_SEED`
-//! runs that one alone.
+//! Runs for `FEEDLINE_RANDOM_SECONDS`, 20 by default. A failure prints its seed; set `FEEDLINE_SEED` to run
+//! only that one.
 
 mod common;
 mod random;
@@ -17,13 +16,13 @@ use random::run::{Done, run};
 /// The number in an environment variable.
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{name} is a whole number, not {text:?}")))
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} must be a whole number, not {text:?}")))
 }
 
-/// Says which seed failed, past the capture of the test harness.
-struct TellsSeed(u64);
+/// Prints the seed when its run panics.
+struct PrintsSeed(u64);
 
-impl Drop for TellsSeed {
+impl Drop for PrintsSeed {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("random loaders: failed with FEEDLINE_SEED={}\n{:#?}", self.0, Case::draw(self.0));
@@ -32,13 +31,13 @@ impl Drop for TellsSeed {
 }
 
 #[test]
-fn every_row_of_a_random_loader_is_that_of_the_reference() {
+fn every_row_of_a_random_loader_matches_the_reference() {
     alone_in_parts(|| {
         let mut sum = Done::default();
         let mut one = |seed: u64| {
             let hung = format!("random loaders: hung with FEEDLINE_SEED={seed}");
             let _watchdog = Watchdog::with_dump(watchdog::LIMIT, "a random loader", move || hung);
-            let _tells = TellsSeed(seed);
+            let _prints = PrintsSeed(seed);
             let done = run(&Case::draw(seed));
             sum.loaders += done.loaders;
             sum.batches += done.batches;

@@ -1,7 +1,7 @@
-//! A run that goes on 200 times with another batch size, world, number of workers, depth, transfer mode and
-//! last batch: every sample of every epoch arrives once, by a count of this test.
+//! A run that is resumed 200 times with another batch size, world, number of workers, depth, transfer mode
+//! and last batch: this test counts that every sample of every epoch arrives once.
 //!
-//! A failure prints its seed; `FEEDLINE_SEED` begins with that one.
+//! A failure prints its seed; set `FEEDLINE_SEED` to start with that one.
 
 mod common;
 
@@ -15,7 +15,7 @@ use feedline::{
 use feedline_testkit::fixtures::{Fine, Laid};
 use feedline_testkit::{Watchdog, watchdog};
 
-/// How often a run goes on in new loaders.
+/// How often a run is resumed in new loaders.
 const RESUMES: u64 = 200;
 const EPOCHS: u64 = 2;
 
@@ -36,7 +36,7 @@ struct Stretch {
     last_batch: LastBatch,
     workers: usize,
     depth: usize,
-    direct: bool,
+    zero_copy: bool,
     /// Batches that each rank takes.
     steps: usize,
 }
@@ -54,7 +54,7 @@ impl Run {
     }
 
     fn builder(&self, stretch: &Stretch, rank: u32) -> LoaderBuilder {
-        let transfer_mode = if stretch.direct { TransferMode::ZeroCopy } else { TransferMode::Staged };
+        let transfer_mode = if stretch.zero_copy { TransferMode::ZeroCopy } else { TransferMode::Staged };
         let builder = Loader::builder(self.data.clone())
             .sampler(self.sampler.clone())
             .seed(self.seed)
@@ -63,9 +63,9 @@ impl Run {
         builder.last_batch(stretch.last_batch).workers(Workers::Count(stretch.workers)).depth(stretch.depth)
     }
 
-    /// Runs one stretch on all ranks from `from`, or from the beginning of `epoch`; returns where they all
-    /// stand.
-    fn go_on(&mut self, stretch: &Stretch, epoch: u64, from: Option<Cursor>) -> Cursor {
+    /// Runs one stretch on all ranks from `from`, or from the beginning of `epoch`. Returns the cursor they
+    /// all reached.
+    fn advance(&mut self, stretch: &Stretch, epoch: u64, from: Option<Cursor>) -> Cursor {
         let mut ends = Vec::new();
         for rank in 0..stretch.world {
             let device = Device::host();
@@ -81,12 +81,15 @@ impl Run {
             ends.push(loader.cursor());
         }
         let places: Vec<_> = ends.iter().map(|end| (end.epoch(), end.position())).collect();
-        assert!(places.iter().all(|place| *place == places[0]), "the ranks stand apart: {places:?}");
-        // Any rank's cursor will do for all ranks.
+        assert!(
+            places.iter().all(|place| *place == places[0]),
+            "the ranks are at different places: {places:?}"
+        );
+        // Any rank's cursor is valid for all ranks.
         ends[ends.len() / 2]
     }
 
-    /// Counts the samples of a batch as they lie on the device.
+    /// Counts the samples of a batch, as found on the device.
     fn count(&mut self, batch: feedline::Batch, epoch: u64, stream: &Stream) {
         assert_eq!(batch.epoch(), epoch);
         let valid = batch.valid_rows();
@@ -110,13 +113,13 @@ impl Stretch {
             last_batch: if random.below(2) == 0 { LastBatch::Keep } else { LastBatch::Pad },
             workers: 1 + random.below(4) as usize,
             depth: 1 + random.below(4) as usize,
-            direct: random.below(2) == 0,
+            zero_copy: random.below(2) == 0,
             steps: random.below(5) as usize,
         }
     }
 }
 
-/// The cursor as it comes back from a file, in one of its two forms.
+/// The cursor after a round trip through one of its two saved forms.
 fn restored(cursor: Cursor, rank: u32) -> Cursor {
     if rank.is_multiple_of(2) {
         return Cursor::from_bytes(&cursor.to_bytes()).unwrap();
@@ -124,7 +127,7 @@ fn restored(cursor: Cursor, rank: u32) -> Cursor {
     serde_json::from_str(&serde_json::to_string(&cursor).unwrap()).unwrap()
 }
 
-/// Runs one run to its end; how often it went on.
+/// Runs one run to its end. Returns how often it was resumed.
 fn run(seed: u64) -> u64 {
     let random = &mut Random::from_key(seed);
     let mut run = Run::draw(seed, random);
@@ -134,25 +137,25 @@ fn run(seed: u64) -> u64 {
         while !run.is_complete(epoch) {
             let stretch = Stretch::draw(random);
             resumes += u64::from(from.is_some());
-            let end = run.go_on(&stretch, epoch, from);
+            let end = run.advance(&stretch, epoch, from);
             from = Some(end);
             let wrong: Vec<_> = run.arrived[epoch as usize].iter().filter(|&&times| times > 1).collect();
-            assert!(wrong.is_empty(), "{} samples came again in {stretch:?}", wrong.len());
+            assert!(wrong.is_empty(), "{} samples were repeated in {stretch:?}", wrong.len());
             let is_lost = end.position() == run.data.len() && !run.is_complete(epoch);
-            assert!(!is_lost, "samples were lost by {stretch:?}");
+            assert!(!is_lost, "samples were lost in {stretch:?}");
         }
-        // Nothing is left behind the last sample, for any world.
+        // Nothing follows the last sample, for any world.
         let end = Stretch { steps: usize::MAX, ..Stretch::draw(random) };
-        run.go_on(&end, epoch, from);
+        run.advance(&end, epoch, from);
         assert!(run.arrived[epoch as usize].iter().all(|&times| times == 1), "not every sample once");
     }
     resumes
 }
 
-/// Says which seed failed.
-struct TellsSeed(u64);
+/// Prints the seed when its run panics.
+struct PrintsSeed(u64);
 
-impl Drop for TellsSeed {
+impl Drop for PrintsSeed {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("random resume: failed with FEEDLINE_SEED={}", self.0);
@@ -161,21 +164,22 @@ impl Drop for TellsSeed {
 }
 
 #[test]
-fn every_sample_arrives_once_however_a_run_goes_on() {
+fn every_sample_arrives_once_however_a_run_is_resumed() {
     alone_in_parts(|| {
         let clock =
             SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |time| time.as_nanos());
         let set = std::env::var("FEEDLINE_SEED").ok();
-        let first = set.map_or(clock as u64, |text| text.parse().expect("FEEDLINE_SEED is a whole number"));
+        let first =
+            set.map_or(clock as u64, |text| text.parse().expect("FEEDLINE_SEED must be a whole number"));
         let (mut runs, mut resumes) = (0, 0);
         while resumes < RESUMES {
             let seed = first.wrapping_add(runs);
             let hung = format!("random resume: hung with FEEDLINE_SEED={seed}");
             let _watchdog = Watchdog::with_dump(watchdog::LIMIT, "a random resume", move || hung);
-            let _tells = TellsSeed(seed);
+            let _prints = PrintsSeed(seed);
             resumes += run(seed);
             runs += 1;
         }
-        println!("random resume: {runs} runs from seed {first} went on {resumes} times");
+        println!("random resume: {runs} runs from seed {first} were resumed {resumes} times");
     });
 }

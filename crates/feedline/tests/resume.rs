@@ -1,5 +1,5 @@
-//! A loader restored at every step goes on as if it had never stopped: every order, tail and kind of sample; and what
-//! does not fit is refused, with nothing lost.
+//! A loader restored at any step continues as if it had never stopped, for every sampler, last batch and
+//! data set. A cursor that does not fit is refused, and the loader keeps working.
 
 mod common;
 mod restoring;
@@ -16,15 +16,15 @@ use feedline_datasets::{Idx, Records};
 use feedline_testkit::fixtures::{self, Fine, Laid, Random, Wide};
 use feedline_testkit::restore::{self, From, MIXES, Pipeline};
 use feedline_testkit::{Watchdog, watchdog};
-use restoring::{Restored, implementors};
+use restoring::{Restored, implementors, read_source, sources, variants};
 
-/// Samples of the data sets here: two full batches of [`BATCH`] and a short one.
+/// Samples of the data sets: two full batches of [`BATCH`] and a short one.
 const LEN: u64 = 23;
 const BATCH: usize = 9;
 const LAST_BATCHES: [LastBatch; 3] = [LastBatch::Keep, LastBatch::Drop, LastBatch::Pad];
 
-/// Every kind of order, by the name of its variant.
-fn orders() -> Vec<(&'static str, Sampler)> {
+/// Every sampler, with the name of its variant.
+fn samplers() -> Vec<(&'static str, Sampler)> {
     let weights: Vec<f64> = (0..LEN).map(|id| [1.0, 3.0, 0.5][id as usize % 3]).collect();
     let labels: Vec<u32> = (0..LEN).map(|id| u32::from(id > 15)).collect();
     let listed: Vec<u64> = (0..LEN).filter(|id| id % 5 > 0).collect();
@@ -39,7 +39,7 @@ fn orders() -> Vec<(&'static str, Sampler)> {
     ]
 }
 
-/// Every data set of this repository, by the name of its type.
+/// Every data set of this repository, with the name of its type.
 fn data_sets(dir: &Path) -> Vec<(&'static str, LoaderBuilder)> {
     let fine = Fine::new(LEN, 50).unwrap();
     vec![
@@ -49,23 +49,23 @@ fn data_sets(dir: &Path) -> Vec<(&'static str, LoaderBuilder)> {
         ("Wide", Loader::builder(Wide::new(LEN).unwrap())),
         ("Idx", Loader::builder(idx(dir))),
         ("Records", Loader::builder(records(dir))),
-        // The device reads these itself: in a row, and gathered.
+        // The device reads these itself.
         ("Laid", Loader::builder(Laid::columns(&fine, 1).unwrap()).transfer_mode(TransferMode::ZeroCopy)),
         ("Laid", Loader::builder(Laid::records(&fine, 3, 1).unwrap()).transfer_mode(TransferMode::ZeroCopy)),
     ]
 }
 
-/// Images of 2 x 3 pixels, every pixel another.
+/// Images of 2 x 3 pixels; all pixels differ.
 fn idx(dir: &Path) -> Idx {
     let count = LEN as u8;
     let (images, labels) = (dir.join("images"), dir.join("labels"));
-    let head = [0, 0, 8, 3, 0, 0, 0, count, 0, 0, 0, 2, 0, 0, 0, 3];
-    std::fs::write(&images, [&head[..], &Vec::from_iter(0..6 * count)].concat()).unwrap();
+    let header = [0, 0, 8, 3, 0, 0, 0, count, 0, 0, 0, 2, 0, 0, 0, 3];
+    std::fs::write(&images, [&header[..], &Vec::from_iter(0..6 * count)].concat()).unwrap();
     std::fs::write(&labels, [&[0, 0, 8, 1, 0, 0, 0, count][..], &Vec::from_iter(0..count)].concat()).unwrap();
     Idx::open(&images, &labels).unwrap()
 }
 
-/// Records of three bytes and a label, every byte another.
+/// Records of three bytes and a label; all bytes differ.
 fn records(dir: &Path) -> Records {
     let path = dir.join("records");
     std::fs::write(&path, Vec::from_iter(0..4 * LEN as u8)).unwrap();
@@ -73,6 +73,7 @@ fn records(dir: &Path) -> Records {
     Records::open(&path, spec).unwrap()
 }
 
+/// Restores the loader at every step, and checks that it continues the same.
 #[track_caller]
 fn everywhere(builder: impl Fn() -> LoaderBuilder) {
     let _watchdog = Watchdog::new(watchdog::LIMIT, "restored everywhere");
@@ -81,9 +82,9 @@ fn everywhere(builder: impl Fn() -> LoaderBuilder) {
 }
 
 #[test]
-fn every_order_and_tail_goes_on_with_random_augmentation() {
+fn every_sampler_and_last_batch_resumes_with_random_augmentation() {
     alone_in_parts(|| {
-        for (_, sampler) in orders() {
+        for (_, sampler) in samplers() {
             for last_batch in LAST_BATCHES {
                 let data = || Loader::builder(Random::new(LEN, 3).unwrap());
                 everywhere(|| {
@@ -95,7 +96,7 @@ fn every_order_and_tail_goes_on_with_random_augmentation() {
 }
 
 #[test]
-fn every_data_set_goes_on() {
+fn every_data_set_resumes() {
     alone_in_parts(|| {
         let dir = tempfile::tempdir().unwrap();
         for index in 0..data_sets(dir.path()).len() {
@@ -105,7 +106,7 @@ fn every_data_set_goes_on() {
 }
 
 #[test]
-fn every_rank_goes_on_and_so_does_a_run_with_skipped_steps() {
+fn every_rank_and_a_run_with_skipped_steps_resume() {
     alone_in_parts(|| {
         let data = || Loader::builder(Random::new(61, 2).unwrap()).batch_size(5).shuffle(3);
         for rank in 0..3 {
@@ -115,30 +116,23 @@ fn every_rank_goes_on_and_so_does_a_run_with_skipped_steps() {
     });
 }
 
-/// Fails when a kind of order, a tail or a data set is added and not restored above.
+/// Fails when a sampler, a last batch or a data set is added and not restored above.
 #[test]
-fn nothing_is_left_out() {
-    let _one = one_at_a_time(); // its open files are in the census of the others
-    let source = |path: &str| {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
-        std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-    };
-    let orders: BTreeSet<_> = orders().into_iter().map(|(name, _)| name.to_owned()).collect();
-    assert_eq!(variants(&source("crates/core/src/sampler/mod.rs"), "Order"), orders);
-    let tails: BTreeSet<_> = LAST_BATCHES.into_iter().map(|last_batch| format!("{last_batch:?}")).collect();
-    assert_eq!(variants(&source("crates/core/src/batch_sampler.rs"), "LastBatch"), tails);
+fn no_sampler_last_batch_or_data_set_is_left_out() {
+    let _one = one_at_a_time(); // The files that it opens would show in the census of another test.
+    let Some(root) = sources("no_sampler_last_batch_or_data_set_is_left_out") else { return };
+    let names = |tested: Vec<&str>| tested.into_iter().map(str::to_owned).collect::<BTreeSet<_>>();
+
+    let text = read_source(&root.join("crates/core/src/sampler/mod.rs"));
+    assert_eq!(variants(&text, "Sampler"), names(samplers().iter().map(|(name, _)| *name).collect()));
+
+    let text = read_source(&root.join("crates/core/src/batch_sampler.rs"));
+    let last_batches = LAST_BATCHES.map(|last_batch| format!("{last_batch:?}"));
+    assert_eq!(variants(&text, "LastBatch"), BTreeSet::from(last_batches));
 
     let dir = tempfile::tempdir().unwrap();
-    let tested: BTreeSet<_> = data_sets(dir.path()).into_iter().map(|(name, _)| name.to_owned()).collect();
-    assert_eq!(implementors("Dataset"), tested);
-}
-
-/// The variants of the enum `name` in the source `text`.
-fn variants(text: &str, name: &str) -> BTreeSet<String> {
-    let body = text.split_once(&format!("pub enum {name} {{\n")).expect("the enum").1;
-    let body = body.split_once("\n}").expect("its end").0;
-    let lines = body.lines().map(str::trim).filter(|line| line.starts_with(char::is_uppercase));
-    lines.map(|line| line.split(|c: char| !c.is_alphanumeric()).next().unwrap_or(line).to_owned()).collect()
+    let tested = data_sets(dir.path());
+    assert_eq!(implementors(&root, "Dataset"), names(tested.iter().map(|(name, _)| *name).collect()));
 }
 
 #[test]
@@ -159,7 +153,7 @@ fn skipped_steps_are_not_read() {
 }
 
 #[test]
-fn another_batch_size_and_tail_take_up_at_every_step() {
+fn another_batch_size_and_last_batch_resume_at_every_step() {
     alone(|| {
         let loader = |batch, last_batch| {
             let data = Loader::builder(Random::new(LEN, 2).unwrap());
@@ -183,7 +177,7 @@ fn another_batch_size_and_tail_take_up_at_every_step() {
     });
 }
 
-/// A loader of `len` samples and what its cursor is after two steps.
+/// A loader of `len` samples, and its cursor after two steps.
 fn after_two_steps(len: u64, seed: u64) -> (Loader, Cursor) {
     let data = Fine::new(len, 4).unwrap();
     let builder = Loader::builder(data).batch_size(4).shuffle(seed).workers(Workers::Count(2));
@@ -195,7 +189,7 @@ fn after_two_steps(len: u64, seed: u64) -> (Loader, Cursor) {
 }
 
 #[test]
-fn a_cursor_that_does_not_fit_is_refused_and_the_loader_goes_on() {
+fn a_cursor_that_does_not_fit_is_refused_and_the_loader_keeps_working() {
     alone(|| {
         let (mut loader, own) = after_two_steps(40, 1);
         let edited = |from: &str, to: &str| {
@@ -222,7 +216,7 @@ fn a_cursor_that_does_not_fit_is_refused_and_the_loader_goes_on() {
 }
 
 #[test]
-fn another_order_is_refused_by_the_pipeline() {
+fn the_cursor_of_another_sampler_is_refused() {
     alone(|| {
         let (_, cursor) = after_two_steps(40, 1);
         let builder = Loader::builder(Fine::new(40, 4).unwrap()).batch_size(4).seed(1);
@@ -233,7 +227,7 @@ fn another_order_is_refused_by_the_pipeline() {
 }
 
 #[test]
-fn looking_at_the_cursor_starts_nothing_and_moves_nothing() {
+fn reading_the_cursor_neither_starts_nor_moves_anything() {
     alone(|| {
         let (data, reads) = fixtures::counting(Fine::new(12, 4).unwrap());
         let device = Device::host();

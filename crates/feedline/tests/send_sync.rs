@@ -1,11 +1,11 @@
-//! What may cross a thread, held at compile time: this file tests by compiling.
+//! Checks at compile time which types are `Send` and `Sync`.
 //!
-//! `Send` and `Sync` follow from the fields, so a new field can take them away, or give them, without a word.
+//! Both follow from the fields, so a new field can silently add or remove them.
 
 mod common;
 
 use common::small::{STEPS, builder, fine, on_a_device};
-use common::{alone, assert_whole};
+use common::{alone, assert_intact};
 use feedline::{Batch, Cursor, Epoch, Error, Loader, LoaderBuilder, Ready, WaitMeter};
 
 const fn is_send<T: Send>() {}
@@ -22,7 +22,7 @@ macro_rules! is_both {
 
 is_both!(LoaderBuilder, Loader, Epoch<'static>, Batch, Ready, WaitMeter, Cursor, Error);
 
-/// The pins above, seen at work: a loader on one thread, its batches opened on another and dropped on a third.
+/// A loader runs on one thread; its batches are opened on a second and dropped on a third.
 #[test]
 fn batches_travel_between_threads() {
     alone(|| {
@@ -44,7 +44,7 @@ fn batches_travel_between_threads() {
                 let mut steps = 0;
                 for batch in to_drop {
                     assert_eq!(batch.step(), steps);
-                    assert_whole(&fine(), &batch);
+                    assert_intact(&fine(), &batch);
                     steps += 1;
                 }
                 assert_eq!(steps, STEPS);

@@ -1,5 +1,5 @@
-//! Loaders that share the workers of a pool: each delivers its own batches in its own order, and neither the end of one
-//! nor what it waits for holds up another.
+//! Loaders that share a worker pool: each delivers its own batches in its own order, and a loader that ends
+//! or waits does not hold up the others.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 use common::small::{BATCH, STEPS, fine, on_a_device, take_epoch};
-use common::{LONG, alone, assert_whole, wait_until, wait_until_gone};
+use common::{LONG, alone, assert_intact, wait_until, wait_until_gone};
 use feedline::{Dataset, Device, Loader, Stream, WorkerPool, Workers};
 use feedline_testkit::Census;
 use feedline_testkit::fixtures::{self, Fine};
@@ -25,7 +25,7 @@ fn loader(data: impl Dataset, pool: &WorkerPool, depth: usize, device: &Device) 
 fn take(batches: &mut feedline::Epoch<'_>, fine: &Fine, ids: &[u64], compute: &Stream) {
     let batch = batches.next_timeout(LONG).unwrap().expect("a batch").wait_on(compute).unwrap();
     assert_eq!(batch.ids(), ids);
-    assert_whole(fine, &batch);
+    assert_intact(fine, &batch);
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn two_loaders_share_the_workers_and_keep_their_orders() {
                 let pool = pool(workers);
                 let threads = Arc::new(Mutex::new(HashSet::new()));
                 let seen = threads.clone();
-                let noted = move |data| {
+                let record_threads = move |data| {
                     let seen = seen.clone();
                     fixtures::Before::new(data, move |_| {
                         seen.lock().unwrap().insert(std::thread::current().id());
@@ -45,11 +45,11 @@ fn two_loaders_share_the_workers_and_keep_their_orders() {
                 };
                 let (one, two) = (Fine::new(101, 300).unwrap().seed(1), Fine::new(57, 5000).unwrap().seed(2));
                 let builder = |data: &Fine, seed| {
-                    Loader::builder(noted(data.clone())).batch_size(BATCH).shuffle(seed).pool(&pool)
+                    Loader::builder(record_threads(data.clone())).batch_size(BATCH).shuffle(seed).pool(&pool)
                 };
                 let mut first = builder(&one, 5).depth(3).build(device).unwrap();
                 let mut second = builder(&two, 6).depth(1).build(device).unwrap();
-                let sampler = |loader: &Loader, epoch, step| {
+                let ids_of = |loader: &Loader, epoch, step| {
                     let mut ids = Vec::new();
                     loader.batch_sampler().batch(epoch, 0, step, &mut ids);
                     ids
@@ -58,7 +58,7 @@ fn two_loaders_share_the_workers_and_keep_their_orders() {
                     let (steps, others) =
                         (first.batch_sampler().steps(epoch, 0), second.batch_sampler().steps(epoch, 0));
                     let orders = [(&first, steps), (&second, others)].map(|(loader, steps)| {
-                        (0..steps).map(|step| sampler(loader, epoch, step)).collect::<Vec<_>>()
+                        (0..steps).map(|step| ids_of(loader, epoch, step)).collect::<Vec<_>>()
                     });
                     let (mut a, mut b) = (first.epoch(epoch).unwrap(), second.epoch(epoch).unwrap());
                     for step in 0..steps as usize {
@@ -71,28 +71,31 @@ fn two_loaders_share_the_workers_and_keep_their_orders() {
                     assert!(a.next().is_none() && b.next().is_none());
                 }
                 let decoders = Census::of_threads("fl-decode").unwrap().threads.len();
-                assert_eq!(decoders, workers, "no loader started workers of its own");
-                assert!((1..=workers).contains(&threads.lock().unwrap().len()), "reads on other threads");
+                assert_eq!(decoders, workers, "a loader started its own workers");
+                assert!(
+                    (1..=workers).contains(&threads.lock().unwrap().len()),
+                    "reads on threads outside the pool"
+                );
             });
         }
     });
 }
 
 #[test]
-fn a_loader_stops_while_another_goes_on_and_the_pool_outlives_both() {
+fn a_loader_stops_while_another_continues_and_the_pool_outlives_both() {
     alone(|| {
         on_a_device(|device, compute| {
             let pool = pool(2);
             let mut first = loader(fine(), &pool, 2, device);
             let mut second = loader(fine(), &pool, 2, device);
-            assert_whole(
+            assert_intact(
                 &fine(),
                 &first.epoch(0).unwrap().next().unwrap().unwrap().wait_on(compute).unwrap(),
             );
             let ids = |step| (step * BATCH as u64..(step + 1) * BATCH as u64).collect::<Vec<_>>();
             let mut batches = second.epoch(0).unwrap();
             take(&mut batches, &fine(), &ids(0), compute);
-            // In the midst of an epoch of both.
+            // Both are in the middle of an epoch.
             first.stop(LONG).unwrap();
             drop(first);
             (1..STEPS).for_each(|step| take(&mut batches, &fine(), &ids(step), compute));
@@ -100,7 +103,7 @@ fn a_loader_stops_while_another_goes_on_and_the_pool_outlives_both() {
             drop(second);
             let mut third = loader(fine(), &pool, 2, device);
             take_epoch(&mut third, 0, compute);
-            // The handle in hand is not the last: the loader keeps the threads.
+            // The loader also holds a handle and keeps the threads alive.
             drop(pool);
             take_epoch(&mut third, 1, compute);
             third.stop(LONG).unwrap();
@@ -119,7 +122,7 @@ fn a_stop_does_not_wait_for_the_reads_of_another_loader() {
             let mut other = loader(fine(), &pool, 2, device);
             let batches = blocked.epoch(0).unwrap();
             assert!(gate.wait_until_waiting(1, LONG));
-            // Its batches wait behind the read that does not return.
+            // Its batches wait behind the blocked read.
             let _ = other.epoch(0).unwrap();
             other.stop(LONG).unwrap();
             gate.open();
@@ -129,16 +132,17 @@ fn a_stop_does_not_wait_for_the_reads_of_another_loader() {
     });
 }
 
-/// Requests wake the transfer thread of their loader. However many there are, they leave room for what the workers
-/// send: a worker that waited there would be missed by every loader of the pool.
+/// Requests wake the transfer thread of their loader. However many there are, they leave room for what the
+/// workers send, because a worker blocked there would be missing in every loader of the pool.
 #[test]
-fn requests_of_a_loader_that_waits_for_its_consumer_hold_up_no_worker() {
+fn requests_of_a_loader_that_waits_for_its_consumer_block_no_worker() {
     alone(|| {
         on_a_device(|device, compute| {
             let pool = pool(1);
             let (data, gate) = fixtures::blocking(fine(), [2 * BATCH as u64]);
             let mut first = loader(data, &pool, 1, device);
-            // The batch in hand has the only device slot, the next waits for it, and the one behind it is being read.
+            // The held batch has the only device slot, the next one waits for it, and the one after is
+            // being read.
             let held = first.epoch(0).unwrap().next().unwrap().unwrap();
             assert!(gate.wait_until_waiting(1, LONG));
             for epoch in 1..20 {
@@ -148,7 +152,7 @@ fn requests_of_a_loader_that_waits_for_its_consumer_hold_up_no_worker() {
             let mut second = loader(fine(), &pool, 1, device);
             let mut batches = second.epoch(0).unwrap();
             let batch = batches.next_timeout(LONG).unwrap().expect("the worker is free");
-            assert_whole(&fine(), &batch.wait_on(compute).unwrap());
+            assert_intact(&fine(), &batch.wait_on(compute).unwrap());
             drop(held);
             take_epoch(&mut first, 20, compute);
         });

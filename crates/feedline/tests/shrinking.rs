@@ -1,5 +1,4 @@
-//! A data set that gets shorter while its loader is built: no transfer mode delivers rows that nothing was
-//! read into.
+//! A data set that shrinks while its loader is built: no transfer mode delivers rows that were not read.
 
 mod common;
 
@@ -15,7 +14,7 @@ use feedline_testkit::fixtures::{Fine, Laid};
 const LEN: u64 = 103;
 const LEFT: u64 = 50;
 
-/// Has `LEN` samples for the first `calls` calls of `len`, and `LEFT` from then on.
+/// Has [`LEN`] samples for the first `calls` calls of `len`, then [`LEFT`].
 struct Shrinking {
     laid: Laid,
     calls: AtomicU64,
@@ -55,7 +54,7 @@ impl Dataset for Shrinking {
     }
 }
 
-/// Reads one epoch; what it or its loader ends with.
+/// Builds a loader and reads one epoch.
 fn epoch(set: Shrinking, transfer_mode: TransferMode, device: &Device) -> Result<(), Error> {
     let mut loader =
         Loader::builder(set).batch_size(8).shuffle(1).epochs(1).transfer_mode(transfer_mode).build(device)?;
@@ -63,12 +62,11 @@ fn epoch(set: Shrinking, transfer_mode: TransferMode, device: &Device) -> Result
 }
 
 #[test]
-fn a_set_that_shrinks_under_its_loader_is_an_error_in_every_transfer_mode() {
+fn a_data_set_that_shrinks_while_its_loader_is_built_is_an_error_in_every_transfer_mode() {
     alone(|| {
         let device = Device::host();
         for calls in 1..4 {
-            let error =
-                epoch(Shrinking::after(calls), TransferMode::Staged, &device).expect_err("by workers");
+            let error = epoch(Shrinking::after(calls), TransferMode::Staged, &device).expect_err("staged");
             assert!(error.kind() == ErrorKind::Sample && error.message().contains("cannot read"), "{error}");
             let error =
                 epoch(Shrinking::after(calls), TransferMode::ZeroCopy, &device).expect_err("zero-copy");

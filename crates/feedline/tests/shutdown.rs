@@ -1,4 +1,5 @@
-//! However a pipeline is left or stopped, it ends: no hang, no thread, file or byte left behind.
+//! However a pipeline is abandoned or stopped, it ends without a hang and leaves no thread, file or byte
+//! behind.
 
 mod common;
 
@@ -6,7 +7,7 @@ use std::time::Duration;
 
 use common::small::{BATCH, STEPS, builder, fine, on_a_device, take_epoch};
 use common::{
-    LONG, alone, assert_empty, assert_whole, hush_planned_panics, one_at_a_time, wait_until, wait_until_gone,
+    LONG, alone, assert_empty, assert_intact, hush_planned_panics, one_at_a_time, wait_until, wait_until_gone,
 };
 use feedline::{Device, ErrorKind, Random, Workers};
 use feedline_device::host::Host;
@@ -14,16 +15,16 @@ use feedline_sim::interceptors::chaos::{Chaos, Options};
 use feedline_testkit::fixtures::{self, Fine};
 
 #[test]
-fn an_epoch_left_at_any_step_is_followed_by_a_whole_one() {
+fn an_epoch_abandoned_at_any_step_is_followed_by_a_complete_one() {
     alone(|| {
         for (workers, depth) in [(1, 1), (2, 2), (3, 4)] {
             on_a_device(|device, compute| {
                 let builder = builder(fine()).shuffle(3).workers(Workers::Count(workers)).depth(depth);
                 let mut loader = builder.build(device).unwrap();
-                for left_at in 0..=STEPS as usize {
+                for abandoned_at in 0..=STEPS as usize {
                     for next in [0, 1, 7] {
-                        for batch in loader.epoch(0).unwrap().take(left_at) {
-                            assert_whole(&fine(), &batch.unwrap().wait_on(compute).unwrap());
+                        for batch in loader.epoch(0).unwrap().take(abandoned_at) {
+                            assert_intact(&fine(), &batch.unwrap().wait_on(compute).unwrap());
                         }
                         take_epoch(&mut loader, next, compute);
                     }
@@ -44,7 +45,7 @@ fn a_loader_can_be_dropped_after_any_batch() {
             on_a_device(|device, compute| {
                 let mut loader = builder(fine()).build(device).unwrap();
                 for batch in loader.epoch(0).unwrap().take(taken) {
-                    assert_whole(&fine(), &batch.unwrap().wait_on(compute).unwrap());
+                    assert_intact(&fine(), &batch.unwrap().wait_on(compute).unwrap());
                 }
             });
         }
@@ -71,14 +72,14 @@ fn a_loader_can_be_dropped_at_any_moment() {
                 let mut held = Vec::new();
                 for batch in loader.epoch(seed).unwrap().take(taken) {
                     let batch = batch.unwrap().wait_on(&compute).unwrap();
-                    assert_whole(&fine(), &batch);
+                    assert_intact(&fine(), &batch);
                     held.push(batch);
-                    // One slot at least must be left for the next.
+                    // At least one slot must be left for the next batch.
                     held.truncate(random.below(depth as u64) as usize);
                 }
                 std::thread::sleep(Duration::from_micros(random.below(2000)));
                 drop(loader);
-                held.iter().for_each(|batch| assert_whole(&fine(), batch));
+                held.iter().for_each(|batch| assert_intact(&fine(), batch));
             }
             assert_empty(&device);
         }
@@ -86,7 +87,7 @@ fn a_loader_can_be_dropped_at_any_moment() {
 }
 
 #[test]
-fn a_loader_can_be_dropped_in_the_midst_of_a_read() {
+fn a_loader_can_be_dropped_during_a_read() {
     alone(|| {
         on_a_device(|device, _| {
             let (data, gate) = fixtures::blocking(fine(), [11]);
@@ -102,7 +103,7 @@ fn a_loader_can_be_dropped_in_the_midst_of_a_read() {
 }
 
 #[test]
-fn batches_in_hand_outlive_the_loader() {
+fn held_batches_outlive_the_loader() {
     alone(|| {
         on_a_device(|device, compute| {
             let mut loader = builder(fine()).build(device).unwrap();
@@ -110,23 +111,23 @@ fn batches_in_hand_outlive_the_loader() {
             let open = batches.next().unwrap().unwrap().wait_on(compute).unwrap();
             let unread = batches.next().unwrap().unwrap();
             loader.stop(LONG).unwrap();
-            assert_whole(&fine(), &open);
+            assert_intact(&fine(), &open);
             drop(loader);
-            assert_whole(&fine(), &open);
-            assert_whole(&fine(), &unread.wait_on(compute).unwrap());
+            assert_intact(&fine(), &open);
+            assert_intact(&fine(), &unread.wait_on(compute).unwrap());
         });
     });
 }
 
 #[test]
-fn a_consumer_that_stops_reading_stops_the_pipeline_at_its_slots() {
+fn a_consumer_that_stops_taking_batches_stops_the_pipeline_when_all_slots_are_full() {
     alone(|| {
         on_a_device(|device, compute| {
             let (data, reads) = fixtures::counting(Fine::new(10_000, 300).unwrap());
             let depth = 3;
             let mut loader = builder(data).depth(depth).build(device).unwrap();
             let batch = loader.epoch(0).unwrap().next().unwrap().unwrap().wait_on(compute).unwrap();
-            // Every device slot and every host slot is full, of which there is one more.
+            // Every slot is full; there is one more host slot than device slots.
             let full = ((2 * depth + 1) * BATCH) as u64;
             wait_until("every slot is full", || reads.total() >= full);
             assert_eq!(reads.total(), full);
@@ -138,7 +139,7 @@ fn a_consumer_that_stops_reading_stops_the_pipeline_at_its_slots() {
 }
 
 #[test]
-fn stopping_twice_or_before_the_start_does_nothing_more() {
+fn a_loader_can_be_stopped_twice_and_before_it_starts() {
     alone(|| {
         on_a_device(|device, compute| {
             let mut unused = builder(fine()).build(device).unwrap();
@@ -153,7 +154,7 @@ fn stopping_twice_or_before_the_start_does_nothing_more() {
                 }
                 loader.stop(LONG).unwrap();
                 loader.stop(LONG).unwrap();
-                // Neither the epoch that would follow, nor this one again.
+                // Neither the next epoch nor the same one again.
                 for epoch in [0, 1] {
                     assert_eq!(loader.epoch(epoch).unwrap_err().kind(), ErrorKind::Stopped);
                 }
@@ -172,24 +173,24 @@ fn two_loaders_on_one_device_do_not_mix() {
             for epoch in 0..20 {
                 for (a, b) in first.epoch(epoch).unwrap().zip(second.epoch(epoch).unwrap()) {
                     let (a, b) = (a.unwrap().wait_on(compute).unwrap(), b.unwrap().wait_on(compute).unwrap());
-                    assert_whole(&two, &b);
-                    assert_whole(&one, &a);
+                    assert_intact(&two, &b);
+                    assert_intact(&one, &a);
                 }
             }
-            // One may end in the midst of an epoch of the other.
+            // One may end during an epoch of the other.
             let mut rest = second.epoch(20).unwrap();
-            assert_whole(&two, &rest.next().unwrap().unwrap().wait_on(compute).unwrap());
+            assert_intact(&two, &rest.next().unwrap().unwrap().wait_on(compute).unwrap());
             drop(first);
             for batch in rest {
-                assert_whole(&two, &batch.unwrap().wait_on(compute).unwrap());
+                assert_intact(&two, &batch.unwrap().wait_on(compute).unwrap());
             }
         });
     });
 }
 
 #[test]
-fn a_batch_that_is_forgotten_costs_its_slot_and_no_more() {
-    // What it leaks is counted by a census, so this one runs alone, and takes none.
+fn a_forgotten_batch_costs_only_its_slot() {
+    // The leak would show in a census, so the test runs alone and takes none.
     let _one = one_at_a_time();
     let device = Device::host();
     {
@@ -205,11 +206,11 @@ fn a_batch_that_is_forgotten_costs_its_slot_and_no_more() {
         for batch in batches {
             let batch = batch.unwrap().wait_on(&compute).unwrap();
             assert!(![kept_slot, unread_slot].contains(&batch.slot()));
-            assert_whole(&fine(), &batch);
+            assert_intact(&fine(), &batch);
         }
         take_epoch(&mut loader, 1, &compute);
-        // What the forgotten one has is still what it was.
-        assert_whole(&fine(), &kept);
+        // The bytes of the forgotten batch have not changed.
+        assert_intact(&fine(), &kept);
     }
     assert_eq!(device.stats().pinned_bytes.now(), 0);
     wait_until_gone("fl-decode");
@@ -217,7 +218,7 @@ fn a_batch_that_is_forgotten_costs_its_slot_and_no_more() {
 }
 
 #[test]
-fn a_consumer_that_panics_with_a_batch_in_hand_leaves_nothing() {
+fn a_consumer_that_panics_with_a_batch_held_leaves_nothing_behind() {
     hush_planned_panics();
     alone(|| {
         on_a_device(|device, compute| {
@@ -230,7 +231,7 @@ fn a_consumer_that_panics_with_a_batch_in_hand_leaves_nothing() {
                         for _ in 0..taken {
                             held = Some(batches.next().unwrap().unwrap().wait_on(compute).unwrap());
                         }
-                        panic!("planned panic with {:?} in hand", held.unwrap().step());
+                        panic!("planned panic while holding {:?}", held.unwrap().step());
                     };
                     scope.spawn(consume).join()
                 });

@@ -1,7 +1,8 @@
-//! A whole pipeline under a training loop as anybody writes one, on the simulated device: in no schedule is one access
-//! unordered. Red, for every seed, when the pipeline leaves out one of its waits: `ci/planted.sh` takes each away in turn.
+//! A pipeline and a typical training loop on the simulated device: no schedule has an unordered access. The
+//! test fails for every seed if the pipeline leaves out one of its waits; `ci/planted.sh` removes each in
+//! turn.
 //!
-//! `FEEDLINE_SEEDS` sets how many schedules; `ci/sim.sh` does.
+//! `FEEDLINE_SEEDS` sets the number of schedules, see `ci/sim.sh`.
 
 mod common;
 
@@ -20,20 +21,22 @@ const ROW: usize = 64;
 
 fn seeds() -> u64 {
     let set = std::env::var("FEEDLINE_SEEDS").ok();
-    set.map_or(100, |text| text.parse().expect("FEEDLINE_SEEDS is a whole number"))
+    set.map_or(100, |text| text.parse().expect("FEEDLINE_SEEDS must be a whole number"))
 }
 
-/// What a run has to say.
+/// The outcome of a run.
 #[derive(Debug, PartialEq, Eq)]
 struct Trained {
-    /// The sum of the ids so far, after every step.
+    /// The running sum of the ids after every step.
     sums: Vec<i64>,
-    /// Rows whose bytes were not those of their sample, and rows looked at.
+    /// Rows whose bytes do not match their sample.
     wrong: u64,
-    looked_at: u64,
+    /// Rows checked.
+    checked: u64,
 }
 
-/// Two branches of a model read each batch; weights are updated; a result of every step comes back a few steps later.
+/// Two branches of a model read each batch and update weights; the result of every step is read back a few
+/// steps later.
 fn train(device: &Device, depth: usize, seed: u64) -> Result<Trained> {
     let (compute, branch) = (device.stream()?, device.stream()?);
     let mut weights = compute.buffer::<i64>(1)?;
@@ -41,7 +44,7 @@ fn train(device: &Device, depth: usize, seed: u64) -> Result<Trained> {
     let fine = Fine::new(STEPS * BATCH as u64, ROW)?;
     let builder = Loader::builder(fine.clone()).batch_size(BATCH).shuffle(seed).workers(Workers::Count(2));
     let mut loader = builder.depth(depth).epochs(EPOCHS).build(device)?;
-    let (wrong, looked_at) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let (wrong, checked) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let mut sums = Vec::new();
     for epoch in 0..EPOCHS {
         for batch in loader.epoch(epoch)? {
@@ -61,10 +64,10 @@ fn train(device: &Device, depth: usize, seed: u64) -> Result<Trained> {
             drop(on_compute);
 
             let (ids, bytes) = (on_branch.field::<i64>("id")?, on_branch.field::<u8>("bytes")?);
-            let (wrong, looked_at, key) = (wrong.clone(), looked_at.clone(), fine.key(epoch));
+            let (wrong, checked, key) = (wrong.clone(), checked.clone(), fine.key(epoch));
             branch.run("check", [ids.into(), bytes.into()], [], move |memory| {
                 let rows = memory.input::<i64>(0).iter().zip(memory.input::<u8>(1).chunks(ROW));
-                looked_at.fetch_add(rows.len() as u64, Ordering::Relaxed);
+                checked.fetch_add(rows.len() as u64, Ordering::Relaxed);
                 let bad = rows.filter(|(id, row)| pattern::check(row, key, **id as u64).is_err()).count();
                 wrong.fetch_add(bad as u64, Ordering::Relaxed);
             })?;
@@ -78,19 +81,19 @@ fn train(device: &Device, depth: usize, seed: u64) -> Result<Trained> {
     }
     branch.synchronize()?;
     loader.stop(LONG)?;
-    Ok(Trained { sums, wrong: wrong.load(Ordering::Relaxed), looked_at: looked_at.load(Ordering::Relaxed) })
+    Ok(Trained { sums, wrong: wrong.load(Ordering::Relaxed), checked: checked.load(Ordering::Relaxed) })
 }
 
 #[test]
-fn a_training_loop_over_a_whole_pipeline_has_no_race_in_any_schedule() {
+fn a_training_loop_has_no_race_in_any_schedule() {
     for seed in 0..seeds() {
-        // Each by itself: watched over, with nothing left behind.
+        // Each seed under its own watchdog and leak check.
         alone(|| {
             let depth = 1 + seed as usize % 3;
             let (device, sim) = feedline_sim::device(seed).expect("a device");
             let trained = train(&device, depth, seed).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
-            assert_eq!((trained.wrong, trained.looked_at), (0, EPOCHS * STEPS * BATCH as u64));
-            // The host device has no checks, and must come to the same.
+            assert_eq!((trained.wrong, trained.checked), (0, EPOCHS * STEPS * BATCH as u64));
+            // The host device, which has no race checks, must give the same result.
             assert_eq!(
                 trained,
                 train(&Device::host(), depth, seed).expect("a run on the host"),

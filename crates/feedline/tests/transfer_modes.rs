@@ -1,4 +1,5 @@
-//! The roads that rows take: the same batches on each, which one is taken and why, and nothing left behind on any.
+//! Transfer modes: the batches are the same in each, the loader reports which mode it uses and why, and no
+//! mode leaves anything behind.
 
 mod common;
 
@@ -36,17 +37,17 @@ fn columns(row_bytes: usize, first: usize) -> Laid {
     Laid::columns(&fine(row_bytes), first).expect("a laid set")
 }
 
-/// What a batch is: epoch, step, ids, rows that are due, and the bytes of every field.
-type Whole = (u64, u64, Vec<u64>, usize, Vec<Vec<u8>>);
+/// A batch: epoch, step, ids, number of valid rows, and the bytes of every field.
+type Contents = (u64, u64, Vec<u64>, usize, Vec<Vec<u8>>);
 
-/// Opens a batch, and reads it.
-fn whole(stream: &Stream, batch: Result<Batch>, spec: &Spec) -> Result<Whole> {
+/// Opens a batch and reads it.
+fn contents(stream: &Stream, batch: Result<Batch>, spec: &Spec) -> Result<Contents> {
     let batch = batch?;
-    let due = batch.valid_rows();
+    let valid = batch.valid_rows();
     let batch = batch.wait_on(stream)?;
     let fields = spec.fields().iter().enumerate();
     let bytes = fields.map(|(index, field)| bytes(stream, &batch, index, field.dtype())).collect();
-    Ok((batch.epoch(), batch.step(), batch.ids().to_vec(), due, bytes))
+    Ok((batch.epoch(), batch.step(), batch.ids().to_vec(), valid, bytes))
 }
 
 /// The bytes of a field, whatever its type.
@@ -61,52 +62,53 @@ fn bytes(stream: &Stream, batch: &Ready, index: usize, dtype: DType) -> Vec<u8> 
             }
         };
     }
-    of!(U8: u8, I8: i8, U16: u16, I16: i16, U32: u32, I32: i32, I64: i64, F16: f16, BF16: bf16, F32: f32, F64: f64)
+    of!(U8: u8, I8: i8, U16: u16, I16: i16, U32: u32, I32: i32, I64: i64,
+        F16: f16, BF16: bf16, F32: f32, F64: f64)
 }
 
-/// All batches of `epochs`, on `device`, and the road they came by.
-fn batches_on(device: &Device, builder: LoaderBuilder, epochs: Range<u64>) -> Result<(bool, Vec<Whole>)> {
+/// All batches of `epochs` on `device`, and whether the loader used zero copy.
+fn batches_on(device: &Device, builder: LoaderBuilder, epochs: Range<u64>) -> Result<(bool, Vec<Contents>)> {
     let compute = device.stream()?;
     let mut loader = builder.build(device)?;
     let spec = loader.layout().spec().clone();
     let mut all = Vec::new();
     for epoch in epochs {
         for batch in loader.epoch(epoch)? {
-            all.push(whole(&compute, batch, &spec)?);
+            all.push(contents(&compute, batch, &spec)?);
         }
     }
     assert_eq!(loader.bad_sample_report().samples().len(), 0);
-    let direct = loader.transfer_mode().is_zero_copy();
+    let zero_copy = loader.transfer_mode().is_zero_copy();
     loader.stop(LONG)?;
-    Ok((direct, all))
+    Ok((zero_copy, all))
 }
 
-fn batches(builder: LoaderBuilder) -> (bool, Vec<Whole>) {
+fn batches(builder: LoaderBuilder) -> (bool, Vec<Contents>) {
     let device = Device::host();
     let all = batches_on(&device, builder, 0..3).expect("batches");
     assert_empty(&device);
     all
 }
 
-/// Asserts that both roads bring the same batches; how many.
+/// Asserts that both modes deliver the same batches. Returns their number.
 #[track_caller]
 fn assert_same<D: Dataset + Clone>(set: &D, with: impl Fn(LoaderBuilder) -> LoaderBuilder) -> usize {
     let by = |transfer_mode| batches(with(Loader::builder(set.clone())).transfer_mode(transfer_mode));
-    let ((workers, want), (direct, got)) = (by(TransferMode::Staged), by(TransferMode::ZeroCopy));
-    assert_eq!((workers, direct), (false, true), "the roads");
-    assert!(!want.is_empty() && got == want, "{} batches, {} by workers", got.len(), want.len());
+    let ((staged, want), (zero_copy, got)) = (by(TransferMode::Staged), by(TransferMode::ZeroCopy));
+    assert_eq!((staged, zero_copy), (false, true), "whether zero copy was used");
+    assert!(!want.is_empty() && got == want, "{} batches, {} when staged", got.len(), want.len());
     got.len()
 }
 
 #[test]
-fn both_roads_bring_the_same_batches_in_any_order() {
+fn both_modes_deliver_the_same_batches_in_any_order() {
     alone(|| {
         for sampler in [Sampler::Sequential, Sampler::Shuffle, Sampler::block(4, 16).expect("an order")] {
             for set in [records(33, 0, 0), records(7, 5, 3), columns(16, 0), columns(100, 1)] {
                 for depth in [1, 3] {
                     let steps =
                         assert_same(&set, |b| b.batch_size(8).sampler(sampler.clone()).seed(7).depth(depth));
-                    assert_eq!(steps, 3 * 13, "the last one is short");
+                    assert_eq!(steps, 3 * 13, "the last batch is short");
                 }
             }
         }
@@ -114,11 +116,11 @@ fn both_roads_bring_the_same_batches_in_any_order() {
 }
 
 #[test]
-fn both_roads_bring_the_same_batches_of_a_set_that_lies_far_apart() {
+fn both_modes_deliver_the_same_batches_of_distant_columns() {
     alone(|| {
         let set = Laid::far(&Fine::new(2000, 24).expect("a set"), 600 << 20).expect("a laid set");
         for depth in [1, 3] {
-            // Seven batches: the last of 200 rows, which are too few for an order of their own.
+            // Seven batches; the last has 200 rows, too few to be sorted.
             assert_eq!(assert_same(&set, |b| b.batch_size(300).shuffle(7).depth(depth)), 3 * 7);
             assert_same(&set, |b| {
                 b.batch_size(300).sampler(Sampler::block(4, 16).expect("an order")).depth(depth)
@@ -135,7 +137,7 @@ fn both_roads_bring_the_same_batches_of_a_set_that_lies_far_apart() {
 }
 
 #[test]
-fn both_roads_bring_fields_of_every_type_and_every_tail() {
+fn both_modes_deliver_fields_of_every_type_and_every_last_batch() {
     alone(|| {
         let wide = Wide::new(50).expect("a set");
         for set in [Laid::records(&wide, 3, 1), Laid::columns(&wide, 0)] {
@@ -149,7 +151,7 @@ fn both_roads_bring_fields_of_every_type_and_every_tail() {
 }
 
 #[test]
-fn both_roads_bring_each_rank_its_part_and_skip_alike() {
+fn both_modes_deliver_the_same_ranks_and_skips() {
     alone(|| {
         let set = records(20, 1, 2);
         for rank in 0..3 {
@@ -161,25 +163,25 @@ fn both_roads_bring_each_rank_its_part_and_skip_alike() {
 }
 
 #[test]
-fn a_run_goes_on_by_the_other_road() {
+fn a_run_resumes_in_the_other_mode() {
     alone(|| {
         let set = records(64, 0, 1);
         let builder = |transfer_mode| {
             Loader::builder(set.clone()).batch_size(8).shuffle(5).transfer_mode(transfer_mode)
         };
         let (_, want) = batches(builder(TransferMode::Staged));
-        let roads = [
+        let modes = [
             (TransferMode::ZeroCopy, TransferMode::Staged),
             (TransferMode::Staged, TransferMode::ZeroCopy),
             (TransferMode::ZeroCopy, TransferMode::ZeroCopy),
         ];
-        for (first, then) in roads {
+        for (first, then) in modes {
             for stop in [1, 6, 12] {
                 let device = Device::host();
                 {
                     let compute = device.stream().expect("a stream");
-                    let take = |epoch: feedline::Epoch<'_>, most| -> Vec<Whole> {
-                        let all = epoch.take(most).map(|batch| whole(&compute, batch, set.spec()));
+                    let take = |epoch: feedline::Epoch<'_>, most| -> Vec<Contents> {
+                        let all = epoch.take(most).map(|batch| contents(&compute, batch, set.spec()));
                         all.collect::<Result<_>>().expect("batches")
                     };
                     let mut loader = builder(first).build(&device).expect("a loader");
@@ -188,7 +190,7 @@ fn a_run_goes_on_by_the_other_road() {
                     drop(loader);
                     let mut loader = builder(then).build(&device).expect("a loader");
                     let mut rest = take(loader.resume(cursor).expect("the rest"), usize::MAX);
-                    // Steps count from where the run begins.
+                    // Steps count from where the run resumed.
                     rest.iter_mut().for_each(|batch| batch.1 += stop as u64);
                     assert_eq!(rest, want[stop..13], "{first:?}, then {then:?}, after {stop}");
                     assert_eq!(take(loader.epoch(1).expect("the next"), usize::MAX), want[13..26]);
@@ -199,15 +201,16 @@ fn a_run_goes_on_by_the_other_road() {
     });
 }
 
-/// Whoever is asked for it says why the direct road cannot be taken.
+/// The error that says why zero copy is not possible.
 fn refused(builder: LoaderBuilder, device: &Device) -> Error {
-    let error = builder.transfer_mode(TransferMode::ZeroCopy).build(device).expect_err("no such road");
+    let error =
+        builder.transfer_mode(TransferMode::ZeroCopy).build(device).expect_err("zero copy is not possible");
     assert!(!error.to_string().contains('\n'), "{error}");
     error
 }
 
 #[test]
-fn the_road_is_told_and_why_it_is_not_another() {
+fn a_loader_reports_its_transfer_mode_and_why() {
     alone(|| {
         let device = Device::host();
         {
@@ -220,15 +223,15 @@ fn the_road_is_told_and_why_it_is_not_another() {
                     .expect("a loader")
             };
             let transfer_mode = |set, transfer_mode| build(set, transfer_mode).transfer_mode().to_string();
-            assert_eq!(transfer_mode(columns(9, 0), TransferMode::ZeroCopy), "direct");
-            assert_eq!(transfer_mode(columns(9, 0), TransferMode::Staged), "workers");
-            assert_eq!(transfer_mode(columns(9, 0), TransferMode::Auto), "workers: host is no GPU");
-            let direct = build(columns(9, 0), TransferMode::ZeroCopy);
-            assert!(direct.transfer_mode().is_zero_copy() && direct.transfer_mode().why().is_none());
-            // Four slots of eight ids, and the set.
-            assert_eq!(direct.memory_use().pinned_bytes, 4 * 8 * 8 + LEN * (8 + 9));
-            assert_eq!(direct.memory_use().pinned_bytes, device.stats().pinned_bytes.now());
-            drop(direct);
+            assert_eq!(transfer_mode(columns(9, 0), TransferMode::ZeroCopy), "zero-copy");
+            assert_eq!(transfer_mode(columns(9, 0), TransferMode::Staged), "staged");
+            assert_eq!(transfer_mode(columns(9, 0), TransferMode::Auto), "staged: host is not a GPU");
+            let zero_copy = build(columns(9, 0), TransferMode::ZeroCopy);
+            assert!(zero_copy.transfer_mode().is_zero_copy() && zero_copy.transfer_mode().why().is_none());
+            // Four slots of eight ids, and the data set.
+            assert_eq!(zero_copy.memory_use().pinned_bytes, 4 * 8 * 8 + LEN * (8 + 9));
+            assert_eq!(zero_copy.memory_use().pinned_bytes, device.stats().pinned_bytes.now());
+            drop(zero_copy);
 
             let no_table = Loader::builder(fine(9)).batch_size(8);
             let error = refused(no_table, &device);
@@ -259,14 +262,14 @@ impl Interceptor for Refuse {
 }
 
 #[test]
-fn memory_that_cannot_be_read_is_an_error_that_leaves_nothing() {
+fn memory_that_cannot_be_registered_is_an_error_that_leaves_nothing_behind() {
     alone(|| {
         let builder = || Loader::builder(columns(9, 0)).batch_size(8);
-        let absent = Device::with_backend(NullDevice::new());
-        let error = refused(builder(), &absent);
+        let null = Device::with_backend(NullDevice::new());
+        let error = refused(builder(), &null);
         assert_eq!(error.kind(), ErrorKind::Unavailable);
         assert!(error.message().contains("no device cannot read the set's memory"), "{error}");
-        assert_empty(&absent);
+        assert_empty(&null);
         for kind in [ErrorKind::Device, ErrorKind::DeviceLost] {
             let device = Device::with_backend(Intercepted::with(Host::new(), Refuse(kind)));
             let error = refused(builder(), &device);
@@ -277,7 +280,7 @@ fn memory_that_cannot_be_read_is_an_error_that_leaves_nothing() {
 }
 
 #[test]
-fn the_set_counts_in_the_budget() {
+fn the_data_set_counts_against_the_budget() {
     alone(|| {
         let set = columns(9, 0);
         let need = 4 * 8 * 8 + set.block_bytes();
@@ -298,7 +301,7 @@ fn the_set_counts_in_the_budget() {
 }
 
 #[test]
-fn files_lie_as_they_are_read_and_come_by_both_roads() {
+fn both_modes_deliver_the_same_batches_of_files() {
     alone(|| {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("records");
@@ -338,7 +341,7 @@ fn files_lie_as_they_are_read_and_come_by_both_roads() {
 }
 
 #[test]
-fn rows_one_after_the_other_are_copied_and_others_gathered() {
+fn contiguous_rows_are_copied_and_others_gathered() {
     alone(|| {
         for (set, shuffled, gathers, copies) in [
             (columns(9, 0), false, 0, 2 * 13),
@@ -359,7 +362,7 @@ fn rows_one_after_the_other_are_copied_and_others_gathered() {
 }
 
 #[test]
-fn under_chaos_no_byte_is_wrong() {
+fn no_byte_is_wrong_under_chaos() {
     alone(|| {
         for set in [records(500, 3, 1), columns(500, 0)] {
             for (shuffled, seed) in [(true, 1), (false, 2), (true, 3)] {
@@ -371,10 +374,10 @@ fn under_chaos_no_byte_is_wrong() {
                 let driver = Chaos::new(Host::new(), Options { seed, ..Options::default() }).unwrap();
                 let chaos = driver.handle();
                 let device = Device::with_backend(driver);
-                let (direct, got) =
+                let (zero_copy, got) =
                     batches_on(&device, builder(TransferMode::ZeroCopy), 0..3).expect("batches");
                 assert!(
-                    direct && got == batches(builder(TransferMode::Staged)).1,
+                    zero_copy && got == batches(builder(TransferMode::Staged)).1,
                     "shuffled: {shuffled}, seed {seed}"
                 );
                 assert!(chaos.delayed() > 0 && chaos.poisoned() as usize > 2 * got.len(), "{chaos:?}");
@@ -385,12 +388,12 @@ fn under_chaos_no_byte_is_wrong() {
 }
 
 #[test]
-fn on_the_simulator_nothing_races() {
+fn nothing_races_on_the_simulator() {
     alone(|| {
         for seed in 0..20 {
             let (device, sim) = feedline_sim::device(seed).expect("a device");
             {
-                // The simulator runs work on the thread that waits for it.
+                // The simulator runs queued work on the thread that waits for it.
                 let compute = device.stream().expect("a stream");
                 let set = if seed % 2 == 0 { columns(40, 0) } else { records(40, 1, 1) };
                 let builder = Loader::builder(set).batch_size(8).depth(1 + seed as usize % 3).epochs(2);
@@ -412,7 +415,7 @@ fn on_the_simulator_nothing_races() {
     });
 }
 
-/// Three batches on the direct road, every byte looked at.
+/// Takes three batches in zero-copy mode and checks their ids on the device.
 fn three_batches(device: &Device, depth: usize) -> Result<()> {
     let set = Laid::records(&Fine::new(12, 33)?, 1, 1).expect("a laid set");
     let builder = Loader::builder(set.clone())
@@ -426,9 +429,9 @@ fn three_batches(device: &Device, depth: usize) -> Result<()> {
     let mut ids = Vec::new();
     for batch in loader.epoch(0)? {
         let batch = batch?.wait_on(&compute)?;
-        let (field, due) = (batch.field::<i64>("id")?, batch.ids().to_vec());
+        let (field, own) = (batch.field::<i64>("id")?, batch.ids().to_vec());
         compute.run("check", [field.into()], [], move |memory| {
-            assert!(memory.input::<i64>(0).iter().map(|&id| id as u64).eq(due));
+            assert!(memory.input::<i64>(0).iter().map(|&id| id as u64).eq(own));
         })?;
         ids.extend_from_slice(batch.ids());
     }
@@ -439,7 +442,7 @@ fn three_batches(device: &Device, depth: usize) -> Result<()> {
 }
 
 #[test]
-fn every_device_call_can_fail_on_the_direct_road() {
+fn every_device_call_can_fail_in_zero_copy_mode() {
     let _one = one_at_a_time();
     for (fault, mode) in [
         (Fault::Error, Mode::Once),
@@ -475,20 +478,20 @@ fn an_early_end_leaves_nothing_behind() {
                     let mut loader = builder.build(&device).expect("a loader");
                     let mut batches = loader.epoch(0).expect("an epoch");
                     let first =
-                        whole(&compute, batches.next().expect("a batch"), set.spec()).expect("a batch");
-                    let mut in_hand = Some(batches.next().expect("a batch").expect("a batch"));
-                    in_hand = in_hand.filter(|_| held);
+                        contents(&compute, batches.next().expect("a batch"), set.spec()).expect("a batch");
+                    let mut kept = Some(batches.next().expect("a batch").expect("a batch"));
+                    kept = kept.filter(|_| held);
                     match ending {
                         "dropped" => drop(loader),
                         "stopped" => loader.stop(LONG).expect("a stop"),
                         _ => {
                             let again = loader.epoch(0).expect("an epoch").next().expect("a batch");
-                            assert_eq!(whole(&compute, again, set.spec()).expect("a batch"), first);
+                            assert_eq!(contents(&compute, again, set.spec()).expect("a batch"), first);
                         }
                     }
-                    if let Some(batch) = in_hand {
-                        // Batches in hand stay valid.
-                        let batch = whole(&compute, Ok(batch), set.spec()).expect("a batch");
+                    if let Some(batch) = kept {
+                        // Held batches stay valid.
+                        let batch = contents(&compute, Ok(batch), set.spec()).expect("a batch");
                         let ids = batch.4[0]
                             .chunks(8)
                             .map(|id| u64::from_ne_bytes(id.try_into().expect("eight bytes")));

@@ -1,4 +1,4 @@
-//! The threads that call a data set: they end with their loader, and do nothing else while a read waits.
+//! The threads that call a data set end with their loader, and do nothing else while a read waits.
 
 mod common;
 
@@ -18,14 +18,14 @@ use feedline_sim::interceptors::{Call, Intercepted, Interceptor};
 use feedline_testkit::fixtures::{self, Fine};
 use rayon::prelude::*;
 
-/// Threads that have been marked, and those of them that have ended.
-static MARKED: AtomicUsize = AtomicUsize::new(0);
+/// Threads registered by [`register`], and those of them that have exited.
+static REGISTERED: AtomicUsize = AtomicUsize::new(0);
 static ENDED: AtomicUsize = AtomicUsize::new(0);
 
-/// Dropped as the last act of its thread, which takes its time.
-struct AtEnd(Cell<bool>);
+/// Dropped when its thread exits. The drop is slow, so that only a join sees the thread end.
+struct CountsExit(Cell<bool>);
 
-impl Drop for AtEnd {
+impl Drop for CountsExit {
     fn drop(&mut self) {
         if self.0.get() {
             std::thread::sleep(Duration::from_millis(50));
@@ -35,41 +35,41 @@ impl Drop for AtEnd {
 }
 
 thread_local! {
-    static AT_END: AtEnd = const { AtEnd(Cell::new(false)) };
+    static COUNTS_EXIT: CountsExit = const { CountsExit(Cell::new(false)) };
 }
 
-/// Marks the calling thread if it is one of a loader.
-fn mark() {
+/// Registers the calling thread if it belongs to a loader.
+fn register() {
     let is_of_loader = std::thread::current()
         .name()
         .is_some_and(|name| name.starts_with("fl-decode") || name.starts_with("fl-transfer"));
-    if is_of_loader && !AT_END.with(|end| end.0.replace(true)) {
-        MARKED.fetch_add(1, Ordering::SeqCst);
+    if is_of_loader && !COUNTS_EXIT.with(|exit| exit.0.replace(true)) {
+        REGISTERED.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-struct Marks;
+struct RegistersThreads;
 
-impl Interceptor for Marks {
+impl Interceptor for RegistersThreads {
     fn intercept<R>(
         &self,
         _: &dyn Backend,
         _: Call,
         make: impl FnOnce() -> feedline::Result<R>,
     ) -> feedline::Result<R> {
-        mark();
+        register();
         make()
     }
 }
 
 #[test]
-fn a_stop_returns_after_the_last_act_of_every_thread() {
+fn stop_and_the_drop_return_after_every_thread_has_exited() {
     alone(|| {
         for round in 1..4 {
-            let device = Device::with_backend(Intercepted::with(Host::new(), Marks));
+            let device = Device::with_backend(Intercepted::with(Host::new(), RegistersThreads));
             let compute = device.stream().unwrap();
             let data = fixtures::Before::new(fine(), |_| {
-                mark();
+                register();
                 Ok(())
             });
             let mut loader = builder(data).build(&device).unwrap();
@@ -79,15 +79,15 @@ fn a_stop_returns_after_the_last_act_of_every_thread() {
             } else {
                 loader.stop(LONG).unwrap();
             }
-            let (marked, ended) = (MARKED.load(Ordering::SeqCst), ENDED.load(Ordering::SeqCst));
-            // The transfer thread, and one worker at least.
-            assert!(marked >= 2 * round, "{marked} threads in {round} rounds");
-            assert_eq!(ended, marked, "threads that have ended, of those that worked");
+            let (registered, ended) = (REGISTERED.load(Ordering::SeqCst), ENDED.load(Ordering::SeqCst));
+            // The transfer thread and at least one worker.
+            assert!(registered >= 2 * round, "{registered} threads in {round} rounds");
+            assert_eq!(ended, registered, "threads that have exited, and threads that worked");
         }
     });
 }
 
-/// Holds a lock while it waits for work that it has given to rayon.
+/// Holds a lock during `wait`, which waits for work on other threads.
 struct Locks {
     inner: Fine,
     lock: Mutex<u64>,
@@ -110,15 +110,15 @@ impl Dataset for Locks {
     }
 }
 
-/// A little work, long enough that another thread takes a part of it.
+/// Work that is long enough for another thread to steal a part of it.
 fn work(size: u64) -> u64 {
     (0..size).fold(0, |sum, n| std::hint::black_box(sum + n % 2))
 }
 
-/// A thread that waits within a read must not be given another read meanwhile: that one would wait for its lock.
+/// A thread that waits inside a read must not start another read, which would deadlock on the lock.
 #[test]
-fn a_read_that_waits_for_rayon_with_a_lock_held_is_given_no_other_read() {
-    // Otherwise they would be named after the first thread that uses them.
+fn a_thread_that_waits_for_rayon_inside_a_read_starts_no_other_read() {
+    // Without names of their own, rayon's threads would inherit that of the first thread that uses them.
     let name = |index| format!("rayon-{index}");
     rayon::ThreadPoolBuilder::new().num_threads(4).thread_name(name).build_global().unwrap();
     alone(|| {

@@ -1,7 +1,7 @@
-//! Ranks as processes of one machine: every sample once over all of them, in step, and another number of ranks takes up
-//! where the old one stopped, in the same global order.
+//! Ranks as processes of one machine: together they deliver every sample once, in step, and another number
+//! of ranks resumes in the same global order.
 //!
-//! A rank is this test program again, started with `--ignored --exact a_rank` and a job in its environment.
+//! A rank is this test program, started with `--ignored --exact rank_process` and a job in its environment.
 
 mod common;
 
@@ -28,15 +28,15 @@ const LAUNCHERS: [[&str; 2]; 3] = [
     ["SLURM_PROCID", "SLURM_NTASKS"],
 ];
 
-/// What all ranks of a world do.
+/// The job of all ranks of a world.
 #[derive(Clone, Copy)]
 struct Job<'a> {
     last_batch: LastBatch,
-    /// Epoch `begin`, or the rest of the cursor's, and all after it before `end`.
+    /// First epoch and end; with a cursor, the rest of its epoch comes first.
     epochs: [u64; 2],
-    /// The most steps a rank takes.
+    /// The most steps that a rank takes.
     most: u64,
-    /// The cursors of the world to take up from.
+    /// The cursors of the world to resume.
     from: &'a [Cursor],
     launcher: [&'a str; 2],
 }
@@ -44,7 +44,7 @@ struct Job<'a> {
 /// What one rank has delivered.
 #[derive(Debug)]
 struct Delivered {
-    /// Epoch, and the ids that were due, of every step.
+    /// Epoch and ids of the valid rows, per step.
     steps: Vec<(u64, Vec<u64>)>,
     sizes: Vec<u64>,
     cursor: Cursor,
@@ -59,7 +59,7 @@ impl Job<'_> {
         launcher: LAUNCHERS[0],
     };
 
-    /// Starts a process for each rank, and gathers what they delivered.
+    /// Starts a process per rank and collects what they delivered.
     #[track_caller]
     fn run(&self, world: u32) -> Vec<Delivered> {
         let dir = tempfile::tempdir().unwrap();
@@ -81,17 +81,21 @@ impl Job<'_> {
     }
 
     fn start(&self, rank: u32, world: u32, dir: &Path) -> Child {
-        // On a rank that the old world did not have, any cursor of it says where to begin.
+        // A rank that the old world did not have may start from any cursor of that world.
         let from = self.from.get(rank as usize).or(self.from.first());
         let last_batch = LAST_BATCHES.iter().position(|last_batch| *last_batch == self.last_batch);
         let job = json!({
-            "tail": last_batch, "epochs": self.epochs, "most": self.most, "from": from, "out": dir.join(rank.to_string()),
+            "last_batch": last_batch,
+            "epochs": self.epochs,
+            "most": self.most,
+            "from": from,
+            "out": dir.join(rank.to_string()),
         });
         let mut command = Command::new(std::env::current_exe().expect("this program"));
         for name in LAUNCHERS.concat() {
             command.env_remove(name);
         }
-        command.args(["--ignored", "--exact", "a_rank"]).env(JOB, job.to_string());
+        command.args(["--ignored", "--exact", "rank_process"]).env(JOB, job.to_string());
         command.env(self.launcher[0], rank.to_string()).env(self.launcher[1], world.to_string());
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a process")
     }
@@ -107,18 +111,18 @@ fn read(bytes: &[u8]) -> Delivered {
     }
 }
 
-/// One rank, as the launcher started it.
+/// One rank, as started by the launcher.
 #[test]
-#[ignore = "a process of the other tests"]
-fn a_rank() {
+#[ignore = "started by the other tests as a process"]
+fn rank_process() {
     let Ok(job) = std::env::var(JOB) else {
-        eprintln!("a_rank: not run, it is a process of the other tests");
+        eprintln!("rank_process: not run, the other tests start it as a process");
         return;
     };
     alone(|| {
         let job: Value = serde_json::from_str(&job).expect("a job");
         let number = |value: &Value| value.as_u64().expect("a number");
-        let last_batch = LAST_BATCHES[number(&job["tail"]) as usize];
+        let last_batch = LAST_BATCHES[number(&job["last_batch"]) as usize];
         let device = Device::host();
         let compute = device.stream().unwrap();
         let mut loader = builder(last_batch).world(World::from_env().unwrap()).build(&device).unwrap();
@@ -139,7 +143,7 @@ fn a_rank() {
                 let batch = batch.unwrap();
                 steps.push((epoch, batch.ids()[..batch.valid_rows()].to_vec()));
                 sizes.push(batch.len());
-                // What the rows say they are.
+                // The ids in the rows themselves.
                 let batch = batch.wait_on(&compute).unwrap();
                 let ids = elements(&compute, batch.field::<i64>("id").unwrap());
                 assert!(ids.iter().map(|&id| id as u64).eq(batch.ids().iter().copied()));
@@ -161,14 +165,14 @@ fn builder(last_batch: LastBatch) -> LoaderBuilder {
         .epochs(2)
 }
 
-/// The samples of an epoch in their global order, from the definition of the shuffle.
-fn whole(epoch: u64) -> Vec<u64> {
+/// The samples of an epoch in global order, from the definition of the shuffle.
+fn order_of(epoch: u64) -> Vec<u64> {
     let mut ids = vec![0; LEN as usize];
     Sampler::Shuffle.fill(LEN, SEED, epoch, 0, &mut ids);
     ids
 }
 
-/// The plan of a world; of any of its ranks, as proofs and step counts are the same for all.
+/// The batch sampler of rank 0. Proofs and step counts are the same for all ranks.
 fn batch_sampler(last_batch: LastBatch, world: u32) -> BatchSampler {
     let world = World::new(0, world).unwrap();
     BatchSampler::new(BatchSamplerOptions {
@@ -182,15 +186,15 @@ fn batch_sampler(last_batch: LastBatch, world: u32) -> BatchSampler {
     .unwrap()
 }
 
-/// The ids that a world delivered in `epoch`, step by step and in each step rank by rank: the global order.
+/// The ids that a world delivered in `epoch`, step by step and within a step rank by rank: the global order.
 #[track_caller]
 fn merged(ranks: &[Delivered], epoch: u64) -> Vec<u64> {
     let steps = ranks[0].steps.len();
-    assert!(ranks.iter().all(|rank| rank.steps.len() == steps), "unequal step counts");
+    assert!(ranks.iter().all(|rank| rank.steps.len() == steps), "the ranks took different numbers of steps");
     let mut ids = Vec::new();
     for step in 0..steps {
         for rank in ranks {
-            assert_eq!(rank.steps[step].0, ranks[0].steps[step].0, "ranks in two epochs at a time");
+            assert_eq!(rank.steps[step].0, ranks[0].steps[step].0, "ranks in different epochs");
             if rank.steps[step].0 == epoch {
                 ids.extend(&rank.steps[step].1);
             }
@@ -218,7 +222,7 @@ fn every_sample_is_delivered_once_over_the_ranks_of_any_world() {
                 for epoch in [0, 1] {
                     assert_eq!(
                         merged(&ranks, epoch),
-                        whole(epoch)[..kept as usize],
+                        order_of(epoch)[..kept as usize],
                         "{world} ranks, {last_batch:?}"
                     );
                 }
@@ -239,7 +243,7 @@ fn every_sample_is_delivered_once_over_the_ranks_of_any_world() {
 }
 
 #[test]
-fn another_world_takes_up_in_the_same_global_order() {
+fn another_world_resumes_in_the_same_global_order() {
     alone(|| {
         let steps = LEN.div_ceil(4 * BATCH as u64);
         for stop in [1, 4, steps - 1, steps] {
@@ -249,9 +253,9 @@ fn another_world_takes_up_in_the_same_global_order() {
                 let after = Job { from: &cursors, ..Job::WHOLE }.run(world);
                 let mut ids = merged(&before, 0);
                 ids.extend(merged(&after, 0));
-                assert_eq!(ids, whole(0), "4 ranks for {stop} steps, then {world}");
-                assert_eq!(merged(&after, 1), whole(1));
-                // The ranks that are gone keep their part of the proof.
+                assert_eq!(ids, order_of(0), "4 ranks for {stop} steps, then {world}");
+                assert_eq!(merged(&after, 1), order_of(1));
+                // The proof includes the parts of ranks that no longer exist.
                 let gone = cursors.iter().skip(world as usize);
                 let all = proof(after.iter().map(|rank| &rank.cursor).chain(gone));
                 all.check(&Proof::expected(&batch_sampler(LastBatch::Keep, world), 0..2)).unwrap();
@@ -271,7 +275,7 @@ fn a_world_that_shrinks_and_grows_again_loses_nothing() {
             gone.extend(cursors.into_iter().skip(world as usize));
             cursors = ranks.iter().map(|rank| rank.cursor).collect();
         }
-        assert_eq!(ids, whole(0));
+        assert_eq!(ids, order_of(0));
         let all = proof(cursors.iter().chain(&gone));
         all.check(&Proof::expected(&batch_sampler(LastBatch::Keep, 1), 0..1)).unwrap();
     });
@@ -299,8 +303,8 @@ fn a_lost_and_a_repeated_sample_are_found_by_the_merged_proof() {
         let part = ranks[3].cursor.proof().count();
         assert_eq!(lost.message(), format!("{part} of {LEN} samples were not delivered"));
         let twice = proof([0, 1, 2, 3, 3].map(|rank| &ranks[rank].cursor)).check(&expected).unwrap_err();
-        assert!(twice.message().contains("than the 203 expected"), "{twice}");
-        // Rank 2 in the place of rank 3: as many of them, as batches are of one size but for the last.
+        assert!(twice.message().contains("beyond the 203 due"), "{twice}");
+        // Rank 2 in place of rank 3: about the same number of samples, but not the same samples.
         let swapped = proof([0, 1, 2, 2].map(|rank| &ranks[rank].cursor)).check(&expected).unwrap_err();
         assert!(!swapped.message().is_empty());
     });

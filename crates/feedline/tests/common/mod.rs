@@ -1,5 +1,5 @@
-//! What the tests of the pipeline share: one test at a time, under a watchdog, with a look at what it leaves behind;
-//! and the bytes of a batch, read back on the stream that waited for it.
+//! Shared by the pipeline's tests: run one test at a time under a watchdog, check that it leaks nothing, and
+//! read back the bytes of a batch on the stream that waited for it.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub mod small;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use feedline::{Device, Element, Ready, Stream, View};
 use feedline_testkit::{Census, Watchdog, fixtures, watchdog};
 
-/// Holds up the other tests of the binary, and watches over this one, until dropped.
+/// Until dropped, blocks the other tests of the binary and keeps this one under a watchdog.
 pub fn one_at_a_time() -> impl Sized {
     one_at_a_time_for(watchdog::LIMIT)
 }
@@ -23,17 +23,17 @@ fn one_at_a_time_for(limit: Duration) -> impl Sized {
     (Watchdog::new(limit, &name), one)
 }
 
-/// What a test waits for at most before it says that something does not happen; only a red test waits as long.
+/// The longest wait for something that should happen. Only a failing test waits this long.
 pub const LONG: Duration = Duration::from_secs(30);
 
-/// Runs `work` while no other test of the binary runs, so that a census of the process is one of this test, and checks
-/// that the pipeline's threads and the open files are again what they were.
+/// Runs `work` while no other test of the binary runs, then checks that the pipeline's threads and the open
+/// files are the same as before.
 #[track_caller]
 pub fn alone(work: impl FnOnce()) {
     alone_for(watchdog::LIMIT, work);
 }
 
-/// [`alone`], for a test of many parts that each stand under a watchdog of their own: all of them together may take long.
+/// [`alone`] with a longer limit, for a test of many parts, each of which has its own watchdog.
 #[track_caller]
 pub fn alone_in_parts(work: impl FnOnce()) {
     alone_for(30 * watchdog::LIMIT, work);
@@ -47,7 +47,7 @@ fn alone_for(limit: Duration, work: impl FnOnce()) {
     before.assert_same();
 }
 
-/// Checks that nothing of the device is held any more, and that no drop had an error to tell.
+/// Checks that the device holds nothing any more and that no drop reported an error.
 #[track_caller]
 pub fn assert_empty(device: &Device) {
     let stats = device.stats();
@@ -55,10 +55,10 @@ pub fn assert_empty(device: &Device) {
         [&stats.pinned_bytes, &stats.device_bytes, &stats.streams, &stats.events].map(|gauge| gauge.now());
     assert_eq!(held, [0; 4], "pinned bytes, device bytes, streams, events");
     let errors = stats.take_errors();
-    assert!(errors.is_empty(), "in drops: {errors:?}");
+    assert!(errors.is_empty(), "errors in drops: {errors:?}");
 }
 
-/// The elements of a view, copied out by work on its stream; blocks until that has run.
+/// Copies out the elements of a view on its stream, and blocks until that work has run.
 pub fn elements<T: Element>(stream: &Stream, view: View<'_, T>) -> Vec<T> {
     let (send, receive) = channel();
     let copy = move |memory: &mut feedline::Memory<'_>| drop(send.send(memory.input::<T>(0).to_vec()));
@@ -66,10 +66,10 @@ pub fn elements<T: Element>(stream: &Stream, view: View<'_, T>) -> Vec<T> {
     receive.recv().expect("the work has run")
 }
 
-/// Checks every byte of a batch of [`fixtures::Fine`] samples, on the batch's own stream, and that the rows are those its ids
-/// say.
+/// Checks every byte of a batch of [`fixtures::Fine`] samples on the batch's own stream, and that the rows
+/// match the batch's ids.
 #[track_caller]
-pub fn assert_whole(fine: &fixtures::Fine, batch: &Ready) {
+pub fn assert_intact(fine: &fixtures::Fine, batch: &Ready) {
     let stream = batch.stream();
     let ids = elements(stream, batch.field::<i64>("id").expect("the ids"));
     assert!(
@@ -86,17 +86,17 @@ pub fn assert_whole(fine: &fixtures::Fine, batch: &Ready) {
     }
 }
 
-/// Blocks until `happened`, for at most [`LONG`].
+/// Blocks until `happened` returns true, for at most [`LONG`].
 #[track_caller]
 pub fn wait_until(what: &str, mut happened: impl FnMut() -> bool) {
     let start = Instant::now();
     while !happened() {
-        assert!(start.elapsed() < LONG, "in {LONG:?} never: {what}");
+        assert!(start.elapsed() < LONG, "not within {LONG:?}: {what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// Blocks until no thread has a name that begins with `prefix`.
+/// Blocks until no thread's name begins with `prefix`.
 #[track_caller]
 pub fn wait_until_gone(prefix: &str) {
     wait_until(&format!("the threads {prefix} are gone"), || {
@@ -104,14 +104,14 @@ pub fn wait_until_gone(prefix: &str) {
     });
 }
 
-/// Keeps panics that a test plans out of its output.
+/// Keeps panics whose message begins with "planned" out of the output.
 pub fn hush_planned_panics() {
     static HUSHED: Once = Once::new();
     HUSHED.call_once(|| {
-        let tell = std::panic::take_hook();
+        let report = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             if !info.payload_as_str().is_some_and(|text| text.starts_with("planned")) {
-                tell(info);
+                report(info);
             }
         }));
     });

@@ -1,4 +1,4 @@
-//! The data of a batch cannot be reached before a stream waits for it.
+//! The data of a batch cannot be read before a stream waits for it.
 
 use feedline::{Batch, Result};
 

@@ -1,4 +1,4 @@
-//! A batch is opened once; further streams join by `also_on`, so that the slot knows all its readers.
+//! A batch is opened once. Further streams join with `also_on`, so the slot knows all its readers.
 
 use feedline::{Batch, Result, Stream};
 

@@ -1,4 +1,4 @@
-//! A device slot is filled once a lease.
+//! A device slot is filled once per lease.
 
 use feedline_core::Result;
 use feedline_device::slot::WriteLease;

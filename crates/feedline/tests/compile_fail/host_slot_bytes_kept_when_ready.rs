@@ -1,4 +1,4 @@
-//! Nor can its bytes be kept for later.
+//! The bytes of a host slot cannot be kept and written once the slot is ready.
 
 use feedline_slots::{FillLease, HeapMemory};
 

@@ -1,4 +1,4 @@
-//! A lease that is ready gives out its bytes to read, never to write.
+//! The bytes of a ready lease are read-only.
 
 use feedline_slots::{HeapMemory, ReadyLease};
 

@@ -1,4 +1,4 @@
-//! A host slot cannot be written once it is ready: the lease to write is gone.
+//! A host slot cannot be written once it is ready, because the lease for writing is consumed.
 
 use feedline_slots::{FillLease, HeapMemory};
 

@@ -1,4 +1,4 @@
-//! A filled slot is submitted once: submitting takes the lease.
+//! A filled slot is submitted once: submitting consumes the lease.
 
 use feedline_core::Result;
 use feedline_slots::{HeapMemory, ReadyLease};

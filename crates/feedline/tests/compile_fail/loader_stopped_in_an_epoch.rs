@@ -1,4 +1,4 @@
-//! A loader cannot be stopped, nor dropped, under an epoch that is being read.
+//! A loader can neither be stopped nor dropped while an epoch is being read.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The slots of two loaders cannot be mixed: a loader gives out neither its leases nor the slot under a batch.
+//! The slots of two loaders cannot be mixed: a loader exposes neither its leases nor the slot of a batch.
 
 use feedline::{Batch, Loader};
 use feedline_device::slot::{Loaded, WriteLease};

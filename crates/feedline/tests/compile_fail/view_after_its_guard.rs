@@ -1,4 +1,4 @@
-//! A view does not outlive the guard whose drop gives the slot back.
+//! A view does not outlive its batch, whose drop releases the slot.
 
 use feedline::{Ready, Result, Stream};
 

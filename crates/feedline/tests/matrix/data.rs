@@ -1,4 +1,4 @@
-//! A data set that does what the cycle says at one sample of one epoch.
+//! A data set that fails or blocks at one sample of one epoch, as the cycle says.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,37 +14,37 @@ use crate::common::LONG;
 pub struct Data {
     pub fine: Fine,
     fault: Fault,
-    /// The epoch and the sample.
+    /// The epoch and the sample of the fault.
     at: (u64, u64),
-    source_position: Sender<()>,
+    reached: Sender<()>,
     was_reached: Arc<AtomicBool>,
-    /// Holds the read back until its other end is dropped.
+    /// Blocks the read until the other end is dropped.
     hold: Option<Receiver<()>>,
 }
 
-/// The other side of a read that is held back.
+/// Controls a blocked read.
 pub struct Gate {
-    source_position: Receiver<()>,
+    reached: Receiver<()>,
     was_reached: Arc<AtomicBool>,
     closed: Mutex<Option<Sender<()>>>,
 }
 
 impl Data {
     pub fn new(cycle: &Cycle) -> (Self, Gate) {
-        let (source_position, on_reach) = unbounded();
+        let (reached, on_reach) = unbounded();
         let (closed, hold) = bounded(0);
         let was_reached = Arc::new(AtomicBool::new(false));
         let (epoch, step) = cycle.target();
-        let held = cycle.moment == Moment::Blocked || cycle.fault == Fault::ReadBlocks;
+        let blocks = cycle.moment == Moment::Blocked || cycle.fault == Fault::ReadBlocks;
         let data = Self {
             fine: Fine::new(STEPS * BATCH as u64, 100).expect("a data set"),
             fault: cycle.fault,
             at: (epoch, step * BATCH as u64 + cycle.row),
-            source_position,
+            reached,
             was_reached: was_reached.clone(),
-            hold: held.then_some(hold),
+            hold: blocks.then_some(hold),
         };
-        (data, Gate { source_position: on_reach, was_reached, closed: Mutex::new(Some(closed)) })
+        (data, Gate { reached: on_reach, was_reached, closed: Mutex::new(Some(closed)) })
     }
 }
 
@@ -60,8 +60,8 @@ impl Dataset for Data {
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         if (context.epoch(), id) == self.at {
             self.was_reached.store(true, Ordering::Release);
-            // Nobody may be there to hear it.
-            let _ = self.source_position.send(());
+            // The gate may be gone.
+            let _ = self.reached.send(());
             if let Some(hold) = &self.hold {
                 let _ = hold.recv();
             }
@@ -76,16 +76,16 @@ impl Dataset for Data {
 }
 
 impl Gate {
-    /// Blocks until a read stands before the gate.
+    /// Blocks until a read is waiting at the gate.
     pub fn wait(&self) {
-        self.source_position.recv_timeout(LONG).expect("the read is reached");
+        self.reached.recv_timeout(LONG).expect("the read is reached");
     }
 
     pub fn was_reached(&self) -> bool {
         self.was_reached.load(Ordering::Acquire)
     }
 
-    /// Lets the read go on, and later ones too.
+    /// Lets this read and later ones continue.
     pub fn open(&self) {
         self.closed.lock().unwrap_or_else(PoisonError::into_inner).take();
     }

@@ -1,4 +1,4 @@
-//! A host device that fails the call that the cycle says.
+//! A host device that fails the call that the cycle asks for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,14 +11,14 @@ use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
 
 use super::{Cycle, Fault, Moment, STEPS};
 
-/// Fails the n-th call of one kind, made by the copying thread or by the others.
+/// Fails the n-th call of one kind, made by the transfer thread or by any other.
 #[derive(Clone)]
 pub struct Switch(Arc<Planned>);
 
 struct Planned {
     op: Option<Op>,
-    by_the_copier: bool,
-    /// Calls of that kind before it fails.
+    by_transfer: bool,
+    /// Number of such calls before the one that fails.
     nth: u64,
     seen: AtomicU64,
     fired: AtomicBool,
@@ -28,29 +28,29 @@ impl Switch {
     fn new(cycle: &Cycle) -> Self {
         let (epoch, step) = cycle.target();
         let batch = epoch * STEPS + step;
-        let (op, by_the_copier, nth) = match cycle.fault {
+        let (op, by_transfer, nth) = match cycle.fault {
             Fault::CopyError => (Some(Op::CopyToDevice), true, batch),
-            Fault::MarkError => (Some(Op::Record), true, batch),
-            // While the batch after it is held back, the reader before it ends.
+            Fault::RecordError => (Some(Op::Record), true, batch),
+            // The read of the target batch is blocked, so the reader of the batch before it ends.
             Fault::EndError if cycle.moment == Moment::Blocked => (Some(Op::Record), false, batch - 1),
             Fault::EndError => (Some(Op::Record), false, batch),
             _ => (None, false, 0),
         };
         let (seen, fired) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self(Arc::new(Planned { op, by_the_copier, nth, seen, fired }))
+        Self(Arc::new(Planned { op, by_transfer, nth, seen, fired }))
     }
 
-    /// Whether a fault is one of the device.
+    /// Whether `fault` is a fault of the device.
     pub fn fails(fault: Fault) -> bool {
-        matches!(fault, Fault::CopyError | Fault::MarkError | Fault::EndError | Fault::DeviceLost)
+        matches!(fault, Fault::CopyError | Fault::RecordError | Fault::EndError | Fault::DeviceLost)
     }
 }
 
 impl Interceptor for Switch {
     fn intercept<R>(&self, _: &dyn Backend, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
         let planned = &*self.0;
-        let copier = std::thread::current().name() == Some("fl-transfer");
-        if planned.op != Some(call.op) || planned.by_the_copier != copier {
+        let is_transfer = std::thread::current().name() == Some("fl-transfer");
+        if planned.op != Some(call.op) || planned.by_transfer != is_transfer {
             return make();
         }
         if planned.seen.fetch_add(1, Ordering::AcqRel) != planned.nth {
@@ -61,7 +61,7 @@ impl Interceptor for Switch {
     }
 }
 
-/// The device of a cycle, and the ways to break it.
+/// The device of a cycle, with its planned faults.
 pub struct Rig {
     pub device: Device,
     switch: Switch,
@@ -76,7 +76,7 @@ impl Rig {
         Self { device: Device::with_backend(driver), switch, losses }
     }
 
-    /// The next call finds the device lost.
+    /// Makes the next call find the device lost.
     pub fn lose_device(&self) {
         self.losses.arm(FaultPlan { nth: 1, mode: Mode::Once, fault: faults::Fault::DeviceLost });
     }
@@ -86,13 +86,16 @@ impl Rig {
         self.switch.0.fired.load(Ordering::Acquire)
     }
 
-    /// Checks that nothing of the device is held, and that drops had no error to tell, or one of the fault.
+    /// Checks that the device holds nothing, and that drops reported no errors other than those of the fault.
     pub fn assert_empty(&self, fault: Fault) {
         let stats = self.device.stats();
         let held = [&stats.pinned_bytes, &stats.device_bytes, &stats.streams, &stats.events];
         assert_eq!(held.map(|gauge| gauge.now()), [0; 4], "pinned bytes, device bytes, streams, events");
         let errors = stats.take_errors();
         let fits = |error: &Error| matches!(error.kind(), ErrorKind::Device | ErrorKind::DeviceLost);
-        assert!(errors.is_empty() || Switch::fails(fault) && errors.iter().all(fits), "in drops: {errors:?}");
+        assert!(
+            errors.is_empty() || Switch::fails(fault) && errors.iter().all(fits),
+            "errors in drops: {errors:?}"
+        );
     }
 }

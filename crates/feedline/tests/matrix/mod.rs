@@ -1,4 +1,4 @@
-//! One cycle of the matrix: a pipeline, a fault at a moment, and what must come of it.
+//! One cycle of the matrix: a pipeline, a fault at a moment, and the expected outcome.
 
 mod data;
 mod device;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use feedline::{Batch, Epoch, Error, ErrorKind, Loader, Random, Ready, Result, Stage, Stream, Workers};
 use feedline_testkit::fixtures::Fine;
 
-use crate::common::{LONG, assert_whole, wait_until};
+use crate::common::{LONG, assert_intact, wait_until};
 use data::{Data, Gate};
 use device::{Rig, Switch};
 
@@ -38,19 +38,19 @@ all! {
         ReadPanic,
         /// A read blocks for a while.
         ReadBlocks,
-        /// A copy to the device is refused.
+        /// A copy to the device fails.
         CopyError,
-        /// The mark behind a copy is refused.
-        MarkError,
-        /// The mark of a reader's end is refused.
+        /// Recording the event after a copy fails.
+        RecordError,
+        /// Recording the end of a reader fails.
         EndError,
         /// The device is lost.
         DeviceLost,
-        /// The consumer drops the epoch, and begins it again.
+        /// The consumer drops the epoch and starts it again.
         EpochDropped,
         /// The consumer drops the loader.
         LoaderDropped,
-        /// The consumer's thread panics, with a batch in hand where there is one.
+        /// The consumer's thread panics, while holding a batch if there is one.
         ConsumerPanics,
         /// The consumer stops the loader.
         Stopped,
@@ -64,18 +64,18 @@ all! {
         BeforeFirst,
         /// At the first batch.
         First,
-        /// In the midst of an epoch.
+        /// In the middle of an epoch.
         Middle,
         /// At the last batch of an epoch.
         Last,
-        /// While the consumer is blocked in `next`, or would be.
+        /// While the consumer is blocked in `next`, or would block.
         Blocked,
         /// Between two epochs.
         Between,
     }
 }
 
-/// A cell of the matrix, and how its pipeline is built.
+/// A cell of the matrix, and the options of its pipeline.
 #[derive(Clone, Copy, Debug)]
 pub struct Cycle {
     fault: Fault,
@@ -88,7 +88,7 @@ pub struct Cycle {
 
 impl Cycle {
     pub fn draw(fault: Fault, moment: Moment, random: &mut Random) -> Self {
-        // Who holds a batch while asking for the next needs two slots.
+        // Holding a batch while requesting the next needs two slots.
         let holds = fault == Fault::EndError && matches!(moment, Moment::Blocked | Moment::Between);
         let least = if holds { 2 } else { 1 };
         Self {
@@ -111,7 +111,7 @@ impl Cycle {
         }
     }
 
-    /// Runs the cycle, and checks that nothing of its device is held afterwards.
+    /// Runs the cycle, and checks that its device holds nothing afterwards.
     pub fn run(&self) {
         let rig = Rig::new(self);
         {
@@ -120,29 +120,29 @@ impl Cycle {
             let fine = data.fine.clone();
             let builder = Loader::builder(data).batch_size(BATCH).workers(Workers::Count(self.workers));
             let loader = builder.depth(self.depth).epochs(EPOCHS).build(&rig.device).expect("a loader");
-            let course = Course { cycle: self, rig: &rig, compute: &compute, fine, gate };
+            let run = Run { cycle: self, rig: &rig, compute: &compute, fine, gate };
             match self.fault {
                 Fault::ReadError
                 | Fault::ReadPanic
                 | Fault::CopyError
-                | Fault::MarkError
+                | Fault::RecordError
                 | Fault::DeviceLost => {
-                    course.ends_with_the_cause(loader);
+                    run.ends_with_the_cause(loader);
                 }
-                Fault::EndError => course.loses_a_slot(loader),
-                Fault::ReadBlocks => course.goes_on(loader),
-                Fault::EpochDropped => course.begins_again(loader),
-                Fault::LoaderDropped => course.drops(loader),
-                Fault::ConsumerPanics => course.panics(loader),
-                Fault::Stopped => course.stops(loader),
+                Fault::EndError => run.loses_a_slot(loader),
+                Fault::ReadBlocks => run.continues(loader),
+                Fault::EpochDropped => run.restarts_the_epoch(loader),
+                Fault::LoaderDropped => run.drops(loader),
+                Fault::ConsumerPanics => run.panics(loader),
+                Fault::Stopped => run.stops(loader),
             }
         }
         rig.assert_empty(self.fault);
     }
 }
 
-/// What a cycle works with.
-struct Course<'a> {
+/// A running cycle.
+struct Run<'a> {
     cycle: &'a Cycle,
     rig: &'a Rig,
     compute: &'a Stream,
@@ -150,16 +150,16 @@ struct Course<'a> {
     gate: Gate,
 }
 
-impl Course<'_> {
+impl Run<'_> {
     fn open(&self, batch: Option<Result<Batch>>, step: u64) -> Ready {
         let batch =
             batch.expect("a batch").expect("a good batch").wait_on(self.compute).expect("a batch to read");
         assert_eq!(batch.step(), step, "in order");
-        assert_whole(&self.fine, &batch);
+        assert_intact(&self.fine, &batch);
         batch
     }
 
-    /// Takes the batches before step `end`; the last one stays in hand.
+    /// Takes the batches before step `end` and returns the last one.
     fn take(&self, batches: &mut Epoch<'_>, end: u64) -> Option<Ready> {
         let mut held = None;
         for step in batches.steps().expect("a known number") - left(batches)..end {
@@ -177,14 +177,14 @@ impl Course<'_> {
         }
     }
 
-    /// Makes the device lost from now on, where that is the fault.
-    fn strike(&self) {
+    /// Loses the device, if that is the fault.
+    fn lose_device(&self) {
         if self.cycle.fault == Fault::DeviceLost {
             self.rig.lose_device();
         }
     }
 
-    /// Asks for a batch that is held back in its read, and lets it go, after `before`, when `next` has been called.
+    /// Requests a batch whose read is blocked. Once `next` has been called, runs `before` and opens the gate.
     fn next_blocked(&self, batches: &mut Epoch<'_>, before: impl FnOnce() + Send) -> Option<Result<Batch>> {
         let asked = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -204,13 +204,13 @@ impl Course<'_> {
         self.cycle.moment == Moment::Blocked
     }
 
-    /// Asks for a batch whose read is held back, and gives up soon.
+    /// Requests a batch whose read is blocked, with a short limit.
     fn next_gives_up(&self, batches: &mut Epoch<'_>) {
         self.gate.wait();
-        assert!(batches.next_timeout(self.cycle.pause).expect("no error").is_none(), "the read is held back");
+        assert!(batches.next_timeout(self.cycle.pause).expect("no error").is_none(), "the read is blocked");
     }
 
-    /// The batches before the fault, then its error, and that again for whoever asks later.
+    /// Expects the batches before the fault, then its error, and the same error for later requests.
     fn ends_with_the_cause(&self, mut loader: Loader) {
         let (epoch, step) = self.cycle.target();
         self.take_epochs(&mut loader, 0..epoch);
@@ -220,16 +220,16 @@ impl Course<'_> {
         }
         drop(self.take(&mut batches, step));
         let next = if self.is_blocked() {
-            self.next_blocked(&mut batches, || self.strike())
+            self.next_blocked(&mut batches, || self.lose_device())
         } else {
-            self.strike();
+            self.lose_device();
             batches.next()
         };
         let opened = next.expect("an error, not a short epoch").and_then(|batch| batch.wait_on(self.compute));
         let error = opened.expect_err("the fault ends the epoch");
         self.assert_names(&error, step);
-        // What failed in `wait_on` is not yet known to `next`; a lost device ends it all the same, as late as the batches
-        // that were on their way.
+        // An error of `wait_on` is not yet known to `next`: after a lost device the epoch ends only when
+        // the pipeline meets the error itself.
         if self.cycle.fault != Fault::DeviceLost {
             assert!(batches.next().is_none() && batches.is_over());
         }
@@ -239,7 +239,7 @@ impl Course<'_> {
         self.stop(&mut loader);
     }
 
-    /// Checks that an error is of the fault, and says where that struck.
+    /// Checks that `error` has the kind of the fault and names its place.
     fn assert_names(&self, error: &Error, step: u64) {
         let (kind, stage) = match self.cycle.fault {
             Fault::ReadError => (ErrorKind::Sample, Some(Stage::Decode)),
@@ -257,7 +257,8 @@ impl Course<'_> {
         }
     }
 
-    /// A slot whose reader could not record its end is not used again; when it was the last one, that is an error.
+    /// Expects that a slot whose reader could not record its end is not reused, and that losing the last
+    /// slot is an error.
     fn loses_a_slot(&self, mut loader: Loader) {
         let (epoch, step) = self.cycle.target();
         self.take_epochs(&mut loader, 0..epoch);
@@ -284,8 +285,8 @@ impl Course<'_> {
         self.stop(&mut loader);
     }
 
-    /// Everything comes, only later.
-    fn goes_on(&self, mut loader: Loader) {
+    /// Expects every batch, only later.
+    fn continues(&self, mut loader: Loader) {
         let (epoch, step) = self.cycle.target();
         self.take_epochs(&mut loader, 0..epoch);
         let mut batches = loader.epoch(epoch).expect("an epoch");
@@ -304,8 +305,8 @@ impl Course<'_> {
         self.stop(&mut loader);
     }
 
-    /// Goes to the moment; what is in hand there is given back to the caller.
-    fn go_to_the_moment<'l>(&self, loader: &'l mut Loader) -> (Epoch<'l>, Option<Ready>) {
+    /// Runs the pipeline up to the moment. Returns the epoch and the batch that is held then.
+    fn run_to_the_moment<'l>(&self, loader: &'l mut Loader) -> (Epoch<'l>, Option<Ready>) {
         let (epoch, step) = self.cycle.target();
         self.take_epochs(loader, 0..epoch);
         let mut batches = loader.epoch(epoch).expect("an epoch");
@@ -321,7 +322,7 @@ impl Course<'_> {
         (batches, held)
     }
 
-    /// Lets a read that is held back go on in a while, on a thread of its own, during `work`.
+    /// Runs `work` while another thread opens the gate after the pause.
     fn while_opening(&self, work: impl FnOnce()) {
         std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -332,27 +333,27 @@ impl Course<'_> {
         });
     }
 
-    fn begins_again(&self, mut loader: Loader) {
-        let (batches, held) = self.go_to_the_moment(&mut loader);
+    fn restarts_the_epoch(&self, mut loader: Loader) {
+        let (batches, held) = self.run_to_the_moment(&mut loader);
         drop((batches, held));
         self.while_opening(|| self.take_epochs(&mut loader, 0..EPOCHS));
         self.stop(&mut loader);
     }
 
     fn drops(&self, mut loader: Loader) {
-        let (_, held) = self.go_to_the_moment(&mut loader);
+        let (_, held) = self.run_to_the_moment(&mut loader);
         self.while_opening(|| drop(loader));
         if let Some(held) = &held {
-            assert_whole(&self.fine, held);
+            assert_intact(&self.fine, held);
         }
     }
 
     fn panics(&self, mut loader: Loader) {
         std::thread::scope(|scope| {
             let consumer = scope.spawn(move || {
-                let (batches, held) = self.go_to_the_moment(&mut loader);
+                let (batches, held) = self.run_to_the_moment(&mut loader);
                 self.gate.open();
-                panic!("planned panic in {batches:?} with {held:?} in hand");
+                panic!("planned panic in {batches:?} while holding {held:?}");
             });
             let panic = consumer.join().expect_err("a panic");
             let text = panic.downcast_ref::<String>().expect("a text");
@@ -361,7 +362,7 @@ impl Course<'_> {
     }
 
     fn stops(&self, mut loader: Loader) {
-        let (_, held) = self.go_to_the_moment(&mut loader);
+        let (_, held) = self.run_to_the_moment(&mut loader);
         if self.is_blocked() {
             let error = loader.stop(Duration::from_millis(1)).expect_err("a read that does not return");
             let sample = format!("sample {}", STEPS / 2 * BATCH as u64 + self.cycle.row);
@@ -374,11 +375,11 @@ impl Course<'_> {
             assert_eq!(loader.epoch(epoch).expect_err("it was stopped").kind(), ErrorKind::Stopped);
         }
         if let Some(held) = &held {
-            assert_whole(&self.fine, held);
+            assert_intact(&self.fine, held);
         }
     }
 
-    /// Stops, twice. A device that fails may have errors to tell.
+    /// Stops the loader twice. A failing device may cause errors other than a timeout.
     fn stop(&self, loader: &mut Loader) {
         for _ in 0..2 {
             if let Err(error) = loader.stop(LONG) {
@@ -388,7 +389,7 @@ impl Course<'_> {
     }
 }
 
-/// Batches that are still to come.
+/// The number of batches left in the epoch.
 fn left(batches: &Epoch<'_>) -> u64 {
     batches.size_hint().1.unwrap_or(0) as u64
 }

@@ -1,4 +1,4 @@
-//! A loader drawn from a seed: its data, its options, and what is done with it.
+//! A random case, drawn from a seed: the data, the options, and how the loaders are used.
 
 use std::ops::Range;
 
@@ -7,23 +7,24 @@ use feedline::{
 };
 use feedline_testkit::fixtures::{Fine, Laid};
 
-/// The options that stay the same when a run goes on in another loader.
+/// The options that stay the same when a run resumes in another loader.
 #[derive(Debug)]
 pub struct Case {
-    /// What everything is drawn from.
+    /// The seed of the case.
     pub seed: u64,
-    /// Samples of the set, and the bytes of each beside its id.
+    /// Number of samples.
     pub len: u64,
+    /// Bytes per sample, without its id.
     pub row_bytes: usize,
     pub data: Data,
     pub sampler: Sampler,
     pub batch: usize,
     pub last_batch: LastBatch,
     pub world: World,
-    /// Steps left out: epoch and steps.
+    /// Skipped steps, with their epoch.
     pub skips: Vec<(u64, Range<u64>)>,
     pub device: On,
-    /// Workers of a pool that all legs share; a leg has workers of its own otherwise.
+    /// Workers of a pool that all legs share. Without a pool, each leg has its own workers.
     pub pool: Option<usize>,
     pub legs: Vec<Leg>,
 }
@@ -31,11 +32,11 @@ pub struct Case {
 /// The data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data {
-    /// Computed by `read`; the bytes depend on the epoch.
+    /// Computed by `read`. The bytes depend on the epoch.
     Computed,
-    /// In memory, one record per sample: for both transfer modes.
+    /// In memory, one record per sample; works in both transfer modes.
     Records,
-    /// In memory, one column per field: for both transfer modes.
+    /// In memory, one column per field; works in both transfer modes.
     Columns,
 }
 
@@ -43,7 +44,7 @@ pub enum Data {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum On {
     Host,
-    /// The host, with calls and work delayed at random.
+    /// The host, with random delays of calls and of work.
     DelayedHost,
     Sim,
 }
@@ -51,14 +52,14 @@ pub enum On {
 /// One loader of a run, from its build to its drop.
 #[derive(Debug)]
 pub struct Leg {
-    pub direct: bool,
+    pub zero_copy: bool,
     pub workers: usize,
     pub depth: usize,
     /// Streams that read each batch.
     pub readers: usize,
     /// Batches kept open while the next ones are taken; below `depth`.
     pub kept: usize,
-    /// Threads that get batches to check and to drop.
+    /// Threads that check and drop batches.
     pub holders: usize,
     /// Whether batches are still open when the loader is dropped.
     pub outlives: bool,
@@ -69,21 +70,21 @@ pub struct Leg {
 #[derive(Debug)]
 pub struct Part {
     pub from: From,
-    /// Batches after which it is left.
+    /// The most batches to take.
     pub most: usize,
     pub next: Next,
 }
 
-/// Where a part begins.
+/// Where a part starts.
 #[derive(Clone, Copy, Debug)]
 pub enum From {
-    /// At the beginning of an epoch.
+    /// At the start of an epoch.
     Epoch(u64),
-    /// Where the part before it was left, also when that was in another loader.
+    /// Where the previous part ended, even in another loader.
     Cursor,
 }
 
-/// How batches are asked for.
+/// How batches are requested.
 #[derive(Clone, Copy, Debug)]
 pub enum Next {
     Blocking,
@@ -91,7 +92,7 @@ pub enum Next {
     WithLimit,
 }
 
-/// Samples that the set of a case may have.
+/// Upper limits of the number of samples.
 const LENGTHS: [u64; 4] = [8, 40, 150, 400];
 
 impl Case {
@@ -107,7 +108,7 @@ impl Case {
         let world = World::new(random.below(world.size().into()) as u32, world.size()).unwrap();
         let batch = 1 + random.below(positions.min(40)) as usize;
         let global = batch as u64 * u64::from(world.size());
-        // Without a full step there would be none to deliver.
+        // Without a full step, dropping or padding would leave nothing to deliver.
         let last_batch = pick(random, &[LastBatch::Keep, LastBatch::Drop, LastBatch::Pad]);
         let last_batch = if global > positions { LastBatch::Keep } else { last_batch };
         let mut skips = Vec::new();
@@ -125,12 +126,12 @@ impl Case {
         Self { seed, len, row_bytes, data, sampler, batch, last_batch, world, skips, device, pool, legs }
     }
 
-    /// The samples by themselves.
+    /// The data set that defines the bytes.
     pub fn fine(&self) -> Fine {
         Fine::new(self.len, self.row_bytes).unwrap().seed(self.seed)
     }
 
-    /// The key of the bytes in `epoch`: a set in memory has those of epoch 0 in every epoch.
+    /// The key of the bytes in `epoch`. A data set in memory has the bytes of epoch 0 in every epoch.
     pub fn key(&self, epoch: u64) -> u64 {
         self.fine().key(if self.data == Data::Computed { epoch } else { 0 })
     }
@@ -151,7 +152,7 @@ impl Case {
     }
 
     fn in_memory(&self, data: impl Dataset, leg: &Leg) -> LoaderBuilder {
-        self.options(Loader::builder(data), leg).transfer_mode(if leg.direct {
+        self.options(Loader::builder(data), leg).transfer_mode(if leg.zero_copy {
             TransferMode::ZeroCopy
         } else {
             TransferMode::Staged
@@ -170,12 +171,12 @@ impl Leg {
     fn draw(random: &mut Random, index: u64, data: Data, steps: u64) -> Self {
         let depth = 1 + random.below(4) as usize;
         let mut parts: Vec<_> = (0..1 + random.below(3)).map(|_| Part::draw(random, steps)).collect();
-        // A run that goes on takes up where the loader before was left.
+        // A resumed run starts where the previous loader ended.
         if index > 0 {
             parts[0].from = From::Cursor;
         }
         Self {
-            direct: data != Data::Computed && one_in(random, 2),
+            zero_copy: data != Data::Computed && one_in(random, 2),
             workers: 1 + random.below(4) as usize,
             depth,
             readers: 1 + random.below(3) as usize,
@@ -198,7 +199,7 @@ impl Part {
     }
 }
 
-/// One of the kinds of order over `len` samples.
+/// A random sampler of `len` samples.
 fn sampler(random: &mut Random, len: u64) -> Sampler {
     let weights: Vec<f64> = (0..len).map(|id| [1.0, 2.5, 0.5][id as usize % 3]).collect();
     let simple = |random: &mut Random| match random.below(3) {

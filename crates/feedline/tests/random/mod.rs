@@ -1,4 +1,4 @@
-//! Loaders drawn at random, and a reference to hold them against.
+//! Random loaders, and a reference to compare them with.
 
 pub mod case;
 pub mod reference;

@@ -1,5 +1,5 @@
-//! What a rank must get, found the slow way: the whole epoch as a list, cut into steps, each step cut into
-//! ranks.
+//! The batches that a rank must get, found the slow way: list the whole epoch, cut it into steps, and each
+//! step into ranks.
 
 use std::ops::Range;
 
@@ -21,14 +21,14 @@ pub struct Reference<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expected {
     pub ids: Vec<u64>,
-    /// Rows that are no repeats.
+    /// Number of rows that are not padding.
     pub valid: usize,
-    /// Samples that this step delivers on all ranks.
+    /// Number of samples that this step delivers on all ranks.
     pub step: usize,
 }
 
 impl Reference<'_> {
-    /// The samples of an epoch in their order, without those that are skipped.
+    /// The samples of an epoch in order, without skipped ones.
     pub fn samples(&self, epoch: u64) -> Vec<u64> {
         let global = self.batch as u64 * u64::from(self.world.size());
         let is_skipped = |position: u64| {
@@ -55,7 +55,7 @@ impl Reference<'_> {
         }
         let (ids, valid): (Vec<u64>, usize) = match self.last_batch {
             LastBatch::Keep if step.len() < self.batch * size => {
-                // As evenly as can be: the first ranks get one sample more.
+                // As evenly as possible: the first ranks get one sample more.
                 let sizes = (0..size).map(|rank| step.len() / size + usize::from(rank < step.len() % size));
                 let first: usize = sizes.clone().take(rank).sum();
                 let rows = sizes.clone().nth(rank)?;

@@ -1,4 +1,4 @@
-//! Runs a case, and compares every row of every batch with the reference: ids on the host, ids and bytes on
+//! Runs a case and compares every row of every batch with the reference: ids on the host, ids and bytes on
 //! each stream that reads the batch.
 
 use std::collections::VecDeque;
@@ -19,19 +19,19 @@ use super::case::{Case, From, Leg, Next, On};
 use super::reference::{Expected, Reference};
 use crate::common::assert_empty;
 
-/// What was done, so that a test can say that it was enough.
+/// Counts of what a run did, so that a test can check that it did enough.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Done {
     pub loaders: u64,
     pub batches: u64,
-    /// Rows compared on the device, by each reader of a batch.
+    /// Rows compared on the device, once per reader of a batch.
     pub rows: u64,
 }
 
 /// Runs `case` to its end.
 ///
 /// # Panics
-/// At the first difference from the reference, and when something of the device is left.
+/// At the first difference from the reference, and if the device holds anything at the end.
 pub fn run(case: &Case) -> Done {
     let (device, sim) = device(case);
     let mut done = Done::default();
@@ -71,7 +71,7 @@ fn device(case: &Case) -> (Device, Option<SimHandle>) {
     }
 }
 
-/// Where a run stands, by the test's own count.
+/// The position of a run, counted by the test.
 struct Place {
     cursor: Option<Cursor>,
     epoch: u64,
@@ -83,7 +83,7 @@ fn run_leg(case: &Case, leg: &Leg, builder: LoaderBuilder, device: &Device, plac
     let checks = Arc::new(Checks::default());
     let streams: Vec<Stream> = (0..leg.readers).map(|_| device.stream().unwrap()).collect();
     let mut loader = builder.build(device).unwrap();
-    assert_eq!(loader.transfer_mode().is_zero_copy(), leg.direct);
+    assert_eq!(loader.transfer_mode().is_zero_copy(), leg.zero_copy);
     let mut done = Done { loaders: 1, ..Done::default() };
     std::thread::scope(|scope| {
         let senders: Vec<SyncSender<Vec<Ready>>> = (0..leg.holders)
@@ -111,7 +111,7 @@ fn run_leg(case: &Case, leg: &Leg, builder: LoaderBuilder, device: &Device, plac
                     None => {
                         readers.iter().for_each(|ready| check_on_stream(case, ready, &checks));
                         kept.push_back(readers);
-                        // The oldest and the newest in turns.
+                        // Alternates between the oldest and the newest.
                         while kept.len() > leg.kept {
                             drop(if step % 2 == 0 { kept.pop_front() } else { kept.pop_back() });
                         }
@@ -151,7 +151,7 @@ fn reference(case: &Case) -> Reference<'_> {
     }
 }
 
-/// Begins a part; `place` then says where that is.
+/// Starts a part, and sets `place` to its start.
 fn begin<'a>(case: &Case, loader: &'a mut Loader, from: From, place: &mut Place) -> Epoch<'a> {
     match (from, place.cursor) {
         (From::Epoch(epoch), _) => {
@@ -171,7 +171,7 @@ fn begin<'a>(case: &Case, loader: &'a mut Loader, from: From, place: &mut Place)
     }
 }
 
-/// What the kind of order promises, without asking how it does it.
+/// Checks what the sampler promises, independently of its implementation.
 fn check_order(case: &Case, epoch: u64) {
     let mut ids = Reference { skips: &[], ..reference(case) }.samples(epoch);
     if matches!(case.sampler, Sampler::Sequential) {
@@ -183,7 +183,7 @@ fn check_order(case: &Case, epoch: u64) {
     }
 }
 
-/// The next batch, which there must be.
+/// Takes the next batch, which must exist.
 fn take(epoch: &mut Epoch<'_>, next: Next) -> Batch {
     match next {
         Next::Blocking => epoch.next().expect("a batch").unwrap(),
@@ -198,14 +198,14 @@ fn take(epoch: &mut Epoch<'_>, next: Next) -> Batch {
     }
 }
 
-/// Compares what the host knows of a batch.
+/// Compares what the host knows about a batch.
 fn check_host(batch: &Batch, epoch: u64, step: u64, wanted: &Expected) {
     let have = (batch.epoch(), batch.step(), batch.ids(), batch.valid_rows());
     assert_eq!(have, (epoch, step, &wanted.ids[..], wanted.valid));
     assert!(batch.substituted().is_empty());
 }
 
-/// Opens a batch to every stream.
+/// Opens a batch on every stream.
 fn open(batch: Batch, streams: &[Stream]) -> Vec<Ready> {
     let mut readers = vec![batch.wait_on(&streams[0]).unwrap()];
     for stream in &streams[1..] {
@@ -215,7 +215,7 @@ fn open(batch: Batch, streams: &[Stream]) -> Vec<Ready> {
     readers
 }
 
-/// What comes to a holder is checked there, and dropped in the order of the readers or against it.
+/// Checks the batches that it receives, and drops their readers in order or in reverse.
 fn hold(case: &Case, batches: &Receiver<Vec<Ready>>, checks: &Arc<Checks>) {
     for mut readers in batches {
         readers.iter().for_each(|ready| check_on_stream(case, ready, checks));
@@ -228,7 +228,7 @@ fn hold(case: &Case, batches: &Receiver<Vec<Ready>>, checks: &Arc<Checks>) {
     }
 }
 
-/// What the work on the streams found.
+/// The findings of the work on the streams.
 #[derive(Default)]
 struct Checks {
     rows: AtomicU64,
@@ -239,11 +239,11 @@ impl Checks {
     fn assert(&self, rows: u64) {
         let wrong = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);
         assert!(wrong.is_empty(), "{} rows are wrong: {:#?}", wrong.len(), &wrong[..wrong.len().min(5)]);
-        assert_eq!(self.rows.load(Ordering::Relaxed), rows, "rows that the streams have seen");
+        assert_eq!(self.rows.load(Ordering::Relaxed), rows, "rows compared on the streams");
     }
 }
 
-/// Gives the reader's stream work that compares every row, byte by byte; the host does not wait for it.
+/// Queues work on the reader's stream that compares every row byte by byte. Does not wait for it.
 fn check_on_stream(case: &Case, ready: &Ready, checks: &Arc<Checks>) {
     if ready.is_empty() {
         return;

@@ -1,8 +1,9 @@
-//! A loader as the restore tests drive it: every byte of every batch is read back, with the cursor after it.
+//! A loader for the restore tests: reads back every byte of every batch, and the cursor after each. Also
+//! looks up in the sources what the tests must cover.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use feedline::{Cursor, DType, Device, Loader, LoaderBuilder, Ready, Spec, Stream, Workers};
 use feedline_testkit::restore::{From, Mix, Pipeline, Step};
@@ -18,7 +19,7 @@ pub struct Restored {
 }
 
 impl Restored {
-    /// Builds it in `mix`.
+    /// Builds it with the workers and depth of `mix`.
     #[track_caller]
     pub fn new(builder: LoaderBuilder, mix: Mix) -> Self {
         let device = Device::host();
@@ -55,7 +56,7 @@ impl Pipeline for Restored {
     }
 }
 
-/// Every byte of every field of a batch, field after field.
+/// The bytes of a batch, field after field.
 pub fn bytes(spec: &Spec, batch: &Ready) -> Vec<u8> {
     let mut all = Vec::new();
     for (index, field) in spec.fields().iter().enumerate() {
@@ -82,28 +83,59 @@ pub fn bytes(spec: &Spec, batch: &Ready) -> Vec<u8> {
     all
 }
 
-/// The types that implement the trait `name` in the folders where data sets stand.
-pub fn implementors(name: &str) -> BTreeSet<String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut folders = vec![root.join("datasets/src"), root.join("crates/testkit/src/zoo")];
+/// The folder of this repository's sources, found at run time. Without the sources, as when the tests run
+/// in another folder than they were built in, says that `test` did not run.
+pub fn sources(test: &str) -> Option<PathBuf> {
+    // Test runners set the variable; without it, tests run in the folder of their package.
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| ".".into());
+    let root = Path::new(&package).join("../..");
+    let marker = root.join("crates/feedline/tests/restoring/mod.rs");
+    if !marker.is_file() {
+        feedline_testkit::not_run(test, format_args!("no sources: {} is missing", marker.display()));
+        return None;
+    }
+    Some(root)
+}
+
+/// The text of a source file.
+#[track_caller]
+pub fn read_source(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The types that implement the trait `name` in the data sets and the fixtures below `root`.
+#[track_caller]
+pub fn implementors(root: &Path, name: &str) -> BTreeSet<String> {
+    let mut folders = vec![root.join("datasets/src"), root.join("crates/testkit/src/fixtures")];
     let mut found = BTreeSet::new();
     while let Some(folder) = folders.pop() {
-        for entry in
-            std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()))
-        {
-            let path = entry.unwrap().path();
+        let entries =
+            std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        for entry in entries {
+            let path = entry.expect("an entry").path();
             if path.is_dir() {
                 folders.push(path);
                 continue;
             }
-            let text = std::fs::read_to_string(&path).unwrap();
+            let text = read_source(&path);
+            let after = format!(" {name} for ");
             for line in text.lines().filter(|line| line.starts_with("impl")) {
-                let implemented = line.split_once(&format!(" {name} for ")).map(|(_, after)| after);
-                found.extend(implemented.map(|after| {
-                    after.split(|c: char| !c.is_alphanumeric()).next().unwrap_or(after).to_owned()
-                }));
+                found.extend(line.split_once(&after).map(|(_, implementor)| first_word(implementor)));
             }
         }
     }
     found
+}
+
+/// The variants of the public enum `name` in the source `text`.
+#[track_caller]
+pub fn variants(text: &str, name: &str) -> BTreeSet<String> {
+    let (_, body) = text.split_once(&format!("pub enum {name} {{\n")).expect("the enum");
+    let (body, _) = body.split_once("\n}").expect("the end of the enum");
+    body.lines().map(str::trim).filter(|line| line.starts_with(char::is_uppercase)).map(first_word).collect()
+}
+
+/// The letters and digits at the start of `text`.
+fn first_word(text: &str) -> String {
+    text.chars().take_while(|c| c.is_alphanumeric()).collect()
 }

@@ -34,6 +34,7 @@ fn workers_fill_all_rows_between_them_and_one_of_them_finishes() {
                         let numbers = range.clone().flat_map(|row| (row as u16).to_le_bytes());
                         open.column_mut(0).iter_mut().zip(numbers).for_each(|(byte, number)| *byte = number);
                         open.column_mut(1).fill(range.start as u8);
+                        drop(open);
                         finished.fetch_add(usize::from(claim.finish()), Ordering::Relaxed);
                     }
                 });

@@ -151,26 +151,26 @@ BUGS = [
     Bug(
         "consumed_wait_of_a_gather",
         "the gather does not wait for the readers of a device slot",
-        Test(DEVICE, "contract", "tables::a_slot_is_gathered_into_after_all_its_readers"),
+        Test(DEVICE, "contract", "columns::a_slot_is_gathered_into_after_all_its_readers"),
         [(DEVICE_LEASE, '#[cfg(not(planted = "consumed_wait"))]', "#[cfg(any())]")],
     ),
     Bug(
         "ids_marked_before_the_gather",
         "ids are overwritten before they were read",
-        Test(DEVICE, "contract", "tables::ids_are_not_overwritten_before_they_were_read"),
+        Test(DEVICE, "contract", "columns::ids_are_not_overwritten_before_they_were_read"),
         [(PINNED, "work(self.ptr)?;\n        stream.record(mark)?;",
           "stream.record(mark)?;\n        work(self.ptr)?;")],
     ),
     Bug(
         "rows_in_the_order_of_their_visits",
         "the rows of a long set are put down as they are visited, not in their places",
-        Test(DEVICE, "contract", "tables::rows_of_a_set_that_lies_far_apart_arrive_in_their_places"),
+        Test(DEVICE, "contract", "columns::rows_of_a_set_that_lies_far_apart_arrive_in_their_places"),
         [("crates/device/src/zero_copy/columns.rs", "self.gather_order.places(ids.len()).map(at)", "None.map(at)")],
     ),
     Bug(
         "unregistered_in_use",
         "memory is unregistered while a gather that failed late may still read it",
-        Test(DEVICE, "contract", "tables::memory_stays_registered_under_a_gather_that_failed_late"),
+        Test(DEVICE, "contract", "columns::memory_stays_registered_under_a_gather_that_failed_late"),
         [
             ("crates/device/src/zero_copy/registered.rs", "self.reader.get().map_or(Ok(()), |stream| stream.synchronize());",
              "Ok::<(), Error>(());"),

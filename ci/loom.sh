@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the loom models of slots: every interleaving with at most $1 preemptions (2 on each change, 3 nightly).
+# Runs the loom models of the slots and of the workers' queue: every interleaving with at most $1 preemptions (2 on each change, 3 nightly).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,4 +10,5 @@ export RUSTFLAGS="${RUSTFLAGS:-} --cfg loom"
 export LOOM_MAX_PREEMPTIONS="$preemptions"
 
 cargo test --release --package feedline-slots --test loom
+cargo test --release --package feedline --no-default-features --test loom_queue
 echo "loom: every model passed with at most $preemptions preemptions"

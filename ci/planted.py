@@ -41,8 +41,10 @@ FEEDLINE, TESTKIT = "feedline", "feedline-testkit"
 HOST_RING, HOST_LEASE = "crates/slots/src/ring.rs", "crates/slots/src/lease.rs"
 HOST_ACQUIRE = "crates/slots/src/acquire.rs"
 DEVICE_RING, DEVICE_LEASE = "crates/device/src/slot/ring.rs", "crates/device/src/slot/lease.rs"
-PINNED, DECODE, DECODE_SET = "crates/device/src/pinned.rs", "crates/decode/src/batch.rs", "crates/decode/src/dataset.rs"
-DELIVERY, MAKER = "crates/decode/src/delivery.rs", "crates/decode/src/maker.rs"
+PINNED, SHARED_FILL = "crates/device/src/pinned.rs", "crates/slots/src/shared.rs"
+DECODER, DECODE_ROWS = "crates/feedline/src/decode/decoder.rs", "crates/feedline/src/decode/rows.rs"
+QUEUE, POOL = "crates/feedline/src/decode/queue.rs", "crates/feedline/src/decode/pool.rs"
+TRANSFER, SCHEDULE = "crates/feedline/src/transfer/mod.rs", "crates/feedline/src/transfer/schedule.rs"
 CAPTURE, EVENT_POOL = "crates/device/src/capture.rs", "crates/device/src/event_pool.rs"
 LOADER, SHUTDOWN = "crates/feedline/src/loader.rs", "crates/feedline/src/shutdown.rs"
 CHECKPOINT = "crates/feedline/src/checkpoint.rs"
@@ -94,8 +96,27 @@ BUGS = [
     Bug(
         "canary_off",
         "bytes written outside a row are not looked for",
-        Test(TESTKIT, "lib", "canary::tests::a_byte_outside_is_found_on_both_sides"),
-        [("crates/testkit/src/canary.rs", "places.find(|&(byte, at)| byte != canary(at))", "places.find(|_| false)")],
+        Test("feedline-core", "lib", "check::tests::every_write_outside_the_rows_is_found"),
+        [("crates/core/src/check.rs", "bytes.iter().any(|&byte| byte != self.background)", "bytes.is_empty() && self.rows == 0")],
+    ),
+    Bug(
+        "error_drop_panics",
+        "a panic in the drop of a user's error ends the thread that drops it",
+        Test("feedline-core", "lib", "error::tests::a_panic_in_the_drop_of_a_source_is_caught"),
+        [("crates/core/src/error.rs", 'let _ = catch_panic("the drop of an error panicked", || drop(source));', "drop(source);")],
+    ),
+    Bug(
+        "row_claimed_twice",
+        "two workers get the same row of a slot that they fill together",
+        Test(SLOTS, "shared_fill", "workers_fill_all_rows_between_them_and_one_of_them_finishes"),
+        [(SHARED_FILL, "let start = self.next.fetch_add(count, Ordering::Relaxed);",
+          "let start = self.next.fetch_add(count.div_ceil(2), Ordering::Relaxed);")],
+    ),
+    Bug(
+        "rows_given_up_and_claimed",
+        "rows that were given up can still be claimed",
+        Test(SLOTS, "shared_fill", "rows_that_are_given_up_count_as_finished_once"),
+        [(SHARED_FILL, "let start = self.next.swap(self.rows, Ordering::Relaxed)", "let start = self.next.load(Ordering::Relaxed)")],
     ),
     Bug(
         "nobody_woken_for_a_host_slot",
@@ -249,59 +270,177 @@ BUGS = [
         "panic_swallowed",
         "a batch whose data set panicked is delivered all the same",
         Test(FEEDLINE, "failures", "a_bad_sample_ends_the_epoch_after_the_batches_before_it"),
-        [(DECODE, "            Err(self.panicked(context.current().map_or(ids[0], |(_, id)| id), &*panic))",
-          "            drop(panic);\n            Ok(())")],
+        [(DECODE_ROWS, "            Err(self.locate(Error::new(ErrorKind::Panic, why), id))",
+          "            drop((why, id));\n            Ok(())")],
     ),
     Bug(
         "substitute_by_worker",
         "what stands in for a bad sample depends on the thread that met it",
         Test(FEEDLINE, "faults", "substitutes_are_the_same_for_any_number_of_workers"),
-        [(DECODE_SET, "plan.substitute(run.epoch, position, attempt)",
-          "plan.substitute(run.epoch, position + rayon::current_thread_index().unwrap_or(0) as u64, attempt)")],
+        [("crates/feedline/src/decode/input.rs", "(batch_sampler.substitute(info.epoch, position, attempt), row)",
+          "{\n                    let thread = std::thread::current();\n"
+          "                    let index = thread.name().and_then(|name| name.bytes().last()).map_or(0, u64::from);\n"
+          "                    (batch_sampler.substitute(info.epoch, position + index, attempt), row)\n                }")],
     ),
     Bug(
         "one_row_off",
-        "decode reads each sample of the first half into the row before its own",
+        "decode reads each sample of a later piece of a batch into the row behind its own",
         Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_per_epoch"),
-        [(DECODE, "self.split(&ids[..mid], left)", "self.split(&ids[1..=mid], left)")],
+        [(DECODE_ROWS, "info().ids[rows.first()..][..rows.len()]", "info().ids[rows.first().saturating_sub(1)..][..rows.len()]")],
     ),
     Bug(
         "step_off_by_one",
         "decode makes each batch of the step before its own",
         Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_per_epoch"),
-        [(DECODE_SET, "self.plan.batch(epoch, start, ticket.step, ",
-          "self.plan.batch(epoch, start, ticket.step.saturating_sub(1), ")],
+        [(DECODER, "batch_sampler.batch(epoch, *start, step, &mut info.ids)",
+          "batch_sampler.batch(epoch, *start, step.saturating_sub(1), &mut info.ids)")],
     ),
     Bug(
         "nobody_woken_for_a_device_slot",
         "a device slot that comes home wakes nobody when one sleeps",
         Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_per_epoch"),
-        [("crates/device/src/slot/line.rs", "let asleep = state.sleepers > 0;", "let asleep = state.sleepers > 1;")],
+        [("crates/device/src/slot/free_list.rs", "let asleep = state.sleepers > 0;", "let asleep = state.sleepers > 1;")],
     ),
     Bug(
-        "nobody_watches",
-        "no maker that sleeps looks whether the turn was left to nobody",
-        Test("feedline-decode", "together", "a_read_that_takes_unexpectedly_long_leaves_no_maker_asleep"),
-        [("crates/decode/src/turn.rs", "WATCH: Duration = Duration::from_millis(100)", "WATCH: Duration = Duration::from_secs(36_000)")],
+        "nobody_woken_for_a_batch",
+        "a batch to decode wakes no worker that sleeps",
+        Test(FEEDLINE, "lib", "transfer::tests::order::a_read_that_takes_unexpectedly_long_leaves_no_worker_asleep"),
+        [(QUEUE, "        self.wake(state, usize::from(wake));", "        drop(state);")],
+    ),
+    Bug(
+        "nobody_woken_to_join",
+        "a batch that is split wakes no worker to join it",
+        Test(FEEDLINE, "iterable", "the_records_of_one_batch_are_decoded_by_several_workers"),
+        [(QUEUE, "            self.wake(state, workers);", "            drop(state);")],
+    ),
+    Bug(
+        "close_of_the_queue_wakes_nobody",
+        "workers that sleep do not hear that their queue is closed",
+        Test(FEEDLINE, "worker_threads", "stop_and_the_drop_return_after_every_thread_has_exited"),
+        [(QUEUE, "        drop(state);\n        self.wake.notify_all();", "        drop(state);")],
+    ),
+    Bug(
+        "joined_without_end",
+        "a batch can be joined by more workers than it was offered to",
+        Test(FEEDLINE, "lib", "decode::queue::tests::batches_to_join_come_before_batches_to_begin_and_in_their_order"),
+        [(QUEUE, "                *workers -= 1;\n", "                *workers = (*workers - 1).max(1);\n")],
+    ),
+    Bug(
+        "begun_before_joined",
+        "a new batch is begun before one that is there to be joined",
+        Test(FEEDLINE, "lib", "decode::queue::tests::batches_to_join_come_before_batches_to_begin_and_in_their_order"),
+        [(QUEUE, "            if let Some((batch, workers)) = state.shares.front_mut() {",
+          "            if state.jobs.is_empty() && let Some((batch, workers)) = state.shares.front_mut() {")],
+    ),
+    Bug(
+        "dropped_under_the_lock",
+        "work that nobody wants any more is dropped under the lock of the queue",
+        Test(FEEDLINE, "lib", "decode::queue::tests::work_is_dropped_without_the_lock"),
+        [(QUEUE, "        let left = (remove(jobs, is_job), remove(shares, |(share, _)| is_share(share)));\n        drop(state);",
+          "        let left = ();\n        drop((remove(jobs, is_job), remove(shares, |(share, _)| is_share(share))));\n        drop(state);")],
+    ),
+    Bug(
+        "share_not_finished",
+        "rows that a failed batch gives up are not counted: it has no end",
+        Test(FEEDLINE, "lib", "decode::tests::of_several_errors_in_a_batch_the_one_of_the_first_row_is_told"),
+        [(DECODER, "is_finished |= self.fill.give_up();", "let _ = self.fill.is_claimed();")],
+    ),
+    Bug(
+        "later_error_wins",
+        "of two errors in a batch the one of the later row is told",
+        Test(FEEDLINE, "lib", "decode::tests::of_several_errors_in_a_batch_the_one_of_the_first_row_is_told"),
+        [(DECODER, "first < *row", "first > *row")],
+    ),
+    Bug(
+        "stale_batches_are_read",
+        "batches of a request that was given up are read all the same",
+        Test(FEEDLINE, "lib", "decode::tests::a_batch_that_nobody_wants_any_more_is_not_read"),
+        [(DECODER, "if decoder.is_stale(request) || decoder", "if decoder")],
+    ),
+    Bug(
+        "stop_taken_back",
+        "a request that is taken up late undoes a stop",
+        Test(FEEDLINE, "lib", "decode::tests::a_stop_is_final"),
+        [(DECODER, "self.request.fetch_max(request, Ordering::Relaxed);", "self.request.store(request, Ordering::Relaxed);")],
+    ),
+    Bug(
+        "stale_batches_delivered",
+        "batches of a request that was given up are copied and delivered",
+        Test(FEEDLINE, "lib", "transfer::tests::order::a_new_request_is_begun_while_a_batch_of_the_old_one_is_read"),
+        [(TRANSFER, "self.with.decoder.is_stale(filled.note().info.request)",
+          "cfg!(any()) && self.with.decoder.is_stale(filled.note().info.request)")],
+    ),
+    Bug(
+        "reader_of_a_source_twice",
+        "a batch of a source is handed out while another worker has the reader",
+        Test(FEEDLINE, "lib", "transfer::tests::order::records_are_read_in_sequence_though_batches_are_decoded_at_once"),
+        [(SCHEDULE, "Some(SourceState::Away) => return false,", "Some(SourceState::Away) => false,")],
+    ),
+    Bug(
+        "reader_of_a_source_left_in_the_inbox",
+        "the reader of a source is not taken back while every device slot is taken",
+        Test(FEEDLINE, "lib",
+             "transfer::tests::order::the_workers_fill_every_slot_of_a_source_while_the_consumer_takes_nothing"),
+        [(TRANSFER, "limit.or(self.schedule.is_reader_away().then_some(SOURCE_POLL))",
+          "limit.or((cfg!(any()) && self.schedule.is_reader_away()).then_some(SOURCE_POLL))")],
+    ),
+    Bug(
+        "shard_drop_panics",
+        "a panic in the drop of a shard ends the thread that drops its reader",
+        Test(FEEDLINE, "lib",
+             "transfer::tests::ends::a_shard_that_panics_when_it_is_dropped_does_not_keep_the_thread_from_its_end"),
+        [("crates/feedline/src/decode/source.rs", 'let _ = catch_panic("the drop of a shard panicked", || drop(open));', "drop(open);")],
+    ),
+    Bug(
+        "batch_info_copied",
+        "what is known of a batch is copied from the host slot to the device slot, and takes memory each time",
+        Test(FEEDLINE, "bounded", "a_steady_pipeline_allocates_nothing_on_the_heap"),
+        [(TRANSFER, "std::mem::swap(slot.info_mut(), &mut filled.note_mut().info);",
+          "*slot.info_mut() = filled.note_mut().info.clone();")],
+    ),
+    Bug(
+        "wakes_fill_the_inbox",
+        "each request takes a place in the inbox, until a worker finds none",
+        Test(FEEDLINE, "shared_pool", "requests_of_a_loader_that_waits_for_its_consumer_block_no_worker"),
+        [(TRANSFER, "            let _ = inbox.send(Message::Wake);",
+          "            let _ = inbox.send(Message::Wake);\n            self.woken();")],
+    ),
+    Bug(
+        "queued_batches_outlive_their_loader",
+        "a loader that stops waits for the reads of another loader of its pool",
+        Test(FEEDLINE, "shared_pool", "a_stop_does_not_wait_for_the_reads_of_another_loader"),
+        [(TRANSFER, "            self.pool.remove(&self.decoder);\n", "")],
+    ),
+    Bug(
+        "threads_not_joined",
+        "a loader that was stopped does not wait for the end of its threads",
+        Test(FEEDLINE, "worker_threads", "stop_and_the_drop_return_after_every_thread_has_exited"),
+        [(SHUTDOWN, "            let _ = thread.join();", "            drop(thread);")],
+    ),
+    Bug(
+        "any_number_of_workers",
+        "a worker count has no upper limit",
+        Test(FEEDLINE, "lib", "decode::tests::a_worker_count_is_at_least_one_and_at_most_the_limit"),
+        [(POOL, "Self::Count(count) if count > MAX_WORKERS =>", "Self::Count(count) if count > 2 * MAX_WORKERS =>")],
     ),
     Bug(
         "delivered_as_done",
-        "decode sends batches on in the order in which they are done",
-        Test("feedline-decode", "together", "batches_that_are_done_in_another_order_leave_in_theirs"),
-        [(DELIVERY, "let index = (number - self.next) as usize;", "let _ = number;\n        let index = self.places.len();")],
+        "batches are sent on in the order in which they are decoded",
+        Test(FEEDLINE, "lib", "transfer::tests::order::batches_that_are_decoded_in_another_order_leave_in_theirs"),
+        [("crates/feedline/src/transfer/reorder.rs", "let index = index as usize;",
+          "let _ = index;\n        let index = self.places.len();")],
     ),
     Bug(
         "later_pieces_only",
         "a batch that failed takes the pieces of those before it with it",
-        Test("feedline-decode", "together", "batches_before_the_one_that_failed_are_delivered_and_none_after_it"),
-        [(DECODE, "decoder.failed.load(Ordering::Relaxed) < self.number",
-          "decoder.failed.load(Ordering::Relaxed) < u64::MAX")],
+        Test(FEEDLINE, "lib", "decode::tests::a_batch_before_a_failed_one_is_read_to_its_end"),
+        [(DECODER, "if !decoder.is_in_vain(self.number)", "if !decoder.is_in_vain(u64::MAX)")],
     ),
     Bug(
         "cursor_counts_prefetched",
         "the cursor counts one batch that was read ahead and not delivered",
         Test(FEEDLINE, "resume", "every_data_set_resumes"),
-        [(LOADER, "None => self.cursor.deliver(&self.plan, &batch.ids()[..batch.due()]),",
+        [(LOADER, "None => self.cursor.deliver(&self.batch_sampler, &batch.ids()[..batch.valid_rows()]),",
           "None => (0..=u8::from(batch.step() == 0))\n"
           "                .for_each(|_| self.cursor.deliver(&self.batch_sampler, &batch.ids()[..batch.valid_rows()])),")],
     ),
@@ -322,16 +461,17 @@ BUGS = [
         "a stage closes its channels before it tells why",
         Test(FEEDLINE, "failures", "the_first_cause_is_reported_however_the_threads_race"),
         [
-            (MAKER, "        if let Some(over) = self.over.take() {\n",
-             "        self.filled = bounded(0).0;\n        std::thread::sleep(std::time::Duration::from_millis(20));\n"
-             "        if let Some(over) = self.over.take() {\n"),
+            (LOADER, "            outcome(result);\n", ""),
+            (LOADER, "            drop(transfer);\n",
+             "            drop(transfer);\n            std::thread::sleep(std::time::Duration::from_millis(20));\n"
+             "            outcome(result);\n"),
         ],
     ),
     Bug(
         "stop_leaves_the_device_slots_open",
         "stop does not wake a transfer that waits for a device slot",
         Test(FEEDLINE, "shutdown", "a_consumer_that_stops_taking_batches_stops_the_pipeline_when_all_slots_are_full"),
-        [(SHUTDOWN, "        self.slots.close();\n", "")],
+        [(SHUTDOWN, "        self.closers.device_slots.close();\n", "")],
     ),
     Bug(
         "stop_does_not_wait_for_the_device",
@@ -343,13 +483,13 @@ BUGS = [
         "batches_of_an_epoch_that_was_left",
         "batches that were read ahead for an epoch that was left are delivered in the next one",
         Test(FEEDLINE, "random_loaders", "every_row_of_a_random_loader_matches_the_reference"),
-        [(LOADER, "if run != at.run.number {", "if run > at.run.number {")],
+        [(LOADER, "if loaded.info().request != at.request.number", "if loaded.info().request > at.request.number")],
     ),
     Bug(
         "ranks_overlap_in_a_short_step",
         "two ranks get the same samples of a last step that is not full",
         Test(FEEDLINE, "random_resume", "every_sample_arrives_once_however_a_run_is_resumed"),
-        [("crates/core/src/plan.rs", "first: first + rank * each + rank.min(over)", "first: first + rank * each")],
+        [("crates/core/src/batch_sampler.rs", "first: first + rank * each + rank.min(over)", "first: first + rank * each")],
     ),
     Bug(
         "another_fuzz_target",

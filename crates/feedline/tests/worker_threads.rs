@@ -4,7 +4,7 @@ mod common;
 
 use std::cell::Cell;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::small::{BATCH, builder, fine, on_a_device, take_epoch};
@@ -87,7 +87,7 @@ fn stop_and_the_drop_return_after_every_thread_has_exited() {
     });
 }
 
-/// Holds a lock during `wait`, which waits for work on other threads.
+/// Waits for work that it has given to others, for every other sample with a lock held.
 struct Locks {
     inner: Fine,
     lock: Mutex<u64>,
@@ -104,8 +104,10 @@ impl Dataset for Locks {
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
-        let mut total = self.lock.lock().map_err(|error| error.to_string())?;
-        *total += (self.wait)();
+        if id % 2 == 0 {
+            let mut total = self.lock.lock().map_err(|error| error.to_string())?;
+            *total += (self.wait)();
+        }
         self.inner.read(id, row, context)
     }
 }
@@ -122,9 +124,17 @@ fn a_thread_that_waits_for_rayon_inside_a_read_starts_no_other_read() {
     let name = |index| format!("rayon-{index}");
     rayon::ThreadPoolBuilder::new().num_threads(4).thread_name(name).build_global().unwrap();
     alone(|| {
-        let by_iterator: fn() -> u64 = || (0..64).into_par_iter().map(|_| work(500)).sum();
+        let by_iterator: fn() -> u64 = || (0..16).into_par_iter().map(|_| work(20_000)).sum();
         let by_join: fn() -> u64 = || {
-            let (one, two) = rayon::join(|| work(10_000), || work(10_000));
+            let is_taken = AtomicBool::new(false);
+            // Another thread takes the second part, if one is free, so that this one waits for it.
+            let first =
+                || (0..10_000).take_while(|_| !is_taken.load(Ordering::SeqCst)).map(|_| work(1000)).sum();
+            let second = || {
+                is_taken.store(true, Ordering::SeqCst);
+                work(1_000_000)
+            };
+            let (one, two): (u64, u64) = rayon::join(first, second);
             one + two
         };
         for wait in [by_iterator, by_join] {
@@ -132,7 +142,7 @@ fn a_thread_that_waits_for_rayon_inside_a_read_starts_no_other_read() {
                 let data = Locks { inner: fine(), lock: Mutex::new(0), wait };
                 let builder = Loader::builder(data).batch_size(BATCH).workers(Workers::Count(4)).depth(3);
                 let mut loader = builder.build(device).unwrap();
-                (0..20).for_each(|epoch| take_epoch(&mut loader, epoch, compute));
+                (0..10).for_each(|epoch| take_epoch(&mut loader, epoch, compute));
             });
         }
     });

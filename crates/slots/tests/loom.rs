@@ -7,8 +7,8 @@
 
 use std::mem::ManuallyDrop;
 
-use feedline_core::{ErrorKind, Result};
-use feedline_slots::{Counts, FillLease, HeapMemory, HostMemory, ReadyLease, Ring};
+use feedline_core::{DType, ErrorKind, Layout, Result, Spec};
+use feedline_slots::{Counts, FillLease, HeapMemory, HostMemory, ReadyLease, Ring, SharedFill};
 use loom::cell::UnsafeCell;
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread::{self, JoinHandle};
@@ -334,5 +334,85 @@ fn the_last_owner_waits_for_the_copy() {
         other.join().unwrap();
         assert_eq!(copy.join().unwrap(), 1, "the copy read the write");
         assert_eq!(device.bytes.read(), 2, "written once, freed once");
+    });
+}
+
+/// Rows of a slot that workers fill together; the note has a cell for each.
+const ROWS: usize = 3;
+
+type Rows = SharedFill<HeapMemory, [Cell; ROWS]>;
+
+fn shared_fill() -> Arc<Rows> {
+    let spec = Spec::new().field("x", DType::U8, []).expect("a field");
+    let layout = std::sync::Arc::new(Layout::new(&spec, ROWS).expect("a layout"));
+    let ring = Ring::new(vec![HeapMemory::new(layout.bytes()).expect("a few bytes")]);
+    let lease = ring.acquire().expect("a free slot");
+    Arc::new(SharedFill::new(lease, layout, ROWS).expect("room for the rows"))
+}
+
+/// Writes rows until none is left, `count` at a time; whether this worker finished the slot.
+fn fill_rows(fill: &Rows, count: usize) -> bool {
+    let mut is_finished = false;
+    while let Some(claim) = fill.claim(count) {
+        for row in claim.range() {
+            assert_eq!(fill.note()[row].add(), 1, "row {row} was claimed twice");
+        }
+        is_finished |= claim.finish();
+    }
+    is_finished
+}
+
+/// Reads every row, as the worker does that finished the slot: an unordered write is reported as a race.
+fn sum_rows(fill: &Rows) -> u32 {
+    fill.note().iter().map(Cell::read).sum()
+}
+
+/// Runs three workers at a time; how many of them finished the slot. The one that does runs `check`.
+fn three_workers(work: [fn(&Rows) -> bool; 3], check: fn(&Rows)) -> u32 {
+    let fill = shared_fill();
+    let run = move |fill: &Rows, work: fn(&Rows) -> bool| {
+        let is_finished = work(fill);
+        if is_finished {
+            check(fill);
+        }
+        u32::from(is_finished)
+    };
+    let [first, others @ ..] = work;
+    let others = others.map(|work| {
+        let fill = fill.clone();
+        thread::spawn(move || run(&fill, work))
+    });
+    let finished = run(&fill, first);
+    finished + others.map(|other| other.join().unwrap()).iter().sum::<u32>()
+}
+
+#[test]
+fn workers_share_the_rows_of_a_slot_and_one_finishes_it() {
+    loom::model(|| {
+        let finished = three_workers(
+            [|fill| fill_rows(fill, 1), |fill| fill_rows(fill, 2), |fill| fill_rows(fill, 1)],
+            |fill| {
+                assert_eq!(sum_rows(fill), ROWS as u32, "every row is written");
+            },
+        );
+        assert_eq!(finished, 1);
+    });
+}
+
+/// A worker that fails gives up the rows that nobody has claimed; the slot is finished all the same, once.
+#[test]
+fn rows_that_are_given_up_count_once() {
+    fn fail(fill: &Rows) -> bool {
+        let Some(claim) = fill.claim(1) else { return false };
+        let is_finished = fill.give_up();
+        // Its own rows are not finished yet.
+        assert!(!is_finished);
+        claim.finish()
+    }
+    loom::model(|| {
+        let finished = three_workers([fail, fail, |fill| fill_rows(fill, 1)], |fill| {
+            assert!(sum_rows(fill) <= ROWS as u32 && fill.is_claimed());
+        });
+        assert_eq!(finished, 1);
     });
 }

@@ -35,7 +35,7 @@ pub fn audit_tables(data: &impl Dataset, id: u64) -> Result<(), String> {
 }
 
 fn is_of_a_table(fault: &Fault) -> bool {
-    matches!(fault, Fault::TableDiffers | Fault::TableShape)
+    matches!(fault, Fault::ColumnDiffers | Fault::ColumnShape)
 }
 
 fn first_fault(data: &impl Dataset, id: u64, counts: impl Fn(&Fault) -> bool) -> Result<(), String> {

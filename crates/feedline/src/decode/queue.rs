@@ -57,7 +57,12 @@ impl<J, S: Clone> Queue<J, S> {
             asleep: 0,
             closed: false,
         };
-        Self { state: Mutex::new(state), wake: Condvar::new(), added: Version::default(), waits: Backoff::new() }
+        Self {
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+            added: Version::default(),
+            waits: Backoff::new(),
+        }
     }
 
     /// Adds a batch to begin; gives it back when the queue is closed.

@@ -1,0 +1,139 @@
+//! Every interleaving of small models of the queue that the workers take their work from, by loom. Run by `ci/loom.sh`.
+//!
+//! A worker that nobody wakes is reported as a deadlock.
+#![cfg(loom)]
+
+#[allow(dead_code, reason = "a model uses a part")]
+#[path = "../src/decode/queue.rs"]
+mod queue;
+#[path = "../src/decode/sync.rs"]
+mod sync;
+
+use loom::sync::Arc;
+use loom::thread;
+use queue::{Queue, Work};
+
+type Numbers = Queue<u32, u32>;
+
+fn queue() -> Arc<Numbers> {
+    Arc::new(Queue::new(4))
+}
+
+/// A thread that runs `work` with the queue.
+fn spawn<T: 'static>(
+    queue: &Arc<Numbers>,
+    work: impl FnOnce(&Numbers) -> T + 'static,
+) -> thread::JoinHandle<T> {
+    let queue = queue.clone();
+    thread::spawn(move || work(&queue))
+}
+
+/// Takes work until the queue is closed; the sums of the batches begun and joined.
+fn work(queue: &Numbers) -> (u32, u32) {
+    let (mut begun, mut joined) = (0, 0);
+    while let Some(work) = queue.next() {
+        match work {
+            Work::Begin(job) => begun += job,
+            Work::Join(share) => joined += share,
+        }
+    }
+    (begun, joined)
+}
+
+/// The work may come before, while or after the worker goes to sleep.
+#[test]
+fn a_worker_that_goes_to_sleep_is_woken_for_each_job() {
+    loom::model(|| {
+        let queue = queue();
+        let worker = spawn(&queue, |queue| [(); 2].map(|()| queue.next()));
+        queue.begin(1).unwrap();
+        queue.begin(2).unwrap();
+        assert_eq!(worker.join().unwrap(), [Some(Work::Begin(1)), Some(Work::Begin(2))]);
+    });
+}
+
+/// Each job needs a worker of its own: one worker does not come back for the second.
+#[test]
+fn two_jobs_wake_two_workers() {
+    loom::model(|| {
+        let queue = queue();
+        let workers = [(); 2].map(|()| spawn(&queue, Queue::next));
+        let other = spawn(&queue, |queue| queue.begin(1));
+        queue.begin(2).unwrap();
+        other.join().unwrap().unwrap();
+        let mut taken = workers.map(|worker| match worker.join().unwrap() {
+            Some(Work::Begin(job)) => job,
+            other => panic!("not a job: {other:?}"),
+        });
+        taken.sort_unstable();
+        assert_eq!(taken, [1, 2]);
+    });
+}
+
+#[test]
+fn a_batch_to_join_wakes_as_many_workers_as_may_join_it() {
+    loom::model(|| {
+        let queue = queue();
+        let workers = [(); 2].map(|()| spawn(&queue, Queue::next));
+        queue.share(7, 2);
+        assert!(workers.into_iter().all(|worker| worker.join().unwrap() == Some(Work::Join(7))));
+    });
+}
+
+#[test]
+fn a_batch_to_join_comes_before_a_job_that_was_there_first() {
+    loom::model(|| {
+        let queue = queue();
+        queue.begin(1).unwrap();
+        let other = spawn(&queue, |queue| queue.share(7, 1));
+        let worker = spawn(&queue, Queue::next);
+        other.join().unwrap();
+        let first = worker.join().unwrap();
+        let second = queue.next();
+        // The worker may have looked before there was anything to join; then that comes next.
+        assert!(
+            [(Some(Work::Join(7)), Some(Work::Begin(1))), (Some(Work::Begin(1)), Some(Work::Join(7)))]
+                .contains(&(first, second))
+        );
+    });
+    loom::model(|| {
+        let queue = queue();
+        queue.begin(1).unwrap();
+        queue.share(7, 2);
+        let worker = spawn(&queue, Queue::next);
+        assert_eq!(queue.next(), Some(Work::Join(7)));
+        assert_eq!(worker.join().unwrap(), Some(Work::Join(7)));
+        assert_eq!(queue.next(), Some(Work::Begin(1)));
+    });
+}
+
+#[test]
+fn close_ends_every_worker_and_what_was_taken_is_taken_once() {
+    loom::model(|| {
+        let queue = queue();
+        let workers = [(); 2].map(|()| spawn(&queue, work));
+        let other = spawn(&queue, |queue| queue.begin(1));
+        queue.share(10, 2);
+        let is_added = other.join().unwrap().is_ok();
+        queue.close();
+        let sums = workers.map(|worker| worker.join().unwrap());
+        let (begun, joined) = (sums[0].0 + sums[1].0, sums[0].1 + sums[1].1);
+        assert!(is_added && begun <= 1 && joined <= 20, "{sums:?}");
+        assert_eq!(queue.next(), None);
+        assert_eq!(queue.begin(3), Err(3));
+    });
+}
+
+#[test]
+fn work_that_is_removed_is_not_taken_and_nobody_misses_the_rest() {
+    loom::model(|| {
+        let queue = queue();
+        queue.begin(1).unwrap();
+        let worker = spawn(&queue, Queue::next);
+        let other = spawn(&queue, |queue| queue.begin(2));
+        queue.remove(|job| *job == 1, |_| true);
+        other.join().unwrap().unwrap();
+        // The worker had the first before it was removed, or gets the second.
+        assert!([Some(Work::Begin(1)), Some(Work::Begin(2))].contains(&worker.join().unwrap()));
+    });
+}

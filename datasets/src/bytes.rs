@@ -1,4 +1,4 @@
-//! The content of a data file: in private memory, read as it is needed, or mapped.
+//! The content of a data file: in private memory, read on demand, or mapped.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,10 @@ use memmap2::{Mmap, MmapMut};
 use crate::disk::DiskFile;
 use crate::gzip;
 
-/// Files of up to this many bytes, 4 GiB, are read into memory; of larger ones each sample is read when it is
-/// needed.
+/// Files up to this size, 4 GiB, are read into memory. In larger files each sample is read on demand.
 pub const MEMORY_LIMIT: u64 = 4 << 30;
 
-/// Rows of a file above [`MEMORY_LIMIT`] that its fingerprint covers.
+/// Rows that the fingerprint of a file above [`MEMORY_LIMIT`] covers.
 const SAMPLED: u64 = 64;
 
 /// The content of one file.
@@ -21,17 +20,17 @@ const SAMPLED: u64 = 64;
 pub(crate) enum Content {
     /// A copy that no other process can change.
     Memory(Memory),
-    /// As above, of a gzip file.
+    /// The same, of a gzip file.
     Inflated(Memory),
-    /// Bytes that are read as they are needed.
+    /// Bytes that are read on demand.
     OnDisk(DiskFile),
-    /// Bytes that the user has promised nobody changes.
+    /// Mapped bytes; the user has promised that nobody changes them.
     Mapped(MappedFile),
 }
 
 impl Content {
-    /// Opens `path`. Whether it is gzip is seen from its first bytes, not from its name; see
-    /// [`gzip::inflate`] for `claim`. A plain file of up to `limit` bytes is read into memory.
+    /// Opens `path`. A gzip file is recognised by its first bytes, not by its name; see [`gzip::inflate`] for
+    /// `claim`. A plain file of up to `limit` bytes is read into memory.
     pub(crate) fn open(path: &Path, limit: u64, claim: impl FnOnce(&[u8]) -> Result<u64>) -> Result<Self> {
         let file = DiskFile::open(path)?;
         let mut magic = [0; 2];
@@ -55,12 +54,12 @@ impl Content {
         }
     }
 
-    /// Whether the bytes come from a gzip file: then they end one byte behind the claim, at the latest.
+    /// Whether the bytes come from a gzip file; then there is at most one byte more than claimed.
     pub(crate) fn is_inflated(&self) -> bool {
         matches!(self, Self::Inflated(_))
     }
 
-    /// All bytes, where they lie in memory.
+    /// All bytes, if they are in memory.
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
         match self {
             Self::Memory(memory) | Self::Inflated(memory) => Some(memory.bytes()),
@@ -69,8 +68,8 @@ impl Content {
         }
     }
 
-    /// Copies the bytes from `offset` on into `to`; they count only when
-    /// [`check_unchanged`](Self::check_unchanged) says so afterwards.
+    /// Copies the bytes from `offset` on into `to`. They are valid only if a later
+    /// [`check_unchanged`](Self::check_unchanged) succeeds.
     pub(crate) fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<()> {
         if let Self::OnDisk(file) = self {
             return file.read_at(offset, to);
@@ -78,18 +77,18 @@ impl Content {
         let range = usize::try_from(offset).ok().and_then(|start| Some(start..start.checked_add(to.len())?));
         match range.and_then(|range| self.bytes()?.get(range)) {
             Some(from) => to.copy_from_slice(from),
-            None => return Err(data("these bytes lie beyond the end of the file").at_offset(offset)),
+            None => return Err(data("these bytes are beyond the end of the file").at_offset(offset)),
         }
         Ok(())
     }
 
-    /// Whether what was read up to now is what the file had when it was opened.
+    /// Checks that the bytes read so far are those that the file had when it was opened.
     pub(crate) fn check_unchanged(&self) -> Result<()> {
         if let Self::OnDisk(file) = self { file.check_unchanged() } else { Ok(()) }
     }
 
-    /// Adds the content to a fingerprint: every byte of up to [`MEMORY_LIMIT`], however the file is read; of
-    /// more, the length and 64 rows of `row_bytes` bytes spread from byte `first` on.
+    /// Adds the content to a fingerprint: every byte of a file up to [`MEMORY_LIMIT`], however it is
+    /// read; for a larger one the length and 64 rows of `row_bytes` bytes, spread from byte `first` on.
     pub(crate) fn fingerprint(&self, state: Fingerprint, first: u64, row_bytes: u64) -> Result<Fingerprint> {
         if self.len() <= MEMORY_LIMIT {
             return self.fingerprint_of_all(state);
@@ -120,7 +119,7 @@ impl Content {
     }
 }
 
-/// Private memory, in whole pages of its own: a device can register it without touching what lies beside it.
+/// Private memory in whole pages, so that a device can register it without touching other data.
 pub(crate) struct Memory {
     pages: MmapMut,
     len: usize,
@@ -131,8 +130,7 @@ impl Memory {
     pub(crate) fn new(len: u64) -> Result<Self> {
         let len = usize::try_from(len).map_err(|_| no_memory(len))?;
         let pages = MmapMut::map_anon(len).map_err(|error| no_memory(len as u64).caused_by(error))?;
-        // Fewer page faults while the file is read, and fewer TLB misses afterwards; where the system has no such
-        // pages, it is only a hint.
+        // Huge pages: fewer page faults while the file is read, and fewer TLB misses afterwards. Only a hint.
         #[cfg(target_os = "linux")]
         let _ = pages.advise(memmap2::Advice::HugePage);
         Ok(Self { pages, len })
@@ -150,7 +148,7 @@ impl Memory {
         &mut self.pages[..self.len]
     }
 
-    /// Leaves out what lies behind the first `len` bytes.
+    /// Keeps only the first `len` bytes.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
@@ -162,11 +160,11 @@ impl fmt::Debug for Memory {
     }
 }
 
-/// A file mapped into memory: nothing is copied, processes share its pages, and it may be larger than the
-/// memory.
+/// A file mapped into memory: nothing is copied, processes share its pages, and it may be larger than
+/// the memory.
 ///
-/// This is the form for zero-copy loading of files above [`MEMORY_LIMIT`], and for several processes that
-/// read one file. Make a data set of it by [`Records::from_mapped`](crate::Records::from_mapped) or
+/// Use it for zero-copy loading of files above [`MEMORY_LIMIT`], and when several processes read one
+/// file. Turn it into a data set with [`Records::from_mapped`](crate::Records::from_mapped) or
 /// [`IdxFile::from_mapped`](crate::IdxFile).
 ///
 /// ```
@@ -185,33 +183,33 @@ impl fmt::Debug for Memory {
 pub struct MappedFile {
     pages: Mmap,
     path: PathBuf,
-    /// Keeps the advisory lock.
+    /// Holds the advisory lock.
     _file: DiskFile,
 }
 
 impl MappedFile {
-    /// Maps `path`, and holds a shared advisory lock on it where the file system has locks.
+    /// Maps `path`, and holds a shared advisory lock on it if the file system supports locks.
     ///
     /// # Safety
-    /// As long as this value or a data set made of it lives, no process writes to the file or cuts it. A
-    /// write changes bytes that are borrowed as `&[u8]`; a read behind a new end ends the process by a signal
-    /// (SIGBUS).
+    /// While this value or a data set made from it lives, no process may write to the file or truncate
+    /// it. A write would change bytes that are borrowed as `&[u8]`; a read behind the new end would end
+    /// the process with SIGBUS.
     ///
     /// # Errors
-    /// `Data` for a file that is missing, empty, no regular file, or locked by its writer; and when it cannot
-    /// be mapped.
+    /// `Data` for a file that is missing, empty, not a regular file, or locked by its writer, or that
+    /// cannot be mapped.
     #[allow(unsafe_code)]
     pub unsafe fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let file = DiskFile::open(path).map_err(|error| error.at_path(path))?;
-        // SAFETY: the mapping is read-only and seen as plain bytes, of which any value is valid; that nobody
-        // changes them is the caller's promise.
+        // SAFETY: the mapping is read-only and used as plain bytes, for which any value is valid. The
+        // caller promises that nobody changes them (`# Safety` above).
         let pages = unsafe { Mmap::map(file.file()) };
         let pages = pages.map_err(|error| data("cannot map the file").caused_by(error).at_path(path))?;
         Ok(Self { pages, path: path.to_path_buf(), _file: file })
     }
 
-    /// Where the file lies.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -228,7 +226,7 @@ pub(crate) fn data(message: impl Into<String>) -> Error {
 }
 
 fn no_memory(bytes: u64) -> Error {
-    data(format!("there is no memory for the file's {bytes} bytes: open it with a lower limit"))
+    data(format!("not enough memory for the file's {bytes} bytes: open it with a lower limit"))
 }
 
 #[cfg(test)]
@@ -242,14 +240,14 @@ mod tests {
     use crate::{Idx, IdxFile, Records};
 
     #[test]
-    fn mapped_files_are_the_sets_that_opened_ones_are() {
+    fn mapped_and_opened_files_give_the_same_sets() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str, bytes: &[u8]| {
             let path = dir.path().join(name);
             fs::write(&path, bytes).unwrap();
             path
         };
-        // SAFETY: nobody else knows the folder.
+        // SAFETY: no other process knows the temporary folder, so nobody changes the file.
         let map = |path: &Path| unsafe { MappedFile::open(path) };
         let spec =
             || Spec::new().field("wide", DType::U16, [2]).unwrap().field("narrow", DType::U8, [3]).unwrap();
@@ -261,7 +259,7 @@ mod tests {
         assert_eq!((mapped.bytes(), mapped.path(0)), (opened.bytes(), Some(plain.as_path())));
         assert_eq!((mapped.len(), mapped.fingerprint()), (10, opened.fingerprint()));
         assert_eq!(mapped.column(1).unwrap().row(9), opened.column(1).unwrap().row(9));
-        // The lock is held as long as the set lives.
+        // The lock is held while the set lives.
         let writer = File::open(&plain).unwrap();
         assert!(writer.try_lock().is_err());
         drop((opened, mapped));
@@ -295,11 +293,11 @@ mod tests {
     }
 
     #[test]
-    fn of_a_large_file_rows_all_over_it_count() {
+    fn the_fingerprint_of_a_large_file_covers_rows_all_over_it() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let rows = MEMORY_LIMIT / (1 << 20) + 64;
         let mut len = rows << 20;
-        // Sparse: it takes no room.
+        // A sparse file takes no space.
         file.as_file().set_len(len).unwrap();
         let spec = || Spec::new().field("x", DType::U8, [1 << 20]).unwrap();
         let fingerprint = || Records::open(file.path(), spec()).unwrap().fingerprint();

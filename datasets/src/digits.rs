@@ -1,17 +1,19 @@
 //! The built-in set `digits`: 60,000 training and 10,000 test images that look like handwriting.
 //!
-//! Each image is drawn from its split and id alone, so any number of threads draws the same bytes:
+//! Each image depends only on its split and id, so any number of threads draws the same bytes:
 //!
 //! 1. `font`: a digit has three or four glyphs, each some strokes: straight lines or smooth curves.
-//! 2. `hand`: the points of the glyph are bent by a coarse lattice of random displacements, then slanted, scaled,
-//!    turned and moved.
-//! 3. `canvas`: ink is laid by each pixel's distance to the nearest stroke, with a soft edge, then noise is added.
+//! 2. `hand`: the points of the glyph are bent by a coarse lattice of random displacements, then
+//!    slanted, scaled, turned and moved.
+//! 3. `canvas`: ink is laid by each pixel's distance to the nearest stroke, with a soft edge, then
+//!    noise is added.
 //! 4. `set`: the labels, and the drawing of a whole split by several threads.
 //! 5. `files`: the four IDX files, written once.
 //!
-//! A picture must have the same bytes on every machine. Only `+ - * /`, `sqrt`, comparison and conversion are used,
-//! which IEEE 754 rounds in one way; `sin`, `exp` and the like come from each platform's own library and may differ
-//! in the last bit, and fused multiply-adds are never made from separate operations by the Rust compiler.
+//! An image must have the same bytes on every machine. Only `+ - * /`, `sqrt`, comparison and
+//! conversion are used, whose rounding IEEE 754 defines. `sin`, `exp` and the like come from the
+//! platform's library and may differ in the last bit. The Rust compiler never fuses separate operations
+//! into multiply-adds.
 
 use feedline_core::Random;
 use feedline_core::random::key;
@@ -34,12 +36,12 @@ pub const SIDE: usize = 28;
 /// Bytes of an image.
 pub const IMAGE_BYTES: usize = SIDE * SIDE;
 
-/// What every random number of the set is keyed by: "digits" in ASCII. To change it changes every image.
+/// The key of every random number of the set: "digits" in ASCII. Changing it changes every image.
 const SEED: u64 = 0x6469_6769_7473;
 
 /// Draws image `id` of a split into `image`, row by row, 0 for paper and up to 255 for ink.
 ///
-/// `label` is the digit to draw; the set has `labels(split)[id]` there.
+/// `label` is the digit to draw; the set uses `labels(split)[id]`.
 ///
 /// ```
 /// use feedline_datasets::digits::{self, Split};
@@ -50,7 +52,7 @@ const SEED: u64 = 0x6469_6769_7473;
 /// ```
 ///
 /// # Panics
-/// When `label` is not below 10.
+/// If `label` is not below 10.
 pub fn draw(split: Split, id: u64, label: u8, image: &mut [u8; IMAGE_BYTES]) {
     let mut random = Random::from_key(key(&[SEED, split as u64, id]));
     let glyphs = font::glyphs(label);

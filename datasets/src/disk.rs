@@ -1,4 +1,4 @@
-//! A file that is read as its bytes are needed, and notices when another process changes it.
+//! A file that is read on demand, and that notices when another process changes it.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Seek};
@@ -9,13 +9,13 @@ use feedline_core::{Error, Result};
 
 use crate::bytes::{Memory, data};
 
-/// An open regular file, under a shared advisory lock where the file system has locks.
+/// An open regular file, with a shared advisory lock if the file system supports locks.
 #[derive(Debug)]
 pub(crate) struct DiskFile {
     file: File,
     path: PathBuf,
     len: u64,
-    /// When it was last written; none where the file system does not say.
+    /// The time of the last write; `None` if the file system does not say.
     written: Option<SystemTime>,
 }
 
@@ -26,7 +26,7 @@ impl DiskFile {
             io::ErrorKind::NotFound => data("no such file: check the path"),
             _ => data("cannot read the file").caused_by(error),
         };
-        // Asked before opening: to open a named pipe would wait for its writer.
+        // Checked before opening: opening a named pipe would block until it has a writer.
         let metadata = fs::metadata(path).map_err(cannot)?;
         if metadata.is_dir() {
             return Err(data("this is a folder: give the path of a file"));
@@ -36,7 +36,7 @@ impl DiskFile {
         }
         let file = File::open(path).map_err(cannot)?;
         match file.try_lock_shared() {
-            // No lock at all is no reason to refuse: network file systems may have none.
+            // Missing locks are not an error: network file systems may not support them.
             Ok(()) | Err(TryLockError::Error(_)) => {}
             Err(TryLockError::WouldBlock) => {
                 return Err(data("another process has locked the file to write it: wait until it is done"));
@@ -49,7 +49,7 @@ impl DiskFile {
         Ok(Self { file, path: path.to_path_buf(), len: metadata.len(), written: metadata.modified().ok() })
     }
 
-    /// Bytes of the file when it was opened.
+    /// The length of the file when it was opened, in bytes.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }
@@ -59,9 +59,9 @@ impl DiskFile {
         &self.file
     }
 
-    /// Reads the bytes from `offset` on, exactly as many as `to` has.
+    /// Fills `to` with the bytes from `offset` on.
     ///
-    /// What was read counts only when [`check_unchanged`](Self::check_unchanged) says so afterwards.
+    /// The bytes are valid only if a later [`check_unchanged`](Self::check_unchanged) succeeds.
     pub(crate) fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<()> {
         read_exact_at(&self.file, to, offset).map_err(|error| {
             let error = match error.kind() {
@@ -72,9 +72,9 @@ impl DiskFile {
         })
     }
 
-    /// Whether the file still has the length and the time of writing that it was opened with.
+    /// Checks that the file still has the length and write time that it was opened with.
     ///
-    /// Asked after a read, it covers that read: a write sets the time before it changes a byte.
+    /// A check after a read covers that read, because a write sets the time before it changes a byte.
     pub(crate) fn check_unchanged(&self) -> Result<()> {
         let metadata = self.file.metadata();
         let metadata =

@@ -1,4 +1,4 @@
-//! Gzip files, inflated into memory within a bound.
+//! Inflates gzip files into memory, up to a limit.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -8,20 +8,19 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::bytes::{Memory, data};
 
-/// What a gzip stream begins with (RFC 1952, section 2.3.1).
+/// The first bytes of a gzip stream (RFC 1952, section 2.3.1).
 pub(crate) const MAGIC: [u8; 2] = [0x1F, 0x8B];
-/// The most bytes that one byte of deflate data can stand for (zlib, "Maximum Compression Factor").
+/// The most bytes that one byte of deflate data can inflate to (zlib, "Maximum Compression Factor").
 const DEFLATE_RATIO: u64 = 1032;
 /// The most bytes that are inflated.
 const INFLATED_MAX: u64 = 4 << 30;
-/// Bytes inflated before `claim` is asked how long the content is.
+/// Bytes inflated before `claim` is called.
 const START: u64 = 4096;
 
 /// Inflates `file`, which has `compressed` bytes.
 ///
-/// `claim` is given the first bytes (up to 4,096) of the content and returns how many bytes the content
-/// claims to have; at most one more than that is inflated, so that no file fills the memory with more than it
-/// owns up to.
+/// `claim` gets the first bytes of the content (up to 4,096) and returns how many bytes the content
+/// claims to have. At most one byte more is inflated, so no file uses more memory than it claims.
 pub(crate) fn inflate(
     file: &File,
     compressed: u64,
@@ -44,8 +43,8 @@ pub(crate) fn inflate(
              gunzip it, a plain file can be larger"
         )));
     }
-    // One byte further than claimed: that finds surplus bytes, and otherwise makes the decoder check the CRC.
-    // Pages that are not written take no memory.
+    // One byte more than claimed: it finds surplus bytes, and otherwise makes the decoder check the
+    // CRC. Pages that are not written take no memory.
     let mut content = Memory::new(claimed.saturating_add(1).max(start.len() as u64))?;
     content.bytes_mut()[..start.len()].copy_from_slice(&start);
     let mut len = start.len();

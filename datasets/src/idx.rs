@@ -1,8 +1,8 @@
-//! IDX files, the format of MNIST: a file of images and a file of labels make a data set.
+//! IDX files, the format of MNIST. A file of images and a file of labels form a data set.
 //!
-//! 1. `header`: what the first bytes say.
+//! 1. `header`: the first bytes of a file.
 //! 2. `file`: one file, open and checked.
-//! 3. `names`: the names MNIST's files go by.
+//! 3. `names`: the names of MNIST's files.
 
 use std::path::Path;
 
@@ -23,12 +23,11 @@ const LABEL: usize = 1;
 
 /// Images with their labels: fields "image" (`u8`, `[rows, columns]`) and "label" (`u8`, a scalar).
 ///
-/// `read` uses no random numbers. The files are held in private memory, up to
-/// [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) each: no other process can change what is read, and every process
-/// has a copy of its own. Of a larger images file each sample is read when it is needed; when the file is cut
-/// or written to meanwhile, that is an error which names the file and the byte. A set in memory has a
-/// [column](Dataset::table) for zero-copy loading; a larger one has it when it is
-/// [mapped](IdxFile::from_mapped).
+/// `read` uses no random numbers. Files up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) are held in private
+/// memory: no other process can change them, and every process has its own copy. The samples of a
+/// larger images file are read on demand; if the file is truncated or written to meanwhile, the error
+/// names the file and the byte. A set in memory has a [column](Dataset::column) for zero-copy loading;
+/// a larger one has it if it is [mapped](IdxFile::from_mapped).
 ///
 /// ```
 /// use feedline_core::Dataset;
@@ -60,7 +59,7 @@ impl Idx {
     /// Each file may also be spelt with a dot (`train-images.idx3-ubyte`) and be gzip (`.gz`).
     ///
     /// # Errors
-    /// As [`open`](Self::open); for a missing file it lists the names looked for.
+    /// As [`open`](Self::open); the error for a missing file lists the names that were tried.
     pub fn open_train(dir: impl AsRef<Path>) -> Result<Self> {
         Self::open_named(dir.as_ref(), names::TRAIN)
     }
@@ -86,11 +85,11 @@ impl Idx {
         Self::new(IdxFile::open(images)?, IdxFile::open(labels)?)
     }
 
-    /// The set of two files that were opened in any way; the labels must be in memory or mapped.
+    /// The set of two open files; the labels must be in memory or mapped.
     ///
     /// # Errors
-    /// `Data` when a file is of another type or rank, has no samples, or cannot be read, or when the two
-    /// files disagree on their number; `Config` for labels that are not in memory.
+    /// `Data` if a file has another type or rank, has no samples, or cannot be read, or if the two
+    /// files have different numbers of samples; `Config` for labels that are not in memory.
     pub fn new(images: IdxFile, labels: IdxFile) -> Result<Self> {
         images.expect_bytes("images", 3)?;
         labels.expect_bytes("labels", 1)?;
@@ -119,12 +118,12 @@ impl Idx {
         Ok(idx)
     }
 
-    /// This set, with a fingerprint that covers every byte: reads the files once, whatever their size.
+    /// This set, with a fingerprint that covers every byte. Reads the files once.
     ///
-    /// Files of up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) have such a fingerprint anyway.
+    /// Files up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) always have such a fingerprint.
     ///
     /// # Errors
-    /// `Data` when the images cannot be read.
+    /// `Data` if the images cannot be read.
     pub fn hash_content(mut self) -> Result<Self> {
         let state = self.fingerprint_of_labels()?;
         self.fingerprint = self.images.content().fingerprint_of_all(state)?.value();
@@ -140,13 +139,12 @@ impl Idx {
         self.shape
     }
 
-    /// The two files it reads: images and labels.
+    /// The paths of the two files: images and labels.
     pub fn paths(&self) -> [&Path; 2] {
         [self.images.path(), self.labels.path()]
     }
 
-    /// All images, one after the other: `len() * rows * columns` bytes. None when the file is too large to be
-    /// held in memory.
+    /// All images, `len() * rows * columns` bytes; `None` if the file is too large to be held in memory.
     pub fn images(&self) -> Option<&[u8]> {
         self.images.data()
     }
@@ -157,10 +155,10 @@ impl Idx {
         self.labels.data().unwrap_or_default()
     }
 
-    /// Checks that every label is below `classes`; reads all labels once.
+    /// Checks that every label is below `classes`.
     ///
     /// # Errors
-    /// `Data` for the first label that is not: sample, file and byte.
+    /// `Data` for the first label that is not, with sample, file and byte.
     pub fn check_labels(&self, classes: usize) -> Result<()> {
         let labels = self.labels();
         let Some(id) = labels.iter().position(|&label| usize::from(label) >= classes) else {
@@ -180,7 +178,7 @@ impl Idx {
         self.shape[0] * self.shape[1]
     }
 
-    /// Reads image `index`, which there is, from the disk.
+    /// Reads image `index`, which must exist, from disk.
     fn read_image(&self, index: usize, to: &mut [u8]) -> Result<()> {
         let offset = self.images.data_offset() + index as u64 * self.image_bytes() as u64;
         self.images.content().read_at(offset, to)
@@ -191,7 +189,7 @@ impl Idx {
         Error::new(ErrorKind::Sample, message).at_path(self.images.path()).into()
     }
 
-    /// Where sample `id` lies among [`len`](Dataset::len) samples, as an index.
+    /// `id` as an index below [`len`](Dataset::len).
     fn index(&self, id: u64) -> Result<usize, ReadError> {
         usize::try_from(id).ok().filter(|&index| index < self.labels().len()).ok_or_else(|| self.outside(id))
     }
@@ -223,7 +221,7 @@ impl Dataset for Idx {
         let (len, bytes) = (self.len(), self.image_bytes());
         let outside = ids.iter().position(|&id| id >= len);
         let read = &ids[..outside.unwrap_or(ids.len())];
-        // First: when an image cannot be read, the rows before it count.
+        // Images first: if one cannot be read, the rows before it are valid.
         for (&id, out) in read.iter().zip(rows.column_mut(LABEL)) {
             *out = self.labels()[id as usize];
         }
@@ -240,7 +238,7 @@ impl Dataset for Idx {
         outside.map_or(Ok(()), |row| Err((row, self.outside(ids[row]))))
     }
 
-    // The whole files: they begin on a page, their elements need not.
+    // Columns cover the whole files, because a file begins on a page and its elements need not.
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
         let (file, bytes) = match field {
             IMAGE => (&self.images, self.image_bytes()),
@@ -261,9 +259,9 @@ impl Dataset for Idx {
         Some(self.images.path())
     }
 
-    /// Covers the dimensions, every label, and every image of up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT)
-    /// bytes; of more images their size and 64 of them, unless [`hash_content`](Idx::hash_content) was
-    /// called.
+    /// Covers the dimensions, every label, and every image of a file up to
+    /// [`MEMORY_LIMIT`](crate::MEMORY_LIMIT); for a larger file its size and 64 images, unless
+    /// [`hash_content`](Idx::hash_content) was called.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

@@ -4,8 +4,8 @@
 //! 2. [`digits`]: 70,000 handwritten-looking digits, drawn by the program and written as IDX files.
 //! 3. [`records`]: records of one size in a plain file, without a header: [`Records`].
 //!
-//! A format to come takes the next number, a file of its own, and `bytes` for reading files.
-// One exception, in `bytes`: to map a file is a promise that only the caller can make.
+//! The README says how to add a format.
+// One exception, in `bytes`: mapping a file needs a promise that only the caller can make.
 #![deny(unsafe_code)]
 
 mod bytes;

@@ -1,4 +1,4 @@
-//! Records of one size, one after the other in a plain file.
+//! Records of one size, without gaps in a plain file.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +9,11 @@ use feedline_core::{
 use crate::bytes::{Content, MEMORY_LIMIT, MappedFile, data};
 use crate::gzip;
 
-/// A file of records of [`sample_bytes`](Spec::sample_bytes) bytes: the fields of a spec, in order, without gaps.
+/// A file of records of [`sample_bytes`](Spec::sample_bytes) bytes: the fields of a spec, in order,
+/// without gaps.
 ///
-/// There is no header, and `read` uses no random numbers. A file that begins with the two bytes of gzip's
-/// magic number is taken for gzip, and refused.
+/// There is no header, and `read` uses no random numbers. A file that begins with gzip's magic number
+/// is refused.
 ///
 /// | opened by | where its bytes are | when another process cuts or overwrites the file |
 /// | --- | --- | --- |
@@ -20,7 +21,7 @@ use crate::gzip;
 /// | [`open`](Self::open), larger | on disk; records are read one by one | the next read is an error |
 /// | [`from_mapped`](Self::from_mapped) | mapped | undefined: the caller has promised that nobody does |
 ///
-/// Records in memory and mapped ones have a [column](Dataset::table) for zero-copy loading.
+/// Records in memory and mapped records have a [column](Dataset::column) for zero-copy loading.
 ///
 /// ```
 /// use feedline_core::{DType, Dataset, Spec};
@@ -50,13 +51,13 @@ impl Records {
     /// Takes as much memory as the file has bytes, up to [`MEMORY_LIMIT`]; a larger file takes none.
     ///
     /// # Errors
-    /// `Data` when the file cannot be opened, is empty, gzip, locked or changed by another process meanwhile,
-    /// or is no whole number of records; `Config` for a spec without fields.
+    /// `Data` if the file cannot be opened, is empty, gzip, locked or changed by another process
+    /// meanwhile, or does not hold a whole number of records; `Config` for a spec without fields.
     pub fn open(path: impl AsRef<Path>, spec: Spec) -> Result<Self> {
         Self::open_with_limit(path, spec, MEMORY_LIMIT)
     }
 
-    /// As [`open`](Self::open), with another number of bytes up to which a file is held in memory.
+    /// As [`open`](Self::open), but holds files of up to `limit` bytes in memory.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -88,8 +89,8 @@ impl Records {
         let surplus = bytes % record;
         if surplus != 0 {
             return Err(data(format!(
-                "{surplus} bytes behind the last whole record of {record}: the file was cut short, or the \
-                 spec is not the file's"
+                "{surplus} bytes after the last whole record of {record}: the file was cut short, or the \
+                 spec does not match the file"
             ))
             .at_offset(bytes - surplus));
         }
@@ -98,30 +99,30 @@ impl Records {
         Ok(Self { content, record_bytes, len: bytes / record, spec, path: path.to_path_buf(), fingerprint })
     }
 
-    /// These records, with a fingerprint that covers every byte: reads the file once, whatever its size.
+    /// These records, with a fingerprint that covers every byte. Reads the file once.
     ///
-    /// A file of up to [`MEMORY_LIMIT`] has such a fingerprint anyway.
+    /// A file up to [`MEMORY_LIMIT`] always has such a fingerprint.
     ///
     /// # Errors
-    /// `Data` when the file cannot be read.
+    /// `Data` if the file cannot be read.
     pub fn hash_content(mut self) -> Result<Self> {
         let state = Fingerprint::new().spec(&self.spec);
         self.fingerprint = self.content.fingerprint_of_all(state)?.value();
         Ok(self)
     }
 
-    /// All records, one after the other. None when the file is too large to be held in memory.
+    /// All records, in order; `None` if the file is too large to be held in memory.
     pub fn bytes(&self) -> Option<&[u8]> {
         self.content.bytes()
     }
 
-    /// Record `id`. None when there are fewer, or when the file is too large to be held in memory.
+    /// Record `id`; `None` if there are fewer, or if the file is too large to be held in memory.
     pub fn record(&self, id: u64) -> Option<&[u8]> {
         let start = usize::try_from(id).ok()?.checked_mul(self.record_bytes)?;
         self.bytes()?.get(start..start.checked_add(self.record_bytes)?)
     }
 
-    /// Reads record `id`, which there is, from the disk.
+    /// Reads record `id`, which must exist, from disk.
     fn read_record(&self, id: u64, row: &mut Row<'_, '_>) -> Result<()> {
         let mut offset = id * self.record_bytes as u64;
         for (index, field) in self.spec.fields().iter().enumerate() {
@@ -162,7 +163,7 @@ impl Dataset for Records {
         Ok(())
     }
 
-    // In memory field by field: one bounds check and one copy a row.
+    // In memory, field by field: one bounds check and one copy per row.
     fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, _: &mut Context) -> Result<(), (usize, ReadError)> {
         let outside = ids.iter().position(|&id| id >= self.len);
         let read = &ids[..outside.unwrap_or(ids.len())];
@@ -200,13 +201,13 @@ impl Dataset for Records {
         Some(&self.path)
     }
 
-    /// Covers the spec, and every byte of up to [`MEMORY_LIMIT`]; of a larger file its size and 64 records,
-    /// unless [`hash_content`](Records::hash_content) was called.
+    /// Covers the spec, and every byte of a file up to [`MEMORY_LIMIT`]; for a larger file its size and
+    /// 64 records, unless [`hash_content`](Records::hash_content) was called.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }
 }
 
 fn is_gzip() -> Error {
-    data("the file is gzip: gunzip it, records are read in place")
+    data("the file is gzip: gunzip it, because records are read in place")
 }

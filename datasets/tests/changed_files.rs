@@ -1,5 +1,5 @@
-//! A file that another process cuts or overwrites while it is in use: an error, or the samples as they were.
-//! Never a signal, and never bytes of something else.
+//! A file that another process truncates or overwrites while it is in use gives an error or the
+//! original samples: never a signal, and never other bytes.
 
 mod common;
 
@@ -15,7 +15,7 @@ use feedline_core::{
 use feedline_datasets::{Idx, IdxFile, Records};
 use tempfile::tempdir;
 
-/// Images of 2 x 3 and their labels: more than a page of each, so that a cut takes whole pages away.
+/// Images of 2 x 3 and their labels: more than a page of each, so that truncating removes whole pages.
 const COUNT: u32 = 20_000;
 
 fn files(dir: &Path) -> [PathBuf; 2] {
@@ -55,13 +55,13 @@ fn sets_in_memory_keep_their_samples() {
         assert_eq!((data.labels()[19_999], data.labels().len()), (9, 20_000));
         data.check_labels(10).unwrap();
         assert!(gather(&records, &[0, 9_999]).unwrap().iter().flatten().all(|&byte| byte == 7));
-        // Zero-copy readers too.
+        // Zero-copy readers also see them.
         assert_eq!(records.column(1).unwrap().row(9_999), Some(&[7; 3][..]));
         assert_eq!(data.column(0).unwrap().row(19_999), Some(&before[0][12..]));
     }
 }
 
-/// Sets whose rows are read from the disk, over files that were last written long ago.
+/// Sets whose rows are read from disk, over files that were last written long ago.
 fn on_disk(dir: &Path) -> (Idx, Records, [PathBuf; 2]) {
     let [images, labels] = files(dir);
     let records = write(dir, "records", &vec![7; 70_000]);
@@ -75,7 +75,7 @@ fn on_disk(dir: &Path) -> (Idx, Records, [PathBuf; 2]) {
     (idx, of_records, [images, records])
 }
 
-/// The error of reading sample `id`, by `read` and by `read_many`, which name its row.
+/// The error of reading sample `id`, checked to be the same for `read` and `read_many`.
 #[track_caller]
 fn error_of(data: &impl Dataset, id: u64) -> Error {
     let layout = Layout::new(data.spec(), 2).unwrap();
@@ -120,7 +120,7 @@ fn a_set_on_disk_that_is_cut_is_an_error_with_path_and_offset() {
     for (error, path, offset, sizes) in [
         (error_of(&idx, 100), &images, 16 + 6 * 100, "it had 120016 bytes and has 616"),
         (error_of(&records, 101), &records_path, 7 * 101, "it had 70000 bytes and has 700"),
-        // A sample that is still there is not trusted either.
+        // A sample that is still in the file is not trusted either.
         (error_of(&idx, 99), &images, 616, "it had 120016 bytes and has 616"),
         (error_of(&records, 0), &records_path, 700, "it had 70000 bytes and has 700"),
     ] {
@@ -160,7 +160,7 @@ fn a_file_that_its_writer_has_locked_is_refused_and_one_that_is_read_is_not() {
     assert_eq!((error.kind(), error.path()), (ErrorKind::Data, Some(path.as_path())));
     assert!(error.message().contains("another process has locked the file"), "{error}");
     writer.unlock().unwrap();
-    // Readers do not keep each other out; they keep a writer out that asks, while the file is in use.
+    // Readers do not exclude each other; they exclude a writer that locks the file while it is in use.
     let [one, _other] = [0, 0].map(|limit| Records::open_with_limit(&path, spec(), limit).unwrap());
     drop(one);
     assert!(writer.try_lock().is_err());
@@ -177,7 +177,7 @@ fn a_content_that_changed_in_one_byte_has_another_fingerprint() {
         let (images, classes) = (write(dir.path(), "images", &content), vec![0; COUNT as usize]);
         Idx::open(images, write(dir.path(), "labels", &labels(&classes))).unwrap().fingerprint()
     };
-    // Image 3 is none of 64 that are spread over 20,000.
+    // Image 3 is not one of the 64 that are spread over 20,000.
     assert_ne!(fingerprint(None), fingerprint(Some(16 + 3 * 6)));
     let records = |byte: u8| {
         let mut content = vec![7; 70_000];

@@ -1,4 +1,4 @@
-//! The built-in set: the same bytes everywhere, written whole, once, and over nobody's files.
+//! The built-in set: the same bytes everywhere, written completely, once, and never over other files.
 
 mod common;
 
@@ -20,8 +20,8 @@ const NAMES: [&str; 4] = [
     "train-labels-idx1-ubyte",
 ];
 
-/// CRC-32 of the first 1,000 images and of their labels. A change here is a change of the data set: every figure
-/// measured on it, and every file written before, is then of another set.
+/// CRC-32 of the first 1,000 images and of their labels. A change here changes the data set: all
+/// figures measured on it and all files written before then belong to another set.
 const GOLDEN: [(Split, [u32; 2]); 2] =
     [(Split::Train, [0x6F6B_3E59, 0x80A5_5CDF]), (Split::Test, [0x8F7D_202F, 0xB8ED_1DD1])];
 
@@ -40,28 +40,28 @@ fn the_first_thousand_images_never_change() {
 }
 
 #[test]
-fn images_look_like_ink_on_paper_and_none_is_like_another() {
+fn images_look_like_ink_on_paper_and_no_two_are_equal() {
     let mut seen = std::collections::HashSet::new();
     for (id, &label) in digits::labels(Split::Train)[..2000].iter().enumerate() {
         let mut image = [0; IMAGE_BYTES];
         digits::draw(Split::Train, id as u64, label, &mut image);
         let ink = image.iter().filter(|&&grey| grey > 100).count();
         assert!((10..350).contains(&ink), "image {id}, a {label}, has {ink} dark pixels");
-        assert!(seen.insert(image), "image {id} is there twice");
+        assert!(seen.insert(image), "image {id} is a duplicate");
     }
 }
 
-/// Length and time of change of each file of `dir`, beside the lock.
+/// Length and modification time of each file of `dir` except the lock.
 fn listing(dir: &Path) -> BTreeMap<String, (u64, SystemTime)> {
     let files = std::fs::read_dir(dir).unwrap().filter_map(|entry| {
         let entry = entry.unwrap();
-        let metadata = entry.metadata().ok()?; // renamed since, by the process that writes it
+        let metadata = entry.metadata().ok()?; // renamed meanwhile by the process that writes it
         Some((entry.file_name().into_string().unwrap(), (metadata.len(), metadata.modified().unwrap())))
     });
     files.filter(|(name, _)| name != ".digits.lock").collect()
 }
 
-/// Asserts that `dir` holds the four files of the set, whole, and nothing else.
+/// Asserts that `dir` holds the four complete files of the set and nothing else.
 fn assert_complete(dir: &Path) {
     let names: Vec<_> = listing(dir).into_keys().collect();
     assert_eq!(names, NAMES);
@@ -92,7 +92,7 @@ fn the_files_are_written_once_and_only_what_is_missing_is_drawn() {
     digits::ensure(dir, &mut |_, _| panic!("drawn a second time")).unwrap();
     assert_eq!(listing(dir), before);
 
-    // What an interrupted run leaves: a file not yet there, and a part of one.
+    // The state after an interrupted run: one file is missing, and an unfinished one is left.
     std::fs::remove_file(dir.join(NAMES[0])).unwrap();
     write(dir, ".digits-part-left", b"half");
     let mut last = (0, 0);
@@ -100,11 +100,11 @@ fn the_files_are_written_once_and_only_what_is_missing_is_drawn() {
     assert_complete(dir);
     assert_eq!(last, (10_000, 10_000));
     let after = listing(dir);
-    assert!(NAMES[1..].iter().all(|&name| after[name] == before[name]), "a file that was there was written");
+    assert!(NAMES[1..].iter().all(|&name| after[name] == before[name]), "an existing file was overwritten");
 }
 
 #[test]
-fn files_of_others_are_never_written_over() {
+fn foreign_files_are_never_overwritten() {
     for (name, bytes) in [
         ("train-images-idx3-ubyte", images(3)),
         ("train-labels-idx1-ubyte", b"mine".to_vec()),
@@ -119,12 +119,12 @@ fn files_of_others_are_never_written_over() {
         assert!(line.starts_with("this is not the file of the digits set: give another folder"), "{line}");
         assert!(line.contains(name) && !line.contains('\n'), "{line}");
         assert_eq!(std::fs::read(&path).unwrap(), bytes);
-        assert_eq!(listing(dir.path()).len(), 1, "{name}: something was written beside it");
+        assert_eq!(listing(dir.path()).len(), 1, "{name}: another file was written");
     }
 }
 
 #[test]
-fn a_folder_that_cannot_be_is_named() {
+fn an_unusable_folder_is_named() {
     let dir = tempdir().unwrap();
     let file = write(dir.path(), "file", b"");
     for folder in [file.clone(), file.join("below")] {
@@ -166,10 +166,10 @@ fn two_processes_at_once_leave_one_whole_set() {
 #[test]
 fn a_killed_process_leaves_no_half_written_file() {
     let dir = tempdir().unwrap();
-    // Killed at three moments: when its first unfinished file shows, when a second does, and when a file is done.
+    // Killed at three moments: when its first unfinished file appears, when a second does, and when a file is done.
     for signs in [1, 2, 3] {
         let mut child = start_child(dir.path());
-        // Only a test that fails waits as long.
+        // Only a failing test waits this long.
         let deadline = Instant::now() + Duration::from_secs(600);
         let before = listing(dir.path()).len();
         while listing(dir.path()).len() < before.max(signs) && child.try_wait().unwrap().is_none() {
@@ -186,10 +186,10 @@ fn a_killed_process_leaves_no_half_written_file() {
     assert_complete(dir.path());
 }
 
-/// A named pipe would block its opener, and a link would lead the lock to a file of somebody else.
+/// Opening a named pipe would block, and a link would redirect the lock to another file.
 #[test]
 #[cfg(unix)]
-fn a_lock_that_is_no_file_is_refused() {
+fn a_lock_that_is_not_a_file_is_refused() {
     let dir = tempdir().unwrap();
     let (lock, other) = (dir.path().join(".digits.lock"), dir.path().join("other"));
     std::fs::write(&other, "precious").unwrap();

@@ -1,4 +1,4 @@
-//! Every file that is not what it should be gives one clear error: what, where, what to do.
+//! Every bad file gives one clear error: what is wrong, where, and what to do.
 
 mod common;
 
@@ -7,7 +7,7 @@ use feedline_core::{Dataset, ErrorKind};
 use feedline_datasets::{Idx, IdxFile};
 use tempfile::tempdir;
 
-/// Asserts that the error is one line of kind `Data` that has every one of `parts`.
+/// Asserts that the error is one line of kind `Data` that contains all `parts`.
 fn assert_says(error: &feedline_core::Error, parts: &[&str]) {
     let line = error.to_string();
     assert_eq!(error.kind(), ErrorKind::Data, "{line}");
@@ -49,7 +49,7 @@ fn a_bad_file_is_refused_with_its_path_the_byte_and_both_sizes() {
         let error = IdxFile::open(&path).unwrap_err();
         assert_says(&error, &[parts, &[place.as_str()][..]].concat());
         assert_eq!(error.path(), Some(path.as_path()));
-        // The same bytes as gzip give the same answer; how far they go on is not always known then.
+        // The same bytes as gzip give the same error, except that their total length may be unknown.
         if !bytes.is_empty() {
             let path = write(dir.path(), &format!("{name}.gz"), &gz(bytes, 6));
             let error = IdxFile::open(&path).unwrap_err().to_string().replace("found at least", "found");
@@ -79,7 +79,7 @@ fn a_bad_gzip_stream_is_refused() {
         let error = IdxFile::open(&path).unwrap_err();
         assert_says(&error, &["gzip stream is cut short or damaged after", "fetch the file again", name]);
     }
-    // Two members are one stream (RFC 1952, section 2.2), and the name does not decide what is gzip.
+    // Two members form one stream (RFC 1952, section 2.2), and gzip is not recognised by the name.
     let (head, last_batch) = content.split_at(1000);
     let path = write(dir.path(), "two-members", &[gz(head, 6), gz(last_batch, 6)].concat());
     assert_eq!(IdxFile::open(&path).unwrap().data(), Some(&content[16..]));
@@ -90,25 +90,25 @@ fn a_bad_gzip_stream_is_refused() {
 #[test]
 fn a_gzip_bomb_does_not_fill_the_memory() {
     let dir = tempdir().unwrap();
-    // 64 MiB of zeros behind a header that claims 10 bytes: only what is claimed is inflated.
+    // 64 MiB of zeros after a header that claims 10 bytes: no more than claimed is inflated.
     let bomb = gz(&idx(8, &[10], &vec![0; 64 << 20]), 9);
     let path = write(dir.path(), "bomb.gz", &bomb);
     assert_says(&IdxFile::open(&path).unwrap_err(), &["10 bytes of data, found at least 4088,", "byte 18"]);
 
-    // A header that claims what so few bytes cannot hold is not even tried.
+    // A header that claims more than the file's bytes can inflate to is refused at once.
     let liar = gz(&idx(8, &[1 << 31], &[0; 10]), 6);
     let path = write(dir.path(), "liar.gz", &liar);
     let possible = format!("{} bytes of gzip inflate to {} at most", liar.len(), liar.len() * 1032);
     assert_says(&IdxFile::open(&path).unwrap_err(), &["claims 2147483656 bytes", &possible]);
 
-    // Large enough to be possible, but more than is held in memory.
+    // A possible claim, but more than the limit in memory.
     let large = gz(&idx(8, &[5, 1 << 30], &vec![0; 6 << 20]), 0);
     let path = write(dir.path(), "large.gz", &large);
     assert_says(&IdxFile::open(&path).unwrap_err(), &["inflates to 5368709132 bytes", "gunzip it"]);
 }
 
 #[test]
-fn what_is_no_file_is_refused_before_it_is_opened() {
+fn non_files_are_refused_before_they_are_opened() {
     let dir = tempdir().unwrap();
     assert_says(&IdxFile::open(dir.path()).unwrap_err(), &["this is a folder"]);
     assert_says(&IdxFile::open(dir.path().join("none")).unwrap_err(), &["no such file", "none"]);
@@ -147,7 +147,7 @@ fn images_and_labels_must_belong_together() {
     let (three_name, two_name) = (three.display().to_string(), two.display().to_string());
     assert_says(&error, &["2 labels here, but 3 images in", &three_name, &two_name, "byte 4"]);
 
-    // The two given the wrong way round, and files of another type or shape.
+    // The two files swapped, and files of another type or shape.
     assert_says(
         &Idx::open(&two, &three).unwrap_err(),
         &["images are u8 of rank 3", "is of rank 1", "byte 3"],

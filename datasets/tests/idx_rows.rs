@@ -1,4 +1,4 @@
-//! Rows arrive as they lie in the file, by every way to read them.
+//! Rows have the bytes of the file, in every way to read them.
 
 mod common;
 
@@ -24,7 +24,7 @@ fn many_rows_at_once_are_the_rows_one_by_one() {
     let [pixels, classes] = gather(&data, &ids).unwrap();
     assert_eq!(rows.column_mut(0), pixels);
     assert_eq!(rows.column_mut(1), classes);
-    // And both are what the file says.
+    // And both are the bytes of the file.
     assert_eq!(classes, [139, 100, 107, 107, 138]);
     let expected: Vec<u8> = ids.iter().flat_map(|id| (id * 6..id * 6 + 6).map(|byte| byte as u8)).collect();
     assert_eq!(pixels, expected);
@@ -77,7 +77,7 @@ fn the_fingerprint_tells_shape_labels_and_pixels() {
     }
 }
 
-/// Bytes that come near to an IDX file: a header of small or huge claims, and some data.
+/// Bytes similar to an IDX file: a header with small or huge claims, and some data.
 fn almost_idx() -> impl Strategy<Value = Vec<u8>> {
     let code = prop_oneof![4 => Just(8u8), 1 => any::<u8>()];
     let dim = prop_oneof![4 => 0u32..5, 1 => any::<u32>()];
@@ -87,9 +87,10 @@ fn almost_idx() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn no_bytes_make_a_panic(
+    fn no_bytes_cause_a_panic(
         bytes in prop_oneof![proptest::collection::vec(any::<u8>(), 0..300), almost_idx()],
-        (zip, flip, bits) in (any::<bool>(), any::<prop::sample::Index>(), prop_oneof![Just(0u8), any::<u8>()]),
+        (zip, flip, bits) in
+            (any::<bool>(), any::<prop::sample::Index>(), prop_oneof![Just(0u8), any::<u8>()]),
     ) {
         let mut bytes = if zip { gz(&bytes, 6) } else { bytes };
         if !bytes.is_empty() {
@@ -103,9 +104,11 @@ proptest! {
                 let claimed: usize = file.dims().iter().product::<usize>() * file.dtype().size();
                 prop_assert_eq!(file.data().map(<[u8]>::len), Some(claimed));
             }
-            Err(error) => prop_assert!(error.path() == Some(path.as_path()) && !error.to_string().contains('\n')),
+            Err(error) => prop_assert!(
+                error.path() == Some(path.as_path()) && !error.to_string().contains('\n')
+            ),
         }
-        // As both files of a set, too.
+        // Also as both files of a set.
         if let Ok(data) = Idx::open(&path, &path) {
             prop_assert!(!data.is_empty());
         }

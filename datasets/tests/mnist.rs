@@ -1,4 +1,4 @@
-//! The real MNIST files, where this machine has them beside the workspace.
+//! The real MNIST files, if they are next to the workspace.
 
 mod common;
 
@@ -10,13 +10,13 @@ use feedline_core::Dataset;
 use feedline_datasets::Idx;
 use tempfile::tempdir;
 
-/// The folder of the real files, or a line that says what was not tested.
+/// The folder of the real files; says on standard error if it is missing.
 fn folder() -> Option<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/mnist");
     if dir.is_dir() {
         return Some(dir);
     }
-    // Past the capture of a passing test's output: a test that did not run is to be seen.
+    // Not captured by the test harness, so that a test that did not run is visible.
     let _ = writeln!(std::io::stderr(), "not tested, for want of the real MNIST files in {}", dir.display());
     None
 }
@@ -33,7 +33,7 @@ fn mnist_has_its_known_labels_and_checksums() {
         data.check_labels(10).unwrap();
         let first_nine = data.labels().iter().position(|&label| label == 9).map(|id| id as u64);
         assert_eq!(data.check_labels(9).unwrap_err().sample(), first_nine);
-        // Through the road that a pipeline takes, in two batches.
+        // Read as a pipeline does, in two batches.
         let ids: Vec<u64> = (0..len).collect();
         let (left, right) = ids.split_at(4321);
         let ([a, b], [c, d]) = (gather(&data, left).unwrap(), gather(&data, right).unwrap());

@@ -1,4 +1,4 @@
-//! Records arrive as they lie in the file, and a file that is none is refused.
+//! Records have the bytes of the file, and a file that does not hold whole records is refused.
 
 mod common;
 
@@ -12,12 +12,12 @@ fn spec() -> Spec {
     Spec::new().field("wide", DType::U16, [2]).unwrap().field("narrow", DType::U8, [3]).unwrap()
 }
 
-/// Record `id` is the seven bytes from `id * 7` on.
+/// The bytes of `records` records of seven bytes; every byte is its offset.
 fn content(records: u8) -> Vec<u8> {
     (0..records * 7).collect()
 }
 
-/// The fields of rows `ids`, read at once and one by one.
+/// The fields of rows `ids`, read in bulk and one by one.
 fn read(data: &Records, ids: &[u64]) -> [[Vec<u8>; 2]; 2] {
     let layout = Layout::new(data.spec(), ids.len()).unwrap();
     let mut context = Context::new(0, 0);
@@ -61,7 +61,7 @@ fn ids_outside_the_file_are_refused_with_their_row() {
         let mut rows = Rows::new(&layout, &mut slab, 3);
         let (row, error) = data.read_many(&[2, bad, 1], &mut rows, &mut Context::new(0, 0)).unwrap_err();
         assert_eq!((row, data.record(bad)), (1, None));
-        // What stands before it was read, all of it: a substitute comes into its row alone.
+        // The rows before it are complete: a substitute replaces only the failed row.
         assert_eq!(rows.column_mut(0)[..4], content(3)[14..18]);
         assert_eq!(rows.column_mut(1)[..3], content(3)[18..]);
         assert!(error.to_string().contains(&format!("no record {bad}: there are 3")), "{error}");
@@ -70,12 +70,12 @@ fn ids_outside_the_file_are_refused_with_their_row() {
 }
 
 #[test]
-fn files_that_are_no_records_are_refused() {
+fn files_without_whole_records_are_refused() {
     let dir = tempdir().unwrap();
     let open = |bytes: &[u8]| Records::open(write(dir.path(), "records", bytes), spec()).unwrap_err();
     let cut = open(&content(3)[..20]);
     assert_eq!((cut.kind(), cut.path().is_some()), (ErrorKind::Data, true));
-    assert!(cut.to_string().contains("6 bytes behind the last whole record of 7"), "{cut}");
+    assert!(cut.to_string().contains("6 bytes after the last whole record of 7"), "{cut}");
     assert!(open(&gz(&content(3), 6)).to_string().contains("gunzip it"));
     assert!(open(&[]).to_string().contains("empty"));
     let missing = Records::open(dir.path().join("none"), spec()).unwrap_err();

@@ -1,4 +1,4 @@
-//! A checkpoint: model, optimizer, losses so far, cursor and quarantine, in one safetensors file.
+//! A checkpoint in one safetensors file: model, optimizer, losses, cursor and bad-sample report.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -12,26 +12,26 @@ use safetensors::{Dtype, SafeTensorError, SafeTensors};
 
 use crate::files::{Output, open_regular};
 
-/// Everything a run goes on from.
+/// Everything needed to continue a run.
 pub struct Checkpoint {
     pub cursor: Cursor,
     pub bad_sample_report: BadSampleReport,
-    /// The proof expected of the epochs before the cursor's.
+    /// The expected proof of the epochs before the cursor's.
     pub expected: Proof,
     pub model: State,
-    /// Of every step since the run's first beginning.
+    /// The loss of every step, over all parts of the run.
     pub losses: Vec<f32>,
-    /// Samples delivered since then.
+    /// Samples delivered, over all parts of the run.
     pub samples: u64,
 }
 
-/// The parts a model can have.
+/// The names of a model's parts.
 const PARTS: [&str; 3] = ["parameters", "first", "second"];
 
-/// The note that tells whether the rest is whole.
+/// The name of the checksum note.
 const CHECKSUM: &str = "checksum";
 
-/// The most bytes a checkpoint may have; a larger file is not read into memory.
+/// The largest checkpoint, in bytes; a larger file is not read into memory.
 const MAX_BYTES: u64 = 64 << 30;
 
 /// The longest header of a safetensors file.
@@ -41,10 +41,10 @@ impl Checkpoint {
     /// Writes the checkpoint.
     ///
     /// # Errors
-    /// `Data` when it cannot be written; the last checkpoint stays.
+    /// `Data` if it cannot be written; the previous checkpoint is kept.
     pub fn write(&self, output: &Output) -> Result<()> {
         let bytes = self.to_bytes().map_err(|cause| {
-            Error::new(ErrorKind::Data, "cannot put the run into a checkpoint").caused_by(cause)
+            Error::new(ErrorKind::Data, "cannot serialize the checkpoint").caused_by(cause)
         })?;
         output.replace(&bytes)
     }
@@ -69,7 +69,7 @@ impl Checkpoint {
     /// Reads a checkpoint.
     ///
     /// # Errors
-    /// `Data` for a file that is no regular file, no checkpoint, cut short, damaged, or contradicts itself.
+    /// `Data` for a file that is not a regular file, not a checkpoint, cut short, damaged, or inconsistent.
     pub fn read(path: &Path) -> Result<Self> {
         let bytes = read_file(path).map_err(|cause| {
             let why = "cannot read the checkpoint, give the path of one that --checkpoint has written";
@@ -96,7 +96,7 @@ impl Checkpoint {
             let values = tensor.data().as_chunks::<4>().0;
             Ok(values.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect())
         };
-        // First, as a file of a newer version may have another checksum, or none.
+        // Before the checksum: a file of a newer version may have another checksum, or none.
         let cursor = serde_json::from_str(note("cursor")?)?;
         let whole = tensors.iter().map(|(name, view)| (name, view.data()));
         if *note(CHECKSUM)? != checksum(whole, &notes) {
@@ -137,8 +137,8 @@ impl Checkpoint {
 /// Why a file is not a checkpoint.
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// The bytes of a safetensors file. Nothing is read that the header does not announce: a device without an
-/// end and a file of any size are refused by their first bytes.
+/// The bytes of a safetensors file. Reads only what the header announces, so an endless device or a
+/// huge file is refused after its first bytes.
 fn read_file(path: &Path) -> Result<Vec<u8>, Cause> {
     let (mut file, len) = open_regular(path)?;
     let mut first = [0; 8];
@@ -163,7 +163,7 @@ fn read_file(path: &Path) -> Result<Vec<u8>, Cause> {
     Ok(bytes)
 }
 
-/// A safetensors file of these tensors and notes, with their checksum among the notes.
+/// Serializes tensors and notes as a safetensors file, and adds their checksum to the notes.
 pub fn seal(
     tensors: Vec<(&str, TensorView<'_>)>,
     mut notes: HashMap<String, String>,
@@ -173,7 +173,8 @@ pub fn seal(
     safetensors::serialize(tensors, Some(notes))
 }
 
-/// Of the names and bytes of all tensors and notes; every step is a bijection, so one changed word is always found.
+/// A checksum of the names and bytes of all tensors and notes. Every step is a bijection, so a change
+/// of one word is always found.
 fn checksum<'a>(
     tensors: impl Iterator<Item = (&'a str, &'a [u8])>,
     notes: &'a HashMap<String, String>,

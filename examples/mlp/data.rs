@@ -1,4 +1,4 @@
-//! The sets to train and to test on: a folder of IDX files, or the built-in digits.
+//! The training and test sets: a folder of IDX files, or the built-in digits.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,8 @@ pub struct Data {
 }
 
 impl Data {
-    /// Opens the folder, or draws the digits once when there is none; checks that every label is a class.
+    /// Opens the folder `dir`, or draws the built-in digits if it is `None`; checks that every label is
+    /// a class.
     pub fn open(dir: Option<&Path>, classes: usize, quiet: bool) -> Result<Self> {
         let dir = match dir {
             Some(dir) => dir.to_path_buf(),
@@ -26,7 +27,7 @@ impl Data {
         }
         if data.train.shape() != data.test.shape() {
             let why = format!(
-                "training images are {:?} pixels, test images {:?}: both sets must be of one size",
+                "training images are {:?} pixels, test images {:?}: both sets must have one size",
                 data.train.shape(),
                 data.test.shape()
             );
@@ -36,16 +37,17 @@ impl Data {
     }
 }
 
-/// The folder with the built-in digits, which are drawn when they are not there.
+/// The folder of the built-in digits, which are drawn if they are missing.
 fn drawn_digits(quiet: bool) -> Result<PathBuf> {
-    // In the source tree the drawn files lie beside the code that draws them; elsewhere below the current folder.
+    // In the source tree the files are kept next to the code that draws them; elsewhere in the current
+    // folder.
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets");
     let dir = if source.is_dir() { source } else { PathBuf::from("datasets") }.join("digits");
     draw(&dir, quiet)?;
     Ok(dir)
 }
 
-/// Draws the digits in `dir`, where they are not there.
+/// Draws the digits in `dir` if they are missing.
 pub fn draw(dir: &Path, quiet: bool) -> Result<()> {
     let bar = progress::drawing(quiet);
     let drawn = digits::ensure(dir, &mut |done, total| {

@@ -1,12 +1,12 @@
-//! The proof that a run must come to, also after it was resumed with another batch size.
+//! The proof that a run must arrive at, even if it was resumed with another batch size.
 
 use feedline::{BadSampleReport, BatchSampler, Cursor, Proof};
 
-/// The proof of the epochs that have ended, and where the run is.
+/// The proof of the epochs that have ended, and the position of the run.
 ///
-/// The samples at the end of an epoch that fill no batch are dropped, so an epoch ends where its batch size
-/// says. A run that is resumed with another batch size cannot tell where earlier epochs ended: a checkpoint
-/// holds their proof.
+/// Samples at the end of an epoch that do not fill a batch are dropped, so the end of an epoch depends
+/// on its batch size. A run that is resumed with another batch size cannot tell where earlier epochs
+/// ended, so a checkpoint holds their proof.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
     ended: Proof,
@@ -16,12 +16,12 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// Of a run at its beginning.
+    /// For a run at its beginning.
     pub fn new() -> Self {
         Self { ended: Proof::new(), epoch: 0, start: 0 }
     }
 
-    /// Of a run that goes on at `cursor`, with the proof of the epochs before it.
+    /// For a run that continues at `cursor`; `ended` is the proof of the epochs before it.
     pub fn resume(cursor: &Cursor, ended: Proof) -> Self {
         Self { ended, epoch: cursor.epoch(), start: cursor.position() }
     }
@@ -31,7 +31,7 @@ impl Expected {
         self.ended
     }
 
-    /// Counts all epochs before `epoch` as ended. Takes a few nanoseconds for each of their samples.
+    /// Counts all epochs before `epoch` as ended. Takes a few nanoseconds per sample.
     pub fn begin(&mut self, batch_sampler: &BatchSampler, epoch: u64) {
         while self.epoch < epoch {
             let end = batch_sampler.end(self.epoch, self.start);
@@ -40,7 +40,7 @@ impl Expected {
         }
     }
 
-    /// The proof of all that was due until `cursor`, with substitutes in the places of bad samples.
+    /// The proof expected up to `cursor`, with substitutes for bad samples.
     pub fn until(
         &mut self,
         batch_sampler: &BatchSampler,

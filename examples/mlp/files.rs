@@ -1,4 +1,4 @@
-//! The files of a run: written whole or not at all, read only where they are regular files.
+//! The files of a run: writes are all or nothing, and only regular files are read.
 
 use std::fs::File;
 use std::io::{self, ErrorKind as Io, Write};
@@ -7,28 +7,28 @@ use std::path::{Path, PathBuf};
 use feedline::{Error, ErrorKind, Result};
 use tempfile::NamedTempFile;
 
-/// The beginning of the name of an unfinished file. It lies in the folder of the file that it is to become.
+/// The prefix of an unfinished file's name. The file is in the folder of its target.
 const PART: &str = ".mlp-part-";
 
-/// Attempts to make an unfinished file, each with another name.
+/// Attempts to create an unfinished file, each with another name.
 const ATTEMPTS: usize = 16;
 
-/// Where a file is to be written.
+/// A file to be written.
 #[derive(Debug)]
 pub struct Output {
     what: &'static str,
     given: PathBuf,
-    /// Without symbolic links: a link stays, and the file it leads to is replaced.
+    /// The path without symbolic links: a link is kept, and the file that it points to is replaced.
     target: PathBuf,
 }
 
 impl Output {
-    /// Checks that a file can be written at `path`, so that this is known before hours of training, and
-    /// removes what an interrupted run has left in that folder.
+    /// Checks that a file can be written at `path`, before hours of training, and removes the leftovers of
+    /// interrupted runs from its folder.
     ///
     /// # Errors
-    /// `Data` for a path that cannot be a regular file: a folder, a device, a name that is too long, a folder
-    /// that cannot be written.
+    /// `Data` for a path that cannot be a regular file: a folder, a device, a name that is too long, or
+    /// a folder without write permission.
     pub fn new(what: &'static str, path: &Path) -> Result<Self> {
         let refuse = |why: io::Error| {
             let message =
@@ -37,7 +37,7 @@ impl Output {
         };
         let target = resolve(path).map_err(refuse)?;
         let folder = folder_of(&target);
-        // This file has no name: nothing is left of it, however the process ends.
+        // This file has no name, so nothing is left of it however the process ends.
         tempfile::tempfile_in(folder).map_err(refuse)?;
         remove_leftovers(folder);
         Ok(Self { what, given: path.to_owned(), target })
@@ -53,10 +53,10 @@ impl Output {
         &self.target
     }
 
-    /// Refuses a path that leads to `other`, which must stay.
+    /// Refuses to replace `path`, which is `other`.
     ///
     /// # Errors
-    /// `Config` that names the file.
+    /// `Config` naming the file.
     pub fn spares(&self, path: &Path, other: &str) -> Result<()> {
         if self.target != path && path.canonicalize().map_or(true, |path| path != self.target) {
             return Ok(());
@@ -65,11 +65,11 @@ impl Output {
         Err(Error::new(ErrorKind::Config, why).at_path(&self.given))
     }
 
-    /// Writes the file: first under another name, to the disk, and then in its place. Other processes may
-    /// write the same path meanwhile: the file is always a whole one.
+    /// Writes the file to disk under another name, then renames it. The file is always complete, even
+    /// if other processes write the same path.
     ///
     /// # Errors
-    /// `Data` when it cannot be written; then the old file is there as it was, and nothing else.
+    /// `Data` if it cannot be written; then the old file is unchanged and nothing else is left.
     pub fn replace(&self, bytes: &[u8]) -> Result<()> {
         self.try_replace(bytes).map_err(|error| {
             Error::new(ErrorKind::Data, format!("cannot write the {}", self.what))
@@ -84,24 +84,24 @@ impl Output {
         part.write_all(bytes)?;
         part.as_file().sync_all()?;
         part.persist(&self.target)?;
-        // The new name is on the disk only when the folder is.
+        // The new name is on disk only after the folder is.
         File::open(folder)?.sync_all()
     }
 }
 
-/// Opens a regular file to read; returns its length too.
+/// Opens a regular file for reading; also returns its length.
 pub fn open_regular(path: &Path) -> io::Result<(File, u64)> {
-    // Asked before opening: to open a named pipe would wait for its writer.
+    // Checked before opening: opening a named pipe would block until it has a writer.
     if !path.metadata()?.is_file() {
         return Err(io::Error::other("this is not a regular file"));
     }
     let file = File::open(path)?;
-    // Of the file that is open: another process may have replaced it meanwhile.
+    // The length of the open file: another process may have replaced the path meanwhile.
     let len = file.metadata()?.len();
     Ok((file, len))
 }
 
-/// The path of the file that is written, without symbolic links.
+/// The path without symbolic links.
 fn resolve(path: &Path) -> io::Result<PathBuf> {
     match path.metadata() {
         Ok(there) if there.is_file() => path.canonicalize(),
@@ -119,16 +119,16 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// An unfinished file, locked for as long as it is open: what is not locked was left by a process that has
-/// ended.
+/// An unfinished file, locked while it is open. A file that is not locked was left by a process that
+/// has ended.
 fn new_part(folder: &Path) -> io::Result<NamedTempFile> {
-    // Not `tempfile`'s own way to create it: the file gets the permissions of any other.
+    // Not created by `tempfile` itself, so that the file gets the usual permissions.
     let create = |path: &Path| File::options().write(true).create_new(true).open(path);
     for _ in 0..ATTEMPTS {
         let part = tempfile::Builder::new().prefix(PART).make_in(folder, create)?;
         match part.as_file().try_lock() {
             Ok(()) => {}
-            // Nobody can lock it here, so nobody takes it for a leftover.
+            // No process can lock it here, so none takes it for a leftover.
             Err(std::fs::TryLockError::Error(_)) => return Ok(part),
             Err(std::fs::TryLockError::WouldBlock) => continue,
         }
@@ -140,7 +140,7 @@ fn new_part(folder: &Path) -> io::Result<NamedTempFile> {
     Err(io::Error::other("other processes remove the unfinished file"))
 }
 
-/// Removes unfinished files of processes that have ended. One that cannot be removed only takes room.
+/// Removes unfinished files of processes that have ended. One that cannot be removed only takes space.
 fn remove_leftovers(folder: &Path) {
     for entry in folder.read_dir().into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(PART)

@@ -1,19 +1,19 @@
-//! Ctrl-C: the first one ends the run between two steps, the second one at once.
+//! Ctrl-C: the first one ends the run between two steps, the second one immediately.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use feedline::{Error, ErrorKind, Result};
 
-/// Whether Ctrl-C was pressed, or the process was asked to end.
+/// Whether Ctrl-C was pressed or the process was asked to end.
 #[derive(Clone, Debug)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Watches from now on, on a thread.
+    /// Starts a thread that waits for Ctrl-C.
     ///
     /// # Errors
-    /// `Unavailable` when the thread cannot be started.
+    /// `Unavailable` if the thread cannot be started.
     pub fn watch() -> Result<Self> {
         let pressed = Arc::new(AtomicBool::new(false));
         let again = pressed.clone();
@@ -34,7 +34,7 @@ impl Interrupt {
         Ok(Self(pressed))
     }
 
-    /// Whether the run is to end.
+    /// Whether the run should end.
     pub fn pressed(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The example trainer: an MLP from IDX files through decode, transfer and compute.
+//! The example trainer: trains an MLP on IDX files through feedline.
 #![forbid(unsafe_code)]
 
 mod checkpoint;
@@ -23,10 +23,10 @@ fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // Not `eprintln`, which panics where standard error is full: the exit code still says what
+            // Not `eprintln`, which panics if standard error is full: the exit code still tells what
             // happened.
             let _ = writeln!(std::io::stderr(), "mlp: {error}");
-            // 128 and the number of SIGINT, as shells have it.
+            // 128 plus the number of SIGINT, as in shells.
             ExitCode::from(if error.kind() == ErrorKind::Stopped { 130 } else { 2 })
         }
     }
@@ -40,7 +40,7 @@ fn run() -> Result<()> {
     let (report, output) = run::run(&options)?;
     let written = output.map_or(Ok(()), |output| report.write(&output));
     if written.is_err() {
-        // The figures of a long run are not lost with the file.
+        // The report of a long run is not lost with the file.
         print(&report.json()?)?;
     }
     if !options.quiet {
@@ -49,7 +49,7 @@ fn run() -> Result<()> {
     written.and_then(|()| report.check())
 }
 
-/// Prints to standard output. It is no error if nobody reads it.
+/// Prints to standard output. A closed pipe is not an error.
 fn print(text: &dyn Display) -> Result<()> {
     match writeln!(std::io::stdout(), "{text}") {
         Err(error) if error.kind() != Io::BrokenPipe => {

@@ -16,23 +16,23 @@ usage: mlp [options]
   --device NAME       auto, cuda, cuda:N or host [auto]
   --epochs N          passes over the training set [3]
   --steps N           stop after N steps [no limit]
-  --batch N           samples a step [128]
-  --hidden N          units of each hidden layer [512]
+  --batch N           samples per step [128]
+  --hidden N          units per hidden layer [512]
   --classes N         classes [10]
   --optimizer NAME    sgd or adamw [sgd]
   --lr X              learning rate [0.05; 0.001 with adamw]
   --momentum X        momentum of sgd [0.9]
-  --workers N         threads that decode, or auto [auto]
+  --workers N         decode threads, or auto [auto]
   --transfer-mode M   how rows get to the device: auto, staged or zero-copy [auto]
-  --depth N           batches on the device at a time [3 to 8, by their bytes]
-  --seed N            of the order and the first weights [1]
+  --depth N           batches on the device at a time [3 to 8, by batch size]
+  --seed N            seed of the order and the first weights [1]
   --no-shuffle        samples in file order
   --init NAME         first weights: random or reference [random]
-  --pinned-budget N   the most page-locked bytes [2147483648]
-  --checkpoint FILE   save model, optimizer and cursor there: at the end of each epoch, at Ctrl-C
-  --every N           and every N steps
-  --resume FILE       go on from a checkpoint
-  --json FILE         write a report; to standard output if that fails at the end
+  --pinned-budget N   most pinned bytes [2147483648]
+  --checkpoint FILE   save model, optimizer and cursor at the end of each epoch and at Ctrl-C
+  --every N           also save every N steps
+  --resume FILE       continue from a checkpoint
+  --json FILE         write a report; if that fails at the end, it goes to standard output
   --quiet             print errors only
   --help, --version
 
@@ -42,9 +42,9 @@ exit code: 0 done, 2 an error or a sample that was not delivered exactly once,
 /// Which device to train on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where {
-    /// A GPU when there is one.
+    /// A GPU if there is one, else the host.
     Auto,
-    /// That GPU.
+    /// The GPU with this ordinal.
     Cuda(usize),
     /// The host.
     Host,
@@ -69,7 +69,7 @@ pub enum Method {
     AdamW,
 }
 
-/// The options, as given or by default.
+/// The options, given or default.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub data: Option<PathBuf>,
@@ -127,16 +127,16 @@ impl Default for Options {
 
 /// What the command line asks for.
 pub enum Command {
-    /// To train.
+    /// Train.
     Train(Box<Options>),
-    /// To print a text.
+    /// Print a text.
     Print(String),
 }
 
 /// Reads the arguments after the program's name.
 ///
 /// # Errors
-/// `Config` that names the option and says what it takes.
+/// `Config` naming the option and the values it takes.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
     let mut options = Options::default();
     let mut parser = lexopt::Parser::from_args(arguments);
@@ -148,7 +148,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
             Long("no-shuffle") => options.shuffle = false,
             Long(name) => {
                 let name = name.to_owned();
-                // Before its value: an unknown option without one is unknown in the first place.
+                // Checked before its value: an unknown option may come without one.
                 if !HELP.lines().any(|line| line.trim_start().starts_with(&format!("--{name} "))) {
                     return Err(unknown(&name));
                 }

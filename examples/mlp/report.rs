@@ -1,4 +1,4 @@
-//! What a run tells at its end: a few lines for people, one JSON object for programs.
+//! The report of a run: a few lines for people, one JSON object for programs.
 
 use std::fmt;
 
@@ -12,29 +12,29 @@ use crate::files::Output;
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub device: String,
-    /// What computes the matrix products.
+    /// The implementation of the matrix products.
     pub kernels: String,
-    /// How rows got to the device; where that was by workers and another was looked for, why.
+    /// How rows got to the device, and why staged if zero copy was not possible.
     pub transfer_mode: String,
     pub samples_per_s: f64,
     pub seconds: f64,
-    /// Process start to the end of the first step.
+    /// From the start of the process to the end of the first step.
     pub first_step_seconds: f64,
     pub steps: u64,
-    /// The mean loss of every step, before its update.
+    /// The mean loss of every step, before the update.
     pub losses: Vec<f32>,
     pub test_accuracy: f64,
-    /// Over the delivered sample ids, in order.
+    /// The hash of the delivered sample ids, in order.
     pub order_hash: String,
-    /// Over the delivered (epoch, sample id).
+    /// The proof over the delivered (epoch, sample id) pairs.
     pub proof: Proof,
-    /// What the plan says, over all parts of a resumed run; and whether the two are equal: every sample
-    /// exactly once.
+    /// The proof expected from the batch sampler, over all parts of a resumed run.
     pub expected_proof: Proof,
+    /// Whether the two are equal, so that every sample was delivered exactly once.
     pub exactly_once: bool,
-    /// Samples that could not be read, with their files and why.
+    /// Samples that could not be read, with file and cause.
     pub bad_samples: Vec<Bad>,
-    /// The share of time the compute stage waited for data.
+    /// The share of time that the compute stream waited for data.
     pub wait_share: f64,
     pub peak_pinned_bytes: u64,
     pub peak_device_bytes: u64,
@@ -44,24 +44,24 @@ impl Report {
     /// The report as one line of JSON.
     ///
     /// # Errors
-    /// `Data` when it cannot be JSON.
+    /// `Data` if it cannot be serialized.
     pub fn json(&self) -> Result<String> {
         serde_json::to_string(self)
-            .map_err(|error| Error::new(ErrorKind::Data, "cannot put the report into JSON").caused_by(error))
+            .map_err(|error| Error::new(ErrorKind::Data, "cannot serialize the report").caused_by(error))
     }
 
-    /// Writes the JSON to a file: whole, or not at all.
+    /// Writes the JSON to a file, completely or not at all.
     ///
     /// # Errors
-    /// `Data` when it cannot be written.
+    /// `Data` if it cannot be written.
     pub fn write(&self, output: &Output) -> Result<()> {
         output.replace(format!("{}\n", self.json()?).as_bytes())
     }
 
-    /// Whether the run delivered what the plan says.
+    /// Checks that the run delivered every sample exactly once.
     ///
     /// # Errors
-    /// `Data` when a sample was lost, delivered twice or delivered in place of another.
+    /// `Data` if a sample was lost, delivered twice or delivered instead of another.
     pub fn check(&self) -> Result<()> {
         self.proof.check(&self.expected_proof).map_err(|error| {
             let why = "the run did not deliver every sample exactly once, please report this as a bug";
@@ -85,7 +85,7 @@ impl fmt::Display for Report {
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         writeln!(
             f,
-            "pipeline held  {:.1} MiB page-locked, {:.1} MiB on the device",
+            "pipeline held  {:.1} MiB pinned, {:.1} MiB on the device",
             mib(self.peak_pinned_bytes),
             mib(self.peak_device_bytes)
         )?;

@@ -19,7 +19,7 @@ use crate::train::Training;
 /// How long the pipeline may take to stop.
 const STOP: Duration = Duration::from_secs(10);
 
-/// Trains as the options say, and tests; the report, and the file it goes to.
+/// Trains and tests as the options say. Returns the report, and the file to write it to.
 pub fn run(options: &Options) -> Result<(Report, Option<Output>)> {
     let started = Instant::now();
     let (report_file, checkpoint) = outputs(options)?;
@@ -73,7 +73,7 @@ pub fn run(options: &Options) -> Result<(Report, Option<Output>)> {
     Ok((report, report_file))
 }
 
-/// The files of the report and of the checkpoints.
+/// The output files of the report and the checkpoints.
 fn outputs(options: &Options) -> Result<(Option<Output>, Option<Output>)> {
     let output =
         |what, path: &Option<PathBuf>| path.as_deref().map(|path| Output::new(what, path)).transpose();
@@ -90,7 +90,7 @@ fn outputs(options: &Options) -> Result<(Option<Output>, Option<Output>)> {
 }
 
 fn train_loader(options: &Options, data: Idx, device: &Device) -> Result<Loader> {
-    // The loader refuses it too, in words of its own options.
+    // The loader refuses this too, but its message names its own options.
     let (batch, images) = (options.batch as u64, data.len());
     if batch > images {
         let why =
@@ -101,7 +101,7 @@ fn train_loader(options: &Options, data: Idx, device: &Device) -> Result<Loader>
     if options.shuffle { builder.shuffle(options.seed) } else { builder }.build(device)
 }
 
-/// What the loaders of both sets have in common.
+/// The options that the loaders of both sets share.
 fn builder(options: &Options, data: Idx) -> LoaderBuilder {
     let builder = Loader::builder(data)
         .batch_size(options.batch)
@@ -125,7 +125,7 @@ fn optimizer(options: &Options) -> Optimizer {
     }
 }
 
-/// The share of the test set that the model gets right.
+/// The share of the test set that the model classifies correctly.
 fn test(
     options: &Options,
     data: Idx,

@@ -13,22 +13,22 @@ use crate::interrupt::Interrupt;
 use crate::options::Options;
 use crate::progress;
 
-/// Results on their way from the device: more than there can be batches in flight, so that none is ever waited for; at
-/// least one for each device slot.
+/// Results in flight from the device; at least one per device slot. Large enough that the host never
+/// waits for one.
 const RESULTS: usize = 256;
 
-/// Steps between two looks at the clock for the progress bar.
+/// Steps between two updates of the progress bar.
 const SHOW: u64 = 16;
 
-/// A training run, and what it gathers on its way.
+/// The state of a training run.
 pub struct Training {
     epochs: u64,
-    /// The step to stop after, counted from the run's first beginning.
+    /// The step to stop after, counted over all parts of the run.
     last_step: u64,
     checkpoint: Option<Output>,
     every: Option<u64>,
     quiet: bool,
-    /// Where to go on, when this run was resumed.
+    /// Where to continue, if this run was resumed.
     resumed: Option<Cursor>,
     expected: Expected,
     interrupt: Interrupt,
@@ -46,7 +46,7 @@ pub struct Training {
 }
 
 impl Training {
-    /// A run with the options' settings, at its beginning or where `resumed` left off.
+    /// A run with these options, at its beginning or where `resumed` left off.
     pub fn new(
         compute: &Stream,
         options: &Options,
@@ -81,8 +81,8 @@ impl Training {
             let (epoch, steps) = (resumed.cursor.epoch(), resumed.losses.len() as u64);
             if epoch >= options.epochs || steps > options.steps {
                 let why = format!(
-                    "the checkpoint is in epoch {} after {steps} steps, beyond what --epochs and --steps ask for: ask for \
-                     more",
+                    "the checkpoint is in epoch {} after {steps} steps, beyond --epochs and --steps: \
+                     raise them",
                     epoch.saturating_add(1)
                 );
                 return Err(Error::new(ErrorKind::Config, why));
@@ -98,10 +98,11 @@ impl Training {
         Ok(training)
     }
 
-    /// Trains to the end of the last epoch or step.
+    /// Trains up to the last epoch or step.
     ///
     /// # Errors
-    /// `Stopped` after an interrupt, once the checkpoint is written, if there is to be one; whatever the pipeline ends with.
+    /// `Stopped` after an interrupt, once the checkpoint is written, if there is to be one; whatever
+    /// the pipeline ends with.
     pub fn run(&mut self, loader: &mut Loader, model: &mut Mlp, started: Instant) -> Result<()> {
         let all = loader.batch_sampler().steps(0, 0).saturating_mul(self.epochs).min(self.last_step);
         let bar = progress::training(self.quiet, all);
@@ -139,7 +140,7 @@ impl Training {
         bar: &ProgressBar,
     ) -> Result<()> {
         if self.checkpoint.is_some() {
-            // Here, where nothing waits for the loader yet; a save within the epoch needs it.
+            // Computed here, before the loader starts; a save within the epoch needs it.
             self.expected.begin(loader.batch_sampler(), epoch);
         }
         let mut batches = match self.resumed.take() {
@@ -188,17 +189,17 @@ impl Training {
         let stopped =
             |rest| Error::new(ErrorKind::Stopped, format!("interrupted after step {}; {rest}", self.steps));
         Err(match &self.checkpoint {
-            Some(output) => stopped("go on with --resume").at_path(output.given()),
+            Some(output) => stopped("continue with --resume").at_path(output.given()),
             None => stopped("nothing is saved without --checkpoint FILE"),
         })
     }
 
-    /// The proof of what was due until now: every sample of the plan, but for what was replaced.
+    /// The proof expected up to now: every sample of the batch sampler, with substitutes for bad samples.
     pub fn expected_proof(&mut self, loader: &Loader) -> Proof {
         self.expected.until(loader.batch_sampler(), &loader.cursor(), loader.bad_sample_report())
     }
 
-    /// Refuses a checkpoint whose cursor stands elsewhere than its proofs say.
+    /// Refuses a checkpoint whose cursor contradicts its proofs.
     fn check_resumed(&mut self, loader: &Loader) -> Result<()> {
         let expected = self.expected_proof(loader);
         loader.cursor().proof().check(&expected).map_err(|error| {
@@ -223,7 +224,7 @@ impl Training {
         written
     }
 
-    /// Takes the results that are there; waits only when every cell is on its way.
+    /// Takes the results that have arrived; blocks only if all cells are in flight.
     fn collect(&mut self) -> Result<()> {
         while let Some(result) = self.results.try_next()? {
             self.losses.push(f32::from_bits(result[0]));
@@ -259,22 +260,22 @@ impl Training {
         self.samples - self.samples_before
     }
 
-    /// The mean loss of every step since the run's first beginning.
+    /// The mean loss of every step, over all parts of the run.
     pub fn losses(&self) -> &[f32] {
         &self.losses
     }
 
-    /// How long this process trained.
+    /// How long this process has trained.
     pub fn seconds(&self) -> f64 {
         self.seconds
     }
 
-    /// From the process's start to the end of its first step.
+    /// From the start of the process to the end of its first step.
     pub fn first_step_seconds(&self) -> f64 {
         self.first_step_seconds
     }
 
-    /// The share of time the compute stage waited for data.
+    /// The share of time that the compute stream waited for data.
     pub fn wait_share(&mut self) -> Result<f64> {
         self.meter.share()
     }

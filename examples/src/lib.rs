@@ -3,7 +3,7 @@
 
 pub mod mlp;
 
-/// The programs in the README compile.
+/// Compiles the programs in the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 pub struct Readme;

@@ -12,10 +12,10 @@ use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 use tempfile::TempDir;
 use trainer::{command, small_set, text};
 
-/// Blocks until the trainer has saved another checkpoint than the one of file number `last`.
+/// Blocks until the trainer has saved a checkpoint whose inode is not `last`.
 ///
 /// # Panics
-/// When the trainer ends before it has, or does not save one in time.
+/// If the trainer ends first, or does not save in time.
 fn next_checkpoint(child: &mut Child, path: &Path, last: Option<u64>) -> u64 {
     let start = Instant::now();
     loop {
@@ -31,7 +31,7 @@ fn next_checkpoint(child: &mut Child, path: &Path, last: Option<u64>) -> u64 {
     }
 }
 
-/// Trains until `change` was made to the files of the training set, and for many epochs after it.
+/// Trains, applies `change` to the files of the training set, and trains for many more epochs.
 fn train_under(change: impl FnOnce(&Path)) {
     let (set, work) = (small_set(), TempDir::new().expect("a folder"));
     let checkpoint = work.path().join("model");
@@ -50,7 +50,7 @@ fn train_under(change: impl FnOnce(&Path)) {
     let mut child = trainer.spawn().expect("the trainer starts");
     let mut last = next_checkpoint(&mut child, &checkpoint, None);
     change(set.path());
-    // What was read ahead is used up within two epochs.
+    // Batches read ahead are used up within two epochs.
     for _ in 0..20 {
         last = next_checkpoint(&mut child, &checkpoint, Some(last));
     }
@@ -73,8 +73,7 @@ fn a_file_that_is_cut_under_the_trainer_does_not_end_it() {
 
 #[test]
 fn a_file_that_is_overwritten_under_the_trainer_changes_no_loss() {
-    // Two runs of the same steps: under one the images and labels are overwritten once it has trained for an
-    // epoch.
+    // Two runs of the same steps; in one, the images and labels are overwritten after the first epoch.
     let losses = |change: bool| {
         let (set, work) = (small_set(), TempDir::new().expect("a folder"));
         let mut trainer = command(work.path());
@@ -100,7 +99,10 @@ fn a_file_that_is_overwritten_under_the_trainer_changes_no_loss() {
             let bytes = file.metadata().expect("its size").len() - 16;
             file.write_all_at(&vec![3; bytes as usize], 16).expect("other bytes");
         }
-        assert!(child.try_wait().expect("its state").is_none(), "it trained on while the files were changed");
+        assert!(
+            child.try_wait().expect("its state").is_none(),
+            "the trainer was still running when the files changed"
+        );
         assert_eq!(child.wait_with_output().expect("its output").status.code(), Some(0));
         let report = std::fs::read(work.path().join("report")).expect("the report");
         trainer::losses(&serde_json::from_slice(&report).expect("JSON"))

@@ -1,5 +1,5 @@
-//! Whatever is wrong with what the trainer is given, it says so in one line on standard error: what, where, and what to do.
-//! Its exit code is 2, and it has written nothing.
+//! Bad input to the trainer gives one line on standard error: what is wrong, where, and what to do. The
+//! exit code is 2, and nothing is written.
 
 mod trainer;
 
@@ -11,7 +11,7 @@ use feedline_testkit::{not_run, watchdog::LIMIT, with_watchdog};
 use tempfile::TempDir;
 use trainer::{SIDE, TRAIN, assert_says, command, idx, listing, put, run, small_set, text};
 
-/// Runs the trainer on the host over `data`, with more epochs than it could ever do: an error that comes late never comes.
+/// Runs the trainer on the host over `data`, with so many epochs that an error at the end would never come.
 fn refused(data: &Path, arguments: &[&str]) -> Output {
     let work = TempDir::new().unwrap();
     let before = listing(data);
@@ -33,7 +33,7 @@ fn refused(data: &Path, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn an_option_that_cannot_be_is_named_with_what_it_takes() {
+fn an_invalid_option_value_is_named_with_the_values_it_takes() {
     with_watchdog(LIMIT, || {
         let set = small_set();
         let whole = "give a whole number of 1 or more";
@@ -80,7 +80,7 @@ fn an_option_that_cannot_be_is_named_with_what_it_takes() {
 }
 
 #[test]
-fn what_does_not_fit_together_is_refused_before_training() {
+fn inconsistent_options_are_refused_before_training() {
     with_watchdog(LIMIT, || {
         let set = small_set();
         let over = (TRAIN + 1).to_string();
@@ -90,12 +90,12 @@ fn what_does_not_fit_together_is_refused_before_training() {
                 &["--batch is ", over.as_str(), "the training set has 320 images", "smaller batch"][..],
             ),
             (&["--classes", "3"], &["is outside the 3 classes", "train-labels-idx1-ubyte", "byte", "sample"]),
-            (&["--pinned-budget", "1000"], &["page-locked bytes", "the budget is 1000", "raise the budget"]),
+            (&["--pinned-budget", "1000"], &["pinned bytes", "the budget is 1000", "raise the budget"]),
             (
                 &["--transfer-mode", "zero-copy", "--pinned-budget", "20000"],
                 &["zero copy is not possible", "pinned", "left", "ask for auto or staged"],
             ),
-            (&["--depth", "18446744073709551615"], &["page-locked bytes", "the budget is 2147483648"]),
+            (&["--depth", "18446744073709551615"], &["pinned bytes", "the budget is 2147483648"]),
             (&["--batch", "18446744073709551615"], &["the training set has 320 images", "smaller batch"]),
             (&["--hidden", "18446744073709551615"], &["18446744073709551615", "fewer units"]),
             (
@@ -123,7 +123,7 @@ fn what_does_not_fit_together_is_refused_before_training() {
 }
 
 #[test]
-fn a_checkpoint_that_is_none_is_refused() {
+fn a_file_that_is_not_a_checkpoint_is_refused() {
     with_watchdog(LIMIT, || {
         let set = small_set();
         put(&set, "garbage", b"no checkpoint at all");
@@ -134,10 +134,10 @@ fn a_checkpoint_that_is_none_is_refused() {
 }
 
 #[test]
-fn no_gpu_is_one_line_too() {
+fn a_missing_gpu_is_reported_in_one_line() {
     with_watchdog(LIMIT, || {
         let set = small_set();
-        // No machine has as many.
+        // No machine has that many GPUs.
         let far = refused(set.path(), &["--device", "cuda:4000"]);
         match Device::cuda(0) {
             Err(_) => {
@@ -153,7 +153,7 @@ fn no_gpu_is_one_line_too() {
     });
 }
 
-/// A folder of good files but one.
+/// A folder of good files except one.
 fn with_bad(name: &str, bytes: &[u8]) -> TempDir {
     let set = small_set();
     put(&set, name, bytes);
@@ -166,7 +166,7 @@ const TEST_IMAGES: &str = "t10k-images-idx3-ubyte";
 const TEST_LABELS: &str = "t10k-labels-idx1-ubyte";
 
 #[test]
-fn a_folder_that_is_none_and_a_missing_file_are_named() {
+fn a_missing_folder_and_a_missing_file_are_named() {
     with_watchdog(LIMIT, || {
         let set = small_set();
         assert_says(
@@ -186,7 +186,7 @@ fn a_folder_that_is_none_and_a_missing_file_are_named() {
 }
 
 #[test]
-fn a_file_that_is_cut_short_or_lies_is_named_with_its_byte() {
+fn a_truncated_or_inconsistent_file_is_named_with_its_byte() {
     with_watchdog(LIMIT, || {
         let side = SIDE as u32;
         let count = TRAIN as u32;
@@ -219,7 +219,7 @@ fn a_file_that_is_cut_short_or_lies_is_named_with_its_byte() {
                 &["label 10 is outside the 10 classes", LABELS, "byte 8, sample 0"],
             ),
             (TEST_LABELS, idx(&[70], &[255; 70]), &["label 255 is outside the 10 classes", TEST_LABELS]),
-            (TEST_IMAGES, idx(&[70, 2, 2], &[0; 280]), &["both sets must be of one size"]),
+            (TEST_IMAGES, idx(&[70, 2, 2], &[0; 280]), &["both sets must have one size"]),
         ] {
             let set = with_bad(name, &bytes);
             assert_says(&refused(set.path(), &[]), parts);
@@ -227,9 +227,9 @@ fn a_file_that_is_cut_short_or_lies_is_named_with_its_byte() {
     });
 }
 
-/// Nobody reads what the trainer prints: no panic, and the report is written all the same.
+/// With standard output closed, the trainer does not panic and still writes the report.
 #[test]
-fn a_closed_standard_output_is_no_panic() {
+fn a_closed_standard_output_does_not_panic() {
     with_watchdog(LIMIT, || {
         let set = small_set();
         for arguments in

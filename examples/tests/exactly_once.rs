@@ -1,5 +1,5 @@
-//! Every sample once per epoch is proved over all parts of a run, also when each has another batch size; and
-//! a run that lost a sample says so and fails.
+//! The proof covers all parts of a run, even with different batch sizes, and a run that lost a sample
+//! fails and says so.
 
 #[path = "../mlp/files.rs"]
 #[allow(dead_code)]
@@ -19,8 +19,8 @@ const SAVED: &str = "saved.ckpt";
 const ARGUMENTS: [&str; 7] = ["--data", ".", "--device", "host", "--hidden", "8", "--epochs"];
 const EPOCHS: &str = "3";
 
-/// The samples that a run of three epochs delivers, counted by hand: what of each epoch is left by the batch
-/// sizes it was read with, from (steps, batch size) of each part; the last part goes to the end.
+/// The number of samples that a run of three epochs delivers, counted independently. `parts` are
+/// (steps, batch size); the last part runs to the end.
 fn delivered(parts: &[(usize, usize)]) -> usize {
     let (mut epoch, mut position, mut delivered) = (0, 0, 0);
     for &(steps, batch) in parts {
@@ -38,7 +38,7 @@ fn delivered(parts: &[(usize, usize)]) -> usize {
 }
 
 #[test]
-fn a_run_that_goes_on_with_other_batch_sizes_is_proved_from_its_beginning() {
+fn a_run_resumed_with_other_batch_sizes_is_proved_from_its_beginning() {
     with_watchdog(LIMIT, || {
         let set = small_set();
         let mut random = Random::from_key(20);
@@ -52,7 +52,7 @@ fn a_run_that_goes_on_with_other_batch_sizes_is_proved_from_its_beginning() {
                 steps += more;
                 let (steps, batch) = (steps.to_string(), batch.to_string());
                 let part = ["--quiet", "--checkpoint", SAVED, "--steps", &steps, "--batch", &batch];
-                // Which may have come to the end of the last epoch before these steps.
+                // The run may reach the end of the last epoch before these steps.
                 train(command(set.path()).args(ARGUMENTS).arg(EPOCHS).args(part).args(resume));
                 resume = &["--resume", SAVED];
             }
@@ -71,7 +71,7 @@ fn a_run_that_goes_on_with_other_batch_sizes_is_proved_from_its_beginning() {
     });
 }
 
-/// A report of a run that was to deliver the samples 0 to 9 and delivered `ids`.
+/// The report of a run that should have delivered the samples 0 to 9 and delivered `ids`.
 fn report_of(ids: &[u64]) -> Report {
     let (mut proof, mut expected_proof) = (Proof::new(), Proof::new());
     proof.add_all(0, ids);

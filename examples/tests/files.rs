@@ -1,5 +1,5 @@
-//! The files that the trainer writes are whole, whatever else writes there or stands in their way; and what
-//! it reads is a regular file.
+//! The trainer's files are always complete, whatever else writes there or is in the way, and it reads
+//! only regular files.
 
 #[path = "../mlp/checkpoint.rs"]
 #[allow(dead_code)]
@@ -22,7 +22,7 @@ use trainer::{assert_says, command, listing, put, run, small_set, text, train};
 const SAVED: &str = "saved.ckpt";
 const ARGUMENTS: [&str; 7] = ["--device", "host", "--batch", "16", "--hidden", "24", "--quiet"];
 
-/// A set of its own for the data, and an empty folder to write to.
+/// A folder with a data set, and an empty folder to write to.
 fn folders() -> (TempDir, TempDir) {
     (small_set(), TempDir::new().expect("a folder"))
 }
@@ -33,7 +33,7 @@ fn trainer(set: &TempDir, work: &TempDir, more: &[&str]) -> Command {
     trainer
 }
 
-/// The names in a folder, also while files come and go.
+/// The names in a folder; works while files come and go.
 fn names(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).expect("the folder");
     let name = |entry: std::io::Result<std::fs::DirEntry>| entry.expect("an entry").file_name();
@@ -43,7 +43,7 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn two_trainers_with_one_path_leave_a_whole_checkpoint_all_the_time() {
+fn two_trainers_with_one_path_always_leave_a_complete_checkpoint() {
     with_watchdog(LIMIT, || {
         let (set, work) = folders();
         let saved = work.path().join(SAVED);
@@ -74,7 +74,7 @@ fn two_trainers_with_one_path_leave_a_whole_checkpoint_all_the_time() {
 }
 
 #[test]
-fn what_an_interrupted_run_left_is_removed_and_what_another_writes_is_kept() {
+fn leftovers_of_interrupted_runs_are_removed_and_files_being_written_are_kept() {
     with_watchdog(LIMIT, || {
         let (set, work) = folders();
         put(&work, ".mlp-part-left", b"half a checkpoint");
@@ -90,9 +90,9 @@ fn what_an_interrupted_run_left_is_removed_and_what_another_writes_is_kept() {
     });
 }
 
-/// Of kills while it writes: at every moment of its run, with a model that takes most of the time to write.
+/// Kills the trainer at moments all over its run; most of its time it writes the large model.
 #[test]
-fn a_trainer_killed_while_it_writes_leaves_nothing_that_the_next_does_not_remove() {
+fn the_next_run_removes_what_a_trainer_killed_while_writing_leaves() {
     with_watchdog(LIMIT, || {
         let (set, work) = folders();
         let mut left = 0;
@@ -116,7 +116,7 @@ fn a_trainer_killed_while_it_writes_leaves_nothing_that_the_next_does_not_remove
 }
 
 #[test]
-fn a_link_stays_and_the_file_that_it_leads_to_is_replaced() {
+fn a_link_is_kept_and_its_target_is_replaced() {
     with_watchdog(LIMIT, || {
         let (set, work) = folders();
         let other = TempDir::new().unwrap();
@@ -134,9 +134,9 @@ fn a_link_stays_and_the_file_that_it_leads_to_is_replaced() {
     });
 }
 
-/// The name by which older trainers wrote first: a link there was followed, a named pipe blocked.
+/// Older trainers wrote to this name first: they followed a link there, and blocked on a named pipe.
 #[test]
-fn no_fixed_name_beside_the_checkpoint_is_touched() {
+fn no_fixed_name_next_to_the_checkpoint_is_touched() {
     with_watchdog(LIMIT, || {
         let (set, work) = folders();
         put(&work, "precious", b"precious");
@@ -175,7 +175,7 @@ fn a_named_pipe_is_refused_wherever_a_path_is_given() {
     });
 }
 
-/// A file that says of itself that it is endless is not read.
+/// A file whose header claims a huge size is not read.
 #[test]
 fn a_checkpoint_of_absurd_size_is_refused_at_once() {
     with_watchdog(LIMIT, || {
@@ -229,7 +229,7 @@ fn no_output_replaces_a_file_of_the_run() {
 }
 
 #[test]
-fn a_name_is_as_long_as_the_file_system_allows_and_a_longer_one_is_refused_at_the_start() {
+fn the_longest_file_name_works_and_a_longer_one_is_refused_at_the_start() {
     with_watchdog(LIMIT, || {
         let (set, work) = folders();
         for len in 249..=255 {
@@ -241,7 +241,7 @@ fn a_name_is_as_long_as_the_file_system_allows_and_a_longer_one_is_refused_at_th
         }
         for option in ["--checkpoint", "--json"] {
             let name = "n".repeat(256);
-            // More epochs than it could ever do: an error that comes late never comes.
+            // So many epochs that an error at the end would never come.
             let output = run(&mut trainer(&set, &work, &["--epochs", "9999999999", option, &name]));
             assert_says(&output, &["cannot write the", "File name too long", "give a path"]);
         }
@@ -249,7 +249,7 @@ fn a_name_is_as_long_as_the_file_system_allows_and_a_longer_one_is_refused_at_th
     });
 }
 
-/// Runs it where no file can be longer than a kibibyte, as on a disk that is full.
+/// Runs the trainer with a file size limit of one KiB, as on a full disk.
 fn on_a_full_disk(trainer: &Command) -> Output {
     let mut shell = Command::new("sh");
     shell.args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\""]).arg(trainer.get_program());

@@ -1,6 +1,5 @@
-//! A checkpoint that was changed by hand, with a checksum that is right again, is refused with one clear
-//! line; whatever is in it, the trainer neither panics nor hangs nor trains from a place that its proof does
-//! not cover.
+//! A checkpoint that was edited and sealed with a new checksum is refused with one clear line. Whatever
+//! it holds, the trainer does not panic, hang, or train from a position that its proof does not cover.
 
 #[path = "../mlp/checkpoint.rs"]
 #[allow(dead_code)]
@@ -24,7 +23,7 @@ const SAVED: &str = "saved.ckpt";
 const FORGED: &str = "forged.ckpt";
 const ARGUMENTS: [&str; 9] = ["--data", ".", "--device", "host", "--batch", "16", "--hidden", "8", "--quiet"];
 
-/// A set with a checkpoint of 25 steps of 16 samples: in the second epoch, at position 80.
+/// A set with a checkpoint after 25 steps of 16 samples: in the second epoch, at position 80.
 struct Saved {
     set: TempDir,
     bytes: Vec<u8>,
@@ -54,7 +53,8 @@ impl Saved {
         run(trainer.args(more))
     }
 
-    /// The notes with `value` at `field` of the JSON object in `note`, or as the whole of it.
+    /// The notes with `value` at the JSON pointer `field` of `note`; an empty pointer replaces the
+    /// whole note.
     fn with(&self, note: &str, field: &str, value: Value) -> HashMap<String, String> {
         let mut notes = self.notes();
         let text = notes.get_mut(note).unwrap_or_else(|| panic!("no {note}"));
@@ -66,7 +66,7 @@ impl Saved {
 }
 
 #[test]
-fn what_is_sealed_again_unchanged_is_taken() {
+fn an_unchanged_resealed_checkpoint_is_accepted() {
     with_watchdog(LIMIT, || {
         for optimizer in ["sgd", "adamw"] {
             let saved = Saved::new(optimizer);
@@ -77,7 +77,7 @@ fn what_is_sealed_again_unchanged_is_taken() {
 }
 
 #[test]
-fn each_field_that_was_changed_is_one_clear_line() {
+fn each_changed_field_is_refused_with_one_clear_line() {
     with_watchdog(LIMIT, || {
         let (sgd, adamw) = (Saved::new("sgd"), Saved::new("adamw"));
         let most = u64::MAX;
@@ -178,7 +178,7 @@ fn random_values_in_all_fields_end_in_a_proved_run_or_one_clear_line() {
     });
 }
 
-/// Calls `each` with the JSON pointer of every value that is no object.
+/// Calls `each` with the JSON pointer of every value that is not an object.
 fn leaves(json: &Value, at: String, each: &mut impl FnMut(String)) {
     match json {
         Value::Object(fields) => {

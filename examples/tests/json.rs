@@ -1,4 +1,4 @@
-//! The report: its fields, and that it is the same, bit by bit, whatever the number of workers, slots and threads.
+//! The report: its fields, and that it is bit-identical for any number of workers, slots and threads.
 
 mod trainer;
 
@@ -13,10 +13,10 @@ const EPOCHS: u64 = 3;
 const ARGUMENTS: [&str; 10] =
     ["--data", ".", "--device", "host", "--batch", "48", "--hidden", "32", "--epochs", "3"];
 
-/// Bytes of a batch in a slot.
+/// Bytes of one batch in a slot.
 const SLAB: usize = (BATCH * SIDE * SIDE).next_multiple_of(256) + BATCH.next_multiple_of(256);
 
-/// The order hash that the plan says, with a seed or in file order.
+/// The order hash expected from the batch sampler.
 fn order_hash(seed: u64, sampler: Sampler) -> String {
     let options = BatchSamplerOptions {
         len: TRAIN as u64,
@@ -38,7 +38,7 @@ fn order_hash(seed: u64, sampler: Sampler) -> String {
 }
 
 #[test]
-fn the_report_says_what_it_should() {
+fn the_report_has_every_field() {
     with_watchdog(LIMIT, || {
         let set = small_set();
         let report = report(set.path(), &[&ARGUMENTS[..], &["--seed", "5", "--depth", "2"]].concat());
@@ -56,7 +56,7 @@ fn the_report_says_what_it_should() {
         };
         between("samples_per_s", 1.0, 1e9);
         between("wait_share", 0.0, 1.0);
-        // Ten classes that are easy to tell; by chance it would be a tenth.
+        // Ten classes that are easy to learn; chance would give a tenth.
         between("test_accuracy", 0.5, 1.0);
         let hits = report["test_accuracy"].as_f64().unwrap() * TEST as f64;
         assert!((hits - hits.round()).abs() < 1e-6, "{hits} of {TEST} right");
@@ -67,9 +67,9 @@ fn the_report_says_what_it_should() {
     });
 }
 
-/// With room for one batch on the device and one beside it, the test set must not ask for more.
+/// With a budget for one device slot and one more host slot, the test set must not need more.
 #[test]
-fn the_depth_that_was_asked_for_is_that_of_the_test_set_too() {
+fn the_depth_option_applies_to_the_test_set_too() {
     with_watchdog(LIMIT, || {
         let set = small_set();
         let budget = (2 * SLAB).to_string();
@@ -80,7 +80,7 @@ fn the_depth_that_was_asked_for_is_that_of_the_test_set_too() {
     });
 }
 
-/// All that must not depend on how the work was spread.
+/// Everything that must not depend on how the work is distributed.
 fn result(report: &Value) -> (Vec<u32>, [Value; 4]) {
     let fields = ["order_hash", "test_accuracy", "steps", "proof"].map(|name| report[name].clone());
     (losses(report).into_iter().map(f32::to_bits).collect(), fields)
@@ -101,11 +101,11 @@ fn losses_are_bit_equal_for_any_workers_and_depth() {
         }
         let direct = report(set.path(), &[&ARGUMENTS[..], &["--transfer-mode", "zero-copy"]].concat());
         assert_eq!(direct["transfer_mode"], "zero-copy");
-        assert_eq!(result(&direct), first, "the direct road");
+        assert_eq!(result(&direct), first, "zero-copy");
     });
 }
 
-/// Large enough that the products are spread over threads: as many as the environment allows.
+/// Large enough that the matrix products run on all threads that the environment allows.
 #[test]
 fn losses_are_bit_equal_for_any_number_of_compute_threads() {
     with_watchdog(LIMIT, || {
@@ -134,7 +134,7 @@ fn losses_are_bit_equal_for_any_number_of_compute_threads() {
 }
 
 #[test]
-fn seeds_and_options_make_a_difference() {
+fn seeds_and_options_change_the_result() {
     with_watchdog(LIMIT, || {
         let set = small_set();
         let of = |more: &[&str]| report(set.path(), &[&ARGUMENTS[..], more].concat());
@@ -152,7 +152,7 @@ fn seeds_and_options_make_a_difference() {
     });
 }
 
-/// A report replaces what was there, whole; and leaves nothing beside it.
+/// A report replaces an existing file completely, and leaves no other file.
 #[test]
 fn a_report_is_written_in_the_place_of_the_last() {
     with_watchdog(LIMIT, || {
@@ -165,7 +165,7 @@ fn a_report_is_written_in_the_place_of_the_last() {
 }
 
 #[test]
-fn quiet_is_quiet_and_without_a_terminal_there_is_no_bar() {
+fn quiet_prints_nothing_and_without_a_terminal_there_is_no_bar() {
     with_watchdog(LIMIT, || {
         let set = small_set();
         let quiet = train(command(set.path()).args(ARGUMENTS).arg("--quiet"));

@@ -1,4 +1,4 @@
-//! A trainer that is killed at any moment goes on from its last checkpoint as if nothing had happened.
+//! A trainer that is killed at any moment continues from its last checkpoint with the same results.
 
 mod trainer;
 
@@ -33,27 +33,28 @@ const ARGUMENTS: [&str; 16] = [
     "7",
 ];
 
-/// All that a kill must not change, losses by their bits.
+/// Everything that a kill must not change; losses by their bits.
 fn result(report: &Value) -> (Vec<u32>, [Value; 5]) {
     let fields =
         ["order_hash", "test_accuracy", "steps", "proof", "exactly_once"].map(|name| report[name].clone());
     (losses(report).into_iter().map(f32::to_bits).collect(), fields)
 }
 
-/// What a run needs to go on, where there is something.
+/// The arguments to resume, if there is a checkpoint.
 fn resume(dir: &Path) -> &'static [&'static str] {
     if dir.join(SAVED).exists() { &["--resume", SAVED] } else { &[] }
 }
 
-/// Waits until there is a checkpoint, or the run has come to its end.
+/// Waits until there is a checkpoint, or the run has ended.
 fn wait_for_a_checkpoint(dir: &Path, child: &mut Child) {
     while !dir.join(SAVED).exists() && child.try_wait().expect("its state").is_none() {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-/// How long a run takes says only where the moments fall. On a machine that gets quicker or slower meanwhile, more of them
-/// fall behind the end, and are drawn again, or before the first step: every other one waits for a checkpoint first.
+/// The measured length of a run only places the kills. If the machine becomes faster, more kills come
+/// after the end and are drawn again; if it becomes slower, more come before the first step, so every
+/// other kill first waits for a checkpoint.
 #[test]
 fn killed_at_twenty_random_moments_it_ends_with_the_same_bits() {
     with_watchdog(5 * LIMIT, || {
@@ -92,18 +93,18 @@ fn killed_at_twenty_random_moments_it_ends_with_the_same_bits() {
             if ended {
                 length = length.mul_f64(0.8);
             }
-            // Every third time, and when it came to its end, it may go on to the end, and another begins.
+            // Every third time, or if the run has ended, it runs to its end and a new one begins.
             if ended || kills % 3 == 0 {
                 let more = [resume(set.path()), &["--workers", "3", "--depth", "3"]].concat();
                 let report = report(set.path(), &[&ARGUMENTS[..], &more].concat());
                 assert!(result(&report) == whole, "killed {chain} times, seed {seed}: {report}");
                 std::fs::remove_file(set.path().join(SAVED)).unwrap();
-                assert_eq!(listing(set.path()), data, "something is left beside the checkpoint");
+                assert_eq!(listing(set.path()), data, "something is left next to the checkpoint");
                 chain = 0;
             }
         }
         eprintln!(
-            "{kills} kills in runs of {length:?}, at most {longest} in one, {from_saved} with a checkpoint there"
+            "{kills} kills in runs of {length:?}, at most {longest} in one, {from_saved} with a checkpoint"
         );
         assert!(longest >= 2 && from_saved >= KILLS / 2, "the kills came too early, seed {seed}");
     });

@@ -1,5 +1,4 @@
-//! Where the system gives no thread, or no place for the built-in digits, the trainer says so in one line
-//! that tells what to do.
+//! If the system refuses a thread, or space for the built-in digits, the trainer says in one line what to do.
 
 #[path = "../mlp/data.rs"]
 #[allow(dead_code)]
@@ -23,12 +22,12 @@ fn can_change_the_user() -> bool {
 }
 
 #[test]
-fn whatever_thread_cannot_be_started_is_one_line_that_says_what_to_do() {
+fn a_thread_that_cannot_be_started_is_reported_in_one_line() {
     with_watchdog(LIMIT, || {
         if !can_change_the_user() {
             not_run(
                 "limits of threads",
-                "only root, with setpriv and prlimit, can run the trainer as a user of its own",
+                "only root, with setpriv and prlimit, can run the trainer as a separate user",
             );
             return;
         }
@@ -39,7 +38,7 @@ fn whatever_thread_cannot_be_started_is_one_line_that_says_what_to_do() {
         let before = listing(set.path());
         let arguments =
             ["--data", ".", "--device", "host", "--workers", "2", "--batch", "160", "--epochs", "1"];
-        // A user that nobody is: the limit counts the processes of one user.
+        // An unused user id, because the limit counts the processes of a user.
         let user = (50_000 + std::process::id() % 10_000).to_string();
         let mut refused = 0;
         for processes in 1.. {
@@ -56,7 +55,7 @@ fn whatever_thread_cannot_be_started_is_one_line_that_says_what_to_do() {
             }
             assert_eq!((output.status.code(), said.lines().count()), (Some(2), 1), "{processes}: {said}");
             assert!(said.starts_with("mlp: cannot start "), "{processes}: {said}");
-            // The decode workers' message is not the trainer's to word.
+            // The loader words the message about decode workers.
             assert!(said.contains("ulimit -u") || said.contains("workers"), "{processes}: {said}");
             refused += 1;
         }

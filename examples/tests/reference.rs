@@ -1,5 +1,5 @@
-//! The trainer follows the float64 reference of its model, step by step, on real data: on the host, and on a GPU where
-//! there is one.
+//! The trainer follows the float64 reference of its model, step by step, on real data: on the host, and
+//! on a GPU if there is one.
 
 mod trainer;
 
@@ -10,17 +10,17 @@ use serde_json::Value;
 use tempfile::TempDir;
 use trainer::{losses, report};
 
-/// The folder of shared data: `FEEDLINE_SHARED`, or beside the checkout.
+/// The folder of shared data: `FEEDLINE_SHARED`, or `shared` next to the checkout.
 fn shared() -> PathBuf {
-    let beside = || {
+    let next_to_checkout = || {
         let package =
             std::env::var("CARGO_MANIFEST_DIR").unwrap_or_else(|_| env!("CARGO_MANIFEST_DIR").to_owned());
         Path::new(&package).join("../../shared")
     };
-    std::env::var_os("FEEDLINE_SHARED").map_or_else(beside, PathBuf::from)
+    std::env::var_os("FEEDLINE_SHARED").map_or_else(next_to_checkout, PathBuf::from)
 }
 
-/// The data and the reference; a line on standard error where they are not there.
+/// The data and the reference; says on standard error if they are missing.
 fn recipe(device: &str) -> Option<(PathBuf, Value)> {
     let (data, reference) = (shared().join("data/mnist"), shared().join("reference/mlp_mnist.json"));
     let read = std::fs::read(&reference).and_then(|text| data.metadata().map(|_| text));
@@ -63,7 +63,7 @@ fn the_host_follows_the_reference() {
 
 #[test]
 fn a_gpu_follows_the_reference() {
-    // Asked for the data first: a test without them has not run.
+    // The data come first: without them the test counts as not run.
     let Some((data, reference)) = recipe("cuda") else { return };
     let Some(device) = gpu("the trainer follows its reference") else { return };
     drop(device);

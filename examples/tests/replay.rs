@@ -1,5 +1,4 @@
-//! A step that is recorded and replayed trains as one that is run call by call: the same bits, also under chaos, also with a
-//! short last batch.
+//! Replayed steps give the same bits as steps run call by call, even under chaos and with a short last batch.
 
 use feedline::{Device, Loader, Readback, Replay, Result, Workers};
 use feedline_datasets::Idx;
@@ -16,7 +15,7 @@ fn optimizers() -> [Optimizer; 2] {
     [Optimizer::Sgd(Sgd { lr: 0.05, momentum: 0.9 }), Optimizer::AdamW(AdamW::default())]
 }
 
-/// A labelled set of 40 batches and 5 samples more.
+/// A labelled set of 40 batches and 5 more samples.
 fn data() -> Idx {
     let folder = tempfile::tempdir().unwrap();
     let (len, side) = (STEPS * BATCH + 5, 8);
@@ -30,16 +29,16 @@ fn data() -> Idx {
     let (images_path, labels_path) = (folder.path().join("images"), folder.path().join("labels"));
     std::fs::write(&images_path, [header(0x803, &[len, side, side]), pixels].concat()).unwrap();
     std::fs::write(&labels_path, [header(0x801, &[len]), labels].concat()).unwrap();
-    // Mapped by now: the files may go.
+    // The files are read into memory by now and may be removed.
     Idx::open(&images_path, &labels_path).unwrap()
 }
 
-/// Trains three epochs; every step's loss and hits, the parameters, and how many recordings were made.
+/// Trains three epochs. Returns every step's loss and hits, the parameters, and the number of recordings.
 fn train(device: &Device, optimizer: Optimizer, replayed: bool) -> Result<(Vec<[u32; 2]>, Vec<u32>, usize)> {
     let compute = device.stream()?;
     let data = data();
     let shape = Shape { inputs: 64, hidden: 96, classes: 10, batch: BATCH };
-    // One of the two optimizers with transposed operands, so that those are recorded too.
+    // One of the two optimizers runs with transposed operands, so that they are recorded too.
     let options = Options { transposed: matches!(optimizer, Optimizer::Sgd(_)), ..Options::default() };
     let kernels = Kernels::with(&compute, options)?;
     let mut model = Mlp::new(&compute, kernels, shape, Init::Random(1), optimizer)?;
@@ -84,7 +83,8 @@ fn check(device: &Device, chaotic: &Device, records: bool) {
             assert!(outcomes == plain.0, "{optimizer:?} on {device:?}: other losses");
             assert!(parameters == plain.1, "{optimizer:?} on {device:?}: other parameters");
             assert_eq!(recorded > 0, records, "{recorded} recordings on {device:?}");
-            // Three slots, full batches and short ones; the short one of each epoch meets a slot at most once.
+            // Three slots, with full and short batches; each slot gets the short batch of an epoch at
+            // most once.
             assert!(recorded <= 6, "{recorded} recordings");
         }
     }
@@ -97,7 +97,7 @@ fn check(device: &Device, chaotic: &Device, records: bool) {
 }
 
 #[test]
-fn on_the_host_every_step_runs_as_it_is() {
+fn on_the_host_every_step_runs_directly() {
     let disorder = Disorder { seed: 2, ..Disorder::default() };
     check(&Device::host(), &Device::with_backend(Chaos::new(Host::new(), disorder).unwrap()), false);
 }

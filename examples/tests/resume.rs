@@ -1,5 +1,5 @@
-//! A trainer that was stopped goes on from its checkpoint, bit for bit; and a checkpoint that does not fit or is not whole
-//! is refused, with nothing overwritten.
+//! A stopped trainer continues from its checkpoint, bit for bit. A checkpoint that does not fit or is
+//! damaged is refused, and nothing is overwritten.
 
 mod trainer;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use trainer::{command, idx, listing, losses, put, report, run, small_set, text, train};
 
-/// 20 steps an epoch.
+/// 20 steps per epoch.
 const ARGUMENTS: [&str; 8] = ["--data", ".", "--device", "host", "--batch", "16", "--hidden", "24"];
 const EPOCHS: &str = "4";
 const STEPS: u64 = 80;
@@ -22,7 +22,7 @@ fn arguments<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [&ARGUMENTS[..], &["--epochs", EPOCHS], more].concat()
 }
 
-/// All that a stop and a start must not change, losses by their bits.
+/// Everything that stopping and resuming must not change; losses by their bits.
 fn result(report: &Value) -> (Vec<u32>, [Value; 5]) {
     let fields =
         ["order_hash", "test_accuracy", "steps", "proof", "exactly_once"].map(|name| report[name].clone());
@@ -37,11 +37,11 @@ fn uninterrupted(set: &TempDir, more: &[&str]) -> (Vec<u32>, [Value; 5]) {
 }
 
 #[test]
-fn a_run_goes_on_bit_for_bit_from_any_step_with_any_workers_and_depth() {
+fn a_run_resumes_bit_for_bit_from_any_step_with_any_workers_and_depth() {
     with_watchdog(LIMIT, || {
         let set = small_set();
         let whole = uninterrupted(&set, &[]);
-        // Within an epoch, at its first and last step, at its edge; at the very end.
+        // Within an epoch, at its first and last step, at its boundary, and at the end of the run.
         for (index, stop) in [1, 7, 19, 20, 21, 40, 59, 79, 80].into_iter().enumerate() {
             let stop = stop.to_string();
             train(command(set.path()).args(arguments(&["--quiet", "--steps", &stop, "--checkpoint", SAVED])));
@@ -72,7 +72,7 @@ fn a_restored_run_is_stopped_and_restored_again_with_adamw_too() {
     });
 }
 
-/// Starts a long run that saves every few steps, and waits until it has saved.
+/// Starts a long run that saves every few steps, and waits for its first checkpoint.
 fn long_run(set: &TempDir) -> Child {
     let mut trainer = command(set.path());
     trainer.args(ARGUMENTS).args(["--epochs", "1000000", "--checkpoint", SAVED, "--every", "7"]);
@@ -99,7 +99,7 @@ fn an_interrupt_saves_the_run_says_so_in_one_line_and_ends_with_130() {
             let before = listing(set.path());
             let output = interrupt(long_run(&set), signal);
             let others: Vec<_> = listing(set.path()).into_iter().filter(|(name, _)| name != SAVED).collect();
-            assert_eq!(others, before, "something is left beside the checkpoint");
+            assert_eq!(others, before, "something is left next to the checkpoint");
             assert_eq!(output.status.code(), Some(130), "{signal}: {}", text(&output.stderr));
             let said = text(&output.stderr);
             assert_eq!((said.lines().count(), text(&output.stdout)), (1, String::new()), "{said}");
@@ -109,7 +109,7 @@ fn an_interrupt_saves_the_run_says_so_in_one_line_and_ends_with_130() {
                 .unwrap_or_else(|| panic!("{said}"));
             assert!(said.contains(SAVED) && said.contains("--resume"), "{said}");
 
-            // What was saved is of that very step, and good: the run goes on as one that was never interrupted.
+            // The checkpoint is of that step, and the run continues as if it had never been interrupted.
             let further = (step + 30).to_string();
             let long = [&ARGUMENTS[..], &["--epochs", "1000000", "--steps", &further]].concat();
             let whole = result(&report(set.path(), &long));
@@ -119,7 +119,8 @@ fn an_interrupt_saves_the_run_says_so_in_one_line_and_ends_with_130() {
     });
 }
 
-/// Runs it with arguments that it must refuse, and returns the line it says; nothing in the folder may change.
+/// Runs the trainer with arguments that it must refuse, and returns its message. Nothing in the folder
+/// may change.
 #[track_caller]
 fn refused(set: &TempDir, more: &[&str]) -> String {
     let before = (listing(set.path()), std::fs::read(set.path().join(SAVED)).expect("a checkpoint"));
@@ -141,7 +142,7 @@ fn saved() -> TempDir {
 }
 
 #[test]
-fn a_checkpoint_that_is_not_whole_is_refused() {
+fn a_damaged_checkpoint_is_refused() {
     with_watchdog(LIMIT, || {
         let set = saved();
         let whole = std::fs::read(set.path().join(SAVED)).unwrap();
@@ -156,7 +157,7 @@ fn a_checkpoint_that_is_not_whole_is_refused() {
         }
         put(&set, SAVED, &[&whole[..], &[0]].concat());
         refused(&set, &[]);
-        // One bit, in places all over the header and the numbers.
+        // One flipped bit, in places all over the header and the data.
         let places =
             (0..24).map(|n| n * header / 24).chain((0..16).map(|n| header + n * (whole.len() - header) / 16));
         for place in places {
@@ -177,14 +178,14 @@ fn a_checkpoint_that_does_not_fit_is_refused_with_what_to_do() {
         for (more, parts) in [
             (&["--seed", "2"][..], &["the cursor has seed 1, this run has seed 2", "use the cursor's"][..]),
             (&["--no-shuffle"], &["another order of the samples"]),
-            (&["--hidden", "25"], &["the saved model is of another size or optimizer"]),
-            (&["--optimizer", "adamw"], &["the saved model is of another size or optimizer"]),
+            (&["--hidden", "25"], &["the saved model has another size or optimizer"]),
+            (&["--optimizer", "adamw"], &["the saved model has another size or optimizer"]),
             (&["--batch", "7"], &[]),
-            (&["--epochs", "1"], &["in epoch 2 after 25 steps, beyond what --epochs and --steps ask for"]),
-            (&["--steps", "24"], &["in epoch 2 after 25 steps, beyond what --epochs and --steps ask for"]),
+            (&["--epochs", "1"], &["in epoch 2 after 25 steps, beyond --epochs and --steps"]),
+            (&["--steps", "24"], &["in epoch 2 after 25 steps, beyond --epochs and --steps"]),
         ] {
             if parts.is_empty() {
-                // Another batch size may take up.
+                // Another batch size may continue.
                 let copy = [&["--quiet", "--resume", SAVED], more].concat();
                 train(command(set.path()).args(arguments(&copy)));
                 continue;
@@ -193,13 +194,13 @@ fn a_checkpoint_that_does_not_fit_is_refused_with_what_to_do() {
             assert!(parts.iter().all(|part| said.contains(part)), "{more:?}: {said}");
         }
 
-        // Of another data set: one image less.
+        // Another data set: one image fewer.
         let other = small_set();
         std::fs::copy(set.path().join(SAVED), other.path().join(SAVED)).unwrap();
         shorten(other.path());
         assert!(refused(&other, &[]).contains("the cursor belongs to another data set"));
 
-        // Of a newer version.
+        // A newer version.
         let bytes = std::fs::read(set.path().join(SAVED)).unwrap();
         let version = br#"{\"version\":"#;
         let at =
@@ -214,13 +215,13 @@ fn a_checkpoint_that_does_not_fit_is_refused_with_what_to_do() {
             "{said}"
         );
 
-        // A safetensors file of somebody else.
+        // A safetensors file from another program.
         put(&set, SAVED, &[&2_u64.to_le_bytes()[..], b"{}"].concat());
         assert!(refused(&set, &[]).contains("it is not a checkpoint of this trainer"));
     });
 }
 
-/// Takes the last image and its label out of the training set.
+/// Removes the last image and its label from the training set.
 fn shorten(dir: &Path) {
     for (name, dims, bytes) in
         [("train-images-idx3-ubyte", vec![319, 8, 8], 64), ("train-labels-idx1-ubyte", vec![319], 1)]

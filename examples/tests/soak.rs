@@ -1,7 +1,7 @@
-//! A whole pipeline under chaos, every byte checked on the device: delays on all streams and threads, poison in every
-//! recycled slot, bytes that say where they belong.
+//! A whole pipeline under chaos, with every byte checked on the device: delays on all streams and
+//! threads, poison in every reused slot, bytes that encode their position.
 //!
-//! `FEEDLINE_SOAK_SECONDS` sets how long, on each device.
+//! `FEEDLINE_SOAK_SECONDS` sets the time per device.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use feedline_testkit::fixtures::Laid;
 
 const KEY: u64 = 0xFEED;
 
-/// Rows of bytes that say which row they are.
+/// Rows of bytes that encode their row.
 struct Patterned {
     spec: Spec,
     len: u64,
@@ -45,7 +45,7 @@ impl Dataset for Patterned {
     }
 }
 
-/// Runs epochs until the time is over, by workers or on the direct road; returns the bytes that were checked.
+/// Runs epochs until the time is over; returns the number of bytes checked.
 fn soak(
     device: &Device,
     time: Duration,
@@ -65,7 +65,7 @@ fn soak(
     }
     let data = Patterned::new(4 * batch as u64, row_bytes);
     let laid = |gap| Laid::records(&data, gap, gap).expect("a laid set");
-    // In one piece, for the copy engine; with gaps, for the gather.
+    // Contiguous rows for the copy engine; rows with gaps for the gather.
     let copied = pass(device, time / 2, batch, row_bytes, laid(0), transfer_mode)?;
     Ok(copied + pass(device, time / 2, batch, row_bytes, laid(3), transfer_mode)?)
 }
@@ -104,13 +104,13 @@ fn pass(
 fn run(name: &str, device: &Device, chaos: &ChaosHandle, transfer_mode: TransferMode) {
     let seconds: u64 =
         std::env::var("FEEDLINE_SOAK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
-    // Small, middle and large batches: each size has its own window for a race.
+    // Small, medium and large batches: each size has its own race window.
     for (batch, row_bytes) in [(64, 100), (512, 784), (128, 32 << 10)] {
         let time = Duration::from_secs(seconds) / 3;
         let bytes = soak(device, time, batch, row_bytes, transfer_mode)
             .unwrap_or_else(|error| panic!("{name}: {error}"));
         println!("{name}: {bytes} bytes in batches of {batch} x {row_bytes}, 0 wrong");
-        assert!(bytes > 0, "{name}: something was checked");
+        assert!(bytes > 0, "{name}: nothing was checked");
     }
     println!("{name}: {} delays, {} slots poisoned", chaos.delayed(), chaos.poisoned());
     assert!(chaos.delayed() > 0 && chaos.poisoned() > 0, "{name}: chaos was on");
@@ -132,7 +132,7 @@ fn no_byte_is_wrong_on_the_host() {
 }
 
 #[test]
-fn no_byte_is_wrong_on_the_direct_road_of_the_host() {
+fn no_byte_is_wrong_with_zero_copy_on_the_host() {
     let driver = Chaos::new(Host::new(), Options { seed: 2, ..Options::default() }).unwrap();
     let chaos = driver.handle();
     run("host, direct", &Device::with_backend(driver), &chaos, TransferMode::ZeroCopy);
@@ -146,8 +146,8 @@ fn no_byte_is_wrong_on_a_gpu() {
 
 #[cfg(feature = "cuda-13")]
 #[test]
-fn no_byte_is_wrong_on_the_direct_road_of_a_gpu() {
-    on_a_gpu("soak on the direct road", TransferMode::ZeroCopy);
+fn no_byte_is_wrong_with_zero_copy_on_a_gpu() {
+    on_a_gpu("soak with zero copy", TransferMode::ZeroCopy);
 }
 
 #[cfg(feature = "cuda-13")]

@@ -1,5 +1,5 @@
-//! What somebody at a terminal sees of the trainer: a bar with the figures while it trains, one line when it is
-//! interrupted, and nothing where `--quiet` was asked for.
+//! What a user at a terminal sees: a bar with figures during training, one line after an interrupt, and
+//! nothing with `--quiet`.
 
 mod trainer;
 
@@ -14,17 +14,17 @@ use rustix::termios::{Winsize, tcsetwinsize};
 use trainer::{command, listing, small_set, text};
 
 const ARGUMENTS: [&str; 8] = ["--data", ".", "--device", "host", "--batch", "16", "--hidden", "24"];
-/// More epochs than a test waits for.
+/// More epochs than a test can finish.
 const LONG: [&str; 2] = ["--epochs", "9999"];
 
-/// The side of a terminal where its user sits, with all that was written to it.
+/// The user's side of a pseudo-terminal, and everything written to it so far.
 struct Terminal {
     user: File,
     written: Vec<u8>,
 }
 
 impl Terminal {
-    /// Starts the trainer with its standard error at a terminal of 80 columns; its standard output is another pipe.
+    /// Starts the trainer with standard error at a terminal of 80 columns; standard output is a pipe.
     fn start(mut trainer: Command) -> (Self, Child) {
         let user =
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
@@ -35,20 +35,21 @@ impl Terminal {
         let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&program, size).expect("its size");
         let child = trainer.env("TERM", "xterm").stderr(program).spawn().expect("the trainer");
-        // With `trainer` goes the last handle of this process on the program's side: what is left is the child's.
+        // Dropping `trainer` closes this process's last handle of the program's side; only the child's
+        // is left.
         (Self { user: user.into(), written: Vec::new() }, child)
     }
 
-    /// Reads what is written next; nothing when all who could write are gone.
+    /// Reads more output; returns false once no process can write any more.
     fn more(&mut self) -> bool {
         let mut bytes = [0; 4096];
-        // A terminal whose other side is closed says so by an error.
+        // Reading from a terminal whose other side is closed is an error.
         let read = self.user.read(&mut bytes).unwrap_or(0);
         self.written.extend(&bytes[..read]);
         read > 0
     }
 
-    /// Reads until a line on the screen has every one of `parts`, and returns the line.
+    /// Reads until a line on the screen contains all `parts`, and returns the line.
     fn line_with(&mut self, parts: &[&str]) -> String {
         loop {
             let found =
@@ -60,14 +61,14 @@ impl Terminal {
         }
     }
 
-    /// The lines on the screen when the trainer has ended, and how it did.
+    /// The lines on the screen once the trainer has ended, and its output.
     fn end(mut self, child: Child) -> (Vec<String>, Output) {
         while self.more() {}
         (screen(&self.written), child.wait_with_output().expect("its output"))
     }
 }
 
-/// The lines that a terminal shows after it was given `written`, without those that are empty.
+/// The non-empty lines that a terminal shows after receiving `written`.
 fn screen(written: &[u8]) -> Vec<String> {
     let text = text(written);
     let (mut lines, mut row, mut column): (Vec<Vec<char>>, usize, usize) = (vec![Vec::new()], 0, 0);
@@ -77,7 +78,7 @@ fn screen(written: &[u8]) -> Vec<String> {
             '\r' => column = 0,
             '\n' => row += 1,
             '\u{1b}' => {
-                // Behind a bracket a number, and a letter that says what is to be done.
+                // A bracket, a number, and a letter for the command.
                 let (mut number, mut what) = (String::new(), rest.nth(1));
                 while let Some(c) = what.filter(|c| !c.is_alphabetic()) {
                     number.push(c);
@@ -90,7 +91,7 @@ fn screen(written: &[u8]) -> Vec<String> {
                     Some('K') if number == "2" => lines[row].clear(),
                     Some('K') => lines[row].truncate(column),
                     Some('m' | 'h' | 'l') => {}
-                    other => panic!("a terminal is told {number:?} {other:?} in: {text:?}"),
+                    other => panic!("unexpected terminal command {number:?} {other:?} in: {text:?}"),
                 }
             }
             c => {
@@ -111,7 +112,7 @@ fn interrupt(child: &Child) {
     assert!(sent.success());
 }
 
-/// The bar of a run that trains.
+/// The bar during training.
 const FIGURES: [&str; 5] = [" samples/s", "  loss ", "  waited ", " %  ", " left"];
 
 #[test]
@@ -160,7 +161,7 @@ fn an_interrupt_leaves_one_line_on_the_screen_with_a_checkpoint_and_without() {
             let what =
                 if saved.is_empty() { "; nothing is saved without --checkpoint FILE" } else { "--resume" };
             assert!(line.starts_with("mlp: interrupted after step ") && line.contains(what), "{line:?}");
-            // The checkpoint, which tests/resume.rs goes on from, and nothing else: no part of one, and no report.
+            // Only the checkpoint is left (tests/resume.rs resumes one): no unfinished file, and no report.
             let left: Vec<_> = listing(set.path()).into_iter().map(|(name, _)| name).collect();
             let there =
                 before.into_iter().map(|(name, _)| name).chain(saved.get(1).map(|name| name.to_string()));
@@ -172,7 +173,7 @@ fn an_interrupt_leaves_one_line_on_the_screen_with_a_checkpoint_and_without() {
 }
 
 #[test]
-fn a_run_that_ends_takes_its_bar_away_and_a_quiet_one_has_none() {
+fn a_finished_run_removes_its_bar_and_a_quiet_one_has_none() {
     with_watchdog(LIMIT, || {
         for quiet in [false, true] {
             let set = small_set();

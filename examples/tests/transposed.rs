@@ -1,19 +1,19 @@
-//! A model that makes its first weight gradient from transposed operands trains as one that does not: on the host, and on a GPU
-//! where there is one.
+//! A model that computes its first weight gradient from transposed operands trains like one that does
+//! not: on the host, and on a GPU if there is one.
 
 use feedline::{Device, Result};
 use feedline_examples::mlp::{Init, Mlp, Optimizer, Shape, State};
 use feedline_kernels::ops::{Kernels, Linear, Options, Sgd};
 
 const SHAPE: Shape = Shape { inputs: 77, hidden: 130, classes: 10, batch: 200 };
-/// A full batch, shorter ones around the sides of a tile, one row; and a full one again, over what they left behind.
+/// A full batch, shorter ones around the tile sizes, one row, and again a full one over their leftovers.
 const BATCHES: [usize; 6] = [200, 129, 64, 3, 1, 200];
 
 struct Trained {
     /// After the first step: the velocity is the gradient.
     first: State,
     last: State,
-    /// The loss and the hits of each step.
+    /// The loss and hits of each step.
     results: Vec<(f32, u32)>,
 }
 
@@ -37,7 +37,7 @@ fn train(device: &Device, options: Options) -> Result<Trained> {
         let result: Vec<u32> = result.read()?;
         results.push((f32::from_bits(result[0]), result[1]));
         states.push(model.state()?);
-        // What an evaluation widens must not come between a step and its way back.
+        // An evaluation overwrites the input buffer, but must not affect the next step.
         let mut hits = compute.buffer(1)?;
         model.evaluate(image.view(), label.view(), hits.view_mut())?;
     }
@@ -45,7 +45,7 @@ fn train(device: &Device, options: Options) -> Result<Trained> {
     Ok(Trained { first, last, results })
 }
 
-/// Sums may be added in another order, no more.
+/// Results may differ only by the order of additions.
 fn near(what: &str, got: &State, wanted: &State) {
     for ((name, got), (_, wanted)) in got.parts.iter().zip(&wanted.parts) {
         let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();

@@ -251,8 +251,10 @@ impl fmt::Debug for Error {
 }
 
 impl StdError for Error {
+    /// The cause of the cause: `Display` already prints the cause itself, and a report that walks the chain must not
+    /// print it twice.
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.0.source.as_ref().map(|s| &**s as &(dyn StdError + 'static))
+        self.0.source.as_ref().and_then(|source| source.source())
     }
 }
 
@@ -275,7 +277,20 @@ mod tests {
     }
 
     #[test]
-    fn a_location_can_be_added_to_a_shared_error() {
+    fn a_report_that_walks_the_chain_prints_each_error_once() {
+        let cut = Error::new(ErrorKind::Data, "the file is cut short").at_offset(8);
+        let error = Error::new(ErrorKind::Sample, "cannot read a sample").caused_by(cut);
+        let mut report = error.to_string();
+        let mut next = error.source();
+        while let Some(source) = next {
+            report.push_str(&format!(": {source}"));
+            next = source.source();
+        }
+        assert_eq!(report, "cannot read a sample: the file is cut short (byte 8)");
+    }
+
+    #[test]
+    fn a_shared_error_can_still_be_placed() {
         let error = Error::new(ErrorKind::Panic, "boom");
         let placed = error.clone().at_batch(1);
         assert_eq!((error.batch(), placed.batch()), (None, Some(1)));

@@ -1,4 +1,4 @@
-//! The options of a loader, and the one place where they are checked.
+//! The options of a loader, and their checks.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -13,19 +13,19 @@ use feedline_device::Device;
 use crate::transfer_mode::{Choice, against_zero_copy};
 use crate::{Loader, TransferMode};
 
-/// Page-locked memory a loader may take unless told otherwise.
+/// Default limit of a loader's pinned memory, in bytes.
 const PINNED_BUDGET: usize = 2 << 30;
 
-/// How long `next` waits while its thread holds every device slot, unless told otherwise.
+/// Default time that `next` waits while its thread holds every device slot.
 const HELD_LIMIT: Duration = Duration::from_secs(60);
 
-/// How long the drop of a loader waits, unless told otherwise.
+/// Default time that dropping a loader waits.
 const DROP_LIMIT: Duration = Duration::from_secs(5);
 
-/// Bytes that all device slots have, where batches are so small that there can be many.
+/// Bytes of all device slots together, for batches so small that many slots fit.
 const SMALL: usize = 32 << 20;
 
-/// A loader to be; made by [`Loader::builder`] and [`Loader::from_source`].
+/// Configures a loader; created by [`Loader::builder`] and [`Loader::from_source`].
 ///
 /// ```
 /// use feedline::{Device, Loader};
@@ -85,40 +85,41 @@ impl LoaderBuilder {
         }
     }
 
-    /// Samples a batch; 1 unless told otherwise.
+    /// Samples per batch. Default: 1.
     pub fn batch_size(self, batch_size: usize) -> Self {
         Self { batch_size, ..self }
     }
 
-    /// Another order every epoch, over the whole set: a function of `seed` and the epoch alone.
+    /// Shuffles the whole set anew every epoch; the order depends on `seed` and the epoch only.
     pub fn shuffle(self, seed: u64) -> Self {
         Self { sampler: Sampler::Shuffle, seed, ..self }
     }
 
-    /// Any order; of a source, an order of its shards.
+    /// The order of the samples, or of a source's shards. Default: sequential.
     pub fn sampler(self, sampler: Sampler) -> Self {
         Self { sampler, ..self }
     }
 
-    /// The seed of the order and of the random numbers that `Dataset::read` gets.
+    /// The seed of the order and of the random numbers passed to `Dataset::read`. Default: 0.
     pub fn seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
 
-    /// Whether a last batch that is not full is dropped; it is delivered short unless told otherwise.
+    /// Whether a last batch that is not full is dropped. Default: it is delivered short.
     pub fn drop_last(self, drop: bool) -> Self {
         Self { last_batch: if drop { LastBatch::Drop } else { LastBatch::Keep }, ..self }
     }
 
-    /// What becomes of the samples that do not fill a last batch. A source can keep or drop them.
+    /// What happens to a last batch that is not full. A source can keep or drop it, not pad it.
     pub fn last_batch(self, last_batch: LastBatch) -> Self {
         Self { last_batch, ..self }
     }
 
-    /// Which part of every global batch this process loads; all of it unless told otherwise.
+    /// Which part of every global batch this process loads. Default: all of it.
     ///
-    /// A global batch is `batch_size` samples for each rank, and every rank has the same number of steps. Nothing is read
-    /// from the environment unasked: pass [`World::from_env`] for what torchrun, Open MPI or Slurm have set.
+    /// A global batch has `batch_size` samples per rank, and every rank has the same number of steps. The
+    /// environment is not read by default: pass [`World::from_env`] to use what torchrun, Open MPI or Slurm
+    /// have set.
     ///
     /// ```
     /// # use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec, World};
@@ -132,7 +133,8 @@ impl LoaderBuilder {
     /// #     }
     /// # }
     /// # let data = Ones(Spec::new().field("x", DType::U8, [])?);
-    /// let mut loader = Loader::builder(data).batch_size(2).world(World::from_env()?).build(&Device::host())?;
+    /// let builder = Loader::builder(data).batch_size(2).world(World::from_env()?);
+    /// let mut loader = builder.build(&Device::host())?;
     /// assert_eq!(loader.epoch(0)?.count() as u64, loader.batch_sampler().steps(0, 0));
     /// # Ok::<(), feedline::Error>(())
     /// ```
@@ -140,12 +142,13 @@ impl LoaderBuilder {
         Self { world, ..self }
     }
 
-    /// Threads that decode; on the direct road nothing is decoded, and there is one.
+    /// Number of decode threads. Default: [`Workers::Auto`]. In zero-copy mode nothing is decoded and
+    /// there is one.
     pub fn workers(self, workers: Workers) -> Self {
         Self { workers, ..self }
     }
 
-    /// Decodes with the workers of `pool`, which other loaders may use too, in place of threads of its own.
+    /// Decodes on the workers of `pool`, which other loaders may share, instead of starting own threads.
     ///
     /// ```
     /// # use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec};
@@ -159,7 +162,8 @@ impl LoaderBuilder {
     /// #         Ok(())
     /// #     }
     /// # }
-    /// # let (train, validate) = (Ones(Spec::new().field("x", DType::U8, [])?), Ones(Spec::new().field("x", DType::U8, [])?));
+    /// # let ones = || Ok::<_, feedline::Error>(Ones(Spec::new().field("x", DType::U8, [])?));
+    /// # let (train, validate) = (ones()?, ones()?);
     /// # let device = Device::host();
     /// let pool = WorkerPool::new(Workers::Auto)?;
     /// let mut train = Loader::builder(train).pool(&pool).build(&device)?;
@@ -171,18 +175,19 @@ impl LoaderBuilder {
         Self { pool: Some(pool.clone()), ..self }
     }
 
-    /// Batches on the device at a time: being copied, waiting, or being read. Unless told otherwise as many as 32 MiB hold, from
-    /// 3 to 8.
+    /// Batches on the device at a time: being copied, waiting, or being read. Default: what fits 32 MiB,
+    /// clamped to 3..=8.
     pub fn depth(self, depth: usize) -> Self {
         Self { depth: Some(depth), ..self }
     }
 
-    /// How rows get to the device: unless told otherwise the device of a GPU reads them itself where it can; see [`TransferMode`].
+    /// How rows get to the device. Default: [`TransferMode::Auto`].
     ///
     /// ```
-    /// use feedline::{Context, DType, Dataset, Device, Loader, ReadError, TransferMode, Row, Spec, StridedColumn};
+    /// use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec};
+    /// use feedline::{StridedColumn, TransferMode};
     ///
-    /// // Ten numbers in memory: a set that lies ready says where.
+    /// // Ten numbers in memory. `column` says where they are, so the device can read them itself.
     /// struct Numbers(Vec<u8>, Spec);
     /// impl Dataset for Numbers {
     ///     fn len(&self) -> u64 { self.0.len() as u64 }
@@ -191,13 +196,14 @@ impl LoaderBuilder {
     ///         row.bytes_mut(0)[0] = self.0[id as usize];
     ///         Ok(())
     ///     }
-    ///     fn table(&self, field: usize) -> Option<Table<'_>> {
-    ///         (field == 0).then(|| Table::new(&self.0, 0, 1, self.0.len(), 1).ok())?
+    ///     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+    ///         (field == 0).then(|| StridedColumn::new(&self.0, 0, 1, self.0.len(), 1).ok())?
     ///     }
     /// }
     /// let numbers = Numbers((0..10).collect(), Spec::new().field("number", DType::U8, [])?);
-    /// let mut loader = Loader::builder(numbers).batch_size(4).shuffle(7).transfer_mode(TransferMode::ZeroCopy).build(&Device::host())?;
-    /// assert_eq!(loader.transfer_mode().to_string(), "direct");
+    /// let builder = Loader::builder(numbers).batch_size(4).shuffle(7).transfer_mode(TransferMode::ZeroCopy);
+    /// let mut loader = builder.build(&Device::host())?;
+    /// assert_eq!(loader.transfer_mode().to_string(), "zero-copy");
     /// assert_eq!(loader.epoch(0)?.count(), 3);
     /// # Ok::<(), feedline::Error>(())
     /// ```
@@ -205,41 +211,42 @@ impl LoaderBuilder {
         Self { transfer_mode, ..self }
     }
 
-    /// The most page-locked memory, in bytes; 2 GiB unless told otherwise. On the direct road the set counts too.
+    /// The most pinned memory, in bytes. Default: 2 GiB. In zero-copy mode the set counts too.
     pub fn pinned_budget(self, bytes: usize) -> Self {
         Self { pinned_budget: bytes, ..self }
     }
 
-    /// Epochs 0 to `epochs - 1` are all there will be: nothing is read ahead beyond them, and a later one is
-    /// an error.
+    /// The number of epochs: nothing is read ahead beyond epoch `epochs - 1`, and asking for a later
+    /// one is an error. Default: no limit.
     pub fn epochs(self, epochs: u64) -> Self {
         Self { epochs: Some(epochs), ..self }
     }
 
-    /// How long `next` waits while the thread that calls it holds every device slot, before it fails with
-    /// [`SlotsHeld`](crate::ErrorKind::SlotsHeld); 60 seconds by default, `Duration::MAX` for ever.
+    /// How long `next` waits while its thread holds every device slot, before it fails with
+    /// [`SlotsHeld`](crate::ErrorKind::SlotsHeld). Default: 60 seconds. `Duration::MAX` waits without a
+    /// limit.
     ///
-    /// A batch counts as held by the thread that took it. Once a batch was opened or dropped on another
-    /// thread, or another thread has called `next`, the loader counts no more and `next` waits without a
-    /// limit. Raise the limit where other threads may keep the very first batches unopened for longer.
+    /// A batch counts as held by the thread that took it. Once a batch has been opened or dropped on another
+    /// thread, or another thread has called `next`, the limit no longer applies and `next` waits without one.
+    /// Raise the limit if other threads may keep the very first batches unopened for longer.
     /// `try_next` and `next_timeout` never fail with `SlotsHeld`.
     pub fn held_limit(self, limit: Duration) -> Self {
         Self { held_limit: limit, ..self }
     }
 
-    /// How long the drop of the loader waits for its threads, and for the device to end its work on dropped
-    /// batches; 5 seconds by default. What happens after it: see [`Loader`](crate::Loader#drop).
+    /// How long dropping the loader waits for its threads, and for the device to finish its work on dropped
+    /// batches. Default: 5 seconds. [`Loader`](crate::Loader#drop) describes what happens after it.
     pub fn drop_limit(self, limit: Duration) -> Self {
         Self { drop_limit: limit, ..self }
     }
 
-    /// What happens at a sample that cannot be read; the run fails unless told otherwise.
+    /// What happens when a sample cannot be read. Default: the run fails.
     pub fn bad_samples(self, bad_samples: BadSamples) -> Self {
         Self { bad_samples, ..self }
     }
 
-    /// Leaves out the steps `steps` of `epoch`, counted from its beginning, without decoding them; what a run does that
-    /// met a loss spike there. Not for a source.
+    /// Skips the steps `steps` of `epoch`, counted from its beginning, without decoding them: for example, to
+    /// pass a loss spike. Not for a source.
     pub fn skip(mut self, epoch: u64, steps: Range<u64>) -> Self {
         self.skips.push((epoch, steps));
         self
@@ -248,8 +255,8 @@ impl LoaderBuilder {
     /// Allocates the slots and starts the threads; nothing is read before the first [`Loader::epoch`].
     ///
     /// # Errors
-    /// `Config` for options that cannot work, `Budget` for slots beyond the budget, a device failure; why the direct road
-    /// cannot be taken, where that was asked for.
+    /// `Config` for options that cannot work; `Budget` for slots beyond the budget; the reason why zero
+    /// copy is not possible, if it was asked for; a device failure.
     pub fn build(self, device: &Device) -> Result<Loader> {
         if self.depth == Some(0) {
             return Err(Error::new(
@@ -277,7 +284,7 @@ impl LoaderBuilder {
         Loader::start(self, chosen, batch_sampler, layout, device)
     }
 
-    /// The workers: those of the pool that was given, or new ones. In zero-copy mode one is enough, which writes ids.
+    /// The given pool, or a new one. In zero-copy mode one worker is enough: it writes ids only.
     pub(crate) fn start_pool(&self, is_zero_copy: bool) -> Result<WorkerPool> {
         match &self.pool {
             Some(pool) => Ok(pool.clone()),
@@ -294,7 +301,7 @@ impl LoaderBuilder {
         Ok(batch_sampler)
     }
 
-    /// The plan of a source: one shard a step.
+    /// The batch sampler of a source: one shard per step.
     fn shard_plan(&self, shards: u64) -> Result<BatchSampler> {
         let refuse = |why: &str| Err(Error::new(ErrorKind::Config, why));
         if shards == 0 {
@@ -310,7 +317,7 @@ impl LoaderBuilder {
         }
         if !self.skips.is_empty() {
             return refuse(
-                "steps of a source cannot be skipped: where they begin is known only once they were read",
+                "steps of a source cannot be skipped: where they begin is known only after reading them",
             );
         }
         let batch_sampler = BatchSampler::new(self.plan_options(shards, 1, LastBatch::Keep))?;
@@ -329,17 +336,17 @@ impl LoaderBuilder {
         }
     }
 
-    /// Slots on the device. Small batches get more of them: from the end of a step it takes 100 to 200 us, and twice that when
-    /// the system is slow to wake a thread, until the batch that takes its place is on the device, and shorter steps
-    /// have to be covered by more batches. With 3, steps of 50 to 130 us fed on an H200 took up to 1.2 times as long as alone, with 8
-    /// at most 1.03.
+    /// Slots on the device. Small batches get more slots: a slot is refilled 100 to 200 us after its
+    /// step ends, or twice that if the system is slow to wake a thread, so shorter steps need more
+    /// batches in flight. On an H200, fed steps of 50 to 130 us took up to 1.2 times as long as alone
+    /// with 3 slots, and at most 1.03 times with 8.
     pub(crate) fn device_slots(&self, layout: &Layout) -> usize {
         let bytes = layout.bytes().max(1);
         let budget = (self.pinned_budget / bytes).saturating_sub(1);
         self.depth.unwrap_or_else(|| (SMALL / bytes).min(budget).clamp(3, 8))
     }
 
-    /// Host slots: one more than on the device, so that decoding goes on while every device slot is taken.
+    /// Host slots: one more than on the device, so that decoding continues while every device slot is taken.
     pub(crate) fn host_slots(&self, layout: &Layout) -> usize {
         self.device_slots(layout).saturating_add(1)
     }
@@ -361,7 +368,7 @@ mod tests {
 
     use super::*;
 
-    /// Slots on the device for batches of `bytes`, with a budget.
+    /// Device slots for batches of `bytes` within `budget`.
     fn slots(bytes: usize, budget: usize, depth: Option<usize>) -> usize {
         let builder = Loader::builder(Fine::new(10, 1024).unwrap()).batch_size(bytes / 1024);
         let builder = builder.pinned_budget(budget);
@@ -370,14 +377,14 @@ mod tests {
     }
 
     #[test]
-    fn small_batches_get_more_slots_as_far_as_the_budget_goes() {
+    fn small_batches_get_more_slots_within_the_budget() {
         for (bytes, wanted) in
             [(1 << 10, 8), (1 << 20, 8), (3 << 20, 8), (6 << 20, 5), (10 << 20, 3), (64 << 20, 3)]
         {
-            assert_eq!(slots(bytes, PINNED_BUDGET, None), wanted, "{bytes} bytes a batch");
+            assert_eq!(slots(bytes, PINNED_BUDGET, None), wanted, "{bytes} bytes per batch");
         }
-        assert_eq!(slots(1 << 20, 7 << 20, None), 5, "five and one on the host");
-        assert_eq!(slots(1 << 20, 1 << 20, None), 3, "the budget is checked elsewhere");
+        assert_eq!(slots(1 << 20, 7 << 20, None), 5, "six host slots fit, one more than on the device");
+        assert_eq!(slots(1 << 20, 1 << 20, None), 3, "the minimum; `build` checks the budget");
         assert_eq!(
             [slots(1 << 20, PINNED_BUDGET, Some(2)), slots(64 << 20, PINNED_BUDGET, Some(12))],
             [2, 12]

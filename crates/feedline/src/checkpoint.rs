@@ -1,13 +1,14 @@
-//! A checkpoint that matches the model: the position after exactly the batches whose work has run.
+//! A checkpoint that matches the model: the position after exactly the batches whose work has finished.
 
 use feedline_core::{BadSampleReport, Cursor, Error, ErrorKind, Result, Stage};
 use feedline_device::Stream;
 
 use crate::{Epoch, Loader};
 
-/// Where a loader stands at a moment when the model stands at the same place; made by [`Loader::checkpoint`].
+/// The state of a loader that matches the state of the model; created by [`Loader::checkpoint`].
 ///
-/// Save both fields with the model. To go on, pass them to [`Loader::set_bad_sample_report`] and [`Loader::resume`].
+/// Save both fields with the model. To continue the run, pass them to [`Loader::set_bad_sample_report`] and
+/// [`Loader::resume`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     /// The batches delivered so far.
@@ -19,19 +20,18 @@ pub struct Checkpoint {
 impl Loader {
     /// A checkpoint to save with the model.
     ///
-    /// Blocks until all work queued on `compute` so far has run. Without that wait the model is behind the
-    /// loader: work on a stream runs later, so after `next` has returned batch 40 the weights may be those of
-    /// step 30. Once this has returned, the model contains every batch that the cursor counts, and no other,
-    /// until the next batch is delivered.
+    /// Blocks until all work queued on `compute` so far has finished. Without that wait the model would be
+    /// behind the loader: work on a stream runs later, so when `next` returns batch 40 the weights may
+    /// be those of step 30. After this call the model has seen exactly the batches that the cursor
+    /// counts, until the next batch is delivered.
     ///
-    /// Pass the stream that updates the model. If several streams do, let `compute` wait for the others first
-    /// ([`Stream::wait`]).
+    /// Pass the stream that updates the model. If several streams do, make `compute` wait for the
+    /// others first ([`Stream::wait`]).
     ///
     /// # Errors
     /// `BatchHeld` while a delivered batch is not released: the cursor counts that batch, but its work may
-    /// not be queued yet.
-    /// `Config` for a stream of another device, or one that is being recorded. A device failure, also one of
-    /// the work itself.
+    /// not be queued yet. `Config` for a stream of another device, or one that is being recorded. A device
+    /// failure, including a failure of the queued work.
     ///
     /// ```
     /// use feedline::{Device, Loader};
@@ -58,13 +58,13 @@ impl Loader {
     /// let saved = batches.checkpoint(&compute)?; // blocks until the three steps have run
     ///
     /// let mut loader = Loader::builder(data()?).batch_size(4).build(&device)?;
-    /// loader.set_quarantine(saved.quarantine);
+    /// loader.set_bad_sample_report(saved.bad_sample_report);
     /// assert_eq!(loader.resume(saved.cursor)?.count(), 7);
     /// # Ok::<(), feedline::Error>(())
     /// ```
     pub fn checkpoint(&self, compute: &Stream) -> Result<Checkpoint> {
         self.device().check_stream(compute)?;
-        // Before the wait: work that is queued for a batch after this point must not be missed.
+        // Checked before the wait, so that no work queued for a batch after this point is missed.
         let held = self.batches_in_hand();
         if held > 0 {
             let batches = if held == 1 { "batch is held" } else { "batches are held" };

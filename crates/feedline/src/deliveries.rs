@@ -1,4 +1,4 @@
-//! What the transfer thread delivers, and how long the consumer waits for it.
+//! The consumer's end of the channel from the transfer thread, and the limits of its waits.
 
 use std::thread::ThreadId;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::transfer::Delivery;
 pub(crate) struct Deliveries {
     loaded: Receiver<Delivery>,
     slots: SlotRing,
-    /// How long a thread that holds every slot waits for another one.
+    /// How long a thread that holds every slot waits for a free one.
     held_limit: Duration,
     /// The thread that took the last batch.
     taken_on: Option<ThreadId>,
@@ -26,7 +26,7 @@ impl Deliveries {
         Self { loaded, slots, held_limit, taken_on: None, cross_thread: CrossThread::default() }
     }
 
-    /// Notes which thread takes the batches; a part of each of them.
+    /// The holder of the next batch. Notes which thread takes it.
     pub(crate) fn holder(&mut self) -> Holder {
         let this = std::thread::current().id();
         if self.taken_on.replace(this).is_some_and(|before| before != this) {
@@ -35,17 +35,17 @@ impl Deliveries {
         Holder::new(this, self.cross_thread.clone())
     }
 
-    /// What comes next of any request; `None` when `limit` has passed.
+    /// The next delivery, of any request; `None` once `limit` has passed.
     ///
     /// # Errors
-    /// `SlotsHeld`, without a limit only; `cause` once the transfer thread has ended.
+    /// `SlotsHeld`, only without a limit; `cause` once the transfer thread has ended.
     pub(crate) fn receive(
         &self,
         limit: Option<Duration>,
         cause: impl FnOnce() -> Error,
     ) -> Result<Option<Delivery>> {
         loop {
-            // A thread that holds every slot waits for itself: without a limit of its own it gets this one.
+            // A thread that holds every slot would wait for itself: without a limit it gets `held_limit`.
             let held_limit = self.holds_all_slots().then_some(self.held_limit);
             let received = match limit.or(held_limit) {
                 Some(limit) => self.loaded.recv_timeout(limit),
@@ -56,13 +56,13 @@ impl Deliveries {
                 Err(RecvTimeoutError::Disconnected) => return Err(cause()),
                 Err(RecvTimeoutError::Timeout) if limit.is_some() => return Ok(None),
                 Err(RecvTimeoutError::Timeout) if self.holds_all_slots() => return Err(self.held()),
-                // Another thread has shown that it holds some of them, or has dropped one.
+                // Another thread holds or has released some of them: wait again.
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }
 
-    /// Whether the calling thread holds every slot, as far as can be known.
+    /// Whether the calling thread holds every slot, as far as is known.
     fn holds_all_slots(&self) -> bool {
         self.slots.delivered() == self.slots.len() && !self.cross_thread.is_noted()
     }
@@ -70,20 +70,19 @@ impl Deliveries {
     fn held(&self) -> Error {
         let why = format!(
             "all {} device slots have been held for {:.1} s by batches that were not dropped: drop one \
-             before the next, or raise the depth; where other threads hold them, raise held_limit",
+             before the next, or raise the depth; if other threads hold them, raise held_limit",
             self.slots.len(),
             self.held_limit.as_secs_f64()
         );
         Error::new(ErrorKind::SlotsHeld, why)
     }
 
-    /// Receives no more: the transfer thread's sends fail instead of waiting.
+    /// Closes the channel: the transfer thread's sends fail instead of blocking.
     pub(crate) fn close(&mut self) {
         self.loaded = never();
     }
 
-    /// In a forked child: leaves the channel as it is, because a lock that its drop takes may be locked for
-    /// ever.
+    /// In a forked child: leaks the channel, because dropping it takes a lock that may stay locked for ever.
     pub(crate) fn abandon(&mut self) {
         std::mem::forget(std::mem::replace(&mut self.loaded, never()));
     }

@@ -1,4 +1,4 @@
-//! One epoch's batches, as an iterator.
+//! The batches of one epoch, as an iterator.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use feedline_core::{BadSampleReport, Cursor, Result};
 
 use crate::{Batch, Loader};
 
-/// The batches of one epoch, in order; made by [`Loader::epoch`].
+/// The batches of one epoch, in order; created by [`Loader::epoch`].
 ///
-/// `next` blocks until a batch is on its way to the device. After an error it gives `None`: an error ends the epoch, and
-/// a short epoch always has one.
+/// `next` blocks until a batch's copy to the device is queued. An error ends the epoch: after it `next`
+/// returns `None`. An epoch never ends early without an error.
 pub struct Epoch<'a> {
     loader: &'a mut Loader,
     epoch: u64,
@@ -23,18 +23,19 @@ impl<'a> Epoch<'a> {
         Self { loader, epoch, steps, delivered: 0, failed: false }
     }
 
-    /// The epoch.
+    /// The epoch's number.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    /// Batches from where this iterator began to the end of the epoch; `None` for a source, whose end is learned.
+    /// Batches from the start of this iterator to the end of the epoch; `None` for a source, whose end is not
+    /// known in advance.
     pub fn steps(&self) -> Option<u64> {
         self.steps
     }
 
-    /// The next batch when it is on its way already; never blocks. `None` when it is not, or the epoch is over: ask
-    /// [`is_over`](Self::is_over).
+    /// The next batch if it is ready; never blocks. `None` means "not yet" or that the epoch is over:
+    /// [`is_over`](Self::is_over) tells which.
     ///
     /// # Errors
     /// As the iterator's items.
@@ -42,7 +43,7 @@ impl<'a> Epoch<'a> {
         self.next_timeout(Duration::ZERO)
     }
 
-    /// Like `next`, for at most `limit`; `None` when it passed, or the epoch is over.
+    /// Like `next`, but blocks for at most `limit`; `None` once it has passed, or if the epoch is over.
     ///
     /// # Errors
     /// As the iterator's items.
@@ -54,7 +55,7 @@ impl<'a> Epoch<'a> {
         self.loader
     }
 
-    /// What was delivered so far; see [`Loader::cursor`]. To save a run take
+    /// The position after the batches delivered so far; see [`Loader::cursor`]. To save a run, use
     /// [`checkpoint`](Self::checkpoint).
     pub fn cursor(&self) -> Cursor {
         self.loader.cursor()
@@ -65,7 +66,7 @@ impl<'a> Epoch<'a> {
         self.loader.bad_sample_report()
     }
 
-    /// Whether every batch was delivered, or an error has ended the epoch.
+    /// Whether every batch has been delivered, or an error has ended the epoch.
     pub fn is_over(&self) -> bool {
         self.failed || self.loader.is_at_end()
     }
@@ -92,7 +93,7 @@ impl Iterator for Epoch<'_> {
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        // An error may end it early.
+        // The lower bound is 0 because an error may end the epoch early.
         let left = if self.is_over() { Some(0) } else { self.steps.map(|steps| steps - self.delivered) };
         (0, left.and_then(|left| usize::try_from(left).ok()))
     }

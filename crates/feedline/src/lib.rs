@@ -1,8 +1,8 @@
 //! Keeps a GPU fed.
 //!
-//! A CPU worker pool decodes batches into recycled page-locked slots, a transfer stage copies them on a stream of its
-//! own, and your stream gets them through an event: a step costs the longest of decode, transfer and compute, not their
-//! sum.
+//! CPU workers decode batches into reused pinned slots, a transfer stage copies them on its own stream, and
+//! your stream waits for each copy through an event. A step costs the longest of decode, transfer and
+//! compute, not their sum.
 //!
 //! ```
 //! use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec};
@@ -29,13 +29,13 @@
 //!         let batch = batch?.wait_on(&compute)?; // the only way to the data; the host does not block
 //!         let squares = batch.field::<i64>("square")?; // a view for kernels on `compute`
 //!         rows += squares.len();
-//!     } // dropped: the slot goes home when the work given to `compute` so far is done
+//!     } // dropped: the slot is reused once the work queued on `compute` so far has finished
 //! }
 //! assert_eq!(rows, 2000);
 //! # Ok::<(), feedline::Error>(())
 //! ```
 //!
-//! To save a run, take [`Loader::checkpoint`] when no batch is held: it waits for the work queued so far and
+//! To save a run, drop the batch and call [`Loader::checkpoint`]. It waits for the work queued so far and
 //! returns the cursor that matches the model.
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The loader: the three stages, running, and the batches they deliver.
+//! The loader: runs the three stages and hands out their batches.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,57 +21,58 @@ use crate::shutdown::{Closers, Running};
 use crate::transfer::{Delivery, Request, Transfer, Wanted};
 use crate::transfer_mode::{Chosen, ChosenMode};
 
-/// Batches of a data set or a source, decoded, copied and handed over while the caller computes.
+/// Loads batches of a data set or a source: decodes and copies them while the caller computes.
 ///
 /// # Drop
 ///
-/// Dropping a loader does what [`stop`](Loader::stop) does, for at most
-/// [`drop_limit`](LoaderBuilder::drop_limit), and then frees the slots. What still runs after the limit is
-/// reported to the device's [`DeviceStats`](crate::DeviceStats) and left behind: a thread whose read does not return
-/// keeps the host slots until it does; when work on the device still uses slots, all slots and the copy
-/// stream are leaked. Batches in hand stay valid; the drop of the last one frees the slots and waits for the
-/// work that reads them.
+/// Dropping a loader calls [`stop`](Loader::stop) with the limit
+/// [`drop_limit`](LoaderBuilder::drop_limit), and then frees the slots. What still runs after the limit
+/// is reported to the device's [`DeviceStats`](crate::DeviceStats) and left behind: a thread whose read
+/// does not return keeps the host slots until it does; if work on the device still uses slots, all
+/// slots and the copy stream are leaked. Delivered batches stay valid; dropping the last one frees the
+/// slots and waits for the work that reads them.
 ///
 /// # Fork
 ///
 /// The threads of a loader do not exist in a forked child. There `epoch`, `resume`, `next` and `stop` return
-/// an error of kind [`Forked`](ErrorKind::Forked), and the drop does nothing. Batches and streams of the
-/// parent must not be used in the child: fork before the device is opened, or leave the child by `exec` or
-/// `_exit`.
+/// an error of kind [`Forked`](ErrorKind::Forked), and dropping the loader does nothing. The child must
+/// not use batches and streams of the parent: fork before the device is opened, or leave the child by
+/// `exec` or `_exit`.
 pub struct Loader {
     pub(crate) batch_sampler: Arc<BatchSampler>,
     layout: Arc<Layout>,
     device: Device,
     slots: SlotRing,
     deliveries: Deliveries,
-    /// The run that is going on, and the next batch it will deliver; `None` before the first epoch.
+    /// The current request, and the next batch it will deliver; `None` before the first epoch.
     current: Option<Position>,
     epochs: Option<u64>,
     cursor: Cursor,
     fingerprint: u64,
-    /// Whether the plan is of shards, and the end of an epoch is learned.
+    /// Whether the batch sampler is over shards, so that the end of an epoch is not known in advance.
     is_source: bool,
     bad_samples: BadSamples,
     bad_sample_report: BadSampleReport,
     transfer_mode: ChosenMode,
-    held: MemoryUse,
+    memory_use: MemoryUse,
     drop_limit: Duration,
     running: Running,
 }
 
-/// Bytes that a loader's slots hold, and the set that the device reads itself; all of them from the start, none more later.
+/// Bytes held by a loader's slots, and by the set in zero-copy mode. They are allocated at the start
+/// and never grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryUse {
-    /// Page-locked host memory.
+    /// Pinned host memory.
     pub pinned_bytes: u64,
     /// Device memory.
     pub device_bytes: u64,
 }
 
-/// Where a run is: the next batch to come out of it.
+/// The next batch of a request to be delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Position {
-    /// What was asked for, moved on to the epoch that is being delivered.
+    /// The request, advanced to the epoch that is being delivered.
     request: Request,
     step: u64,
 }
@@ -84,21 +85,23 @@ impl Position {
 }
 
 impl Loader {
-    /// A loader of `dataset`, to be configured and built.
+    /// Configures a loader of `dataset`.
     pub fn builder(dataset: impl Dataset) -> LoaderBuilder {
         LoaderBuilder::new(Input::Dataset(Arc::new(dataset)))
     }
 
-    /// A loader of `source`, data without a length or random access.
+    /// Configures a loader of `source`: data without a length or random access.
     ///
-    /// What is other than for a data set:
+    /// Differences from a data set:
     ///
-    /// - The order is one of the shards, and each rank reads its own shards; see [`source`](crate::source).
-    /// - The end of an epoch is learned: [`Epoch::steps`] is `None`, and ranks may have different numbers of steps.
-    /// - One worker reads records in sequence, all of them decode.
+    /// - The sampler orders the shards, and each rank reads its own shards; see [`source`](crate::source).
+    /// - The end of an epoch is not known in advance: [`Epoch::steps`] is `None`, and ranks may have
+    ///   different numbers of steps.
+    /// - One worker at a time reads records in sequence; all workers decode.
     /// - A bad sample is replaced by another of its batch. A shard that cannot be read ends the run.
-    /// - The last batch cannot be padded, and no steps be skipped.
-    /// - The cursor holds shard and offset; it is of one rank, and the world can change between epochs only.
+    /// - The last batch cannot be padded, and steps cannot be skipped.
+    /// - The cursor holds shard and offset. It belongs to one rank, and the world can change only
+    ///   between epochs.
     ///
     /// ```
     /// use feedline::source::{Next, Shard, Source};
@@ -147,13 +150,13 @@ impl Loader {
         device: &Device,
     ) -> Result<Self> {
         let (batch_sampler, layout) = (Arc::new(batch_sampler), Arc::new(layout));
-        let Chosen { taken, columns, slot_bytes } = chosen;
+        let Chosen { mode, columns, slot_bytes } = chosen;
         let (device_slots, host_slots) = (builder.device_slots(&layout), builder.host_slots(&layout));
         let pinned = (0..host_slots).map(|_| device.pinned(slot_bytes)).collect::<Result<Vec<_>>>()?;
         let host_ring = Ring::new(pinned);
         let slots = SlotRing::new(device, device_slots, layout.bytes())?;
         reserve_ids(&host_ring, &slots, layout.capacity())?;
-        // Room for every batch that is being decoded, the reader of a source, and one call to wake.
+        // Room for every batch that is being decoded, the reader of a source, and one wake-up.
         let (to_transfer, inbox) = bounded(host_slots + 2);
         let (loaded, to_consumer) = bounded(device_slots);
         let pool = builder.start_pool(columns.is_some())?;
@@ -189,7 +192,7 @@ impl Loader {
             host_slots,
             inbox: to_transfer,
         };
-        // The data set is dropped with the decoder, by the last thread that needs it.
+        // The last thread that needs the decoder drops the data set with it.
         drop(builder.input);
         let (ended, owner) = (running.stage("decode"), device.clone());
         let decoder = Arc::new(Decoder::new(options, move |dropped| {
@@ -213,12 +216,12 @@ impl Loader {
         let (outcome, ended) = (running.outcome(), running.stage("transfer"));
         let thread = transfer.start(batch_sampler.clone(), reader, move |result, transfer| {
             outcome(result);
-            // In this order: whoever hears that the stage has ended finds its slots released.
+            // In this order: once the stage is reported as ended, its slots are released.
             drop(transfer);
             ended();
         })?;
         running.join(thread);
-        let held = MemoryUse {
+        let memory_use = MemoryUse {
             pinned_bytes: (slot_bytes * host_slots + registered) as u64,
             device_bytes: (layout.bytes() * device_slots) as u64,
         };
@@ -228,8 +231,8 @@ impl Loader {
             is_source,
             bad_samples: builder.bad_samples,
             bad_sample_report: BadSampleReport::new(),
-            transfer_mode: taken,
-            held,
+            transfer_mode: mode,
+            memory_use,
             batch_sampler,
             layout,
             device: device.clone(),
@@ -244,63 +247,64 @@ impl Loader {
 
     /// The batches of `epoch`, in order.
     ///
-    /// Epoch after epoch in sequence flows without a gap: the next one's first batches are read while this one drains.
-    /// Any other epoch, or a new start after an early `break`, begins anew; batches read ahead are dropped.
+    /// Consecutive epochs follow each other without a gap: the next epoch's first batches are read
+    /// while this one drains. Any other epoch, or a new start after an early `break`, drops the batches
+    /// read ahead.
     ///
     /// # Errors
-    /// `Config` for an epoch that [`epochs`](LoaderBuilder::epochs) excludes; `Forked` in a forked child; the
-    /// first cause, once the pipeline has ended.
+    /// `Config` for an epoch that [`epochs`](LoaderBuilder::epochs) excludes; `Forked` in a forked
+    /// child; once the pipeline has ended, the first cause.
     pub fn epoch(&mut self, epoch: u64) -> Result<Epoch<'_>> {
         self.running.check_process()?;
         self.check_epoch(epoch)?;
         self.cursor.begin(epoch);
-        self.go_on()
+        self.continue_epoch()
     }
 
-    /// The rest of the epoch in which `cursor` was saved ([`checkpoint`](Self::checkpoint)); epochs after it
-    /// follow by [`epoch`](Self::epoch).
+    /// The rest of the epoch in which `cursor` was saved ([`checkpoint`](Self::checkpoint)). Call
+    /// [`epoch`](Self::epoch) for the epochs after it.
     ///
-    /// Takes the same time wherever the cursor stands. Workers, depth and device may differ from the run that saved it,
-    /// and so may batch size, tail and world: the global order goes on unchanged. The world of a source may not, but
-    /// between epochs.
+    /// Takes the same time for every cursor. Workers, depth and device may differ from the run that
+    /// saved it, and so may batch size, last batch and world: the global order continues unchanged. The
+    /// world of a source may change only between epochs.
     ///
-    /// The data must be the data of the run that saved the cursor. What is compared is the set's
-    /// [`fingerprint`](Dataset::fingerprint), and it covers what the set makes it cover: by default only the
-    /// length and the spec, so that a set whose samples were changed, but not their number, is resumed
-    /// without a word. The sets of `feedline-datasets` cover every byte of files up to 4 GiB, and the size
-    /// and 64 samples of larger ones. For an own set, [`Fingerprint`](crate::Fingerprint) covers files by
-    /// name, size and time, or by content.
+    /// The data must be the same as in the run that saved the cursor. The loader compares the set's
+    /// [`fingerprint`](Dataset::fingerprint), which covers what the set chooses: by default only the
+    /// length and the spec, so a set whose samples have changed, but not their number, is resumed
+    /// without an error. The sets of `feedline-datasets` cover every byte of files up to 4 GiB, and the
+    /// size and 64 samples of larger ones. For your own set, [`Fingerprint`](crate::Fingerprint) covers
+    /// files by name, size and time, or by content.
     ///
     /// # Errors
-    /// `Cursor` when it does not fit the data set, the order or the seed, or stands in the midst of a step;
+    /// `Cursor` if it does not fit the data set, the order or the seed, or points into the middle of a step;
     /// otherwise as [`epoch`](Self::epoch).
     pub fn resume(&mut self, cursor: Cursor) -> Result<Epoch<'_>> {
         self.running.check_process()?;
         self.check_epoch(cursor.epoch())?;
         let fit = if self.is_source { Cursor::fit_source } else { Cursor::fit };
         self.cursor = fit(cursor, &self.batch_sampler, self.fingerprint)?;
-        self.go_on()
+        self.continue_epoch()
     }
 
     fn check_epoch(&self, epoch: u64) -> Result<()> {
         let Some(epochs) = self.epochs.filter(|&epochs| epoch >= epochs) else { return Ok(()) };
         let why = format!(
             "the loader was built for {epochs} epochs, counted from 0, and has no epoch {epoch}: raise \
-             epochs, or leave it out"
+             epochs, or do not set it"
         );
         Err(Error::new(ErrorKind::Config, why))
     }
 
     /// The batches from the cursor to the end of its epoch.
-    fn go_on(&mut self) -> Result<Epoch<'_>> {
+    fn continue_epoch(&mut self) -> Result<Epoch<'_>> {
         let (epoch, start, offset) = (self.cursor.epoch(), self.cursor.position(), self.cursor.offset());
         let steps = self.batch_sampler.steps(epoch, start);
-        let goes_on = |Position { request, step }: Position| {
+        let is_next = |Position { request, step }: Position| {
             let Request { epoch: at, end, .. } = request;
             (at, request.start, request.offset, step) == (epoch, start, offset, 0) && at < end
         };
-        // In a run that goes on, an error comes after the batches read before it.
-        if !self.current.is_some_and(goes_on) {
+        // If the current request continues, an error comes after the batches read before it.
+        if !self.current.is_some_and(is_next) {
             self.running.check()?;
             if steps > 0 {
                 self.request(epoch, start, offset)?;
@@ -310,7 +314,7 @@ impl Loader {
         Ok(Epoch::new(self, epoch, steps))
     }
 
-    /// Asks for batches from `start` in `epoch` on; those of older requests are dropped as they come.
+    /// Requests the batches from `start` in `epoch` on; batches of older requests are dropped on arrival.
     fn request(&mut self, epoch: u64, start: u64, offset: u64) -> Result<()> {
         let number = self.current.map_or(1, |at| at.request.number + 1);
         let end = self.epochs.unwrap_or(u64::MAX);
@@ -320,25 +324,25 @@ impl Loader {
         Ok(())
     }
 
-    /// What was delivered so far.
+    /// The position after the batches delivered so far.
     ///
-    /// It counts a batch as soon as it is delivered, before the work on it has run. To save a run take
+    /// It counts a batch as soon as it is delivered, before the work on it has finished. To save a run, use
     /// [`checkpoint`](Self::checkpoint), which waits for the model.
     pub fn cursor(&self) -> Cursor {
         self.cursor
     }
 
-    /// The samples that could not be read so far, and what was delivered instead.
+    /// The samples that could not be read so far, and their substitutes.
     pub fn bad_sample_report(&self) -> &BadSampleReport {
         &self.bad_sample_report
     }
 
-    /// Goes on with the quarantine of the run that saved the cursor: its samples count in the budget.
+    /// Continues the report of the run that saved the cursor: its samples count towards the budget.
     pub fn set_bad_sample_report(&mut self, bad_sample_report: BadSampleReport) {
         self.bad_sample_report = bad_sample_report;
     }
 
-    /// Batches that were delivered and not released.
+    /// Batches that were delivered and are not yet released.
     pub(crate) fn batches_in_hand(&self) -> usize {
         self.slots.in_hand()
     }
@@ -348,7 +352,8 @@ impl Loader {
         self.cursor.is_at_end(&self.batch_sampler)
     }
 
-    /// The next batch of the current run; blocks for at most `limit`, `None` when it passed, and at the end of a source.
+    /// The next batch of the current request. Blocks for at most `limit`; `None` once it has passed,
+    /// and at the end of a source's epoch.
     pub(crate) fn receive(&mut self, limit: Option<Duration>) -> Result<Option<Batch>> {
         self.running.check_process()?;
         let holder = self.deliveries.holder();
@@ -359,7 +364,7 @@ impl Loader {
             let Some(delivery) = received else { return Ok(None) };
             let Some(at) = &mut self.current else { continue };
             match delivery {
-                // Batches of a request that was given up are dropped, which releases their slots.
+                // Dropping the batches of an abandoned request releases their slots.
                 Delivery::Batch(loaded) if loaded.info().request != at.request.number => {}
                 Delivery::EpochEnd(end) if end.request != at.request.number => {}
                 Delivery::EpochEnd(end) => {
@@ -392,7 +397,8 @@ impl Loader {
         }
     }
 
-    /// Moves the cursor over a batch that is about to be delivered, and holds its bad samples against the budget.
+    /// Advances the cursor over a batch that is about to be delivered, and checks its bad samples against the
+    /// budget.
     fn count(&mut self, batch: &Batch) -> Result<()> {
         self.bad_sample_report.delivered(batch.len() as u64);
         for substituted in batch.substituted() {
@@ -406,7 +412,7 @@ impl Loader {
                 }
             }
         }
-        // Only once there are some: the check takes heap blocks.
+        // Only once there are some, because the check allocates.
         if !self.bad_sample_report.samples().is_empty() {
             self.bad_sample_report.check(self.bad_samples).map_err(|error| error.at_batch(batch.step()))?;
         }
@@ -417,22 +423,22 @@ impl Loader {
         Ok(())
     }
 
-    /// Which samples make up which batch; of a source, which shard is this rank's at which step.
+    /// Which samples make up which batch; for a source, which shard this rank reads at which step.
     pub fn batch_sampler(&self) -> &BatchSampler {
         &self.batch_sampler
     }
 
-    /// Where the fields of a batch lie.
+    /// The memory layout of a batch.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// What the loader holds, from its start to its end.
+    /// The memory that the loader holds, constant over its life.
     pub fn memory_use(&self) -> MemoryUse {
-        self.held
+        self.memory_use
     }
 
-    /// The road that rows take to the device; where workers were chosen for it, why.
+    /// How rows get to the device, and why staged if zero copy was not possible.
     pub fn transfer_mode(&self) -> &ChosenMode {
         &self.transfer_mode
     }
@@ -442,22 +448,22 @@ impl Loader {
         &self.device
     }
 
-    /// The addresses of the device slots, fixed for the life of the loader.
+    /// The addresses of the device slots; fixed for the life of the loader.
     pub fn slot_addresses(&self) -> Vec<feedline_device::Address> {
         self.slots.addresses().collect()
     }
 
-    /// Stops the stages and waits for at most `limit`: for the stages and their threads, and for the device,
-    /// until it has run all copies into the slots and all work of batches that were dropped. Calling it again
-    /// waits for what is left.
+    /// Stops the stages. Waits for at most `limit` until their threads have ended and the device has
+    /// finished all copies into the slots and all work on dropped batches. Calling it again waits for
+    /// what is left.
     ///
-    /// Batches still in hand stay valid, and are not waited for. The threads of a
-    /// [`WorkerPool`](crate::WorkerPool) that is in use elsewhere go on.
+    /// Batches that you still hold stay valid and are not waited for. The threads of a
+    /// [`WorkerPool`](crate::WorkerPool) that is in use elsewhere continue.
     ///
     /// # Errors
-    /// `Timeout` naming what still runs: a read that does not return, or work on the device. `Panic` when the
-    /// data set panicked while it was dropped. `Forked` in a forked child. Device failures that nothing else
-    /// has returned.
+    /// `Timeout` naming what still runs: a read that does not return, or work on the device. `Panic` if
+    /// the data set panicked while it was dropped. `Forked` in a forked child. Device failures that no
+    /// other call has returned.
     pub fn stop(&mut self, limit: Duration) -> Result<()> {
         self.running.check_process()?;
         self.deliveries.close();
@@ -465,15 +471,15 @@ impl Loader {
         self.running.stop(limit)
     }
 
-    /// In a forked child: leaves everything as it is. A thread that the child does not have may hold any of
-    /// the locks that a drop would take.
+    /// In a forked child: leaks everything. A thread that does not exist in the child may hold a lock
+    /// that a drop would take.
     fn abandon(&mut self) {
         self.deliveries.abandon();
         self.running.abandon();
     }
 }
 
-/// Gives every slot room for the ids of a batch, so that none is allocated on the way.
+/// Reserves room for the ids of a batch in every slot, so that loading a batch allocates nothing.
 fn reserve_ids(host_slots: &Ring<Pinned, Note>, device_slots: &SlotRing, rows: usize) -> Result<()> {
     let mut host = (0..host_slots.len()).map(|_| host_slots.acquire()).collect::<Result<Vec<_>>>()?;
     let mut device = (0..device_slots.len()).map(|_| device_slots.acquire()).collect::<Result<Vec<_>>>()?;

@@ -1,11 +1,12 @@
 //! How a pipeline ends: stop, close, join, drain the device, and only then free.
 //!
-//! Every wait of the transfer thread ends by one of three things: the slots are closed, the other end of its channel is
-//! gone, or what it waits for arrives. A stop from outside closes the slots and wakes the thread. An error inside ends the
-//! thread; batches before the failed one are delivered first, and then the consumer finds the channel closed, and the cause.
+//! Every wait of the transfer thread ends in one of three ways: the slots are closed, the other end of its
+//! channel is gone, or what it waits for arrives. A stop from outside closes the slots and wakes the thread.
+//! An error inside ends the thread: the batches before the failed one are delivered first, then the consumer
+//! finds the channel closed, and the cause.
 //!
-//! Freeing a slot waits for the device without a limit. So `stop` first waits for the device with one, and
-//! the drop of a loader whose device is still busy after its limit leaks the slots.
+//! Freeing a slot waits for the device without a limit. So `stop` first waits for the device with a
+//! limit, and dropping a loader whose device is still busy after the limit leaks the slots.
 
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -29,16 +30,17 @@ pub(crate) struct Closers {
     pub(crate) wanted: Arc<Wanted>,
 }
 
-/// The threads of a loader, and the way to end them.
+/// The threads of a loader, and how to end them.
 pub(crate) struct Running {
-    /// What [`forks`] said at the start: threads do not survive a fork, so nothing is waited for after one.
+    /// The value of [`forks`] at the start. Threads do not survive a fork, so a forked child waits for
+    /// nothing.
     forks: u64,
     closers: Closers,
     device: Device,
     /// The stages that have not ended yet.
     started: Vec<&'static str>,
     ended: (Sender<&'static str>, Receiver<&'static str>),
-    /// Of the threads, so that the data is dropped with the last of them, and with it what was not delivered.
+    /// Owned by the threads: the last one drops the data, and the batches that were not delivered.
     decoder: Weak<Decoder>,
     pool: Option<WorkerPool>,
     transfer: Option<JoinHandle<()>>,
@@ -59,18 +61,19 @@ impl Running {
         }
     }
 
-    /// What a stage calls with its outcome, before its channels close: a consumer that finds them closed finds the cause.
+    /// A stage calls this with its outcome before its channels close, so that a consumer that finds them
+    /// closed also finds the cause.
     pub(crate) fn outcome(&self) -> impl Fn(Result<()>) + Send + Sync + 'static {
         let stop = self.closers.stop.clone();
         move |result| {
-            // A stage that ends because the slots were closed is no cause of its own.
+            // A stage that ends because the slots were closed is not a cause.
             if let Some(cause) = result.err().filter(|error| error.kind() != ErrorKind::Stopped) {
                 stop.trip(cause);
             }
         }
     }
 
-    /// Counts a stage as started; the stage calls the result when it has ended.
+    /// Counts a stage as started. The stage calls the returned closure when it has ended.
     pub(crate) fn stage(&mut self, name: &'static str) -> impl FnOnce() + Send + 'static {
         self.started.push(name);
         let ended = self.ended.0.clone();
@@ -87,18 +90,18 @@ impl Running {
         self.transfer = Some(transfer);
     }
 
-    /// Asks for other batches.
+    /// Sends another request to the transfer thread.
     pub(crate) fn ask(&self, request: Request) -> Result<()> {
         let decoder = self.decoder.upgrade().ok_or_else(|| self.cause())?;
         self.closers.wanted.ask(request, decoder.inbox()).map_err(|_| self.cause())
     }
 
-    /// The first cause, once the pipeline has ended.
+    /// Fails with the first cause once the pipeline has ended.
     pub(crate) fn check(&self) -> Result<()> {
         self.closers.stop.check()
     }
 
-    /// Why no batch comes any more.
+    /// Why no more batches will come.
     pub(crate) fn cause(&self) -> Error {
         let stopped = || Error::new(ErrorKind::Stopped, "the pipeline was stopped");
         self.closers.stop.cause().cloned().unwrap_or_else(stopped)
@@ -110,8 +113,8 @@ impl Running {
             return Ok(());
         }
         let why = format!(
-            "process {} is a fork of the one that built the loader and has none of its threads: fork before \
-             the loader is built",
+            "process {} was forked from the one that built the loader and has none of its threads: fork \
+             before the loader is built",
             std::process::id()
         );
         Err(Error::new(ErrorKind::Forked, why))
@@ -128,12 +131,12 @@ impl Running {
             let Ok(name) = self.ended.1.recv_timeout(left()) else { return Err(self.stuck(limit)) };
             self.started.retain(|started| *started != name);
         }
-        // They have nothing left to do but to return. A data set may own the loader: then one is this thread.
+        // Only the threads' returns are left. If the data set owns the loader, this thread is one of them.
         let this = std::thread::current().id();
         let workers = self.pool.take().map(WorkerPool::into_handles).unwrap_or_default();
         let threads = self.transfer.take().into_iter().chain(workers);
         for thread in threads.filter(|thread| thread.thread().id() != this) {
-            // A panic was caught and told by the thread itself.
+            // The thread has caught and reported a panic itself.
             let _ = thread.join();
         }
         self.drain(left()).map_err(|error| match error.kind() {
@@ -146,16 +149,15 @@ impl Running {
         first.map_or(Ok(()), Err)
     }
 
-    /// After a `stop` that failed: leaks the slots if the device still uses them, because freeing them would
-    /// wait.
+    /// After a failed `stop`: leaks the slots if the device still uses them, because freeing them would
+    /// block.
     pub(crate) fn leak_busy_slots(&self) {
         if self.runs_on_device().is_some() {
             self.leak_slots();
         }
     }
 
-    /// In a forked child: leaves everything as it is, because a lock that a drop takes may be locked for
-    /// ever.
+    /// In a forked child: leaks everything, because a drop may take a lock that stays locked for ever.
     pub(crate) fn abandon(&mut self) {
         self.leak_slots();
         std::mem::forget(std::mem::replace(&mut self.ended, unbounded()));
@@ -166,13 +168,13 @@ impl Running {
         std::mem::forget(self.closers.clone());
     }
 
-    /// Waits for the device; an error of kind `Timeout` says what still runs there.
+    /// Waits for the device. A `Timeout` error says what still runs there.
     fn drain(&self, limit: Duration) -> Result<()> {
         self.closers.device_slots.drain_timeout(limit)
     }
 
-    /// What still runs on the device, if anything. A device that cannot say is not waited for by those who
-    /// ask this: whoever frees the slots meets its failure again.
+    /// What still runs on the device, if anything. A failed device counts as idle here: freeing the slots
+    /// reports the failure again.
     fn runs_on_device(&self) -> Option<String> {
         let busy = self.drain(Duration::ZERO).err().filter(|error| error.kind() == ErrorKind::Timeout);
         busy.map(|error| error.message().to_owned())
@@ -181,7 +183,7 @@ impl Running {
     fn close(&self) {
         self.closers.host_slots.close();
         self.closers.device_slots.close();
-        // Without a decoder there is no thread left that waits.
+        // Without a decoder no thread is left that waits.
         if let Some(decoder) = self.decoder.upgrade() {
             decoder.stop();
             self.closers.wanted.stop(decoder.inbox());
@@ -201,7 +203,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Also when the loader was never finished: what was started must end.
+        // Also if building the loader failed halfway: the threads already started must end.
         if self.check_process().is_ok() {
             self.close();
         }

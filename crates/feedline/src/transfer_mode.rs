@@ -1,4 +1,4 @@
-//! How rows get to the device, and which way a loader chooses.
+//! How rows get to the device, and how a loader chooses.
 
 use std::sync::Arc;
 
@@ -7,28 +7,28 @@ use feedline_core::{Error, ErrorKind, Layout, Result, Sampler};
 use feedline_device::zero_copy::{GatherOrder, StridedColumns};
 use feedline_device::{BackendKind, Device};
 
-/// How rows get to the device; [`LoaderBuilder::transfer_mode`](crate::LoaderBuilder::transfer_mode).
+/// How rows get to the device; set by [`LoaderBuilder::transfer_mode`](crate::LoaderBuilder::transfer_mode).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TransferMode {
     /// Zero copy on a GPU where it is possible, staged otherwise.
     ///
-    /// Staged too with 8 workers or more and an order that is not sequential: the CPU keeps up then, and a gather on the
-    /// GPU would slow your kernels. A loop that does nothing but read short rows is faster by zero copy all the same:
-    /// ask for it.
+    /// Also staged with 8 or more workers and an order that is not sequential: the CPU keeps up, and a
+    /// gather on the GPU would slow your kernels. A loop that only reads short rows is still faster
+    /// with zero copy: ask for [`ZeroCopy`](Self::ZeroCopy).
     #[default]
     Auto,
     /// Workers read each sample into pinned memory, which is copied to the device.
     Staged,
-    /// The device reads the rows from host memory itself: no decoding, no copy on the host. For sets that give columns
-    /// ([`Dataset::column`](crate::Dataset::column)).
+    /// The device reads the rows from host memory itself: no decoding, no copy on the host. Needs a set with
+    /// columns ([`Dataset::column`](crate::Dataset::column)).
     ///
-    /// Rows that follow each other in memory are copied by the copy engine, others by a kernel that gathers them.
+    /// The copy engine copies contiguous rows; a kernel gathers others.
     ZeroCopy,
 }
 
-/// The transfer mode that a loader uses; [`Loader::transfer_mode`](crate::Loader::transfer_mode).
+/// The transfer mode that a loader uses; returned by [`Loader::transfer_mode`](crate::Loader::transfer_mode).
 ///
-/// Displays as `zero-copy`, `staged`, or `staged: WHY` where zero copy was not possible.
+/// Displays as `zero-copy`, `staged`, or `staged: WHY` if `Auto` did not choose zero copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChosenMode {
     zero_copy: bool,
@@ -41,7 +41,7 @@ impl ChosenMode {
         self.zero_copy
     }
 
-    /// Why the mode is staged although nobody asked for that, in a short sentence.
+    /// Why `Auto` chose staged copies, in a short sentence; `None` otherwise.
     pub fn why(&self) -> Option<&str> {
         self.why.as_deref()
     }
@@ -57,7 +57,7 @@ impl std::fmt::Display for ChosenMode {
     }
 }
 
-/// The refusal of zero copy where it was asked for; a device failure stays as it is.
+/// The error for zero copy that was asked for and is not possible. Keeps a device failure as it is.
 fn cannot(error: Error) -> Error {
     match error.kind() {
         kind @ (ErrorKind::Config | ErrorKind::Budget | ErrorKind::Unavailable) => {
@@ -68,17 +68,17 @@ fn cannot(error: Error) -> Error {
     }
 }
 
-/// As many workers keep a training step fed.
+/// Workers that keep a training step fed.
 const ENOUGH_WORKERS: usize = 8;
 
-/// Why staged copies are better here, if they are.
+/// Why `Auto` prefers staged copies, if it does.
 pub(crate) fn against_zero_copy(
     (kind, name): (BackendKind, String),
     sampler: &Sampler,
     workers: Workers,
 ) -> Option<String> {
     if kind != BackendKind::Cuda {
-        // The copy stream of the host is one thread; there are more workers.
+        // The host's copy stream is one thread; there are more workers.
         return Some(format!("{name} is not a GPU"));
     }
     let workers = workers.count().unwrap_or(0);
@@ -87,12 +87,12 @@ pub(crate) fn against_zero_copy(
     (gathers && workers >= ENOUGH_WORKERS).then(why)
 }
 
-/// The mode, and what the loader needs for it.
+/// The chosen mode, and what the loader needs for it.
 pub(crate) struct Chosen {
-    pub(crate) taken: ChosenMode,
-    /// In zero-copy mode.
+    pub(crate) mode: ChosenMode,
+    /// The set's columns, in zero-copy mode.
     pub(crate) columns: Option<Arc<StridedColumns>>,
-    /// Bytes of a host slot: a batch of samples, or of ids.
+    /// Bytes per host slot, for the samples of a batch or, in zero-copy mode, its ids.
     pub(crate) slot_bytes: usize,
 }
 
@@ -103,26 +103,26 @@ pub(crate) struct Choice<'a> {
     pub(crate) against: Option<String>,
     pub(crate) input: &'a Input,
     pub(crate) layout: &'a Layout,
-    /// The samples that the batch sampler is made for.
+    /// The number of samples that the batch sampler was created for.
     pub(crate) samples: u64,
     pub(crate) host_slots: usize,
     pub(crate) pinned_budget: usize,
 }
 
 impl Choice<'_> {
-    /// Chooses zero copy where it is possible and wanted.
+    /// Chooses zero copy if it is wanted and possible.
     pub(crate) fn choose(&self, device: &Device) -> Result<Chosen> {
         let why = match self.transfer_mode {
             TransferMode::Staged => None,
             TransferMode::Auto if self.against.is_some() => self.against.clone(),
             TransferMode::Auto | TransferMode::ZeroCopy => match self.register(device) {
-                Ok(columns) => return self.by(None, Some(columns)),
+                Ok(columns) => return self.chosen(None, Some(columns)),
                 Err(error) if error.is_device_lost() => return Err(error),
                 Err(error) if self.transfer_mode == TransferMode::ZeroCopy => return Err(cannot(error)),
                 Err(error) => Some(error.message().to_owned()),
             },
         };
-        self.by(why, None)
+        self.chosen(why, None)
     }
 
     fn register(&self, device: &Device) -> Result<StridedColumns> {
@@ -131,10 +131,10 @@ impl Choice<'_> {
         };
         let room = self.pinned_budget.saturating_sub(self.slots_bytes(self.ids_bytes()));
         let columns = StridedColumns::new(device, dataset, self.layout, room)?;
-        // The set was asked for its length before, and again for its tables.
+        // The set was asked for its length when the batch sampler was created, and again for its columns.
         if columns.samples() < self.samples {
             let why = format!(
-                "the data set had {} samples, and its tables have {} rows: a set keeps its length",
+                "the data set had {} samples, but its columns have {} rows: its length must not change",
                 self.samples,
                 columns.samples()
             );
@@ -143,11 +143,11 @@ impl Choice<'_> {
         Ok(columns)
     }
 
-    fn by(&self, why: Option<String>, columns: Option<StridedColumns>) -> Result<Chosen> {
+    fn chosen(&self, why: Option<String>, columns: Option<StridedColumns>) -> Result<Chosen> {
         let slot_bytes = if columns.is_some() { self.ids_bytes() } else { self.layout.bytes() };
         self.check_budget(slot_bytes)?;
-        let taken = ChosenMode { zero_copy: columns.is_some(), why };
-        Ok(Chosen { taken, columns: columns.map(Arc::new), slot_bytes })
+        let mode = ChosenMode { zero_copy: columns.is_some(), why };
+        Ok(Chosen { mode, columns: columns.map(Arc::new), slot_bytes })
     }
 
     fn ids_bytes(&self) -> usize {
@@ -166,8 +166,8 @@ impl Choice<'_> {
         Err(Error::new(
             ErrorKind::Budget,
             format!(
-                "{slots} host slots of {slot_bytes} bytes need {asked} pinned bytes, the budget is {budget}: take a \
-                 smaller batch or depth, or raise the budget"
+                "{slots} host slots of {slot_bytes} bytes need {asked} pinned bytes, the budget is {budget}: \
+                 take a smaller batch or depth, or raise the budget"
             ),
         ))
     }
@@ -184,7 +184,7 @@ mod tests {
 
     use super::*;
 
-    /// What `Auto` chooses on a GPU, with `room` bytes beside four slots of eight ids.
+    /// What `Auto` chooses on a GPU, with a budget of four slots of eight ids and `room` bytes.
     fn auto(set: Arc<dyn Dataset>, device: &Device, room: usize) -> Result<String> {
         let layout = Layout::new(set.spec(), 8)?;
         let samples = set.len();
@@ -198,7 +198,7 @@ mod tests {
             host_slots: 4,
             pinned_budget,
         };
-        choice.choose(device).map(|chosen| chosen.taken.to_string())
+        choice.choose(device).map(|chosen| chosen.mode.to_string())
     }
 
     fn laid() -> Arc<dyn Dataset> {
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn auto_chooses_zero_copy_where_it_can_and_otherwise_says_why() {
+    fn auto_chooses_zero_copy_if_possible_and_otherwise_says_why() {
         let host = Device::host();
         assert_eq!(auto(laid(), &host, 6000).expect("a mode"), "zero-copy");
         let why = auto(laid(), &host, 5999).expect("a mode");
@@ -230,12 +230,12 @@ mod tests {
         assert_eq!(auto(laid(), &refuses(ErrorKind::Device), 6000).expect("a mode"), "staged: planned");
         let lost = auto(laid(), &refuses(ErrorKind::DeviceLost), 6000).expect_err("a lost device");
         assert_eq!(lost.kind(), ErrorKind::DeviceLost);
-        // What was registered for a mode that was not chosen is released.
+        // Memory registered for a mode that was not chosen is released.
         assert_eq!(host.stats().pinned_bytes.now(), 0);
     }
 
     #[test]
-    fn auto_leaves_a_shuffled_set_to_workers_that_keep_a_step_fed() {
+    fn auto_stages_a_shuffled_set_if_the_workers_keep_up() {
         let against = |kind, sampler: &Sampler, workers| {
             against_zero_copy((kind, "it".to_owned()), sampler, Workers::Count(workers))
         };

@@ -1,11 +1,11 @@
-//! A small canvas that knows, for each pixel, how far the nearest pen stroke is.
+//! A small canvas that stores, for each pixel, the distance to the nearest pen stroke.
 
 use feedline_core::Random;
 
 use super::font::Point;
 use super::{IMAGE_BYTES, SIDE};
 
-/// No ink is seen further from a stroke's edge than this, in pixels.
+/// The largest distance from a stroke's edge at which ink is visible, in pixels.
 const REACH: f32 = 1.0;
 
 /// Signed distances in pixels from each pixel's centre to the edge of the ink; negative inside.
@@ -62,7 +62,7 @@ impl Canvas {
             let y = row as f32 + 0.5 - a[1];
             for column in columns.clone() {
                 let x = column as f32 + 0.5 - a[0];
-                // Distance to the nearest point of the segment, which lies `t` of the way along it.
+                // Distance to the nearest point of the segment; `t` is its position from 0 to 1.
                 let t = ((x * along[0] + y * along[1]) / length2).clamp(0.0, 1.0);
                 let (dx, dy) = (x - t * along[0], y - t * along[1]);
                 let edge = (dx * dx + dy * dy).sqrt() - radius;
@@ -77,7 +77,7 @@ impl Canvas {
         for (pixels, edges) in image.chunks_exact_mut(4).zip(self.edge.chunks_exact(4)) {
             let bits = random.next_u64();
             for (index, (pixel, edge)) in pixels.iter_mut().zip(edges).enumerate() {
-                // Two bytes a pixel: their sum has a triangular distribution, in [-1, 1] here.
+                // Two random bytes per pixel: their sum has a triangular distribution, here in [-1, 1].
                 let [low, high] = ((bits >> (16 * index)) as u16).to_le_bytes();
                 let sway = (f32::from(low) + f32::from(high)) / 255.0 - 1.0;
                 let coverage = (0.5 - edge * (0.5 / REACH)).clamp(0.0, 1.0);

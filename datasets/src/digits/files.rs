@@ -1,4 +1,4 @@
-//! The four IDX files of the set, each written whole or not at all.
+//! The four IDX files of the set, each written completely or not at all.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -14,9 +14,9 @@ use crate::idx::{header, names};
 
 /// The name of the file that a process locks while it writes.
 const LOCK: &str = ".digits.lock";
-/// How the name of an unfinished file begins; it becomes a data file by being renamed.
+/// The prefix of an unfinished file's name; a rename turns it into a data file.
 const PART: &str = ".digits-part-";
-/// Images of an existing file that are drawn again to tell whether it is ours.
+/// Images of an existing file that are drawn again to check that the file belongs to the set.
 const SAMPLES: usize = 16;
 
 /// One of the four files.
@@ -50,14 +50,15 @@ impl Part {
     }
 }
 
-/// Makes sure that `dir` holds the set as four plain IDX files; [`Idx::open_train`](crate::Idx::open_train) and
-/// [`Idx::open_test`](crate::Idx::open_test) read them.
+/// Makes sure that `dir` holds the set as four plain IDX files;
+/// [`Idx::open_train`](crate::Idx::open_train) and [`Idx::open_test`](crate::Idx::open_test) read them.
 ///
-/// Files that are there are kept, others are drawn, with as many threads as there are processors (about a second
-/// on two), and `progress` is called on this thread with the images drawn so far and in all. With nothing to draw
-/// it is not called. Each file appears whole, by a rename; what an interrupted run left is removed by the next.
+/// Existing files are kept; missing ones are drawn with one thread per processor (about a second on
+/// two). `progress` is called on this thread with the number of images drawn so far and in total, and
+/// not at all if nothing is drawn. Each file appears complete, by a rename; leftovers of an interrupted
+/// run are removed by the next one.
 ///
-/// Blocks while another process writes the same folder, and then finds its files.
+/// Blocks while another process writes the same folder, and then uses its files.
 ///
 /// ```no_run
 /// use feedline_datasets::{Idx, digits};
@@ -67,10 +68,10 @@ impl Part {
 /// ```
 ///
 /// # Errors
-/// `Data` when the folder cannot be written, or holds a file of one of the four names that is not of this set: it is
-/// never overwritten. `Unavailable` when no thread can be started.
+/// `Data` if the folder cannot be written, or if a file with one of the four names is not of this set;
+/// such a file is never overwritten. `Unavailable` if no thread can be started.
 pub fn ensure(dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
-    // Without the lock first: a folder that is complete may be read-only.
+    // First without the lock: a complete folder may be read-only.
     if missing(dir)?.is_empty() {
         return Ok(());
     }
@@ -91,7 +92,7 @@ pub fn ensure(dir: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
     Ok(())
 }
 
-/// The files that `dir` lacks.
+/// The files missing in `dir`.
 fn missing(dir: &Path) -> Result<Vec<Part>> {
     let mut missing = Vec::new();
     for part in Part::ALL {
@@ -103,7 +104,7 @@ fn missing(dir: &Path) -> Result<Vec<Part>> {
             ErrorKind::Data,
             "this is not the file of the digits set: give another folder, or delete it to have it drawn",
         );
-        // A few images are compared: that is no reason to read them all.
+        // Only a few images are compared, so not all are read.
         match IdxFile::open_with_limit(&path, 0).and_then(|file| is_ours(part, &file)) {
             Ok(true) => {}
             Ok(false) => return Err(foreign.at_path(path)),
@@ -113,7 +114,7 @@ fn missing(dir: &Path) -> Result<Vec<Part>> {
     Ok(missing)
 }
 
-/// Whether an IDX file is this part of the set: all labels are compared, and some images.
+/// Whether an IDX file is this part of the set. Compares all labels, and some images.
 fn is_ours(part: Part, file: &IdxFile) -> Result<bool> {
     let (Part::Images(split) | Part::Labels(split)) = part;
     let (labels, count) = (set::labels(split), split.images());
@@ -148,12 +149,13 @@ fn content(part: Part, threads: usize, drawn: &mut dyn FnMut(usize)) -> Result<[
     })
 }
 
-/// Waits until no other process writes `dir`, then clears away what an interrupted one left.
+/// Waits until no other process writes `dir`, then removes leftovers of interrupted ones.
 ///
-/// Where the file system has no locks, two processes may both draw: they write the same bytes, each file whole.
+/// If the file system has no locks, two processes may both draw; they write the same bytes, and each
+/// file is complete.
 fn lock(dir: &Path) -> Result<Option<File>> {
     let path = dir.join(LOCK);
-    // Asked before opening: to open a named pipe would wait for its reader.
+    // Checked before opening: opening a named pipe would block until it has a reader.
     if path.symlink_metadata().is_ok_and(|there| !there.is_file()) {
         let why =
             "the name of the lock is taken by something that is no file: delete it, or give another folder";
@@ -169,14 +171,14 @@ fn lock(dir: &Path) -> Result<Option<File>> {
     let entries = fs::read_dir(dir).map_err(|error| cannot("cannot list the folder", error, dir))?;
     for entry in entries.flatten() {
         if entry.file_name().to_string_lossy().starts_with(PART) {
-            // Should it not go, it only takes room.
+            // A leftover that cannot be removed only takes space.
             let _ = fs::remove_file(entry.path());
         }
     }
     Ok(Some(file))
 }
 
-/// Writes a file under another name in the same folder, waits until it is on the disk, then renames it.
+/// Writes a file under another name in the same folder, syncs it to disk, then renames it.
 fn write(dir: &Path, name: &str, content: &[Vec<u8>]) -> io::Result<()> {
     let create = |path: &Path| File::options().write(true).create_new(true).open(path);
     let mut part = tempfile::Builder::new().prefix(PART).make_in(dir, create)?;
@@ -185,7 +187,7 @@ fn write(dir: &Path, name: &str, content: &[Vec<u8>]) -> io::Result<()> {
     }
     part.as_file().sync_all()?;
     part.persist(dir.join(name))?;
-    // The new name reaches the disk with the folder; only Unix can ask for that.
+    // The new name is on disk only after the folder is synced, which only Unix supports.
     #[cfg(unix)]
     File::open(dir)?.sync_all()?;
     Ok(())

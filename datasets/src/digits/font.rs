@@ -1,6 +1,6 @@
 //! The shapes of the ten digits as strokes, several ways to write each.
 //!
-//! Points are `[x, y]` in a unit box: x to the right, y down, the digit as tall as the box.
+//! Points are `[x, y]` in a unit box: x to the right, y down. A digit is as tall as the box.
 
 /// A point in the unit box.
 pub(super) type Point = [f32; 2];
@@ -23,7 +23,7 @@ pub(super) fn glyphs(digit: u8) -> &'static [Glyph] {
     GLYPHS[usize::from(digit)]
 }
 
-#[rustfmt::skip] // one point a line would hide the shapes
+#[rustfmt::skip] // one point per line would hide the shapes
 const GLYPHS: [&[Glyph]; 10] = [
     // 0: round; narrow; begun at the side with the ends crossing.
     &[
@@ -51,7 +51,8 @@ const GLYPHS: [&[Glyph]; 10] = [
     &[
         &[
             Curve(&[
-                [0.12, 0.26], [0.28, 0.05], [0.60, 0.00], [0.84, 0.20], [0.76, 0.46], [0.42, 0.74], [0.10, 1.00],
+                [0.12, 0.26], [0.28, 0.05], [0.60, 0.00], [0.84, 0.20], [0.76, 0.46], [0.42, 0.74],
+                [0.10, 1.00],
             ]),
             Line(&[[0.10, 1.00], [0.90, 1.00]]),
         ],
@@ -133,10 +134,12 @@ const GLYPHS: [&[Glyph]; 10] = [
         ])],
         &[
             Curve(&[
-                [0.50, 0.00], [0.24, 0.10], [0.22, 0.34], [0.50, 0.46], [0.78, 0.34], [0.76, 0.10], [0.50, 0.00],
+                [0.50, 0.00], [0.24, 0.10], [0.22, 0.34], [0.50, 0.46], [0.78, 0.34], [0.76, 0.10],
+                [0.50, 0.00],
             ]),
             Curve(&[
-                [0.50, 0.46], [0.16, 0.60], [0.14, 0.88], [0.50, 1.00], [0.86, 0.88], [0.84, 0.60], [0.50, 0.46],
+                [0.50, 0.46], [0.16, 0.60], [0.14, 0.88], [0.50, 1.00], [0.86, 0.88], [0.84, 0.60],
+                [0.50, 0.46],
             ]),
         ],
         &[Curve(&[
@@ -147,7 +150,10 @@ const GLYPHS: [&[Glyph]; 10] = [
     // 9: straight stem; stem bent back; one movement like a g.
     &[
         &[
-            Curve(&[[0.84, 0.20], [0.56, 0.00], [0.20, 0.12], [0.16, 0.38], [0.46, 0.50], [0.76, 0.38], [0.84, 0.16]]),
+            Curve(&[
+                [0.84, 0.20], [0.56, 0.00], [0.20, 0.12], [0.16, 0.38], [0.46, 0.50], [0.76, 0.38],
+                [0.84, 0.16],
+            ]),
             Line(&[[0.84, 0.16], [0.80, 1.00]]),
         ],
         &[Curve(&[

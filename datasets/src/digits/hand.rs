@@ -1,4 +1,4 @@
-//! One random handwriting: where the points of a glyph come to lie on the canvas, and how thick the pen is.
+//! One random handwriting: maps the points of a glyph to the canvas, and sets the width of the pen.
 
 use feedline_core::Random;
 
@@ -8,11 +8,12 @@ use super::font::Point;
 /// Points of the wobble lattice along each side of the unit box.
 const LATTICE: usize = 4;
 
-/// What differs from one drawn digit to the next, beside the glyph.
+/// The random properties of a drawn digit, except its glyph.
 pub(super) struct Hand {
-    /// Displacement at each lattice point, in box units: bends a glyph smoothly and keeps its joints together.
+    /// Displacement at each lattice point, in box units. Bends a glyph smoothly and keeps its
+    /// strokes connected.
     wobble: [[Point; LATTICE]; LATTICE],
-    /// Where the box's x and y unit vectors and its centre come to lie, in pixels.
+    /// The images of the box's x and y unit vectors and its centre, in pixels.
     x: Point,
     y: Point,
     centre: Point,
@@ -21,7 +22,7 @@ pub(super) struct Hand {
 }
 
 impl Hand {
-    /// Draws a hand: slant, size, proportion, place, wobble and pen.
+    /// Draws random slant, size, proportions, position, wobble and pen.
     pub(super) fn new(random: &mut Random) -> Self {
         let mut within = |low: f64, high: f64| random.range(low, high) as f32;
         let wobble =
@@ -29,7 +30,8 @@ impl Hand {
         let height = within(15.5, 22.5);
         let width = height * within(0.48, 0.95);
         let shear = within(-0.35, 0.35);
-        // The half-angle form gives an exact rotation from division alone: t is the tangent of half the angle.
+        // The half-angle form gives an exact rotation from division alone: t is the tangent of half the
+        // angle.
         let t = within(-0.17, 0.17);
         let (cos, sin) = ((1.0 - t * t) / (1.0 + t * t), 2.0 * t / (1.0 + t * t));
         let middle = SIDE as f32 / 2.0;
@@ -43,7 +45,7 @@ impl Hand {
         }
     }
 
-    /// Where a point of the unit box lies on the canvas, in pixels.
+    /// Maps a point of the unit box to the canvas, in pixels.
     fn place(&self, point: Point) -> Point {
         let [dx, dy] = self.wobble_at(point);
         let (u, v) = (point[0] + dx - 0.5, point[1] + dy - 0.5);

@@ -8,7 +8,7 @@ use feedline_core::{Error, ErrorKind, Random, Result};
 
 use super::{IMAGE_BYTES, SEED, draw};
 
-/// Images a thread draws before it asks for more.
+/// Images that a thread draws per claim.
 const CHUNK: usize = 250;
 
 /// One of the two parts of the set.
@@ -43,10 +43,10 @@ pub fn labels(split: Split) -> Vec<u8> {
     labels
 }
 
-/// Draws all images of a split with `threads` threads; `drawn` is told of each number of images that were added.
+/// Draws all images of a split with `threads` threads; calls `drawn` with the number of new images.
 ///
 /// # Errors
-/// `Unavailable` when a thread cannot be started.
+/// `Unavailable` if a thread cannot be started.
 pub(super) fn images(split: Split, threads: usize, drawn: &mut dyn FnMut(usize)) -> Result<Vec<u8>> {
     let labels = labels(split);
     let mut pixels = vec![0; labels.len() * IMAGE_BYTES];
@@ -59,7 +59,7 @@ pub(super) fn images(split: Split, threads: usize, drawn: &mut dyn FnMut(usize))
                 draw(split, (chunk * CHUNK + index) as u64, label, image);
             }
             if drawn.send(images.len()).is_err() {
-                return; // nobody wants the rest: another thread could not be started
+                return; // another thread could not be started, so the rest is not needed
             }
         }
     };
@@ -96,7 +96,7 @@ mod tests {
         for id in [0, 1, CHUNK - 1, CHUNK, labels.len() - 1] {
             let mut image = [0; IMAGE_BYTES];
             draw(Split::Test, id as u64, labels[id], &mut image);
-            assert!(one[id * IMAGE_BYTES..][..IMAGE_BYTES] == image, "image {id} lies elsewhere");
+            assert!(one[id * IMAGE_BYTES..][..IMAGE_BYTES] == image, "image {id} is in the wrong place");
         }
     }
 

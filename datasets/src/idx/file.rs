@@ -35,18 +35,19 @@ pub struct IdxFile {
 impl IdxFile {
     /// Opens a file and checks that it holds exactly what its header claims.
     ///
-    /// Whether it is gzip is seen from its first bytes. Takes as much memory as the file has bytes (gzip:
-    /// inflated), up to [`MEMORY_LIMIT`]; a larger plain file takes none.
+    /// Recognises gzip by its first bytes. Takes as much memory as the file has bytes (gzip: inflated), up to
+    /// [`MEMORY_LIMIT`]; a larger plain file takes none.
     ///
     /// # Errors
-    /// `Data` for a file that is missing, empty, no regular file, no IDX, cut short, longer than its header
-    /// says, locked or changed by another process meanwhile, or gzip that is damaged or inflates to over 4
-    /// GiB; it names the file and the byte. In a gzip file bytes are counted in the inflated content.
+    /// `Data` for a file that is missing, empty, not a regular file, not IDX, cut short, longer than
+    /// its header says, locked or changed by another process meanwhile, or gzip that is damaged or
+    /// inflates to over 4 GiB. The error names the file and the byte; in a gzip file, the byte of the
+    /// inflated content.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with_limit(path, MEMORY_LIMIT)
     }
 
-    /// As [`open`](Self::open), with another number of bytes up to which a plain file is held in memory.
+    /// As [`open`](Self::open), but holds plain files of up to `limit` bytes in memory.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -57,7 +58,7 @@ impl IdxFile {
         content.and_then(|content| Self::of(path, content)).map_err(|error| error.at_path(path))
     }
 
-    /// The array in a mapped file, which is not gzip.
+    /// The array in a mapped file, which must not be gzip.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -75,7 +76,7 @@ impl IdxFile {
         Ok(Self { path: path.to_path_buf(), header, content })
     }
 
-    /// Where the file lies.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -90,8 +91,8 @@ impl IdxFile {
         &self.header.dims
     }
 
-    /// The elements as they lie in the file: row-major, and big-endian when an element has more than one
-    /// byte. None when the file is too large to be held in memory.
+    /// The elements as in the file: row-major, and big-endian if an element has more than one byte.
+    /// `None` if the file is too large to be held in memory.
     pub fn data(&self) -> Option<&[u8]> {
         self.content.bytes().map(|bytes| &bytes[self.header.bytes()..])
     }
@@ -101,12 +102,12 @@ impl IdxFile {
         &self.content
     }
 
-    /// The byte of the file at which element bytes begin.
+    /// The offset in the file at which the elements begin.
     pub fn data_offset(&self) -> u64 {
         self.header.bytes() as u64
     }
 
-    /// Refuses a file that is not `u8` of rank `rank`; `what` says what was looked for.
+    /// Refuses a file that is not `u8` of rank `rank`; `what` names the expected content.
     pub(super) fn expect_bytes(&self, what: &str, rank: usize) -> Result<()> {
         let refuse = |found: String, offset| {
             let message = format!("{what} are u8 of rank {rank}, this file is {found}: give the right file");

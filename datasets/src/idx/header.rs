@@ -1,7 +1,7 @@
-//! What the first bytes of an IDX file say (Y. LeCun, "The MNIST database of handwritten digits").
+//! The header of an IDX file (Y. LeCun, "The MNIST database of handwritten digits").
 //!
-//! Two zero bytes, one byte for the element type, one for the number of dimensions, then each dimension as a
-//! big-endian `u32`. The elements follow at once, big-endian too, the last dimension changing fastest.
+//! Two zero bytes, one byte for the element type, one for the number of dimensions, then each dimension
+//! as a big-endian `u32`. The elements follow, also big-endian, in row-major order.
 
 use std::cmp::Ordering;
 
@@ -9,7 +9,7 @@ use feedline_core::{DType, Error, ErrorKind, Result};
 
 const LONGER: &str = "the file is longer than its header says";
 
-/// A header whose claims are possible; whether they are true is for [`check`](Self::check).
+/// A header whose claims are possible; [`check`](Self::check) compares them with the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) dtype: DType,
@@ -18,7 +18,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Bytes of the longest header: one of 255 dimensions.
+    /// Bytes of the longest header, with 255 dimensions.
     pub(super) const MOST_BYTES: usize = 4 + 4 * 255;
 
     /// Reads the header at the start of `bytes`.
@@ -33,7 +33,7 @@ impl Header {
             return Err(data(what, 0));
         }
         let Some(dtype) = dtype(code) else {
-            return Err(data(format!("IDX has no element type {code:#04x}: this is no IDX file"), 2));
+            return Err(data(format!("IDX has no element type {code:#04x}: this is not an IDX file"), 2));
         };
         if rank == 0 {
             return Err(data("an IDX file has at least one dimension, this one says 0".into(), 3));
@@ -63,12 +63,12 @@ impl Header {
         4 + 4 * self.dims.len()
     }
 
-    /// Bytes of the whole file, by what the header says.
+    /// Bytes of the whole file according to the header.
     pub(super) fn file_bytes(&self) -> u64 {
         self.data_bytes.saturating_add(self.bytes() as u64)
     }
 
-    /// Compares the claim with the bytes there are; `or_more` when nothing behind the claim was read.
+    /// Compares the claim with the size of the file; with `or_more` the file may be larger than `file_bytes`.
     pub(super) fn check(&self, file_bytes: u64, or_more: bool) -> Result<()> {
         let found = file_bytes - self.bytes() as u64;
         let (wrong, at_least, offset) = match found.cmp(&self.data_bytes) {
@@ -80,7 +80,8 @@ impl Header {
         let dims: Vec<_> = self.dims.iter().map(usize::to_string).collect();
         let (dims, dtype, expected) = (dims.join(" x "), self.dtype, self.data_bytes);
         let message = format!(
-            "{wrong}: {dims} of {dtype} are {expected} bytes of data, found {at_least}{found}, fetch the file again"
+            "{wrong}: {dims} of {dtype} are {expected} bytes of data, found {at_least}{found}, \
+             fetch the file again"
         );
         Err(data(message, offset))
     }

@@ -1,4 +1,4 @@
-//! The names MNIST's files go by, and where they lie in a folder.
+//! The names of MNIST's files, and how they are found in a folder.
 
 use std::path::{Path, PathBuf};
 

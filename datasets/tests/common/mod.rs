@@ -1,5 +1,5 @@
-//! Makes IDX files, good and bad, without the code under test.
-#![allow(dead_code)] // each test binary uses a part
+//! Creates good and bad IDX files without the code under test.
+#![allow(dead_code)] // each test binary uses only a part
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use feedline_core::{Context, Dataset, Layout, Rows};
 use flate2::{Compression, write::GzEncoder};
 
-/// The bytes of an IDX file with this header, whatever follows it.
+/// The bytes of an IDX file with this header and data, which need not match.
 pub(crate) fn idx(code: u8, dims: &[u32], data: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0, 0, code, dims.len() as u8];
     dims.iter().for_each(|dim| bytes.extend(dim.to_be_bytes()));
@@ -15,7 +15,7 @@ pub(crate) fn idx(code: u8, dims: &[u32], data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// `count` images of 2 x 3, every byte another until 256.
+/// `count` images of 2 x 3; bytes count up modulo 256.
 pub(crate) fn images(count: u32) -> Vec<u8> {
     let data: Vec<u8> = (0..count * 6).map(|byte| byte as u8).collect();
     idx(8, &[count, 2, 3], &data)

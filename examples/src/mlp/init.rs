@@ -4,12 +4,12 @@ use feedline_core::random::{key, splitmix64};
 
 use crate::mlp::Layer;
 
-/// Where the first weights come from: uniform in `±1/sqrt(inputs)`, biases zero.
+/// The initial weights: uniform in `±1/sqrt(inputs)`; biases are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Init {
     /// Keyed by a seed.
     Random(u64),
-    /// A fixed recipe that other programs can follow: weight `k` of layer `l`, row-major, is
+    /// A fixed formula that other programs can reproduce: weight `k` of layer `l`, row-major, is
     /// `(2 u - 1) / sqrt(inputs)` with `u = (splitmix64(l * 2^32 + k) >> 40) / 2^24`.
     Reference,
 }

@@ -2,7 +2,7 @@
 //!
 //! | part | file |
 //! | --- | --- |
-//! | sizes, and where each layer's numbers lie in one flat buffer | `shape.rs` |
+//! | sizes, and the place of each layer in one flat buffer | `shape.rs` |
 //! | the first weights | `init.rs` |
 //! | forward, backward and update | `model.rs` |
 

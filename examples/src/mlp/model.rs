@@ -5,7 +5,7 @@ use feedline_kernels::ops::{AdamW, ClassifierGradients, Kernels, Sgd};
 
 use crate::mlp::{Init, Layer, Shape};
 
-/// How the parameters follow the gradients.
+/// How parameters are updated.
 #[derive(Clone, Copy, Debug)]
 pub enum Optimizer {
     /// Momentum SGD.
@@ -14,7 +14,7 @@ pub enum Optimizer {
     AdamW(AdamW),
 }
 
-/// A model's numbers on the host.
+/// A model's state, on the host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct State {
     /// Steps that AdamW has counted; 0 without it.
@@ -41,12 +41,12 @@ pub struct Mlp {
     /// Logits in an evaluation, their gradient in training.
     logits: Buffer<f32>,
     hidden_gradients: [Buffer<f32>; 2],
-    /// Where a full batch is worth it.
+    /// If transposing pays off for a full batch.
     transposed: Option<Transposed>,
     row_loss: Buffer<f32>,
 }
 
-/// What the gradient of the first layer's weights is made from, the way round in which a GPU takes it quicker.
+/// Transposed operands of the gradient of the first layer's weights: faster on a GPU.
 struct Transposed {
     /// `[inputs, rows]`.
     input: Buffer<f32>,
@@ -55,10 +55,10 @@ struct Transposed {
 }
 
 impl Mlp {
-    /// A model with its first weights; blocks while they are copied.
+    /// A model with initial weights; blocks while they are copied.
     ///
     /// # Errors
-    /// `Config` for sizes that cannot be; a device failure.
+    /// `Config` for impossible sizes; a device failure.
     pub fn new(
         stream: &Stream,
         kernels: Kernels,
@@ -93,7 +93,8 @@ impl Mlp {
 
     /// One training step: `image` is `[rows, inputs]`, `label` `[rows]`.
     ///
-    /// `result[0]` gets the bits of the mean loss (f32) before the update, `result[1]` the rows that were right.
+    /// `result[0]` gets the bits of the mean loss (f32) before the update, `result[1]` the rows that
+    /// were right.
     ///
     /// # Errors
     /// `Config` for lengths that do not fit; a device failure.
@@ -106,7 +107,7 @@ impl Mlp {
         self.update()
     }
 
-    /// Adds to `hits` how many rows of a batch the model gets right.
+    /// Adds to `hits` the number of rows that the model classifies correctly.
     ///
     /// # Errors
     /// `Config` for lengths that do not fit; a device failure.
@@ -127,7 +128,7 @@ impl Mlp {
         kernels.argmax_hits(logits.as_view(), label, hits, last.outputs)
     }
 
-    /// Everything a run needs to go on: steps taken, and the flat parts by name. Blocks while it is copied.
+    /// Everything needed to continue a run: steps taken, and the flat parts by name. Blocks while it is copied.
     ///
     /// # Errors
     /// A device failure.
@@ -155,7 +156,7 @@ impl Mlp {
         let fits = parameters.len() == self.parameters.len() && first.len() == self.first.len();
         if !fits || state.parts.len() != 2 + usize::from(self.second.is_some()) {
             let why =
-                "the saved model is of another size or optimizer: take the options of the run that saved it";
+                "the saved model has another size or optimizer: use the options of the run that saved it";
             return Err(Error::new(ErrorKind::Config, why));
         }
         if let Some((second, counted)) = &mut self.second {
@@ -166,12 +167,12 @@ impl Mlp {
         self.first.write(first)
     }
 
-    /// Whether the gradient of the first layer's weights is made from transposed operands.
+    /// Whether the gradient of the first layer's weights uses transposed operands.
     fn transposes(&self, rows: usize) -> bool {
         self.transposed.is_some() && self.kernels.transposes(self.layers[0].linear(rows))
     }
 
-    /// The pixels as numbers, transposed too when the way back asks for it.
+    /// Converts the pixels to f32; also transposed, if the backward pass needs it.
     fn widen(&mut self, image: View<'_, u8>, rows: usize, transposes: bool) -> Result<()> {
         let inputs = self.layers[0].inputs;
         let (scale, pixels) = (1.0 / 255.0, self.input.slice_mut(0..rows * inputs)?);
@@ -196,8 +197,8 @@ impl Mlp {
         layer(&layers[1], first, second)
     }
 
-    /// The last layer and the loss there and back, and on to the first layer. The gradient of a hidden layer's bias comes with
-    /// that of its output.
+    /// Forward and backward through the last layer and the loss, then backward to the first layer. The
+    /// gradient of a hidden layer's bias is computed with that of its output.
     fn backward(&mut self, label: View<'_, u8>, result: ViewMut<'_, u32>, transposes: bool) -> Result<()> {
         let rows = label.len();
         let Self { kernels, layers, parameters, gradients, input, hidden, hidden_gradients, .. } = self;
@@ -273,7 +274,7 @@ struct Gradients<'a> {
     bias: ViewMut<'a, f32>,
 }
 
-/// Each layer's gradients; they lie one after the other, as the parameters do.
+/// Splits the flat gradients by layer, in the order of the parameters.
 fn gradients_of<'a>(layers: &[Layer; 3], gradients: ViewMut<'a, f32>) -> Result<[Gradients<'a>; 3]> {
     let [first, second, last] = layers;
     let (of_first, others) = gradients.split_at(second.weights.start)?;

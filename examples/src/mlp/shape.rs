@@ -1,11 +1,11 @@
-//! The sizes of the model, and where its numbers lie.
+//! The sizes of the model, and the layout of its parameters.
 
 use std::ops::Range;
 
 use feedline::{Error, ErrorKind, Result};
 use feedline_kernels::ops::Linear;
 
-/// Elements that each part of the flat buffers starts at a multiple of: 256 bytes of f32.
+/// Alignment of each part of the flat buffers, in elements: 256 bytes of f32.
 const ALIGN: usize = 64;
 
 /// The sizes of the model.
@@ -21,12 +21,12 @@ pub struct Shape {
     pub batch: usize,
 }
 
-/// One layer: its sizes, and its places in the flat buffers of parameters and gradients.
+/// One layer: its sizes, and its ranges in the flat buffers of parameters and gradients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
-    /// Elements that come in.
+    /// Number of inputs.
     pub inputs: usize,
-    /// Elements that go out.
+    /// Number of outputs.
     pub outputs: usize,
     /// `[outputs, inputs]`, row-major.
     pub weights: Range<usize>,

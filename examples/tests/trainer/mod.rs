@@ -1,4 +1,4 @@
-//! The trainer as a process, and small data sets for it.
+//! Runs the trainer as a process, on small data sets.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 use std::path::{Path, PathBuf};
@@ -8,14 +8,15 @@ use std::time::{Duration, Instant};
 use feedline_core::random::key;
 use tempfile::TempDir;
 
-/// What a run of the trainer may take here; only a hang takes as long.
+/// The time limit of a run; only a hang takes this long.
 const LIMIT: Duration = Duration::from_secs(100);
 
-/// The trainer's binary: beside this test's, or named by `FEEDLINE_MLP`. A whole `cargo test` builds it anew, one with
-/// `--test` does not.
+/// The trainer's binary: `FEEDLINE_MLP`, or next to this test's binary. A full `cargo test` rebuilds
+/// it, `cargo test
+/// --test` does not.
 pub fn binary() -> PathBuf {
     if let Some(path) = std::env::var_os("FEEDLINE_MLP") {
-        // Absolute: it runs in another folder.
+        // Absolute, because it runs in another folder.
         return std::path::absolute(path).expect("a path");
     }
     let this = std::env::current_exe().expect("this test's own path");
@@ -25,21 +26,21 @@ pub fn binary() -> PathBuf {
     path
 }
 
-/// The trainer with arguments to come, in the folder `dir`.
+/// A command that runs the trainer in the folder `dir`.
 pub fn command(dir: &Path) -> Command {
     let mut command = Command::new(binary());
     command.current_dir(dir).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-/// Runs it to its end.
+/// Runs a command to its end.
 ///
 /// # Panics
-/// When it does not end in time; then it is killed.
+/// If it does not end in time; then it is killed.
 pub fn run(command: &mut Command) -> Output {
     let mut child = command.spawn().expect("the trainer starts");
     let start = Instant::now();
-    // What it writes fits a pipe, so nobody has to read on the way.
+    // Its output fits the pipe's buffer, so it need not be read meanwhile.
     while child.try_wait().expect("its state").is_none() {
         if start.elapsed() > LIMIT {
             child.kill().ok();
@@ -50,7 +51,7 @@ pub fn run(command: &mut Command) -> Output {
     child.wait_with_output().expect("its output")
 }
 
-/// Runs it, and asserts that it ends well.
+/// Runs a command and asserts that it succeeds.
 pub fn train(command: &mut Command) -> Output {
     let output = run(command);
     assert!(output.status.success(), "{command:?}: {}", text(&output.stderr));
@@ -61,8 +62,7 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Asserts that it ended with exit code 2 and one line on standard error, with each of `parts`; and nothing
-/// else.
+/// Asserts exit code 2, one line on standard error that contains all `parts`, and no other output.
 #[track_caller]
 pub fn assert_says(output: &Output, parts: &[&str]) {
     let (said, line) = (text(&output.stderr), text(&output.stdout));
@@ -86,7 +86,7 @@ pub fn report(dir: &Path, arguments: &[&str]) -> serde_json::Value {
     serde_json::from_slice(&report).expect("one JSON object")
 }
 
-/// The losses of a report, bit by bit.
+/// The losses of a report.
 pub fn losses(report: &serde_json::Value) -> Vec<f32> {
     report["losses"]
         .as_array()
@@ -96,7 +96,7 @@ pub fn losses(report: &serde_json::Value) -> Vec<f32> {
         .collect()
 }
 
-/// An IDX file of bytes: `dims`, then `data`.
+/// The bytes of an IDX file of u8 elements.
 pub fn idx(dims: &[u32], data: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0, 0, 8, dims.len() as u8];
     bytes.extend(dims.iter().flat_map(|dim| dim.to_be_bytes()));
@@ -104,13 +104,14 @@ pub fn idx(dims: &[u32], data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Pixels of an image on each side.
+/// Pixels per side of an image.
 pub const SIDE: usize = 8;
-/// Images of the training set, and of the test set.
+/// Number of images in the training and the test set.
 pub const TRAIN: usize = 320;
 pub const TEST: usize = 70;
 
-/// A folder with the four files of a small set of ten classes, each a pattern with noise; and room for the trainer's own.
+/// A folder with the four files of a small set of ten classes, each a pattern with noise. The trainer
+/// may write there too.
 pub fn small_set() -> TempDir {
     let dir = TempDir::new().expect("a folder");
     for (name, count) in [("train", TRAIN), ("t10k", TEST)] {
@@ -129,12 +130,12 @@ pub fn small_set() -> TempDir {
     dir
 }
 
-/// Writes a file of the folder.
+/// Writes a file in the folder.
 pub fn put(dir: &TempDir, name: &str, bytes: &[u8]) {
     std::fs::write(dir.path().join(name), bytes).expect("a file");
 }
 
-/// The names and sizes of all in a folder; of what is none, nothing.
+/// The names and sizes of the files in a folder; empty if there is no folder.
 pub fn listing(dir: &Path) -> Vec<(String, u64)> {
     if !dir.is_dir() {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! A batch on its way to the device: it says which samples it holds, and opens to a stream that waits for it.
+//! A batch whose copy to the device is queued: it says which samples it holds, and opens to a stream.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use feedline_device::slot::Loaded;
 use super::holder::Holder;
 use crate::Ready;
 
-/// A batch whose copy to the device is queued. Dropped unread, it releases its slot.
+/// A batch whose copy to the device is queued. Dropping it releases its slot.
 ///
-/// Its data cannot be reached from here: [`wait_on`](Self::wait_on) is the only way.
+/// [`wait_on`](Self::wait_on) is the only way to its data.
 #[must_use = "a batch that is dropped unread was decoded and copied for nothing"]
 pub struct Batch {
     pub(crate) loaded: Loaded,
@@ -25,10 +25,9 @@ impl Batch {
         Self { loaded, layout, holder }
     }
 
-    /// Makes `stream` wait, on the device, until the batch has arrived, and opens the batch to it.
+    /// Makes `stream` wait, on the device, until the batch has arrived, and opens the batch to the stream.
     ///
-    /// The host does not block. Dropping the result tells the pipeline that the stream's work so far was the last to
-    /// read the batch.
+    /// The host does not block. Drop the result once all work that reads the batch is queued on the stream.
     ///
     /// # Errors
     /// `Config` for another device's stream; a device failure.
@@ -46,12 +45,12 @@ impl Batch {
         &self.info().ids
     }
 
-    /// Rows: the batch size, or less in a short last batch.
+    /// Number of rows: the batch size, or less in a short last batch.
     pub fn len(&self) -> usize {
         self.ids().len()
     }
 
-    /// Whether there are no rows; only a rank without a part of the last batch sees that.
+    /// Whether there are no rows; happens only on a rank without a part of the last batch.
     pub fn is_empty(&self) -> bool {
         self.ids().is_empty()
     }
@@ -66,17 +65,18 @@ impl Batch {
         self.info().step
     }
 
-    /// Valid rows, the first ones; those behind them repeat samples of the epoch, to pad the last batch.
+    /// Number of valid rows, at the front. The rows after them repeat samples of the epoch to pad the
+    /// last batch.
     pub fn valid_rows(&self) -> usize {
         self.info().valid
     }
 
-    /// Rows whose sample could not be read, in order.
+    /// Rows whose sample could not be read, with their substitutes, in row order.
     pub fn substituted(&self) -> &[Substituted] {
         &self.info().substituted
     }
 
-    /// What a sample is.
+    /// The fields of a sample.
     pub fn spec(&self) -> &Spec {
         self.layout.spec()
     }
@@ -85,12 +85,14 @@ impl Batch {
         self.loaded.info()
     }
 
-    /// Which of the fixed device slots the batch is in: a step captured once for each slot can be replayed.
+    /// The index of the device slot that holds the batch. Slots have fixed addresses, so a step
+    /// captured once per slot can be replayed.
     pub fn slot(&self) -> usize {
         self.loaded.index()
     }
 
-    /// Whether the copy has ended; never blocks, and is not needed before [`wait_on`](Self::wait_on).
+    /// Whether the copy has finished; never blocks. There is no need to ask before
+    /// [`wait_on`](Self::wait_on).
     ///
     /// # Errors
     /// A device failure.

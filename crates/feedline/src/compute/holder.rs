@@ -1,28 +1,28 @@
-//! Which thread holds a batch, as far as can be known: values move to another thread unseen.
+//! Which thread holds a batch, as far as is known: a value can move to another thread unnoticed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::ThreadId;
 
-/// Whether the batches of a loader are known to cross threads: another thread than the one that took it has
-/// opened or dropped one. Clones share the answer; it never goes back to no.
+/// Whether a batch of a loader has been opened or dropped on a thread other than the one that took it. Clones
+/// share the flag, which is never reset.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CrossThread(Arc<AtomicBool>);
 
 impl CrossThread {
-    /// A batch has crossed to another thread.
+    /// Records that a batch has moved to another thread.
     pub(crate) fn note(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Whether one has.
+    /// Whether a batch has moved to another thread.
     pub(crate) fn is_noted(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// A part of every batch and every reader of one: notes when it is used or dropped on another thread than the
-/// one that took the batch.
+/// Part of every batch and every reader of one: records use and drop on a thread other than the one that took
+/// the batch.
 #[derive(Clone)]
 pub(crate) struct Holder {
     taken_on: ThreadId,
@@ -30,7 +30,7 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    /// Of a batch that `taken_on` takes.
+    /// The holder of a batch taken on thread `taken_on`.
     pub(crate) fn new(taken_on: ThreadId, cross_thread: CrossThread) -> Self {
         Self { taken_on, cross_thread }
     }

@@ -1,4 +1,4 @@
-//! How long a compute stream waited for data, by event times, on a sample of the steps.
+//! Measures how long a compute stream waits for data, from event times on a sample of the steps.
 
 use std::time::{Duration, Instant};
 
@@ -7,23 +7,23 @@ use feedline_device::{Event, Stream};
 
 use crate::{Batch, Ready};
 
-/// Samples that can be open at a time; a sample that finds none free is left out.
+/// Samples that can be open at a time. A step that finds none free is not measured.
 const OPEN: usize = 8;
 
-/// Measures the share of a training loop's time in which its stream had nothing to do but wait for data.
+/// Measures the share of a training loop's time that its stream spends waiting for data.
 ///
-/// A step waits for data when the host is blocked in `next` while the stream is idle, or when the stream itself waits
-/// for the copy. Host work between steps, kernels and launch gaps do not count. One step in `period` is measured, by
-/// four events with timing; the others cost nothing.
+/// A step waits for data while the host is blocked in `next` and the stream is idle, and while the
+/// stream itself waits for the copy. Host work between steps, kernels and launch gaps do not count. One
+/// step in `period` is measured, with four timing events; the other steps cost nothing.
 ///
-/// Call [`begin`](Self::begin) before the next batch is asked for, [`wait_on`](Self::wait_on) in place of
-/// [`Batch::wait_on`], and [`end`](Self::end) when the step's work has been given to the stream.
+/// Call [`begin`](Self::begin) before asking for the next batch, [`wait_on`](Self::wait_on) instead of
+/// [`Batch::wait_on`], and [`end`](Self::end) once the step's work is queued on the stream.
 pub struct WaitMeter {
     stream: Stream,
     period: u64,
     step: u64,
     samples: Vec<Sample>,
-    /// The sample that the current step fills.
+    /// The sample of the current step.
     current: Option<usize>,
     asked: Instant,
     waited_ms: f64,
@@ -32,9 +32,9 @@ pub struct WaitMeter {
 }
 
 struct Sample {
-    /// The end of the step before.
+    /// The end of the previous step.
     start: Event,
-    /// On either side of the wait for the copy.
+    /// Before and after the wait for the copy.
     before: Event,
     after: Event,
     /// The end of the step.
@@ -44,7 +44,7 @@ struct Sample {
 }
 
 impl WaitMeter {
-    /// A meter of `stream` that measures one step in `period`.
+    /// A meter for `stream` that measures one step in `period`.
     ///
     /// # Errors
     /// A device failure.
@@ -72,12 +72,12 @@ impl WaitMeter {
         })
     }
 
-    /// The next batch is about to be asked for.
+    /// Call this before asking for the next batch.
     pub fn begin(&mut self) {
         self.asked = Instant::now();
     }
 
-    /// [`Batch::wait_on`] this meter's stream, measured.
+    /// Calls [`Batch::wait_on`] with this meter's stream, and measures the wait.
     ///
     /// # Errors
     /// As [`Batch::wait_on`].
@@ -91,7 +91,7 @@ impl WaitMeter {
         Ok(ready)
     }
 
-    /// The step's work has been given to the stream.
+    /// Call this once the step's work is queued on the stream.
     ///
     /// # Errors
     /// A device failure.
@@ -112,7 +112,7 @@ impl WaitMeter {
         Ok(())
     }
 
-    /// The share of time spent waiting for data, from 0 to 1, over the measured steps that have ended.
+    /// The share of time spent waiting for data, from 0 to 1, over the measured steps that have finished.
     ///
     /// # Errors
     /// A device failure.

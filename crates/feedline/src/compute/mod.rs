@@ -2,10 +2,10 @@
 //!
 //! | part | file |
 //! | --- | --- |
-//! | a batch on its way: only `wait_on` leads to its data | `batch.rs` |
+//! | a delivered batch: only `wait_on` leads to its data | `batch.rs` |
 //! | a batch open to one stream: typed views of its fields | `ready.rs` |
-//! | a step recorded once a slot, and replayed | `replay.rs` |
-//! | whether other threads hold batches | `holder.rs` |
+//! | a step recorded once per slot, and replayed | `replay.rs` |
+//! | whether batches move to other threads | `holder.rs` |
 //! | how long the stream waited for data | `meter.rs` |
 
 mod batch;

@@ -8,13 +8,14 @@ use feedline_device::{Stream, View};
 
 use super::holder::Holder;
 
-/// A batch that a stream waits for: its fields can be read on that stream.
+/// A batch that is open to a stream: work on that stream can read its fields.
 ///
-/// Dropped, it records `consumed` on the stream: work given to the stream before the drop may read the batch, later
-/// work may not, and the borrow of the views sees to it. The slot is overwritten after all readers of the batch.
+/// Dropping it records an event on the stream. Work queued before the drop may read the batch, later
+/// work may not; the lifetime of the views enforces it. The slot is overwritten only after all readers
+/// of the batch.
 ///
-/// `mem::forget` costs the slot, for good; nothing is ever aliased.
-#[must_use = "dropping it at once says that nothing reads the batch"]
+/// `mem::forget` loses the slot for good, but never lets it be overwritten while it is read.
+#[must_use = "dropping it at once tells the loader that nothing reads the batch"]
 pub struct Ready {
     pub(crate) reader: Reader,
     layout: Arc<Layout>,
@@ -26,19 +27,19 @@ impl Ready {
         Self { reader, layout, holder }
     }
 
-    /// The field called `name` of all rows: `[rows, shape...]`, row-major.
+    /// The field `name` of all rows: `[rows, shape...]`, row-major.
     ///
     /// # Errors
-    /// `Config` for a name the spec does not have, or a field of another type.
+    /// `Config` for a name that the spec does not have, or a field of another type.
     pub fn field<T: Element>(&self, name: &str) -> Result<View<'_, T>> {
         let index = self.layout.spec().index_of(name)?;
         self.field_at(index)
     }
 
-    /// The field number `index` of all rows, in the order of the spec; what a hot loop uses.
+    /// Field number `index` of the spec, of all rows; avoids the lookup by name in a hot loop.
     ///
     /// # Errors
-    /// `Config` for an index the spec does not have, or a field of another type.
+    /// `Config` for an index that the spec does not have, or a field of another type.
     pub fn field_at<T: Element>(&self, index: usize) -> Result<View<'_, T>> {
         let layout = &self.layout;
         let Some(field) = layout.spec().fields().get(index) else {
@@ -52,17 +53,17 @@ impl Ready {
         self.reader.view(layout.offset(index), field.elements() * self.len())
     }
 
-    /// Opens the batch to one more stream; the slot is overwritten only after all its readers.
+    /// Opens the batch to one more stream. The slot is overwritten only after all readers.
     ///
     /// # Errors
-    /// `Config` for another device's stream, for too many readers, and within a recorded step, whose replay would not open it
-    /// again; a device failure.
+    /// `Config` for another device's stream, for too many readers, and while a step is being recorded,
+    /// because its replay would not open the batch again; a device failure.
     pub fn also_on(&self, stream: &Stream) -> Result<Ready> {
         let reader = self.reader.also_on(stream)?;
         Ok(Ready { reader, layout: self.layout.clone(), holder: self.holder.clone() })
     }
 
-    /// The stream that reads.
+    /// The stream that the batch is open to.
     pub fn stream(&self) -> &Stream {
         self.reader.stream()
     }
@@ -72,7 +73,7 @@ impl Ready {
         &self.info().ids
     }
 
-    /// Rows: the batch size, or less in a short last batch.
+    /// Number of rows: the batch size, or less in a short last batch.
     pub fn len(&self) -> usize {
         self.ids().len()
     }
@@ -92,17 +93,18 @@ impl Ready {
         self.info().step
     }
 
-    /// Valid rows, the first ones; those behind them repeat samples of the epoch, to pad the last batch.
+    /// Number of valid rows, at the front. The rows after them repeat samples of the epoch to pad the
+    /// last batch.
     pub fn valid_rows(&self) -> usize {
         self.info().valid
     }
 
-    /// Rows whose sample could not be read, in order.
+    /// Rows whose sample could not be read, with their substitutes, in row order.
     pub fn substituted(&self) -> &[Substituted] {
         &self.info().substituted
     }
 
-    /// What a sample is.
+    /// The fields of a sample.
     pub fn spec(&self) -> &Spec {
         self.layout.spec()
     }
@@ -111,7 +113,7 @@ impl Ready {
         self.reader.info()
     }
 
-    /// Which of the fixed device slots the batch is in.
+    /// The index of the device slot that holds the batch.
     pub fn slot(&self) -> usize {
         self.reader.index()
     }

@@ -1,18 +1,18 @@
-//! A training step that costs one call: recorded once for each device slot, whose address is fixed, and replayed.
+//! A training step as one launch: recorded once per device slot, whose address is fixed, and replayed.
 
 use feedline_core::{Element, Error, ErrorKind, Result};
 use feedline_device::{Address, Graph, Stream, ViewMut};
 
 use crate::Ready;
 
-/// The most recordings that are kept; steps beyond them run as they are.
-const MOST: usize = 64;
+/// The most recordings that are kept; further steps run without recording.
+const MAX_RECORDINGS: usize = 64;
 
-/// The recordings of one step, for one stream.
+/// The recordings of one training step, for one stream.
 ///
-/// The first step with a number of rows runs as it is: libraries load, and choose their algorithms. After it, the first
-/// step in each slot is recorded, and every later one there is that recording. Where the device cannot record, every step
-/// runs as it is.
+/// The first step with a given number of rows runs without recording, so that libraries can load and
+/// choose their algorithms. After it, the first step in each slot is recorded, and later steps in that
+/// slot replay the recording. On a device that cannot record, every step runs directly.
 ///
 /// ```
 /// use feedline::Replay;
@@ -25,12 +25,12 @@ const MOST: usize = 64;
 #[derive(Debug)]
 pub struct Replay {
     stream: Stream,
-    /// The numbers of rows that a step has run with.
+    /// The numbers of rows that steps have run with.
     seen: Vec<usize>,
     recordings: Vec<Recording>,
 }
 
-/// A step on a batch of `rows` rows in the graph's slot, with its result at `result`.
+/// A recorded step on a batch of `rows` rows in the graph's slot, with its result at `result`.
 #[derive(Debug)]
 struct Recording {
     rows: usize,
@@ -39,20 +39,21 @@ struct Recording {
 }
 
 impl Replay {
-    /// Nothing recorded yet, for steps on `stream`.
+    /// An empty replay for steps on `stream`.
     pub fn new(stream: &Stream) -> Self {
         Self { stream: stream.clone(), seen: Vec::new(), recordings: Vec::new() }
     }
 
-    /// Gives the stream one step on `batch`, which writes `result`; the host does not block.
+    /// Queues one step on `batch`, which writes `result`; the host does not block.
     ///
-    /// `step` only gives work to the stream, and the same work at every call but for the batch's and the result's
-    /// addresses: it is not called where a recording stands for it. What changes from step to step must be in device
-    /// memory. A result has an address of its own for each slot, so take `Readback::begin_at` with [`Ready::slot`].
+    /// `step` must only queue work on the stream, and the same work at every call except for the
+    /// addresses of the batch and the result: it is not called when a recording is replayed. Values
+    /// that change from step to step must be in device memory. Each slot needs its own result address:
+    /// use `Readback::begin_at` with [`Ready::slot`].
     ///
     /// # Errors
     /// `Config` for a batch that is open to another stream, and for work that cannot be recorded (see
-    /// [`Stream::record_graph`]); what `step` returns; a device failure.
+    /// [`Stream::record_graph`]); errors of `step`; a device failure.
     pub fn step<T: Element>(
         &mut self,
         batch: &Ready,
@@ -66,17 +67,17 @@ impl Replay {
             return Err(Error::new(ErrorKind::Config, why));
         }
         let (rows, address) = (batch.len(), result.address());
-        let stands = |known: &&mut Recording| {
+        let matches = |known: &&mut Recording| {
             known.rows == rows && known.result == address && known.graph.is_for(&batch.reader)
         };
-        if let Some(known) = self.recordings.iter_mut().find(stands) {
+        if let Some(known) = self.recordings.iter_mut().find(matches) {
             return known.graph.launch(Some(&batch.reader));
         }
         let is_new = !self.seen.contains(&rows);
         if is_new {
             self.seen.push(rows);
         }
-        if is_new || !self.stream.records() || self.recordings.len() == MOST {
+        if is_new || !self.stream.records() || self.recordings.len() == MAX_RECORDINGS {
             return step(batch, result);
         }
         let mut graph = self.stream.record_graph(Some(&batch.reader), || step(batch, result))?;

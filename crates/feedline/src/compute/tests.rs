@@ -1,4 +1,4 @@
-//! The hand-off by itself: what a batch shows, when its slot is released, and what measuring the waits costs.
+//! The hand-off without a pipeline: what a batch shows, when its slot is released, what the meter costs.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::*;
 const ROWS: usize = 6;
 const DEPTH: usize = 2;
 
-/// Device slots, and what it takes to load them by hand.
+/// Device slots, and everything needed to load them by hand.
 struct Rig {
     device: Device,
     count: CountHandle,
@@ -66,7 +66,7 @@ impl Rig {
 }
 
 #[test]
-fn a_batch_shows_what_it_holds() {
+fn a_batch_shows_its_ids_fields_and_slot() {
     with_watchdog(LIMIT, || {
         let rig = Rig::new();
         let batch = rig.batch(9, vec![7, 3, 5]);
@@ -75,7 +75,7 @@ fn a_batch_shows_what_it_holds() {
         let ready = batch.wait_on(&rig.compute).unwrap();
         assert_eq!((ready.epoch(), ready.step(), ready.len(), ready.ids()), (4, 9, 3, &[7, 3, 5][..]));
         assert!(ready.slot() == slot && ready.stream().is(&rig.compute));
-        // A short batch shows its own rows, not those that an older one left behind them.
+        // A short batch shows its own rows, not those that an older batch left in the slot.
         assert_eq!(ready.field::<u8>("image").unwrap().len(), 3 * 20);
         assert_eq!(ready.field_at::<i64>(1).unwrap().len(), 3);
         let addresses: Vec<_> = rig.slots.addresses().collect();
@@ -100,7 +100,7 @@ fn a_slot_is_released_once_after_the_last_reader() {
 }
 
 #[test]
-fn slots_in_hand_are_counted_from_the_delivery_on() {
+fn a_slot_counts_as_delivered_until_its_batch_is_dropped() {
     with_watchdog(LIMIT, || {
         let rig = Rig::new();
         let batch = rig.batch(0, vec![1]);
@@ -136,7 +136,7 @@ fn a_batch_of_another_device_is_refused_by_a_meter() {
         meter.begin();
         let error = meter.wait_on(rig.batch(0, vec![1])).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config, "{error}");
-        // Two devices of one name are told apart.
+        // Two devices with the same name are distinguished.
         assert!(error.to_string().contains("belongs to host (device #"), "{error}");
         assert!(error.to_string().contains("not to host (device #"), "{error}");
         assert_eq!(rig.slots.free(), DEPTH, "the slot is free again");
@@ -151,7 +151,7 @@ fn a_batch_open_to_another_stream_is_refused_by_a_replay() {
         let mut replay = Replay::new(&rig.compute);
         let mut result = branch.buffer::<u32>(1).unwrap();
         let batch = rig.batch(0, vec![1]).wait_on(&branch).unwrap();
-        // Everything in the step is on one stream, but not on the replay's.
+        // The whole step is on one stream, but not on the replay's.
         let error = replay
             .step(&batch, result.view_mut(), |batch, result| {
                 branch.run("step", [batch.field::<u8>("image")?.into()], [result.into()], |_| {})
@@ -164,7 +164,7 @@ fn a_batch_open_to_another_stream_is_refused_by_a_replay() {
     });
 }
 
-/// Runs `steps` steps with a meter of `period`, and returns it with the driver calls that the steps made.
+/// Runs `steps` steps with a meter of `period`; returns the meter and the driver calls that the steps made.
 fn metered(rig: &Rig, period: u64, steps: u64) -> (WaitMeter, Snapshot) {
     let mut meter = WaitMeter::new(&rig.compute, period).unwrap();
     assert_eq!((meter.share().unwrap(), meter.measured()), (0.0, 0), "before the first step");
@@ -182,13 +182,13 @@ fn metered(rig: &Rig, period: u64, steps: u64) -> (WaitMeter, Snapshot) {
 }
 
 #[test]
-fn the_meter_measures_one_step_in_a_period_and_the_others_cost_nothing() {
+fn the_meter_measures_one_step_per_period_and_the_others_cost_nothing() {
     with_watchdog(LIMIT, || {
         let rig = Rig::new();
         let steps = 40;
         let (mut every, _) = metered(&rig, 1, steps);
         let share = every.share().unwrap();
-        // The first step has none before it to begin at, and the mark for the next one is open.
+        // The first step has no start event, because no step precedes it.
         assert_eq!(every.measured(), steps - 1);
         assert!((0.0..=1.0).contains(&share), "{share}");
 
@@ -197,24 +197,25 @@ fn the_meter_measures_one_step_in_a_period_and_the_others_cost_nothing() {
         assert_eq!(some.measured(), steps / 8 - 1);
         let (_, without) = metered(&rig, u64::MAX, steps);
         assert_eq!(without.of(Op::Elapsed), 0);
-        // Four marks a measured step, and the begin of one that is still open.
+        // Four events per measured step, and the start event of the one that is still open.
         assert_eq!(made.of(Op::Record) - without.of(Op::Record), 4 * (steps / 8 - 1) + 1);
-        assert_eq!(made.created(), 0, "the meter's events are made with it");
+        assert_eq!(made.created(), 0, "the meter creates its events when it is created");
     });
 }
 
 #[test]
-fn a_meter_whose_samples_are_all_open_leaves_steps_out() {
+fn a_meter_without_a_free_sample_skips_steps() {
     with_watchdog(LIMIT, || {
         let rig = Rig::new();
         let mut meter = WaitMeter::new(&rig.compute, 1).unwrap();
-        // Nothing ends as long as the stream is held up, so no sample can be closed.
+        // While the stream is blocked no step finishes, so no sample can be closed.
         let (go, wait) = std::sync::mpsc::channel::<()>();
-        let hold_up = move |_: &mut feedline_device::Memory<'_>| {
+        let block = move |_: &mut feedline_device::Memory<'_>| {
             let _ = wait.recv_timeout(LIMIT);
         };
-        rig.compute.run("held up", [], [], hold_up).unwrap();
-        // Neither do the copies land, behind the readers of the batches before: each has a host slot of its own.
+        rig.compute.run("block", [], [], block).unwrap();
+        // The copies wait for the readers of earlier batches and do not finish either, so each needs
+        // its own host slot.
         let mut hosts = Vec::new();
         for step in 0..20 {
             meter.begin();

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 const IDLE: u64 = u64::MAX;
 
-/// One entry for each worker of a pool.
+/// One entry per worker of a pool.
 #[derive(Debug)]
 pub(crate) struct Activity {
     start: Instant,
     workers: Box<[Entry]>,
 }
 
-/// Written by its worker for each piece, so it has cache lines of its own.
+/// Written by its worker for each piece, so it has its own cache lines.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Entry {
@@ -22,15 +22,15 @@ struct Entry {
     since_us: AtomicU64,
 }
 
-/// A read that is going on.
+/// A read in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reading {
-    /// The worker; its thread is called `fl-decode-N`.
+    /// The worker's index; its thread is called `fl-decode-N`.
     pub worker: usize,
     /// The step of the batch.
     pub step: u64,
-    /// The sample, or the first of several that are read together.
+    /// The sample, or the first of several that are read in one call.
     pub sample: u64,
     /// How long the read has taken so far.
     pub time: Duration,
@@ -51,7 +51,8 @@ impl Activity {
         self.workers.len()
     }
 
-    /// Worker `worker` begins to read rows of `step`; returns where it stores the id of each sample.
+    /// Worker `worker` begins to read rows of `step`. Returns the cell in which it stores the id of
+    /// each sample.
     pub(crate) fn begin(&self, worker: usize, step: u64, sample: u64) -> Arc<AtomicU64> {
         let entry = &self.workers[worker];
         entry.sample.store(sample, Ordering::Relaxed);
@@ -64,7 +65,7 @@ impl Activity {
         self.workers[worker].step.store(IDLE, Ordering::Relaxed);
     }
 
-    /// The reads that are going on, the longest first. A snapshot, exact for reads that hang.
+    /// The reads in progress, the longest first. A snapshot; exact for reads that hang.
     pub(crate) fn readings(&self) -> Vec<Reading> {
         let now = self.start.elapsed();
         let mut readings: Vec<_> = self

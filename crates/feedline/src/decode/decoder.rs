@@ -1,4 +1,4 @@
-//! One loader's decoding: a batch is begun by one worker, and joined by others when it is long enough to be split.
+//! One loader's decoding: one worker begins a batch, and others join if it is long enough to be split.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,31 +19,31 @@ use super::rows::{Reader, panic_text};
 use super::source::{Read, SourceReader};
 use super::tuning::{STREAMING_WORKERS, piece_rows};
 
-/// What the workers need to know of a loader.
+/// What the workers need to know about a loader.
 pub(crate) struct Decoder {
     input: Option<Input>,
     batch_sampler: Arc<BatchSampler>,
     layout: Arc<Layout>,
     bad_samples: BadSamples,
-    /// Workers of the pool.
+    /// Number of workers in the pool.
     workers: usize,
-    /// The only sender: when it is dropped, so are the messages that nobody received, and the slots in them.
+    /// The only sender. Dropping it drops the messages that were not received, and the slots in them.
     inbox: Sender<Message>,
-    /// Batches of other requests are not worth decoding.
+    /// The current request; batches of other requests are not decoded.
     request: AtomicU64,
-    /// The number of the first batch that failed: no later one is delivered.
+    /// The number of the first batch that failed; no later batch is delivered.
     first_failed: AtomicU64,
     /// Nanoseconds per row in the last batch; 0 before the first.
     row_ns: AtomicU64,
-    /// The batches that are split, by their host slots.
+    /// The batches that are split, by host slot.
     split: Box<[RwLock<Option<Split>>]>,
-    /// Called with the outcome of dropping the data, once no worker needs it any more.
+    /// Called with the outcome of dropping the data, once no worker needs it.
     on_end: Mutex<Option<OnEnd>>,
 }
 
 type OnEnd = Box<dyn FnOnce(Result<()>) + Send>;
 
-/// A batch to decode, for a worker.
+/// A unit of work for a worker: a batch, and the loader it belongs to.
 pub(crate) struct Job {
     pub(crate) decoder: Arc<Decoder>,
     pub(crate) batch: Undecoded,
@@ -51,11 +51,11 @@ pub(crate) struct Job {
 
 /// A batch to decode.
 pub(crate) struct Undecoded {
-    /// Its number in the order of all batches of the loader.
+    /// The batch's number, counted over all batches of the loader.
     pub(crate) number: u64,
-    /// The slot to fill; its note says which batch it is.
+    /// The slot to fill; its note describes the batch.
     pub(crate) lease: FillLease<Pinned, Note>,
-    /// Of a source, what reads the records.
+    /// For a source, the reader of its records.
     pub(crate) reader: Option<Box<SourceReader>>,
 }
 
@@ -63,29 +63,29 @@ pub(crate) struct Undecoded {
 #[derive(Clone)]
 pub(crate) struct Share {
     decoder: Arc<Decoder>,
-    /// The host slot that it fills.
+    /// The host slot that the batch fills.
     slot: usize,
 }
 
-/// What the workers tell the transfer thread.
+/// A message to the transfer thread.
 pub(crate) enum Message {
-    /// What became of batch `number`.
+    /// The outcome of batch `number`.
     Decoded { number: u64, outcome: Result<Outcome> },
-    /// The source can be read on, by another worker; it was read for `request`.
+    /// The reader of a source is free for another worker; it has read for `request`.
     Reader { reader: Box<SourceReader>, request: u64 },
-    /// The source has nothing yet: begin this again in a moment.
+    /// The source has no record yet: queue the batch again a moment later.
     Later(Box<Undecoded>),
-    /// Look at what the consumer wants.
+    /// The consumer has a new request.
     Wake,
 }
 
-/// What became of a batch.
+/// The outcome of a batch.
 pub(crate) enum Outcome {
-    /// It is decoded.
+    /// The batch is decoded.
     Ready(ReadyLease<Pinned, Note>),
-    /// There is none: the epoch of a source has ended.
+    /// There is no batch: the epoch of a source has ended.
     EpochEnd(EpochEnd),
-    /// Nobody wants it any more.
+    /// The batch is no longer wanted.
     Stale,
 }
 
@@ -107,7 +107,7 @@ struct Split {
     error: Mutex<Option<(usize, Error)>>,
 }
 
-/// What a decoder is made of.
+/// The parts of a [`Decoder`].
 pub(crate) struct DecoderOptions {
     pub(crate) input: Input,
     pub(crate) batch_sampler: Arc<BatchSampler>,
@@ -137,28 +137,28 @@ impl Decoder {
         }
     }
 
-    /// From now on only batches of `request` are worth decoding; requests have growing numbers.
+    /// From now on only batches of `request` are decoded. Request numbers grow.
     pub(crate) fn set_request(&self, request: u64) {
-        // The largest, so that a stop is final though another thread has just taken up a request.
+        // `fetch_max`, so that a stop is final even if another thread has just begun a request.
         self.request.fetch_max(request, Ordering::Relaxed);
     }
 
-    /// From now on no batch is worth decoding.
+    /// From now on no batch is decoded.
     pub(crate) fn stop(&self) {
         self.set_request(u64::MAX);
     }
 
-    /// Whether nobody wants the batches of `request` any more.
+    /// Whether the batches of `request` are no longer wanted.
     pub(crate) fn is_stale(&self, request: u64) -> bool {
         self.request.load(Ordering::Relaxed) != request
     }
 
     /// Whether a batch before `number` failed, so that `number` will not be delivered.
-    fn is_in_vain(&self, number: u64) -> bool {
+    fn is_after_failure(&self, number: u64) -> bool {
         self.first_failed.load(Ordering::Relaxed) < number
     }
 
-    /// Where the transfer thread receives messages.
+    /// The sender of messages to the transfer thread.
     pub(crate) fn inbox(&self) -> &Sender<Message> {
         &self.inbox
     }
@@ -167,7 +167,7 @@ impl Decoder {
         if outcome.is_err() {
             self.first_failed.fetch_min(number, Ordering::Relaxed);
         }
-        // There is room for every batch in flight. Nobody receives once the transfer thread has ended.
+        // There is room for every batch in flight. The send fails once the transfer thread has ended.
         let _ = self.inbox.send(Message::Decoded { number, outcome });
     }
 
@@ -206,11 +206,12 @@ impl Drop for Decoder {
 }
 
 impl Job {
-    /// Decodes the batch, and lets other workers join when it is long.
+    /// Decodes the batch, and lets other workers join if it is long.
     pub(crate) fn run(self, worker: &Worker) {
         let Self { decoder, batch } = self;
         let number = batch.number;
-        // Calls into the user's code are guarded one by one; what gets this far is a defect, and must not hang the loader.
+        // Each call of user code is guarded by itself. A panic that gets this far is a bug, and must
+        // not hang the loader.
         let run = catch_unwind(AssertUnwindSafe(|| batch.begin(&decoder, worker)));
         match run {
             Ok(Ok(None)) => {}
@@ -225,10 +226,10 @@ impl Job {
 }
 
 impl Undecoded {
-    /// What became of the batch; `None` when it goes on elsewhere.
+    /// The outcome of the batch; `None` if it will be sent later.
     fn begin(mut self, decoder: &Arc<Decoder>, worker: &Worker) -> Result<Option<Outcome>> {
         let request = self.lease.note().info.request;
-        if decoder.is_stale(request) || decoder.is_in_vain(self.number) {
+        if decoder.is_stale(request) || decoder.is_after_failure(self.number) {
             if let Some(reader) = self.reader.take() {
                 let _ = decoder.inbox.send(Message::Reader { reader, request });
             }
@@ -258,14 +259,14 @@ impl Undecoded {
         self.decode(decoder, worker)
     }
 
-    /// Writes the batch's ids into the note.
+    /// Writes the ids of the batch into its note.
     fn sample(&mut self, batch_sampler: &BatchSampler) {
         let Note { info, start, .. } = self.lease.note_mut();
         let BatchInfo { epoch, step, .. } = *info;
         info.valid = batch_sampler.batch(epoch, *start, step, &mut info.ids);
     }
 
-    /// Reads the records of a source, and passes the reader on.
+    /// Reads the records of a source, and sends the reader back.
     fn read_records(&mut self, source: &dyn Source, decoder: &Decoder, worker: &Worker) -> Result<Read> {
         let Some(reader) = &mut self.reader else { return Ok(Read::Batch) };
         let note = self.lease.note_mut();
@@ -334,13 +335,13 @@ impl Share {
         Arc::ptr_eq(&self.decoder, decoder)
     }
 
-    /// Decodes pieces until none is left; the worker that finishes the last one sends the batch.
+    /// Decodes pieces until none is left. The worker that finishes the last piece sends the batch.
     pub(crate) fn join(&self, worker: &Worker) {
         let is_finished = self.read().as_ref().is_some_and(|split| split.decode(&self.decoder, worker));
         if !is_finished {
             return;
         }
-        // Nobody else takes it: of all claims of a batch one is the last.
+        // Only the worker that finishes the last piece gets here, so no other worker takes the batch.
         let Some(split) = self.write().take() else { return };
         let Split { number, fill, busy_ns, substituted, error, .. } = split;
         let rows = fill.note().info.ids.len();
@@ -362,7 +363,7 @@ impl Share {
 }
 
 impl Split {
-    /// Decodes pieces until none is left; true when that finished the batch.
+    /// Decodes pieces until none is left; returns whether that finished the batch.
     fn decode(&self, decoder: &Decoder, worker: &Worker) -> bool {
         let note = self.fill.note();
         let Ok(input) = decoder.input() else { return false };
@@ -375,13 +376,14 @@ impl Split {
         while let Some(mut piece) = self.fill.claim(self.piece_rows) {
             let first = piece.range().start;
             let start = Instant::now();
-            if !decoder.is_in_vain(self.number)
+            if !decoder.is_after_failure(self.number)
                 && let Err(error) =
                     read_piece(decoder, &reader, piece.rows().copied_by(decoder.copy()), worker)
             {
                 decoder.first_failed.fetch_min(self.number, Ordering::Relaxed);
                 self.fail(first, error);
-                // Rows are claimed in order, so an earlier error would be in a piece that another worker has.
+                // Pieces are claimed in order, so earlier rows are read or with another worker; later
+                // ones are given up.
                 is_finished |= self.fill.give_up();
             }
             self.busy_ns.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
@@ -390,7 +392,7 @@ impl Split {
         is_finished
     }
 
-    /// Keeps the error of the earliest rows, so that the same data gives the same error.
+    /// Keeps the error of the first failed row, so that the same data gives the same error.
     fn fail(&self, first: usize, error: Error) {
         let mut earliest = self.error.lock().unwrap_or_else(PoisonError::into_inner);
         if earliest.as_ref().is_none_or(|(row, _)| first < *row) {
@@ -399,7 +401,7 @@ impl Split {
     }
 }
 
-/// Reads one piece of a batch, and tells meanwhile which sample.
+/// Reads one piece of a batch, and publishes which sample is being read.
 fn read_piece(decoder: &Decoder, reader: &Reader<'_>, rows: Rows<'_>, worker: &Worker) -> Result<()> {
     let info = reader.samples.info();
     let Some(&first) = info.ids.get(rows.first()) else { return Ok(()) };
@@ -410,7 +412,7 @@ fn read_piece(decoder: &Decoder, reader: &Reader<'_>, rows: Rows<'_>, worker: &W
     read
 }
 
-/// Ends the writing of a batch; its note learns of the substitutes.
+/// Finishes a batch: stores the substitutes in its note.
 fn finish(
     mut lease: FillLease<Pinned, Note>,
     substituted: Mutex<Vec<Substituted>>,

@@ -1,4 +1,4 @@
-//! The data that is decoded, and the samples of one batch of it.
+//! The data to decode, and the samples of one batch.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,33 +11,33 @@ use feedline_device::zero_copy::GatherOrder;
 /// The data of a loader.
 #[derive(Clone)]
 pub(crate) enum Input {
-    /// Samples with random access; the plan is of samples.
+    /// Samples with random access; the batch sampler is over samples.
     Dataset(Arc<dyn Dataset>),
-    /// Samples that the device reads itself: a host slot holds their ids only.
+    /// Samples that the device reads itself: a host slot holds only their ids.
     ZeroCopy(Arc<dyn Dataset>, GatherOrder),
-    /// Records in sequence; the plan is of shards, one per step.
+    /// Records in sequence; the batch sampler is over shards, one per step.
     Source(Arc<dyn Source>),
 }
 
-/// What travels with a host slot.
+/// The description of a batch, stored with its host slot.
 #[derive(Debug, Default)]
 pub(crate) struct Note {
     pub(crate) info: BatchInfo,
-    /// The position in the epoch from which the steps are counted.
+    /// The position in the epoch at which the steps begin.
     pub(crate) start: u64,
     /// The raw records of a source.
     pub(crate) records: Records,
 }
 
-/// The raw records of one batch of a source. Their memory is used again for the slot's next batch.
+/// The raw records of one batch of a source. The slot's next batch reuses their memory.
 #[derive(Debug, Default)]
 pub(crate) struct Records {
     pub(crate) ids: Vec<u64>,
-    /// Record `i` is that of sample `ids[i]`; there may be older ones behind.
+    /// Record `i` belongs to sample `ids[i]`; buffers of older batches may follow.
     pub(crate) bytes: Vec<Vec<u8>>,
 }
 
-/// The samples of one batch, read into its rows by any number of workers.
+/// The samples of one batch; any number of workers read them into its rows.
 #[derive(Clone, Copy)]
 pub(super) enum Samples<'a> {
     Dataset { dataset: &'a dyn Dataset, batch_sampler: &'a BatchSampler, start: u64, info: &'a BatchInfo },
@@ -45,7 +45,7 @@ pub(super) enum Samples<'a> {
 }
 
 impl Input {
-    /// What a sample is.
+    /// The fields of a sample.
     pub(crate) fn spec(&self) -> &Spec {
         match self {
             Self::Dataset(dataset) | Self::ZeroCopy(dataset, _) => dataset.spec(),
@@ -53,7 +53,7 @@ impl Input {
         }
     }
 
-    /// A number that tells this data from other data.
+    /// The fingerprint of the data.
     pub(crate) fn fingerprint(&self) -> u64 {
         match self {
             Self::Dataset(dataset) | Self::ZeroCopy(dataset, _) => dataset.fingerprint(),
@@ -76,14 +76,14 @@ impl Input {
 }
 
 impl<'a> Samples<'a> {
-    /// The batch.
+    /// The batch's description.
     pub(super) fn info(&self) -> &'a BatchInfo {
         match *self {
             Self::Dataset { info, .. } | Self::Source { info, .. } => info,
         }
     }
 
-    /// Reads the samples of `rows`, or says which of them failed.
+    /// Reads the samples of `rows`. An error comes with the index of the sample that failed.
     pub(super) fn read_many(
         &self,
         ids: &[u64],
@@ -115,10 +115,10 @@ impl<'a> Samples<'a> {
         }
     }
 
-    /// The sample to read into `row` in place of its own, and the row that it belongs to.
+    /// The sample to read into `row` instead of its own, and the row whose record it is.
     ///
-    /// For a data set it depends on the row's global position alone, so it is the same on every rank and in every
-    /// replay. For a source it is another record of the batch, so nothing is read again.
+    /// For a data set it depends only on the row's global position, so it is the same on every rank and
+    /// in every replay. For a source it is another record of the batch, so nothing is read twice.
     pub(super) fn substitute(&self, row: usize, attempt: u32) -> (u64, usize) {
         match self {
             Self::Dataset { batch_sampler, start, info, .. } => {

@@ -1,12 +1,12 @@
 //! Stage 1: a pool of workers decodes batches in place, into pinned host slots.
 //!
-//! The transfer thread puts batches to decode into the queue, in order. A worker takes one, reads its rows, and sends the
-//! filled slot back. `README.md` beside this file explains how, and why nothing gets lost.
+//! The transfer thread queues the batches to decode, in order. A worker takes one, reads its rows, and
+//! sends the filled slot back. `README.md` in this folder explains how, and why no wake-up is lost.
 //!
 //! | part | file |
 //! | --- | --- |
 //! | the worker threads | `pool.rs` |
-//! | the queue they take their work from | `queue.rs` |
+//! | the queue of their work | `queue.rs` |
 //! | one loader's decoding: whole batches, and batches split over workers | `decoder.rs` |
 //! | a range of rows read by one worker; errors, panics, substitutes | `rows.rs` |
 //! | the samples of a batch, of a data set or a source | `input.rs` |

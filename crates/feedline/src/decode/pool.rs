@@ -1,4 +1,4 @@
-//! The worker threads, which one loader has for itself or several loaders share.
+//! The worker threads, owned by one loader or shared by several.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicU64;
@@ -12,19 +12,19 @@ use super::decoder::{Decoder, Job, Share};
 use super::queue::{Queue, Work};
 use super::rows::panic_text;
 
-/// The most workers of a pool.
+/// The largest number of workers in a pool.
 pub const MAX_WORKERS: usize = 1024;
 
-/// Batches that the queue holds without further memory.
+/// Batches that the queue holds without allocating.
 const QUEUE_CAPACITY: usize = 1024;
 
-/// How many threads decode.
+/// The number of decode threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Workers {
-    /// One per core, less one for the training loop on machines with more than two cores.
+    /// One per core; one fewer on machines with more than two cores, for the training loop.
     #[default]
     Auto,
-    /// This many; from 1 to [`MAX_WORKERS`].
+    /// This number, from 1 to [`MAX_WORKERS`].
     Count(usize),
 }
 
@@ -53,10 +53,11 @@ impl Workers {
 
 /// Threads that decode batches, called `fl-decode-N`.
 ///
-/// A loader starts a pool of its own unless [`LoaderBuilder::pool`](crate::LoaderBuilder::pool) gives it one. Several
-/// loaders may share a pool: batches are begun in the order in which they are asked for, whichever loader asks.
+/// A loader starts its own pool unless [`LoaderBuilder::pool`](crate::LoaderBuilder::pool) gives it
+/// one. Several loaders may share a pool: workers begin batches in the order of the requests, whichever
+/// loader makes them.
 ///
-/// Clones are handles of the same threads. They end when the last handle is dropped and no loader uses them.
+/// Clones are handles of the same threads, which end when the last handle is dropped and no loader uses them.
 ///
 /// ```
 /// use feedline::{WorkerPool, Workers};
@@ -69,7 +70,7 @@ pub struct WorkerPool {
     threads: Arc<Threads>,
 }
 
-/// The last owner ends the threads, which do not own this.
+/// The last owner ends the threads. The threads themselves do not own this.
 struct Threads {
     shared: Arc<Shared>,
     handles: Mutex<Vec<JoinHandle<()>>>,
@@ -80,7 +81,7 @@ struct Shared {
     activity: Activity,
 }
 
-/// What a worker knows of itself.
+/// One worker thread's handle to the pool.
 pub(crate) struct Worker {
     shared: Arc<Shared>,
     index: usize,
@@ -90,7 +91,8 @@ impl WorkerPool {
     /// Starts the threads.
     ///
     /// # Errors
-    /// As [`Workers::count`]; `Config` when the system refuses a thread. The threads started so far end again.
+    /// As [`Workers::count`]; `Config` if the system refuses a thread, after which the threads already
+    /// started end.
     pub fn new(workers: Workers) -> Result<Self> {
         let count = workers.count()?;
         let shared = Arc::new(Shared { queue: Queue::new(QUEUE_CAPACITY), activity: Activity::new(count) });
@@ -114,24 +116,25 @@ impl WorkerPool {
         self.threads.shared.activity.workers()
     }
 
-    /// The reads that are going on, the longest first.
+    /// The reads in progress, the longest first.
     pub fn readings(&self) -> Vec<Reading> {
         self.threads.shared.activity.readings()
     }
 
-    /// Gives the workers a batch to begin; `wake` says whether a sleeping one is woken for it.
-    pub(crate) fn begin(&self, job: Job, wake: bool) {
-        // The queue is open as long as there is a handle, and this is one.
-        let _ = self.threads.shared.queue.begin(job, wake);
+    /// Queues a batch for the workers.
+    pub(crate) fn begin(&self, job: Job) {
+        // The queue stays open while a handle exists, and this is one.
+        let _ = self.threads.shared.queue.begin(job);
     }
 
-    /// Drops the batches of `decoder` that no worker has begun, and lets no further worker join those that are begun.
+    /// Drops the batches of `decoder` that no worker has begun, and stops further workers from joining
+    /// the others.
     pub(crate) fn remove(&self, decoder: &Arc<Decoder>) {
         let is_job = |job: &Job| Arc::ptr_eq(&job.decoder, decoder);
         self.threads.shared.queue.remove(is_job, |share| share.is_of(decoder));
     }
 
-    /// The threads, to be joined, when this is the last handle; they end as soon as they have no work.
+    /// The threads to join, if this is the last handle. They end as soon as they have no work.
     pub(crate) fn into_handles(self) -> Vec<JoinHandle<()>> {
         let Some(threads) = Arc::into_inner(self.threads) else { return Vec::new() };
         threads.shared.queue.close();
@@ -154,7 +157,7 @@ impl Drop for Threads {
 impl Worker {
     fn run(self) {
         while let Some(work) = self.shared.queue.next() {
-            // The drop of the last job of a loader drops its data set, which is the user's code.
+            // Dropping the last job of a loader drops its data set, which runs user code.
             let worked = catch_unwind(AssertUnwindSafe(|| match work {
                 Work::Begin(job) => job.run(&self),
                 Work::Join(share) => share.join(&self),
@@ -170,12 +173,12 @@ impl Worker {
         &self.shared.queue
     }
 
-    /// This worker begins to read; returns where it stores the id of each sample.
+    /// This worker begins to read. Returns the cell in which it stores the id of each sample.
     pub(crate) fn begin(&self, step: u64, sample: u64) -> Arc<AtomicU64> {
         self.shared.activity.begin(self.index, step, sample)
     }
 
-    /// This worker has read.
+    /// This worker has finished reading.
     pub(crate) fn end(&self) {
         self.shared.activity.end(self.index);
     }

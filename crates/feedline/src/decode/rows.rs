@@ -1,4 +1,5 @@
-//! A range of rows, read by one worker: panics and errors become errors that name them, bad samples get a substitute.
+//! Reads a range of rows on one worker. Panics and errors become errors that name the sample; bad samples are
+//! substituted.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
@@ -10,7 +11,7 @@ use feedline_core::{
 
 use super::input::Samples;
 
-/// What the readers of one batch share.
+/// State shared by the workers that read one batch.
 pub(super) struct Reader<'a> {
     pub(super) samples: Samples<'a>,
     pub(super) bad_samples: BadSamples,
@@ -22,20 +23,21 @@ impl Reader<'_> {
     /// Reads the samples of `rows`.
     ///
     /// # Errors
-    /// `Sample` for one that cannot be read, `Panic` when the data set panics; both with stage, batch, sample and path.
+    /// `Sample` for a sample that cannot be read, `Panic` when the data set panics; both with stage,
+    /// batch, sample and path.
     pub(super) fn read(&self, mut rows: Rows<'_>, context: &mut Context) -> Result<()> {
         rows.poison();
         let ids = &self.samples.info().ids[rows.first()..][..rows.len()];
         let read = catch_unwind(AssertUnwindSafe(|| self.read_or_substitute(ids, &mut rows, context)));
         read.unwrap_or_else(|panic| {
-            // Without a current sample the set reads in bulk: the first of the range is the nearest there is.
+            // Without a current sample the set reads in bulk: the first of the range is the best guess.
             let id = context.current().map_or_else(|| ids.first().copied(), |(_, id)| Some(id));
             let why = format!("the data set panicked: {}", panic_text(panic));
             Err(self.locate(Error::new(ErrorKind::Panic, why), id))
         })
     }
 
-    /// Reads in bulk; after the first bad sample row by row, where bad samples are tolerated.
+    /// Reads in bulk. If bad samples are tolerated, continues row by row after the first one.
     fn read_or_substitute(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<()> {
         let Err((bad, error)) = self.samples.read_many(ids, rows, context) else { return Ok(()) };
         if self.bad_samples == BadSamples::Fail || bad >= ids.len() {
@@ -102,12 +104,12 @@ impl Reader<'_> {
     }
 }
 
-/// What a panic said. The payload is dropped here, and a panic in its own `Drop` goes no further.
+/// The message of a panic. The payload is dropped here, and a panic in its own `Drop` goes no further.
 pub(crate) fn panic_text(panic: Box<dyn std::any::Any + Send>) -> String {
     let text = panic.downcast_ref::<String>().cloned();
     let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
     if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-        // A payload that panics when it is dropped: its payload is not dropped at all.
+        // The payload panicked when it was dropped: that second payload is leaked.
         std::mem::forget(second);
     }
     text.unwrap_or_else(|| "no message".to_owned())

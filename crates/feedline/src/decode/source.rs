@@ -1,4 +1,4 @@
-//! The records of a source, read in sequence: one worker at a time has the reader.
+//! Reads the records of a source in sequence: one worker at a time has the reader.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -13,10 +13,11 @@ use feedline_core::{
 use super::input::Note;
 use super::rows::panic_text;
 
-/// Reads this rank's shards of a source, one after the other, batch by batch.
+/// Reads this rank's shards of a source in order, batch by batch.
 ///
-/// It travels: the transfer thread sends it along with a slot, and the worker sends it back as soon as the batch's records
-/// are read, so that the next worker reads on while this one decodes.
+/// The transfer thread sends the reader to a worker together with a slot. The worker sends it back as
+/// soon as it has read the batch's records, so that the next worker can continue reading while this one
+/// decodes.
 pub(crate) struct SourceReader {
     /// One shard per step.
     shards: Arc<BatchSampler>,
@@ -26,22 +27,22 @@ pub(crate) struct SourceReader {
     source_position: SourcePosition,
     /// The shard at `source_position`, once it is open.
     open: Option<(u64, Box<dyn Shard>)>,
-    /// The ids of a step; its memory is used again.
+    /// Scratch memory for the ids of a step.
     ids: Vec<u64>,
 }
 
-/// What a call of [`SourceReader::read`] came to.
+/// The result of [`SourceReader::read`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Read {
     /// The records of a batch are read.
     Batch,
-    /// The source has nothing at the moment.
+    /// The source has no record at the moment.
     Later,
     /// The epoch has no further batch.
     EpochEnd,
 }
 
-/// What one shard had.
+/// The result of reading one record.
 enum Found {
     Record(u64),
     Later,
@@ -49,13 +50,13 @@ enum Found {
 }
 
 impl SourceReader {
-    /// A reader that opens shards in the order of the plan `shards`, for batches of `batch` samples.
+    /// A reader that opens shards in the order of `shards`, for batches of `batch` samples.
     pub(crate) fn new(shards: Arc<BatchSampler>, batch: usize, last_batch: LastBatch) -> Self {
         let (source_position, ids) = (SourcePosition::default(), Vec::new());
         Self { shards, batch, last_batch, epoch: 0, source_position, open: None, ids }
     }
 
-    /// Goes to a place in `epoch`.
+    /// Moves to a position in `epoch`.
     pub(crate) fn seek(&mut self, epoch: u64, source_position: SourcePosition) {
         (self.epoch, self.source_position, self.open) = (epoch, source_position, None);
     }
@@ -65,8 +66,9 @@ impl SourceReader {
         self.shards.steps(self.epoch, self.source_position.position) == 0
     }
 
-    /// Reads the records of the next batch of `source` into `note`, which may hold some of them already; `watch` learns
-    /// which sample is being read, and `is_stale` says when nobody wants the batch any more.
+    /// Reads the records of the next batch of `source` into `note`, which may already hold some of
+    /// them. Stores the id of the sample being read in `watch`, and stops early once `is_stale` says
+    /// that the batch is not wanted.
     pub(super) fn read(
         &mut self,
         source: &dyn Source,
@@ -135,7 +137,7 @@ impl SourceReader {
             let SourcePosition { position, offset } = self.source_position;
             self.shards.batch(self.epoch, position, 0, &mut self.ids);
             let Some(&shard) = self.ids.first() else {
-                // Fewer shards are left than ranks, and none of them is this rank's.
+                // Fewer shards are left than there are ranks, and this rank gets none of them.
                 self.go_to_next_shard();
                 continue;
             };
@@ -157,15 +159,15 @@ impl SourceReader {
 }
 
 impl Drop for SourceReader {
-    /// A panic in the drop of a shard, which is the user's code, must not end the thread that drops the reader.
+    /// A panic while a shard is dropped, which runs user code, must not end the thread that drops the reader.
     fn drop(&mut self) {
         let open = self.open.take();
-        // Nobody is left to tell.
+        // Nobody is left to receive the error.
         let _ = catch_panic("the drop of a shard panicked", || drop(open));
     }
 }
 
-/// Calls into a user's source; an error or a panic there gets shard, offset and path.
+/// Calls the user's source. An error or a panic there gets shard, offset and path.
 fn guard<T>(
     source: &dyn Source,
     shard: u64,

@@ -1,4 +1,5 @@
-//! The decode stage by itself. The test plays the transfer thread: it hands out slots, and takes what the workers send.
+//! The decode stage alone. The test plays the transfer thread: it hands out slots and receives the
+//! workers' messages.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,7 +21,7 @@ use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 
 use super::*;
 
-/// Rows of a batch.
+/// Rows per batch.
 const BATCH: usize = 4;
 /// The request and the epoch of every batch.
 const REQUEST: u64 = 1;
@@ -38,7 +39,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// Workers and two slots for `dataset`, in its own order.
+    /// Workers and two slots for `dataset`, in sequential order.
     fn new(dataset: impl Dataset, workers: usize) -> Self {
         Self::of(Input::Dataset(Arc::new(dataset)), BATCH, workers, Sampler::Sequential, None)
     }
@@ -95,14 +96,14 @@ impl Rig {
         self.inbox.recv_timeout(LIMIT).expect("the workers send something")
     }
 
-    /// What became of the next batch, and its number.
+    /// The number and the outcome of the next batch.
     #[track_caller]
     fn decoded(&self) -> (u64, Result<Outcome>) {
         let Message::Decoded { number, outcome } = self.message() else { panic!("not the end of a batch") };
         (number, outcome)
     }
 
-    /// The next batch, which is decoded.
+    /// The next batch, which must be decoded.
     #[track_caller]
     fn ready(&self) -> (u64, ReadyLease<Pinned, Note>) {
         match self.decoded() {
@@ -124,7 +125,7 @@ fn fine() -> Fine {
     Fine::new(20, 100).unwrap()
 }
 
-/// Waits for something that another thread does.
+/// Waits for another thread to make `done` true.
 #[track_caller]
 fn until(what: &str, done: impl Fn() -> bool) {
     let start = Instant::now();
@@ -135,12 +136,12 @@ fn until(what: &str, done: impl Fn() -> bool) {
 }
 
 #[test]
-fn rows_are_decoded_in_place_whatever_the_number_of_workers() {
+fn rows_are_decoded_in_place_with_any_number_of_workers() {
     with_watchdog(LIMIT, || {
         for workers in [1, 2, 5] {
             let rig = Rig::new(fine(), workers);
             let mut places = BTreeSet::new();
-            // The first batch is split into single rows; of the others it depends on the time that it took.
+            // The first batch is split into single rows; the split of the others depends on its time.
             for number in 0..10 {
                 rig.begin(number, number % 5);
                 let (decoded, filled) = rig.ready();
@@ -149,7 +150,7 @@ fn rows_are_decoded_in_place_whatever_the_number_of_workers() {
                 rig.check(&filled);
                 places.insert(filled.memory().as_ptr() as usize);
             }
-            assert_eq!(places.len(), rig.slots.len(), "slots are used again");
+            assert_eq!(places.len(), rig.slots.len(), "slots are reused");
         }
     });
 }
@@ -170,7 +171,7 @@ fn in_zero_copy_mode_a_slot_holds_the_gather_order_of_its_batch() {
                 let (visited, places) = filled.bytes().split_at(8 * ids.len());
                 let visited: Vec<_> =
                     visited.as_chunks().0.iter().map(|id| u64::from_ne_bytes(*id)).collect();
-                // The last batch is too short for an order of its own.
+                // The last batch is too short to be reordered.
                 if !is_ordered || step == 5 {
                     assert_eq!(&visited, ids);
                     continue;
@@ -194,7 +195,7 @@ fn a_reading_names_worker_batch_sample_and_time() {
         assert_eq!(rig.pool.readings(), []);
         rig.begin(0, 1);
         assert!(gate.wait_until_waiting(1, LIMIT));
-        // The other worker may still read other rows of the batch.
+        // The other worker may still be reading other rows of the batch.
         until("one read is left", || rig.pool.readings().len() == 1);
         let reading = rig.pool.readings()[0];
         assert_eq!((reading.step, reading.sample), (1, 6));
@@ -210,7 +211,7 @@ fn a_reading_names_worker_batch_sample_and_time() {
 }
 
 #[test]
-fn a_worker_count_is_at_least_one_and_at_most_the_limit() {
+fn worker_counts_outside_the_limits_are_refused() {
     for count in [0, MAX_WORKERS + 1, usize::MAX] {
         let error = Workers::Count(count).count().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Config);
@@ -223,7 +224,7 @@ fn a_worker_count_is_at_least_one_and_at_most_the_limit() {
 }
 
 #[test]
-fn a_batch_that_nobody_wants_any_more_is_not_read() {
+fn a_stale_batch_is_not_read() {
     with_watchdog(LIMIT, || {
         let (data, reads) = fixtures::counting(fine());
         let rig = Rig::new(data, 2);
@@ -259,7 +260,8 @@ fn a_batch_after_a_failed_one_is_not_read() {
     });
 }
 
-/// Batch 1 fails while two rows of batch 0 are still to be claimed: they are read all the same, for it will be delivered.
+/// Batch 1 fails while two rows of batch 0 are unclaimed. They are still read, because batch 0 will be
+/// delivered.
 #[test]
 fn a_batch_before_a_failed_one_is_read_to_its_end() {
     with_watchdog(LIMIT, || {
@@ -274,7 +276,7 @@ fn a_batch_before_a_failed_one_is_read_to_its_end() {
         assert!(first.wait_until_waiting(2, LIMIT));
         second.open();
         assert!(matches!(rig.decoded(), (1, Err(_))));
-        // The third worker is free to join the first batch now.
+        // Now the third worker is free to join the first batch.
         first.open();
         let (number, filled) = rig.ready();
         assert_eq!(number, 0);
@@ -283,7 +285,7 @@ fn a_batch_before_a_failed_one_is_read_to_its_end() {
 }
 
 #[test]
-fn of_several_errors_in_a_batch_the_one_of_the_first_row_is_told() {
+fn the_error_of_the_first_failed_row_is_reported() {
     with_watchdog(LIMIT, || {
         let (data, reads) = fixtures::counting(fixtures::failing(fine(), [0, 2]));
         let (data, gate) = fixtures::blocking(data, [0]);
@@ -296,7 +298,7 @@ fn of_several_errors_in_a_batch_the_one_of_the_first_row_is_told() {
     });
 }
 
-/// An error of the user's that panics when it is dropped.
+/// A user's error that panics when it is dropped.
 #[derive(Debug)]
 struct PanicsInDrop;
 
@@ -314,7 +316,7 @@ impl Drop for PanicsInDrop {
     }
 }
 
-/// One of two errors is dropped by a worker: the batch must end all the same.
+/// A worker drops one of the two errors; the batch must still end.
 #[test]
 fn an_error_that_panics_when_it_is_dropped_does_not_hang_its_batch() {
     with_watchdog(LIMIT, || {
@@ -334,7 +336,7 @@ fn an_error_that_panics_when_it_is_dropped_does_not_hang_its_batch() {
     });
 }
 
-/// A source whose shard panics when it is dropped, which happens outside of its calls.
+/// A source whose shards panic when they are dropped, which happens outside of its calls.
 struct BadShards(Generator);
 struct BadShard(Box<dyn Shard>);
 
@@ -373,7 +375,7 @@ impl Drop for BadShard {
 }
 
 #[test]
-fn a_panic_outside_of_a_read_is_the_error_of_its_batch() {
+fn a_panic_outside_of_a_read_becomes_the_error_of_its_batch() {
     with_watchdog(LIMIT, || {
         let source: Arc<dyn Source> = Arc::new(BadShards(Generator::new([2, 40]).unwrap()));
         let rig = Rig::of(Input::Source(source), BATCH, 2, Sampler::Sequential, None);
@@ -387,14 +389,14 @@ fn a_panic_outside_of_a_read_is_the_error_of_its_batch() {
     });
 }
 
-/// The reader is back before the batch is decoded, so that another worker can read on.
+/// The reader is sent back before the batch is decoded, so that another worker can continue reading.
 #[test]
 fn the_reader_of_a_source_is_sent_back_before_the_rows_are_decoded() {
     with_watchdog(LIMIT, || {
         let (opened, gate) = mpsc::sync_channel::<()>(0);
         let gate = std::sync::Mutex::new(gate);
         let source = fixtures::streams::Hooked::new(Generator::new([40]).unwrap()).before_decode(move |_| {
-            // Fails once the other end is gone: from then on nothing is held up.
+            // The receive fails once the other end is gone; from then on nothing blocks.
             let _ = gate.lock().map(|gate| gate.recv());
             Ok(())
         });
@@ -412,7 +414,7 @@ fn the_reader_of_a_source_is_sent_back_before_the_rows_are_decoded() {
 }
 
 #[test]
-fn a_stale_batch_gives_the_reader_of_its_source_back() {
+fn a_stale_batch_returns_the_reader_of_its_source() {
     with_watchdog(LIMIT, || {
         let source: Arc<dyn Source> = Arc::new(Generator::new([40]).unwrap());
         let rig = Rig::of(Input::Source(source), BATCH, 1, Sampler::Sequential, None);
@@ -425,7 +427,7 @@ fn a_stale_batch_gives_the_reader_of_its_source_back() {
 }
 
 #[test]
-fn the_data_is_dropped_once_no_worker_needs_it() {
+fn the_data_is_dropped_once_no_worker_reads() {
     with_watchdog(LIMIT, || {
         let (data, gate) = fixtures::blocking(fine(), [0]);
         let rig = Rig::new(data, 2);
@@ -433,16 +435,16 @@ fn the_data_is_dropped_once_no_worker_needs_it() {
         assert!(gate.wait_until_waiting(1, LIMIT));
         let Rig { decoder, dropped, slots, pool, inbox, .. } = rig;
         drop((decoder, inbox));
-        assert!(dropped.try_recv().is_err(), "a worker still reads");
+        assert!(dropped.try_recv().is_err(), "a worker is still reading");
         gate.open();
         dropped.recv_timeout(LIMIT).expect("the data is dropped").unwrap();
-        // Nobody received the batch.
+        // The batch was not received, but its slot is released.
         assert_eq!(slots.counts().free, slots.len());
         drop(pool);
     });
 }
 
-/// Counts down when it is dropped, and panics then.
+/// Counts its drop, and panics in it.
 struct PanicsInEnd(Fine, Arc<AtomicU64>);
 
 impl Dataset for PanicsInEnd {
@@ -467,12 +469,12 @@ impl Drop for PanicsInEnd {
 }
 
 #[test]
-fn a_data_set_that_panics_when_it_is_dropped_is_an_error_and_costs_no_worker() {
+fn a_data_set_that_panics_when_dropped_is_an_error_and_costs_no_worker() {
     with_watchdog(LIMIT, || {
         let drops = Arc::new(AtomicU64::new(0));
         let Rig { decoder, dropped, pool, .. } = Rig::new(PanicsInEnd(fine(), drops.clone()), 1);
         drop(decoder);
-        let error = dropped.recv_timeout(LIMIT).expect("told").unwrap_err();
+        let error = dropped.recv_timeout(LIMIT).expect("the outcome").unwrap_err();
         assert_eq!((error.kind(), drops.load(Ordering::SeqCst)), (ErrorKind::Panic, 1));
         assert!(error.to_string().contains("planned panic of a drop"), "{error}");
         let other = Rig { pool, ..Rig::new(fine(), 1) };

@@ -1,23 +1,24 @@
-//! Numbers that were chosen by measurement. Each names its value's reason, machine, date and the bench that guards it.
+//! Numbers that were chosen by measurement. Each names its value's reason, machine, date and the bench
+//! that guards it.
 
 use std::time::Duration;
 
 /// A batch that takes one worker less than this is decoded by that worker alone; a longer one is split.
 ///
-/// To wake a worker takes about 20 us, so a piece must be long against that. Machine: 16 cores of a Xeon beside an
-/// H200, 2026-11-21. Bench: `tiny`, `gather`.
+/// To wake a worker takes about 20 us, so a piece must be long against that. Machine: 16 cores of a
+/// Xeon beside an H200, 2026-11-21. Bench: `tiny`, `gather`.
 pub(super) const PIECE: Duration = Duration::from_micros(100);
 
 /// The shortest piece of a batch that is split.
 ///
-/// A batch of half a millisecond in pieces of a tenth would keep five of sixteen workers busy, and the others would wait
-/// for the last of them. Machine and date as above. Bench: `gather` at 15 workers.
+/// A batch of half a millisecond in pieces of a tenth would keep five of sixteen workers busy, and the
+/// others would wait for the last of them. Machine and date as above. Bench: `gather` at 15 workers.
 pub(super) const SHORT_PIECE: Duration = Duration::from_micros(25);
 
 /// Up to this many workers copy long rows by non-temporal stores; more of them use plain stores.
 ///
-/// Records of 150 KB of a mapped file to an H200 by 4, 8 and 15 workers: 31, 44 and 45 GB/s by non-temporal stores, 25,
-/// 43 and 53 by plain stores. 2026-11-21. Bench: `raw`.
+/// Records of 150 KB of a mapped file to an H200 by 4, 8 and 15 workers: 31, 44 and 45 GB/s by
+/// non-temporal stores, 25, 43 and 53 by plain stores. 2026-11-21. Bench: `raw`.
 pub(super) const STREAMING_WORKERS: usize = 8;
 
 /// How many rows one piece has when a row takes `row_ns` and there are `workers`.

@@ -1,21 +1,21 @@
-//! Batches are decoded in any order, and leave in theirs.
+//! The reorder buffer: batches are decoded in any order and leave in order of their numbers.
 
 use std::collections::VecDeque;
 
-/// What became of the batches, from the next one to leave on.
+/// Items in order of their numbers, from the next one to leave on.
 pub(super) struct Reorder<T> {
-    /// The number of the first place.
+    /// The number of the first item in `places`.
     next: u64,
     places: VecDeque<Option<T>>,
 }
 
 impl<T> Reorder<T> {
-    /// For the numbers from 0 on; `capacity` of them at a time need no further memory.
+    /// An empty buffer; numbers begin at 0. Up to `capacity` numbers at a time need no further allocation.
     pub(super) fn new(capacity: usize) -> Self {
         Self { next: 0, places: VecDeque::with_capacity(capacity) }
     }
 
-    /// Puts an item in its place. A number that has left already, or has an item, is a defect and is ignored.
+    /// Inserts an item. A number that has already left is a bug and is ignored.
     pub(super) fn put(&mut self, number: u64, item: T) {
         let Some(index) = number.checked_sub(self.next) else { return };
         let index = index as usize;
@@ -26,7 +26,7 @@ impl<T> Reorder<T> {
         self.places[index] = Some(item);
     }
 
-    /// The next item, when it is there.
+    /// Removes the next item, if it has arrived.
     pub(super) fn take(&mut self) -> Option<T> {
         let item = self.places.front_mut()?.take()?;
         self.places.pop_front();
@@ -49,6 +49,6 @@ mod tests {
         reorder.put(1, 'b');
         assert_eq!([reorder.take(), reorder.take(), reorder.take()], [Some('b'), Some('c'), None]);
         reorder.put(1, 'x');
-        assert_eq!(reorder.take(), None, "it has left");
+        assert_eq!(reorder.take(), None, "number 1 has already left");
     }
 }

@@ -6,29 +6,29 @@ use feedline_core::{BatchSampler, SourcePosition};
 
 use crate::decode::{Note, SourceReader};
 
-/// Batches that a loader wants: from a position in an epoch on, epoch after epoch.
+/// The batches that a loader wants: from a position in an epoch to the end of its last epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// Requests are counted from 1; batches carry the number of theirs.
+    /// Requests are numbered from 1; each batch carries the number of its request.
     pub(crate) number: u64,
-    /// The epoch to begin with.
+    /// The first epoch.
     pub(crate) epoch: u64,
-    /// The global position in that epoch to begin at; later epochs begin at 0.
+    /// The global position at which the first epoch begins; later epochs begin at 0.
     pub(crate) start: u64,
-    /// Of a source, where in the shard at `start` to begin; later epochs begin at 0.
+    /// For a source, the offset in the shard at `start` to begin at; later epochs begin at 0.
     pub(crate) offset: u64,
-    /// The epoch to stop before: nothing of it is read ahead.
+    /// The epoch after the last one; nothing of it is read ahead.
     pub(crate) end: u64,
 }
 
-/// Hands out the batches of the current request, one after the other.
+/// Hands out the batches of the current request, in order.
 pub(super) struct Schedule {
     batch_sampler: Arc<BatchSampler>,
-    /// The request, moved on to the epoch that is being handed out; `None` when there is no more to hand out.
+    /// The request, advanced to the epoch that is being handed out; `None` when nothing is left to hand out.
     request: Option<Request>,
-    /// Batches of the epoch that were handed out.
+    /// Batches of the epoch handed out so far.
     step: u64,
-    /// Batches of the epoch; of a source, whose end is not known, 0.
+    /// Batches of the epoch; 0 for a source, whose end is not known in advance.
     steps: u64,
     /// The number of the next batch, over all requests.
     number: u64,
@@ -37,44 +37,44 @@ pub(super) struct Schedule {
 
 /// Where the reader of a source is.
 enum SourceState {
-    Here(Box<SourceReader>),
+    Idle(Box<SourceReader>),
     /// A worker has it.
-    Away,
+    Lent,
 }
 
 impl Schedule {
-    /// Batches of `batch_sampler`; of a source, `reader` reads them.
+    /// The batches of `batch_sampler`; for a source, `reader` reads its records.
     pub(super) fn new(batch_sampler: Arc<BatchSampler>, reader: Option<Box<SourceReader>>) -> Self {
-        let source = reader.map(SourceState::Here);
+        let source = reader.map(SourceState::Idle);
         Self { batch_sampler, request: None, step: 0, steps: 0, number: 0, source }
     }
 
-    /// Begins another request; the rest of the one before is given up.
+    /// Begins another request; the rest of the previous one is abandoned.
     pub(super) fn begin(&mut self, request: Request) {
         let Request { epoch, start, offset, .. } = request;
         self.request = Some(request);
         self.step = 0;
         match &mut self.source {
             None => self.steps = self.batch_sampler.steps(epoch, start),
-            Some(SourceState::Here(reader)) => reader.seek(epoch, SourcePosition { position: start, offset }),
-            // It is moved when it comes back: `accept_reader`.
-            Some(SourceState::Away) => {}
+            Some(SourceState::Idle(reader)) => reader.seek(epoch, SourcePosition { position: start, offset }),
+            // `accept_reader` moves it when the worker returns it.
+            Some(SourceState::Lent) => {}
         }
     }
 
-    /// Takes the reader of a source back from a worker, which read for request `number`.
+    /// Takes the reader of a source back from the worker that read for request `number`.
     pub(super) fn accept_reader(&mut self, mut reader: Box<SourceReader>, number: u64) {
         if let Some(Request { epoch, start, offset, number: current, .. }) = self.request
             && (current != number || self.step == 0)
         {
             reader.seek(epoch, SourcePosition { position: start, offset });
         }
-        self.source = Some(SourceState::Here(reader));
+        self.source = Some(SourceState::Idle(reader));
     }
 
-    /// Whether a worker has the reader of a source, without which no batch can be handed out.
+    /// Whether a worker has the reader of the source; until it is back no batch can be handed out.
     pub(super) fn is_reader_away(&self) -> bool {
-        matches!(self.source, Some(SourceState::Away))
+        matches!(self.source, Some(SourceState::Lent))
     }
 
     /// Whether there is a batch to hand out now.
@@ -82,8 +82,8 @@ impl Schedule {
         while let Some(request) = self.request {
             let is_at_end = match &self.source {
                 None => self.step >= self.steps,
-                Some(SourceState::Here(reader)) => reader.is_at_end(),
-                Some(SourceState::Away) => return false,
+                Some(SourceState::Idle(reader)) => reader.is_at_end(),
+                Some(SourceState::Lent) => return false,
             };
             if !is_at_end {
                 return true;
@@ -97,8 +97,8 @@ impl Schedule {
         false
     }
 
-    /// Hands out the next batch, which [`has_next`](Self::has_next) has found: writes into `note` which one it is, and
-    /// returns its number, and the reader of a source.
+    /// Hands out the batch that [`has_next`](Self::has_next) has found: describes it in `note`, and
+    /// returns its number and, for a source, the reader.
     pub(super) fn next(&mut self, note: &mut Note) -> (u64, Option<Box<SourceReader>>) {
         let Request { number, epoch, start, .. } = self.request.unwrap_or_default();
         note.info.reset(number, epoch, self.step);
@@ -106,9 +106,9 @@ impl Schedule {
         note.records.clear();
         self.step += 1;
         self.number += 1;
-        let reader = match self.source.as_mut().map(|source| std::mem::replace(source, SourceState::Away)) {
-            Some(SourceState::Here(reader)) => Some(reader),
-            Some(SourceState::Away) | None => None,
+        let reader = match self.source.as_mut().map(|source| std::mem::replace(source, SourceState::Lent)) {
+            Some(SourceState::Idle(reader)) => Some(reader),
+            Some(SourceState::Lent) | None => None,
         };
         (self.number - 1, reader)
     }

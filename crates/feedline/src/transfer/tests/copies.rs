@@ -1,4 +1,4 @@
-//! One copy per batch, of what the batch uses, and none before there is a slot for it.
+//! One copy per batch, of the bytes in use, and only once a device slot is free.
 
 use feedline_testkit::fixtures::Fine;
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
@@ -6,7 +6,7 @@ use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 use super::{BATCH, Copies, Rig, STEPS, Setting, fine, until};
 
 #[test]
-fn a_batch_is_one_copy_of_what_it_uses() {
+fn a_batch_is_one_copy_of_its_used_bytes() {
     with_watchdog(LIMIT, || {
         let copies = Copies::default();
         let data = Fine::new(2 * BATCH as u64 + 1, 100).unwrap();
@@ -22,7 +22,7 @@ fn a_batch_is_one_copy_of_what_it_uses() {
 }
 
 #[test]
-fn no_more_batches_are_copied_than_there_are_slots_and_the_workers_fill_the_others() {
+fn copies_stop_when_the_device_slots_are_full_and_the_workers_fill_the_host_slots() {
     with_watchdog(LIMIT, || {
         let copies = Copies::default();
         let rig = Rig::new(fine(), Setting { copies: copies.clone(), ..Setting::default() });
@@ -36,7 +36,7 @@ fn no_more_batches_are_copied_than_there_are_slots_and_the_workers_fill_the_othe
 }
 
 #[test]
-fn a_copy_that_fails_is_named_after_the_batches_before_it() {
+fn a_failed_copy_is_reported_after_the_batches_before_it() {
     with_watchdog(LIMIT, || {
         let copies = Copies { fails: Some(2), ..Copies::default() };
         let rig = Rig::new(fine(), Setting { copies, ..Setting::default() });
@@ -44,7 +44,7 @@ fn a_copy_that_fails_is_named_after_the_batches_before_it() {
         assert_eq!(rig.take(), (0, 0));
         let error = rig.end().unwrap_err();
         assert_eq!(error.to_string(), "planned failure of a copy (stage transfer, batch 1)");
-        // Nobody knows whether the device reads the one or writes the other: both are out of use.
+        // The device may still read the one and write the other: neither slot is reused.
         assert_eq!((rig.host_slots.counts().lost, rig.device_slots.free()), (1, 1));
     });
 }

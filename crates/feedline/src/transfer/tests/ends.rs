@@ -1,4 +1,4 @@
-//! Every way in which the thread ends, and what it leaves behind: nothing.
+//! Every way in which the transfer thread ends, and that it leaves nothing behind.
 
 use feedline_core::source::{Next, Shard, Source};
 use feedline_core::{Context, ErrorKind, ReadError, Result, Row, Spec};
@@ -15,7 +15,7 @@ fn three_in_flight() -> (Rig, fixtures::Gate) {
     assert!(gate.wait_until_waiting(3, LIMIT));
     let mut steps: Vec<u64> = rig.pool.readings().iter().map(|reading| reading.step).collect();
     steps.sort_unstable();
-    assert_eq!(steps, [0, 1, 2], "each is named");
+    assert_eq!(steps, [0, 1, 2], "every batch is named");
     (rig, gate)
 }
 
@@ -26,7 +26,7 @@ fn a_stop_ends_the_thread_at_once_and_the_workers_after_their_reads() {
         rig.stop();
         let ended = rig.ended.recv_timeout(LIMIT).expect("the thread ends");
         assert!(ended.is_ok() || ended.is_err_and(|error| error.kind() == ErrorKind::Stopped));
-        assert!(rig.dropped.try_recv().is_err(), "reads go on");
+        assert!(rig.dropped.try_recv().is_err(), "the workers are still reading");
         gate.open();
         rig.dropped.recv_timeout(LIMIT).expect("the workers end their work").unwrap();
         assert!(rig.loaded.try_recv().is_err(), "nothing is delivered");
@@ -35,7 +35,7 @@ fn a_stop_ends_the_thread_at_once_and_the_workers_after_their_reads() {
 }
 
 #[test]
-fn the_thread_ends_when_nobody_receives_and_every_slot_is_free() {
+fn when_nobody_receives_the_thread_ends_and_every_slot_is_released() {
     with_watchdog(LIMIT, || {
         let (rig, gate) = three_in_flight();
         let Rig { loaded, ended, dropped, host_slots, device_slots, .. } = rig;
@@ -44,14 +44,15 @@ fn the_thread_ends_when_nobody_receives_and_every_slot_is_free() {
         ended.recv_timeout(LIMIT).expect("the thread ends").unwrap();
         dropped.recv_timeout(LIMIT).expect("the workers end their work").unwrap();
         assert_eq!(device_slots.free(), 2);
-        // One batch was copied for nobody; its slot is in flight until it is asked for.
+        // One batch was copied but not received; its host slot is in flight until the ring is asked for
+        // a slot.
         let counts = host_slots.counts();
         assert_eq!((counts.free + counts.in_flight, counts.lost), (3, 0), "{counts:?}");
     });
 }
 
 #[test]
-fn the_thread_ends_when_nobody_receives_any_more() {
+fn the_thread_ends_when_the_receiver_is_dropped_between_batches() {
     with_watchdog(LIMIT, || {
         let (data, gate) = fixtures::blocking(fine(), [4]);
         let rig = Rig::new(data, Setting::default());
@@ -66,7 +67,7 @@ fn the_thread_ends_when_nobody_receives_any_more() {
     });
 }
 
-/// Panics when it is dropped, as the user's code may.
+/// Panics when it is dropped, as user code may.
 struct BadShard(Box<dyn Shard>);
 
 impl Shard for BadShard {
@@ -106,7 +107,7 @@ impl Source for BadShards {
 }
 
 #[test]
-fn a_shard_that_panics_when_it_is_dropped_does_not_keep_the_thread_from_its_end() {
+fn the_thread_ends_although_a_shard_panics_when_dropped() {
     with_watchdog(LIMIT, || {
         let rig = Rig::from_source(BadShards(Generator::new([1000]).unwrap()), Setting::default());
         rig.ask(1, 0, 1);
@@ -127,7 +128,7 @@ fn the_thread_ends_when_its_host_slots_are_closed() {
         rig.host_slots.close();
         drop(held);
         loop {
-            // What was decoded may still come.
+            // Batches that were already decoded may still arrive.
             match rig.loaded.recv_timeout(LIMIT) {
                 Ok(delivery) => drop(delivery),
                 Err(error) => break assert!(error.is_disconnected()),

@@ -1,4 +1,4 @@
-//! The first error in the order of the batches is told, after the batches before it, and nothing is delivered after it.
+//! The first error in batch order is reported, after the batches before it; nothing is delivered after it.
 
 use feedline_core::ErrorKind;
 use feedline_testkit::fixtures::Fine;
@@ -22,7 +22,7 @@ fn the_thread_ends_with_the_first_bad_sample_after_the_batches_before_it() {
 }
 
 #[test]
-fn the_first_error_in_order_is_told_though_a_later_batch_failed_first() {
+fn the_first_error_in_order_is_reported_though_a_later_batch_failed_first() {
     with_watchdog(LIMIT, || {
         let (data, reads) = fixtures::counting(fixtures::failing(fine(), [0, 5]));
         let (data, gate) = fixtures::blocking(data, [0]);
@@ -36,7 +36,7 @@ fn the_first_error_in_order_is_told_though_a_later_batch_failed_first() {
 }
 
 #[test]
-fn batches_before_the_one_that_failed_are_delivered_and_none_after_it() {
+fn batches_before_the_failed_one_are_delivered_and_none_after_it() {
     with_watchdog(LIMIT, || {
         let (data, reads) = fixtures::counting(fixtures::failing(fine(), [6]));
         let (data, gate) = fixtures::blocking(data, [0, 8]);
@@ -53,11 +53,11 @@ fn batches_before_the_one_that_failed_are_delivered_and_none_after_it() {
 }
 
 #[test]
-fn of_a_panic_and_an_error_in_flight_the_first_in_order_is_told() {
+fn of_a_panic_and_an_error_in_flight_the_first_in_order_is_reported() {
     with_watchdog(LIMIT, || {
         for (panics, fails, told) in [(0, 4, ErrorKind::Panic), (4, 0, ErrorKind::Sample)] {
             let data = fixtures::panicking(fixtures::failing(fine(), [fails]), [panics]);
-            // Both are met before either can be told.
+            // Both happen before either can be reported.
             let (data, gate) = fixtures::blocking(data, [0, 4]);
             let rig = Rig::new(data, Setting::default());
             rig.ask(1, 0, 1);
@@ -69,9 +69,9 @@ fn of_a_panic_and_an_error_in_flight_the_first_in_order_is_told() {
 }
 
 #[test]
-fn an_error_ends_the_thread_while_another_worker_has_nothing_to_do() {
+fn an_error_ends_the_thread_while_another_worker_is_idle() {
     with_watchdog(LIMIT, || {
-        // One sample is all there is: the worker that does not read it sleeps.
+        // There is only one sample: the other worker sleeps.
         let (data, gate) = fixtures::blocking(fixtures::failing(Fine::new(1, 100).unwrap(), [0]), [0]);
         let rig = Rig::new(data, Setting { batch: 1, host_slots: 2, ..Setting::default() });
         rig.ask(1, 0, 1);

@@ -1,4 +1,4 @@
-//! Decode and transfer without a loader. The test is the consumer: it asks for batches, and takes what is loaded.
+//! Decode and transfer without a loader. The test is the consumer: it makes requests and receives batches.
 
 mod copies;
 mod ends;
@@ -21,12 +21,12 @@ use crate::decode::{DecoderOptions, Input, Workers};
 
 /// Samples of [`fine`], in three batches.
 const LEN: u64 = 12;
-/// Rows of a batch.
+/// Rows per batch.
 const BATCH: usize = 4;
-/// Batches of an epoch.
+/// Batches per epoch.
 const STEPS: u64 = 3;
 
-/// What the stages are started with.
+/// The options of the stages.
 #[derive(Clone)]
 struct Setting {
     batch: usize,
@@ -42,7 +42,7 @@ impl Default for Setting {
     }
 }
 
-/// The sizes of the copies that the backend was asked for; the copy number `fails` is refused.
+/// Records the sizes of the copies that the backend is asked for, and refuses copy number `fails`.
 #[derive(Clone, Default)]
 struct Copies {
     bytes: Arc<Mutex<Vec<usize>>>,
@@ -75,7 +75,7 @@ struct Rig {
     loaded: Receiver<Delivery>,
     /// How the transfer thread ended.
     ended: mpsc::Receiver<Result<()>>,
-    /// The outcome of dropping the data, which no worker needs any more.
+    /// The outcome of dropping the data, once no worker needs it.
     dropped: mpsc::Receiver<Result<()>>,
 }
 
@@ -113,7 +113,7 @@ impl Rig {
             host_slots,
             inbox: to_transfer,
         };
-        // Nobody may wait for it any more.
+        // The send fails if the test has stopped waiting for it.
         let decoder = Arc::new(Decoder::new(options, move |outcome| drop(tell_dropped.send(outcome))));
         let rig = Self {
             compute: device.stream().unwrap(),
@@ -147,7 +147,7 @@ impl Rig {
         rig
     }
 
-    /// Asks for request `number`: all batches of the epochs from `epoch` to before `end`.
+    /// Makes request `number`: all batches of the epochs `epoch..end`.
     fn ask(&self, number: u64, epoch: u64, end: u64) {
         let decoder = self.decoder.upgrade().expect("the stages run");
         self.wanted.ask(Request { number, epoch, start: 0, offset: 0, end }, decoder.inbox()).unwrap();
@@ -202,7 +202,7 @@ impl Rig {
         (epoch, step)
     }
 
-    /// How the transfer thread ended, once no worker has work of it any more.
+    /// How the transfer thread ended, once its workers have finished.
     #[track_caller]
     fn end(&self) -> Result<()> {
         let ended = self.ended.recv_timeout(LIMIT).expect("the thread ends");
@@ -212,7 +212,7 @@ impl Rig {
         ended
     }
 
-    /// Kind, batch and sample of the error that it ended with.
+    /// Kind, batch and sample of the error that the thread ended with.
     #[track_caller]
     fn error(&self) -> (ErrorKind, Option<u64>, Option<u64>) {
         let error = self.end().expect_err("an error");
@@ -224,7 +224,7 @@ fn fine() -> Fine {
     Fine::new(LEN, 100).unwrap()
 }
 
-/// Waits for something that another thread does.
+/// Waits for another thread to make `done` true.
 #[track_caller]
 fn until(what: &str, done: impl Fn() -> bool) {
     let start = Instant::now();

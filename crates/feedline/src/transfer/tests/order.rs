@@ -1,4 +1,4 @@
-//! Batches are decoded in any order, by any number of workers, and are delivered in theirs.
+//! Batches are decoded in any order, by any number of workers, and delivered in order.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ fn a_request_is_delivered_in_order_and_nothing_beyond_it_is_read() {
             addresses.insert(loaded.index());
             assert_eq!(rig.check(loaded), (7, epoch, step));
         }
-        assert_eq!(addresses.len(), 2, "slots are used again");
+        assert_eq!(addresses.len(), 2, "slots are reused");
         rig.stop();
         let _ = rig.end();
         // Epoch 5 was not asked for.
@@ -31,9 +31,9 @@ fn a_request_is_delivered_in_order_and_nothing_beyond_it_is_read() {
 }
 
 #[test]
-fn batches_that_are_decoded_in_another_order_leave_in_theirs() {
+fn batches_decoded_out_of_order_are_delivered_in_order() {
     with_watchdog(LIMIT, || {
-        // Many rounds, to find the workers at all places when the first batch is taken.
+        // Many rounds, so that the first batch finds the workers in different states.
         for workers in (0..20).flat_map(|_| [2, 3, 4]) {
             let (data, gate) = fixtures::blocking(fine(), [0]);
             let (data, reads) = fixtures::counting(data);
@@ -51,7 +51,7 @@ fn batches_that_are_decoded_in_another_order_leave_in_theirs() {
 }
 
 #[test]
-fn any_number_of_workers_and_slots_makes_all_batches_in_order() {
+fn any_number_of_workers_and_slots_delivers_all_batches_in_order() {
     with_watchdog(LIMIT, || {
         for (workers, host_slots, device_slots) in
             [(1, 1, 1), (1, 4, 1), (4, 1, 1), (4, 2, 3), (2, 5, 1), (3, 3, 2), (8, 8, 8)]
@@ -70,8 +70,8 @@ fn any_number_of_workers_and_slots_makes_all_batches_in_order() {
     });
 }
 
-/// Batches that take a moment may be decoded by one worker after the other. When one of them takes long after all, the
-/// other workers are not to sleep: here each batch is decoded only once every worker reads one.
+/// One worker alone may decode batches that take a moment. If one of them takes long after all, the
+/// other workers must wake up: here no batch is finished before every worker reads one.
 #[test]
 fn a_read_that_takes_unexpectedly_long_leaves_no_worker_asleep() {
     const WORKERS: usize = 3;
@@ -90,7 +90,7 @@ fn a_read_that_takes_unexpectedly_long_leaves_no_worker_asleep() {
         let setting = Setting { workers: WORKERS, host_slots: WORKERS + 1, ..Setting::default() };
         let rig = Rig::new(data, setting);
         rig.ask(1, 0, u64::MAX);
-        // From the second round on it is known how long a row takes.
+        // From the second round on the time per row is known.
         for round in 0..5 {
             for at in 0..100 {
                 assert_eq!(rig.take().1, (100 * round + at) % STEPS);
@@ -100,7 +100,8 @@ fn a_read_that_takes_unexpectedly_long_leaves_no_worker_asleep() {
     });
 }
 
-/// All rows of an epoch in one batch: some workers find it begun, others find its pieces before they have begun anything.
+/// One batch per epoch: some workers find it begun, others join its pieces before they have begun a
+/// batch themselves.
 #[test]
 fn batches_of_a_whole_epoch_follow_each_other_in_order() {
     with_watchdog(LIMIT, || {
@@ -124,7 +125,7 @@ fn a_new_request_comes_before_the_rest_of_the_old_one() {
         let (one, two) = (rig.next(), rig.next());
         rig.ask(2, 9, 10);
         assert_eq!((rig.check(one), rig.check(two)), ((1, 0, 0), (1, 0, 1)));
-        // A batch whose copy was about to begin still comes; the consumer drops it.
+        // A batch whose copy was about to begin is still delivered; a loader would drop it.
         let mut next = rig.next();
         if next.info().request == 1 {
             assert_eq!(rig.check(next), (1, 0, 2));
@@ -150,13 +151,13 @@ fn a_new_request_is_begun_while_a_batch_of_the_old_one_is_read() {
         until("the new request is read", || reads.of(0) == 2 && reads.of(4) == 2);
         assert!(rig.loaded.try_recv().is_err(), "a batch came before the one that is being read");
         gate.open();
-        // The last batch of the old request is dropped.
+        // The last batch of the old request was dropped.
         assert_eq!([rig.take(), rig.take(), rig.take()], [(7, 0), (7, 1), (7, 2)]);
     });
 }
 
 #[test]
-fn records_are_read_in_sequence_though_batches_are_decoded_at_once() {
+fn records_are_read_in_sequence_while_batches_are_decoded_in_parallel() {
     with_watchdog(LIMIT, || {
         const RECORDS: u64 = 40;
         let read = Arc::new(Mutex::new(Vec::new()));
@@ -167,7 +168,7 @@ fn records_are_read_in_sequence_though_batches_are_decoded_at_once() {
                 seen.lock().unwrap().push(place);
                 Ok(())
             })
-            // The first batch is not decoded before the second is begun.
+            // The first batch is decoded only once the second is begun.
             .before_decode(move |id| {
                 second_began.fetch_or(id == second, Ordering::SeqCst);
                 if id == first {
@@ -200,7 +201,7 @@ fn records_are_read_in_sequence_though_batches_are_decoded_at_once() {
     });
 }
 
-/// Two device slots are full and three host slots: nobody takes a batch.
+/// Two device slots and three host slots fill up while nobody takes a batch.
 #[test]
 fn the_workers_fill_every_slot_of_a_source_while_the_consumer_takes_nothing() {
     with_watchdog(LIMIT, || {

@@ -70,7 +70,7 @@ pub struct Blas {
     options: BlasOptions,
     // First: its drop drains the stream.
     workspace: Buffer<u8>,
-    /// For products that run beside others; see [`Stream::beside`].
+    /// For products that run beside others; see [`Stream::fork_join`].
     side_workspace: Buffer<u8>,
     /// `None` where cuBLASLt has no algorithm.
     plans: Mutex<HashMap<Key, Option<Plan>>>,

@@ -110,11 +110,11 @@ pub(crate) fn kernel(
 }
 
 /// Gives `stream` the work of both, which may run beside each other where a step is recorded; see
-/// [`beside`](feedline_device::Stream::beside).
+/// [`fork_join`](feedline_device::Stream::fork_join).
 ///
 /// The caller's arguments are borrowed by both at once, so neither writes what the other touches: what one writes it holds
 /// alone (`ViewMut`).
-pub(crate) fn beside(
+pub(crate) fn fork_join(
     stream: &feedline_device::Stream,
     main: impl FnOnce() -> feedline_core::Result<()>,
     aside: impl FnOnce() -> feedline_core::Result<()>,
@@ -122,7 +122,7 @@ pub(crate) fn beside(
     // SAFETY: called by `layer_backward`, for a weight gradient aside, and `classifier_through`, for sums aside: what these
     // write they hold uniquely, beside shared inputs. Of the operators' scratch memory the sums have theirs taken out until they
     // are given, the weight gradient uses none, and products aside have a workspace of their own (`crate::blas`).
-    unsafe { stream.beside(main, aside) }
+    unsafe { stream.fork_join(main, aside) }
 }
 
 /// A delay for the streams of a GPU: what `feedline_sim::interceptors::chaos` takes as its spin.

@@ -43,10 +43,10 @@ impl Stream {
         let backend = &core.device.backend;
         // These end here: the graph is a copy of what was recorded.
         let new_stream = || Stream::create(&core.device, "record", Priority::Normal);
-        let (aside, beside) = (new_stream()?, new_stream()?);
+        let (aside, side) = (new_stream()?, new_stream()?);
         let (fork, join) = (Event::new(&core.device, false)?, Event::new(&core.device, false)?);
         let slot = batch.map(Reader::hold);
-        let side = Side::new(beside.core().id(), fork.id(), join.id());
+        let side = Side::new(side.core().id(), fork.id(), join.id());
         core.recorder.begin(aside.core().id(), side, batch.map(Reader::slot_id))?;
         let recording = Recording { core };
         // SAFETY: the stream was just made, and only this thread's work is sent to it.
@@ -87,7 +87,7 @@ impl Stream {
     ///
     /// # Safety
     /// Neither writes memory that the other reads or writes.
-    pub unsafe fn beside(
+    pub unsafe fn fork_join(
         &self,
         main: impl FnOnce() -> Result<()>,
         aside: impl FnOnce() -> Result<()>,

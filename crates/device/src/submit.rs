@@ -18,7 +18,7 @@ pub struct Submission {
     pub stream: StreamId,
     /// Whether the work is recorded for a graph, and runs only when that is launched.
     pub recorded: bool,
-    /// Whether the work may run beside other work of the same stream ([`Stream::beside`]), so that it needs scratch
+    /// Whether the work may run beside other work of the same stream ([`Stream::fork_join`]), so that it needs scratch
     /// memory of its own.
     pub aside: bool,
 }

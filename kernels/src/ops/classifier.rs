@@ -146,7 +146,7 @@ mod gpu {
 
     use super::super::gpu::{CHUNKS, Gpu};
     use super::{ClassifierGradients, Linear, Result, View, ViewMut};
-    use crate::launch::beside;
+    use crate::launch::fork_join;
 
     /// What `through.cu` has room for: a thread holds a column of each class.
     const MOST_INPUTS: usize = 512;
@@ -288,7 +288,7 @@ mod gpu {
                     ],
                 )
             };
-            beside(&self.stream, || then(dx.as_view()), sums)?;
+            fork_join(&self.stream, || then(dx.as_view()), sums)?;
             self.scratch().through = Some(parts);
             Ok(())
         }

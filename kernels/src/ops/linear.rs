@@ -5,7 +5,7 @@ use feedline_device::{View, ViewMut};
 
 use super::{Kernels, are, check, on_gpu};
 use crate::host;
-use crate::launch::beside;
+use crate::launch::fork_join;
 
 /// The sizes of a linear layer's product: `[rows, inputs]` by `[outputs, inputs]` transposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ impl Kernels {
         shape: Linear,
     ) -> Result<()> {
         let before = Linear { rows: shape.rows, inputs: shape.inputs, outputs: shape.inputs };
-        beside(
+        fork_join(
             &self.stream,
             || {
                 self.input_gradient(dy, weights, dx.reborrow(), shape)?;

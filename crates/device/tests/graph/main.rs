@@ -82,12 +82,12 @@ fn work_beside_other_work_is_recorded_and_runs_in_order_where_nothing_is() {
             let second = || add_one(&stream, &mut second);
             if nested {
                 // SAFETY: each writes a buffer of its own.
-                let inner = || unsafe { stream.beside(first, second) };
+                let inner = || unsafe { stream.fork_join(first, second) };
                 // SAFETY: the second does nothing.
-                unsafe { stream.beside(inner, || Ok(())) }
+                unsafe { stream.fork_join(inner, || Ok(())) }
             } else {
                 // SAFETY: each writes a buffer of its own.
-                unsafe { stream.beside(first, second) }
+                unsafe { stream.fork_join(first, second) }
             }
         };
         both(false).unwrap();
@@ -99,7 +99,7 @@ fn work_beside_other_work_is_recorded_and_runs_in_order_where_nothing_is() {
 
         let planned = || Error::new(ErrorKind::Data, "planned");
         // SAFETY: nothing is written.
-        let body = || unsafe { stream.beside(|| Err(planned()), || panic!("the second is not begun")) };
+        let body = || unsafe { stream.fork_join(|| Err(planned()), || panic!("the second is not begun")) };
         assert_eq!(stream.record_graph(None, body).unwrap_err().kind(), ErrorKind::Data);
     }
     assert_empty(&device, &tape);
@@ -114,13 +114,13 @@ fn work_of_other_threads_is_not_recorded() {
     let body = || {
         add_one(&stream, &mut count)?;
         std::thread::scope(|threads| {
-            let beside = threads.spawn(|| {
+            let other = threads.spawn(|| {
                 add_one(&stream, &mut other)?;
                 let event = stream.event(false)?;
                 stream.record(&event)?;
                 event.synchronize()
             });
-            beside.join().expect("no panic")
+            other.join().expect("no panic")
         })
     };
     let _graph = stream.record_graph(None, body).unwrap();
@@ -268,7 +268,7 @@ fn any_call_can_fail_and_nothing_is_left_behind() {
                 handle.arm(BatchSampler { nth, mode, fault });
                 let outcome = {
                     // SAFETY: the second does nothing.
-                    let body = || unsafe { stream.beside(|| add_one(&stream, &mut buffer), || Ok(())) };
+                    let body = || unsafe { stream.fork_join(|| add_one(&stream, &mut buffer), || Ok(())) };
                     stream.record_graph(None, body)
                 }
                 .and_then(|mut graph| {

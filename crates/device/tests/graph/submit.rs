@@ -24,7 +24,7 @@ fn a_submission_names_the_stream_that_takes_the_work() {
             let main = ask()?;
             // SAFETY: neither writes anything.
             unsafe {
-                stream.beside(|| ask().map(drop), || ask().map(|aside| seen.set(Some((main, aside)))))
+                stream.fork_join(|| ask().map(drop), || ask().map(|aside| seen.set(Some((main, aside)))))
             }?;
             assert_eq!(ask()?, main);
             Ok(())

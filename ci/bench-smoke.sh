@@ -15,7 +15,7 @@ expected = "handoff transfer train raw gather tiny epoch start idle noisy scale"
 rows = [json.loads(line) for line in open(sys.argv[1])]
 wrong = []
 for row in rows:
-    numbers = [row["value"], row["min"], row["max"]] + [row[key] for key in ("floor", "ratio") if row[key] is not None]
+    numbers = [row["value"], row["min"], row["max"]] + [row[key] for key in ("baseline", "ratio") if row[key] is not None]
     if not all(math.isfinite(number) for number in numbers) or not row["smoke"]:
         wrong.append(f"{row['bench']}: a row that cannot be: {row}")
 points = [row for row in rows if row["bench"] == "scale"]

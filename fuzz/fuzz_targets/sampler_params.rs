@@ -1,3 +1,3 @@
 #![no_main]
 
-feedline_fuzz::target!(order_params);
+feedline_fuzz::target!(sampler_params);

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Runs the loom models of slots: every interleaving with at most $1 preemptions (2 on each change, 3 nightly).
+# Runs the loom models of slots: all interleavings with at most $1 preemptions (2 on each change, 3 nightly).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 preemptions="${1:-2}"
-# A target folder of its own: the flags below would rebuild every other one.
+# A separate target folder, because the flags below would rebuild everything.
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-target}/loom"
 export RUSTFLAGS="${RUSTFLAGS:-} --cfg loom"
 export LOOM_MAX_PREEMPTIONS="$preemptions"

@@ -18,7 +18,7 @@ fn panics(call: impl FnOnce()) -> String {
 
 #[test]
 fn only_the_per_thread_stream_is_rejected() {
-    let Some(device) = gpu("the per-thread stream is refused") else { return };
+    let Some(device) = gpu("the per-thread stream is rejected") else { return };
     let context = device.cuda_backend().expect("a CUDA device").context().clone();
     let error = device.wrap_stream(context.per_thread_stream()).expect_err("another stream on each thread");
     assert_eq!(error.kind(), ErrorKind::Config);
@@ -120,7 +120,7 @@ fn launch(stream: &Stream, spin: &Function, nanoseconds: u64) -> feedline_core::
 
 #[test]
 fn a_module_is_unloaded_after_its_kernels_have_finished() {
-    let Some(device) = gpu("a module is unloaded behind its kernels") else { return };
+    let Some(device) = gpu("a module is unloaded after its kernels") else { return };
     let cuda = device.cuda_backend().expect("a CUDA device");
     for stream in [device.stream(), device.wrap_stream(cuda.context().default_stream())] {
         let stream = stream.expect("a stream");

@@ -142,7 +142,7 @@ fn against(
 }
 
 impl Filed {
-    /// The road of the workers.
+    /// Measures the staged mode.
     ///
     /// # Errors
     /// An error of the file, the device or the pipeline.

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# All benchmarks and their peers on a GPU machine, in about six minutes: rows and a summary under $OUT, one table at the
-# end. Needs the built programs, no cargo:
+# Runs all benchmarks and peers on a GPU machine in about six minutes. Writes rows and a summary to $OUT and prints one
+# table at the end. Needs the built programs, not cargo:
 #
-#   BIN=folder with `benches` and `mlp`   [bin beside this script's repository, or target/release]
+#   BIN=folder with `benches` and `mlp`   [bin in the repository, or target/release]
 #   DATA=folder with IDX files            [the built-in digits, drawn at the first use]
 #   OUT=folder for the results            [out]
-#   SCRATCH=folder for files of records   [/tmp]
-#   PEERS="torch jax rust"                which peers to run, those that are installed; 0 for none
-#   ROUNDS=3                              how often `tiny` and the loaders in Rust take turns
-#   ONLY="handoff train"                  to run some of the benches; ONLY=scale for the sweeps and their plot
+#   SCRATCH=folder for record files       [/tmp]
+#   PEERS="torch jax rust"                peers to run, if installed; 0 for none
+#   ROUNDS=3                              how often `tiny` and the Rust loaders alternate
+#   ONLY="handoff train"                  benchmarks to run; ONLY=scale for the sweeps and their plot
 #
-# PyTorch and JAX are installed when python3 imports them, the loaders in Rust when $BIN or target/peers/release has
-# `peers`: cargo build --release --manifest-path benches/peers/rust/Cargo.toml --target-dir target/peers
+# PyTorch and JAX run if python3 can import them, the Rust loaders if $BIN or target/peers/release has `peers`:
+# cargo build --release --manifest-path benches/peers/rust/Cargo.toml --target-dir target/peers
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -51,7 +51,7 @@ data=(${DATA:+--data "$DATA"})
     done
 } >"$OUT/machine.txt"
 
-# Runs a command with a limit in seconds; what it prints goes to the log.
+# Runs a command with a limit in seconds; its output goes to the log.
 step() {
     local limit=$1 name=$2
     shift 2
@@ -66,7 +66,7 @@ step() {
     fi
 }
 
-# The options of each benchmark, so that all of them take a few minutes.
+# The options of each benchmark: all together take a few minutes.
 for name in $ONLY; do
     case $name in
         raw) more=(--workers 4,8,16 --file-mib "${RAW_MIB:-8192}" --reps 5) ;;
@@ -80,7 +80,7 @@ for name in $ONLY; do
         "${data[@]}" "${more[@]}"
 done
 
-# The loaders in Rust are held against `tiny`: in turns, so that a load that comes and goes meets both.
+# The Rust loaders are compared with `tiny`, alternately, so that a passing load affects both.
 if [[ $PEERS == *rust* && ${tiny:-} ]]; then
     if [ "$peers" ]; then
         for ((round = 1; round <= ${ROUNDS:-3}; round++)); do
@@ -94,7 +94,7 @@ if [[ $PEERS == *rust* && ${tiny:-} ]]; then
 fi
 
 if [[ $PEERS == *torch* || $PEERS == *jax* ]]; then
-    # The digits that the benches drew, when no folder was given.
+    # Without DATA, use the digits that the benches drew.
     if [ -z "${DATA:-}" ] && [ -d datasets/digits ]; then
         data=(--data datasets/digits)
     fi

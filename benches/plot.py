@@ -2,38 +2,39 @@
 """Draws the sweeps of `benches scale` as one SVG: plot.py ROWS.jsonl... > scale.svg."""
 
 import html
-import json
 import math
 import sys
 
-# Quantity: what its axis says, and whether its steps are factors.
+from summary import load
+
+# For each quantity: the axis label, and whether the axis is logarithmic.
 AXES = {
-    "row_bytes": ("bytes a sample", True), "batch": ("samples a batch", True), "workers": ("workers", True),
+    "row_bytes": ("bytes per sample", True), "batch": ("samples per batch", True), "workers": ("workers", True),
     "depth": ("depth, batches on the device", True), "length": ("samples in the set", True),
-    "batches": ("batches in a run", True), "bytes": ("bytes a batch", True),
+    "batches": ("batches in a run", True), "bytes": ("bytes per batch", True),
 }
 TITLES = {
     "handoff": "hand-off of a batch", "guards": "leases and guards alone", "transfer": "to the device",
     "gather": "784-byte records of a file", "raw": "150,528-byte records of a file", "train": "training step",
-    "tiny": "loader alone, a sample", "epoch": "from one epoch to the next", "start": "start and stop",
-    "idle": "threads that wait", "noisy": "steps beside busy cores",
+    "tiny": "loader alone, per sample", "epoch": "from one epoch to the next", "start": "start and stop",
+    "idle": "idle threads", "noisy": "steps next to busy cores",
 }
-# The panels of a benchmark stand side by side, in this order; what it has besides follows below.
+# The panels of a benchmark are side by side in this order; its other quantities follow below.
 COLUMNS = ("workers", "batch", "depth")
-# What there is no panel of, and why.
+# Panels that do not exist, and why.
 NONE = {("guards", "workers"): "one thread, no loader: no workers"}
-# Ours, and the floor it was measured in turns with; of a benchmark with two series, the second.
+# Colours of feedline and its baseline, for the first and the second series of a benchmark.
 SERIES = (("#1f5fa8", "#c2571a"), ("#7b2d8e", "#c99a1a"))
 RESIDENT, HELD, INK, GRID = "#57606a", "#2e8540", "#24292f", "#e4e7eb"
-LEGEND = ((SERIES[0][0], "", "feedline (median; band: least to most)"), (SERIES[0][1], "5 3", "its floor, same run"),
-          (SERIES[1][0], "", "second series, as named"), (SERIES[1][1], "5 3", "its floor"),
+LEGEND = ((SERIES[0][0], "", "feedline (median; band: min to max)"), (SERIES[0][1], "5 3", "its baseline, same run"),
+          (SERIES[1][0], "", "second series, as named"), (SERIES[1][1], "5 3", "its baseline"),
           (RESIDENT, "", "memory of the process"), (HELD, "5 3", "of the slots"))
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 392, 226, 62, 38, 22, 44
 HEAD = 74
 
 
 def number(value):
-    """Short: 0.5, 8192, 50k, 20M, 1e12."""
+    """A short number: 0.5, 8192, 50k, 20M, 1e12."""
     if abs(value) < 10_000 and value == int(value):
         return str(int(value))
     if abs(value) >= 1e12:
@@ -45,7 +46,7 @@ def number(value):
 
 
 def binary(value):
-    """Bytes: 16 B, 4 KiB, 32 MiB."""
+    """A number of bytes: 16 B, 4 KiB, 32 MiB."""
     for size, unit in ((1 << 30, " GiB"), (1 << 20, " MiB"), (1 << 10, " KiB")):
         if value >= size:
             return f"{value / size:.3g}{unit}"
@@ -53,7 +54,7 @@ def binary(value):
 
 
 class Axis:
-    """Maps values to pixels: linear from 0, or by factors."""
+    """Maps values to pixels, linearly from 0 or logarithmically."""
 
     def __init__(self, values, start, end, factors):
         low, high = min(values), max(values)
@@ -92,7 +93,7 @@ def stroke(x1, y1, x2, y2, color, more=""):
 
 
 def panel(x0, y0, title, quantity, unit, lines, factors):
-    """One plot; `lines` holds (color, dashes, points, bands, name), of which bands are (x, low, high)."""
+    """One plot. `lines` holds (color, dashes, points, bands, name); each band is (x, low, high)."""
     points = [point for _, _, line, _, _ in lines for point in line]
     values = [y for _, y in points] + [y for _, _, _, bands, _ in lines for _, low, high in bands for y in (low, high)]
     about, x_factors = AXES.get(quantity, (quantity, False))
@@ -110,7 +111,7 @@ def panel(x0, y0, title, quantity, unit, lines, factors):
         y = up.at(tick)
         out.append(stroke(left, y, right, y, GRID))
         out.append(text(left - 6, y + 3.5, number(tick), "end", 10))
-    # The measured points are the ticks below; a label that would touch the one before is left out.
+    # The x ticks are the measured points; a label that would touch its neighbour is omitted.
     free = -math.inf
     for x in sorted({x for x, _ in points}):
         at, name = across.at(x), binary(x) if "bytes" in quantity else number(x)
@@ -134,18 +135,18 @@ def panel(x0, y0, title, quantity, unit, lines, factors):
 
 
 def absent(x0, y0, title, why):
-    """The place of a panel that there is none of."""
+    """An empty panel, with the reason."""
     middle = (x0 + (LEFT + WIDTH - RIGHT) / 2, y0 + HEIGHT / 2)
     return text(x0 + LEFT, y0 + 16, title, "start", 12, RESIDENT) + text(*middle, why, size=11, color=RESIDENT)
 
 
 def plain(quantity):
-    """The quantity's name in a title."""
+    """The name of a quantity in a title."""
     return AXES.get(quantity, (quantity,))[0].split(",")[0]
 
 
 def sweeps(rows):
-    """The series of each sweep, by (bench, quantity), in the order they came: the rows of each; of one point, the last."""
+    """The rows of each series of each (bench, quantity), in order of appearance; the last row of a point counts."""
     found = {}
     for row in rows:
         parameters = row["parameters"]
@@ -157,32 +158,32 @@ def sweeps(rows):
 
 
 def cost(key, series):
-    """The panel of time or rate: ours beside its floor."""
+    """The panel of time or rate: feedline and its baseline."""
     bench, quantity = key
     lines, unit = [], next(iter(series.values()))[0]["unit"]
-    for (what, rows), (color, of_floor) in zip(series.items(), SERIES):
-        ours, floor, bands = [], [], []
+    for (what, rows), (color, of_baseline) in zip(series.items(), SERIES):
+        ours, baseline, bands = [], [], []
         for row in rows:
             x, y = row["parameters"]["x"], row["value"]
             if bench == "tiny":
-                # The row's value is what lies over the floor; here both are drawn whole.
-                unit = "ns a sample"
-                y = row["more"]["ns_a_sample"]
+                # The row's value is the excess over the baseline; the plot shows full times.
+                unit = "ns per sample"
+                y = row["more"]["ns_per_sample"]
             else:
                 bands.append((x, row["min"], row["max"]))
             ours.append((x, y))
-            if row["floor"] is not None:
-                floor.append((x, row["floor"]))
-        if floor:
-            lines.append((of_floor, "5 3", floor, [], None))
+            if row["baseline"] is not None:
+                baseline.append((x, row["baseline"]))
+        if baseline:
+            lines.append((of_baseline, "5 3", baseline, [], None))
         lines.append((color, "", ours, bands, what if len(series) > 1 else None))
     values = [y for _, _, points, _, _ in lines for _, y in points]
     factors = min(values) > 0 and max(values) / min(values) > 30
-    return (f"{TITLES.get(bench, bench)}, over {plain(quantity)}", quantity, unit.replace("us/", "us a "), lines, factors)
+    return (f"{TITLES.get(bench, bench)}, over {plain(quantity)}", quantity, unit.replace("us/", "us per "), lines, factors)
 
 
 def memory(key, series):
-    """The panel of memory: what the process has, and what the slots hold."""
+    """The panel of memory: resident bytes of the process, and bytes of the slots."""
     quantity, rows = key[1], next(iter(series.values()))
     of = lambda name: [(row["parameters"]["x"], row["more"][name]) for row in rows if row["more"].get(name)]
     held = [(x, y + dict(of("device_bytes")).get(x, 0)) for x, y in of("pinned_bytes")]
@@ -192,7 +193,7 @@ def memory(key, series):
 
 
 def lines_of(found, bench, draw):
-    """The panels of a benchmark, line by line; `None` stands for one that there is none of."""
+    """The panels of a benchmark, line by line; `None` for a missing panel."""
     own = [key for key in found if key[0] == bench]
     main = [(bench, quantity) for quantity in COLUMNS]
     rest = [key for key in own if key not in main]
@@ -202,13 +203,12 @@ def lines_of(found, bench, draw):
 
 
 def main():
-    rows = [json.loads(line) for path in sys.argv[1:] for line in open(path) if line.strip()]
-    found = sweeps(rows)
+    found = sweeps(load(sys.argv[1:]))
     if not found:
-        sys.exit("plot: no rows of the bench scale: give files of rows")
+        sys.exit("plot: no scale rows in the input: give files written by benches scale --json")
     benches = {key[0] for key in found}
     lines = [line for bench in [*TITLES, *sorted(benches - set(TITLES))] for line in lines_of(found, bench, cost)]
-    # Memory is drawn where nothing but the loader moves: there is no device, and its floor has one buffer.
+    # Memory is drawn for `tiny` only, which has no device and whose baseline has one buffer.
     lines += lines_of(found, "tiny", memory)
     width, height = WIDTH * len(COLUMNS) + 20, HEIGHT * len(lines) + HEAD + 10
     every = [row for series in found.values() for rows in series.values() for row in rows]
@@ -218,7 +218,7 @@ def main():
         legend.append(stroke(x, 46, x + 24, 46, color, f' stroke-width="1.8" stroke-dasharray="{dashes}"'))
         legend.append(text(x + 30, 50, name, "start"))
         x += 44 + 6.1 * len(name)
-    title = f"What cost and memory grow with, on {', '.join(devices)}"
+    title = f"How cost and memory grow, on {', '.join(devices)}"
     title += "; a smoke run: figures mean nothing" if any(row.get("smoke") for row in every) else ""
     print(f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
           'font-family="Helvetica, Arial, sans-serif">')

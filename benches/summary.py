@@ -1,9 +1,19 @@
 #!/usr/bin/env python3
-"""One table from rows of the benches and of the peers, and one of the sweeps: summary.py ROWS.jsonl... [--markdown FILE]."""
+"""Prints one table of the rows of benches and peers, and one of the sweeps: summary.py ROWS.jsonl... [--markdown FILE]."""
 
 import json
 import statistics
 import sys
+
+
+# Keys in rows of older runs, and their present names.
+RENAMED = {"floor": "baseline", "ns_a_sample": "ns_per_sample", "us_a_step": "us_per_step"}
+
+
+def load(paths):
+    """The rows of these files."""
+    rename = lambda fields: {RENAMED.get(name, name): value for name, value in fields}
+    return [json.loads(text, object_pairs_hook=rename) for path in paths for text in open(path) if text.strip()]
 
 
 def short(number):
@@ -14,19 +24,19 @@ def line(row):
     parameters = " ".join(str(value) for value in row["parameters"].values())
     verdict = {True: "reached", False: "MISSED", None: ""}[row["reached"]]
     ratio = "-" if row["ratio"] is None else f"{row['ratio']:.3f}"
-    return [f"{row['bench']} {parameters}", short(row["value"]), short(row["floor"]), ratio, row["unit"], row["target"], verdict]
+    return [f"{row['bench']} {parameters}", short(row["value"]), short(row["baseline"]), ratio, row["unit"], row["target"], verdict]
 
 
-def beside(rows):
-    """Rows that hold ours against the peers', of the same run."""
+def comparisons(rows):
+    """Table rows that compare feedline with the peers in the same run."""
     table = []
     of = lambda bench, batch: [r for r in rows if r["bench"] == bench and r["parameters"].get("batch") == batch]
     for batch in sorted({row["parameters"]["batch"] for row in rows if row["bench"] == "train"}):
         ours = min(of("train", batch), key=lambda row: row["value"])
         graph = [row for row in of("torch-step", batch) if row["parameters"]["mode"] == "graph"]
-        if graph and ours["floor"]:
-            ratio = ours["floor"] / graph[-1]["value"]
-            table.append([f"step: ours / PyTorch graph {batch}", short(ours["floor"]), short(graph[-1]["value"]),
+        if graph and ours["baseline"]:
+            ratio = ours["baseline"] / graph[-1]["value"]
+            table.append([f"step: ours / PyTorch graph {batch}", short(ours["baseline"]), short(graph[-1]["value"]),
                           f"{ratio:.3f}", "us/step", "ratio <= 0.5", "reached" if ratio <= 0.5 else "MISSED"])
         for name, bench in (("PyTorch", "torch-train"), ("JAX", "jax-train")):
             peers = of(bench, batch)
@@ -48,7 +58,7 @@ def beside(rows):
 
 
 def middle(rows):
-    """Of rows that were measured in several rounds, the one in the middle."""
+    """For each measurement that was made in several rounds, the row with the median value."""
     rounds = {}
     for row in rows:
         rounds.setdefault((row["bench"], json.dumps(row["parameters"], sort_keys=True)), []).append(row)
@@ -56,8 +66,8 @@ def middle(rows):
 
 
 def tiny(rows):
-    """Loaders alone, batch by batch: each side's best, as a multiple of the bare gather it was measured in turns with."""
-    # Of one setting in several rounds, the median; of the settings, the best.
+    """Loaders alone, per batch size: each side's best, as a multiple of the bare gather measured alternately with it."""
+    # The median of the rounds of each setting, then the best setting.
     rounds, best = {}, {}
     for row in rows:
         if row["bench"] in ("tiny", "burn-tiny", "dataloader-rs-tiny"):
@@ -79,29 +89,29 @@ def tiny(rows):
 
 
 def growth(rows):
-    """What each sweep of `scale` grew by from its first point to its last: a line a sweep, and its head."""
+    """The growth of each `scale` sweep from its first point to its last: a header, then one line per sweep."""
     sweeps = {}
     for row in rows:
         parameters = row["parameters"]
         of = " ".join(parameters[key] for key in ("of", "what") if key in parameters)
         sweeps.setdefault((of, parameters["sweep"]), {})[parameters["x"]] = row
-    table = [["sweep", "from", "to", "first", "last", "grew", "its floor", "process, MiB", "unit"]] if sweeps else []
+    table = [["sweep", "from", "to", "first", "last", "grew", "its baseline", "process, MiB", "unit"]] if sweeps else []
     times = lambda last, first: "-" if not last or not first else f"{last / first:.3g} x"
     for (of, quantity), points in sweeps.items():
         low, high = min(points), max(points)
         first, last = points[low], points[high]
-        # Of `tiny` the value is what lies over the floor; here it is whole.
-        value = lambda row: row["more"].get("ns_a_sample", row["value"])
-        unit = "ns/sample" if "ns_a_sample" in first["more"] else first["unit"]
+        # The value of `tiny` is the excess over its baseline; the sweep shows the full time.
+        value = lambda row: row["more"].get("ns_per_sample", row["value"])
+        unit = "ns/sample" if "ns_per_sample" in first["more"] else first["unit"]
         memory = [(row["more"].get("rss_bytes") or 0) / (1 << 20) for row in (first, last)]
         table.append([f"{of} over {quantity}", short(low), short(high), short(value(first)), short(value(last)),
-                      times(value(last), value(first)), times(last["floor"], first["floor"]),
+                      times(value(last), value(first)), times(last["baseline"], first["baseline"]),
                       f"{memory[0]:.0f} to {memory[1]:.0f}", unit])
     return table
 
 
 def show(table, left, markdown):
-    """Prints a table, of which the columns `left` are text, and adds it to the file of them."""
+    """Prints a table, with the columns `left` left-aligned, and appends it to the Markdown file."""
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     for row in table:
         print("  ".join(cell.ljust(width) if n in left else cell.rjust(width)
@@ -118,13 +128,13 @@ def main():
         at = arguments.index("--markdown")
         markdown = open(arguments[at + 1], "w")
         del arguments[at:at + 2]
-    rows = [json.loads(text) for path in arguments for text in open(path) if text.strip()]
+    rows = load(arguments)
     swept = [row for row in rows if row["bench"] == "scale" and row["parameters"]["x"] is not None]
     rows = [row for row in rows if row["bench"] != "scale"]
-    head = ["what", "value", "floor", "ratio", "unit", "target", ""]
+    head = ["what", "value", "baseline", "ratio", "unit", "target", ""]
     peers = [row for row in rows if row["bench"].startswith(("torch", "jax", "burn", "dataloader-rs"))]
-    table = [line(row) for row in middle([row for row in rows if row not in peers])] + beside(rows)
-    # Of the peers' many forms the best of each batch is above; here their own steps, and each loader's best.
+    table = [line(row) for row in middle([row for row in rows if row not in peers])] + comparisons(rows)
+    # The peers' rows: their steps, and the best of each loader.
     best = {}
     for row in middle(peers):
         parameters = row["parameters"]

@@ -1,26 +1,26 @@
 #!/usr/bin/env bash
-# AddressSanitizer with LeakSanitizer on the tests of the crates that hold memory: slots, backend (host), device, sim, decode,
-# transfer, compute, feedline. Arguments go to `cargo test` in place of the packages; `--planted` shows instead that an
-# overrun, a use after free and a leak are found.
+# Runs the tests of slots, backend (host), device, sim and feedline under AddressSanitizer and LeakSanitizer. Arguments
+# replace the packages in the call of `cargo test`. `--planted` checks instead that an overrun, a use after free and a leak
+# are detected.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if ! cargo +nightly --version >/dev/null 2>&1; then
-    echo "not run: asan (it needs a nightly compiler)"
+    echo "not run: asan (needs a nightly compiler)"
     exit 1
 fi
 packages=(-p feedline-slots -p feedline-backend -p feedline-device -p feedline-sim -p feedline)
 [ $# -eq 0 ] || packages=("$@")
 export CARGO_TARGET_DIR="$(realpath -m "${CARGO_TARGET_DIR:-target}")/asan"
-# The standard library of a toolchain is not instrumented, so the compiler asks to be told that this is meant. Every
-# block that it allocates is watched all the same: the allocator is replaced as a whole.
+# The standard library is not instrumented; the second flag says that this is intended. Its allocations are checked all the
+# same, because the sanitizer replaces the whole allocator.
 export RUSTFLAGS="${RUSTFLAGS:-} -Zsanitizer=address -Cunsafe-allow-abi-mismatch=sanitizer"
 export ASAN_OPTIONS="detect_stack_use_after_return=1:strict_init_order=1 ${ASAN_OPTIONS:-}"
 export FEEDLINE_RANDOM_SECONDS=${FEEDLINE_RANDOM_SECONDS:-60}
 export LSAN_OPTIONS="suppressions=$PWD/ci/asan/leaks.txt:print_suppressions=0 ${LSAN_OPTIONS:-}"
 
 if [ "${1:-}" = --planted ]; then
-    expect() { # TEST REPORT: the planted bug must be reported
+    expect() { # TEST REPORT: fails unless the test ends with the report
         local log
         log=$(cargo +nightly test --target x86_64-unknown-linux-gnu -p feedline-slots --test sanitizers -- \
             --exact --ignored "$1" 2>&1) && { echo "asan: $1 was not found" >&2; exit 1; }
@@ -34,9 +34,9 @@ if [ "${1:-}" = --planted ]; then
     exit 0
 fi
 
-# What these measure is the process's own memory, of which the sanitizer takes its part; one runs the compiler.
+# The first two measure the memory of the process, which the sanitizer changes; the third runs the compiler.
 skipped=(--skip memory_is_flat --skip in_constant_memory --skip misuse_does_not_compile)
-# These leak on purpose: they run a second time, with an eye on accesses alone.
+# These leak on purpose, so they run separately without leak detection.
 forgetful=(a_forgotten_reader_costs_its_slot a_batch_that_is_forgotten_costs_its_slot
     the_drop_of_a_loader_leaks_the_slots)
 for name in "${forgetful[@]}"; do

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Runs every benchmark as short as can be and looks at its rows: that it runs, not how fast. Then
-# the table and the plot are made of them. Arguments go to cargo.
+# Runs every benchmark as briefly as possible and checks its rows, not its speed; then makes the table and the plot.
+# Arguments go to cargo.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+export PYTHONDONTWRITEBYTECODE=1
 rows=$(mktemp)
 trap 'rm -f "$rows" "$rows.out"' EXIT
 cargo run --quiet --package benches "$@" -- all scale --smoke --device host --json "$rows"
@@ -15,14 +16,14 @@ expected = "handoff transfer train raw gather tiny epoch start idle noisy scale"
 rows = [json.loads(line) for line in open(sys.argv[1])]
 wrong = []
 for row in rows:
-    numbers = [row["value"], row["min"], row["max"]] + [row[key] for key in ("floor", "ratio") if row[key] is not None]
+    numbers = [row["value"], row["min"], row["max"]] + [row[key] for key in ("baseline", "ratio") if row[key] is not None]
     if not all(math.isfinite(number) for number in numbers) or not row["smoke"]:
-        wrong.append(f"{row['bench']}: a row that cannot be: {row}")
+        wrong.append(f"{row['bench']}: an invalid row: {row}")
 points = [row for row in rows if row["bench"] == "scale"]
 wrong += [f"scale: a row without its point: {row}" for row in points if not row["parameters"]["x"]]
 swept = {(row["parameters"]["of"], row["parameters"]["sweep"]) for row in points}
 every = {(name, quantity) for name in [*expected[:-1], "guards"] for quantity in ("workers", "batch", "depth")}
-# One thread without a loader has no workers.
+# guards runs on one thread without a loader, so it has no workers.
 wrong += [f"scale: {name} is not swept over {quantity}" for name, quantity in every - swept - {("guards", "workers")}]
 wrong += [f"{name}: no row" for name in expected if name not in {row["bench"] for row in rows}]
 for line in wrong:

@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# The fuzz targets. `--build` (on each change): replays their seeds, and builds them: as they are fuzzed where a nightly
-# compiler and cargo-fuzz are there, without instrumentation elsewhere. A number of seconds (nightly): runs each target for
-# that long.
+# Checks the fuzz targets. `--build` (on each change): replays the seeds and builds the targets; with a nightly compiler and
+# cargo-fuzz as they are fuzzed, otherwise without instrumentation. A number (nightly): fuzzes each target for so many
+# seconds.
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 
 seconds="${1:---build}"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/../target}/fuzz"
-targets=(idx_bytes cursor_bytes spec_layout order_params)
+targets=(idx_bytes cursor_bytes spec_layout sampler_params)
 
 cargo test --locked --no-default-features --test replay
 replayed="seeds of ${#targets[@]} targets replayed"
 
 if ! cargo +nightly --version >/dev/null 2>&1 || ! command -v cargo-fuzz >/dev/null; then
-    echo "not run: fuzzing (it needs a nightly compiler and cargo-fuzz: cargo install cargo-fuzz --locked)"
-    # On each change the seeds must do; a nightly that fuzzes nothing is a defect.
+    echo "not run: fuzzing (needs a nightly compiler and cargo-fuzz: cargo install cargo-fuzz --locked)"
+    # Replaying the seeds is enough for --build; a nightly run must fuzz.
     [ "$seconds" = --build ] || exit 1
     if command -v c++ >/dev/null; then
         cargo build --locked --bins
@@ -35,14 +35,14 @@ fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 for target in "${targets[@]}"; do
-    # The target that runs is the one that is named: only that one panics at its sentinel.
+    # Check that the named target runs: only that one panics at its sentinel.
     if FEEDLINE_FUZZ_SENTINEL=1 cargo +nightly fuzz run --fuzz-dir . "$target" "corpus/$target/sentinel" >"$log" 2>&1 ||
         ! grep -q "sentinel: this is the target $target" "$log"; then
-        echo "fuzz: $target did not panic at its sentinel: another target runs under its name" >&2
+        echo "fuzz: $target did not panic at its sentinel: another target runs under this name" >&2
         exit 1
     fi
     rm -rf "artifacts/$target"
-    # New inputs go to the first folder, so that the seeds stay as they are; what it holds from earlier runs is used.
+    # New inputs go to the first folder, so the seeds do not change; inputs of earlier runs are used again.
     found="$CARGO_TARGET_DIR/corpus/$target"
     mkdir -p "$found"
     cargo +nightly fuzz run --fuzz-dir . "$target" "$found" "corpus/$target" -- \

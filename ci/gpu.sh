@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# The tests that need a GPU, on a machine that has one and need not have cargo.
+# Runs the tests that need a GPU on a machine that has one, but maybe no cargo.
 #
-#   ci/gpu.sh pack DIR    here: builds the tests and the trainer into DIR, with the cargo-nextest that runs them
-#   ci/gpu.sh run DIR     there, in a copy of the repository: runs them, and compute-sanitizer where it is installed
+#   ci/gpu.sh pack DIR    here: builds the tests and the trainer into DIR and adds cargo-nextest to run them
+#   ci/gpu.sh run DIR     there, in a copy of the repository: runs them, and compute-sanitizer if it is installed
 #
-# Fails when a test fails, when a GPU test says it was not run, and when fewer ran than ci/gpu-tests.txt counts.
+# Fails if a test fails, if a GPU test was not run, or if fewer ran than ci/gpu-tests.txt says.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mode=${1:?pack or run} dir=${2:?a folder}
 
 pack() {
     mkdir -p "$dir"
-    # Stripped, because the archive travels.
+    # Stripped, because the archive is copied to another machine.
     export CARGO_PROFILE_DEV_STRIP=symbols CARGO_PROFILE_DEV_DEBUG=false CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target/gpu}
     cargo nextest archive -p feedline-device -p feedline-kernels -p feedline -p feedline-examples \
         --archive-file "$dir/tests.tar.zst"
@@ -24,7 +24,7 @@ run_tests() {
     export FEEDLINE_MLP=$PWD/$dir/mlp FEEDLINE_RAN=$PWD/$dir/ran.txt FEEDLINE_NOT_RUN=$PWD/$dir/not-run.txt
     rm -f "$FEEDLINE_RAN" "$FEEDLINE_NOT_RUN"
     touch "$FEEDLINE_RAN" "$FEEDLINE_NOT_RUN"
-    # One at a time: tests with event times must not share the GPU.
+    # One at a time: tests that measure with events must not share the GPU.
     mkdir -p "$dir/binaries"
     "$dir/cargo-nextest" nextest run --archive-file "$dir/tests.tar.zst" --extract-to "$dir/binaries" \
         --extract-overwrite --workspace-remap . --no-fail-fast --test-threads 1 -E "${FEEDLINE_GPU_FILTER:-all()}"
@@ -35,19 +35,19 @@ count() {
     wanted=$(cat ci/gpu-tests.txt)
     ran=$(sort -u "$FEEDLINE_RAN" | grep -c '^ran: cuda' || true)
     not_run=$(grep -c '^not run: cuda' "$FEEDLINE_NOT_RUN" || true)
-    echo "gpu tests: $ran ran, $not_run not run, $wanted are checked in"
+    echo "gpu tests: $ran ran, $not_run not run, $wanted expected"
     [ "$not_run" = 0 ] || { sort -u "$FEEDLINE_NOT_RUN"; echo "a GPU test was not run"; return 1; }
-    [ "$ran" -ge "$wanted" ] || { echo "fewer GPU tests ran than ci/gpu-tests.txt counts"; return 1; }
+    [ "$ran" -ge "$wanted" ] || { echo "fewer GPU tests ran than ci/gpu-tests.txt says"; return 1; }
 }
 
-# Out-of-bounds, misaligned and leaked memory, and races in shared memory: on the trainer and on every kernel.
+# Runs memcheck and racecheck of compute-sanitizer on the tests of the operators and on the trainer.
 sanitize() {
     local sanitizer ops
     sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null || true)
     [ -n "$sanitizer" ] || { echo "not run: compute-sanitizer (not installed)"; return 0; }
     ops=$(find "$dir/binaries" -type f -name 'ops-*' -perm -u+x | head -1)
-    [ -n "$ops" ] || { echo "compute-sanitizer: the archive has no tests of the operators"; return 1; }
-    # A small model: racecheck follows every access to shared memory.
+    [ -n "$ops" ] || { echo "compute-sanitizer: the archive lacks the tests of the operators (ops)"; return 1; }
+    # A small model, because racecheck tracks every access to shared memory.
     local trainer="$dir/mlp --device cuda --batch 64 --hidden 64 --steps 40 --epochs 1 --quiet"
     trainer+=${FEEDLINE_GPU_DATA:+ --data $FEEDLINE_GPU_DATA}
     for tool in memcheck racecheck; do

@@ -1,7 +1,8 @@
 #!/bin/sh
-# Compiles every CUDA kernel for compute_80 and compute_90, and runs the kernels on the host under the sanitizers. No GPU.
+# Compiles every CUDA kernel for compute_80 and compute_90 and runs the kernels on the host under the sanitizers. Needs no
+# GPU.
 #
-# Uses the NVRTC library of the machine; where there is none, NVIDIA's wheel from PyPI, kept in $FEEDLINE_CI_CACHE.
+# Uses the NVRTC library of the machine, or NVIDIA's wheel from PyPI, which is kept in $FEEDLINE_CI_CACHE.
 set -eu
 cd "$(dirname "$0")/.."
 cache=${FEEDLINE_CI_CACHE:-target/ci}
@@ -18,7 +19,7 @@ if [ -n "$libraries" ]; then
 fi
 status=0
 compile || status=$?
-# 3: there is no NVRTC here.
+# 3: no NVRTC on this machine.
 if [ "$status" -eq 3 ]; then
     echo "kernels: fetching $wheel"
     rm -rf "$cache/nvrtc"
@@ -33,19 +34,19 @@ if [ "$status" -eq 3 ]; then
     compile || status=$?
 fi
 [ "$status" -eq 0 ] || exit "$status"
-# These tests say "not run" without NVRTC; here there is one.
+# Without NVRTC these tests are not run; here it is present.
 cargo test -q -p feedline-kernels --test compiled
 
 cxx=${CXX:-g++}
 if ! command -v "$cxx" >/dev/null; then
-    echo "kernels: not run: the kernels on the host, for want of a C++ compiler ($cxx)"
+    echo "kernels: not run: the kernels on the host (needs a C++ compiler: $cxx)"
     exit 0
 fi
 for sanitizers in address,undefined thread; do
     program="$cache/kernels-${sanitizers%,*}"
     "$cxx" -std=c++17 -O1 -g -Wall -Wextra -Wno-unknown-pragmas -Wno-tsan -pthread \
         -fsanitize="$sanitizers" -fno-sanitize-recover=all kernels/emulate/check.cpp -o "$program"
-    # The thread sanitizer of older compilers does not start under strong address randomisation.
+    # The thread sanitizer of older compilers does not start with high-entropy address randomisation.
     if command -v setarch >/dev/null; then
         setarch "$(uname -m)" -R "$program"
     else

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks that every crate imports only what stands before it:
+# Checks that every crate imports only crates before it:
 # core -> slots -> backend -> cuda -> device -> {sim, feedline}; feedline -> {examples, benches}.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,7 +12,7 @@ CUDA, DEVICE, SIM = "feedline-cuda", "feedline-device", "feedline-sim"
 FACADE, KERNELS, DATASETS = "feedline", "feedline-kernels", "feedline-datasets"
 EXAMPLES, TESTKIT = "feedline-examples", "feedline-testkit"
 
-# What each package may import. Nothing but examples and benches imports the facade.
+# The packages that each package may import. Only examples and benches import the facade.
 below_facade = {CORE, SLOTS, DEVICE}
 programs = below_facade | {FACADE, KERNELS, DATASETS}
 may = {
@@ -29,8 +29,7 @@ may = {
     "benches": programs | {EXAMPLES, TESTKIT},
     TESTKIT: {CORE, SLOTS, DEVICE, SIM},
 }
-# Tests may also import the testkit and the simulator, and what a test of the crate needs from the side;
-# never against the arrow.
+# Tests may also import the testkit, the simulator and the packages below.
 may_in_tests = {name: {TESTKIT, SIM} for name in may}
 may_in_tests[FACADE] |= {KERNELS, DATASETS}
 may_in_tests[KERNELS] |= {SLOTS}
@@ -43,7 +42,7 @@ wrong, arrows = [], 0
 for package in packages:
     name = package["name"]
     if name not in may:
-        wrong.append(f"{name}: not in the table of ci/layers.sh; give it its place there")
+        wrong.append(f"{name}: not in the table of ci/layers.sh; add it there")
         continue
     for dependency in package["dependencies"]:
         other = dependency["name"]
@@ -54,10 +53,10 @@ for package in packages:
         if other in may[name] or in_tests and other in may_in_tests[name]:
             continue
         where = " in its tests" if in_tests else ""
-        wrong.append(f"{name} imports {other}{where}: against the direction of imports")
+        wrong.append(f"{name} imports {other}{where}: ci/layers.sh does not allow it")
 for line in wrong:
     print(f"layers: {line}", file=sys.stderr)
 if wrong:
     sys.exit(1)
-print(f"layers: {len(packages)} packages, {arrows} imports, none against the direction")
+print(f"layers: {len(packages)} packages, {arrows} imports, all allowed")
 PYTHON

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The long forms of the checks, once a night; hours. All are run, then the ones that failed are named.
-# Needs what .ci/run needs, a nightly compiler, cargo-fuzz and valgrind.
+# The long versions of the checks, once per night; takes hours. Runs all of them, then lists the failed ones.
+# Needs the same as .ci/run, and a nightly compiler, cargo-fuzz and valgrind.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null

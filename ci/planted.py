@@ -1,8 +1,7 @@
-"""Plants one bug at a time in a copy of the repository, and looks whether the test that is named for it turns red.
+"""Mutation tests: plants one bug at a time in a copy of the repository and checks that the test named for it fails.
 
-A bug is a list of edits: in a file, a text that stands there exactly once, and what takes its place. A bug that does not
-compile is not caught, it is a defect of this table. A test that hangs is caught when its watchdog names it, or at the
-time limit below; the row says which.
+A bug is a list of edits: a file, a text that occurs in it exactly once, and its replacement. A bug that does not compile
+is an error of this table. A hanging test counts as caught by its watchdog or by the time limit below; the row says which.
 """
 
 import json
@@ -16,7 +15,7 @@ from typing import NamedTuple
 
 COPY = pathlib.Path("target/planted/src")
 BUILD = pathlib.Path("target/planted/build")
-# Seconds a test may run; the watchdogs of the tests bite before.
+# Seconds that a test may run; the watchdogs of the tests end it earlier.
 LIMIT = 150
 
 
@@ -60,7 +59,7 @@ NO_HOST_GATE = [
 NO_CONSUMED_WAIT = [(DEVICE_LEASE, '#[cfg(not(planted = "consumed_wait"))]', "#[cfg(any())]")]
 NO_COPIED_WAIT = [(DEVICE_LEASE, '#[cfg(not(planted = "copied_wait"))]', "#[cfg(any())]")]
 
-# By package, so that few crates are built again from one row to the next.
+# Ordered by package, to rebuild few crates from one row to the next.
 BUGS = [
     Bug(
         "host_gate",
@@ -506,7 +505,7 @@ def write(path, text):
 
 
 def copy_tracked():
-    """Brings the copy to the state of the tracked files; what has not changed keeps its time, and its build."""
+    """Updates the copy to the tracked files; unchanged files keep their modification times, and so their builds."""
     listed = subprocess.run(["git", "ls-files", "-z"], stdout=subprocess.PIPE, check=True).stdout
     names = [name for name in listed.decode().split("\0") if name and pathlib.Path(name).is_file()]
     for name in names:
@@ -531,7 +530,7 @@ def cargo(package, targets):
 
 
 def build(package, targets):
-    """Builds tests; returns the program of each target and the compiler's errors, if any."""
+    """Builds tests; returns the program of each target, and the errors of the compiler, if any."""
     environment = {**os.environ, "CARGO_TARGET_DIR": str(BUILD.resolve())}
     done = subprocess.run(cargo(package, targets), cwd=COPY, env=environment, stdout=subprocess.PIPE,
                           stderr=subprocess.PIPE, text=True)
@@ -542,7 +541,7 @@ def build(package, targets):
             errors.append(message["message"]["rendered"])
         if message.get("executable") and message["profile"]["test"]:
             kind, target = message["target"]["kind"][0], message["target"]
-            # The directory of the manifest is where cargo runs a test.
+            # Cargo runs a test in the directory of its manifest.
             where = pathlib.Path(message["manifest_path"]).parent
             programs["lib" if kind == "lib" else target["name"]] = (message["executable"], where)
     if done.returncode != 0:
@@ -551,7 +550,7 @@ def build(package, targets):
 
 
 def run(program, test):
-    """Runs one test; returns "ok", "failed", "named by the watchdog", "stopped at ..." or what else came of it."""
+    """Runs one test; returns "ok", "failed", "hung: ..." or another outcome, and the output."""
     executable, where = program
     command = [executable, "--exact", test.name, "--test-threads", "1", "--include-ignored"]
     environment = {**os.environ, "CARGO_MANIFEST_DIR": str(where), "RUST_BACKTRACE": "0"}
@@ -565,7 +564,7 @@ def run(program, test):
         return "no such test", output
     if done.returncode == 0 and re.search(r"^test result: ok\. 1 passed", output, re.M):
         return "ok", output
-    # The summary's list of failures: what a test writes can stand between its name and its result.
+    # Look in the summary's list of failures, because a test's output can separate its name from its result.
     if re.search(r"^test result: FAILED\. 0 passed; 1 failed", output, re.M) and f"\n    {test.name}\n" in output:
         return "failed", output
     if done.returncode < 0 and "watchdog: \"" in output:
@@ -577,7 +576,7 @@ CAUGHT = ("failed", "hung: ")
 
 
 def edited(bug):
-    """The files of a bug: their text before and after; or why it cannot be planted."""
+    """The text of the bug's files before and after; raises LookupError if it cannot be planted."""
     before, after = {}, {}
     for name, old, new in bug.edits:
         if name not in after:
@@ -590,7 +589,7 @@ def edited(bug):
 
 
 def plant(bug):
-    """Plants a bug, runs its test, and takes the bug away again; returns the outcome and what there is to read."""
+    """Plants a bug, runs its test and removes the bug; returns the outcome and the output."""
     try:
         before, after = edited(bug)
     except LookupError as why:
@@ -608,7 +607,7 @@ def plant(bug):
 
 
 def all_green(bugs):
-    """Runs every named test without a bug: a test that is red anyway catches nothing."""
+    """Runs every named test without a bug: a test that fails anyway catches nothing."""
     red = 0
     tests = {bug.test for bug in bugs}
     for package in dict.fromkeys(bug.test.package for bug in bugs):

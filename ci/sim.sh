@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The hand-off by itself, and a training loop over a whole pipeline, on the simulated device, under many seeds. No GPU.
+# Runs the hand-off alone and a training loop over a whole pipeline on the simulated device, with many seeds. Needs no GPU.
 #
-# FEEDLINE_SEEDS says how many: 1,000 when it is not set; 100,000 at night.
+# FEEDLINE_SEEDS: the number of seeds, 1,000 by default; 100,000 nightly.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export FEEDLINE_SEEDS=${FEEDLINE_SEEDS:-1000}
@@ -9,7 +9,7 @@ export FEEDLINE_SEEDS=${FEEDLINE_SEEDS:-1000}
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
-run() { # TESTS ARGUMENTS-OF-CARGO: fewer tests than these would be a gap that nobody sees
+run() { # TESTS ARGUMENTS-OF-CARGO: fails unless exactly TESTS tests ran
     local tests=$1
     shift
     cargo test -q "$@" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
@@ -22,6 +22,6 @@ run() { # TESTS ARGUMENTS-OF-CARGO: fewer tests than these would be a gap that n
 
 run 6 -p feedline-sim --release --test sim_seeds
 echo "sim: $FEEDLINE_SEEDS seeds of 3 batches, with all waits and without each of 6: no false alarm, none missed"
-# As `cargo test --workspace` has built it.
+# Not --release: `cargo test --workspace` has built it already.
 run 1 -p feedline --test simulated
 echo "sim: $FEEDLINE_SEEDS seeds of a training loop over a whole pipeline: no race"

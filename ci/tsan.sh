@@ -1,21 +1,20 @@
 #!/usr/bin/env bash
-# ThreadSanitizer on the tests of the crates with threads: slots, backend (host), device, sim, decode, transfer, compute,
-# feedline. It sees data races of the CPU on the paths that ran; what a GPU does it cannot see.
-# Arguments go to `cargo test` in place of the packages; `--planted` shows instead that a race is found, and the one that
-# a missing wait of the host for its copies makes.
+# Runs the tests of slots, backend (host), device, sim and feedline under ThreadSanitizer. It detects data races on the CPU
+# on the paths that ran, but not on a GPU. Arguments replace the packages in the call of `cargo test`. `--planted` checks
+# instead that a race is detected, and the race that results if the host does not wait for its copies.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if ! cargo +nightly --version >/dev/null 2>&1; then
-    echo "not run: tsan (it needs a nightly compiler)"
+    echo "not run: tsan (needs a nightly compiler)"
     exit 1
 fi
 target=x86_64-unknown-linux-gnu
 folder="$(realpath -m "${CARGO_TARGET_DIR:-target}")/tsan"
 mkdir -p "$folder"
 
-# The standard library is not instrumented: the linker puts ci/tsan/std.c around its slow paths. Their real names
-# carry a hash of the compiler, so they are looked up.
+# The standard library is not instrumented, so the linker wraps its slow paths in the functions of ci/tsan/std.c. Their
+# symbols contain a hash of the compiler and must be looked up.
 names=$(readelf -sW "$(rustc +nightly --print sysroot)"/lib/rustlib/$target/lib/libstd-*.rlib 2>/dev/null |
     awk '$4 == "FUNC" && $7 != "UND" { print $8 }' | sort -u)
 flags="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer -Zshare-generics=no -Clink-arg=$folder/std.o"
@@ -29,7 +28,7 @@ wrap_std() { # NAME-IN-std.c END-OF-THE-SYMBOL
     local symbol
     symbol=$(grep -E "$2\$" <<<"$names" | grep -v Guard || true)
     if [ "$(grep -c . <<<"$symbol")" != 1 ]; then
-        echo "tsan: the standard library has not exactly one function $2: see ci/tsan/std.c" >&2
+        echo "tsan: expected exactly one function $2 in the standard library: adapt ci/tsan/std.c" >&2
         exit 1
     fi
     wrap "$1" "$symbol"
@@ -48,14 +47,14 @@ objcopy "${renames[@]}" "$folder/std.o"
 
 export CARGO_TARGET_DIR="$folder" RUSTFLAGS="${RUSTFLAGS:-} $flags"
 export TSAN_OPTIONS="suppressions=$PWD/ci/tsan/suppressions.txt:history_size=4 ${TSAN_OPTIONS:-}"
-# The standard library's own locks around captured output and backtraces are not instrumented: neither is asked for.
+# No captured output and no backtraces: the standard library's locks around them are not instrumented.
 export RUST_TEST_NOCAPTURE=1 RUST_BACKTRACE=0
-# Open files are not counted (crates/testkit/src/leaks.rs): the sanitizer has some of its own.
+# Do not count open files (crates/testkit/src/leaks.rs): the sanitizer opens some itself.
 export FEEDLINE_TSAN=1
 export FEEDLINE_RANDOM_SECONDS=${FEEDLINE_RANDOM_SECONDS:-60}
 
 if [ "${1:-}" = --planted ]; then
-    expect() { # COMMAND: must end with a report of a race
+    expect() { # COMMAND: fails unless it ends with the report of a race
         local log
         log=$(cargo +nightly test --target $target "$@" 2>&1) && { echo "tsan: no race found by $*" >&2; exit 1; }
         grep -q 'WARNING: ThreadSanitizer: data race' <<<"$log" || { echo "$log" >&2; exit 1; }
@@ -70,7 +69,7 @@ fi
 
 packages=(-p feedline-slots -p feedline-backend -p feedline-device -p feedline-sim -p feedline)
 [ $# -eq 0 ] || packages=("$@")
-# What these measure is the process's own memory, of which the sanitizer takes its part; one runs the compiler.
+# The first three measure the memory of the process, which the sanitizer changes; the last runs the compiler.
 skipped=(--skip a_steady_pipeline_allocates_nothing --skip memory_is_flat --skip in_constant_memory
     --skip misuse_does_not_compile)
 cargo +nightly test --target $target --tests --no-fail-fast "${packages[@]}" -- "${skipped[@]}"

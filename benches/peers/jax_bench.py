@@ -1,7 +1,7 @@
-"""JAX on the workload of the benches: the step on resident data, and fed by an iterator that prefetches.
+"""JAX on the workload of the benches: the step on resident data, and fed by a prefetching iterator.
 
-A thread gathers shuffled batches with NumPy and puts them on the device ahead of the step, as far as its queue allows;
-the step is one jitted function whose parameters are donated.
+A thread gathers shuffled batches with NumPy and puts them on the device ahead of the step, up to the length of its
+queue. The step is one jitted function with donated parameters.
 """
 
 import os
@@ -90,18 +90,18 @@ def run(options, report, device, batch, images, labels):
 
     rows = [np.arange(n * batch, (n + 1) * batch) % len(labels) for n in range(RESIDENT)]
     resident = itertools.cycle([jax.device_put((images[ids], labels[ids]), device) for ids in rows])
-    floor = lambda: train(*next(resident))
+    baseline = lambda: train(*next(resident))
     finish = lambda: jax.block_until_ready(state)
-    floor()
+    baseline()
     finish()
-    times = alone(options, floor, finish)
+    times = alone(options, baseline, finish)
     report.add("jax-step", {"batch": batch}, times, "us/step", samples_per_s=batch * 1e6 / statistics.median(times))
     source = Prefetched(images, labels, batch, device)
     try:
-        values, of_floor, ratio = interleaved(options, lambda: train(*source.next()), floor, finish)
+        values, of_baseline, ratio = interleaved(options, lambda: train(*source.next()), baseline, finish)
     finally:
         source.close()
-    report.add("jax-train", {"feed": "prefetching thread", "batch": batch}, values, "us/step", of_floor, ratio,
+    report.add("jax-train", {"feed": "prefetching thread", "batch": batch}, values, "us/step", of_baseline, ratio,
                samples_per_s=batch * 1e6 / statistics.median(values))
 
 

@@ -1,4 +1,4 @@
-"""What the peers' scripts share: rows of the benches' shape, data, repetitions."""
+"""Shared by the peers' scripts: arguments, rows in the format of the benches, data and repetitions."""
 
 import argparse
 import gzip
@@ -17,9 +17,9 @@ HIDDEN, CLASSES = 512, 10
 
 def arguments(description):
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--json", help="append one JSON object a row to this file")
-    parser.add_argument("--data", help="folder with MNIST-style IDX files; random numbers without")
-    parser.add_argument("--scratch", default="/tmp", help="where the file of raw records is made")
+    parser.add_argument("--json", help="append the rows to this file, one JSON object per line")
+    parser.add_argument("--data", help="folder with MNIST-style IDX files [random numbers]")
+    parser.add_argument("--scratch", default="/tmp", help="folder for the file of raw records")
     parser.add_argument("--file-mib", type=int, default=1024, help="size of that file")
     parser.add_argument("--workers", type=int, default=8)
     parser.add_argument("--reps", type=int, default=5)
@@ -33,28 +33,28 @@ def arguments(description):
 
 
 class Report:
-    """Appends rows; a part that fails is told and left out, the others still run."""
+    """Appends rows. A part that fails is reported and skipped; the others still run."""
 
     def __init__(self, options, device, versions):
         self.path, self.device, self.versions = options.json, device, versions
         print(f"on {device}: {versions}", flush=True)
 
-    def add(self, bench, parameters, values, unit, floor=None, ratio=None, **more):
+    def add(self, bench, parameters, values, unit, baseline=None, ratio=None, **more):
         row = {
             "bench": bench, "parameters": parameters, "value": statistics.median(values),
-            "min": min(values), "max": max(values), "unit": unit, "floor": floor, "ratio": ratio,
+            "min": min(values), "max": max(values), "unit": unit, "baseline": baseline, "ratio": ratio,
             "target": "", "reached": None, "repetitions": len(values), "device": self.device,
             "more": {**more, "versions": self.versions},
         }
         name = f"{bench} {' '.join(str(value) for value in parameters.values())}"
         of = lambda x, digits: "-" if x is None else f"{x:.{digits}f}"
-        print(f"{name:<52} {row['value']:>12.2f} {of(floor, 2):>12} {of(ratio, 3):>7}  {unit}", flush=True)
+        print(f"{name:<52} {row['value']:>12.2f} {of(baseline, 2):>12} {of(ratio, 3):>7}  {unit}", flush=True)
         if self.path:
             with open(self.path, "a") as file:
                 file.write(json.dumps(row) + "\n")
 
     def part(self, name, run):
-        """Runs one part; its failure is printed in full and goes no further."""
+        """Runs one part; a failure is printed in full and not raised."""
         try:
             return run()
         except Exception:
@@ -102,7 +102,7 @@ def raw_file(options, row_bytes):
 
 
 def per_step(options, step, finish):
-    """Microseconds a step of one repetition: `step` until the time is over, then `finish`."""
+    """Microseconds per step of one repetition: runs `step` until the time is over, then `finish`."""
     count, start = 0, time.perf_counter()
     until = start + options.seconds
     while True:
@@ -114,18 +114,18 @@ def per_step(options, step, finish):
     return (time.perf_counter() - start) * 1e6 / count
 
 
-def interleaved(options, value, floor, finish):
-    """Microseconds a step of both sides in turns; ratio is floor / value, the median over the pairs."""
-    values, floors = [], []
+def interleaved(options, value, baseline, finish):
+    """Microseconds per step of both sides, alternating; the ratio is the median of baseline / value over the pairs."""
+    values, baselines = [], []
     for turn in range(options.reps + 1):
-        pair = per_step(options, value, finish), per_step(options, floor, finish)
+        pair = per_step(options, value, finish), per_step(options, baseline, finish)
         if turn:
             values.append(pair[0])
-            floors.append(pair[1])
-    ratio = statistics.median(b / a for a, b in zip(values, floors))
-    return values, statistics.median(floors), ratio
+            baselines.append(pair[1])
+    ratio = statistics.median(b / a for a, b in zip(values, baselines))
+    return values, statistics.median(baselines), ratio
 
 
 def alone(options, step, finish):
-    """Microseconds a step of each repetition, after one that does not count."""
+    """Microseconds per step of each repetition, after one warm-up."""
     return [per_step(options, step, finish) for _ in range(options.reps + 1)][1:]

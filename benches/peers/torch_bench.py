@@ -17,7 +17,7 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, RandomSampler
 
 from rows import CLASSES, HIDDEN, Report, alone, arguments, interleaved, raw_file, training_set
 
-warnings.filterwarnings("ignore", category=UserWarning)  # of workers beyond the cores, of read-only arrays
+warnings.filterwarnings("ignore", category=UserWarning)  # more workers than cores; read-only arrays
 RESIDENT = 8
 
 
@@ -32,7 +32,7 @@ class Trainer:
 
     def __init__(self, inputs, device):
         self.model = mlp(inputs, device)
-        # Its quickest form: one kernel for all parameters.
+        # The fastest form: one kernel for all parameters.
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9, fused=device.type == "cuda")
         self.graph = None
 
@@ -43,7 +43,7 @@ class Trainer:
         self.optimizer.step()
 
     def capture(self, image, label):
-        """A graph of the step over its own copies of these inputs, as torch.cuda.graph's documentation shows."""
+        """Captures the step over copies of these inputs, as the documentation of torch.cuda.graph shows."""
         self.image, self.label = image.clone(), label.clone()
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
@@ -63,7 +63,7 @@ class Trainer:
 
 
 class Items(Dataset):
-    """One sample at a time, put together by the default collate function."""
+    """One sample at a time; the default collate function makes the batch."""
 
     def __init__(self, images, labels):
         self.images, self.labels = torch.from_numpy(images), torch.from_numpy(labels)
@@ -110,7 +110,7 @@ def loader(kind, images, labels, batch, workers, pin):
 
 
 def endless(batches):
-    """Epoch after epoch; workers are kept."""
+    """Repeats epochs with the same workers."""
     while True:
         yield from batches
 
@@ -155,27 +155,27 @@ def train(options, report, device, gpu):
         resident = [(torch.from_numpy(images[ids]).to(device), torch.from_numpy(labels[ids]).to(device)) for ids in rows]
         turn = itertools.cycle(resident)
         eager = lambda: trainer.step(*next(turn))
-        floors = {"eager": eager}
+        baselines = {"eager": eager}
         if gpu:
             def captured(trainer=trainer):
                 trainer.capture(*resident[0])
                 return trainer.graph.replay
             graph = report.part(f"graph {batch}", captured)
             if graph:
-                floors["graph"] = graph
-        for mode, floor in floors.items():
+                baselines["graph"] = graph
+        for mode, baseline in baselines.items():
             if not options.only or "step" in options.only:
-                times = report.part(f"step {mode} {batch}", lambda: alone(options, floor, finish))
+                times = report.part(f"step {mode} {batch}", lambda: alone(options, baseline, finish))
                 if times:
                     report.add("torch-step", {"mode": mode, "batch": batch}, times, "us/step",
                                samples_per_s=batch * 1e6 / statistics.median(times))
         if not options.only or "loader" in options.only:
             for kind in ("items", "__getitems__", "whole-batch"):
-                report.part(f"{kind} {batch}", lambda: fed(options, report, device, gpu, trainer, floors, kind,
+                report.part(f"{kind} {batch}", lambda: fed(options, report, device, gpu, trainer, baselines, kind,
                                                           (images, labels), batch, finish))
 
 
-def fed(options, report, device, gpu, trainer, floors, kind, data, batch, finish):
+def fed(options, report, device, gpu, trainer, baselines, kind, data, batch, finish):
     feeds = {"plain": Plain}
     if gpu:
         feeds["prefetcher"] = Prefetcher
@@ -184,13 +184,13 @@ def fed(options, report, device, gpu, trainer, floors, kind, data, batch, finish
         for _ in range(8):
             source.next()
         steps = {"eager": lambda: trainer.step(*source.next())}
-        if "graph" in floors:
+        if "graph" in baselines:
             steps["graph"] = lambda: trainer.replay(*source.next())
         for mode, step in steps.items():
-            values, floor, ratio = interleaved(options, step, floors[mode], finish)
+            values, baseline, ratio = interleaved(options, step, baselines[mode], finish)
             report.add("torch-train",
                        {"loader": kind, "feed": name, "mode": mode, "batch": batch, "workers": options.workers},
-                       values, "us/step", floor, ratio, samples_per_s=batch * 1e6 / statistics.median(values))
+                       values, "us/step", baseline, ratio, samples_per_s=batch * 1e6 / statistics.median(values))
         source.batches.close()
         del source
 
@@ -210,7 +210,7 @@ class Raw(Dataset):
         return self.shape[0]
 
     def __getitem__(self, index):
-        # An int of a sample, or the list of a whole batch.
+        # `index` is an int, or a list for a whole batch.
         return torch.from_numpy(np.array(self.rows()[index]))
 
 

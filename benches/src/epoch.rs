@@ -1,4 +1,4 @@
-//! The time between the last batch of an epoch and the first of the next: against the steady step.
+//! The time from the last batch of an epoch to the first of the next, against the steady step.
 
 use std::time::Instant;
 
@@ -13,18 +13,18 @@ use crate::sets;
 use crate::setting::{DEPTH, Setting};
 
 pub(crate) const BASE: Setting = Setting { batch: 512, workers: Workers::Auto, depth: DEPTH };
-/// What a step takes on the device.
+/// Time per step on the device.
 const STEP_NS: u64 = 200_000;
 
 /// Runs the benchmark.
 ///
 /// # Errors
-/// Whatever the data, the device or the pipeline ends with.
+/// An error of the data, the device or the pipeline.
 pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     one(options, report, BASE)
 }
 
-/// The turns of epochs by one setting.
+/// Measures the epoch boundaries with one setting.
 ///
 /// # Errors
 /// As [`run`].
@@ -49,7 +49,8 @@ pub(crate) fn one(options: &Options, report: &mut Report, setting: Setting) -> R
                 Some(us) if epoch > 0 => steady.push(us),
                 _ => {}
             }
-            // A step waits for its end: the time between two batches is then the feed's and the step's, not a queue's.
+            // Wait for the step, so that the time between batches holds the feed and the step but no
+            // queueing.
             compute.synchronize()?;
         }
     }
@@ -61,7 +62,7 @@ pub(crate) fn one(options: &Options, report: &mut Report, setting: Setting) -> R
             ratio: Some(turns.median() / steady.median()),
             value: turns,
             unit: "us",
-            floor: Some(steady.median()),
+            baseline: Some(steady.median()),
             target: Target::RatioAtMost(2.0),
             more: json!({ "steady_p99": steady.quantile(0.99), "epochs": epochs }),
         },

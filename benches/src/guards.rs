@@ -1,4 +1,5 @@
-//! What safety costs: leases and guards on one thread, against the same driver calls without them.
+//! The cost of the safety checks: leases and guards on one thread, against the same driver calls without
+//! them.
 
 use crate::baseline::{Bare, Empty};
 use feedline::{Device, Priority, Result, Stream};
@@ -22,7 +23,7 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     BYTES.into_iter().try_for_each(|bytes| one(options, report, bytes, DEPTH))
 }
 
-/// Batches of one size at one depth.
+/// Measures one batch size at one depth.
 ///
 /// # Errors
 /// As [`run`].
@@ -43,7 +44,7 @@ pub(crate) fn one(options: &Options, report: &mut Report, bytes: usize, depth: u
             parameters: json!({ "bytes": bytes }),
             value: sides.value.map(|s| s * 1e6),
             unit: "us/batch",
-            floor: Some(sides.floor.median() * 1e6),
+            baseline: Some(sides.baseline.median() * 1e6),
             ratio: Some(sides.ratio.median()),
             target: Target::RatioAtMost(1.05),
             more: json!({ "steps": steps, "depth": depth }),
@@ -51,7 +52,7 @@ pub(crate) fn one(options: &Options, report: &mut Report, bytes: usize, depth: u
     )
 }
 
-/// The two rings, a copy stream and a compute stream.
+/// The hand-off with leases, on one thread.
 struct Guarded {
     host: Ring<Pinned>,
     slots: SlotRing,

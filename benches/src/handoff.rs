@@ -1,4 +1,4 @@
-//! What a batch costs when there is nothing to decode: against the bare loop of driver calls.
+//! The cost per batch without decoding, against a bare loop of driver calls.
 
 use std::time::{Duration, Instant};
 
@@ -12,23 +12,23 @@ use crate::row::{Entry, Report, Target};
 use crate::sets::{Nothing, scramble};
 use crate::setting::{DEPTH, Setting};
 
-/// Rows and bytes a row: batches of 1 KB and of 100 KB.
+/// Rows and bytes per row: batches of 1 KB and 100 KB.
 const BATCHES: [(usize, usize); 2] = [(1, 1024), (128, 784)];
 pub(crate) const BASE: Setting = Setting { batch: 128, workers: Workers::Count(1), depth: DEPTH };
-/// What the consumer does between two batches while its own calls are timed: enough for the next batch to be there.
+/// Pause between batches while the consumer's calls are timed, so that the next batch is ready.
 const PAUSE: Duration = Duration::from_micros(50);
 
 /// Runs the benchmark.
 ///
 /// # Errors
-/// Whatever the device or the pipeline ends with.
+/// An error of the device or the pipeline.
 pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     BATCHES
         .into_iter()
         .try_for_each(|(batch, row_bytes)| one(options, report, Setting { batch, ..BASE }, row_bytes, true))
 }
 
-/// Batches of one size by one setting; and the consumer's own calls, when `host` says so.
+/// Measures one batch size with one setting; with `host`, also the consumer's calls.
 ///
 /// # Errors
 /// As [`run`].
@@ -44,7 +44,7 @@ pub(crate) fn one(
     let (compute, empty) = (device.stream()?, Empty::new(device)?);
     let data = Nothing::new(row_bytes, 4 * depth * rows)?;
     let mut loader = setting.of(Loader::builder(data)).build(device)?;
-    let held = loader.memory_use();
+    let memory = loader.memory_use();
     let mut bare = Bare::new(device, depth, rows * row_bytes)?;
     for slot in 0..depth {
         scramble(bare.fill(slot)?, slot as u64);
@@ -58,7 +58,8 @@ pub(crate) fn one(
         |steps| bare.hand_over(steps),
     )?;
     let more = json!({
-        "steps": steps, "depth": depth, "pinned_bytes": held.pinned_bytes, "device_bytes": held.device_bytes,
+        "steps": steps, "depth": depth,
+        "pinned_bytes": memory.pinned_bytes, "device_bytes": memory.device_bytes,
     });
     report.add(
         "handoff",
@@ -66,7 +67,7 @@ pub(crate) fn one(
             parameters: json!({ "what": "batch", "bytes": rows * row_bytes, "rows": rows }),
             value: sides.value.map(|s| s * 1e6),
             unit: "us/batch",
-            floor: Some(sides.floor.median() * 1e6),
+            baseline: Some(sides.baseline.median() * 1e6),
             ratio: Some(sides.ratio.median()),
             target: Target::RatioAtMost(1.5),
             more,
@@ -87,7 +88,7 @@ fn hand_over(batches: &mut Epoch<'_>, compute: &Stream, empty: &Empty, steps: us
     compute.synchronize()
 }
 
-/// The consumer's own calls, with the next batch there already.
+/// Measures the consumer's calls when the next batch is ready.
 fn host_time(
     options: &Options,
     report: &mut Report,
@@ -120,16 +121,17 @@ fn host_time(
         total += start.elapsed();
     }
     bare.finish()?;
-    let (times, floor) = (Figures::new(times), total.as_secs_f64() * 1e6 / (8 * turns) as f64);
-    let more = json!({ "p99": times.quantile(0.99), "calls": "next + wait_on + drop; floor: wait + record" });
+    let (times, baseline) = (Figures::new(times), total.as_secs_f64() * 1e6 / (8 * turns) as f64);
+    let more =
+        json!({ "p99": times.quantile(0.99), "calls": "next + wait_on + drop; baseline: wait + record" });
     report.add(
         "handoff",
         Entry {
             parameters: json!({ "what": "host time", "bytes": bytes }),
-            ratio: Some(times.median() / floor),
+            ratio: Some(times.median() / baseline),
             value: times,
             unit: "us/batch",
-            floor: Some(floor),
+            baseline: Some(baseline),
             target: Target::AtMost(5.0),
             more,
         },

@@ -1,4 +1,4 @@
-//! What the pipeline's threads cost while the device computes: they should sleep.
+//! CPU time of the pipeline's threads while the device computes; they should sleep.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,18 +15,18 @@ use crate::sets::Nothing;
 use crate::setting::{DEPTH, Setting};
 
 pub(crate) const BASE: Setting = Setting { batch: 128, workers: Workers::Auto, depth: DEPTH };
-/// What a step takes on the device.
+/// Time per step on the device.
 const STEP_NS: u64 = 2_000_000;
 
 /// Runs the benchmark.
 ///
 /// # Errors
-/// Whatever the device or the pipeline ends with; `Unavailable` where the system does not tell CPU times.
+/// An error of the device or the pipeline; `Unavailable` if the system does not report CPU times.
 pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     one(options, report, BASE)
 }
 
-/// The threads of a loader of one setting.
+/// Measures the threads of a loader with one setting.
 ///
 /// # Errors
 /// As [`run`].
@@ -35,7 +35,7 @@ pub(crate) fn one(options: &Options, report: &mut Report, setting: Setting) -> R
     let kernels = Kernels::new(&compute)?;
     let mut loader = setting.of(Loader::builder(Nothing::new(784, 0)?)).build(&options.device)?;
     let mut batches = loader.epoch(0)?;
-    // 400 by default.
+    // Default: 400.
     let steps = (options.repetition.as_nanos() * 32 / 10 / u128::from(STEP_NS)).max(10) as usize;
     let turns = options.reps.min(5);
     let (mut shares, mut first) = (Vec::new(), Cpu::default());
@@ -62,33 +62,33 @@ pub(crate) fn one(options: &Options, report: &mut Report, setting: Setting) -> R
             parameters: json!({ "batch": setting.batch, "step_us": STEP_NS / 1000 }),
             value: Figures::new(shares),
             unit: "% of one core",
-            floor: None,
+            baseline: None,
             ratio: None,
             target: Target::AtMost(2.0),
-            more: json!({ "steps": steps, "us_a_step": used.a_step(turns * steps) }),
+            more: json!({ "steps": steps, "us_per_step": used.per_step(turns * steps) }),
         },
     )
 }
 
-/// Nanoseconds of CPU time that the pipeline's threads have used, by their names: all called `fl-`, but for the host device's
-/// streams, which stand in for a GPU.
+/// CPU time of the pipeline's threads in nanoseconds, by thread name. Counts threads named `fl-*`, except
+/// the host device's streams, which play the role of a GPU.
 #[derive(Clone, Default)]
 struct Cpu(BTreeMap<String, u64>);
 
 impl Cpu {
     fn now() -> Result<Self> {
-        let tasks = fs::read_dir("/proc/self/task").map_err(|error| untold().caused_by(error))?;
+        let tasks = fs::read_dir("/proc/self/task").map_err(|error| unsupported().caused_by(error))?;
         let mut threads = BTreeMap::new();
         for task in tasks.flatten() {
             let read = |file: &str| fs::read_to_string(task.path().join(file));
-            // A thread that ends meanwhile is of another pipeline.
+            // A thread that ends in the meantime belongs to another pipeline.
             let Ok(name) = read("comm") else { continue };
             if name.starts_with("fl-") && !name.starts_with("fl-stream") {
                 let used = read("schedstat")
                     .ok()
                     .and_then(|text| first_number(&text))
                     .or_else(|| ticks(&read("stat").ok()?))
-                    .ok_or_else(untold)?;
+                    .ok_or_else(unsupported)?;
                 *threads.entry(name.trim_end().to_owned()).or_default() += used;
             }
         }
@@ -106,8 +106,8 @@ impl Cpu {
         self.0.values().sum()
     }
 
-    /// Microseconds a step of each thread that was awake at all.
-    fn a_step(&self, steps: usize) -> BTreeMap<&str, f64> {
+    /// Microseconds per step of each thread that ran at all.
+    fn per_step(&self, steps: usize) -> BTreeMap<&str, f64> {
         let awake = self.0.iter().filter(|&(_, &used)| used > 0);
         awake.map(|(name, &used)| (name.as_str(), used as f64 / 1e3 / steps.max(1) as f64)).collect()
     }
@@ -117,13 +117,15 @@ fn first_number(text: &str) -> Option<u64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// User and system time from `stat`, where `schedstat` is missing; fields 14 and 15, 100 ticks a second (proc(5)).
+/// User and system time from `stat`, for systems without `schedstat`: fields 14 and 15, 100 ticks per
+/// second (proc(5)).
 fn ticks(stat: &str) -> Option<u64> {
     let mut after_name = stat.rsplit(')').next()?.split_whitespace().skip(11);
     let (user, system): (u64, u64) = (after_name.next()?.parse().ok()?, after_name.next()?.parse().ok()?);
     Some((user + system) * 10_000_000)
 }
 
-fn untold() -> Error {
-    Error::new(ErrorKind::Unavailable, "this system does not tell threads' CPU times in /proc/self/task")
+fn unsupported() -> Error {
+    let why = "no CPU times of threads in /proc/self/task: run idle on Linux with /proc mounted";
+    Error::new(ErrorKind::Unavailable, why)
 }

@@ -1,7 +1,8 @@
-//! Benchmarks of feedline, each against its floor on the same device in the same run; see the README of this folder.
+//! Benchmarks of feedline. Each is compared with its baseline on the same device in the same run; see
+//! `README.md`.
 #![deny(unsafe_code)]
 
-#[allow(unsafe_code, reason = "raw calls of a backend are what benchmarks are held against")]
+#[allow(unsafe_code, reason = "the baselines are raw backend calls")]
 mod baseline;
 mod epoch;
 mod guards;
@@ -26,7 +27,7 @@ use feedline::{Error, ErrorKind, Result};
 use options::{Command, Options};
 use row::Report;
 
-/// A benchmark: it adds its rows to the report.
+/// A benchmark adds its rows to the report.
 type Bench = fn(&Options, &mut Report) -> Result<()>;
 
 /// Every benchmark, in the order `all` runs them.
@@ -70,7 +71,7 @@ fn run() -> Result<()> {
             bench(&options, &mut report)?;
         }
     }
-    // Sweeps take minutes: they are asked for by name.
+    // Sweeps take minutes, so they run only by name.
     if options.names.iter().any(|asked| asked == "scale") {
         found = true;
         scale::run(&options, &mut report)?;
@@ -79,6 +80,6 @@ fn run() -> Result<()> {
         return Ok(());
     }
     let names: Vec<_> = BENCHES.iter().map(|(name, _)| *name).chain(["scale"]).collect();
-    let why = format!("no benchmark {:?}: give all or some of {names:?}", options.names);
+    let why = format!("no benchmark is called {:?}: name some of {names:?}, or all", options.names);
     Err(Error::new(ErrorKind::Config, why))
 }

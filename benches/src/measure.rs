@@ -1,4 +1,4 @@
-//! Two sides measured in turns: value, floor, value, floor; medians of what came out.
+//! Alternating measurement of two sides (value, baseline, value, baseline) and the medians.
 
 use std::time::{Duration, Instant};
 
@@ -6,12 +6,12 @@ use feedline::Result;
 
 use crate::options::Options;
 
-/// The figures of some repetitions.
+/// The results of several repetitions, sorted.
 #[derive(Clone, Debug)]
 pub struct Figures(Vec<f64>);
 
 impl Figures {
-    /// At least one figure.
+    /// Sorts the figures; there must be at least one.
     pub fn new(mut figures: Vec<f64>) -> Self {
         figures.sort_by(f64::total_cmp);
         Self(figures)
@@ -23,7 +23,7 @@ impl Figures {
         if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
     }
 
-    /// The figure that the share `q` of all lie at or below.
+    /// The smallest figure with at least the share `q` of all figures at or below it.
     pub fn quantile(&self, q: f64) -> f64 {
         self.0[((self.0.len() as f64 * q).ceil() as usize).clamp(1, self.0.len()) - 1]
     }
@@ -40,38 +40,39 @@ impl Figures {
         self.0.len()
     }
 
-    /// Each figure through `f`.
+    /// Applies `f` to each figure.
     pub fn map(&self, f: impl Fn(f64) -> f64) -> Self {
         Self::new(self.0.iter().map(|&x| f(x)).collect())
     }
 }
 
-/// Seconds a step of two sides, and what the first of each pair was to the second.
+/// Seconds per step of both sides, and their ratio and difference per pair.
 pub struct Sides {
     pub value: Figures,
-    pub floor: Figures,
-    /// Value over floor, pair by pair.
+    pub baseline: Figures,
+    /// Value / baseline, per pair.
     pub ratio: Figures,
-    /// Value less floor, pair by pair.
+    /// Value - baseline, per pair.
     pub difference: Figures,
 }
 
-/// Times `value` and `floor` in turns, after one turn of each that does not count; both are given the steps to take.
+/// Times `value` and `baseline` alternately; both take the number of steps to run. The first pair warms
+/// up and does not count.
 ///
-/// Each turn begins with `lead` steps that are not timed: batches that were read ahead during the other side's turn are
-/// used up, and are no gift.
+/// Each turn starts with `lead` steps that are not timed: they consume the batches that were prefetched
+/// during the other side's turn.
 pub fn sides(
     options: &Options,
     (lead, steps): (usize, usize),
     mut value: impl FnMut(usize) -> Result<()>,
-    mut floor: impl FnMut(usize) -> Result<()>,
+    mut baseline: impl FnMut(usize) -> Result<()>,
 ) -> Result<Sides> {
     let mut pairs = Vec::new();
     for turn in 0..=options.reps {
         value(lead)?;
         let of_value = seconds(steps, &mut value)?;
-        floor(lead.min(steps / 8))?;
-        let pair = (of_value, seconds(steps, &mut floor)?);
+        baseline(lead.min(steps / 8))?;
+        let pair = (of_value, seconds(steps, &mut baseline)?);
         if turn > 0 {
             pairs.push(pair);
         }
@@ -79,13 +80,13 @@ pub fn sides(
     let of = |f: fn(&(f64, f64)) -> f64| Figures::new(pairs.iter().map(f).collect());
     Ok(Sides {
         value: of(|p| p.0),
-        floor: of(|p| p.1),
+        baseline: of(|p| p.1),
         ratio: of(|p| p.0 / p.1),
         difference: of(|p| p.0 - p.1),
     })
 }
 
-/// Steps that take about one repetition's time, by the speed of a side that has warmed up.
+/// The number of steps that take about one repetition's time, measured on a warm side.
 pub fn steps(options: &Options, mut side: impl FnMut(usize) -> Result<()>) -> Result<usize> {
     let mut steps = 1;
     loop {
@@ -98,7 +99,7 @@ pub fn steps(options: &Options, mut side: impl FnMut(usize) -> Result<()>) -> Re
     }
 }
 
-/// Seconds a step.
+/// Seconds per step.
 fn seconds(steps: usize, side: &mut impl FnMut(usize) -> Result<()>) -> Result<f64> {
     let start = Instant::now();
     side(steps)?;

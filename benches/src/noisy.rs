@@ -1,4 +1,4 @@
-//! How even the consumer's steps are while decoding keeps every core busy: 99th percentile over the median.
+//! Jitter of the consumer's steps (99th percentile / median) while decoding keeps every core busy.
 
 use std::time::{Duration, Instant};
 
@@ -13,20 +13,20 @@ use crate::sets::Burning;
 use crate::setting::{DEPTH, Setting};
 
 pub(crate) const BASE: Setting = Setting { batch: 128, workers: Workers::Auto, depth: DEPTH };
-/// What decoding a batch costs, however many samples it has: those of 128 take 20 us each.
+/// Decode time per batch of any size: 20 us per sample at 128 samples.
 const DECODE: Duration = Duration::from_micros(128 * 20);
-/// Kernels of a step: as many launches as a small model's.
+/// Kernel launches per step, as in a small model.
 const LAUNCHES: usize = 16;
 
 /// Runs the benchmark.
 ///
 /// # Errors
-/// Whatever the device or the pipeline ends with.
+/// An error of the device or the pipeline.
 pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     one(options, report, BASE)
 }
 
-/// The steps beside a loader of one setting.
+/// Measures the steps next to a loader with one setting.
 ///
 /// # Errors
 /// As [`run`].
@@ -35,7 +35,7 @@ pub(crate) fn one(options: &Options, report: &mut Report, setting: Setting) -> R
     let data = Burning::new(784, DECODE / setting.batch as u32)?;
     let mut loader = setting.of(Loader::builder(data)).build(&options.device)?;
     let mut batches = loader.epoch(0)?;
-    // 500 by default; fewer than 200 would have no 99th percentile.
+    // Default: 500. Fewer than 200 have no meaningful 99th percentile.
     let steps = (options.repetition.as_micros() as usize / 500).max(if options.smoke { 10 } else { 200 });
     let (mut noisy, mut quiet, mut medians) = (Vec::new(), Vec::new(), (Vec::new(), Vec::new()));
     for turn in 0..=options.reps {
@@ -49,7 +49,7 @@ pub(crate) fn one(options: &Options, report: &mut Report, setting: Setting) -> R
             compute.synchronize()?;
             times.push(us(start));
         }
-        // The pipeline fills its slots and sleeps: then the cores are quiet.
+        // Once its slots are full, the pipeline sleeps and the cores are quiet.
         std::thread::sleep(Duration::from_millis(if options.smoke { 5 } else { 50 }));
         let mut alone = Vec::with_capacity(steps);
         for _ in 0..steps {
@@ -74,7 +74,7 @@ pub(crate) fn one(options: &Options, report: &mut Report, setting: Setting) -> R
             ratio: Some(noisy.median() / quiet),
             value: noisy,
             unit: "p99/median",
-            floor: Some(quiet),
+            baseline: Some(quiet),
             target: Target::AtMost(1.5),
             more: json!({
                 "median_us": Figures::new(medians.0).median(),

@@ -10,33 +10,34 @@ use lexopt::prelude::{Long, Short, Value};
 
 /// What `--help` prints.
 pub const HELP: &str = "\
-Measures feedline against its floors.
+Measures feedline and its baselines.
 
 usage: benches NAME... [options]
-  NAME              handoff, guards, transfer, train, raw, gather, tiny, epoch, start, idle, noisy, or all; scale
-  --json FILE       append one JSON object a row to FILE
+  NAME              handoff, guards, transfer, train, raw, gather, tiny, epoch, start, idle, noisy, or
+                    all; scale
+  --json FILE       append the rows to FILE, one JSON object per line
   --device NAME     auto, cuda or host [auto]
   --reps N          timed repetitions of each side [7]
   --seconds X       length of one repetition [0.25]
   --data DIR        IDX files to train on [the built-in digits]
-  --scratch DIR     where raw and gather make their file of records [the system's temporary folder]
-  --file-mib N      its size [4096 with a GPU, 256 without]
+  --scratch DIR     folder for the record files of raw and gather [the system's temporary folder]
+  --file-mib N      size of a record file [4096 with a GPU, 256 without]
   --workers LIST    decode threads for raw, gather and tiny, as in 1,2,4 [1,2,4,8,16 up to the cores]
-  --limit X         seconds after which scale begins no further point [none]
+  --limit X         seconds after which scale starts no new point [none]
   --transfer-mode M staged or zero-copy, for raw, gather and train [both]
   --batch LIST      batches of train, as in 128,512 [128,512,4096]
-  --mlp PATH        the built example: start then also times its first step, cold and warm
-  --smoke           every benchmark, as short as can be: that it runs, not how fast";
+  --mlp PATH        the built mlp example: start also times its first step, cold and warm
+  --smoke           the shortest possible run: shows that the benchmarks work, not how fast";
 
-/// What the command line asks for.
+/// The parsed command line.
 pub enum Command {
-    /// To measure.
+    /// Run benchmarks.
     Run(Box<Options>),
-    /// To print a text.
+    /// Print a text, such as the help.
     Print(String),
 }
 
-/// The options, as given or by default.
+/// The options, with defaults filled in.
 #[derive(Clone)]
 pub struct Options {
     pub names: Vec<String>,
@@ -50,16 +51,16 @@ pub struct Options {
     pub workers: Vec<usize>,
     pub limit: Option<Duration>,
     pub batches: Option<Vec<usize>>,
-    /// The transfer modes that raw, gather and train take, one after the other.
+    /// The transfer modes that raw, gather and train measure, in order.
     pub transfer_modes: Vec<TransferMode>,
     pub mlp: Option<PathBuf>,
     pub smoke: bool,
 }
 
-/// Reads the arguments after the program's name, and opens the device.
+/// Parses the arguments after the program's name and opens the device.
 ///
 /// # Errors
-/// `Config` that names the option; a device failure.
+/// `Config` for an invalid option, which the message names; a device failure.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
     let (mut names, mut device) = (Vec::new(), "auto".to_owned());
     let (mut json, mut data, mut scratch, mut mlp) = (None, None, None, None);
@@ -145,7 +146,7 @@ fn default_workers(smoke: bool) -> Vec<usize> {
     [1, 2, 4, 8, 16].into_iter().filter(|&workers| workers <= most).collect()
 }
 
-/// The machine's cores.
+/// Cores of this machine.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

@@ -1,6 +1,5 @@
-//! Shuffled records of a file in memory, to the device by each road: by workers, against plain threads that
-//! copy the same rows into page-locked memory and send them; by the device itself, against copies of
-//! page-locked memory.
+//! Shuffled records of a file in memory, in each transfer mode. Staged: against plain threads that copy
+//! the same rows into pinned memory and send them. Zero-copy: against copies from pinned memory.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -22,7 +21,7 @@ use crate::row::{Entry, Report, Target};
 use crate::sets::scramble;
 use crate::setting::{DEPTH, Setting};
 
-/// Blocks of each plain thread: one is filled while the other is sent.
+/// Blocks per plain thread: one is filled while the other is sent.
 const BLOCKS: usize = 2;
 
 /// 3x224x224 u8 images.
@@ -30,17 +29,17 @@ pub(crate) const RAW: Case = Case {
     bench: "raw",
     row_bytes: 3 * 224 * 224,
     depth: 3,
-    workers: Target::RatioAtLeast(0.95),
-    direct: 44.0,
+    staged: Target::RatioAtLeast(0.95),
+    zero_copy: 44.0,
 };
-/// Short records: of them nothing is asked of the workers.
+/// Short records; staged has no target.
 pub(crate) const GATHER: Case =
-    Case { bench: "gather", row_bytes: 784, depth: DEPTH, workers: Target::None, direct: 40.0 };
+    Case { bench: "gather", row_bytes: 784, depth: DEPTH, staged: Target::None, zero_copy: 40.0 };
 
 /// Images, batch 256.
 ///
 /// # Errors
-/// Whatever the file, the device or the pipeline ends with.
+/// An error of the file, the device or the pipeline.
 pub fn raw(options: &Options, report: &mut Report) -> Result<()> {
     all(options, report, RAW, if options.smoke { 16 } else { 256 })
 }
@@ -58,12 +57,12 @@ fn all(options: &Options, report: &mut Report, case: Case, batch: usize) -> Resu
     let setting = |workers| Setting { batch, workers: Workers::Count(workers), depth: case.depth };
     for transfer_mode in &options.transfer_modes {
         match transfer_mode {
-            TransferMode::ZeroCopy => filed.direct(options, report, setting(1))?,
+            TransferMode::ZeroCopy => filed.zero_copy(options, report, setting(1))?,
             _ => {
                 options
                     .workers
                     .iter()
-                    .try_for_each(|&workers| filed.by_workers(options, report, setting(workers)))?;
+                    .try_for_each(|&workers| filed.staged(options, report, setting(workers)))?;
             }
         }
     }
@@ -75,15 +74,15 @@ fn all(options: &Options, report: &mut Report, case: Case, batch: usize) -> Resu
 pub(crate) struct Case {
     bench: &'static str,
     row_bytes: usize,
-    /// The loader's own, for batches of this size.
+    /// The loader's default for batches of this size.
     pub(crate) depth: usize,
-    /// What the workers must reach of what plain threads do.
-    workers: Target,
-    /// GB/s that the direct road must reach on a GPU.
-    direct: f64,
+    /// Target of the staged mode, relative to plain threads.
+    staged: Target,
+    /// Target of the zero-copy mode on a GPU, in GB/s.
+    zero_copy: f64,
 }
 
-/// Records in a file, and where it lies.
+/// A file of records.
 pub(crate) struct Filed {
     case: Case,
     scratch: Scratch,
@@ -93,12 +92,12 @@ impl Filed {
     /// Writes the file.
     ///
     /// # Errors
-    /// `Config` when there is no room for it.
+    /// `Config` if the file cannot be written.
     pub(crate) fn new(options: &Options, case: Case) -> Result<Self> {
         Ok(Self { case, scratch: Scratch::new(options, case.bench, case.row_bytes)? })
     }
 
-    /// The records, all in memory whatever their size: both sides read them there.
+    /// Opens the records in memory, without a size limit: both sides read them there.
     fn open(&self) -> Result<Records> {
         let spec = Spec::new().field("bytes", DType::U8, [self.case.row_bytes])?;
         Records::open_with_limit(&self.scratch.0, spec, u64::MAX)
@@ -109,28 +108,28 @@ impl Filed {
     }
 }
 
-/// Steps of an epoch of a loader.
-fn an_epoch(loader: &Loader) -> Result<usize> {
+/// Steps per epoch.
+fn epoch_steps(loader: &Loader) -> Result<usize> {
     match loader.batch_sampler().steps(0, 0) as usize {
         0 => Err(Error::new(ErrorKind::Config, "the file holds no whole batch: raise --file-mib")),
         steps => Ok(steps),
     }
 }
 
-/// A loader that reads whole epochs, in turns with its floor; and the steps of a turn.
+/// Measures whole epochs of a loader against its baseline; also returns the steps per turn.
 fn against(
     options: &Options,
     loader: &mut Loader,
     depth: usize,
-    mut floor: impl FnMut(usize) -> Result<()>,
+    mut baseline: impl FnMut(usize) -> Result<()>,
 ) -> Result<(Sides, usize)> {
     let compute = options.device.stream()?;
-    let an_epoch = an_epoch(loader)?;
-    let whole = |steps: usize| steps.div_ceil(an_epoch) * an_epoch;
-    let turn = whole(steps(options, &mut floor)?);
+    let epoch_steps = epoch_steps(loader)?;
+    let whole = |steps: usize| steps.div_ceil(epoch_steps) * epoch_steps;
+    let turn = whole(steps(options, &mut baseline)?);
     let mut epoch = 0;
     let feed = |steps: usize| {
-        for _ in 0..steps / an_epoch {
+        for _ in 0..steps / epoch_steps {
             for batch in loader.epoch(epoch)? {
                 drop(batch?.wait_on(&compute)?);
             }
@@ -138,16 +137,16 @@ fn against(
         }
         compute.synchronize()
     };
-    // What was read ahead is used up before a turn is timed.
-    Ok((sides(options, (whole(4 * depth), turn), feed, floor)?, turn))
+    // The lead consumes what was prefetched before the turn.
+    Ok((sides(options, (whole(4 * depth), turn), feed, baseline)?, turn))
 }
 
 impl Filed {
-    /// The road of the workers.
+    /// Measures the staged mode.
     ///
     /// # Errors
-    /// Whatever the file, the device or the pipeline ends with.
-    pub(crate) fn by_workers(&self, options: &Options, report: &mut Report, setting: Setting) -> Result<()> {
+    /// An error of the file, the device or the pipeline.
+    pub(crate) fn staged(&self, options: &Options, report: &mut Report, setting: Setting) -> Result<()> {
         let (Setting { batch, workers, depth }, row_bytes) = (setting, self.case.row_bytes);
         let records = self.open()?;
         let builder = self.builder(self.open()?, setting).transfer_mode(TransferMode::Staged);
@@ -157,34 +156,35 @@ impl Filed {
         let rate = |seconds: f64| rate(batch * row_bytes, seconds);
         let more = json!({
             "samples_per_s": batch as f64 / sides.value.median(),
-            "floor_samples_per_s": batch as f64 / sides.floor.median(),
+            "baseline_samples_per_s": batch as f64 / sides.baseline.median(),
             "file_bytes": file_bytes(&records), "steps": whole, "depth": depth,
         });
         report.add(
             self.case.bench,
             Entry {
                 parameters: json!({
-                    "transfer_mode": "staged", "row_bytes": row_bytes, "batch": batch, "workers": setting.workers(),
+                    "transfer_mode": "staged", "row_bytes": row_bytes, "batch": batch,
+                    "workers": setting.workers(),
                 }),
                 value: sides.value.map(rate),
                 unit: "GB/s",
-                floor: Some(rate(sides.floor.median())),
+                baseline: Some(rate(sides.baseline.median())),
                 ratio: Some(1.0 / sides.ratio.median()),
-                target: self.case.workers,
+                target: self.case.staged,
                 more,
             },
         )
     }
 
-    /// The road of the device itself; the floor is the wire: copies from page-locked memory, one after the other.
+    /// Measures the zero-copy mode; the baseline is the link's rate: back-to-back copies from pinned memory.
     ///
     /// # Errors
-    /// Whatever the file, the device or the pipeline ends with.
-    pub(crate) fn direct(&self, options: &Options, report: &mut Report, setting: Setting) -> Result<()> {
+    /// An error of the file, the device or the pipeline.
+    pub(crate) fn zero_copy(&self, options: &Options, report: &mut Report, setting: Setting) -> Result<()> {
         let (Setting { batch, depth, .. }, row_bytes) = (setting, self.case.row_bytes);
         let records = self.open()?;
         let file_bytes = file_bytes(&records);
-        // Room for the file, and for the ids.
+        // Room for the file and the ids.
         let builder = self
             .builder(records, setting)
             .transfer_mode(TransferMode::ZeroCopy)
@@ -206,9 +206,9 @@ impl Filed {
                 parameters: json!({ "transfer_mode": "zero-copy", "row_bytes": row_bytes, "batch": batch }),
                 value: sides.value.map(rate),
                 unit: "GB/s",
-                floor: Some(rate(sides.floor.median())),
+                baseline: Some(rate(sides.baseline.median())),
                 ratio: Some(1.0 / sides.ratio.median()),
-                target: if is_gpu { Target::AtLeast(self.case.direct) } else { Target::None },
+                target: if is_gpu { Target::AtLeast(self.case.zero_copy) } else { Target::None },
                 more,
             },
         )
@@ -219,12 +219,12 @@ fn file_bytes(records: &Records) -> usize {
     records.bytes().map_or(0, <[u8]>::len)
 }
 
-/// Bytes a second, in GB, from seconds a batch.
+/// GB/s, from bytes and seconds per batch.
 fn rate(bytes: usize, seconds: f64) -> f64 {
     bytes as f64 / seconds / 1e9
 }
 
-/// The floor: threads that take the next batch, copy its rows and send it, each on a stream of its own.
+/// The baseline: each thread takes the next batch, copies its rows and sends it on its own stream.
 struct Plain<'a> {
     bytes: &'a [u8],
     row_bytes: usize,
@@ -246,7 +246,7 @@ impl<'a> Plain<'a> {
             let next = &next;
             let start = |bare| scope.spawn(move || self.thread(bare, next, steps));
             let threads: Vec<_> = self.threads.iter().map(start).collect();
-            let panicked = |_| Err(Error::new(ErrorKind::Panic, "a thread of the floor panicked"));
+            let panicked = |_| Err(Error::new(ErrorKind::Panic, "a thread of the baseline panicked"));
             threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(panicked))
         })
     }
@@ -270,7 +270,7 @@ impl<'a> Plain<'a> {
     }
 }
 
-/// A file of random records that is removed when it is done with.
+/// A file of random records, removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -279,13 +279,13 @@ impl Scratch {
         let bytes = options.file_bytes / row_bytes as u64 * row_bytes as u64;
         scratch.write(bytes).map_err(|error| {
             let why =
-                "cannot write the file of records: give --scratch a folder with room, or lower --file-mib";
+                "cannot write the record file: set --scratch to a folder with more room, or lower --file-mib";
             Error::new(ErrorKind::Config, why).at_path(&scratch.0).caused_by(error)
         })?;
         Ok(scratch)
     }
 
-    /// Random bytes: nothing on the way can shrink them.
+    /// Writes random bytes, which do not compress.
     fn write(&self, bytes: u64) -> std::io::Result<()> {
         let mut file = BufWriter::with_capacity(1 << 20, File::create(&self.0)?);
         let mut block = vec![0; 1 << 16];

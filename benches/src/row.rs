@@ -1,4 +1,4 @@
-//! One row of figures: as JSON for machines, as a line for people.
+//! One row of results, as JSON and as a printed line.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,22 +10,22 @@ use serde_json::{Map, Value, json};
 use crate::measure::Figures;
 use crate::options::Options;
 
-/// What must be reached, and of what.
+/// The target of a row.
 #[derive(Clone, Copy)]
 pub enum Target {
-    /// The ratio is to be this or less.
+    /// Upper bound of the ratio.
     RatioAtMost(f64),
-    /// The ratio is to be this or more.
+    /// Lower bound of the ratio.
     RatioAtLeast(f64),
-    /// The value is to be this or less.
+    /// Upper bound of the value.
     AtMost(f64),
-    /// The value is to be this or more.
+    /// Lower bound of the value.
     AtLeast(f64),
-    /// Nothing was set.
+    /// No target.
     None,
 }
 
-/// One measured thing beside its floor.
+/// One measurement and its baseline.
 #[derive(Serialize)]
 pub struct Row {
     pub bench: &'static str,
@@ -34,32 +34,32 @@ pub struct Row {
     pub min: f64,
     pub max: f64,
     pub unit: &'static str,
-    pub floor: Option<f64>,
+    pub baseline: Option<f64>,
     pub ratio: Option<f64>,
     pub target: String,
     pub reached: Option<bool>,
     pub repetitions: usize,
     pub device: String,
-    /// Further figures of the same measurement.
+    /// Additional figures of the same measurement.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub more: Map<String, Value>,
-    /// A short run that shows only that the benchmark works.
+    /// Whether this is a smoke run, whose figures mean nothing.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub smoke: bool,
 }
 
-/// The figures of a row to be.
+/// The measured part of a row.
 pub struct Entry {
     pub parameters: Value,
     pub value: Figures,
     pub unit: &'static str,
-    pub floor: Option<f64>,
+    pub baseline: Option<f64>,
     pub ratio: Option<f64>,
     pub target: Target,
     pub more: Value,
 }
 
-/// Where rows go.
+/// Prints rows and appends them to the `--json` file.
 pub struct Report {
     file: Option<File>,
     device: String,
@@ -69,10 +69,10 @@ pub struct Report {
 }
 
 impl Report {
-    /// Opens the file of rows, to append.
+    /// Opens the `--json` file for appending.
     ///
     /// # Errors
-    /// `Config` for a file that cannot be written.
+    /// `Config` if the file cannot be written.
     pub fn new(options: &Options) -> Result<Self> {
         let open = |path: &std::path::PathBuf| {
             let file = File::options().create(true).append(true).open(path);
@@ -82,7 +82,7 @@ impl Report {
         Ok(Self { file, device: options.device.name(), smoke: options.smoke, head: true, sweep: None })
     }
 
-    /// Until told otherwise, rows are the point of a sweep over a quantity at a value of it.
+    /// Marks the following rows as one point of a sweep (quantity, value); `None` ends the sweep.
     pub fn sweep(&mut self, point: Option<(&'static str, u64)>) {
         self.sweep = point;
     }
@@ -90,9 +90,9 @@ impl Report {
     /// Adds a row.
     ///
     /// # Errors
-    /// `Config` for a file that cannot be written.
+    /// `Config` if the file cannot be written.
     pub fn add(&mut self, bench: &'static str, entry: Entry) -> Result<()> {
-        let Entry { parameters, value: figures, unit, floor, ratio, target, more } = entry;
+        let Entry { parameters, value: figures, unit, baseline, ratio, target, more } = entry;
         let value = figures.median();
         let (target, reached) = match target {
             Target::RatioAtMost(bar) => (format!("ratio <= {bar}"), ratio.map(|r| r <= bar)),
@@ -101,15 +101,15 @@ impl Report {
             Target::AtLeast(bar) => (format!(">= {bar} {unit}"), Some(value >= bar)),
             Target::None => (String::new(), None),
         };
-        // The bars are set for the benchmark's own points.
+        // The targets apply to the benchmark's own points, not to sweeps.
         let (target, reached) = if self.sweep.is_some() { (String::new(), None) } else { (target, reached) };
         let map = |value| if let Value::Object(map) = value { map } else { Map::new() };
         let (mut parameters, mut more) = (map(parameters), map(more));
         if let Some((quantity, x)) = self.sweep {
-            // A benchmark that has several rows a point says which is which.
+            // Tells several rows of one point apart.
             let what = parameters.get("transfer_mode").or_else(|| parameters.get("what")).cloned();
             more.append(&mut parameters);
-            // What the process holds: the measured side and its floor, as they are still alive.
+            // Includes the baseline's memory: both sides are still alive.
             more.insert("rss_bytes".into(), resident_bytes().into());
             parameters = map(json!({ "of": bench, "what": what, "sweep": quantity, "x": x }));
             parameters.retain(|_, value| !value.is_null());
@@ -121,7 +121,7 @@ impl Report {
             min: figures.min(),
             max: figures.max(),
             unit,
-            floor,
+            baseline,
             ratio,
             target,
             reached,
@@ -143,7 +143,7 @@ impl Report {
                 "{:<34} {:>10} {:>10} {:>6}  {:<14} target",
                 "on ".to_owned() + &self.device,
                 "value",
-                "floor",
+                "baseline",
                 "ratio",
                 "unit"
             );
@@ -156,13 +156,16 @@ impl Report {
             Some(false) => "MISSED",
             None => "",
         };
-        let (value, floor, ratio) =
-            (short(row.value), of(row.floor), row.ratio.map_or("-".into(), |r| format!("{r:.2}")));
-        println!("{name:<34} {value:>10} {floor:>10} {ratio:>6}  {:<14} {} {verdict}", row.unit, row.target);
+        let (value, baseline, ratio) =
+            (short(row.value), of(row.baseline), row.ratio.map_or("-".into(), |r| format!("{r:.2}")));
+        println!(
+            "{name:<34} {value:>10} {baseline:>10} {ratio:>6}  {:<14} {} {verdict}",
+            row.unit, row.target
+        );
     }
 }
 
-/// Bytes of this process that are in memory; nothing where the system does not say.
+/// Resident bytes of this process; `None` where `/proc` does not have it.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -176,6 +179,5 @@ fn short(x: f64) -> String {
 }
 
 fn unwritten(error: Box<dyn std::error::Error + Send + Sync>) -> Error {
-    Error::new(ErrorKind::Config, "cannot write the rows: give --json a file that can be written")
-        .caused_by(error)
+    Error::new(ErrorKind::Config, "cannot write the rows: set --json to a writable file").caused_by(error)
 }

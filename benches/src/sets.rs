@@ -1,4 +1,4 @@
-//! Data sets that cost nothing, or everything.
+//! Data sets with a decode cost of zero, or of a given time; and the training set.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,28 +11,28 @@ use feedline_datasets::{Idx, digits};
 use crate::measure::busy;
 use crate::options::Options;
 
-/// A data set that does nothing: whatever lies in the slot is the batch. The first batches alone are written, with
-/// numbers that look random, so that no slot is sent as the zeros it was born with.
+/// A data set that writes nothing: a batch is whatever its slot holds. Only the first rows are written, with
+/// pseudo-random bytes, so that no slot is sent as all zeros.
 pub struct Nothing {
     spec: Spec,
     rows_to_write: AtomicUsize,
 }
 
-/// Samples of [`Nothing`]: more than there is time for.
+/// Length of the synthetic sets: more samples than a run can read.
 const ENDLESS: u64 = 1 << 40;
 
 impl Nothing {
-    /// Samples of `bytes` bytes, of which the first `rows_to_write` are written.
+    /// Samples of `bytes` bytes; the first `rows_to_write` rows are written.
     ///
     /// # Errors
-    /// `Config` for no bytes.
+    /// `Config` if `bytes` is 0.
     pub fn new(bytes: usize, rows_to_write: usize) -> Result<Self> {
         let spec = Spec::new().field("bytes", DType::U8, [bytes])?;
         Ok(Self { spec, rows_to_write: AtomicUsize::new(rows_to_write) })
     }
 }
 
-/// Bytes that look random.
+/// Fills `bytes` with pseudo-random bytes.
 pub fn scramble(bytes: &mut [u8], seed: u64) {
     for (word, chunk) in bytes.chunks_mut(8).enumerate() {
         chunk.copy_from_slice(&splitmix64((seed << 32) + word as u64).to_le_bytes()[..chunk.len()]);
@@ -67,7 +67,7 @@ impl Dataset for Nothing {
     }
 }
 
-/// A data set whose every sample keeps a core busy.
+/// A data set whose samples each keep a core busy.
 pub struct Burning {
     spec: Spec,
     time: Duration,
@@ -77,7 +77,7 @@ impl Burning {
     /// Samples of `bytes` bytes that take `time` each.
     ///
     /// # Errors
-    /// `Config` for no bytes.
+    /// `Config` if `bytes` is 0.
     pub fn new(bytes: usize, time: Duration) -> Result<Self> {
         Ok(Self { spec: Spec::new().field("bytes", DType::U8, [bytes])?, time })
     }
@@ -99,10 +99,10 @@ impl Dataset for Burning {
     }
 }
 
-/// The training set: `--data`, or the built-in digits, drawn at the first use.
+/// The training set: `--data`, or the built-in digits, which the first use draws.
 ///
 /// # Errors
-/// `Data` for files that are not there or not IDX.
+/// `Data` for missing files or files that are not IDX.
 pub fn training(options: &Options) -> Result<Idx> {
     let dir = match &options.data {
         Some(dir) => dir.clone(),

@@ -1,15 +1,15 @@
-//! What a loader is built with: every benchmark has values of its own for it, and `scale` moves them.
+//! The loader's settings: each benchmark has its own, and `scale` varies them.
 
 use feedline::{LoaderBuilder, Workers};
 use serde_json::{Value, json};
 
-/// The depth that a loader has by itself, for batches of up to 4 MiB.
+/// The loader's default depth for batches of up to 4 MiB.
 pub const DEPTH: usize = 8;
 
-/// Batch, workers and depth of a loader.
+/// Batch size, workers and depth of a loader.
 #[derive(Clone, Copy)]
 pub struct Setting {
-    /// Samples a batch.
+    /// Samples per batch.
     pub batch: usize,
     pub workers: Workers,
     /// Batches on the device.
@@ -17,12 +17,12 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// The builder with this setting.
+    /// Applies this setting to a builder.
     pub fn of(self, builder: LoaderBuilder) -> LoaderBuilder {
         builder.batch_size(self.batch).workers(self.workers).depth(self.depth)
     }
 
-    /// As many workers as there will be.
+    /// The resolved number of workers.
     pub fn workers(self) -> Value {
         json!(self.workers.count().ok())
     }

@@ -1,4 +1,4 @@
-//! From `build()` to the first batch, from `stop()` to the last thread joined, and the trainer's first step.
+//! The time from `build()` to the first batch, the time of `stop()`, and the trainer's first step.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -21,7 +21,7 @@ const STOP: Duration = Duration::from_secs(10);
 /// Runs the benchmark.
 ///
 /// # Errors
-/// Whatever the data, the device or the pipeline ends with.
+/// An error of the data, the device or the pipeline.
 pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     one(options, report, BASE)?;
     match &options.mlp {
@@ -30,19 +30,19 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     }
 }
 
-/// Start and stop of a loader of one setting.
+/// Measures start and stop of a loader with one setting.
 ///
 /// # Errors
 /// As [`run`].
 pub(crate) fn one(options: &Options, report: &mut Report, setting: Setting) -> Result<()> {
-    let (mut first, mut floors, mut ratios, mut stops) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut first, mut baselines, mut ratios, mut stops) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for turn in 0..=options.reps {
         let (value, stop) = begin_and_stop(options, setting)?;
-        let floor = floor(options, setting)?;
+        let baseline = baseline(options, setting)?;
         if turn > 0 {
             first.push(value);
-            floors.push(floor);
-            ratios.push(value / floor);
+            baselines.push(baseline);
+            ratios.push(value / baseline);
             stops.push(stop);
         }
     }
@@ -53,10 +53,10 @@ pub(crate) fn one(options: &Options, report: &mut Report, setting: Setting) -> R
             parameters: parameters("build to first batch"),
             value: Figures::new(first),
             unit: "ms",
-            floor: Some(Figures::new(floors).median()),
+            baseline: Some(Figures::new(baselines).median()),
             ratio: Some(Figures::new(ratios).median()),
             target: Target::None,
-            more: json!({ "floor": "the ring's allocation and one batch's decode on one thread" }),
+            more: json!({ "baseline": "the ring's allocation and one batch's decode on one thread" }),
         },
     )?;
     report.add(
@@ -65,7 +65,7 @@ pub(crate) fn one(options: &Options, report: &mut Report, setting: Setting) -> R
             parameters: parameters("stop"),
             value: Figures::new(stops),
             unit: "ms",
-            floor: None,
+            baseline: None,
             ratio: None,
             target: Target::AtMost(50.0),
             more: Value::Null,
@@ -73,7 +73,7 @@ pub(crate) fn one(options: &Options, report: &mut Report, setting: Setting) -> R
     )
 }
 
-/// Milliseconds from `build` to the first batch open on the stream, and of a stop in the midst of an epoch.
+/// Milliseconds from `build` to the first batch on the stream, and of a stop in the middle of an epoch.
 fn begin_and_stop(options: &Options, setting: Setting) -> Result<(f64, f64)> {
     let compute = options.device.stream()?;
     let data = sets::training(options)?;
@@ -89,8 +89,8 @@ fn begin_and_stop(options: &Options, setting: Setting) -> Result<(f64, f64)> {
     Ok((ms(begun), ms(stopped)))
 }
 
-/// Milliseconds to allocate as much as the loader, and to decode one batch.
-fn floor(options: &Options, Setting { batch, depth, .. }: Setting) -> Result<f64> {
+/// Milliseconds to allocate the loader's memory and decode one batch.
+fn baseline(options: &Options, Setting { batch, depth, .. }: Setting) -> Result<f64> {
     let data = sets::training(options)?;
     let layout = Layout::new(data.spec(), batch)?;
     let ids: Vec<u64> = (0..batch as u64).map(|row| row * 7919 % data.len()).collect();
@@ -107,7 +107,8 @@ fn floor(options: &Options, Setting { batch, depth, .. }: Setting) -> Result<f64
     Ok(ms(time))
 }
 
-/// The trainer as a process of its own: to the end of its first step, with no compiled kernels on disk and with them.
+/// Runs the trainer as a process: time to the end of its first step, without and with compiled kernels on
+/// disk.
 fn first_steps(options: &Options, report: &mut Report, mlp: &Path) -> Result<()> {
     let folder = options.scratch.join(format!("feedline-first-step-{}", std::process::id()));
     let run = |cache: &Path| -> Result<f64> {
@@ -138,10 +139,10 @@ fn first_steps(options: &Options, report: &mut Report, mlp: &Path) -> Result<()>
             parameters: json!({ "what": what, "batch": 128 }),
             value: Figures::new(figures),
             unit: "s",
-            floor: None,
+            baseline: None,
             ratio: None,
             target: Target::AtMost(bar),
-            more: json!({ "kernels": "compiled ones on disk: none when cold" }),
+            more: json!({ "kernels": "cold: no compiled kernels on disk" }),
         };
         report.add("start", entry)?;
     }
@@ -153,5 +154,6 @@ fn ms(time: Duration) -> f64 {
 }
 
 fn failed(mlp: &Path) -> Error {
-    Error::new(ErrorKind::Config, "--mlp did not run to its report: give the built example mlp").at_path(mlp)
+    Error::new(ErrorKind::Config, "--mlp wrote no report: give the path of the built mlp example")
+        .at_path(mlp)
 }

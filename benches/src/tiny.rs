@@ -1,4 +1,4 @@
-//! What the loader costs a sample when samples are small and there is no device: against a bare gather on one thread.
+//! The loader's cost per sample for small samples and no device, against a bare gather on one thread.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ const BATCHES: [usize; 3] = [128, 512, 4096];
 /// Runs the benchmark.
 ///
 /// # Errors
-/// Whatever the pipeline ends with.
+/// An error of the pipeline.
 pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     let batches = if options.smoke { &BATCHES[..1] } else { &BATCHES };
     let memory = Memory::new();
@@ -35,7 +35,7 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// What is measured.
+/// One point of measurement.
 #[derive(Clone, Copy)]
 pub(crate) struct Point {
     /// Samples of the set.
@@ -44,23 +44,23 @@ pub(crate) struct Point {
     pub batch: usize,
     pub workers: usize,
     pub depth: usize,
-    /// Batches of a repetition; by default, as many as its time holds.
+    /// Batches per repetition. Default: as many as fit its time.
     pub batches: Option<usize>,
 }
 
 /// Measures one point.
 ///
 /// # Errors
-/// Whatever the pipeline ends with.
+/// An error of the pipeline.
 pub(crate) fn one(options: &Options, report: &mut Report, memory: &Memory, point: Point) -> Result<()> {
     let Point { batch, workers, depth, row_bytes, .. } = point;
     let device: Device = Device::with_backend(NullDevice::new());
     let compute = device.stream()?;
     let builder = Loader::builder(Table::new(memory, point)?).batch_size(batch).shuffle(1).drop_last(true);
     let mut loader = builder.depth(depth).workers(Workers::Count(workers)).build(&device)?;
-    let held = loader.memory_use();
-    let an_epoch = usize::try_from(loader.batch_sampler().steps(0, 0)).unwrap_or(usize::MAX);
-    if an_epoch == 0 {
+    let memory_use = loader.memory_use();
+    let epoch_steps = usize::try_from(loader.batch_sampler().steps(0, 0)).unwrap_or(usize::MAX);
+    if epoch_steps == 0 {
         return Err(Error::new(ErrorKind::Config, "the set holds no whole batch"));
     }
     let mut epoch = 0;
@@ -80,28 +80,28 @@ pub(crate) fn one(options: &Options, report: &mut Report, memory: &Memory, point
         Some(batches) => batches,
         None => steps(options, |steps| bare.run(steps))?,
     };
-    // Whole epochs where a repetition holds one: a run that is broken off reads ahead in vain.
-    let short = point.batches.is_none() && an_epoch <= wanted.saturating_mul(4);
+    // Whole epochs where a repetition holds one: an aborted epoch wastes its prefetched batches.
+    let short = point.batches.is_none() && epoch_steps <= wanted.saturating_mul(4);
     let (lead, steps) =
-        if short { (an_epoch, wanted.div_ceil(an_epoch) * an_epoch) } else { (wanted / 8, wanted) };
+        if short { (epoch_steps, wanted.div_ceil(epoch_steps) * epoch_steps) } else { (wanted / 8, wanted) };
     let sides = sides(options, (lead, steps), feed, |steps| bare.run(steps))?;
-    let ns_a_sample = |seconds: f64| seconds * 1e9 / batch as f64;
+    let ns_per_sample = |seconds: f64| seconds * 1e9 / batch as f64;
     let more = json!({
         "samples_per_s": batch as f64 / sides.value.median(),
-        "floor_samples_per_s": batch as f64 / sides.floor.median(),
-        "ns_a_sample": ns_a_sample(sides.value.median()),
+        "baseline_samples_per_s": batch as f64 / sides.baseline.median(),
+        "ns_per_sample": ns_per_sample(sides.value.median()),
         "steps": steps, "batches": steps, "length": point.length, "row_bytes": row_bytes, "depth": depth,
-        "pinned_bytes": held.pinned_bytes, "device_bytes": held.device_bytes,
+        "pinned_bytes": memory_use.pinned_bytes, "device_bytes": memory_use.device_bytes,
     });
-    // What was asked for is one figure: at batch 4096.
+    // The target covers one point only: batch 4096, one worker.
     let target = if batch == 4096 && workers == 1 { Target::AtMost(30.0) } else { Target::None };
     report.add(
         "tiny",
         Entry {
             parameters: json!({ "batch": batch, "workers": workers }),
-            value: sides.difference.map(ns_a_sample),
+            value: sides.difference.map(ns_per_sample),
             unit: "ns/sample over",
-            floor: Some(ns_a_sample(sides.floor.median())),
+            baseline: Some(ns_per_sample(sides.baseline.median())),
             ratio: Some(sides.ratio.median()),
             target,
             more,
@@ -109,7 +109,7 @@ pub(crate) fn one(options: &Options, report: &mut Report, memory: &Memory, point
     )
 }
 
-/// Bytes that look random, more than caches hold; every set takes its samples from here.
+/// Pseudo-random bytes, more than the caches hold; all sets share them.
 #[derive(Clone)]
 pub(crate) struct Memory(Arc<[u8]>);
 
@@ -120,13 +120,13 @@ impl Memory {
     }
 }
 
-/// Samples in memory, one after the other; a set that is longer than the memory comes by them again and again.
+/// Samples in memory, stored back to back; a set longer than the memory repeats them.
 struct Table {
     spec: Spec,
     memory: Memory,
     row_bytes: usize,
     length: u64,
-    /// One less than the rows that there is memory for, a power of two.
+    /// The number of rows in memory, a power of two, minus one.
     mask: u64,
 }
 
@@ -134,7 +134,7 @@ impl Table {
     fn new(memory: &Memory, Point { length, row_bytes, .. }: Point) -> Result<Self> {
         let spec = Spec::new().field("bytes", DType::U8, [row_bytes])?;
         let rows = (memory.0.len() / row_bytes).checked_ilog2().ok_or_else(|| {
-            Error::new(ErrorKind::Config, format!("samples of {row_bytes} bytes are more than the memory"))
+            Error::new(ErrorKind::Config, format!("samples of {row_bytes} bytes exceed the memory of tiny"))
         })?;
         Ok(Self { spec, memory: memory.clone(), row_bytes, length, mask: (1 << rows) - 1 })
     }
@@ -169,7 +169,7 @@ impl Dataset for Table {
     }
 }
 
-/// The floor: one thread, one buffer, ids that were shuffled beforehand.
+/// The baseline: one thread gathers into one buffer by ids shuffled beforehand.
 struct Gather {
     table: Table,
     ids: Vec<u64>,

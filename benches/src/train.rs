@@ -1,4 +1,4 @@
-//! The training step fed by the pipeline, against the same step on data that is on the device already.
+//! The training step fed by the pipeline, against the same step on data that is already on the device.
 
 use feedline::{Buffer, Error, ErrorKind, Graph, Loader, Replay, Result, Stream, TransferMode, Workers};
 use feedline_datasets::Idx;
@@ -13,28 +13,28 @@ use crate::sets;
 use crate::setting::{DEPTH, Setting};
 
 const BATCHES: [usize; 3] = [128, 512, 4096];
-/// Batches on the device that the floor takes in turns.
+/// Batches on the device that the baseline cycles through.
 const RESIDENT: usize = 8;
 pub(crate) const BASE: Setting = Setting { batch: 512, workers: Workers::Auto, depth: DEPTH };
 
 /// Runs the benchmark.
 ///
 /// # Errors
-/// Whatever the data, the device or the pipeline ends with.
+/// An error of the data, the device or the pipeline.
 pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     let batches = match &options.batches {
         Some(batches) => batches,
         None if options.smoke => &BATCHES[..1],
         None => &BATCHES[..],
     };
-    let roads = |batch| options.transfer_modes.iter().map(move |&transfer_mode| (batch, transfer_mode));
+    let modes = |batch| options.transfer_modes.iter().map(move |&transfer_mode| (batch, transfer_mode));
     batches
         .iter()
-        .flat_map(|&batch| roads(batch))
+        .flat_map(|&batch| modes(batch))
         .try_for_each(|(batch, transfer_mode)| one(options, report, Setting { batch, ..BASE }, transfer_mode))
 }
 
-/// The step by one setting and road.
+/// Measures one setting and transfer mode.
 ///
 /// # Errors
 /// As [`run`].
@@ -60,22 +60,22 @@ pub(crate) fn one(
 
     let builder = Loader::builder(data).shuffle(1).drop_last(true).transfer_mode(transfer_mode);
     let mut loader = setting.of(builder).build(device)?;
-    let an_epoch = loader.batch_sampler().steps(0, 0).max(1) as usize;
-    let mut floor = |steps: usize, model: &mut Mlp| {
+    let epoch_steps = loader.batch_sampler().steps(0, 0).max(1) as usize;
+    let mut baseline = |steps: usize, model: &mut Mlp| {
         for step in 0..steps {
             resident[step % RESIDENT].step(model)?;
         }
         compute.synchronize()
     };
-    // Whole epochs: a run that is broken off reads ahead in vain.
-    let whole = steps(options, |steps| floor(steps, &mut model))?.div_ceil(an_epoch) * an_epoch;
+    // Whole epochs: an aborted epoch wastes its prefetched batches.
+    let whole = steps(options, |steps| baseline(steps, &mut model))?.div_ceil(epoch_steps) * epoch_steps;
     let mut epoch = 0;
     let (mut replay, mut result) = (Replay::new(&compute), compute.buffer::<u32>(2)?);
-    // Both sides train one model, each in its turn.
+    // Both sides train the same model.
     let model = std::cell::RefCell::new(model);
     let fed = |steps: usize| {
         let mut model = model.borrow_mut();
-        for _ in 0..steps / an_epoch {
+        for _ in 0..steps / epoch_steps {
             for batch in loader.epoch(epoch)? {
                 let batch = batch?.wait_on(&compute)?;
                 replay.step(&batch, result.view_mut(), |batch, result| {
@@ -86,23 +86,24 @@ pub(crate) fn one(
         }
         compute.synchronize()
     };
-    let sides = sides(options, (an_epoch, whole), fed, |steps| floor(steps, &mut model.borrow_mut()))?;
+    let sides = sides(options, (epoch_steps, whole), fed, |steps| baseline(steps, &mut model.borrow_mut()))?;
     let us = |figures: &Figures| figures.map(|seconds| seconds * 1e6);
     let rate = |seconds: f64| batch as f64 / seconds;
     let more = json!({
         "samples_per_s": rate(sides.value.median()),
-        "floor_samples_per_s": rate(sides.floor.median()),
-        "floor_min": us(&sides.floor).min(),
-        "floor_max": us(&sides.floor).max(),
+        "baseline_samples_per_s": rate(sides.baseline.median()),
+        "baseline_min": us(&sides.baseline).min(),
+        "baseline_max": us(&sides.baseline).max(),
         "steps": whole, "hidden": hidden, "depth": depth, "products": products,
     });
+    let mode = if loader.transfer_mode().is_zero_copy() { "zero-copy" } else { "staged" };
     report.add(
         "train",
         Entry {
-            parameters: json!({ "batch": batch, "transfer_mode": if loader.transfer_mode().is_zero_copy() { "zero-copy" } else { "staged" } }),
+            parameters: json!({ "batch": batch, "transfer_mode": mode }),
             value: us(&sides.value),
             unit: "us/step",
-            floor: Some(us(&sides.floor).median()),
+            baseline: Some(us(&sides.baseline).median()),
             ratio: Some(1.0 / sides.ratio.median()),
             target: Target::RatioAtLeast(0.97),
             more,
@@ -110,7 +111,7 @@ pub(crate) fn one(
     )
 }
 
-/// A batch that stays on the device, and the step on it, recorded where the device can.
+/// A batch that stays on the device, and its step, recorded as a graph where the device supports that.
 struct Resident {
     image: Buffer<u8>,
     label: Buffer<u8>,
@@ -119,19 +120,19 @@ struct Resident {
 }
 
 impl Resident {
-    /// Samples from `first` on, around the end of the set.
+    /// Takes `batch` samples from `first` on, wrapping at the end of the set.
     fn new(stream: &Stream, data: &Idx, first: usize, batch: usize, model: &mut Mlp) -> Result<Self> {
         let pixels: usize = data.shape().iter().product();
         let (mut image, mut label) = (stream.buffer(batch * pixels)?, stream.buffer(batch)?);
         let ids = (first..first + batch).map(|id| id % data.labels().len());
-        let too_large = || Error::new(ErrorKind::Config, "the images are not in memory: take a smaller set");
+        let too_large = || Error::new(ErrorKind::Config, "the images are not in memory: use a smaller set");
         let images = data.images().ok_or_else(too_large)?;
         image.write(
             &ids.clone().flat_map(|id| &images[id * pixels..][..pixels]).copied().collect::<Vec<_>>(),
         )?;
         label.write(&ids.map(|id| data.labels()[id]).collect::<Vec<_>>())?;
         let mut one = Self { image, label, result: stream.buffer(2)?, graph: None };
-        // Once as it is: libraries load, and choose their algorithms.
+        // The first run loads libraries and selects algorithms.
         one.step(model)?;
         if stream.records() {
             let Self { image, label, result, .. } = &mut one;

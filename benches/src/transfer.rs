@@ -1,4 +1,4 @@
-//! How near the wire slots that are filled already come: against raw copies from page-locked memory.
+//! The rate to the device without decoding, against raw copies from pinned memory.
 
 use crate::baseline::Bare;
 use feedline::{Loader, Result, Workers};
@@ -10,21 +10,21 @@ use crate::row::{Entry, Report, Target};
 use crate::sets::{Nothing, scramble};
 use crate::setting::{DEPTH, Setting};
 
-/// Rows and bytes a row: batches of 3.2 and of 38.5 MB.
+/// Rows and bytes per row: batches of 3.2 and 38.5 MB.
 const BATCHES: [(usize, usize); 2] = [(4096, 784), (256, 3 * 224 * 224)];
 pub(crate) const BASE: Setting = Setting { batch: 4096, workers: Workers::Count(1), depth: DEPTH };
 
 /// Runs the benchmark.
 ///
 /// # Errors
-/// Whatever the device or the pipeline ends with.
+/// An error of the device or the pipeline.
 pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     BATCHES
         .into_iter()
         .try_for_each(|(batch, row_bytes)| one(options, report, Setting { batch, ..BASE }, row_bytes))
 }
 
-/// Batches of one size by one setting.
+/// Measures one batch size with one setting.
 ///
 /// # Errors
 /// As [`run`].
@@ -55,7 +55,7 @@ pub(crate) fn one(options: &Options, report: &mut Report, setting: Setting, row_
             parameters: json!({ "bytes": bytes, "rows": rows }),
             value: sides.value.map(rate),
             unit: "GB/s",
-            floor: Some(rate(sides.floor.median())),
+            baseline: Some(rate(sides.baseline.median())),
             ratio: Some(1.0 / sides.ratio.median()),
             target: Target::RatioAtLeast(0.97),
             more: json!({ "steps": steps, "depth": depth }),

@@ -1,16 +1,16 @@
-// What ThreadSanitizer must be told about the standard library.
+// Annotations of the standard library for ThreadSanitizer.
 //
-// The standard library of a toolchain is compiled without instrumentation. Its inlined parts are instrumented with our
-// crates; its slow paths are not: a thread that got a contended lock, or came back from a wait, looks as if it had
-// never synchronised with the thread that let it in. These wrappers say so. `ci/tsan.sh` gives the linker the real
-// names; each function here stands around the one it is named after (library/std/src/sys/sync/*/futex.rs).
+// The standard library of a toolchain is not instrumented. Its inlined parts are instrumented with our crates, its slow
+// paths are not: a thread that acquired a contended lock or returned from a wait looks as if it had never synchronised
+// with the thread that woke it. These wrappers annotate that synchronisation. `ci/tsan.sh` passes the real symbols to the
+// linker; each function here wraps the one it is named after (library/std/src/sys/sync/*/futex.rs).
 #include <stdbool.h>
 #include <stdint.h>
 
 void __tsan_acquire(void *addr);
 void __tsan_release(void *addr);
 
-// A contended lock: the unlock before it was seen, as a release of the mutex.
+// A contended lock. The preceding unlock was seen as a release of the mutex.
 void real_lock_contended(void *mutex);
 void wrap_lock_contended(void *mutex) {
     real_lock_contended(mutex);
@@ -29,7 +29,7 @@ void wrap_write_contended(void *lock) {
     __tsan_acquire(lock);
 }
 
-// A wait gives the mutex back and takes it again.
+// A wait releases the mutex and acquires it again.
 void real_condvar_wait(void *condvar, void *mutex);
 void wrap_condvar_wait(void *condvar, void *mutex) {
     __tsan_release(mutex);
@@ -45,7 +45,7 @@ bool wrap_condvar_wait_timeout(void *condvar, void *mutex, uint64_t seconds, uin
     return in_time;
 }
 
-// The first call runs the initialiser and releases; a later one waited for it and acquires.
+// The first call runs the initialiser and releases; later calls have waited for it and acquire.
 void real_once_call(void *once, bool ignore_poisoning, void *data, void *vtable, void *caller);
 void wrap_once_call(void *once, bool ignore_poisoning, void *data, void *vtable, void *caller) {
     real_once_call(once, ignore_poisoning, data, vtable, caller);
@@ -53,7 +53,7 @@ void wrap_once_call(void *once, bool ignore_poisoning, void *data, void *vtable,
     __tsan_release(once);
 }
 
-// The end of a scoped thread, which the end of the scope waits for by reading one of these words.
+// The end of a scoped thread. The end of the scope waits for it by reading one of these words.
 void real_scope_end(void *scope, bool panicked);
 void wrap_scope_end(void *scope, bool panicked) {
     for (int word = 0; word < 3; word++) {
@@ -62,8 +62,8 @@ void wrap_scope_end(void *scope, bool panicked) {
     real_scope_end(scope, panicked);
 }
 
-// The last owner of an Arc gives its share back by a fetch_sub, and then orders itself behind the others by a fence.
-// ThreadSanitizer does not follow fences, so the fence is tied to the counter that the thread touched last.
+// The last owner of an Arc decrements the counter with fetch_sub and then synchronises with the others by a fence.
+// ThreadSanitizer does not support fences, so the fence acquires the counter that the thread changed last.
 static _Thread_local uint64_t *last_counter;
 
 uint64_t real_fetch_sub(uint64_t *counter, uint64_t amount, int order);

@@ -21,7 +21,7 @@ fn train(device: &Device, options: Options) -> Result<Trained> {
     let compute = device.stream()?;
     let kernels = Kernels::with(&compute, options)?;
     let first = Linear { rows: SHAPE.batch, inputs: SHAPE.inputs, outputs: SHAPE.hidden };
-    assert_eq!(kernels.transposes(first), options.transposed, "on {device:?}");
+    assert_eq!(kernels.prefers_transposed(first), options.transposed, "on {device:?}");
     let sgd = Optimizer::Sgd(Sgd { lr: 0.05, momentum: 0.9 });
     let mut model = Mlp::new(&compute, kernels, SHAPE, Init::Random(1), sgd)?;
     let mut random = feedline::Random::from_key(6);

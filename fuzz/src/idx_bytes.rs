@@ -1,4 +1,4 @@
-//! Any file is either an IDX file whose header tells the truth, or an error that names the file.
+//! Any file is an IDX file whose header matches its data, or an error that names the file.
 
 use std::path::PathBuf;
 
@@ -13,7 +13,7 @@ pub fn check(data: &[u8]) {
     }
     match IdxFile::open(&path) {
         Ok(file) => {
-            // As u128, and stopping at a zero: the others may be as large as they like then.
+            // A zero dimension first: the others may then be too large to multiply.
             let empty = file.dims().contains(&0);
             let elements: u128 = if empty { 0 } else { file.dims().iter().map(|&dim| dim as u128).product() };
             let data_in_file = file.data().expect("a small file is in memory");
@@ -25,13 +25,13 @@ pub fn check(data: &[u8]) {
         Err(error) => {
             assert_eq!(error.kind(), ErrorKind::Data, "{error}");
             let message = error.to_string();
-            assert!(message.contains("feedline-fuzz"), "no path: {message}");
-            assert!(!message.contains('\n'), "more than a line: {message}");
+            assert!(message.contains("feedline-fuzz"), "the message lacks the path: {message}");
+            assert!(!message.contains('\n'), "the message has several lines: {message}");
         }
     }
 }
 
-/// In memory where there is such a place: one input is one file.
+/// A file in memory where the system has `/dev/shm`: every input is written to it.
 fn file() -> PathBuf {
     let shared = PathBuf::from("/dev/shm");
     let folder = if shared.is_dir() { shared } else { std::env::temp_dir() };

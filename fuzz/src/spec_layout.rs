@@ -1,4 +1,4 @@
-//! Any fields and any batch size are either a layout with every field whole, aligned and apart, or a `Config` error.
+//! Any fields and batch size give a layout with complete, aligned and disjoint fields, or a `Config` error.
 
 use arbitrary::{Result, Unstructured};
 use feedline_core::layout::ALIGN;
@@ -18,9 +18,9 @@ const DTYPES: [DType; 11] = [
     DType::F64,
 ];
 
-/// Makes a spec and a layout of `data`.
+/// Makes a spec and a layout from `data`.
 pub fn check(data: &[u8]) {
-    // Bytes that run out are no finding.
+    // Running out of bytes is not a failure.
     let _ = build(&mut Unstructured::new(data));
 }
 
@@ -49,7 +49,7 @@ fn build(data: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Small sizes, large ones, and those at the edges.
+/// Small, large and extreme sizes.
 fn size(data: &mut Unstructured<'_>) -> Result<usize> {
     Ok(match data.int_in_range(0..=3)? {
         0 => data.int_in_range(0..=64)?,
@@ -60,10 +60,9 @@ fn size(data: &mut Unstructured<'_>) -> Result<usize> {
 }
 
 fn lay_out(spec: &Spec, capacity: usize) {
-    // The same sum without a limit: 16 fields below 2^63, times a capacity below 2^64, do not overflow u128 ...
+    // The expected size in u128. Only the product of row bytes and capacity can overflow; it saturates.
     let mut end = 0u128;
     for field in spec.fields() {
-        // ... but for their product, which saturates.
         let bytes = (field.row_bytes() as u128).saturating_mul(capacity as u128);
         end = end.saturating_add(bytes).checked_next_multiple_of(ALIGN as u128).unwrap_or(u128::MAX);
     }

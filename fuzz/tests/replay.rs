@@ -1,22 +1,22 @@
-//! Every target over its seeds, and over changes of them, with any compiler: what a machine without a nightly can run.
+//! Runs every target over its seeds and over mutations of them, with any compiler.
 
 use std::fs;
 use std::path::Path;
 
 use feedline_fuzz::TARGETS;
 
-/// Changed inputs for each seed.
-const CHANGES: u64 = 400;
+/// Mutations per seed.
+const MUTATIONS: u64 = 400;
 
 #[test]
-fn the_seeds_and_changes_of_them_pass() {
+fn all_seeds_and_their_mutations_pass() {
     for (name, check) in TARGETS {
         let seeds = seeds(name);
         assert!(seeds.len() >= 2, "{name} has {} seeds", seeds.len());
         for seed in &seeds {
             feedline_fuzz::run(name, check, seed);
-            for change in 0..CHANGES {
-                feedline_fuzz::run(name, check, &changed(seed, change));
+            for number in 0..MUTATIONS {
+                feedline_fuzz::run(name, check, &mutated(seed, number));
             }
         }
     }
@@ -40,9 +40,9 @@ fn seeds(name: &str) -> Vec<Vec<u8>> {
     paths.into_iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
-/// `seed` with a byte changed, its end cut off, or bytes appended: by the number of the change alone.
-fn changed(seed: &[u8], change: u64) -> Vec<u8> {
-    let mut state = change;
+/// `seed` with bytes changed, truncated or appended; the result depends on `number` only.
+fn mutated(seed: &[u8], number: u64) -> Vec<u8> {
+    let mut state = number;
     let mut draw = |below: usize| {
         state = feedline_core::random::splitmix64(state);
         state as usize % below.max(1)

@@ -1,14 +1,16 @@
-// argmax: adds to *hits the rows of logits [rows, cols] whose largest value, the first of equals, stands at the label.
+// argmax: adds to *hits the number of rows of logits [rows, cols] whose argmax (the first of equal
+// values) is the label.
 //
-// For evaluation: no loss, no gradient. One warp a row, 8 a block, any grid of x.
+// For evaluation: no loss, no gradient. One warp per row, 8 per block; any one-dimensional grid.
 
 typedef unsigned char u8;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
 template <typename Label>
-static __device__ __forceinline__ void argmax_count(const float* __restrict__ logits, const Label* __restrict__ labels,
-                                                    u32* hits, u64 rows, u32 cols) {
+static __device__ __forceinline__ void argmax_count(const float* __restrict__ logits,
+                                                    const Label* __restrict__ labels, u32* hits, u64 rows,
+                                                    u32 cols) {
     const u32 lane = threadIdx.x & 31;
     u32 mine = 0;
     for (u64 r = (u64)blockIdx.x * 8 + threadIdx.x / 32; r < rows; r += (u64)gridDim.x * 8) {

@@ -1,29 +1,33 @@
-// backward: on the way back through a linear layer, what is masked by a ReLU or summed over the rows of a batch.
+// backward: the backward pass of a linear layer, except its products: ReLU masks and sums over the rows
+// of a batch.
 //
-// relu_bias_backward, in place:  dy = dy where activation > 0, else 0;  dbias[c] = sum_r dy[r, c].  `activation` may be null:
-// then dy is only summed.  relu_bias_backward_transposed leaves dy as it is and writes what it would become, [cols, rows], to
-// `transposed`: where a product follows that wants its rows side by side.
+// relu_bias_backward, in place:  dy = dy where activation > 0, else 0;  dbias[c] = sum_r dy[r, c].  With
+// a null `activation`, dy is only summed.  relu_bias_backward_transposed leaves dy unchanged and writes
+// the result, [cols, rows], to `transposed`, for a product that needs the rows to be contiguous.
 //
-// classifier_backward, from the gradient of a classifier's logits [rows, classes] back through its last layer and the ReLU
-// before it; x [rows, inputs] is what came in, behind the ReLU, and w is [classes, inputs]:
-//   dw = dlogits^T x;  db[k] = sum_r dlogits[r, k];  dx = dlogits w where x > 0, else 0;  dx_sums[c] = sum_r dx[r, c]
-// dx_sums is the bias gradient of the layer before. At most 16 or 32 classes, by the kernel's name.
+// classifier_backward: from the gradient of a classifier's logits [rows, classes] through its last layer
+// and the ReLU before it. x [rows, inputs] is the output of the ReLU, w is [classes, inputs]:
+//   dw = dlogits^T x;  db[k] = sum_r dlogits[r, k]
+//   dx = dlogits w where x > 0, else 0;  dx_sums[c] = sum_r dx[r, c]
+// dx_sums is the bias gradient of the previous layer. At most 16 or 32 classes, by the kernel's name.
 //
-// Grid (ceil(columns / 64), chunks), block (32, 16): a block takes a strip of 64 columns, two a thread, over one chunk of rows,
-// a row a warp. With more than one chunk the sums meet in `partial`, one part a chunk, and the last block of a strip adds them
-// in the order of the chunks: the result does not depend on the order in which blocks run. `tickets`, one a strip, are zero
-// before and after a launch. Two launches that can overlap need two `partial` and `tickets`.
+// Grid (ceil(columns / 64), chunks), block (32, 16). A block takes a strip of 64 columns, two per thread,
+// over one chunk of rows, one row per warp. With more than one chunk, the sums of each chunk go to
+// `partial`, and the last block of a strip adds them in the order of the chunks, so the result does not
+// depend on the order in which blocks run. `counters`, one per strip, are zero before and after a launch.
+// Launches that can overlap need separate `partial` and `counters`.
 
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-// The two columns of a thread in a row of `cols`; `wide` when both are there and lie on 8 bytes.
+// The two columns of a thread in a row of `cols`; `wide` if both exist and are 8-byte aligned.
 static __device__ __forceinline__ float2 strip_load(const float* row, u64 column, u64 cols, bool wide) {
     if (wide) return *(const float2*)(row + column);
     return make_float2(column < cols ? row[column] : 0.0f, column + 1 < cols ? row[column + 1] : 0.0f);
 }
 
-static __device__ __forceinline__ void strip_store(float* row, u64 column, u64 cols, bool wide, float2 value) {
+static __device__ __forceinline__ void strip_store(float* row, u64 column, u64 cols, bool wide,
+                                                   float2 value) {
     if (wide) {
         *(float2*)(row + column) = value;
         return;
@@ -32,9 +36,11 @@ static __device__ __forceinline__ void strip_store(float* row, u64 column, u64 c
     if (column + 1 < cols) row[column + 1] = value.y;
 }
 
-// Adds `count` pairs of each thread over the 16 warps: sum k of a column goes to to[k * cols + column]. Whole blocks enter.
+// Sums `count` pairs of each thread over the 16 warps; sum k of a column goes to to[k * cols + column].
+// All threads of the block must call it.
 template <u32 MOST>
-static __device__ __forceinline__ void strip_sums(const float2 (&mine)[MOST], u32 count, float* to, u64 cols) {
+static __device__ __forceinline__ void strip_sums(const float2 (&mine)[MOST], u32 count, float* to,
+                                                  u64 cols) {
     const u32 FOUR = MOST < 4 ? MOST : 4;
     __shared__ float2 all[16][FOUR][32];
     const u32 thread = threadIdx.y * 32 + threadIdx.x, k = thread / 64, c = thread % 64;
@@ -57,22 +63,22 @@ static __device__ __forceinline__ void strip_sums(const float2 (&mine)[MOST], u3
     }
 }
 
-// Whether this block is the last of its strip: then the parts of all others can be read, past the first cache. Whole blocks
-// enter.
-static __device__ __forceinline__ bool strip_is_last(u32* tickets) {
+// Whether this block is the last of its strip; it can then read the partial sums of all others, bypassing
+// the L1 cache. All threads of the block must call it.
+static __device__ __forceinline__ bool strip_is_last(u32* counters) {
     __shared__ bool last;
     __threadfence();
     __syncthreads();
     if (threadIdx.x == 0 && threadIdx.y == 0) {
-        last = atomicAdd(&tickets[blockIdx.x], 1u) == gridDim.y - 1;
-        if (last) tickets[blockIdx.x] = 0;
+        last = atomicAdd(&counters[blockIdx.x], 1u) == gridDim.y - 1;
+        if (last) counters[blockIdx.x] = 0;
     }
     __syncthreads();
     if (last) __threadfence();
     return last;
 }
 
-// Element i of all parts, in their order.
+// The sum of element i over all parts, in order.
 static __device__ __forceinline__ float strip_total(const float* partial, u64 part, u64 i) {
     float total = 0.0f;
 #pragma unroll 8
@@ -80,12 +86,14 @@ static __device__ __forceinline__ float strip_total(const float* partial, u64 pa
     return total;
 }
 
-// Writes 128 rows from `first` on, as far as `end`, to `to` [cols, rows]; d[j] is row threadIdx.y + 16 j. Whole blocks enter.
-static __device__ __forceinline__ void strip_transpose(const float2 (&d)[8], float* to, u64 first, u64 end, u64 rows, u64 cols) {
-    // Column 2l stands at l, column 2l + 1 at 32 + l: a warp meets no bank twice, neither along rows nor along columns.
+// Writes 128 rows from `first` on, up to `end`, to `to` [cols, rows]; d[j] is row threadIdx.y + 16 j. All
+// threads of the block must call it.
+static __device__ __forceinline__ void strip_transpose(const float2 (&d)[8], float* to, u64 first, u64 end,
+                                                       u64 rows, u64 cols) {
+    // Column 2l is at l, column 2l + 1 at 32 + l: no bank conflicts, neither along rows nor along columns.
     __shared__ float tile[64][129];
     const u32 lane = threadIdx.x, warp = threadIdx.y;
-    // Whoever still reads the rows before these.
+    // Other threads may still read the previous rows.
     __syncthreads();
 #pragma unroll
     for (u32 j = 0; j < 8; ++j) {
@@ -106,17 +114,18 @@ static __device__ __forceinline__ void strip_transpose(const float2 (&d)[8], flo
     }
 }
 
-// partial [chunks, cols]. To `to`: [cols, rows] when TRANSPOSED; else it is dy itself.
+// partial is [chunks, cols]. `to` is [cols, rows] if TRANSPOSED, else dy itself.
 template <bool TRANSPOSED>
-static __device__ __forceinline__ void relu_bias_back(const float* dy, const float* activation, float* to, float* dbias,
-                                                      float* partial, u32* tickets, u64 rows, u64 cols) {
+static __device__ __forceinline__ void relu_bias_back(const float* dy, const float* activation, float* to,
+                                                      float* dbias, float* partial, u32* counters, u64 rows,
+                                                      u64 cols) {
     const u64 column = (u64)blockIdx.x * 64 + 2 * threadIdx.x;
     const bool wide = cols % 2 == 0 && column < cols && (((u64)dy | (u64)activation) & 7) == 0;
     const u64 chunk = (rows + gridDim.y - 1) / gridDim.y;
     const u64 begin = chunk * blockIdx.y;
     const u64 end = begin + chunk < rows ? begin + chunk : rows;
     float2 sums[1] = {make_float2(0.0f, 0.0f)};
-    // Eight rows in flight a warp.
+    // Eight rows in flight per warp.
     for (u64 first = begin; first < end; first += 128) {
         float2 d[8], a[8];
 #pragma unroll
@@ -133,7 +142,8 @@ static __device__ __forceinline__ void relu_bias_back(const float* dy, const flo
             const u64 r = first + threadIdx.y + 16 * j;
             if (r < end) {
                 if (activation != 0) {
-                    // Selected, not multiplied: a NaN gradient under a closed ReLU is a zero, as in the host code.
+                    // Select instead of multiply: a NaN gradient under a closed ReLU becomes 0, as on the
+                    // host.
                     d[j] = make_float2(a[j].x > 0.0f ? d[j].x : 0.0f, a[j].y > 0.0f ? d[j].y : 0.0f);
                     if (!TRANSPOSED) strip_store(to + r * cols, column, cols, wide, d[j]);
                 }
@@ -145,28 +155,29 @@ static __device__ __forceinline__ void relu_bias_back(const float* dy, const flo
     }
     const bool whole = gridDim.y == 1;
     strip_sums(sums, 1, whole ? dbias : partial + cols * blockIdx.y, cols);
-    if (whole || !strip_is_last(tickets)) return;
+    if (whole || !strip_is_last(counters)) return;
     const u64 mine = (u64)blockIdx.x * 64 + threadIdx.y * 32 + threadIdx.x;
     if (threadIdx.y < 2 && mine < cols) dbias[mine] = strip_total(partial, cols, mine);
 }
 
 extern "C" __global__ void __launch_bounds__(512)
 relu_bias_backward(float* __restrict__ dy, const float* __restrict__ activation, float* __restrict__ dbias,
-                   float* __restrict__ partial, u32* __restrict__ tickets, u64 rows, u64 cols) {
-    relu_bias_back<false>(dy, activation, dy, dbias, partial, tickets, rows, cols);
+               float* __restrict__ partial, u32* __restrict__ counters, u64 rows, u64 cols) {
+    relu_bias_back<false>(dy, activation, dy, dbias, partial, counters, rows, cols);
 }
 
-// Two blocks on a multiprocessor: one loads while the other stores.
+// Two blocks per multiprocessor: one loads while the other stores.
 extern "C" __global__ void __launch_bounds__(512, 2)
-relu_bias_backward_transposed(const float* __restrict__ dy, const float* __restrict__ activation, float* __restrict__ transposed,
-                              float* __restrict__ dbias, float* __restrict__ partial, u32* __restrict__ tickets, u64 rows,
+relu_bias_backward_transposed(const float* __restrict__ dy, const float* __restrict__ activation,
+                              float* __restrict__ transposed, float* __restrict__ dbias,
+                              float* __restrict__ partial, u32* __restrict__ counters, u64 rows,
                               u64 cols) {
-    relu_bias_back<true>(dy, activation, transposed, dbias, partial, tickets, rows, cols);
+    relu_bias_back<true>(dy, activation, transposed, dbias, partial, counters, rows, cols);
 }
 
-// The warp's rows among the 64 from `first` on; zeros behind the end.
-static __device__ __forceinline__ void strip_rows(float2 (&to)[4], const float* x, u64 first, u64 end, u64 column, u64 cols,
-                                                  bool wide) {
+// The warp's rows among the 64 from `first` on; zeros past the end.
+static __device__ __forceinline__ void strip_rows(float2 (&to)[4], const float* x, u64 first, u64 end,
+                                                  u64 column, u64 cols, bool wide) {
 #pragma unroll
     for (u32 j = 0; j < 4; ++j) {
         const u64 r = first + threadIdx.y + 16 * j;
@@ -174,12 +185,13 @@ static __device__ __forceinline__ void strip_rows(float2 (&to)[4], const float* 
     }
 }
 
-// partial [chunks, (classes + 1) inputs + classes]: the rows of dw, then dx_sums, then db.
+// partial is [chunks, (classes + 1) inputs + classes]: the rows of dw, then dx_sums, then db.
 template <u32 MOST>
-static __device__ __forceinline__ void classifier_back(const float* x, const float* w, const float* dlogits, float* dx, float* dw,
-                                                       float* db, float* dx_sums, float* partial, u32* tickets, u64 rows,
-                                                       u64 inputs, u32 classes) {
-    // The gradients of 64 rows at a time, with zeros for the classes that there are not.
+static __device__ __forceinline__ void classifier_back(const float* x, const float* w, const float* dlogits,
+                                                       float* dx, float* dw, float* db, float* dx_sums,
+                                                       float* partial, u32* counters, u64 rows, u64 inputs,
+                                                       u32 classes) {
+    // The gradients of 64 rows, padded with zeros to MOST classes.
     __shared__ __align__(16) float gradients[64][MOST];
     __shared__ float biases[16][32];
     const u32 lane = threadIdx.x, warp = threadIdx.y, thread = warp * 32 + lane;
@@ -199,7 +211,7 @@ static __device__ __forceinline__ void classifier_back(const float* x, const flo
     strip_rows(next, x, begin, end, column, inputs, wide);
     for (u64 first = begin; first < end; first += 64) {
         const u32 count = (u32)(end - first < 64 ? end - first : 64);
-        // The rows of the next turn are on their way while these are worked on.
+        // Load the next rows while these are processed.
 #pragma unroll
         for (u32 j = 0; j < 4; ++j) value[j] = next[j];
         strip_rows(next, x, first + 64, end, column, inputs, wide);
@@ -229,7 +241,7 @@ static __device__ __forceinline__ void classifier_back(const float* x, const flo
                     }
                 }
                 if (lane < classes) bias += gradients[r][lane];
-                // Selected, not multiplied: a NaN gradient under a closed ReLU is a zero, as in the host code.
+                // Select instead of multiply: a NaN gradient under a closed ReLU becomes 0, as on the host.
                 d = make_float2(value[j].x > 0.0f ? d.x : 0.0f, value[j].y > 0.0f ? d.y : 0.0f);
                 strip_store(dx + (first + r) * inputs, column, inputs, wide, d);
                 sums[0].x += d.x;
@@ -250,23 +262,27 @@ static __device__ __forceinline__ void classifier_back(const float* x, const flo
             (whole ? db : mine + (classes + 1) * inputs)[lane] = bias;
         }
     }
-    if (whole || !strip_is_last(tickets)) return;
+    if (whole || !strip_is_last(counters)) return;
     for (u32 i = thread; i < (classes + 1) * 64; i += 512) {
         const u32 k = i / 64;
         const u64 c = (u64)blockIdx.x * 64 + i % 64;
-        if (c < inputs) (k < classes ? dw + k * inputs : dx_sums)[c] = strip_total(partial, part, k * inputs + c);
+        if (c < inputs)
+            (k < classes ? dw + k * inputs : dx_sums)[c] = strip_total(partial, part, k * inputs + c);
     }
-    if (blockIdx.x == 0 && thread < classes) db[thread] = strip_total(partial, part, (classes + 1) * inputs + thread);
+    if (blockIdx.x == 0 && thread < classes)
+        db[thread] = strip_total(partial, part, (classes + 1) * inputs + thread);
 }
 
 extern "C" __global__ void __launch_bounds__(512)
-classifier_backward_16(const float* x, const float* w, const float* dlogits, float* dx, float* dw, float* db, float* dx_sums,
-                       float* partial, u32* tickets, u64 rows, u64 inputs, u32 classes) {
-    classifier_back<16>(x, w, dlogits, dx, dw, db, dx_sums, partial, tickets, rows, inputs, classes);
+classifier_backward_16(const float* x, const float* w, const float* dlogits, float* dx, float* dw,
+                       float* db, float* dx_sums, float* partial, u32* counters, u64 rows, u64 inputs,
+                       u32 classes) {
+    classifier_back<16>(x, w, dlogits, dx, dw, db, dx_sums, partial, counters, rows, inputs, classes);
 }
 
 extern "C" __global__ void __launch_bounds__(512)
-classifier_backward_32(const float* x, const float* w, const float* dlogits, float* dx, float* dw, float* db, float* dx_sums,
-                       float* partial, u32* tickets, u64 rows, u64 inputs, u32 classes) {
-    classifier_back<32>(x, w, dlogits, dx, dw, db, dx_sums, partial, tickets, rows, inputs, classes);
+classifier_backward_32(const float* x, const float* w, const float* dlogits, float* dx, float* dw,
+                       float* db, float* dx_sums, float* partial, u32* counters, u64 rows, u64 inputs,
+                       u32 classes) {
+    classifier_back<32>(x, w, dlogits, dx, dw, db, dx_sums, partial, counters, rows, inputs, classes);
 }

@@ -1,4 +1,4 @@
-// fill: dst[i] = value. Any grid is right.
+// fill: dst[i] = value. Works with any grid.
 
 typedef unsigned long long u64;
 

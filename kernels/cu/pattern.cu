@@ -1,12 +1,15 @@
 // pattern: self-describing bytes, written and checked on the device.
 //
-// A row is the output of SplitMix64 (Steele, Lea, Flood 2014) seeded with its row key, as little-endian bytes:
+// A row is the output of SplitMix64 (Steele, Lea, Flood 2014) seeded with its row key, as little-endian
+// bytes:
 //   row key = splitmix64(key ^ id),  id = ids[r], or first_row + r when ids is null
 //   bytes 8j .. 8j+7 = splitmix64(row key + j * 0x9E3779B97F4A7C15)
-// The same is feedline_kernels::host::pattern, where `key` is made from seed, epoch and batch. Any grid is right.
+// feedline_kernels::host::pattern is the same on the host and derives `key` from seed, epoch and batch.
+// Works with any grid.
 //
-// pattern_check adds to report[0] the wrong bytes, lowers report[1] to the first wrong index (row * row_bytes + byte), and
-// adds to report[2] the bytes looked at. The caller sets report to 0, 2^64 - 1, 0 before.
+// pattern_check adds the number of wrong bytes to report[0], lowers report[1] to the first wrong index
+// (row * row_bytes + byte) and adds the number of bytes checked to report[2]. The caller initialises
+// report to 0, 2^64 - 1, 0.
 
 typedef unsigned char u8;
 typedef unsigned long long u64;
@@ -23,7 +26,8 @@ static __device__ __forceinline__ u64 pattern_word(u64 key, u64 id, u64 j) {
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-pattern_fill(u8* __restrict__ data, u64 rows, u64 row_bytes, u64 key, const u64* __restrict__ ids, u64 first_row) {
+pattern_fill(u8* __restrict__ data, u64 rows, u64 row_bytes, u64 key, const u64* __restrict__ ids,
+             u64 first_row) {
     const u64 words = (row_bytes + 7) / 8;
     const u64 stride = (u64)gridDim.x * blockDim.x;
     for (u64 i = (u64)blockIdx.x * blockDim.x + threadIdx.x; i < rows * words; i += stride) {
@@ -40,8 +44,8 @@ pattern_fill(u8* __restrict__ data, u64 rows, u64 row_bytes, u64 key, const u64*
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-pattern_check(const u8* __restrict__ data, u64 rows, u64 row_bytes, u64 key, const u64* __restrict__ ids, u64 first_row,
-              u64* report) {
+pattern_check(const u8* __restrict__ data, u64 rows, u64 row_bytes, u64 key, const u64* __restrict__ ids,
+              u64 first_row, u64* report) {
     const u64 words = (row_bytes + 7) / 8;
     const u64 stride = (u64)gridDim.x * blockDim.x;
     u64 wrong = 0, seen = 0;

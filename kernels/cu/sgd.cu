@@ -1,4 +1,5 @@
-// sgd: momentum SGD over one flat buffer of parameters: v = momentum v + g; w = w - lr v. Any grid is right.
+// sgd: momentum SGD over one flat buffer of parameters: v = momentum v + g; w = w - lr v. Works with any
+// grid.
 
 typedef unsigned long long u64;
 
@@ -8,7 +9,8 @@ static __device__ __forceinline__ void sgd_one(float& w, float& v, float g, floa
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-sgd(float* __restrict__ w, float* __restrict__ v, const float* __restrict__ g, u64 n, float lr, float momentum) {
+sgd(float* __restrict__ w, float* __restrict__ v, const float* __restrict__ g, u64 n, float lr,
+    float momentum) {
     const u64 stride = (u64)gridDim.x * blockDim.x;
     const u64 first = (u64)blockIdx.x * blockDim.x + threadIdx.x;
     u64 done = 0;

@@ -1,13 +1,15 @@
-// softmax_xent: softmax cross-entropy of logits [rows, cols] against one label a row: losses, gradient and hits.
+// softmax_xent: softmax cross-entropy of logits [rows, cols] against one label per row: losses, gradient
+// and hits.
 //
 //   row_loss[r] = log(sum_c exp(z[r, c])) - z[r, label]      (shifted by the row's maximum)
 //   loss        = mean of row_loss
-//   dlogits     = (softmax(z) - onehot(label)) / rows         (null: not wanted; may be the logits themselves)
-//   hits        = rows whose largest logit, the first of equals, is the label's
+//   dlogits     = (softmax(z) - onehot(label)) / rows         (optional; may be in place of the logits)
+//   hits        = number of rows whose argmax (the first of equal logits) is the label
 //
-// One warp a row, 8 a block, any grid of x. The last block to finish adds row_loss in a fixed order, so the mean does not
-// depend on the order in which blocks run. `scratch` is one u64, zero before and after a launch; launches that can overlap
-// need one each. A label that is no class gives a NaN loss, never a read out of bounds.
+// One warp per row, 8 per block; any one-dimensional grid. The last block to finish adds row_loss in a
+// fixed order, so the mean does not depend on the order in which blocks run. `scratch` is one u64, zero
+// before and after a launch; launches that can overlap need one each. An invalid label gives a NaN loss,
+// never a read out of bounds.
 
 typedef unsigned char u8;
 typedef unsigned int u32;
@@ -30,9 +32,10 @@ static __device__ __forceinline__ void xent_warp_argmax(float& value, u32& colum
     }
 }
 
-// Whole warps enter; returns row_loss on every lane and counts a hit in `hits`.
+// All lanes of a warp must call it. Returns row_loss on every lane and counts a hit in `hits`.
 template <typename Label>
-static __device__ __forceinline__ float xent_row(const float* z, Label label, float* dz, u32 cols, float inverse_rows, u32& hits) {
+static __device__ __forceinline__ float xent_row(const float* z, Label label, float* dz, u32 cols,
+                                                 float inverse_rows, u32& hits) {
     const u32 lane = threadIdx.x & 31;
     float largest = -__int_as_float(0x7f800000);
     u32 at = 0xffffffffu;
@@ -50,7 +53,7 @@ static __device__ __forceinline__ float xent_row(const float* z, Label label, fl
     const float nan = __int_as_float(0x7fffffff);
     const float loss = known ? logf(sum) - (z[(u64)label] - largest) : nan;
     hits += known && at == (u32)label;
-    // dz may be z: every lane has read z[label] before any lane writes.
+    // dz may be z: every lane must have read z[label] before any lane writes.
     __syncwarp();
     if (dz != 0) {
         const float inverse = 1.0f / sum;
@@ -62,9 +65,10 @@ static __device__ __forceinline__ float xent_row(const float* z, Label label, fl
     return loss;
 }
 
-// The mean of row_loss and the number of hits, by the last block to come; `mine` are the hits of the calling warp's rows.
-// Blocks of a power of two of threads, 256 at most.
-static __device__ __forceinline__ void xent_finish(const float* row_loss, u32 mine, float* loss, u32* hits, u64* scratch, u64 rows) {
+// The last block to finish computes the mean of row_loss and the number of hits; `mine` is the number of
+// hits of the calling warp. The number of threads per block must be a power of two, at most 256.
+static __device__ __forceinline__ void xent_finish(const float* row_loss, u32 mine, float* loss, u32* hits,
+                                                   u64* scratch, u64 rows) {
     __shared__ float sums[256];
     __shared__ u32 warps[8];
     __shared__ u64 before;
@@ -74,7 +78,7 @@ static __device__ __forceinline__ void xent_finish(const float* row_loss, u32 mi
     __syncthreads();
     if (thread == 0) {
         for (u32 w = 1; w < blockDim.x / 32; ++w) mine += warps[w];
-        // One addition for both: the blocks that were here below, their hits above.
+        // One atomic for both: finished blocks in the low half, their hits in the high half.
         before = atomicAdd(scratch, (u64)mine << 32 | 1) + ((u64)mine << 32);
     }
     __syncthreads();
@@ -104,38 +108,40 @@ static __device__ __forceinline__ void xent_finish(const float* row_loss, u32 mi
 }
 
 template <typename Label>
-static __device__ __forceinline__ void xent(const float* logits, const Label* labels, float* dlogits, float* row_loss,
-                                            float* loss, u32* hits, u64* scratch, u64 rows, u32 cols) {
+static __device__ __forceinline__ void xent(const float* logits, const Label* labels, float* dlogits,
+                                            float* row_loss, float* loss, u32* hits, u64* scratch, u64 rows,
+                                            u32 cols) {
     const float inverse_rows = 1.0f / (float)rows;
     u32 mine = 0;
     for (u64 r = (u64)blockIdx.x * 8 + threadIdx.x / 32; r < rows; r += (u64)gridDim.x * 8) {
-        const float value =
-            xent_row(logits + r * cols, labels[r], dlogits == 0 ? 0 : dlogits + r * cols, cols, inverse_rows, mine);
+        const float value = xent_row(logits + r * cols, labels[r], dlogits == 0 ? 0 : dlogits + r * cols,
+                                     cols, inverse_rows, mine);
         if ((threadIdx.x & 31) == 0) row_loss[r] = value;
     }
     xent_finish(row_loss, mine, loss, hits, scratch, rows);
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-softmax_xent_u8(const float* logits, const u8* labels, float* dlogits, float* row_loss, float* loss, u32* hits, u64* scratch,
-                u64 rows, u32 cols) {
+softmax_xent_u8(const float* logits, const u8* labels, float* dlogits, float* row_loss, float* loss,
+                u32* hits, u64* scratch, u64 rows, u32 cols) {
     xent(logits, labels, dlogits, row_loss, loss, hits, scratch, rows, cols);
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-softmax_xent_i64(const float* logits, const long long* labels, float* dlogits, float* row_loss, float* loss, u32* hits,
-                 u64* scratch, u64 rows, u32 cols) {
+softmax_xent_i64(const float* logits, const long long* labels, float* dlogits, float* row_loss,
+                 float* loss, u32* hits, u64* scratch, u64 rows, u32 cols) {
     xent(logits, labels, dlogits, row_loss, loss, hits, scratch, rows, cols);
 }
 
-// The same behind a linear layer, the last of a classifier: z = x w^T + b, with x [rows, inputs], w [classes, inputs] and
-// b [classes]; z itself is not kept. At most 16 or 32 classes, by the kernel's name. A block of 4 warps takes one row at a time,
-// or with `_wide` 4 rows of 16 classes, 2 of 32: then a weight is read once for all of them, and there are fewer blocks. Each
-// warp takes a part of the inputs for all classes; what they have meets in shared memory.
+// The same after a linear layer, the last of a classifier: z = x w^T + b, with x [rows, inputs], w
+// [classes, inputs] and b [classes]; z is not stored. At most 16 or 32 classes, by the kernel's name. A
+// block of 4 warps takes one row at a time; with `_wide` 4 rows of 16 classes, or 2 of 32, which reads
+// each weight once for all of them and needs fewer blocks. Each warp takes a part of the inputs for all
+// classes; the partial sums are combined in shared memory.
 
-// Adds N values over the lanes of a warp, N a power of two, 16 at least. Lane by lane the sums are those of the values
-// lane * N / 32 on, in the first N / 32 places; of 16 values two lanes have the same. Each step hands half of what is left to
-// the lane across and takes the other half from it: N - 1 exchanges in place of 5 N.
+// Sums N values over the lanes of a warp; N is a power of two, at least 16. Lane l gets the sums of the
+// values from l * N / 32 on, in its first N / 32 places; for N = 16, two lanes get the same sum. Each
+// step exchanges half of the remaining values with another lane: N - 1 exchanges instead of 5 N.
 template <u32 N>
 static __device__ __forceinline__ void classifier_spread(float (&values)[N]) {
     const u32 lane = threadIdx.x & 31;
@@ -159,15 +165,18 @@ static __device__ __forceinline__ void classifier_spread(float (&values)[N]) {
 
 // Adds to sums[r * MOST + k] this thread's part of row first + r . w[k].
 template <u32 MOST, u32 ROWS>
-static __device__ __forceinline__ void classifier_dots(const float* x, const float* w, float (&sums)[MOST * ROWS], u64 first, u64 rows,
+static __device__ __forceinline__ void classifier_dots(const float* x, const float* w,
+                                                       float (&sums)[MOST * ROWS], u64 first, u64 rows,
                                                        u64 inputs, u32 classes) {
     if ((((u64)x | (u64)w) & 15) == 0 && inputs % 4 == 0) {
         for (u64 i = 4 * threadIdx.x; i < inputs; i += 512) {
             float4 a[ROWS];
 #pragma unroll
             for (u32 r = 0; r < ROWS; ++r)
-                a[r] = first + r < rows ? *(const float4*)(x + (first + r) * inputs + i) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-            // Four weights on their way at a time; behind the last class, its own again, for a sum that nobody reads.
+                a[r] = first + r < rows ? *(const float4*)(x + (first + r) * inputs + i)
+                                        : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            // Four weights in flight. Past the last class its weights are read again, for sums that are
+            // not used.
 #pragma unroll
             for (u32 k = 0; k < MOST; k += 4) {
                 if (k < classes) {
@@ -179,7 +188,8 @@ static __device__ __forceinline__ void classifier_dots(const float* x, const flo
                     for (u32 j = 0; j < 4; ++j) {
 #pragma unroll
                         for (u32 r = 0; r < ROWS; ++r)
-                            sums[r * MOST + k + j] += a[r].x * b[j].x + a[r].y * b[j].y + a[r].z * b[j].z + a[r].w * b[j].w;
+                            sums[r * MOST + k + j] +=
+                                a[r].x * b[j].x + a[r].y * b[j].y + a[r].z * b[j].z + a[r].w * b[j].w;
                     }
                 }
             }
@@ -191,15 +201,17 @@ static __device__ __forceinline__ void classifier_dots(const float* x, const flo
         for (u32 k = 0; k < MOST; ++k) {
 #pragma unroll
             for (u32 r = 0; r < ROWS; ++r)
-                if (k < classes && first + r < rows) sums[r * MOST + k] += x[(first + r) * inputs + i] * w[k * inputs + i];
+                if (k < classes && first + r < rows)
+                    sums[r * MOST + k] += x[(first + r) * inputs + i] * w[k * inputs + i];
         }
     }
 }
 
 template <u32 MOST, u32 ROWS>
-static __device__ __forceinline__ void classifier_forward(const float* x, const float* w, const float* b, const u8* labels,
-                                                          float* dlogits, float* row_loss, float* loss, u32* hits, u64* scratch,
-                                                          u64 rows, u64 inputs, u32 classes) {
+static __device__ __forceinline__ void classifier_forward(const float* x, const float* w, const float* b,
+                                                          const u8* labels, float* dlogits, float* row_loss,
+                                                          float* loss, u32* hits, u64* scratch, u64 rows,
+                                                          u64 inputs, u32 classes) {
     constexpr u32 N = MOST * ROWS, EACH = N > 32 ? N / 32 : 1;
     __shared__ float parts[4][N];
     const u32 lane = threadIdx.x & 31, warp = threadIdx.x / 32;
@@ -217,7 +229,7 @@ static __device__ __forceinline__ void classifier_forward(const float* x, const 
         for (u32 i = 0; i < EACH; ++i)
             if (lane % (32 * EACH / N) == 0) parts[warp][lane * N / 32 + i] = sums[i];
         __syncthreads();
-        // From here on a warp is a row, and a lane a class.
+        // From here on, each warp has a row and each lane a class.
         const u64 r = first + warp;
         if (warp < ROWS && r < rows) {
             float z = -infinity;
@@ -235,18 +247,20 @@ static __device__ __forceinline__ void classifier_forward(const float* x, const 
             const float own = xent_warp_sum(lane == label && known ? z : 0.0f);
             mine += known && at == label;
             if (lane < classes)
-                dlogits[r * classes + lane] = known ? (power / sum - (lane == label ? 1.0f : 0.0f)) * inverse_rows : nan;
+                dlogits[r * classes + lane] =
+                    known ? (power / sum - (lane == label ? 1.0f : 0.0f)) * inverse_rows : nan;
             if (lane == 0) row_loss[r] = known ? logf(sum) - (own - largest) : nan;
         }
     }
     xent_finish(row_loss, mine, loss, hits, scratch, rows);
 }
 
-#define CLASSIFIER(NAME, MOST, ROWS)                                                                                       \
-    extern "C" __global__ void __launch_bounds__(128)                                                                      \
-    NAME(const float* x, const float* w, const float* b, const u8* labels, float* dlogits, float* row_loss, float* loss,   \
-         u32* hits, u64* scratch, u64 rows, u64 inputs, u32 classes) {                                                     \
-        classifier_forward<MOST, ROWS>(x, w, b, labels, dlogits, row_loss, loss, hits, scratch, rows, inputs, classes);    \
+#define CLASSIFIER(NAME, MOST, ROWS)                                                                        \
+    extern "C" __global__ void __launch_bounds__(128)                                                       \
+    NAME(const float* x, const float* w, const float* b, const u8* labels, float* dlogits, float* row_loss, \
+         float* loss, u32* hits, u64* scratch, u64 rows, u64 inputs, u32 classes) {                         \
+        classifier_forward<MOST, ROWS>(x, w, b, labels, dlogits, row_loss, loss, hits, scratch, rows,       \
+                                       inputs, classes);                                                    \
     }
 
 CLASSIFIER(classifier_16, 16, 1)

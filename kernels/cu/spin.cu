@@ -1,7 +1,8 @@
-// spin: keeps its stream busy for at least `nanoseconds`, on one thread, for tests of order and overlap.
+// spin: keeps its stream busy for at least `nanoseconds` with one thread, for tests of ordering and overlap.
 //
-// When `times` is not null, times[0] and times[1] receive the begin and end on the device's global timer, in nanoseconds:
-// two kernels overlapped when their intervals do. Launch with one block of one thread (more threads do nothing).
+// If `times` is not null, times[0] and times[1] receive begin and end on the device's global timer, in
+// nanoseconds: two kernels overlapped if their intervals do. Launch one block of one thread (more threads
+// do nothing).
 
 typedef unsigned long long u64;
 

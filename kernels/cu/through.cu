@@ -1,31 +1,33 @@
-// through: a classifier's last layer and its loss, there and back, in one pass over what came in.
+// through: the last layer of a classifier and its loss, forward and backward in one pass over the input.
 //
-//   z = x w^T + b;  row_loss[r] = log(sum_k exp(z[r, k])) - z[r, label];  dz = (softmax(z) - onehot(label)) / rows
+//   z = x w^T + b;  row_loss[r] = log(sum_k exp(z[r, k])) - z[r, label]
+//   dz = (softmax(z) - onehot(label)) / rows
 //   dw = dz^T x;  db[k] = sum_r dz[r, k];  dx = dz w where x > 0, else 0;  dx_sums[c] = sum_r dx[r, c]
 //
-// with x [rows, inputs] behind a ReLU, w [classes, inputs] and b [classes]; at most 16 classes and 512 inputs. dx_sums is the bias
-// gradient of the layer before. Neither z nor dz is kept.
+// with x [rows, inputs], the output of a ReLU, w [classes, inputs] and b [classes]; at most 16 classes
+// and 512 inputs. dx_sums is the bias gradient of the previous layer. Neither z nor dz is stored.
 //
-// classifier_through_12, _16: of so many classes at most; a block of 512 threads takes `each` rows, up to 32 a turn. There a warp is
-// two rows, and its lanes meet by shuffles; back a thread is a column, and keeps its weights and its part of dw in registers: a sum
-// over rows needs nobody else. What a block has goes to `partial` [blocks, (classes + 1) inputs + classes + 2]: the rows of dw,
-// dx_sums, db, its losses and, as a whole number, its hits.
-// classifier_through_sums: adds them in the order of the blocks, so that the result does not depend on the order in which they
-// run; block (32, 16), a grid of x for 32 elements each.
+// classifier_through_12, _16: at most 12 or 16 classes. A block of 512 threads takes `each` rows, up to
+// 32 per iteration. Forward, a warp takes two rows and its lanes combine by shuffles. Backward, a thread
+// takes a column and keeps its weights and its part of dw in registers, so sums over rows need no
+// exchange. A block writes its partial sums to `partial` [blocks, (classes + 1) inputs + classes + 2]:
+// the rows of dw, dx_sums, db, the sum of its losses and, as an integer, its hits.
+// classifier_through_sums: adds them in the order of the blocks, so the result does not depend on the
+// order in which they run. Block (32, 16); each block of the one-dimensional grid takes 32 elements.
 //
-// A label that is no class gives a NaN loss, never a read out of bounds.
+// An invalid label gives a NaN loss, never a read out of bounds.
 
 typedef unsigned char u8;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-// The sum over the 16 lanes of half a warp, the same on every lane.
+// The sum over the 16 lanes of half a warp, on every lane.
 static __device__ __forceinline__ float through_half_sum(float value) {
     for (int lanes = 8; lanes > 0; lanes /= 2) value += __shfl_xor_sync(0xffffffffu, value, lanes);
     return value;
 }
 
-// The largest value of half a warp and the first lane that has it, the same on every lane.
+// The largest value of half a warp and the first lane that has it, on every lane.
 static __device__ __forceinline__ void through_half_argmax(float& value, u32& at) {
     for (int lanes = 8; lanes > 0; lanes /= 2) {
         const float other = __shfl_xor_sync(0xffffffffu, value, lanes);
@@ -37,8 +39,8 @@ static __device__ __forceinline__ void through_half_argmax(float& value, u32& at
     }
 }
 
-// Adds 32 values over the lanes of a warp: lane l gets the sum of value l in the first place. Each step hands half of what is left
-// to the lane across and takes the other half from it.
+// Sums 32 values over the lanes of a warp; lane l gets the sum of value l in its first place. Each step
+// exchanges half of the remaining values with another lane.
 static __device__ __forceinline__ void through_spread(float (&values)[32]) {
     const u32 lane = threadIdx.x & 31;
 #pragma unroll
@@ -55,9 +57,10 @@ static __device__ __forceinline__ void through_spread(float (&values)[32]) {
     }
 }
 
-// A lane's share of the two rows at `from`, of which there are `count`: four columns of every 128. Zeros behind the end of a row and
-// of the rows.
-static __device__ __forceinline__ void through_rows(float4 (&to)[2][4], const float* from, u32 count, u32 cols, bool wide) {
+// Loads a lane's share of two rows at `from`, of which the first `count` exist: four columns of every 128.
+// Zeros past the end of a row and for missing rows.
+static __device__ __forceinline__ void through_rows(float4 (&to)[2][4], const float* from, u32 count,
+                                                    u32 cols, bool wide) {
     const u32 lane = threadIdx.x & 31;
 #pragma unroll
     for (u32 r = 0; r < 2; ++r) {
@@ -78,16 +81,18 @@ static __device__ __forceinline__ void through_rows(float4 (&to)[2][4], const fl
     }
 }
 
-// For up to MOST classes, a multiple of four: what is behind the last is reckoned with as zeros.
+// For up to MOST classes, a multiple of four; missing classes count as zeros.
 template <u32 MOST>
-static __device__ __forceinline__ void through(const float* __restrict__ x, const float* __restrict__ w, const float* __restrict__ b,
-                                               const u8* __restrict__ labels, float* __restrict__ dx, float* __restrict__ partial,
-                                               u64 rows, u32 each, u32 inputs, u32 classes) {
+static __device__ __forceinline__ void through(const float* __restrict__ x, const float* __restrict__ w,
+                                               const float* __restrict__ b, const u8* __restrict__ labels,
+                                               float* __restrict__ dx, float* __restrict__ partial, u64 rows,
+                                               u32 each, u32 inputs, u32 classes) {
     __shared__ __align__(16) float weights[MOST][512];
     __shared__ __align__(16) float gradients[32][16];
     __shared__ float losses[32];
     __shared__ u32 rights[32];
-    const u32 column = threadIdx.x, pair = threadIdx.x / 32 * 2, half = threadIdx.x / 16, k_own = threadIdx.x % 16;
+    const u32 column = threadIdx.x, pair = threadIdx.x / 32 * 2, half = threadIdx.x / 16,
+              k_own = threadIdx.x % 16;
     const u64 begin = (u64)each * blockIdx.x, end = begin + each < rows ? begin + each : rows;
     const bool wide = inputs % 4 == 0 && ((u64)x & 15) == 0;
     const float inverse_rows = 1.0f / (float)rows;
@@ -105,12 +110,12 @@ static __device__ __forceinline__ void through(const float* __restrict__ x, cons
         const float* from = x + first * inputs;
         float4 value[2][4];
         if (pair < count) through_rows(value, from + pair * inputs, count - pair, inputs, wide);
-        // Here, that both loads are on their way at once.
+        // Stored here so that both loads are in flight together.
         if (first == begin) {
 #pragma unroll
             for (u32 k = 0; k < MOST; ++k) weights[k][column] = own[k];
         }
-        // Whoever still reads the gradients of the rows before, too.
+        // Also waits for threads that still read the gradients of the previous rows.
         __syncthreads();
         float gradient = 0.0f;
         if (pair < count) {
@@ -126,14 +131,14 @@ static __device__ __forceinline__ void through(const float* __restrict__ x, cons
                         const float4 four = *(const float4*)&weights[k][128 * j + 4 * (threadIdx.x & 31)];
 #pragma unroll
                         for (u32 r = 0; r < 2; ++r) {
-                            // In pairs: rounded less often in a row.
+                            // Adding in pairs rounds less.
                             const float4 v = value[r][j];
                             sums[16 * r + k] += (v.x * four.x + v.y * four.y) + (v.z * four.z + v.w * four.w);
                         }
                     }
                 }
             }
-            // Now a lane is a class of one of the two rows.
+            // Now each lane has one class of one of the two rows.
             through_spread(sums);
             const float z = k_own < classes ? sums[0] + bias : -infinity;
             float largest = z > -infinity ? z : -infinity;
@@ -144,7 +149,8 @@ static __device__ __forceinline__ void through(const float* __restrict__ x, cons
             const bool known = label < classes;
             const float right = through_half_sum(k_own == label && known ? z : 0.0f);
             if (half < count) {
-                if (k_own < classes) gradient = known ? (power / sum - (k_own == label ? 1.0f : 0.0f)) * inverse_rows : nan;
+                if (k_own < classes)
+                    gradient = known ? (power / sum - (k_own == label ? 1.0f : 0.0f)) * inverse_rows : nan;
                 loss += known ? logf(sum) - (right - largest) : nan;
                 hits += known && at == label;
             }
@@ -153,13 +159,14 @@ static __device__ __forceinline__ void through(const float* __restrict__ x, cons
         gradients[half][k_own] = gradient;
         __syncthreads();
         float* to = dx + first * inputs;
-        // Read again, not held meanwhile: registers are short there.
+        // Read again instead of kept: the part above needs the registers.
 #pragma unroll
         for (u32 k = 0; k < MOST; ++k) own[k] = weights[k][column];
         for (u32 r = 0; r < count; r += 8) {
             float eight[8];
 #pragma unroll
-            for (u32 i = 0; i < 8; ++i) eight[i] = r + i < count && column < inputs ? from[(r + i) * inputs + column] : 0.0f;
+            for (u32 i = 0; i < 8; ++i)
+                eight[i] = r + i < count && column < inputs ? from[(r + i) * inputs + column] : 0.0f;
 #pragma unroll
             for (u32 i = 0; i < 8; ++i) {
                 float d = 0.0f;
@@ -173,14 +180,14 @@ static __device__ __forceinline__ void through(const float* __restrict__ x, cons
                         down[k + q] += g[q] * eight[i];
                     }
                 }
-                // Selected, not multiplied: a NaN gradient under a closed ReLU is a zero, as in the host code.
+                // Select instead of multiply: a NaN gradient under a closed ReLU becomes 0, as on the host.
                 d = eight[i] > 0.0f ? d : 0.0f;
                 if (r + i < count && column < inputs) to[(r + i) * inputs + column] = d;
                 dx_sum += d;
             }
         }
     }
-    // Whoever still reads the gradients.
+    // Other threads may still read the gradients.
     __syncthreads();
     float* mine = partial + ((u64)(classes + 1) * inputs + classes + 2) * blockIdx.x;
     if (column < inputs) {
@@ -213,26 +220,28 @@ static __device__ __forceinline__ void through(const float* __restrict__ x, cons
     }
 }
 
-#define THROUGH(NAME, MOST)                                                                                                          \
-    extern "C" __global__ void __launch_bounds__(512)                                                                                \
-    NAME(const float* __restrict__ x, const float* __restrict__ w, const float* __restrict__ b, const u8* __restrict__ labels,       \
-         float* __restrict__ dx, float* __restrict__ partial, u64 rows, u32 each, u32 inputs, u32 classes) {                         \
-        through<MOST>(x, w, b, labels, dx, partial, rows, each, inputs, classes);                                                    \
+#define THROUGH(NAME, MOST)                                                                            \
+    extern "C" __global__ void __launch_bounds__(512)                                                  \
+    NAME(const float* __restrict__ x, const float* __restrict__ w, const float* __restrict__ b,        \
+         const u8* __restrict__ labels, float* __restrict__ dx, float* __restrict__ partial, u64 rows, \
+         u32 each, u32 inputs, u32 classes) {                                                          \
+        through<MOST>(x, w, b, labels, dx, partial, rows, each, inputs, classes);                      \
     }
 
 THROUGH(classifier_through_12, 12)
 THROUGH(classifier_through_16, 16)
 
 extern "C" __global__ void __launch_bounds__(512)
-classifier_through_sums(const float* __restrict__ partial, float* __restrict__ dw, float* __restrict__ dx_sums,
-                        float* __restrict__ db, float* __restrict__ loss, u32* __restrict__ hits, u32 parts, u64 rows, u32 inputs,
-                        u32 classes) {
+classifier_through_sums(const float* __restrict__ partial, float* __restrict__ dw,
+                        float* __restrict__ dx_sums, float* __restrict__ db, float* __restrict__ loss,
+                        u32* __restrict__ hits, u32 parts, u64 rows, u32 inputs, u32 classes) {
     __shared__ float all[16][32];
     const u32 lane = threadIdx.x, slice = threadIdx.y;
     const u64 weights = (u64)classes * inputs, biases = weights + inputs, count = biases + classes + 2;
     const u64 at = 32 * (u64)blockIdx.x + lane;
-    // Each slice its share of the parts, one after the other; then the slices.
-    const u32 share = (parts + 15) / 16, begin = share * slice, end = begin + share < parts ? begin + share : parts;
+    // Each slice sums its share of the parts in order; then the slices are added.
+    const u32 share = (parts + 15) / 16, begin = share * slice,
+              end = begin + share < parts ? begin + share : parts;
     const bool counts = at == count - 1;
     float sum = 0.0f;
     u32 whole = 0;

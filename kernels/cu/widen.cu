@@ -1,11 +1,13 @@
-// widen: dst[i] = scale * src[i], u8 to f32; and, of a matrix, the transpose beside it.
+// widen: dst[i] = scale * src[i], a cast from u8 to f32; for a matrix, optionally with its transpose.
 //
-// Four bytes a load and sixteen a store, both coalesced, four loads in flight a thread; a scalar loop takes the tail,
-// and everything when src is not 4-byte or dst not 16-byte aligned. Any grid is right: the loops stride by it.
+// Four bytes per load and sixteen per store, both coalesced, four loads in flight per thread. A scalar
+// loop handles the tail, and everything if src is not 4-byte or dst not 16-byte aligned. Works with any
+// grid: the loops stride by it.
 //
-// widen_u8_both: dst [rows, cols] as above, and transposed [cols, rows] the same numbers. A block takes tiles of 64 x 64, a
-// thread 4 x 4 of it, which it transposes in registers; the tile is transposed in shared memory as bytes, a quarter of what the
-// numbers would be. Stores are runs of 256 bytes both ways. What is not aligned, and the edges, goes element by element.
+// widen_u8_both: dst [rows, cols] as above, and the same numbers in transposed [cols, rows]. A block
+// takes tiles of 64 x 64; a thread takes 4 x 4 of a tile and transposes it in registers. The tile is
+// transposed in shared memory as bytes, a quarter of the size of the floats. Stores in both layouts are
+// runs of 256 bytes. Edges and unaligned data go element by element.
 
 typedef unsigned char u8;
 typedef unsigned int u32;
@@ -27,8 +29,9 @@ widen_u8(const u8* __restrict__ src, float* __restrict__ dst, u64 n, float scale
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
                 if (q + j * stride < quads) {
-                    to[q + j * stride] = make_float4(scale * (float)(four[j] & 255), scale * (float)(four[j] >> 8 & 255),
-                                                     scale * (float)(four[j] >> 16 & 255), scale * (float)(four[j] >> 24));
+                    to[q + j * stride] =
+                        make_float4(scale * (float)(four[j] & 255), scale * (float)(four[j] >> 8 & 255),
+                                    scale * (float)(four[j] >> 16 & 255), scale * (float)(four[j] >> 24));
                 }
             }
         }
@@ -37,7 +40,7 @@ widen_u8(const u8* __restrict__ src, float* __restrict__ dst, u64 n, float scale
     for (u64 i = done + first; i < n; i += stride) dst[i] = scale * (float)src[i];
 }
 
-// Bytes `at` to `at + 3` of a line of `count`, the first in the lowest place; zeros behind its end.
+// Bytes `at` to `at + 3` of a line of `count` bytes, the first one lowest; zeros past the end.
 static __device__ __forceinline__ u32 widen_load(const u8* line, u64 at, u64 count, bool wide) {
     if (wide) return at < count ? *(const u32*)(line + at) : 0;
     u32 four = 0;
@@ -47,12 +50,13 @@ static __device__ __forceinline__ u32 widen_load(const u8* line, u64 at, u64 cou
     return four;
 }
 
-// The numbers of four such bytes, as far as the line goes.
-static __device__ __forceinline__ void widen_store(float* line, u64 at, u64 count, bool wide, u32 four, float scale) {
-    const float value[4] = {scale * (float)(four & 255), scale * (float)(four >> 8 & 255), scale * (float)(four >> 16 & 255),
-                            scale * (float)(four >> 24)};
+// Stores four such bytes as floats, up to the end of the line.
+static __device__ __forceinline__ void widen_store(float* line, u64 at, u64 count, bool wide, u32 four,
+                                                   float scale) {
+    const float value[4] = {scale * (float)(four & 255), scale * (float)(four >> 8 & 255),
+                            scale * (float)(four >> 16 & 255), scale * (float)(four >> 24)};
     if (wide) {
-        // A plain store would be split up, to be one with those below: five microseconds of a batch of 4096.
+        // The compiler would split a plain store to merge it with those below: 5 us at batch 4096.
         if (at < count) __stcg((float4*)(line + at), make_float4(value[0], value[1], value[2], value[3]));
         return;
     }
@@ -62,10 +66,11 @@ static __device__ __forceinline__ void widen_store(float* line, u64 at, u64 coun
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-widen_u8_both(const u8* __restrict__ src, float* __restrict__ dst, float* __restrict__ transposed, u64 rows, u64 cols,
-              float scale) {
-    // Four rows a word. Column 4c + i stands at 16 i + c: with 18 words each, a warp meets no bank twice, neither when it writes
-    // two words of 16 columns nor when it reads 16 words of the columns at p and p + 8.
+widen_u8_both(const u8* __restrict__ src, float* __restrict__ dst, float* __restrict__ transposed,
+              u64 rows, u64 cols, float scale) {
+    // Four rows per word. Column 4c + i is at index 16 i + c. With 18 words per column a warp has no bank
+    // conflict, neither when it writes two words of 16 columns nor when it reads 16 words of the columns
+    // at p and p + 8.
     __shared__ u32 tile[64][18];
     const u32 across = threadIdx.x % 16, down = threadIdx.x / 16;
     const bool wide = cols % 4 == 0 && ((u64)src & 3) == 0 && ((u64)dst & 15) == 0;
@@ -76,14 +81,17 @@ widen_u8_both(const u8* __restrict__ src, float* __restrict__ dst, float* __rest
         const u64 row = row0 + 4 * down, col = col0 + 4 * across;
         u32 four[4];
 #pragma unroll
-        for (u32 j = 0; j < 4; ++j) four[j] = row + j < rows ? widen_load(src + (row + j) * cols, col, cols, wide) : 0;
+        for (u32 j = 0; j < 4; ++j)
+            four[j] = row + j < rows ? widen_load(src + (row + j) * cols, col, cols, wide) : 0;
 #pragma unroll
         for (u32 j = 0; j < 4; ++j)
             if (row + j < rows) widen_store(dst + (row + j) * cols, col, cols, wide, four[j], scale);
-        // Columns 0 and 1, then 2 and 3, of two rows each; then a column of four rows.
-        const u32 left0 = __byte_perm(four[0], four[1], 0x5140), left2 = __byte_perm(four[2], four[3], 0x5140);
-        const u32 right0 = __byte_perm(four[0], four[1], 0x7362), right2 = __byte_perm(four[2], four[3], 0x7362);
-        // Whoever still reads the tile before this one.
+        // First columns 0 and 1, and 2 and 3, of two rows each; then each column of four rows.
+        const u32 left0 = __byte_perm(four[0], four[1], 0x5140),
+                  left2 = __byte_perm(four[2], four[3], 0x5140);
+        const u32 right0 = __byte_perm(four[0], four[1], 0x7362),
+                  right2 = __byte_perm(four[2], four[3], 0x7362);
+        // Other threads may still read the previous tile.
         __syncthreads();
         tile[across][down] = __byte_perm(left0, left2, 0x5410);
         tile[16 + across][down] = __byte_perm(left0, left2, 0x7632);
@@ -95,7 +103,8 @@ widen_u8_both(const u8* __restrict__ src, float* __restrict__ dst, float* __rest
         for (u32 i = 0; i < 4; ++i) {
             const u64 column = col0 + 4 * place + i;
             if (column < cols)
-                widen_store(transposed + column * rows, row0 + 4 * across, rows, wide_down, tile[16 * i + place][across], scale);
+                widen_store(transposed + column * rows, row0 + 4 * across, rows, wide_down,
+                            tile[16 * i + place][across], scale);
         }
     }
 }

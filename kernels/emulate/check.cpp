@@ -1,6 +1,6 @@
-// Runs every kernel but spin on the host and compares it with plain loops in f64. Build and run: ci/kernels.sh.
+// Runs every kernel except spin on the host and compares it with plain loops in f64. Build and run: ci/kernels.sh.
 //
-// Every buffer is a heap block of exactly its size, so that the address sanitizer sees a read or write one element outside.
+// Every buffer is a heap block of exactly its size, so the address sanitizer sees an access one element out of bounds.
 #include "cuda.h"
 
 #include "../cu/adamw.cu"
@@ -30,7 +30,7 @@ static int failures = 0;
 
 static double uniform() { return std::uniform_real_distribution<double>(-1, 1)(source); }
 
-// n elements on the heap, the first at `shift` elements past 16-byte alignment.
+// n elements on the heap, starting `shift` elements past 16-byte alignment.
 template <typename T>
 struct Block {
     std::unique_ptr<char[]> bytes;
@@ -78,7 +78,7 @@ static void both_ways() {
     bool shifted = false;
     for (size_t rows : {1, 3, 127, 128, 129, 200}) {
         for (size_t cols : {1, 63, 64, 65, 130, 132}) {
-            // Each of the two is aligned in some cases, and in some not.
+            // Either output is aligned in some cases and unaligned in others.
             shifted = !shifted;
             Block<u8> bytes(rows * cols, shifted);
             Block<float> wide(rows * cols, shifted && rows % 2), transposed(rows * cols, shifted && cols % 2);
@@ -132,15 +132,15 @@ static void relu_and_bias() {
                 auto dy = random_floats(rows * cols), activation = random_floats(rows * cols);
                 const unsigned strips = (unsigned)(cols + 63) / 64;
                 Block<float> sums(cols), partial(chunks * cols);
-                Block<u32> tickets(strips);
+                Block<u32> counters(strips);
                 std::vector<double> want(rows * cols), want_sums(cols);
                 for (size_t i = 0; i < want.size(); ++i) want_sums[i % cols] += want[i] = masked && activation[i] <= 0 ? 0 : dy[i];
                 launch({strips, chunks, 1}, {32, 16, 1}, [&] {
-                    relu_bias_backward(dy.data, masked ? activation.data : nullptr, sums.data, partial.data, tickets.data, rows, cols);
+                    relu_bias_backward(dy.data, masked ? activation.data : nullptr, sums.data, partial.data, counters.data, rows, cols);
                 });
                 near("relu_bias_backward dy", dy.data, want, 0);
                 near("relu_bias_backward dbias", sums.data, want_sums, 1e-5);
-                for (unsigned t = 0; t < strips; ++t) expect(tickets[t] == 0, "tickets", tickets[t], 0, t);
+                for (unsigned t = 0; t < strips; ++t) expect(counters[t] == 0, "counters", counters[t], 0, t);
             }
         }
     }
@@ -154,7 +154,7 @@ static void relu_and_bias_transposed() {
             const unsigned chunks = turn % 3 == 0 ? 1 : 2, strips = (unsigned)(cols + 63) / 64;
             auto dy = random_floats(rows * cols), activation = random_floats(rows * cols);
             Block<float> transposed(rows * cols), sums(cols), partial(chunks * cols);
-            Block<u32> tickets(strips);
+            Block<u32> counters(strips);
             std::vector<double> want(rows * cols), want_dy(dy.data, dy.data + dy.n), want_sums(cols);
             for (size_t i = 0; i < want.size(); ++i) {
                 transposed[i] = NAN;
@@ -162,12 +162,12 @@ static void relu_and_bias_transposed() {
             }
             launch({strips, chunks, 1}, {32, 16, 1}, [&] {
                 relu_bias_backward_transposed(dy.data, masked ? activation.data : nullptr, transposed.data, sums.data, partial.data,
-                                              tickets.data, rows, cols);
+                                              counters.data, rows, cols);
             });
             near("relu_bias_backward_transposed", transposed.data, want, 0);
             near("relu_bias_backward_transposed dy", dy.data, want_dy, 0);
             near("relu_bias_backward_transposed dbias", sums.data, want_sums, 1e-5);
-            for (unsigned t = 0; t < strips; ++t) expect(tickets[t] == 0, "transposed tickets", tickets[t], 0, t);
+            for (unsigned t = 0; t < strips; ++t) expect(counters[t] == 0, "transposed counters", counters[t], 0, t);
         }
     }
 }
@@ -175,7 +175,7 @@ static void relu_and_bias_transposed() {
 template <typename Label, typename Loss, typename Hits>
 static void classify(Loss loss_kernel, Hits hits_kernel, size_t rows, size_t cols, bool in_place, bool bad_label) {
     auto z = random_floats(rows * cols);
-    for (size_t i = 0; i < rows * cols; ++i) z[i] = std::floor(z[i] * 8) / 2;  // equal maxima happen
+    for (size_t i = 0; i < rows * cols; ++i) z[i] = std::floor(z[i] * 8) / 2;  // rounded, so that maxima tie
     Block<Label> labels(rows);
     Block<float> dz(rows * cols), row_loss(rows), loss(1);
     Block<u32> hits(1);
@@ -190,7 +190,7 @@ static void classify(Loss loss_kernel, Hits hits_kernel, size_t rows, size_t col
             sum += std::exp((double)z[r * cols + c]);
             if (z[r * cols + c] > z[r * cols + best]) best = c;
         }
-        // Mostly right, so that the warps of a block have hits to add at one place.
+        // Mostly right, so that several warps of a block have hits to add.
         labels[r] = (Label)(r % 4 == 3 ? source() % cols : best);
         if (bad_label && r == rows / 2) labels[r] = (Label)-1;
         const bool known = (u64)labels[r] < cols;
@@ -223,7 +223,7 @@ static void losses() {
     }
 }
 
-// Forward and backward of a classifier's last layer; `shift` breaks the alignment that the wide loads want.
+// Forward and backward of a classifier's last layer; `shift` breaks the alignment for the wide loads.
 static void classifier(size_t rows, size_t inputs, size_t classes, unsigned chunks, size_t shift) {
     Block<float> x(rows * inputs, shift), w(classes * inputs, shift), b(classes), dlogits(rows * classes), row_loss(rows), loss(1);
     for (size_t i = 0; i < x.n; ++i) x[i] = (float)std::max(0.0, uniform());
@@ -262,7 +262,7 @@ static void classifier(size_t rows, size_t inputs, size_t classes, unsigned chun
 
     const unsigned strips = (unsigned)(inputs + 63) / 64;
     Block<float> dx(rows * inputs), dw(classes * inputs), db(classes), sums(inputs), partial(chunks * ((classes + 1) * inputs + classes));
-    Block<u32> tickets(strips);
+    Block<u32> counters(strips);
     std::vector<double> want_dx(dx.n), want_dw(dw.n), want_db(classes), want_sums(inputs);
     for (size_t r = 0; r < rows; ++r) {
         for (size_t k = 0; k < classes; ++k) want_db[k] += dlogits[r * classes + k];
@@ -276,15 +276,15 @@ static void classifier(size_t rows, size_t inputs, size_t classes, unsigned chun
     }
     launch({strips, chunks, 1}, {32, 16, 1}, [&] {
         (classes <= 16 ? classifier_backward_16 : classifier_backward_32)(x.data, w.data, dlogits.data, dx.data, dw.data, db.data,
-                                                                          sums.data, partial.data, tickets.data, rows, inputs, (u32)classes);
+                                                                          sums.data, partial.data, counters.data, rows, inputs, (u32)classes);
     });
     near("classifier dx", dx.data, want_dx, 1e-5);
     near("classifier dw", dw.data, want_dw, 1e-5);
     near("classifier db", db.data, want_db, 1e-5);
     near("classifier dx_sums", sums.data, want_sums, 1e-5);
-    for (unsigned t = 0; t < strips; ++t) expect(tickets[t] == 0, "classifier tickets", tickets[t], 0, t);
+    for (unsigned t = 0; t < strips; ++t) expect(counters[t] == 0, "classifier counters", counters[t], 0, t);
 
-    // The same in one pass; `chunks` are its blocks.
+    // The same in one pass of `chunks` blocks.
     if (classes > 16 || inputs > 512) return;
     const size_t count = (classes + 1) * inputs + classes + 2;
     Block<float> through_dx(rows * inputs, shift), parts(chunks * count);
@@ -311,8 +311,8 @@ static void classifier(size_t rows, size_t inputs, size_t classes, unsigned chun
 
     labels[rows - 1] = 255;
     through();
-    expect(std::isnan(loss[0]), "through loss of a label that is no class", loss[0], NAN, 0);
-    expect(std::isnan(db[0]), "through db of a label that is no class", db[0], NAN, 0);
+    expect(std::isnan(loss[0]), "through loss of an invalid label", loss[0], NAN, 0);
+    expect(std::isnan(db[0]), "through db of an invalid label", db[0], NAN, 0);
 }
 
 static void classifiers() {
@@ -371,7 +371,7 @@ static void products() {
     }
 }
 
-// The byte that pattern.cu promises, written down a second time.
+// A second implementation of the bytes documented in pattern.cu.
 static u8 pattern_byte(u64 key, u64 id, u64 k) {
     auto mix = [](u64 x) {
         x += 0x9E3779B97F4A7C15ull;
@@ -382,8 +382,8 @@ static u8 pattern_byte(u64 key, u64 id, u64 k) {
     return (u8)(mix(mix(key ^ id) + k / 8 * 0x9E3779B97F4A7C15ull) >> k % 8 * 8);
 }
 
-// Fields of all widths at once, at any distance and alignment; more rows than warps, and fewer; visited in the order of the batch,
-// and in another, with a place that is none.
+// Fields of all widths at once, with any gap and alignment; more and fewer rows than warps; gathered in batch order and in
+// another order, with one invalid place.
 static void gathered_fields() {
     const size_t widths[] = {1, 3, 8, 13, 16, 17, 31, 100, 256, 257, 784, 3073, 9001};
     const size_t fields = sizeof widths / sizeof *widths, count = 19;
@@ -396,7 +396,7 @@ static void gathered_fields() {
                     for (size_t r = 0; r < rows; ++r) ids[r] = source() % count;
                     if (rows > 5) ids[5] = count;
                     if (rows > 2) ids[2] = ~0ull;
-                    // Where visit v goes, and for each row the visit that comes there.
+                    // places: the row that visit v writes. visit: its inverse.
                     Block<u32> places(rows);
                     for (size_t v = 0; v < rows; ++v) places[v] = (u32)v;
                     if (ordered) std::shuffle(places.data, places.data + rows, source);
@@ -407,7 +407,7 @@ static void gathered_fields() {
                     GatherFields all = {};
                     for (size_t f = 0; f < fields; ++f) {
                         const size_t stride = widths[f] + gap;
-                        // Not one byte behind the last row.
+                        // No padding after the last row.
                         from.emplace_back((count - 1) * stride + widths[f], shift);
                         to.emplace_back(rows * widths[f], shift_to);
                         for (size_t i = 0; i < from[f].n; ++i) from[f][i] = (u8)source();

@@ -1,5 +1,5 @@
-// Just enough of CUDA C++ to run the kernels of ../cu on the host, under the sanitizers. Shared memory is a static variable: blocks
-// run one after the other. How threads run, and what is found in them: fibers.h.
+// The subset of CUDA C++ that the kernels of ../cu need to run on the host under the sanitizers. Shared memory is a static
+// variable, because blocks run one after the other. fibers.h runs the threads and describes what is detected.
 #pragma once
 #include "fibers.h"
 

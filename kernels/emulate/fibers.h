@@ -1,13 +1,13 @@
-// Runs the threads of a block as fibers of one thread of the host: each runs until it comes to a barrier, a warp operation or an
-// atomic, and then another one goes on. Blocks run one after the other.
+// Runs the threads of a block as fibers of one host thread. Each runs until it reaches a barrier, a warp operation or an
+// atomic; then another one continues. Blocks run one after the other.
 //
-// For the thread sanitizer each fiber has a clock of its own, and only a barrier, an atomic, or the beginning and end of a block
-// puts two of them in order: what nothing orders is a race, although no two ever run at the same time. A shuffle or a ballot orders
-// no memory, as in CUDA. Launches take turns at the order of threads: upwards, downwards and mixed, the same in every run of the
-// program.
+// For the thread sanitizer, each fiber has its own clock, and only a barrier, an atomic, or the begin and end of a block
+// orders two fibers. Unordered accesses are reported as races, although fibers never run at the same time. As in CUDA, a
+// shuffle or a ballot does not order memory. Launches cycle through three thread orders (ascending, descending, mixed),
+// the same in every run of the program.
 //
-// A barrier that some thread never reaches ends the program with a message, and so do threads that meet from two different lines.
-// Warp operations need all 32 lanes. A loop that waits for a plain store of another thread never ends here.
+// A barrier that some thread never reaches ends the program with a message; so do threads that reach one barrier from two
+// different lines. Warp operations need all 32 lanes. A loop that waits for a plain store of another thread never ends.
 #pragma once
 #include <sys/mman.h>
 #include <ucontext.h>
@@ -36,21 +36,22 @@
 struct uint3 { unsigned x, y, z; };
 inline uint3 threadIdx, blockIdx, blockDim, gridDim;
 
-// For what runs behind the kernels' back: the sanitizers take none of its accesses for one of a kernel.
+// For the code of the emulator itself: the sanitizers ignore its accesses.
 #ifdef __clang__
 #define EMULATE_BARE __attribute__((noinline, disable_sanitizer_instrumentation)) inline
 #else
 #define EMULATE_BARE __attribute__((noinline, no_sanitize("address", "thread"))) inline
 #endif
-// Parameters that a caller leaves out: the line that calls.
+// Default parameters that capture the caller's file and line.
 #define EMULATE_LINE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
 namespace emulate {
 const unsigned MOST = 1024, MAIN = MOST;
 const size_t STACK = 256 << 10, GUARD = 64 << 10;
 
-// Of the threads from `first` on: the block, or a warp. Two clocks take turns, as whoever is first out of a barrier may be at the
-// next before the last is out of this one, for whom what was done in between is not in order. So with the values of a shuffle.
+// A barrier of the threads from `first` on: the block, or a warp. Two clocks alternate, because the first thread to leave a
+// barrier may reach the next one before the last has left this one, and what it did in between must stay unordered for
+// that last thread. The values of a shuffle alternate for the same reason.
 struct Barrier {
     const char* name;
     unsigned first, members, arrived, round;
@@ -58,13 +59,13 @@ struct Barrier {
 };
 
 struct Fiber {
-    ucontext_t fresh;  // before it has started
-    void* place[5];    // after that, when another one runs
+    ucontext_t fresh;  // context before the first run
+    void* place[5];    // saved registers while another fiber runs
     bool started;
     const void* stack;
     size_t stack_bytes;
-    void *fake_stack, *clock;  // the sanitizers' own
-    const Barrier* waits;      // null: may go on
+    void *fake_stack, *clock;  // for the sanitizers
+    const Barrier* waits;      // null if runnable
     const char* file;
     int line;
 };
@@ -84,7 +85,7 @@ inline void acquire(uint64_t*) {}
 inline void release(uint64_t*) {}
 #endif
 
-// Says where every thread of the block is, in one line for neighbours, and ends the program.
+// Prints where every thread of the block is, one line per range of threads, and ends the program.
 [[noreturn]] EMULATE_BARE void give_up(const char* why) {
     fflush(stdout);
     fprintf(stderr, "kernels on the host: launch %u, block (%u, %u) of %u threads: %s\n", launches, blockIdx.x, blockIdx.y, threads, why);
@@ -92,14 +93,14 @@ inline void release(uint64_t*) {}
         const Fiber& fiber = fibers[t];
         while (next < threads && fibers[next].waits == fiber.waits && fibers[next].line == fiber.line) ++next;
         fprintf(stderr, "    threads %u to %u: ", t, next - 1);
-        if (fiber.waits == nullptr) fprintf(stderr, "still to go on\n");
+        if (fiber.waits == nullptr) fprintf(stderr, "running\n");
         else if (fiber.waits == &end) fprintf(stderr, "at the end\n");
         else fprintf(stderr, "wait at %s, %s:%d\n", fiber.waits->name, fiber.file, fiber.line);
     }
     _exit(1);
 }
 
-// Comes first wherever a fiber goes on.
+// Runs first whenever a fiber continues.
 EMULATE_BARE void land() {
 #ifdef __SANITIZE_ADDRESS__
     __sanitizer_finish_switch_fiber(fibers[me].fake_stack, &fibers[before_me].stack, &fibers[before_me].stack_bytes);
@@ -107,8 +108,8 @@ EMULATE_BARE void land() {
     if (me != MAIN) threadIdx = {me % blockDim.x, me / blockDim.x, 0};
 }
 
-// Not swapcontext: it is a system call each time, and makes the address sanitizer forget what it knows of the stack. The builtins
-// want to be in two functions.
+// Not swapcontext: it makes a system call each time, and the address sanitizer loses its state of the stack. The builtins
+// must be in two different functions.
 [[noreturn]] EMULATE_BARE void jump(Fiber& to) {
     if (to.started) __builtin_longjmp(to.place, 1);
     setcontext(&to.fresh);
@@ -133,7 +134,7 @@ EMULATE_BARE void go_on_with(unsigned next) {
 
 EMULATE_BARE bool downwards() { return launches % 3 == 1; }
 
-// The next after `thread` that may go on.
+// The next runnable thread after `thread`.
 EMULATE_BARE unsigned pick(unsigned thread) {
     if (end.arrived == threads) return MAIN;
     if (launches % 3 == 2) thread = ((chance = chance * 1664525 + 1013904223) >> 8) % threads;
@@ -145,10 +146,10 @@ EMULATE_BARE unsigned pick(unsigned thread) {
     give_up("a barrier that some threads never reach");
 }
 
-// Before an atomic, of which nobody knows who is first.
+// Called before an atomic, whose order among the threads is unspecified.
 EMULATE_BARE void yield() { go_on_with(pick(me)); }
 
-// Goes on when all members have come. Orders no memory.
+// Continues when all members have arrived. Does not order memory.
 EMULATE_BARE void meet(Barrier& barrier, const char* file, int line) {
     fibers[me].waits = &barrier;
     fibers[me].file = file;
@@ -171,7 +172,7 @@ EMULATE_BARE void synchronise(Barrier& barrier, const char* file, int line) {
     acquire(clock);
 }
 
-// The life of a fiber: one block after the other, of all launches.
+// The main loop of a fiber: one block after the other, of all launches.
 EMULATE_BARE void live() {
     land();
     for (;;) {
@@ -182,7 +183,7 @@ EMULATE_BARE void live() {
     }
 }
 
-// A stack above a guard, and for the thread sanitizer a thread.
+// Creates a fiber: a stack above a guard page and, for the thread sanitizer, a thread.
 EMULATE_BARE void make(unsigned thread) {
     Fiber& fiber = fibers[thread];
     char* at = (char*)mmap(nullptr, GUARD + STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -233,7 +234,7 @@ void launch(uint3 grid, uint3 block, Kernel run) {
     run_blocks(grid, block);
 }
 
-// What the 32 lanes of the warp give.
+// The values that the 32 lanes of the warp pass.
 EMULATE_BARE const uint64_t* exchange(uint64_t value, const char* file, int line) {
     Barrier& warp = warp_barrier[me / 32];
     uint64_t* given = warp.given[warp.round % 2];

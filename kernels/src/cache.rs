@@ -1,8 +1,8 @@
-//! Compiled kernels on disk, so that a second start compiles nothing.
+//! Compiled kernels on disk, so that the second start compiles nothing.
 //!
-//! A file an entry. Its name says what was compiled, for which GPU and by what; its first line holds a checksum of the rest.
-//! Files are written under another name and renamed when they are whole, so processes that start together, or are killed,
-//! leave whole files; a file that is damaged all the same is as good as none.
+//! Each entry is one file. Its name identifies the program, the GPU and the compiler; its first line
+//! holds a checksum of the rest. Files are written under a temporary name and renamed when complete, so
+//! concurrent or killed processes leave only complete files. A damaged file counts as missing.
 
 use std::fs;
 use std::io::Write;
@@ -12,10 +12,10 @@ use feedline_core::{Error, ErrorKind, Result};
 
 use crate::source::hash;
 
-/// The variable that names the folder; `off` or nothing turns the cache off.
+/// The environment variable that names the folder; `off` or an empty value turns the cache off.
 pub const VARIABLE: &str = "FEEDLINE_CACHE";
 
-/// The most bytes an entry is read from; the kernels of this crate have less than a thousandth of it.
+/// Larger files are ignored. The kernels of this crate take less than a thousandth of it.
 const MAX_BYTES: u64 = 256 << 20;
 
 /// A folder of compiled kernels.
@@ -37,7 +37,7 @@ pub struct Cache {
 impl Cache {
     /// The user's cache: `$FEEDLINE_CACHE`, else `feedline` in `$XDG_CACHE_HOME`, else in `~/.cache`.
     ///
-    /// None when it is turned off or none of the variables names a folder.
+    /// Returns `None` if it is turned off or no variable names a folder.
     pub fn of_user() -> Option<Self> {
         Self::from_variables(|name| std::env::var_os(name).map(PathBuf::from))
     }
@@ -47,22 +47,22 @@ impl Cache {
             let off = folder.as_os_str().is_empty() || folder == Path::new("off");
             return (!off).then_some(Self { folder });
         }
-        // The base directory specification: a relative path is no path.
+        // The XDG base directory specification says to ignore relative paths.
         let named =
             |name, below: &str| get(name).filter(|path| path.is_absolute()).map(|path| path.join(below));
         let folder = named("XDG_CACHE_HOME", "feedline").or_else(|| named("HOME", ".cache/feedline"))?;
         Some(Self { folder })
     }
 
-    /// A cache in `folder`, which is created at the first write.
+    /// A cache in `folder`, which the first write creates.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self { folder: folder.into() }
     }
 
-    /// The entry called `name`; none when there is none or it is damaged.
+    /// The entry called `name`; `None` if it is missing or damaged.
     pub fn read(&self, name: &str) -> Option<String> {
         let path = self.folder.join(name);
-        // Asked before opening: a named pipe would wait for its writer, and a device may have no end.
+        // Check before opening: opening a named pipe blocks, and a device file may be endless.
         let metadata = fs::metadata(&path).ok()?;
         if !metadata.is_file() || metadata.len() > MAX_BYTES {
             return None;
@@ -72,14 +72,14 @@ impl Cache {
         (first == first_line(text)).then(|| text.to_owned())
     }
 
-    /// Writes the entry called `name`, in one step for every other process.
+    /// Writes the entry called `name`, atomically for other processes.
     ///
     /// # Errors
-    /// `Data` when the folder cannot be written.
+    /// `Data` if the folder cannot be written.
     pub fn write(&self, name: &str, text: &str) -> Result<()> {
         self.try_write(name, text).map_err(|error| {
             let why = format!(
-                "cannot keep compiled kernels: make the folder writable or set {VARIABLE} to another"
+                "cannot cache compiled kernels: make the folder writable or set {VARIABLE} to another"
             );
             Error::new(ErrorKind::Data, why).caused_by(error).at_path(self.folder.join(name))
         })
@@ -90,7 +90,7 @@ impl Cache {
         let mut file = tempfile::Builder::new().prefix(".writing-").tempfile_in(&self.folder)?;
         writeln!(file, "{}", first_line(text))?;
         file.write_all(text.as_bytes())?;
-        // Without this a crash may leave the new name with the old, empty contents.
+        // Without the sync, a crash may leave an empty file under the new name.
         file.as_file().sync_all()?;
         file.persist(self.folder.join(name))?;
         Ok(())
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_entry_is_none() {
+    fn a_damaged_entry_is_missing() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(folder.path());
         let path = folder.path().join("entry");
@@ -146,10 +146,10 @@ mod tests {
         assert_eq!(cache.read("entry"), None);
     }
 
-    /// Each of these would hang or fill the memory if it were opened and read.
+    /// Reading any of these would hang or fill the memory.
     #[test]
     #[cfg(unix)]
-    fn what_is_no_regular_file_of_a_sane_size_is_none() {
+    fn special_and_huge_files_are_missing() {
         let _watchdog = feedline_testkit::Watchdog::new(feedline_testkit::watchdog::LIMIT, "no regular file");
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::at(folder.path());
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_cannot_be_made_is_an_error() {
+    fn a_folder_that_cannot_be_created_is_an_error() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let error = Cache::at(file.path().join("below")).write("entry", "text").unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Data);

@@ -1,4 +1,4 @@
-//! CUDA C++ to PTX, by the NVRTC library: found at run time, never linked.
+//! Compiles CUDA C++ to PTX with NVRTC, which is loaded at run time.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use feedline_core::{Error, ErrorKind, Result};
 
 use crate::nvrtc;
 
-/// A virtual GPU architecture, as `compute_90`.
+/// A virtual GPU architecture, such as `compute_90`.
 ///
 /// ```
 /// use feedline_kernels::compile::Arch;
@@ -38,7 +38,8 @@ impl FromStr for Arch {
     fn from_str(text: &str) -> Result<Self> {
         let number = text.strip_prefix("compute_").and_then(|number| number.parse().ok()).map(Self);
         number.ok_or_else(|| {
-            Error::new(ErrorKind::Config, format!("\"{text}\" is no architecture like compute_90"))
+            let why = format!("\"{text}\" is not an architecture: write compute_90, for example");
+            Error::new(ErrorKind::Config, why)
         })
     }
 }
@@ -46,9 +47,9 @@ impl FromStr for Arch {
 /// NVRTC's version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
-    /// Major and minor, as of CUDA.
+    /// Major version, the same as CUDA's.
     pub major: i32,
-    /// See `major`.
+    /// Minor version.
     pub minor: i32,
 }
 
@@ -58,12 +59,12 @@ impl fmt::Display for Version {
     }
 }
 
-/// Why a source did not compile: NVRTC's own words.
+/// The log of a failed compilation, as NVRTC wrote it.
 #[derive(Clone, Debug)]
 pub struct Log(pub String);
 
 impl fmt::Display for Log {
-    /// The first line that names an error; the whole log stands in the field.
+    /// Shows the first line that names an error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut lines = self.0.lines().filter(|line| !line.trim().is_empty());
         let first = lines.clone().find(|line| line.contains("error")).or_else(|| lines.next());
@@ -75,21 +76,21 @@ impl std::error::Error for Log {}
 
 /// The NVRTC library of this machine.
 ///
-/// Finding it loads it, which takes some milliseconds; it stays loaded.
+/// [`find`](Self::find) loads it, which takes some milliseconds; it stays loaded.
 #[derive(Clone, Debug)]
 pub struct Compiler {
     version: Version,
     archs: Vec<Arch>,
 }
 
-/// What every kernel is compiled with, beside the architecture. No fast-math: a NaN must stay a NaN.
+/// Compiler options of every kernel, besides the architecture. No fast-math: it would lose NaNs.
 pub const OPTIONS: [&str; 2] = ["--std=c++17", "--fmad=true"];
 
 impl Compiler {
-    /// Looks for the library.
+    /// Loads the library.
     ///
     /// # Errors
-    /// `Unavailable` when there is none, or one that does not answer.
+    /// `Unavailable` if it is missing or its calls fail.
     pub fn find() -> Result<Self> {
         let (major, minor) = nvrtc::version()?;
         let archs =
@@ -102,23 +103,24 @@ impl Compiler {
         self.version
     }
 
-    /// The newest architecture that this library knows and a GPU of `arch` can run: PTX runs on newer GPUs, not on older.
+    /// The newest architecture that this library supports and a GPU of `arch` can run. PTX runs on newer
+    /// GPUs, not on older ones.
     ///
     /// # Errors
-    /// `Unavailable` when the library knows none.
+    /// `Unavailable` if there is none.
     pub fn best_for(&self, arch: Arch) -> Result<Arch> {
         self.archs.iter().copied().filter(|known| *known <= arch).max().ok_or_else(|| {
             Error::new(
                 ErrorKind::Unavailable,
-                format!("NVRTC {} compiles for no GPU as old as {arch}", self.version),
+                format!("NVRTC {} does not support GPUs of {arch}: install an older NVRTC", self.version),
             )
         })
     }
 
-    /// Compiles `text`, which messages call `name`, to PTX.
+    /// Compiles `text` to PTX; `name` is its file name in messages.
     ///
     /// # Errors
-    /// `Device` when it does not compile; the source of the error is the [`Log`].
+    /// `Device` if it does not compile; the error's source is the [`Log`].
     pub fn compile(&self, name: &str, text: &str, arch: Arch) -> Result<String> {
         let mut options: Vec<String> = OPTIONS.iter().map(ToString::to_string).collect();
         options.push(format!("--gpu-architecture={arch}"));

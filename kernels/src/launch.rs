@@ -1,9 +1,9 @@
-//! The unsafe entries of the operators: the matrix product on the host, and kernel launches.
+//! The unsafe calls behind the operators: the matrix product on the host, and kernel launches.
 
 #[cfg(feature = "cuda")]
 use feedline_core::Result;
 
-/// A matrix in a slice: element `(i, j)` stands at `i * row_stride + j * col_stride`.
+/// A matrix in a slice: element `(i, j)` is at `i * row_stride + j * col_stride`.
 #[derive(Clone, Copy)]
 pub(crate) struct Operand<'a> {
     data: &'a [f32],
@@ -17,13 +17,13 @@ impl<'a> Operand<'a> {
     /// A dense row-major matrix `[rows, cols]`.
     ///
     /// # Panics
-    /// When `data` has not `rows * cols` elements.
+    /// If `data` does not have `rows * cols` elements.
     pub(crate) fn new(data: &'a [f32], rows: usize, cols: usize) -> Self {
         assert_eq!(Some(data.len()), rows.checked_mul(cols), "a matrix of {rows} by {cols}");
         Self { data, rows, cols, row_stride: cols, col_stride: 1 }
     }
 
-    /// The same elements with rows and columns exchanged.
+    /// The transposed matrix, over the same elements.
     pub(crate) fn transposed(self) -> Self {
         Self {
             data: self.data,
@@ -37,7 +37,7 @@ impl<'a> Operand<'a> {
     /// `count` rows from row `first` on.
     ///
     /// # Panics
-    /// When there are not as many.
+    /// If the matrix has fewer rows.
     pub(crate) fn rows(self, first: usize, count: usize) -> Self {
         assert!(
             first <= self.rows && count <= self.rows - first,
@@ -52,7 +52,7 @@ impl<'a> Operand<'a> {
         (self.rows, self.cols)
     }
 
-    /// Whether every element lies inside `data`.
+    /// Whether every element is inside `data`.
     fn fits(&self) -> bool {
         let reach = |count: usize, stride: usize| (count - 1).checked_mul(stride);
         self.rows == 0
@@ -67,15 +67,15 @@ impl<'a> Operand<'a> {
 /// `dst = a b` on the calling thread; `dst` is dense and row-major, `[a.rows, b.cols]`.
 ///
 /// # Panics
-/// When the shapes do not agree.
+/// If the shapes do not match.
 pub(crate) fn gemm(dst: &mut [f32], a: Operand<'_>, b: Operand<'_>) {
     let (m, n, k) = (a.rows, b.cols, a.cols);
-    assert_eq!(k, b.rows, "the inner sizes of a matrix product");
-    assert_eq!(Some(dst.len()), m.checked_mul(n), "the result of a matrix product of {m} by {n}");
-    assert!(a.fits() && b.fits(), "a matrix that is larger than its slice");
-    // SAFETY: the asserts above: `dst` holds m dense rows of n elements, and every element that the strides of `a` and `b`
-    // reach lies inside its slice; a slice's length fits an isize, so do the strides that stay inside it. `dst` is borrowed
-    // uniquely, so it overlaps neither.
+    assert_eq!(k, b.rows, "gemm: the inner sizes differ");
+    assert_eq!(Some(dst.len()), m.checked_mul(n), "gemm: the result is not {m} by {n}");
+    assert!(a.fits() && b.fits(), "gemm: an operand is larger than its slice");
+    // SAFETY: by the asserts above, `dst` holds m dense rows of n elements, and every element that the
+    // strides of `a` and `b` reach is inside its slice. A slice's length fits an isize, and so do strides
+    // that stay inside it. `dst` is borrowed uniquely, so it overlaps neither operand.
     unsafe {
         matrixmultiply::sgemm(
             m,
@@ -104,31 +104,32 @@ pub(crate) fn kernel(
     grid: feedline_device::cuda::Grid,
     args: &[feedline_device::cuda::Arg<'_>],
 ) -> Result<()> {
-    // SAFETY: the operators (`ops/`) give every kernel the parameters of its CUDA signature, with lengths that
-    // the operators have checked; the kernels in `cu/` touch nothing beyond them.
+    // SAFETY: the operators (`ops/`) pass every kernel the parameters of its CUDA signature, with lengths
+    // that they have checked; the kernels in `cu/` access nothing beyond them.
     unsafe { stream.launch(function, grid, args) }
 }
 
-/// Gives `stream` the work of both, which may run beside each other where a step is recorded; see
-/// [`fork_join`](feedline_device::Stream::fork_join).
+/// Queues `main` and `aside`, which may run concurrently in a recorded step; see
+/// [`Stream::fork_join`](feedline_device::Stream::fork_join).
 ///
-/// The caller's arguments are borrowed by both at once, so neither writes what the other touches: what one writes it holds
-/// alone (`ViewMut`).
-pub(crate) fn beside(
+/// Both closures borrow the caller's arguments at the same time, so neither can write what the other
+/// accesses: a `ViewMut` belongs to one of them.
+pub(crate) fn fork_join(
     stream: &feedline_device::Stream,
     main: impl FnOnce() -> feedline_core::Result<()>,
     aside: impl FnOnce() -> feedline_core::Result<()>,
 ) -> feedline_core::Result<()> {
-    // SAFETY: called by `layer_backward`, for a weight gradient aside, and `classifier_through`, for sums aside: what these
-    // write they hold uniquely, beside shared inputs. Of the operators' scratch memory the sums have theirs taken out until they
-    // are given, the weight gradient uses none, and products aside have a workspace of their own (`crate::blas`).
+    // SAFETY: the callers are `layer_backward` (a weight gradient aside) and `classifier_fused` (sums
+    // aside). Each closure holds what it writes uniquely and shares only inputs. Scratch memory is not
+    // shared either: `classifier_fused` takes its sums out of the scratch until they are queued, the
+    // weight gradient uses none, and products aside have their own workspace (`crate::blas`).
     unsafe { stream.fork_join(main, aside) }
 }
 
-/// A delay for the streams of a GPU: what `feedline_sim::interceptors::chaos` takes as its spin.
+/// A delay on a GPU stream, for `feedline_sim::interceptors::chaos`.
 ///
 /// # Errors
-/// A driver failure, or kernels that cannot be loaded.
+/// A driver failure, or an error of loading the kernel.
 #[cfg(feature = "cuda")]
 pub fn spinner(
     cuda: &feedline_device::cuda::Cuda,
@@ -139,9 +140,9 @@ pub fn spinner(
     + 'static,
 > {
     let spin = crate::loaded::load(cuda, &crate::source::PROBE, "spin")?;
-    // The module is never unloaded: nothing waits for the last delays.
+    // Never unload the module: nothing waits for the last delays.
     std::mem::forget(spin.clone());
-    Ok(move |driver: &dyn feedline_device::Backend, stream, time: std::time::Duration| {
+    Ok(move |backend: &dyn feedline_device::Backend, stream, time: std::time::Duration| {
         let grid = feedline_device::cuda::Grid { blocks: (1, 1, 1), threads: (1, 1, 1), shared_bytes: 0 };
         let (mut nanoseconds, mut times) = (u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), 0u64);
         let parameters = &mut [
@@ -150,8 +151,8 @@ pub fn spinner(
         ];
         let mut launch =
             feedline_device::cuda::Launch { kernel: spin.id(), name: spin.name(), grid, parameters };
-        // SAFETY: the parameters are those of `spin` in cu/spin.cu, which writes nothing when `times` is null; the module
-        // stays loaded, see above.
-        unsafe { driver.launch(stream, &mut launch) }
+        // SAFETY: the parameters match `spin` in cu/spin.cu, which writes nothing if `times` is null; the
+        // module stays loaded (see `forget` above).
+        unsafe { backend.launch(stream, &mut launch) }
     })
 }

@@ -1,29 +1,30 @@
-//! The kernels of a multi-layer perceptron, each as CUDA source and as host code.
+//! The operators of a multi-layer perceptron, as CUDA kernels and as host code.
 //!
-//! | part | what it is |
+//! | part | contents |
 //! | --- | --- |
-//! | `cu/` | one CUDA file an operator, without headers |
+//! | `cu/` | one CUDA file per operator, without headers |
 //! | [`host`] | the same operators over slices |
-//! | [`source`] | the CUDA sources as this crate carries them: text, kernels, hash |
-//! | `compile` | sources to PTX, by the NVRTC library |
+//! | [`ops`] | the operators on views of a stream, on any device |
+//! | [`source`] | the embedded CUDA sources: text, kernels, hash |
+//! | `compile` | compiles sources to PTX with NVRTC |
 //! | `cache` | compiled PTX on disk |
-//! | `ptx` | cache, NVRTC, or the PTX this crate carries: whichever works first |
+//! | `ptx` | finds PTX: from the cache, NVRTC or this crate |
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
 #[cfg(feature = "cuda")]
-#[allow(unsafe_code, reason = "calls of cuBLASLt, see its head")]
+#[allow(unsafe_code, reason = "calls cuBLASLt")]
 mod blas;
 #[cfg(feature = "cuda")]
 pub mod cache;
 #[cfg(feature = "cuda")]
 pub mod compile;
 pub mod host;
-#[allow(unsafe_code, reason = "kernels take raw addresses, see its head")]
+#[allow(unsafe_code, reason = "kernels take raw addresses")]
 mod launch;
 #[cfg(feature = "cuda")]
 mod loaded;
 #[cfg(feature = "cuda")]
-#[allow(unsafe_code, reason = "calls of NVRTC, see its head")]
+#[allow(unsafe_code, reason = "calls NVRTC")]
 mod nvrtc;
 pub mod ops;
 #[cfg(feature = "cuda")]

@@ -1,4 +1,4 @@
-//! A program as a device has it: compiled or found, loaded, its kernels by name.
+//! A program loaded on a device, with its kernels by name.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ pub(crate) struct Loaded {
     functions: Vec<Function>,
 }
 
-/// The kernel called `name` of a program, loaded apart from any stream.
+/// Loads a program and returns its kernel `name`.
 pub(crate) fn load(cuda: &Cuda, program: &'static Program, name: &str) -> Result<Function> {
     Loaded::new(cuda, program)?.function(name).cloned()
 }
 
 impl Loaded {
-    /// Compiles or finds a program, and loads it.
+    /// Finds or compiles the PTX of a program and loads it.
     pub(crate) fn new(cuda: &Cuda, program: &'static Program) -> Result<Self> {
         let (major, minor) = cuda.compute_capability()?;
         let arch = Arch::new(major.unsigned_abs(), minor.unsigned_abs());
@@ -38,7 +38,7 @@ impl Loaded {
     }
 }
 
-/// The error of a kernel that is not there.
+/// The error for a kernel that is not loaded.
 pub(crate) fn missing(name: &str) -> Error {
     Error::new(ErrorKind::Unavailable, format!("the kernel {name} is not loaded"))
 }

@@ -1,4 +1,4 @@
-//! The PTX of a program: from the cache, else compiled here, else what this crate carries.
+//! The PTX of a program: from the cache, else compiled by NVRTC, else embedded in this crate.
 
 use feedline_core::{Error, ErrorKind, Result};
 
@@ -6,39 +6,39 @@ use crate::cache::Cache;
 use crate::compile::{Arch, Compiler, OPTIONS};
 use crate::source::{Program, hash};
 
-/// The oldest architecture that the PTX in this crate runs on.
+/// The oldest architecture that the embedded PTX runs on.
 pub const EMBEDDED_ARCH: (u32, u32) = (8, 0);
 
 /// Where PTX came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A file that an earlier run wrote.
+    /// The cache on disk.
     Cache,
-    /// NVRTC, just now.
+    /// NVRTC compiled it now.
     Compiled,
     /// This crate.
     Embedded,
 }
 
-/// What was loaded, and why not something better.
+/// A loaded program.
 #[derive(Debug)]
 pub struct Loaded<T> {
-    /// What the caller made of the PTX.
+    /// The result of `accept`.
     pub value: T,
     /// Where the PTX came from.
     pub origin: Origin,
-    /// What failed on the way; empty in the normal case.
+    /// Errors of the attempts before; usually empty.
     pub notes: Vec<Error>,
 }
 
-/// Gives the PTX of `program` for a GPU of `arch` to `accept`, which loads it: the cached, else a fresh compilation, else the
-/// embedded, the first that is there and accepted. A driver may refuse PTX of a compiler newer than itself; the embedded PTX is
-/// of an old compiler for that reason.
+/// Passes PTX of `program` for a GPU of `arch` to `accept`, which loads it. Tries the cached, then a
+/// freshly compiled, then the embedded PTX until one is accepted. A driver may reject PTX of a newer
+/// compiler; the embedded PTX comes from an old one for that reason.
 ///
-/// Blocks for the compiler, some tenths of a second, when nothing is cached.
+/// Blocks for some tenths of a second to compile if nothing is cached.
 ///
 /// # Errors
-/// `Unavailable` when nothing was accepted; says why for each.
+/// `Unavailable` if none was accepted; the message gives the reason for each.
 pub fn load<T>(
     program: &Program,
     arch: Arch,
@@ -58,7 +58,8 @@ pub fn load<T>(
         Err(error) => {
             notes.push(error);
             let why: Vec<String> = notes.iter().map(ToString::to_string).collect();
-            let what = format!("no kernels \"{}\" for a GPU of {arch}: {}", program.name, why.join("; "));
+            let what =
+                format!("cannot load program \"{}\" for a GPU of {arch}: {}", program.name, why.join("; "));
             Err(Error::new(ErrorKind::Unavailable, what))
         }
     }
@@ -85,15 +86,14 @@ fn compiled(
     Ok((ptx, Origin::Compiled))
 }
 
-/// The PTX that this crate carries, of NVRTC 12.8 for compute_80.
+/// The embedded PTX, compiled by NVRTC 12.8 for compute_80.
 ///
 /// # Errors
-/// `Unavailable` for a GPU older than that.
+/// `Unavailable` for an older GPU.
 pub fn embedded(program: &Program, arch: Arch) -> Result<&'static str> {
     let oldest = Arch::new(EMBEDDED_ARCH.0, EMBEDDED_ARCH.1);
     if arch < oldest {
-        let why =
-            format!("the kernels in this crate are for {oldest} and newer, the GPU is {arch}: install NVRTC");
+        let why = format!("the embedded kernels need {oldest} or newer, the GPU is {arch}: install NVRTC");
         return Err(Error::new(ErrorKind::Unavailable, why));
     }
     match program.name {
@@ -101,13 +101,11 @@ pub fn embedded(program: &Program, arch: Arch) -> Result<&'static str> {
         "gemm" => Ok(include_str!("../ptx/gemm.ptx")),
         "probe" => Ok(include_str!("../ptx/probe.ptx")),
         "gather" => Ok(feedline_cuda::GATHER_PTX),
-        other => {
-            Err(Error::new(ErrorKind::Unavailable, format!("this crate carries no PTX for \"{other}\"")))
-        }
+        other => Err(Error::new(ErrorKind::Unavailable, format!("program \"{other}\" has no embedded PTX"))),
     }
 }
 
-/// The first line of an embedded PTX file: what it was made from.
+/// The first line of an embedded PTX file, with the hash of its source.
 pub fn header(program: &Program) -> String {
     format!("// feedline kernels: program {}, source {:016x}", program.name, program.hash())
 }

@@ -1,20 +1,20 @@
-//! The CUDA sources as this crate carries them: which files are compiled together, which kernels they hold, their hash.
+//! The embedded CUDA sources: the programs, their files and kernels, and a hash.
 
 /// One kernel: an `extern "C"` entry of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Kernel {
-    /// Its name.
+    /// The entry's name.
     pub name: &'static str,
-    /// Threads of the block it was written for; its launch bound.
+    /// Threads per block; the launch bound.
     pub threads: u32,
 }
 
 /// One `.cu` file.
 #[derive(Clone, Copy, Debug)]
 pub struct Source {
-    /// Its name in `cu/`.
+    /// The file's name in `cu/`.
     pub file: &'static str,
-    /// Its text.
+    /// The file's text.
     pub text: &'static str,
     /// The kernels it defines.
     pub kernels: &'static [Kernel],
@@ -29,11 +29,11 @@ pub struct Source {
 /// ```
 #[derive(Debug)]
 pub struct Program {
-    /// What it is called in files and messages.
+    /// The program's name in file names and messages.
     pub name: &'static str,
-    /// Its files, in order.
+    /// The program's files, in order.
     pub sources: &'static [Source],
-    /// Where the repository keeps its PTX.
+    /// Path of the PTX in the repository.
     pub ptx: &'static str,
 }
 
@@ -47,7 +47,7 @@ macro_rules! source {
     };
 }
 
-/// The operators of a training step, the matrix products excepted.
+/// The operators of a training step, without the matrix products.
 pub static STEP: Program = Program {
     name: "step",
     sources: &[
@@ -82,7 +82,7 @@ pub static STEP: Program = Program {
     ptx: "kernels/ptx/step.ptx",
 };
 
-/// The matrix products, for machines without cuBLAS; apart, because they take most of the time to compile.
+/// The matrix products, for machines without cuBLAS. Separate, because they take most of the compile time.
 pub static GEMM: Program = Program {
     name: "gemm",
     sources: &[source!(
@@ -110,7 +110,8 @@ pub static PROBE: Program = Program {
     ptx: "kernels/ptx/probe.ptx",
 };
 
-/// Rows of registered host memory. The CUDA backend carries it and loads it from its PTX; here it is compiled and checked.
+/// The gather from registered host memory. The CUDA backend embeds and loads it; this crate compiles and
+/// checks it.
 pub static GATHER: Program = Program {
     name: "gather",
     sources: &[Source {
@@ -125,12 +126,12 @@ pub static GATHER: Program = Program {
 pub static PROGRAMS: [&Program; 4] = [&STEP, &GEMM, &PROBE, &GATHER];
 
 impl Program {
-    /// All files as one text; line numbers in a compiler's messages are those of the files.
+    /// All files as one text; compiler messages keep the line numbers of the files.
     pub fn text(&self) -> String {
         self.sources.iter().map(|source| format!("#line 1 \"{}\"\n{}\n", source.file, source.text)).collect()
     }
 
-    /// Every kernel of every file.
+    /// All kernels of all files.
     pub fn kernels(&self) -> impl Iterator<Item = &'static Kernel> {
         self.sources.iter().flat_map(|source| source.kernels)
     }
@@ -140,13 +141,13 @@ impl Program {
         self.kernels().find(|kernel| kernel.name == name)
     }
 
-    /// A number that changes with the text.
+    /// A hash of the text.
     pub fn hash(&self) -> u64 {
         hash(self.text().as_bytes())
     }
 }
 
-/// 64-bit FNV-1a (Fowler, Noll, Vo 1991): for files that nobody forges.
+/// 64-bit FNV-1a (Fowler, Noll, Vo 1991); not a cryptographic hash.
 pub fn hash(bytes: &[u8]) -> u64 {
     bytes
         .iter()
@@ -189,7 +190,7 @@ mod tests {
         for source in PROGRAMS.iter().flat_map(|program| program.sources) {
             let mut count = 0;
             for kernel in source.kernels {
-                // gemm.cu pastes the tile's side to the name.
+                // gemm.cu appends the tile size to the name.
                 let stem = kernel.name.trim_end_matches(|c: char| c.is_ascii_digit());
                 let stem = if source.file == "gemm.cu" { stem } else { kernel.name };
                 assert!(

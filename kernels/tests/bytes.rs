@@ -1,13 +1,13 @@
-//! Operators on bytes: widening, self-describing rows.
+//! Operators on bytes: casts and self-describing rows.
 
 use feedline_kernels::host::{self, pattern};
 
 #[test]
-fn every_byte_is_widened() {
+fn cast_converts_every_byte() {
     for n in [0, 1, 255, 256, 200_003] {
         let src: Vec<u8> = (0..n).map(|i| (i % 256) as u8).collect();
         let mut dst = vec![f32::NAN; n];
-        host::widen(&src, 1.0 / 255.0, &mut dst);
+        host::cast(&src, 1.0 / 255.0, &mut dst);
         for (i, value) in dst.iter().enumerate() {
             assert_eq!(*value, (1.0 / 255.0) * (i % 256) as f32, "element {i}");
         }
@@ -18,11 +18,11 @@ fn every_byte_is_widened() {
 }
 
 #[test]
-fn every_byte_is_widened_both_ways() {
+fn cast_with_transpose_writes_both_layouts() {
     for (rows, columns) in [(0, 3), (1, 1), (1, 5), (5, 1), (3, 784), (129, 65)] {
         let src: Vec<u8> = (0..rows * columns).map(|i| (i % 251) as u8).collect();
         let (mut dst, mut transposed) = (vec![f32::NAN; src.len()], vec![f32::NAN; src.len()]);
-        host::widen_both(&src, 0.5, columns, &mut dst, &mut transposed);
+        host::cast_with_transpose(&src, 0.5, columns, &mut dst, &mut transposed);
         for (i, byte) in src.iter().enumerate() {
             let at = i % columns * rows + i / columns;
             assert_eq!((dst[i], transposed[at]), (0.5 * f32::from(*byte), dst[i]), "element {i}");
@@ -31,15 +31,15 @@ fn every_byte_is_widened_both_ways() {
 }
 
 #[test]
-fn the_pattern_is_what_its_documentation_says() {
-    // Worked out apart from this code, by the formula: key 42, id 7.
+fn the_pattern_matches_its_documentation() {
+    // Computed independently from the documented formula: key 42, id 7.
     let golden: [u8; 12] = [15, 110, 88, 249, 75, 209, 227, 4, 92, 121, 175, 108];
     let got: Vec<u8> = (0..12).map(|k| pattern::byte(42, 7, k)).collect();
     assert_eq!(got, golden);
 }
 
 #[test]
-fn every_wrong_byte_is_counted() {
+fn check_counts_every_wrong_byte() {
     for row_bytes in [1, 8, 13, 784] {
         let rows = 9;
         let key = pattern::batch_key(1, 2, 3);
@@ -72,7 +72,7 @@ fn another_epoch_batch_or_row_has_other_bytes() {
         (pattern::batch_key(1, 2, 3), 4),
     ] {
         let wrong = pattern::check(&row, 4096, key, |_| id).wrong;
-        // One byte in 256 agrees by chance: 16 of 4096, give or take.
+        // One byte in 256 matches by chance: about 16 of 4096.
         assert!(wrong > 4096 - 50, "{wrong} wrong bytes");
     }
 }

@@ -1,4 +1,4 @@
-//! PTX: what this crate carries fits its sources, and, where NVRTC is there, so does what it compiles.
+//! The embedded PTX matches its sources; with NVRTC installed, so does freshly compiled PTX.
 #![cfg(feature = "cuda")]
 
 use feedline_core::{Error, ErrorKind, Result};
@@ -23,7 +23,7 @@ fn arch() -> Arch {
     Arch::new(9, 0)
 }
 
-/// NVRTC, or a line that says what was not tested.
+/// NVRTC; without it, prints that `test` was not run.
 fn compiler(test: &str) -> Option<Compiler> {
     match Compiler::find() {
         Ok(compiler) => Some(compiler),
@@ -36,7 +36,7 @@ fn compiler(test: &str) -> Option<Compiler> {
 }
 
 #[test]
-fn the_embedded_ptx_is_of_these_sources() {
+fn the_embedded_ptx_matches_the_sources() {
     for program in PROGRAMS {
         let text = ptx::embedded(program, arch()).unwrap();
         let first = text.lines().next().unwrap_or_default();
@@ -58,7 +58,7 @@ fn a_gpu_older_than_the_embedded_ptx_is_refused() {
 }
 
 #[test]
-fn a_bound_stands_in_the_ptx_as_in_the_table() {
+fn launch_bounds_in_the_ptx_match_the_table() {
     for program in PROGRAMS {
         let text = ptx::embedded(program, arch()).unwrap();
         for kernel in program.kernels() {
@@ -71,7 +71,7 @@ fn a_bound_stands_in_the_ptx_as_in_the_table() {
 }
 
 #[test]
-fn without_anything_better_the_embedded_ptx_is_loaded() {
+fn load_falls_back_to_the_embedded_ptx() {
     let refuse_others = |text: &str| -> Result<()> {
         let own = text.starts_with("// feedline kernels: program step");
         own.then_some(()).ok_or_else(|| Error::new(ErrorKind::Device, "PTX newer than the driver"))
@@ -81,7 +81,7 @@ fn without_anything_better_the_embedded_ptx_is_loaded() {
 }
 
 #[test]
-fn when_nothing_is_accepted_the_error_says_why_for_each() {
+fn a_failed_load_gives_the_reason_of_each_attempt() {
     let refuse = |_: &str| -> Result<()> { Err(Error::new(ErrorKind::Device, "no such GPU")) };
     let error = ptx::load(&STEP, arch(), None, refuse).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
@@ -93,7 +93,7 @@ fn when_nothing_is_accepted_the_error_says_why_for_each() {
 }
 
 #[test]
-fn every_program_compiles_once_and_then_comes_from_the_cache() {
+fn every_program_compiles_once_and_then_loads_from_the_cache() {
     let Some(compiler) = compiler("compiling and caching") else { return };
     let folder = tempfile::tempdir().unwrap();
     let cache = Cache::at(folder.path().join("new"));
@@ -127,7 +127,7 @@ fn every_program_compiles_once_and_then_comes_from_the_cache() {
 }
 
 #[test]
-fn a_cache_that_cannot_be_written_is_a_note() {
+fn an_unwritable_cache_adds_a_note() {
     if compiler("a cache that cannot be written").is_none() {
         return;
     }
@@ -137,7 +137,7 @@ fn a_cache_that_cannot_be_written_is_a_note() {
 }
 
 #[test]
-fn a_source_that_does_not_compile_says_where() {
+fn a_compile_error_names_file_and_line() {
     let Some(compiler) = compiler("the compiler's messages") else { return };
     let error = compiler
         .compile("bad.cu", "extern \"C\" __global__ void bad() {\n    nothing();\n}\n", arch())
@@ -152,7 +152,7 @@ fn a_source_that_does_not_compile_says_where() {
 }
 
 #[test]
-fn a_newer_gpu_gets_the_newest_ptx_there_is() {
+fn best_for_a_newer_gpu_is_the_newest_architecture() {
     let Some(compiler) = compiler("architectures") else { return };
     let newest = compiler.best_for(Arch::new(99, 9)).unwrap();
     assert!(newest >= Arch::new(9, 0), "{newest}");

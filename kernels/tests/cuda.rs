@@ -1,4 +1,4 @@
-//! What only a GPU shows: cudarc's streams and captures, views given to cudarc, matrix products, modules.
+//! GPU-only behaviour: streams and captures of cudarc, views passed to cudarc, modules.
 #![cfg(feature = "cuda")]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,8 +17,8 @@ fn panics(call: impl FnOnce()) -> String {
 }
 
 #[test]
-fn the_per_thread_stream_is_refused_and_other_streams_are_not() {
-    let Some(device) = gpu("the per-thread stream is refused") else { return };
+fn only_the_per_thread_stream_is_rejected() {
+    let Some(device) = gpu("the per-thread stream is rejected") else { return };
     let context = device.cuda_backend().expect("a CUDA device").context().clone();
     let error = device.wrap_stream(context.per_thread_stream()).expect_err("another stream on each thread");
     assert_eq!(error.kind(), ErrorKind::Config);
@@ -32,7 +32,7 @@ fn the_per_thread_stream_is_refused_and_other_streams_are_not() {
 }
 
 #[test]
-fn a_view_is_not_for_the_default_stream_of_another_context() {
+fn a_view_is_rejected_on_the_default_stream_of_another_context() {
     let Some(device) = gpu("a view and another context's default stream") else { return };
     let context = device.cuda_backend().expect("a CUDA device").context().clone();
     let other = CudaContext::new_non_primary(0, 0).expect("another context");
@@ -49,7 +49,7 @@ fn a_view_is_not_for_the_default_stream_of_another_context() {
 }
 
 #[test]
-fn a_capture_of_cudarcs_gets_no_work_and_no_view() {
+fn a_capture_begun_by_cudarc_rejects_work_and_views() {
     let Some(device) = gpu("a capture of cudarc's") else { return };
     let stream = device.stream().expect("a stream");
     let raw = stream.cuda_stream().expect("a CUDA stream").clone();
@@ -75,18 +75,18 @@ fn a_capture_of_cudarcs_gets_no_work_and_no_view() {
         assert!(error.message().contains("record_graph"), "{what}: {error}");
     }
     assert!(why.contains("record_graph"), "{why}");
-    // Nothing that was refused has spoilt the capture.
+    // The rejected calls did not invalidate the capture.
     drop(graph.expect("the end of the capture"));
     launch(&stream, &empty, 0).expect("a kernel");
     stream.record(&event).expect("an event");
     assert_eq!(raw.clone_dtoh(&view).expect("a copy"), [0; 4]);
-    // Feedline's own recording goes to a stream of its own, and is not taken for a foreign one.
+    // A recording by feedline uses its own stream and is not mistaken for a foreign capture.
     let recorded = stream.record_graph(None, || launch(&stream, &empty, 0));
     recorded.expect("a graph").launch(None).expect("a replay");
     stream.synchronize().expect("the replay");
 }
 
-/// Runs for as many nanoseconds as it is told.
+/// A kernel that runs for the given number of nanoseconds.
 const SPIN: &str = "\
 .version 7.0
 .target sm_70
@@ -114,13 +114,13 @@ fn spin(device: &Device) -> Function {
 
 fn launch(stream: &Stream, spin: &Function, nanoseconds: u64) -> feedline_core::Result<()> {
     let one = Grid { blocks: (1, 1, 1), threads: (1, 1, 1), shared_bytes: 0 };
-    // SAFETY: the kernel has this one parameter and touches no memory.
+    // SAFETY: the kernel has this one parameter and accesses no memory.
     unsafe { stream.launch(spin, one, &[Arg::U64(nanoseconds)]) }
 }
 
 #[test]
-fn a_module_is_unloaded_behind_its_kernels() {
-    let Some(device) = gpu("a module is unloaded behind its kernels") else { return };
+fn a_module_is_unloaded_after_its_kernels_have_finished() {
+    let Some(device) = gpu("a module is unloaded after its kernels") else { return };
     let cuda = device.cuda_backend().expect("a CUDA device");
     for stream in [device.stream(), device.wrap_stream(cuda.context().default_stream())] {
         let stream = stream.expect("a stream");
@@ -130,8 +130,8 @@ fn a_module_is_unloaded_behind_its_kernels() {
         let ended = device.event(false).expect("an event");
         launch(&stream, &spin, 300_000_000).expect("a launch");
         stream.record(&ended).expect("an event");
-        assert!(!ended.query().expect("a query"), "the kernel takes its time");
+        assert!(!ended.query().expect("a query"), "the kernel is still running");
         drop(spin);
-        assert!(ended.query().expect("a query"), "the module was unloaded under its kernel");
+        assert!(ended.query().expect("a query"), "the module was unloaded before its kernel finished");
     }
 }

@@ -1,8 +1,8 @@
-//! The waits of the hand-off, each with the work that must end first held back for a long while: without the wait, wrong
-//! bytes are certain, not luck. On the host always, on a GPU where there is one.
+//! The waits of the hand-off. Each test delays the work that must finish first, so that a missing wait
+//! always produces wrong bytes. Runs on the host, and on a GPU if there is one.
 //!
-//! `FEEDLINE_REPEATS` sets how often each size is tried, `FEEDLINE_BYTES` the one size to try, `FEEDLINE_DELAY_MS` how long
-//! the work is held back.
+//! Environment: `FEEDLINE_REPEATS`, repeats per size; `FEEDLINE_BYTES`, a single size;
+//! `FEEDLINE_DELAY_MS`, the delay.
 
 use feedline_core::{ErrorKind, Result, random::key};
 use feedline_device::slot::{Loaded, Reader, SlotRing};
@@ -18,7 +18,7 @@ fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// The devices to test on; says so when there is no GPU.
+/// The devices to test on; prints that the test was not run on a GPU if there is none.
 fn devices(test: &str) -> Vec<Device> {
     [Device::host()].into_iter().chain(feedline_testkit::gpu(test)).collect()
 }
@@ -26,7 +26,7 @@ fn devices(test: &str) -> Vec<Device> {
 /// Runs `case` for each size and repeat on each device.
 fn each(test: &str, case: impl Fn(&Rig, u64) -> Result<()>) {
     for device in devices(test) {
-        // The host's large copies are slow, and its delays are real threads spinning: one size less, fewer repeats.
+        // On the host, large copies are slow and delays spin on a thread: skip the largest size, repeat less.
         let (sizes, repeats) = match device.kind() {
             BackendKind::Cuda => (&SIZES[..], number("FEEDLINE_REPEATS", 20)),
             _ => (&SIZES[..3], number("FEEDLINE_REPEATS", 2)),
@@ -39,12 +39,8 @@ fn each(test: &str, case: impl Fn(&Rig, u64) -> Result<()>) {
                 case(&rig, key(&[bytes as u64, repeat])).unwrap_or_else(|error| panic!("{place}: {error}"));
             }
         }
-        assert_eq!(
-            device.stats().pinned_bytes.now(),
-            0,
-            "{test} on {device:?} left page-locked memory behind"
-        );
-        assert_eq!(device.stats().device_bytes.now(), 0, "{test} on {device:?} left device memory behind");
+        assert_eq!(device.stats().pinned_bytes.now(), 0, "{test} on {device:?} leaked pinned memory");
+        assert_eq!(device.stats().device_bytes.now(), 0, "{test} on {device:?} leaked device memory");
     }
 }
 
@@ -61,18 +57,18 @@ struct Rig {
     delay_ns: u64,
 }
 
-/// What a check on the device found.
+/// The report of a check on the device.
 struct Checked(feedline_device::Buffer<i64>);
 
 impl Checked {
-    /// Made before the work is held back: allocations may wait for the whole device.
+    /// Call before delaying work: an allocation may wait for the whole device.
     fn new(kernels: &Kernels) -> Result<Self> {
         let mut report = kernels.stream().buffer::<i64>(3)?;
         report.write(&[0, -1, 0])?;
         Ok(Self(report))
     }
 
-    /// Queues the comparison of a slot with the pattern of `key`, behind `delay_ns` of waiting.
+    /// Queues a delay of `delay_ns` and then the comparison of a slot with the pattern of `key`.
     fn queue(
         mut self,
         reader: &Reader,
@@ -88,7 +84,7 @@ impl Checked {
 
     fn assert_clean(&self, bytes: usize, what: &str) -> Result<()> {
         let report = self.0.read()?;
-        assert_eq!(report[2], bytes as i64, "{what}: every byte was looked at");
+        assert_eq!(report[2], bytes as i64, "{what}: number of bytes checked");
         assert_eq!(report[0], 0, "{what}: wrong bytes, the first at {}", report[1]);
         Ok(())
     }
@@ -110,7 +106,7 @@ impl Rig {
             device: device.clone(),
             delay_ns: number("FEEDLINE_DELAY_MS", 50) * 1_000_000,
         };
-        // Kernels are loaded at their first use, which may wait for the device: not in the middle of a case.
+        // Load the kernels now: loading may wait for the device, which would disturb a case.
         rig.on_copy.spin(1)?;
         rig.on_compute.spin(1)?;
         Ok(rig)
@@ -130,7 +126,7 @@ impl Rig {
 #[test]
 fn the_host_refills_a_slot_only_after_its_copy() {
     each("host gate", |rig, key| {
-        // The other slot is out: the next filling can only take the one in flight.
+        // The other slot is taken, so the next fill can only get the one in flight.
         let other = rig.host.acquire()?;
         let check = Checked::new(&rig.on_compute)?;
         let ready = rig.fill(key)?;
@@ -184,7 +180,7 @@ fn a_device_slot_is_overwritten_only_after_all_its_readers() {
         let quick = slow.also_on(&branch)?;
         let quick_check = quick_check.queue(&quick, &on_branch, 0, rig.bytes, key)?;
         let slow_check = slow_check.queue(&slow, &rig.on_compute, rig.delay_ns, rig.bytes, key)?;
-        // The quick one is the last to record its end.
+        // The quick reader records its end last.
         drop(slow);
         drop(quick);
         let loaded = rig.upload(next)?;
@@ -195,22 +191,22 @@ fn a_device_slot_is_overwritten_only_after_all_its_readers() {
     });
 }
 
-/// Asserts that two pieces of work run together, each `delay_ns` long, as `run` tells. A loaded machine may hold the thread
-/// up that gives the second one for longer than the first one takes: then both get longer. What runs one after the other
-/// does so however long it takes.
+/// Asserts that `run`, which queues two delays of the given length, sees them overlap. On a loaded
+/// machine the thread may queue the second one after the first has finished, so the delays are doubled
+/// until they overlap. Serialised work never overlaps, however long it takes.
 #[track_caller]
 fn assert_together(what: &str, delay_ns: u64, run: impl Fn(u64) -> Result<bool>) {
     const MOST: u64 = 128;
     let mut times = 1;
     while !run(times * delay_ns).expect("both run") {
         times *= 2;
-        assert!(times <= MOST, "{what}: one after the other, {MOST} times {delay_ns} ns each");
+        assert!(times <= MOST, "{what}: no overlap with {MOST} times {delay_ns} ns each");
     }
 }
 
 #[test]
-fn two_readers_of_one_batch_run_together() {
-    for device in devices("readers together") {
+fn two_readers_of_one_batch_run_concurrently() {
+    for device in devices("concurrent readers") {
         let rig = Rig::new(&device, SIZES[0]).expect("the rig is built");
         let branch = device.stream().expect("a second stream");
         let on_branch = Kernels::new(&branch).expect("its kernels");
@@ -227,15 +223,15 @@ fn two_readers_of_one_batch_run_together() {
             drop((first, second));
             rig.compute.synchronize()?;
             branch.synchronize()?;
-            // The second began before the first ended.
+            // The second started before the first ended.
             Ok(end.elapsed_ms_since(&begin)? > 0.0)
         });
     }
 }
 
 #[test]
-fn a_copy_runs_beside_the_kernels_of_the_batch_before() {
-    for device in devices("copy beside kernels") {
+fn a_copy_overlaps_the_kernels_of_the_previous_batch() {
+    for device in devices("copy during kernels") {
         let rig = Rig::new(&device, SIZES[2]).expect("the rig is built");
         let timed = || device.event(true).expect("an event with timing");
         let (kernel_begins, kernel_ends, copy_begins, copy_ends) = (timed(), timed(), timed(), timed());
@@ -262,7 +258,7 @@ fn a_copy_runs_beside_the_kernels_of_the_batch_before() {
 }
 
 #[test]
-fn things_of_another_device_are_refused() {
+fn streams_of_another_device_are_rejected() {
     for device in devices("another device") {
         let other = match device.kind() {
             BackendKind::Cuda => Device::cuda(0).expect("the GPU opens twice"),
@@ -275,13 +271,14 @@ fn things_of_another_device_are_refused() {
         assert!(error.to_string().contains("build both on one device"), "{error}");
         let foreign_copy = other.named_stream("copy", Priority::High).expect("a stream");
         let ready = rig.fill(4).expect("a filled slot");
-        let error = rig.slots.acquire().expect("the slot came home").upload(&foreign_copy, ready, rig.bytes);
+        let error =
+            rig.slots.acquire().expect("the slot was released").upload(&foreign_copy, ready, rig.bytes);
         assert!(error.is_err(), "a copy stream of another device");
     }
 }
 
 #[test]
-fn views_of_another_stream_or_device_are_refused_by_kernels() {
+fn kernels_reject_views_of_another_stream_or_device() {
     for device in devices("a kernel on another stream") {
         let rig = Rig::new(&device, SIZES[0]).expect("the rig is built");
         let stream = device.stream().expect("a stream");
@@ -310,18 +307,17 @@ fn the_streams_and_calls_of_cudarc_are_accepted() {
         return;
     };
     let cuda = device.cuda_backend().expect("a CUDA device");
-    let streams =
-        [cuda.context().default_stream(), cuda.context().new_stream().expect("a stream of cudarc's")];
+    let streams = [cuda.context().default_stream(), cuda.context().new_stream().expect("a cudarc stream")];
     for stream in streams {
         let rig = Rig::new(&device, SIZES[1]).expect("the rig is built");
         let wrapped = device.wrap_stream(stream.clone()).expect("a stream of this context");
-        rig.on_copy.spin(rig.delay_ns).expect("a late copy");
+        rig.on_copy.spin(rig.delay_ns).expect("a delayed copy");
         let ready = rig.fill(11).expect("a filled slot");
         let mut expected = vec![0; rig.bytes];
         pattern::fill(&mut expected, ROW, 11, |row| row);
         let reader = rig.upload(ready).and_then(|loaded| loaded.wait_on(&wrapped)).expect("a reader");
         let view = reader.view::<u8>(0, rig.bytes).expect("a view");
-        let got = stream.clone_dtoh(&view).expect("a copy by cudarc's own call");
-        assert!(got == expected, "the bytes behind the wait are the batch's");
+        let got = stream.clone_dtoh(&view).expect("a copy by cudarc");
+        assert!(got == expected, "after the wait, the bytes are those of the batch");
     }
 }

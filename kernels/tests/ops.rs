@@ -1,11 +1,12 @@
-//! Every operator on a device against the same operator over slices, on shapes that are no multiple of any tile.
+//! Each operator on a device against the same operator over slices, on shapes that are not multiples of a
+//! tile.
 //!
-//! On the host device this shows that the operators pass their arguments on right; on a GPU it checks every kernel, both
-//! with cuBLASLt and with this crate's own matrix products.
+//! On the host this checks that the operators pass their arguments correctly; on a GPU it checks every
+//! kernel, with cuBLASLt and with this crate's own matrix products.
 
 mod common;
 
-use common::turned;
+use common::transpose;
 use feedline_core::{Random, Result};
 use feedline_device::{BackendKind, Buffer, Device, Stream};
 use feedline_kernels::host::{self, pattern};
@@ -27,7 +28,7 @@ struct Case {
     name: String,
 }
 
-/// The ways of a GPU: cuBLASLt's products, with less in one kernel, its quickest, and this crate's own.
+/// The options tested on a GPU: cuBLASLt, unfused, tuned, and this crate's own products.
 const PRODUCTS: [Options; 4] = [
     Options { own_gemm: false, tf32: false, tuned: false, unfused: false, transposed: false },
     Options { own_gemm: false, tf32: false, tuned: false, unfused: true, transposed: false },
@@ -35,7 +36,7 @@ const PRODUCTS: [Options; 4] = [
     Options { own_gemm: true, tf32: false, tuned: false, unfused: false, transposed: false },
 ];
 
-/// Runs `case` on the host, and on a GPU with each kind of products.
+/// Runs `case` on the host, and on a GPU with each of the options.
 fn each(test: &str, case: impl Fn(&mut Case) -> Result<()>) {
     for device in [Device::host()].into_iter().chain(feedline_testkit::gpu(test)) {
         for options in PRODUCTS {
@@ -68,7 +69,7 @@ impl Case {
         Ok(buffer)
     }
 
-    /// A buffer of NaN, so that an element which is not written shows.
+    /// A buffer of NaN, so that elements that are not written show.
     fn unwritten(&self, len: usize) -> Result<Buffer<f32>> {
         self.buffer(&vec![f32::NAN; len])
     }
@@ -83,12 +84,12 @@ impl Case {
 }
 
 #[test]
-fn widening() {
-    each("widen", |case| {
+fn cast_matches_the_host() {
+    each("cast", |case| {
         for len in [1, 2, 3, 4, 5, 17, 784 * 128, 100_003] {
             let bytes: Vec<u8> = (0..len).map(|_| case.random.next_u64() as u8).collect();
             let (src, mut dst) = (case.buffer(&bytes)?, case.unwritten(len)?);
-            case.kernels.widen(src.view(), 1.0 / 255.0, dst.view_mut())?;
+            case.kernels.cast(src.view(), 1.0 / 255.0, dst.view_mut())?;
             let wanted: Vec<f32> = bytes.iter().map(|byte| f32::from(*byte) * (1.0 / 255.0)).collect();
             assert_eq!(dst.read()?, wanted, "{}: {len} bytes", case.name);
         }
@@ -97,7 +98,7 @@ fn widening() {
 }
 
 #[test]
-fn linear_layers() {
+fn linear_layers_match_the_host() {
     each("linear", |case| {
         for shape in SHAPES {
             let Linear { rows, inputs, outputs } = shape;
@@ -123,8 +124,8 @@ fn linear_layers() {
     });
 }
 
-/// The sizes at each side of a tile's edge, and a long batch.
-const TURNED: [Linear; 8] = [
+/// Sizes on both sides of a tile's edge, and large batches.
+const TRANSPOSED_SHAPES: [Linear; 8] = [
     Linear { rows: 1, inputs: 1, outputs: 1 },
     Linear { rows: 3, inputs: 63, outputs: 65 },
     Linear { rows: 127, inputs: 64, outputs: 130 },
@@ -136,28 +137,28 @@ const TURNED: [Linear; 8] = [
 ];
 
 #[test]
-fn widening_both_ways() {
-    each("widen_both", |case| {
-        for Linear { rows, inputs, .. } in TURNED {
+fn cast_with_transpose_matches_the_host() {
+    each("cast_with_transpose", |case| {
+        for Linear { rows, inputs, .. } in TRANSPOSED_SHAPES {
             let bytes: Vec<u8> = (0..rows * inputs).map(|_| case.random.next_u64() as u8).collect();
             let src = case.buffer(&bytes)?;
             let (mut dst, mut transposed) = (case.unwritten(rows * inputs)?, case.unwritten(rows * inputs)?);
             let (to, other) = (dst.view_mut(), transposed.view_mut());
-            case.kernels.widen_both(src.view(), 1.0 / 255.0, inputs, to, other)?;
+            case.kernels.cast_with_transpose(src.view(), 1.0 / 255.0, inputs, to, other)?;
             let wanted: Vec<f32> = bytes.iter().map(|byte| f32::from(*byte) * (1.0 / 255.0)).collect();
             assert!(dst.read()? == wanted, "{}: {rows} rows of {inputs}", case.name);
-            let wanted = turned(&wanted, inputs);
+            let wanted = transpose(&wanted, inputs);
             assert!(transposed.read()? == wanted, "{}: {rows} rows of {inputs}, transposed", case.name);
         }
         Ok(())
     });
 }
 
-/// Twice, so that what the first turn left behind would show.
+/// Each shape runs twice, so that scratch left over from the first run shows.
 #[test]
-fn masked_gradients_transposed() {
+fn transposed_masked_gradients_match_the_host() {
     each("relu_bias_backward_transposed", |case| {
-        for shape in TURNED.iter().flat_map(|shape| [*shape; 2]) {
+        for shape in TRANSPOSED_SHAPES.iter().flat_map(|shape| [*shape; 2]) {
             let len = shape.rows * shape.outputs;
             let (dy, activation) = (case.floats(len), case.floats(len));
             let (dyd, activation_d) = (case.buffer(&dy)?, case.buffer(&activation)?);
@@ -171,7 +172,7 @@ fn masked_gradients_transposed() {
             )?;
             let (mut wanted, mut sums) = (dy.clone(), vec![0.0; shape.outputs]);
             host::relu_bias_backward(&mut wanted, Some(&activation[..]), &mut sums);
-            assert!(to.read()? == turned(&wanted, shape.outputs), "{}: dy of {shape:?}", case.name);
+            assert!(to.read()? == transpose(&wanted, shape.outputs), "{}: dy of {shape:?}", case.name);
             assert!(dyd.read()? == dy, "{}: dy of {shape:?} was written", case.name);
             case.close(&format!("dbias of {shape:?}"), &dbias.read()?, &sums);
         }
@@ -180,12 +181,12 @@ fn masked_gradients_transposed() {
 }
 
 #[test]
-fn weight_gradients_from_transposed_operands() {
+fn weight_gradients_from_transposed_operands_match_the_host() {
     each("weight_gradient_transposed", |case| {
-        for shape in TURNED {
+        for shape in TRANSPOSED_SHAPES {
             let Linear { rows, inputs, outputs } = shape;
             let (dy, x) = (case.floats(rows * outputs), case.floats(rows * inputs));
-            let (dyd, xd) = (case.buffer(&turned(&dy, outputs))?, case.buffer(&turned(&x, inputs))?);
+            let (dyd, xd) = (case.buffer(&transpose(&dy, outputs))?, case.buffer(&transpose(&x, inputs))?);
             let (mut dw, mut wanted) = (case.unwritten(outputs * inputs)?, vec![0.0; outputs * inputs]);
             case.kernels.weight_gradient_transposed(dyd.view(), xd.view(), dw.view_mut(), shape)?;
             host::weight_gradient(&dy, &x, outputs, &mut wanted);
@@ -195,9 +196,10 @@ fn weight_gradients_from_transposed_operands() {
     });
 }
 
-/// The last layer and its loss, there and back. Twice, so that what the first turn left behind would show.
+/// The last layer and its loss, forward and backward. Each shape runs twice, so that scratch left over
+/// from the first run shows.
 #[test]
-fn classifiers() {
+fn classifiers_match_the_host() {
     each("classifier", |case| {
         for (rows, inputs, classes) in [
             (1, 1, 2),
@@ -205,14 +207,14 @@ fn classifiers() {
             (128, 512, 10),
             (1000, 70, 16),
             (2000, 516, 10),
-            // More rows than a block takes at a time.
+            // More rows than a block processes at a time.
             (4500, 50, 12),
             (333, 64, 31),
             (65, 12, 40),
         ] {
             let shape = Linear { rows, inputs, outputs: classes };
-            for turn in 0..2 {
-                let what = format!("{shape:?}, turn {turn}");
+            for run in 0..2 {
+                let what = format!("{shape:?}, run {run}");
                 let x: Vec<f32> = case.floats(rows * inputs).iter().map(|x| x.max(0.0)).collect();
                 let (w, b) = (case.floats(classes * inputs), case.floats(classes));
                 let labels = case.labels(rows, classes);
@@ -240,7 +242,7 @@ fn classifiers() {
                 assert_eq!(result[1], outcome.hits, "{}: hits of {what}", case.name);
 
                 let dlogits = dz.read()?;
-                let apart_result = result;
+                let separate_result = result;
                 let (mut dx, mut dw) = (case.unwritten(rows * inputs)?, case.unwritten(classes * inputs)?);
                 let (mut db, mut before) = (case.unwritten(classes)?, case.unwritten(inputs)?);
                 let gradients = ClassifierGradients {
@@ -254,15 +256,15 @@ fn classifiers() {
                 host::input_gradient(&dlogits, &w, classes, &mut wanted);
                 host::relu_bias_backward(&mut wanted, Some(&x), &mut sums);
                 case.close(&format!("dx of {what}"), &dx.read()?, &wanted);
-                case.close(&format!("bias gradient before {what}"), &before.read()?, &sums);
+                case.close(&format!("previous bias gradient of {what}"), &before.read()?, &sums);
                 let (mut wanted, mut sums) = (vec![0.0; classes * inputs], vec![0.0; classes]);
                 host::weight_gradient(&dlogits, &x, classes, &mut wanted);
                 host::relu_bias_backward(&mut dlogits.clone(), None, &mut sums);
                 case.close(&format!("dW of {what}"), &dw.read()?, &wanted);
                 case.close(&format!("bias gradient of {what}"), &db.read()?, &sums);
 
-                // In one go, the same.
-                let apart = [dx.read()?, dw.read()?, db.read()?, before.read()?];
+                // The fused operator gives the same results.
+                let separate = [dx.read()?, dw.read()?, db.read()?, before.read()?];
                 let (mut dx, mut dw) = (case.unwritten(rows * inputs)?, case.unwritten(classes * inputs)?);
                 let (mut db, mut before) = (case.unwritten(classes)?, case.unwritten(inputs)?);
                 let (mut result, mut given) = (case.buffer(&[0u32, 0])?, 0);
@@ -272,7 +274,7 @@ fn classifiers() {
                     bias: db.view_mut(),
                     bias_before: before.view_mut(),
                 };
-                case.kernels.classifier_through(
+                case.kernels.classifier_fused(
                     xd.view(),
                     wd.view(),
                     bd.view(),
@@ -287,17 +289,17 @@ fn classifiers() {
                         Ok(())
                     },
                 )?;
-                assert_eq!(given, rows * inputs, "{}: what is gone on from, of {what}", case.name);
-                let through = [dx.read()?, dw.read()?, db.read()?, before.read()?];
-                for (name, (through, apart)) in ["dx", "dW", "bias gradient", "bias gradient before"]
+                assert_eq!(given, rows * inputs, "{}: length passed to `then`, of {what}", case.name);
+                let fused = [dx.read()?, dw.read()?, db.read()?, before.read()?];
+                for (name, (fused, separate)) in ["dx", "dW", "bias gradient", "previous bias gradient"]
                     .iter()
-                    .zip(through.iter().zip(&apart))
+                    .zip(fused.iter().zip(&separate))
                 {
-                    case.close(&format!("{name} of {what}, in one go"), through, apart);
+                    case.close(&format!("{name} of {what}, fused"), fused, separate);
                 }
                 let (result, loss) = (result.read()?, |bits| [f32::from_bits(bits)]);
-                case.close(&format!("loss of {what}, in one go"), &loss(result[0]), &loss(apart_result[0]));
-                assert_eq!(result[1], apart_result[1], "{}: hits of {what}, in one go", case.name);
+                case.close(&format!("loss of {what}, fused"), &loss(result[0]), &loss(separate_result[0]));
+                assert_eq!(result[1], separate_result[1], "{}: hits of {what}, fused", case.name);
                 assert_eq!(dz.read()?, dlogits, "{}: dlogits of {what}", case.name);
             }
         }
@@ -306,7 +308,7 @@ fn classifiers() {
 }
 
 #[test]
-fn bias_gradients_with_and_without_a_relu() {
+fn bias_gradients_match_the_host_with_and_without_a_relu() {
     each("relu_bias_backward", |case| {
         for shape in SHAPES {
             let len = shape.rows * shape.outputs;
@@ -327,7 +329,7 @@ fn bias_gradients_with_and_without_a_relu() {
 }
 
 #[test]
-fn losses_and_hits() {
+fn losses_and_hits_match_the_host() {
     each("softmax_xent", |case| {
         for (rows, classes) in [(1, 2), (7, 10), (128, 10), (1000, 33), (5, 256)] {
             let (logits, labels) = (case.floats(rows * classes), case.labels(rows, classes));
@@ -358,7 +360,7 @@ fn losses_and_hits() {
 }
 
 #[test]
-fn updates() {
+fn updates_match_the_host() {
     each("updates", |case| {
         for len in [1, 3, 64, 1001, 669_706] {
             let (w, v, g) = (case.floats(len), case.floats(len), case.floats(len));
@@ -401,7 +403,7 @@ fn updates() {
 }
 
 #[test]
-fn wrong_bytes_are_counted_and_named() {
+fn pattern_check_counts_and_locates_wrong_bytes() {
     each("pattern_check", |case| {
         let (rows, row_bytes, key) = (37, 1003, 99);
         let mut bytes = vec![0; rows * row_bytes];
@@ -419,10 +421,10 @@ fn wrong_bytes_are_counted_and_named() {
 }
 
 #[test]
-fn lengths_that_do_not_fit_are_refused() {
+fn mismatched_lengths_are_rejected() {
     each("lengths", |case| {
         let (a, mut b) = (case.buffer(&[0u8; 3])?, case.unwritten(4)?);
-        let error = case.kernels.widen(a.view(), 1.0, b.view_mut()).expect_err("3 bytes into 4 numbers");
+        let error = case.kernels.cast(a.view(), 1.0, b.view_mut()).expect_err("3 bytes into 4 numbers");
         assert_eq!(error.kind(), feedline_core::ErrorKind::Config);
         let shape = Linear { rows: 2, inputs: 2, outputs: 2 };
         let (x, mut y) = (case.unwritten(4)?, case.unwritten(5)?);
@@ -433,7 +435,7 @@ fn lengths_that_do_not_fit_are_refused() {
         let bytes = case.buffer(&[0u8; 6])?;
         for columns in [0, 4, 12] {
             let (dst, transposed) = (six.view_mut(), others.view_mut());
-            let error = case.kernels.widen_both(bytes.view(), 1.0, columns, dst, transposed);
+            let error = case.kernels.cast_with_transpose(bytes.view(), 1.0, columns, dst, transposed);
             assert!(error.is_err(), "six in rows of {columns}");
         }
         let (dy, mut to) = (case.unwritten(4)?, case.unwritten(5)?);
@@ -449,9 +451,9 @@ fn lengths_that_do_not_fit_are_refused() {
 }
 
 #[test]
-fn sizes_that_fit_by_overflow_are_refused() {
+fn sizes_that_match_by_overflow_are_rejected() {
     each("sizes that overflow", |case| {
-        // (2^63 + 1) * 2 wraps to 2.
+        // (2^63 + 1) * 2 overflows to 2 elements.
         let shape = Linear { rows: (1 << 63) + 1, inputs: 2, outputs: 2 };
         let (two, mut also_two) = (case.unwritten(2)?, case.unwritten(2)?);
         let (four, mut also_four) = (case.unwritten(4)?, case.unwritten(4)?);
@@ -459,7 +461,7 @@ fn sizes_that_fit_by_overflow_are_refused() {
         let (labels, mut result) = (case.buffer(&[0u8; 2])?, case.buffer(&[0u32; 2])?);
         let kernels = &case.kernels;
         let (x, w) = (two.view(), four.view());
-        // Two rows of that many classes.
+        // 2 * (2^63 + 1) overflows as well.
         let classes = shape.rows;
         let refused = [
             ("linear", kernels.linear(x, w, x, false, also_two.view_mut(), shape)),

@@ -1,4 +1,4 @@
-//! The host's kernels wait for threads of their own, and for no pool of the caller's.
+//! Host operators wait for threads of their own pool, never for a pool of the caller.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,13 +9,13 @@ use feedline_kernels::host;
 use feedline_kernels::ops::{AdamW, Kernels, Linear, Sgd};
 use feedline_testkit::with_watchdog;
 
-/// Every case takes less than a second.
+/// A case takes less than a second.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Elements of a large piece of work.
 const LARGE: usize = 1 << 20;
 
-/// Every operator that uses several threads, at a size where it does, on a stream of its own.
+/// Runs every multithreaded operator, at a size that uses several threads, on a new stream.
 fn train() {
     let stream = Device::host().stream().unwrap();
     let kernels = Kernels::new(&stream).unwrap();
@@ -23,7 +23,7 @@ fn train() {
     let mut floats = [(); 4].map(|()| stream.buffer::<f32>(LARGE).unwrap());
     let mut steps = stream.buffer::<u32>(1).unwrap();
     let [wide, weights, mean, square] = &mut floats;
-    kernels.widen(bytes.view(), 1.0, wide.view_mut()).unwrap();
+    kernels.cast(bytes.view(), 1.0, wide.view_mut()).unwrap();
     let rule = Sgd { lr: 0.1, momentum: 0.9 };
     kernels.sgd(weights.view_mut(), mean.view_mut(), wide.view(), rule).unwrap();
     let (weights_mut, mean_mut, square_mut) = (weights.view_mut(), mean.view_mut(), square.view_mut());
@@ -36,14 +36,14 @@ fn train() {
 }
 
 #[test]
-fn training_on_every_thread_of_the_global_pool_ends() {
+fn training_on_every_thread_of_the_global_pool_does_not_deadlock() {
     with_watchdog(LIMIT, || {
         rayon::broadcast(|_| train());
     });
 }
 
 #[test]
-fn training_on_every_thread_of_another_pool_ends() {
+fn training_on_every_thread_of_another_pool_does_not_deadlock() {
     with_watchdog(LIMIT, || {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
         pool.broadcast(|_| train());
@@ -51,7 +51,7 @@ fn training_on_every_thread_of_another_pool_ends() {
 }
 
 #[test]
-fn an_operator_runs_no_other_work_of_the_pool_it_is_called_in() {
+fn an_operator_does_not_run_other_work_of_its_callers_pool() {
     with_watchdog(LIMIT, || {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
         let (bytes, lock, done) = (vec![1; LARGE], Mutex::new(()), AtomicBool::new(false));
@@ -60,12 +60,12 @@ fn an_operator_runs_no_other_work_of_the_pool_it_is_called_in() {
                 let mut wide = vec![0.0; LARGE];
                 for _ in 0..1000 {
                     let _held = lock.lock().unwrap();
-                    host::widen(&bytes, 2.0, &mut wide);
+                    host::cast(&bytes, 2.0, &mut wide);
                 }
                 done.store(true, Ordering::Release);
             });
-            // If the thread ran one of these jobs during the operator, it would wait for a lock that it holds
-            // itself.
+            // Other work of the pool: inside an operator it would wait for the lock that its own thread
+            // holds.
             while !done.load(Ordering::Acquire) {
                 scope.spawn(|_| drop(lock.lock().unwrap()));
                 std::thread::yield_now();

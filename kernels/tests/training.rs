@@ -1,33 +1,33 @@
-//! Steps of training: the reference recipe and AdamW against the same in f64.
+//! Training steps: the reference recipe and AdamW against f64.
 
 mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{assert_near, numbers, wide};
+use common::{assert_near, numbers, to_f64};
 use feedline_core::Random;
 use feedline_kernels::host::{self, AdamW, Sgd};
 
-/// Twenty steps of the recipe of the trainer's reference (momentum SGD, lr 0.05, momentum 0.9, u8 pixels over 255).
+/// Twenty steps of the trainer's reference recipe: momentum SGD, lr 0.05, momentum 0.9, u8 pixels / 255.
 #[test]
-fn twenty_steps_of_the_reference_recipe() {
+fn twenty_steps_of_the_reference_recipe_match_f64() {
     let sizes = [61, 47, 47, 10];
     let (rows, steps, rule) = (50, 20, Sgd { lr: 0.05, momentum: 0.9 });
     let mut random = Random::from_key(6);
     let mut parameters = common::first_parameters(&sizes);
     let mut velocity = vec![0.0; parameters.len()];
-    let (mut wide_p, mut wide_v) = (wide(&parameters), vec![0.0; parameters.len()]);
+    let (mut wide_p, mut wide_v) = (to_f64(&parameters), vec![0.0; parameters.len()]);
     let mut losses = Vec::new();
     for step in 0..steps {
         let labels: Vec<u8> = (0..rows).map(|_| random.below(10) as u8).collect();
-        // Pixels that depend on the label, so that there is something to learn.
+        // Pixels depend on the label, so that the model can learn.
         let pixels: Vec<u8> = labels
             .iter()
             .flat_map(|label| (0..sizes[0] as u64).map(move |i| (i, *label)))
             .map(|(i, label)| if i % 10 == u64::from(label) { 200 } else { 0 } + random.below(56) as u8)
             .collect();
         let mut x = vec![0.0; pixels.len()];
-        host::widen(&pixels, 1.0 / 255.0, &mut x);
+        host::cast(&pixels, 1.0 / 255.0, &mut x);
         let wide_x: Vec<f64> = pixels.iter().map(|pixel| f64::from(*pixel) / 255.0).collect();
 
         let (outcome, gradient) = common::host_step(&sizes, &parameters, &x, &labels);
@@ -41,23 +41,23 @@ fn twenty_steps_of_the_reference_recipe() {
         assert!(off < 1e-4, "step {step}: loss {} for {loss}", outcome.loss);
         losses.push(loss);
     }
-    assert!(losses[steps - 1] < 0.97 * losses[0], "nothing was learnt: {losses:?}");
+    assert!(losses[steps - 1] < 0.97 * losses[0], "the loss did not fall: {losses:?}");
     assert_near("parameters", &parameters, &wide_p, 1e-4);
 }
 
 #[test]
-fn adamw_is_its_formula() {
-    // More than one chunk, and no multiple of one.
+fn adamw_matches_its_formula() {
+    // More than one chunk, and not a multiple of one.
     let n = 150_001;
     let mut random = Random::from_key(7);
     let rule = AdamW { lr: 0.01, decay: 0.1, ..AdamW::default() };
     let mut weights = numbers(&mut random, n);
     let (mut mean, mut square) = (vec![0.0; n], vec![0.0; n]);
-    let mut want: Vec<(f64, f64, f64)> = wide(&weights).into_iter().map(|w| (w, 0.0, 0.0)).collect();
+    let mut want: Vec<(f64, f64, f64)> = to_f64(&weights).into_iter().map(|w| (w, 0.0, 0.0)).collect();
     for step in 1..=5 {
         let gradient = numbers(&mut random, n);
         host::adamw(&mut weights, &mut mean, &mut square, &gradient, rule, step);
-        for ((w, m, s), g) in want.iter_mut().zip(wide(&gradient)) {
+        for ((w, m, s), g) in want.iter_mut().zip(to_f64(&gradient)) {
             *m = rule.beta1 * *m + (1.0 - rule.beta1) * g;
             *s = rule.beta2 * *s + (1.0 - rule.beta2) * g * g;
             let m_hat = *m / (1.0 - rule.beta1.powi(step as i32));
@@ -72,7 +72,7 @@ fn adamw_is_its_formula() {
 }
 
 #[test]
-fn sgd_reaches_every_weight() {
+fn sgd_updates_every_weight() {
     let n = 150_001;
     let mut random = Random::from_key(8);
     let (weights, velocity, gradient) =
@@ -85,46 +85,47 @@ fn sgd_reaches_every_weight() {
     }
 }
 
-/// How many times quicker a step must be than its products, one number at a time: it is some 20 times, and without vector
-/// code 4 times.
-const QUICKER: u32 = 6;
+/// Required speedup of a step over its products computed with scalar code. It is about 20 with vector
+/// code and 4 without.
+const SPEEDUP: u32 = 6;
 
-/// The host must train the example's model on two cores while it decodes: measured against what the same machine does
-/// without any vector code.
+/// The host must train the example's model on two cores while it decodes. The yardstick is scalar code on
+/// the same machine.
 #[test]
-fn the_default_models_step_is_quicker_than_its_products_one_by_one() {
+fn a_step_of_the_default_model_is_faster_than_scalar_products() {
     let sizes = [784, 512, 512, 10];
     let mut random = Random::from_key(9);
     let (x, labels) = (numbers(&mut random, 128 * 784), vec![3; 128]);
     let mut parameters = common::first_parameters(&sizes);
     let mut velocity = vec![0.0; parameters.len()];
-    // The first of three products forward; backward has two for each of them but the first.
+    // The share of the first forward product. Backward has two products per layer, except one for the
+    // first layer.
     let share = (784 * 512) as f64 / (2 * 784 * 512 + 3 * (512 * 512 + 512 * 10)) as f64;
     let (mut step, mut plain) = (Duration::MAX, Duration::MAX);
-    // Noise of the machine only ever adds to a time: the best of each, in turns, until there was quiet enough.
+    // Noise only adds time: alternate and keep the best of each until the speedup is reached.
     for _ in 0..30 {
         let start = Instant::now();
         let (_, gradient) = common::host_step(&sizes, &parameters, &x, &labels);
         host::sgd(&mut parameters, &mut velocity, &gradient, Sgd { lr: 0.05, momentum: 0.9 });
         step = step.min(start.elapsed());
         plain = plain.min(plain_product(&x, 128, &parameters[..784 * 512], 784, 512).div_f64(share));
-        if step < plain / QUICKER {
+        if step < plain / SPEEDUP {
             break;
         }
     }
     eprintln!(
-        "784-512-512-10, batch 128: {step:.2?} a step, {plain:.2?} for its products one number at a time"
+        "784-512-512-10, batch 128: {step:.2?} per step, {plain:.2?} for its products with scalar code"
     );
-    assert!(step < plain / QUICKER, "{step:?} a step, {plain:?} for its products one number at a time");
+    assert!(step < plain / SPEEDUP, "{step:?} per step, {plain:?} for its products with scalar code");
 }
 
-/// How long `rows` rows of `inputs` numbers times a matrix take, one number at a time.
+/// Times the product of `rows` rows and a matrix with scalar code.
 fn plain_product(x: &[f32], rows: usize, weights: &[f32], inputs: usize, outputs: usize) -> Duration {
     let start = Instant::now();
     let mut sum = 0.0;
     for row in x[..rows * inputs].chunks_exact(inputs) {
         for column in weights[..inputs * outputs].chunks_exact(inputs) {
-            // In this order, which the compiler may not change: one addition after the other.
+            // The compiler must keep this order of additions, so it cannot vectorise the sum.
             sum += row.iter().zip(column).map(|(x, w)| x * w).sum::<f32>();
         }
     }

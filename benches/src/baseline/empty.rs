@@ -22,7 +22,7 @@ const GRID: feedline_device::cuda::Grid =
     feedline_device::cuda::Grid { blocks: (1, 1, 1), threads: (32, 1, 1), shared_bytes: 0 };
 
 impl Empty {
-    /// The kernel, loaded on `device`.
+    /// Loads the kernel on `device`.
     ///
     /// # Errors
     /// A device failure.
@@ -38,7 +38,7 @@ impl Empty {
         })
     }
 
-    /// Queues the kernel as any other kernel is queued.
+    /// Queues the kernel with the usual checks.
     ///
     /// # Errors
     /// A device failure.
@@ -51,7 +51,7 @@ impl Empty {
         stream.run("empty", [], [], |_| ())
     }
 
-    /// Queues the kernel by the backend's call alone.
+    /// Queues the kernel with the raw backend call.
     pub(super) fn raw(&self, backend: &dyn Backend, stream: StreamId) -> Result<()> {
         #[cfg(feature = "cuda")]
         if let Some(function) = &self.function {

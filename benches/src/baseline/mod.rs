@@ -13,14 +13,14 @@ use feedline_slots::HostMemory;
 
 pub use empty::Empty;
 
-/// Page-locked blocks, a device buffer and two events for each, and two streams.
+/// Slots of pinned memory, each with a device buffer and two events; and two streams.
 pub struct Bare {
     slots: Vec<Slot>,
     copier: Stream,
     compute: Stream,
     empty: Empty,
     bytes: usize,
-    /// Work may run that no event covers: nothing may be written or freed.
+    /// Set when work may still run that no event covers: nothing may then be written or freed.
     lost: bool,
     device: Device,
 }
@@ -33,12 +33,12 @@ struct Slot {
 }
 
 impl Bare {
-    /// `slots` blocks of `bytes` bytes.
+    /// Allocates `slots` slots of `bytes` bytes.
     ///
     /// # Errors
     /// A device failure.
     pub fn new(device: &Device, slots: usize, bytes: usize) -> Result<Self> {
-        let copier = device.named_stream("floor-copy", Priority::High)?;
+        let copier = device.named_stream("baseline-copy", Priority::High)?;
         let slot = |_| {
             Ok(Slot {
                 host: device.pinned(bytes)?,
@@ -52,8 +52,8 @@ impl Bare {
         Ok(Self { slots, copier, compute, empty, bytes, lost: false, device: device.clone() })
     }
 
-    /// `steps` batches: wait(consumed), copy, record(copied), wait(copied), empty kernel, record(consumed). Blocks until
-    /// all of them have ended.
+    /// Runs `steps` batches: wait(consumed), copy, record(copied), wait(copied), empty kernel,
+    /// record(consumed). Blocks until all have finished.
     ///
     /// # Errors
     /// A device failure.
@@ -61,9 +61,9 @@ impl Bare {
         let (copier, compute) = (StreamId::from(&self.copier), StreamId::from(&self.compute));
         let backend = self.device.backend();
         let outcome = self.slots.iter().cycle().take(steps).try_for_each(|slot| {
-            // SAFETY: streams and events are this value's own, alive and of one backend; so below.
+            // SAFETY: streams and events belong to this value, are alive and of one backend; likewise below.
             unsafe { backend.wait(copier, slot.consumed()) }?;
-            // SAFETY: as in `copy`.
+            // SAFETY: as in `copies`.
             unsafe { slot.copy(backend, copier, self.bytes) }?;
             // SAFETY: see above.
             unsafe { backend.record(slot.copied(), copier) }?;
@@ -76,8 +76,9 @@ impl Bare {
         self.settle(outcome)
     }
 
-    /// `steps` batches with every backend call that leases make: [`hand_over`](Self::hand_over), the host's wait for the block's
-    /// last copy, and no wait for a copy that is seen to be done. Blocks until all of them have ended.
+    /// Runs `steps` batches with every backend call that leases make: as [`hand_over`](Self::hand_over),
+    /// plus the host's wait for the slot's last copy, and without the wait for a copy that a query shows
+    /// finished. Blocks until all have finished.
     ///
     /// # Errors
     /// A device failure.
@@ -85,11 +86,11 @@ impl Bare {
         let (copier, compute) = (StreamId::from(&self.copier), StreamId::from(&self.compute));
         let backend = self.device.backend();
         let outcome = self.slots.iter().cycle().take(steps).try_for_each(|slot| {
-            // SAFETY: streams and events are this value's own, alive and of one backend; so below.
+            // SAFETY: streams and events belong to this value, are alive and of one backend; likewise below.
             unsafe { backend.synchronize(slot.copied()) }?;
             // SAFETY: see above.
             unsafe { backend.wait(copier, slot.consumed()) }?;
-            // SAFETY: as in `copy`.
+            // SAFETY: as in `copies`.
             unsafe { slot.copy(backend, copier, self.bytes) }?;
             // SAFETY: see above.
             unsafe { backend.record(slot.copied(), copier) }?;
@@ -105,7 +106,7 @@ impl Bare {
         self.settle(outcome)
     }
 
-    /// `steps` copies and nothing else. Blocks until all of them have ended.
+    /// Runs `steps` copies and nothing else. Blocks until all have finished.
     ///
     /// # Errors
     /// A device failure.
@@ -113,13 +114,13 @@ impl Bare {
         let copier = StreamId::from(&self.copier);
         let backend = self.device.backend();
         let outcome = self.slots.iter().cycle().take(steps).try_for_each(|slot| {
-            // SAFETY: as in `copy`: `settle` waits for the copies before anything else touches the blocks.
+            // SAFETY: `settle` waits for the copies before anything else touches the blocks.
             unsafe { slot.copy(backend, copier, self.bytes) }
         });
         self.settle(outcome)
     }
 
-    /// What the consumer's side of `steps` hand-overs cannot do without: wait(copied), record(consumed).
+    /// The minimum of driver calls on the consumer's side of `steps` batches: wait(copied), record(consumed).
     ///
     /// # Errors
     /// A device failure.
@@ -127,26 +128,30 @@ impl Bare {
         let compute = StreamId::from(&self.compute);
         let backend = self.device.backend();
         self.slots.iter().cycle().take(steps).try_for_each(|slot| {
-            // SAFETY: stream and event are this value's own, alive and of one backend.
+            // SAFETY: stream and event belong to this value, are alive and of one backend.
             unsafe { backend.wait(compute, slot.copied()) }?;
             // SAFETY: see above.
             unsafe { backend.record(slot.consumed(), compute) }
         })
     }
 
-    /// The block of slot `index % slots`, once its last copy has ended; blocks until then.
+    /// The pinned block of slot `index % slots`. Blocks until its last copy has finished.
     ///
     /// # Errors
     /// A device failure.
     pub fn fill(&mut self, index: usize) -> Result<&mut [u8]> {
         if self.lost {
-            return Err(Error::new(ErrorKind::Device, "copies of the floor were lost"));
+            return Err(Error::new(
+                ErrorKind::Device,
+                "the baseline's copies failed earlier: start it again",
+            ));
         }
         let index = index % self.slots.len();
         let slot = &mut self.slots[index];
         slot.copied.synchronize()?;
-        // SAFETY: initialised memory of this length, which is this value's alone: every copy out of it was either waited
-        // for by `settle`, or is covered by `copied`, which `send` records and which has just been waited for.
+        // SAFETY: initialised memory of this length that belongs to this value. Every copy out of it was
+        // either waited for by `settle` or is covered by `copied`, which `send` records and which was
+        // waited for just above.
         Ok(unsafe { std::slice::from_raw_parts_mut(slot.host.as_ptr(), self.bytes) })
     }
 
@@ -158,15 +163,16 @@ impl Bare {
         let copier = StreamId::from(&self.copier);
         let backend = self.device.backend();
         let slot = &self.slots[index % self.slots.len()];
-        // SAFETY: as in `copy`; `fill` waits for `copied`, recorded next.
+        // SAFETY: nothing writes the block before the copy has ended: `fill` waits for `copied`, recorded
+        // next.
         let sent = unsafe { slot.copy(backend, copier, self.bytes) }.and_then(|()| {
-            // SAFETY: event and stream are this value's own, alive and of one backend.
+            // SAFETY: event and stream belong to this value, are alive and of one backend.
             unsafe { backend.record(slot.copied(), copier) }
         });
         if sent.is_ok() { sent } else { self.settle(sent) }
     }
 
-    /// Blocks until everything has ended.
+    /// Blocks until all queued work has finished.
     ///
     /// # Errors
     /// A device failure.
@@ -193,10 +199,10 @@ impl Slot {
     /// Queues the copy of the whole block.
     ///
     /// # Safety
-    /// The block is not written, nor the slot dropped, before the copy has ended.
+    /// Until the copy has ended, the block must not be written and the slot must not be dropped.
     unsafe fn copy(&self, backend: &dyn Backend, stream: StreamId, bytes: usize) -> Result<()> {
         let to: Address = self.target.view().address();
-        // SAFETY: both ranges are `bytes` long; the target is used on this stream alone, in order.
+        // SAFETY: both ranges are `bytes` long; the target is used on this stream only, in order.
         unsafe { backend.copy_to_device(stream, self.host.as_ptr(), to, bytes) }
     }
 }
@@ -224,12 +230,13 @@ mod tests {
     use feedline_device::Memory;
 
     #[test]
-    fn a_block_is_filled_again_only_when_its_copy_has_ended() {
+    fn fill_waits_for_the_last_copy_of_its_block() {
         let mut bare = Bare::new(&Device::host(), 2, 1 << 16).unwrap();
         let seen = Arc::new(Mutex::new(Vec::new()));
         for step in 0..20 {
             bare.fill(step).unwrap().fill(step as u8 + 1);
-            // The copy starts late: whoever does not wait for it writes the block before it is read.
+            // The copy starts late: without the wait, the next fill would overwrite the block before it
+            // is read.
             bare.copier.run("late", [], [], |_| std::thread::sleep(Duration::from_millis(1))).unwrap();
             bare.send(step).unwrap();
             let (seen, arrived) = (seen.clone(), bare.slots[step % 2].target.view().into());

@@ -46,7 +46,8 @@ pub struct Mlp {
     row_loss: Buffer<f32>,
 }
 
-/// Transposed operands of the gradient of the first layer's weights: faster on a GPU.
+/// What the gradient of the first layer's weights is made from, the way round in which a GPU takes it
+/// quicker.
 struct Transposed {
     /// `[inputs, rows]`.
     input: Buffer<f32>,
@@ -75,7 +76,10 @@ impl Mlp {
         let transposed = || Ok::<_, Error>(Transposed { input: input()?, gradient: hidden()? });
         let second = || Ok::<_, Error>((stream.buffer(len)?, stream.buffer(1)?));
         Ok(Self {
-            transposed: kernels.transposes(layers[0].linear(shape.batch)).then(transposed).transpose()?,
+            transposed: kernels
+                .prefers_transposed(layers[0].linear(shape.batch))
+                .then(transposed)
+                .transpose()?,
             kernels,
             optimizer,
             parameters,
@@ -93,15 +97,15 @@ impl Mlp {
 
     /// One training step: `image` is `[rows, inputs]`, `label` `[rows]`.
     ///
-    /// `result[0]` gets the bits of the mean loss (f32) before the update, `result[1]` the rows that
-    /// were right.
+    /// `result[0]` gets the bits of the mean loss (f32) before the update, `result[1]` the rows that were
+    /// right.
     ///
     /// # Errors
     /// `Config` for lengths that do not fit; a device failure.
     pub fn step(&mut self, image: View<'_, u8>, label: View<'_, u8>, result: ViewMut<'_, u32>) -> Result<()> {
         let rows = label.len();
-        let transposes = self.transposes(rows);
-        self.widen(image, rows, transposes)?;
+        let transposes = self.uses_transposed(rows);
+        self.cast_pixels(image, rows, transposes)?;
         self.hidden(rows)?;
         self.backward(label, result, transposes)?;
         self.update()
@@ -118,7 +122,7 @@ impl Mlp {
         hits: ViewMut<'_, u32>,
     ) -> Result<()> {
         let rows = label.len();
-        self.widen(image, rows, false)?;
+        self.cast_pixels(image, rows, false)?;
         self.hidden(rows)?;
         let Self { kernels, layers: [.., last], parameters, hidden: [_, x], logits, .. } = self;
         let x = x.slice(0..rows * last.inputs)?;
@@ -167,20 +171,24 @@ impl Mlp {
         self.first.write(first)
     }
 
-    /// Whether the gradient of the first layer's weights uses transposed operands.
-    fn transposes(&self, rows: usize) -> bool {
-        self.transposed.is_some() && self.kernels.transposes(self.layers[0].linear(rows))
+    /// Whether the gradient of the first layer's weights is made from transposed operands.
+    fn uses_transposed(&self, rows: usize) -> bool {
+        self.transposed.is_some() && self.kernels.prefers_transposed(self.layers[0].linear(rows))
     }
 
-    /// Converts the pixels to f32; also transposed, if the backward pass needs it.
-    fn widen(&mut self, image: View<'_, u8>, rows: usize, transposes: bool) -> Result<()> {
+    /// The pixels as numbers, transposed too when the way back asks for it.
+    fn cast_pixels(&mut self, image: View<'_, u8>, rows: usize, transposes: bool) -> Result<()> {
         let inputs = self.layers[0].inputs;
         let (scale, pixels) = (1.0 / 255.0, self.input.slice_mut(0..rows * inputs)?);
         match &mut self.transposed {
-            Some(Transposed { input, .. }) if transposes => {
-                self.kernels.widen_both(image, scale, inputs, pixels, input.slice_mut(0..rows * inputs)?)
-            }
-            _ => self.kernels.widen(image, scale, pixels),
+            Some(Transposed { input, .. }) if transposes => self.kernels.cast_with_transpose(
+                image,
+                scale,
+                inputs,
+                pixels,
+                input.slice_mut(0..rows * inputs)?,
+            ),
+            _ => self.kernels.cast(image, scale, pixels),
         }
     }
 
@@ -197,8 +205,8 @@ impl Mlp {
         layer(&layers[1], first, second)
     }
 
-    /// Forward and backward through the last layer and the loss, then backward to the first layer. The
-    /// gradient of a hidden layer's bias is computed with that of its output.
+    /// The last layer and the loss there and back, and on to the first layer. The gradient of a hidden
+    /// layer's bias comes with that of its output.
     fn backward(&mut self, label: View<'_, u8>, result: ViewMut<'_, u32>, transposes: bool) -> Result<()> {
         let rows = label.len();
         let Self { kernels, layers, parameters, gradients, input, hidden, hidden_gradients, .. } = self;
@@ -237,7 +245,7 @@ impl Mlp {
                 }
             }
         };
-        kernels.classifier_through(
+        kernels.classifier_fused(
             hidden[1].slice(0..rows * last.inputs)?,
             weights(last)?,
             parameters.slice(last.bias.clone())?,

@@ -1,7 +1,8 @@
-//! Compiles every `.cu` file without a GPU and checks that it defines the kernels of the table.
+//! Compiles every `.cu` file without a GPU and checks that it defines the kernels listed in `source.rs`.
 //!
-//! `compile-kernels --arch compute_80 --arch compute_90 [--write-ptx ROOT]`; `--write-ptx` also writes the programs' PTX, of
-//! the first architecture, to where the repository at ROOT keeps it. Ends with 3 where there is no NVRTC, with 2 after any other failure.
+//! `compile-kernels --arch compute_80 --arch compute_90 [--write-ptx ROOT]`. With `--write-ptx` it also
+//! writes the PTX of the first architecture into the repository at ROOT. Exit code 3: no NVRTC; 2: any
+//! other failure.
 
 #![forbid(unsafe_code)]
 
@@ -93,7 +94,7 @@ fn compile(compiler: &Compiler, source: &Source, arch: Arch) -> Result<()> {
     found.sort_unstable();
     wanted.sort_unstable();
     if found != wanted {
-        let why = format!("{} defines {found:?}, the table in source.rs says {wanted:?}", source.file);
+        let why = format!("{} defines {found:?}, but source.rs lists {wanted:?}", source.file);
         return Err(Error::new(ErrorKind::Config, why));
     }
     println!(

@@ -1,17 +1,18 @@
-//! Adam with decoupled weight decay (Loshchilov and Hutter 2019, "Decoupled weight decay regularization", Algorithm 2).
+//! Adam with decoupled weight decay (Loshchilov and Hutter 2019, "Decoupled weight decay regularization",
+//! Algorithm 2).
 
 use super::parallel::{CHUNK, each};
 
-/// The numbers of AdamW.
+/// Hyperparameters of AdamW.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamW {
     /// Step size.
     pub lr: f32,
-    /// Decay of the mean gradient.
+    /// Decay of the running mean of the gradient.
     pub beta1: f64,
-    /// Decay of the mean square.
+    /// Decay of the running mean of the squared gradient.
     pub beta2: f64,
-    /// Added to the root of the mean square.
+    /// Added to the denominator.
     pub eps: f32,
     /// Weight decay, scaled by `lr`.
     pub decay: f32,
@@ -24,16 +25,17 @@ impl Default for AdamW {
     }
 }
 
-/// Step number `step`, counted from 1:
+/// One AdamW step; `step` counts from 1.
 ///
 /// ```text
 /// mean   = beta1 mean   + (1 - beta1) gradient
 /// square = beta2 square + (1 - beta2) gradient²
-/// weights = weights - lr ((mean / (1 - beta1^step)) / (sqrt(square / (1 - beta2^step)) + eps) + decay weights)
+/// weights = weights
+///     - lr ((mean / (1 - beta1^step)) / (sqrt(square / (1 - beta2^step)) + eps) + decay weights)
 /// ```
 ///
 /// # Panics
-/// When the lengths differ or `step` is 0.
+/// If the lengths differ or `step` is 0.
 pub fn adamw(
     weights: &mut [f32],
     mean: &mut [f32],
@@ -43,11 +45,8 @@ pub fn adamw(
     step: u32,
 ) {
     let len = weights.len();
-    assert!(
-        mean.len() == len && square.len() == len && gradient.len() == len,
-        "adamw: one gradient a weight"
-    );
-    assert!(step > 0, "adamw: steps are counted from 1");
+    assert!(mean.len() == len && square.len() == len && gradient.len() == len, "adamw: the lengths differ");
+    assert!(step > 0, "adamw: steps count from 1");
     let (beta1, beta2) = (rule.beta1 as f32, rule.beta2 as f32);
     let (rest1, rest2) = ((1.0 - rule.beta1) as f32, (1.0 - rule.beta2) as f32);
     let scale = |beta: f64| (1.0 / (1.0 - beta.powf(f64::from(step)))) as f32;

@@ -1,8 +1,8 @@
-//! How many rows' largest value stands at their label.
+//! Counts the rows whose largest value is at their label.
 
-/// A class number, as data sets store it.
+/// A class label.
 pub trait Label: Copy + Send + Sync {
-    /// The class, or a number that is no class for a negative label.
+    /// The class as an index; `usize::MAX`, which is no class, for a negative label.
     fn class(self) -> usize;
 }
 
@@ -18,7 +18,7 @@ impl Label for i64 {
     }
 }
 
-/// The rows of `logits` whose largest value, the first of equals, stands at the row's label.
+/// Counts the rows of `logits` whose argmax (the first of equal values) is the row's label.
 ///
 /// ```
 /// let logits = [0.0, 3.0, 1.0, /* */ 2.0, 2.0, 0.0];
@@ -26,7 +26,7 @@ impl Label for i64 {
 /// ```
 ///
 /// # Panics
-/// When `logits` is not as many whole rows as there are labels.
+/// If `logits` is not one row per label.
 pub fn argmax_hits<T: Label>(logits: &[f32], labels: &[T]) -> u32 {
     let rows = labels.len();
     assert!(rows > 0 && logits.len().is_multiple_of(rows), "{} logits for {rows} labels", logits.len());
@@ -38,7 +38,7 @@ pub fn argmax_hits<T: Label>(logits: &[f32], labels: &[T]) -> u32 {
     hits as u32
 }
 
-/// The first column of the largest value; none when no value is above negative infinity.
+/// The first column with the largest value; `None` if no value is above negative infinity.
 pub(super) fn argmax(row: &[f32]) -> Option<usize> {
     let mut largest = f32::NEG_INFINITY;
     let mut at = None;

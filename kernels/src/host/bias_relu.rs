@@ -1,9 +1,9 @@
 //! The epilogue of a linear layer, forward and backward.
 
-/// `z[r, c] = z[r, c] + bias[c]`, in place; the columns are `bias.len()`.
+/// `z[r, c] = z[r, c] + bias[c]`, in place; a row has `bias.len()` columns.
 ///
 /// # Panics
-/// When `z` is not whole rows.
+/// If `z` is not whole rows.
 pub fn bias_add(z: &mut [f32], bias: &[f32]) {
     for row in rows(z, bias.len()) {
         for (value, bias) in row.iter_mut().zip(bias) {
@@ -12,10 +12,10 @@ pub fn bias_add(z: &mut [f32], bias: &[f32]) {
     }
 }
 
-/// `z[r, c] = max(z[r, c] + bias[c], 0)`, in place; a NaN stays one.
+/// `z[r, c] = max(z[r, c] + bias[c], 0)`, in place; NaNs are kept.
 ///
 /// # Panics
-/// When `z` is not whole rows.
+/// If `z` is not whole rows.
 pub fn bias_relu(z: &mut [f32], bias: &[f32]) {
     for row in rows(z, bias.len()) {
         for (value, bias) in row.iter_mut().zip(bias) {
@@ -25,18 +25,18 @@ pub fn bias_relu(z: &mut [f32], bias: &[f32]) {
     }
 }
 
-/// Where `activation` is not positive, `dy` becomes 0; then `dbias[c]` is the sum of column `c` of `dy`.
+/// Sets `dy` to 0 where `activation` is not positive; then `dbias[c]` is the sum of column `c` of `dy`.
 ///
-/// `activation` is the layer's output, the result of [`bias_relu`]; without it `dy` is only summed, as the last layer
-/// needs.
+/// `activation` is the layer's output, the result of [`bias_relu`]. Without it `dy` is only summed, for a
+/// layer without a ReLU.
 ///
 /// # Panics
-/// When `dy` is not whole rows of `dbias.len()`, or `activation` has another length.
+/// If `dy` is not whole rows of `dbias.len()`, or `activation` has another length.
 pub fn relu_bias_backward(dy: &mut [f32], activation: Option<&[f32]>, dbias: &mut [f32]) {
     if let Some(activation) = activation {
-        assert_eq!(dy.len(), activation.len(), "relu_bias_backward: one activation a gradient");
+        assert_eq!(dy.len(), activation.len(), "relu_bias_backward: the lengths of dy and activation");
         for (dy, activation) in dy.iter_mut().zip(activation) {
-            // Selected, not multiplied: a gradient under a closed ReLU is zero whatever it was.
+            // Select instead of multiply: a NaN gradient under a closed ReLU becomes 0.
             *dy = if *activation > 0.0 { *dy } else { 0.0 };
         }
     }
@@ -48,10 +48,11 @@ pub fn relu_bias_backward(dy: &mut [f32], activation: Option<&[f32]>, dbias: &mu
     }
 }
 
-/// As [`relu_bias_backward`], but `dy` stays as it is: what it would become goes to `transposed`, `[dbias.len(), rows]`.
+/// As [`relu_bias_backward`], but leaves `dy` unchanged and writes the result to `transposed`
+/// `[dbias.len(), rows]`.
 ///
 /// # Panics
-/// When `dy` is not whole rows of `dbias.len()`, or `activation` or `transposed` has another length.
+/// If `dy` is not whole rows of `dbias.len()`, or `activation` or `transposed` has another length.
 pub fn relu_bias_backward_transposed(
     dy: &[f32],
     activation: &[f32],
@@ -59,9 +60,9 @@ pub fn relu_bias_backward_transposed(
     dbias: &mut [f32],
 ) {
     let columns = dbias.len();
-    assert_eq!(dy.len(), activation.len(), "relu_bias_backward_transposed: one activation a gradient");
-    assert_eq!(dy.len(), transposed.len(), "relu_bias_backward_transposed: a matrix and its transpose");
-    assert!(columns > 0 && dy.len().is_multiple_of(columns), "a matrix of rows of {columns}");
+    assert_eq!(dy.len(), activation.len(), "relu_bias_backward_transposed: the lengths of dy and activation");
+    assert_eq!(dy.len(), transposed.len(), "relu_bias_backward_transposed: the lengths of dy and transposed");
+    assert!(columns > 0 && dy.len().is_multiple_of(columns), "{} elements in rows of {columns}", dy.len());
     let rows = dy.len() / columns;
     dbias.fill(0.0);
     for (r, (dy, activation)) in dy.chunks_exact(columns).zip(activation.chunks_exact(columns)).enumerate() {
@@ -74,6 +75,6 @@ pub fn relu_bias_backward_transposed(
 }
 
 fn rows(matrix: &mut [f32], cols: usize) -> std::slice::ChunksExactMut<'_, f32> {
-    assert!(cols > 0 && matrix.len().is_multiple_of(cols), "a matrix of rows of {cols}");
+    assert!(cols > 0 && matrix.len().is_multiple_of(cols), "{} elements in rows of {cols}", matrix.len());
     matrix.chunks_exact_mut(cols)
 }

@@ -1,8 +1,8 @@
-//! The threads of large host operators: a pool of this crate's own.
+//! The thread pool for large host operators.
 //!
-//! An operator of the host device runs on its stream's thread and waits for its parts. If the parts ran in
-//! rayon's global pool, a program that trains on the threads of that pool would deadlock: its threads would
-//! wait for the stream, and the stream for its threads.
+//! A host operator runs on its stream's thread and waits for its parts. If they ran in rayon's global
+//! pool, a program that trains on threads of that pool would deadlock: the threads wait for the stream,
+//! and the stream for the threads.
 
 use std::sync::OnceLock;
 
@@ -10,15 +10,14 @@ use feedline_core::{Error, ErrorKind, Result};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-/// Elements that a thread takes at a time; work of fewer stays on the calling thread. A parallel call costs some ten
-/// microseconds, about what the simplest of these loops needs for as many elements.
+/// Elements per part; smaller work stays on the calling thread. A parallel call costs some ten
+/// microseconds, about the time of the simplest of these loops over this number of elements.
 pub(super) const CHUNK: usize = 64 * 1024;
 
-/// Does `work` for each of `parts`, on the threads of the pool where there are several parts.
+/// Runs `work` for each of `parts`; several parts run on the pool.
 ///
-/// The calling thread waits and does nothing else meanwhile. A thread of a rayon pool does all parts itself:
-/// while it waits, rayon would let it run other jobs of its pool, and one of them may need a lock that it
-/// holds.
+/// The calling thread only waits. A thread of any rayon pool runs all parts itself: while it waited,
+/// rayon would let it run other work of its pool, which may need a lock that the thread already holds.
 pub(super) fn each<T: Send>(parts: impl Iterator<Item = T>, work: impl Fn(T) + Send + Sync) {
     let mut parts = parts.peekable();
     let Some(first) = parts.next() else { return };
@@ -31,31 +30,32 @@ pub(super) fn each<T: Send>(parts: impl Iterator<Item = T>, work: impl Fn(T) + S
     }
 }
 
-/// How many parts can be done at a time.
+/// The number of parts that run at the same time.
 pub(super) fn threads() -> usize {
     pool().map_or(1, ThreadPool::current_num_threads)
 }
 
-/// Starts the threads, if they do not run yet, so that a system that gives none is an error here and not a slow run later.
+/// Starts the threads if needed, so that a failure to start them is an error here instead of a slow run
+/// later.
 ///
 /// # Errors
-/// `Unavailable` when the system refuses a thread.
+/// `Unavailable` if the system refuses a thread.
 pub(crate) fn start_threads() -> Result<()> {
     started().as_ref().map(drop).map_err(Error::clone)
 }
 
-/// The pool; `None` where the system gives no threads.
+/// The pool; `None` if it could not start.
 fn pool() -> Option<&'static ThreadPool> {
     started().as_ref().ok()
 }
 
-/// One pool per process, started once and never ended. It has a thread per core, or as many as `RAYON_NUM_THREADS` says.
+/// The pool of the process, started once and never stopped: one thread per core, or `RAYON_NUM_THREADS`.
 fn started() -> &'static Result<ThreadPool> {
     static POOL: OnceLock<Result<ThreadPool>> = OnceLock::new();
     POOL.get_or_init(|| {
         ThreadPoolBuilder::new().thread_name(|index| format!("kernel-{index}")).build().map_err(|error| {
-            let why = "cannot start the threads that compute: raise the limit of processes (ulimit -u), or \
-                       set RAYON_NUM_THREADS to fewer";
+            let why = "cannot start the compute threads: raise the limit of processes (ulimit -u) or \
+                       lower RAYON_NUM_THREADS";
             Error::new(ErrorKind::Unavailable, why).caused_by(error)
         })
     })
@@ -67,7 +67,7 @@ mod tests {
 
     use super::*;
 
-    /// The names of the threads that did `count` parts, each of which waits until `at_once` are in progress.
+    /// The names of the threads that ran `count` parts; each part waits until `at_once` parts are running.
     fn threads_of(count: usize, at_once: usize) -> Vec<Option<String>> {
         let (names, barrier) = (Mutex::new(Vec::new()), Barrier::new(at_once));
         each(0..count, |_| {
@@ -77,21 +77,21 @@ mod tests {
         names.into_inner().unwrap()
     }
 
-    fn are_the_pools(names: &[Option<String>]) -> bool {
+    fn all_in_pool(names: &[Option<String>]) -> bool {
         names.iter().all(|name| name.as_ref().is_some_and(|name| name.starts_with("kernel-")))
     }
 
     #[test]
-    fn several_parts_go_to_the_pool_and_one_stays() {
+    fn several_parts_run_on_the_pool_and_one_on_the_caller() {
         assert_eq!(threads_of(0, 1), []);
         assert_eq!(threads_of(1, 1), [std::thread::current().name().map(str::to_owned)]);
         let parts = threads().max(2);
         let names = threads_of(parts, threads());
-        assert!(names.len() == parts && are_the_pools(&names), "{names:?}");
+        assert!(names.len() == parts && all_in_pool(&names), "{names:?}");
     }
 
     #[test]
-    fn on_a_thread_of_another_pool_all_parts_stay() {
+    fn a_thread_of_another_pool_runs_all_parts_itself() {
         let other = ThreadPoolBuilder::new().thread_name(|_| "other".into()).num_threads(2).build().unwrap();
         let names = other.install(|| threads_of(5, 1));
         assert_eq!(names, vec![Some("other".to_owned()); 5]);

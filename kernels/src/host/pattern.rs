@@ -1,8 +1,8 @@
-//! Self-describing bytes: every byte is a function of where it belongs, so that a byte that is in the wrong place, of the
-//! wrong batch or of an earlier epoch is seen.
+//! Self-describing bytes: every byte is a function of its position, so a byte from the wrong place, batch
+//! or epoch is detected.
 //!
-//! A row is the output of SplitMix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number generators") seeded
-//! with the row's key, as little-endian bytes: one mix for 8 bytes. With `+` and `*` modulo 2^64 and
+//! A row is the output of SplitMix64 (Steele, Lea, Flood 2014, "Fast splittable pseudorandom number
+//! generators") seeded with the row's key, as little-endian words. With `+` and `*` modulo 2^64 and
 //! [`splitmix64`]:
 //!
 //! ```text
@@ -16,14 +16,14 @@ use feedline_core::random::{key, splitmix64};
 
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// What a check found.
+/// The result of [`check`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Bytes that are not what they should be.
+    /// The number of wrong bytes.
     pub wrong: u64,
     /// Index of the first wrong byte, counted from the start of the rows.
     pub first: Option<u64>,
-    /// Bytes looked at.
+    /// The number of bytes checked.
     pub seen: u64,
 }
 
@@ -32,7 +32,7 @@ pub fn batch_key(seed: u64, epoch: u64, batch: u64) -> u64 {
     key(&[seed, epoch, batch])
 }
 
-/// Byte `k` of the row `id` under `key`.
+/// Byte `k` of row `id` under `key`.
 ///
 /// ```
 /// use feedline_kernels::host::pattern;
@@ -44,10 +44,10 @@ pub fn byte(key: u64, id: u64, k: u64) -> u8 {
     word(splitmix64(key ^ id), k / 8).to_le_bytes()[(k % 8) as usize]
 }
 
-/// Writes rows of `row_bytes`; `id(r)` is the id of row `r`.
+/// Writes rows of `row_bytes` bytes; `id(r)` is the id of row `r`.
 ///
 /// # Panics
-/// When `data` is not whole rows.
+/// If `data` is not whole rows.
 pub fn fill(data: &mut [u8], row_bytes: usize, key: u64, id: impl Fn(u64) -> u64) {
     assert!(row_bytes > 0 && data.len().is_multiple_of(row_bytes), "rows of {row_bytes} bytes");
     for (r, row) in data.chunks_exact_mut(row_bytes).enumerate() {
@@ -58,10 +58,10 @@ pub fn fill(data: &mut [u8], row_bytes: usize, key: u64, id: impl Fn(u64) -> u64
     }
 }
 
-/// Compares rows of `row_bytes` with what [`fill`] writes.
+/// Compares rows of `row_bytes` bytes with the output of [`fill`].
 ///
 /// # Panics
-/// When `data` is not whole rows.
+/// If `data` is not whole rows.
 pub fn check(data: &[u8], row_bytes: usize, key: u64, id: impl Fn(u64) -> u64) -> Report {
     assert!(row_bytes > 0 && data.len().is_multiple_of(row_bytes), "rows of {row_bytes} bytes");
     let mut report = Report { wrong: 0, first: None, seen: data.len() as u64 };

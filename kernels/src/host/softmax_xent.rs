@@ -2,19 +2,19 @@
 
 use super::argmax::{Label, argmax};
 
-/// What a batch came to.
+/// The result of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     /// Mean loss of the rows, in nats.
     pub loss: f32,
-    /// Rows whose largest logit, the first of equals, is the label's.
+    /// Rows whose argmax (the first of equal logits) is the label.
     pub hits: u32,
 }
 
-/// Replaces `logits` `[rows, classes]` by the gradient of the mean loss, `(softmax - onehot) / rows`, and writes each row's
-/// loss, `log(sum(exp(z))) - z[label]`.
+/// Replaces `logits` `[rows, classes]` with the gradient of the mean loss, `(softmax - onehot) / rows`,
+/// and writes each row's loss, `log(sum(exp(z))) - z[label]`.
 ///
-/// The rows are `labels.len()`. A label that is no class makes its row's loss and gradient NaN.
+/// There are `labels.len()` rows. An invalid label makes the loss and gradient of its row NaN.
 ///
 /// ```
 /// use feedline_kernels::host::softmax_xent;
@@ -25,11 +25,11 @@ pub struct Outcome {
 /// ```
 ///
 /// # Panics
-/// When the lengths are of no such shapes.
+/// If the lengths do not match these shapes.
 pub fn softmax_xent<T: Label>(logits: &mut [f32], labels: &[T], row_loss: &mut [f32]) -> Outcome {
     let rows = labels.len();
     assert!(rows > 0 && logits.len().is_multiple_of(rows), "{} logits for {rows} labels", logits.len());
-    assert_eq!(row_loss.len(), rows, "softmax_xent: one loss a label");
+    assert_eq!(row_loss.len(), rows, "softmax_xent: one loss per label");
     let inverse_rows = 1.0 / rows as f32;
     let mut hits = 0;
     let mut total = 0.0;

@@ -1,4 +1,4 @@
-//! From a batch to numbers and back: widening, loss, accuracy.
+//! Operators on a batch: cast, loss, accuracy, fill.
 
 use feedline_core::Result;
 use feedline_device::{View, ViewMut};
@@ -11,18 +11,19 @@ impl Kernels {
     ///
     /// # Errors
     /// `Config` for lengths that differ; a device failure.
-    pub fn widen(&self, src: View<'_, u8>, scale: f32, dst: ViewMut<'_, f32>) -> Result<()> {
-        check(src.len() == dst.len(), || format!("widen: {} bytes into {} numbers", src.len(), dst.len()))?;
-        on_gpu!(self, widen(src, scale, dst));
-        self.stream.run("widen", [src.into()], [dst.into()], move |memory| {
-            host::widen(memory.input(0), scale, memory.output(0));
+    pub fn cast(&self, src: View<'_, u8>, scale: f32, dst: ViewMut<'_, f32>) -> Result<()> {
+        check(src.len() == dst.len(), || format!("cast: {} bytes into {} numbers", src.len(), dst.len()))?;
+        on_gpu!(self, cast(src, scale, dst));
+        self.stream.run("cast", [src.into()], [dst.into()], move |memory| {
+            host::cast(memory.input(0), scale, memory.output(0));
         })
     }
 
     /// Softmax cross-entropy of `logits` `[rows, classes]` against `labels` `[rows]`.
     ///
-    /// `logits` become their own gradient, of the mean loss. `row_loss` gets the loss of each row; `result[0]` the bits of
-    /// the mean loss (f32), `result[1]` the rows whose largest logit is the label's.
+    /// Replaces `logits` with the gradient of the mean loss. `row_loss` receives the loss of each row,
+    /// `result[0]` the bits of the mean loss (f32) and `result[1]` the number of rows whose largest logit
+    /// is the label's.
     ///
     /// # Errors
     /// `Config` for lengths that do not fit; a device failure.
@@ -49,7 +50,8 @@ impl Kernels {
         })
     }
 
-    /// Adds to `hits[0]` the rows of `logits` `[rows, classes]` whose largest is the label's, the first of equals.
+    /// Adds to `hits[0]` the number of rows of `logits` `[rows, classes]` whose argmax (the first of
+    /// equal logits) is the label.
     ///
     /// # Errors
     /// `Config` for lengths that do not fit; a device failure.

@@ -1,34 +1,34 @@
-//! The last layer of a classifier and its loss, there and back: one launch each on a GPU, for up to 32 classes; of a small layer in
-//! one pass.
+//! The last layer of a classifier and its loss, forward and backward. On a GPU each is one launch for up
+//! to 32 classes; a small layer runs both in one pass.
 
 use feedline_core::Result;
 use feedline_device::{View, ViewMut};
 
 use super::{Kernels, Linear, check};
 
-/// What [`Kernels::classifier_backward`] writes.
+/// The gradients that [`Kernels::classifier_backward`] writes.
 #[derive(Debug)]
 pub struct ClassifierGradients<'a> {
-    /// Of the layer's input, zero where that is not positive: `[rows, inputs]`.
+    /// Gradient of the layer's input `[rows, inputs]`; zero where the input is not positive.
     pub x: ViewMut<'a, f32>,
-    /// Of the layer's weights: `[classes, inputs]`.
+    /// Gradient of the layer's weights `[classes, inputs]`.
     pub weights: ViewMut<'a, f32>,
-    /// Of the layer's bias: `[classes]`.
+    /// Gradient of the layer's bias `[classes]`.
     pub bias: ViewMut<'a, f32>,
-    /// Of the bias of the layer before: the sums of the columns of `x`, `[inputs]`.
+    /// Gradient of the previous layer's bias `[inputs]`: the column sums of `x`.
     pub bias_before: ViewMut<'a, f32>,
 }
 
 impl Kernels {
-    /// Softmax cross-entropy of `x Wᵀ + bias` against `labels`: `x` `[rows, inputs]`, `weights` `[classes, inputs]`, and
-    /// `shape.outputs` the classes.
+    /// Softmax cross-entropy of `x Wᵀ + bias` against `labels`, with `x` `[rows, inputs]` and `weights`
+    /// `[classes, inputs]`; `shape.outputs` is the number of classes.
     ///
-    /// `dlogits` `[rows, classes]` gets the gradient of the mean loss, `row_loss` the loss of each row; `result` is as for
-    /// [`softmax_xent`](Self::softmax_xent).
+    /// `dlogits` `[rows, classes]` receives the gradient of the mean loss, `row_loss` the loss of each
+    /// row; `result` is as for [`softmax_xent`](Self::softmax_xent).
     ///
     /// # Errors
     /// `Config` for lengths that do not fit; a device failure.
-    #[allow(clippy::too_many_arguments)] // four come in, three go out, and their sizes
+    #[allow(clippy::too_many_arguments)] // four inputs, three outputs, and their sizes
     pub fn classifier(
         &self,
         x: View<'_, f32>,
@@ -55,16 +55,16 @@ impl Kernels {
         self.softmax_xent(dlogits, labels, row_loss.reborrow(), result.reborrow(), shape.outputs)
     }
 
-    /// [`classifier`](Self::classifier) and [`classifier_backward`](Self::classifier_backward), one after the other, and `then`
-    /// what goes on from the gradient of `x`; of up to 16 classes and 512 inputs a GPU makes it one pass over `x`, and in a
-    /// recorded step the other gradients are added up beside `then`.
+    /// Runs [`classifier`](Self::classifier) and [`classifier_backward`](Self::classifier_backward), then
+    /// calls `then` with the gradient of `x`. On a GPU, up to 16 classes and 512 inputs take one pass
+    /// over `x`; in a recorded step, the other gradients are summed concurrently with `then`.
     ///
-    /// What is left in `dlogits` and `row_loss` is of no use.
+    /// The contents of `dlogits` and `row_loss` are unspecified afterwards.
     ///
     /// # Errors
-    /// `Config` for lengths that do not fit; a device failure; what `then` returns.
-    #[allow(clippy::too_many_arguments)] // four come in, four go out, and their sizes
-    pub fn classifier_through(
+    /// `Config` for lengths that do not fit; a device failure; an error of `then`.
+    #[allow(clippy::too_many_arguments)] // four inputs, four outputs, and their sizes
+    pub fn classifier_fused(
         &self,
         x: View<'_, f32>,
         weights: View<'_, f32>,
@@ -81,20 +81,20 @@ impl Kernels {
             && gradients.fit(shape, dlogits.len())
             && bias.len() == shape.outputs
             && (labels.len(), row_loss.len(), result.len()) == (shape.rows, shape.rows, 2);
-        check(fits, || format!("classifier_through: lengths do not fit {shape:?}"))?;
+        check(fits, || format!("classifier_fused: lengths do not fit {shape:?}"))?;
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu
-            && gpu.goes_through(shape)
+            && gpu.is_fused(shape)
         {
-            return gpu.classifier_through(x, weights, bias, labels, result, gradients, shape, then);
+            return gpu.classifier_fused(x, weights, bias, labels, result, gradients, shape, then);
         }
         self.classifier(x, weights, bias, labels, dlogits.reborrow(), row_loss, result.reborrow(), shape)?;
         self.classifier_backward(x, weights, dlogits, gradients.reborrow(), shape)?;
         then(gradients.x.as_view())
     }
 
-    /// From `dlogits`, which [`classifier`](Self::classifier) wrote and which stay as they are, back through the layer and
-    /// the ReLU before it, behind which `x` is.
+    /// The backward pass from `dlogits`, as [`classifier`](Self::classifier) wrote them, through the
+    /// layer and the ReLU before it, whose output is `x`. Does not change `dlogits`.
     ///
     /// # Errors
     /// `Config` for lengths that do not fit; a device failure.
@@ -124,7 +124,7 @@ impl Kernels {
 }
 
 impl ClassifierGradients<'_> {
-    /// Whether they are of a layer of `shape`, whose logits are so many.
+    /// Whether the gradients fit a layer of `shape` with `logits` logits.
     fn fit(&self, shape: Linear, logits: usize) -> bool {
         shape.fits(self.x.len(), self.weights.len(), logits)
             && (self.bias.len(), self.bias_before.len()) == (shape.outputs, shape.inputs)
@@ -146,17 +146,17 @@ mod gpu {
 
     use super::super::gpu::{CHUNKS, Gpu};
     use super::{ClassifierGradients, Linear, Result, View, ViewMut};
-    use crate::launch::beside;
+    use crate::launch::fork_join;
 
-    /// What `through.cu` has room for: a thread holds a column of each class.
+    /// Limits of `through.cu`: a thread holds one column of each class.
     const MOST_INPUTS: usize = 512;
     const MOST_CLASSES: usize = 16;
-    /// Rows of its blocks at least.
+    /// Minimum rows per block of `through.cu`.
     const LEAST_ROWS: usize = 4;
 
     impl Gpu {
-        /// Whether there is a kernel for so many classes; when not, nothing was queued.
-        #[allow(clippy::too_many_arguments)] // as the kernel has
+        /// Returns `false`, and queues nothing, if there is no kernel for this number of classes.
+        #[allow(clippy::too_many_arguments)] // the kernel's parameters
         pub(super) fn classifier(
             &self,
             x: View<'_, f32>,
@@ -172,12 +172,13 @@ mod gpu {
             let mut scratch = self.scratch();
             let (loss, hits) = result.split_at(1)?;
             let wide = 64 / most;
-            // Several rows a block once there are blocks enough.
+            // Several rows per block once there are enough blocks.
             let (name, each) =
                 if shape.rows / wide >= self.multiprocessors { ("_wide", wide) } else { ("", 1) };
             self.run(
                 &format!("classifier_{most}{name}"),
-                // As many as run at a time: the end of a block costs as much as a turn of its loop.
+                // As many blocks as run at the same time: the end of a block costs as much as an
+                // iteration of its loop.
                 Grid::linear(shape.rows.div_ceil(each) * 128, 128, 4 * self.multiprocessors as u32),
                 &[
                     Arg::In(x.into()),
@@ -197,7 +198,7 @@ mod gpu {
             Ok(true)
         }
 
-        /// Whether there is a kernel for so many classes; when not, nothing was queued.
+        /// Returns `false`, and queues nothing, if there is no kernel for this number of classes.
         pub(super) fn classifier_backward(
             &self,
             x: View<'_, f32>,
@@ -223,14 +224,14 @@ mod gpu {
         }
 
         /// Whether the layer is small enough for one pass.
-        pub(super) fn goes_through(&self, shape: Linear) -> bool {
+        pub(super) fn is_fused(&self, shape: Linear) -> bool {
             !self.options.unfused && shape.inputs <= MOST_INPUTS && shape.outputs <= MOST_CLASSES
         }
 
-        /// One pass over the rows of a layer that [`goes_through`](Self::goes_through), and `then` beside the sums of what its
-        /// blocks have.
-        #[allow(clippy::too_many_arguments)] // as the kernels have
-        pub(super) fn classifier_through(
+        /// One pass over the rows of a layer that [`is_fused`](Self::is_fused); then the blocks' partial
+        /// results are summed concurrently with `then`.
+        #[allow(clippy::too_many_arguments)] // the kernels' parameters
+        pub(super) fn classifier_fused(
             &self,
             x: View<'_, f32>,
             weights: View<'_, f32>,
@@ -242,12 +243,13 @@ mod gpu {
             then: impl FnOnce(View<'_, f32>) -> Result<()>,
         ) -> Result<()> {
             let Linear { rows, inputs, outputs: classes } = shape;
-            // The end of a block is long against a row: one block on each multiprocessor, and of few rows not one for each.
+            // The end of a block costs more than a row: one block per multiprocessor at most, each with
+            // several rows.
             let each = rows.div_ceil(self.multiprocessors).max(LEAST_ROWS);
             let blocks = rows.div_ceil(each);
             let count = (classes + 1) * inputs + classes + 2;
-            // Nobody else's until the sums are given: `then` may be anything, this operator too.
-            let parts = self.scratch().through.take().filter(|parts| parts.len() >= blocks * count);
+            // Taken out until the sums are queued: `then` may call anything, even this operator.
+            let parts = self.scratch().fused_sums.take().filter(|parts| parts.len() >= blocks * count);
             let mut parts = parts.map_or_else(|| self.stream.buffer(blocks * count), Ok)?;
             let ClassifierGradients { x: mut dx, weights: dweights, bias: dbias, bias_before } = gradients;
             let (loss, hits) = result.split_at(1)?;
@@ -288,12 +290,12 @@ mod gpu {
                     ],
                 )
             };
-            beside(&self.stream, || then(dx.as_view()), sums)?;
-            self.scratch().through = Some(parts);
+            fork_join(&self.stream, || then(dx.as_view()), sums)?;
+            self.scratch().fused_sums = Some(parts);
             Ok(())
         }
 
-        /// The kernel to take: for how many classes at most.
+        /// The smallest kernel that fits, as its maximum of classes.
         fn most_classes(&self, shape: Linear) -> Option<usize> {
             [16, 32].into_iter().find(|&most| shape.outputs <= most && !self.options.unfused)
         }

@@ -1,5 +1,5 @@
-//! The operators as kernels and cuBLASLt products, but for those that have theirs in their own files; lengths were checked by the
-//! callers in this folder.
+//! The GPU implementations that are not in the operators' own files: kernels and cuBLASLt products. The
+//! callers in this folder have checked the lengths.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -14,16 +14,17 @@ use crate::launch::kernel;
 use crate::loaded::{Loaded, missing};
 use crate::source::{GEMM, Program, STEP};
 
-/// The most blocks of a kernel whose threads walk over the elements; enough to fill any GPU several times.
+/// Maximum blocks of a grid-stride kernel; enough to fill any GPU several times.
 pub(super) const BLOCKS: u32 = 2048;
 
-/// Sums over rows (`backward.cu`): columns of a strip.
+/// Columns per strip in `backward.cu`.
 const STRIP: usize = 64;
 
-/// Into how many chunks the rows of a strip go, each with a block of its own.
+/// How the rows of a strip are split into chunks; each chunk has its own block.
 pub(super) struct Chunks {
-    /// Rows of a chunk at least.
+    /// Minimum rows per chunk.
     pub(super) rows: usize,
+    /// Maximum chunks per strip.
     pub(super) most: usize,
 }
 
@@ -42,30 +43,33 @@ pub(super) struct Gpu {
     scratch: Mutex<Scratch>,
 }
 
-/// Device memory that kernels meet in; zero before and after each launch where they ask for it.
+/// Device memory for reductions over blocks.
 pub(super) struct Scratch {
     pub(super) partial: Buffer<f32>,
-    pub(super) tickets: Buffer<u32>,
+    /// Block counters of `backward.cu`, one per strip; zero before and after each launch.
+    pub(super) counters: Buffer<u32>,
+    /// Scratch word of `softmax_xent.cu`; zero before and after each launch.
     pub(super) xent: Buffer<i64>,
-    /// What the blocks of `through.cu` have; taken out while work may be given that runs beside their sums.
-    pub(super) through: Option<Buffer<f32>>,
+    /// Partial results of the blocks of `through.cu`; taken out while other work may run concurrently
+    /// with their sums.
+    pub(super) fused_sums: Option<Buffer<f32>>,
 }
 
 impl Scratch {
-    /// Makes room for `partial` sums and `tickets`; in the steady state there is.
-    pub(super) fn reserve(&mut self, stream: &Stream, partial: usize, tickets: usize) -> Result<()> {
+    /// Grows the buffers to `partial` sums and `counters` if needed.
+    pub(super) fn reserve(&mut self, stream: &Stream, partial: usize, counters: usize) -> Result<()> {
         if self.partial.len() < partial {
             self.partial = stream.buffer(partial)?;
         }
-        if self.tickets.len() < tickets {
-            self.tickets = stream.buffer(tickets)?;
+        if self.counters.len() < counters {
+            self.counters = stream.buffer(counters)?;
         }
         Ok(())
     }
 }
 
 impl Gpu {
-    /// The kernels for `stream`; `None` when it is not a CUDA stream.
+    /// The kernels for `stream`; `None` if it is not a CUDA stream.
     pub(super) fn new(stream: &Stream, options: Options) -> Result<Option<Self>> {
         let Some(cuda) = stream.cuda_backend() else { return Ok(None) };
         let Options { own_gemm, tf32, tuned, .. } = options;
@@ -80,9 +84,9 @@ impl Gpu {
             multiprocessors: usize::try_from(cuda.multiprocessors()?).unwrap_or(1),
             scratch: Mutex::new(Scratch {
                 partial: stream.buffer(CHUNKS.most * 8192)?,
-                tickets: stream.buffer(128)?,
+                counters: stream.buffer(128)?,
                 xent: stream.buffer(1)?,
-                through: None,
+                fused_sums: None,
             }),
             stream: stream.clone(),
         };
@@ -127,9 +131,9 @@ impl Gpu {
         kernel(&self.stream, self.step.function(name)?, grid, args)
     }
 
-    pub(super) fn widen(&self, src: View<'_, u8>, scale: f32, dst: ViewMut<'_, f32>) -> Result<()> {
+    pub(super) fn cast(&self, src: View<'_, u8>, scale: f32, dst: ViewMut<'_, f32>) -> Result<()> {
         let n = src.len();
-        // Four words of four bytes a thread.
+        // Four words of four bytes per thread.
         let grid = Grid::linear(n.div_ceil(16), 256, BLOCKS);
         self.run(
             "widen_u8",
@@ -261,7 +265,8 @@ impl Gpu {
         blas.product(product, sizes, left, right, bias, out)
     }
 
-    /// `c [m, n]` from `a` and `b`, by the widest tile that still gives every multiprocessor a block.
+    /// Computes `c [m, n]` from `a` and `b` with the largest tile that still gives every multiprocessor a
+    /// block.
     pub(super) fn own_gemm<const E: usize>(
         &self,
         kind: &str,
@@ -297,8 +302,8 @@ impl Gpu {
         self.over_strips("relu_bias_backward", (rows, columns), CHUNKS, columns, own, [])
     }
 
-    /// Runs a kernel of `backward.cu` on matrices of `rows` and `columns`, with room for `sums` of each chunk. Between its `own`
-    /// arguments and the `last` are that room, tickets and the sizes.
+    /// Runs a kernel of `backward.cu` on matrices of `rows` by `columns`, with room for `sums` partial
+    /// sums per chunk. The arguments are `own`, the partial sums, the counters, the sizes and `last`.
     pub(super) fn over_strips<const O: usize, const E: usize>(
         &self,
         name: &str,
@@ -313,8 +318,8 @@ impl Gpu {
         let grid = Grid { blocks: (strips as u32, chunks as u32, 1), threads: (32, 16, 1), shared_bytes: 0 };
         let mut scratch = self.scratch();
         scratch.reserve(&self.stream, chunks * sums, strips)?;
-        let Scratch { partial, tickets, .. } = &mut *scratch;
-        let room = [Arg::Out(partial.view_mut().into()), Arg::Out(tickets.view_mut().into())];
+        let Scratch { partial, counters, .. } = &mut *scratch;
+        let room = [Arg::Out(partial.view_mut().into()), Arg::Out(counters.view_mut().into())];
         let sizes = [Arg::U64(rows as u64), Arg::U64(columns as u64)];
         let args: Vec<_> = own.into_iter().chain(room).chain(sizes).chain(last).collect();
         self.run(name, grid, &args)

@@ -1,20 +1,20 @@
-//! The three products of a linear layer, with what is cheap to fuse into them.
+//! The three products of a linear layer, with bias and ReLU.
 
 use feedline_core::Result;
 use feedline_device::{View, ViewMut};
 
 use super::{Kernels, are, check, on_gpu};
 use crate::host;
-use crate::launch::beside;
+use crate::launch::fork_join;
 
-/// The sizes of a linear layer's product: `[rows, inputs]` by `[outputs, inputs]` transposed.
+/// The sizes of a linear layer: `[rows, inputs]` times `[outputs, inputs]` transposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Linear {
     /// Rows of the batch.
     pub rows: usize,
-    /// Elements that come in.
+    /// Input elements per row.
     pub inputs: usize,
-    /// Elements that go out.
+    /// Output elements per row.
     pub outputs: usize,
 }
 
@@ -85,15 +85,16 @@ impl Kernels {
         })
     }
 
-    /// Back through a layer and the ReLU before it, behind which `x` is: `dW = dyᵀ x`; `dx = dy W` where `x` is positive, else 0;
-    /// and `dbias` `[inputs]`, the sums of the columns of `dx`, the bias gradient of the layer before. In a recorded step `dW` is
-    /// computed beside the rest.
+    /// The backward pass of a layer and the ReLU before it, whose output is `x`: `dW = dyᵀ x`; `dx = dy
+    /// W` where `x` is positive, else 0; `dbias` `[inputs]`, the column sums of `dx`, is the bias
+    /// gradient of the previous layer. In a recorded step `dW` is computed concurrently with the rest.
     ///
-    /// With `transposed` that gradient goes there as `[inputs, rows]`, and what is left in `dx` is of no use.
+    /// With `transposed`, the gradient of `x` is written there as `[inputs, rows]`, and the contents of
+    /// `dx` are unspecified.
     ///
     /// # Errors
     /// `Config` for lengths that do not fit; a device failure.
-    #[allow(clippy::too_many_arguments)] // three come in, four go out, and their sizes
+    #[allow(clippy::too_many_arguments)] // three inputs, four outputs, and their sizes
     pub fn layer_backward(
         &self,
         dy: View<'_, f32>,
@@ -106,7 +107,7 @@ impl Kernels {
         shape: Linear,
     ) -> Result<()> {
         let before = Linear { rows: shape.rows, inputs: shape.inputs, outputs: shape.inputs };
-        beside(
+        fork_join(
             &self.stream,
             || {
                 self.input_gradient(dy, weights, dx.reborrow(), shape)?;
@@ -119,8 +120,8 @@ impl Kernels {
         )
     }
 
-    /// Undoes a ReLU and a bias: where `activation` is not positive `dy` becomes 0, in place; then `dbias` gets the sums of
-    /// the columns of `dy`. Without an activation `dy` is only summed.
+    /// The backward pass of a bias and a ReLU: sets `dy` to 0 where `activation` is not positive, in
+    /// place; then writes the column sums of `dy` to `dbias`. Without an activation `dy` is only summed.
     ///
     /// # Errors
     /// `Config` for lengths that do not fit; a device failure.

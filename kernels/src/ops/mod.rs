@@ -1,16 +1,16 @@
-//! The operators, on views of a stream: the same call runs a kernel on a GPU and host code elsewhere.
+//! The operators on views of a stream: one call that runs a kernel on a GPU and host code elsewhere.
 //!
-//! No call blocks the host or allocates device memory; all work is queued on the stream the [`Kernels`] are for.
+//! Calls do not block the host or allocate device memory; they queue work on the stream of the [`Kernels`].
 //!
 //! | operators | file |
 //! | --- | --- |
 //! | products of a linear layer | `linear.rs` |
-//! | widening, loss, accuracy | `batch.rs` |
-//! | the last layer with its loss, on a GPU and elsewhere | `classifier.rs` |
-//! | the weight gradient of a long batch, on a GPU and elsewhere | `transposed.rs` |
+//! | cast, loss, accuracy | `batch.rs` |
+//! | last layer with its loss | `classifier.rs` |
+//! | weight gradient of a large batch | `transposed.rs` |
 //! | optimizers | `update.rs` |
 //! | delays and self-describing bytes, for tests | `probe.rs` |
-//! | the others on a GPU | `gpu.rs` |
+//! | GPU implementations of the others | `gpu.rs` |
 
 mod batch;
 mod classifier;
@@ -40,7 +40,7 @@ pub use linear::Linear;
 /// let mut pixels = stream.buffer::<u8>(3)?;
 /// pixels.write(&[0, 51, 255])?;
 /// let mut wide = stream.buffer::<f32>(3)?;
-/// kernels.widen(pixels.view(), 0.5, wide.view_mut())?;
+/// kernels.cast(pixels.view(), 0.5, wide.view_mut())?;
 /// assert_eq!(wide.read()?, [0.0, 25.5, 127.5]);
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
@@ -51,25 +51,26 @@ pub struct Kernels {
     gpu: Option<gpu::Gpu>,
 }
 
-/// How the operators compute; off a GPU only `transposed` makes a difference.
+/// Options of the operators; only `transposed` has an effect without a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Matrix products by this crate's kernels, also where cuBLASLt is there.
+    /// Uses this crate's matrix products even if cuBLASLt is available.
     pub own_gemm: bool,
-    /// Matrix products may round their operands to TF32: 10 bits of mantissa, on tensor cores.
+    /// Allows matrix products to round their operands to TF32 (10 bits of mantissa, on tensor cores).
     pub tf32: bool,
-    /// The first product of a shape measures cuBLASLt's algorithms and keeps the quickest; which one that is, and so the
-    /// last bits of the results, may differ from run to run.
+    /// Measures cuBLASLt's algorithms at the first product of a shape and keeps the fastest. The choice,
+    /// and so the last bits of the results, may differ from run to run.
     pub tuned: bool,
-    /// A classifier's last layer operator by operator, also where one kernel does it all.
+    /// Runs a classifier's last layer as separate operators, without the fused kernels.
     pub unfused: bool,
-    /// Weight gradients from transposed operands at every shape, on every device, also where that does not pay; see
-    /// [`Kernels::transposes`].
+    /// Computes weight gradients from transposed operands for every shape and device, even where that is
+    /// slower; see [`Kernels::prefers_transposed`].
     pub transposed: bool,
 }
 
 impl Kernels {
-    /// The operators of `stream`; on a GPU this loads the kernels, which compiles them at the first use on a machine.
+    /// Creates the operators of `stream`. On a GPU this loads the kernels; the first use on a machine
+    /// compiles them.
     ///
     /// # Errors
     /// A device failure.
@@ -77,10 +78,10 @@ impl Kernels {
         Self::with(stream, Options::default())
     }
 
-    /// The operators of `stream`, computing as `options` say.
+    /// Creates the operators of `stream` with `options`.
     ///
     /// # Errors
-    /// A device failure; `Unavailable` when the threads of the host's operators cannot be started.
+    /// A device failure; `Unavailable` if the threads of the host operators cannot start.
     pub fn with(stream: &Stream, options: Options) -> Result<Self> {
         if stream.kind() != BackendKind::Cuda {
             parallel::start_threads()?;
@@ -93,7 +94,7 @@ impl Kernels {
         })
     }
 
-    /// What computes the matrix products, for people.
+    /// Describes the implementation of the matrix products, for logs.
     pub fn describe(&self) -> String {
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
@@ -102,13 +103,13 @@ impl Kernels {
         "matrixmultiply crate".to_owned()
     }
 
-    /// The stream the operators run on.
+    /// The stream of the operators.
     pub fn stream(&self) -> &Stream {
         &self.stream
     }
 }
 
-/// Goes to the GPU's form of an operator, where the stream is a GPU's.
+/// Returns the result of the GPU implementation of an operator if the stream is on a GPU.
 macro_rules! on_gpu {
     ($kernels:expr, $name:ident($($argument:expr),*)) => {
         #[cfg(feature = "cuda")]
@@ -119,13 +120,13 @@ macro_rules! on_gpu {
 }
 use on_gpu;
 
-/// Whether `elements` is the number of elements of a matrix that is not empty, `rows` by `columns`. Kernels
-/// count columns in 32 bits.
+/// Whether `elements` is the size of a non-empty matrix of `rows` by `columns`; kernels count columns in
+/// 32 bits.
 fn are(elements: usize, rows: usize, columns: usize) -> bool {
     elements > 0 && rows.checked_mul(columns) == Some(elements) && u32::try_from(columns).is_ok()
 }
 
-/// Refuses lengths that do not fit, before anything is queued.
+/// Returns a `Config` error unless `fits`.
 fn check(fits: bool, what: impl FnOnce() -> String) -> Result<()> {
     if fits { Ok(()) } else { Err(Error::new(ErrorKind::Config, what())) }
 }

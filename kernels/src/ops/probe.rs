@@ -1,4 +1,4 @@
-//! For tests of order and overlap: delays on a stream, and bytes that say where they belong.
+//! Delays on a stream and self-describing bytes, for tests of ordering and overlap.
 
 use std::time::{Duration, Instant};
 
@@ -23,10 +23,12 @@ impl Kernels {
         })
     }
 
-    /// Compares rows of `row_bytes` with the pattern of `key` (see [`pattern`]), the first being row `first_row`.
+    /// Compares rows of `row_bytes` bytes with the pattern of `key` (see [`pattern`]), starting at row
+    /// `first_row`.
     ///
-    /// Adds to `report[0]` the wrong bytes, lowers `report[1]` to the index of the first, and adds to `report[2]` the
-    /// bytes looked at; set them to 0, `u64::MAX as i64` and 0 before.
+    /// Adds the number of wrong bytes to `report[0]`, lowers `report[1]` to the index of the first one
+    /// and adds the number of bytes checked to `report[2]`. Initialise them to 0, `u64::MAX as i64` and
+    /// 0.
     ///
     /// # Errors
     /// `Config` for lengths that do not fit; a device failure.

@@ -1,8 +1,9 @@
-//! The weight gradient of a long batch, from transposed operands.
+//! The weight gradient of a large batch, from transposed operands.
 //!
-//! `dW = dyᵀ x` sums over rows, so both operands lie the wrong way for tensor cores that want what they sum over side by side,
-//! as Hopper's do for TF32. Whoever makes `x` and `dy` can write them transposed at little cost: [`Kernels::transposes`] says
-//! where that pays, and three operators make and take such operands.
+//! `dW = dyᵀ x` sums over rows, but the tensor cores of Hopper need the summed dimension to be contiguous
+//! for TF32. The kernels that produce `x` and `dy` can write them transposed at little cost.
+//! [`Kernels::prefers_transposed`] says where that is faster; three operators write or read such
+//! operands.
 
 use feedline_core::Result;
 use feedline_device::{View, ViewMut};
@@ -11,24 +12,24 @@ use super::{Kernels, Linear, are, check, on_gpu};
 use crate::host;
 
 impl Kernels {
-    /// Whether the weight gradient of `shape` is worth its operands being written transposed. Never on the host, unless
-    /// [`Options`](super::Options) ask for it.
-    pub fn transposes(&self, shape: Linear) -> bool {
+    /// Whether the weight gradient of `shape` is faster from transposed operands, including the cost of
+    /// writing them. Always `false` on the host, unless [`Options`](super::Options) enable it.
+    pub fn prefers_transposed(&self, shape: Linear) -> bool {
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
-            return self.options.transposed || gpu.transposes(shape);
+            return self.options.transposed || gpu.prefers_transposed(shape);
         }
         #[cfg(not(feature = "cuda"))]
         let _ = shape;
         self.options.transposed
     }
 
-    /// `dst[i] = scale * src[i]`, and the same numbers transposed: `src` and `dst` are rows of `columns`, `transposed` is
-    /// columns of their rows.
+    /// As [`cast`](Self::cast), and also writes the result transposed: `src` and `dst` are `[rows,
+    /// columns]`, `transposed` is `[columns, rows]`.
     ///
     /// # Errors
     /// `Config` for lengths that do not fit; a device failure.
-    pub fn widen_both(
+    pub fn cast_with_transpose(
         &self,
         src: View<'_, u8>,
         scale: f32,
@@ -41,16 +42,18 @@ impl Kernels {
             && src.len().is_multiple_of(columns);
         check(fits, || {
             let (bytes, numbers, others) = (src.len(), dst.len(), transposed.len());
-            format!("widen_both: {bytes} bytes in rows of {columns} into {numbers} numbers and {others}")
+            format!(
+                "cast_with_transpose: {bytes} bytes in rows of {columns} into {numbers} numbers and {others}"
+            )
         })?;
-        on_gpu!(self, widen_both(src, scale, columns, dst, transposed));
-        self.stream.run("widen_both", [src.into()], [dst.into(), transposed.into()], move |memory| {
-            host::widen_both(memory.input(0), scale, columns, memory.output(0), memory.output(1));
+        on_gpu!(self, cast_with_transpose(src, scale, columns, dst, transposed));
+        self.stream.run("cast_with_transpose", [src.into()], [dst.into(), transposed.into()], move |memory| {
+            host::cast_with_transpose(memory.input(0), scale, columns, memory.output(0), memory.output(1));
         })
     }
 
-    /// As [`relu_bias_backward`](Self::relu_bias_backward), but `dy` `[rows, outputs]` stays as it is: what it would become goes
-    /// to `transposed` `[outputs, rows]`.
+    /// As [`relu_bias_backward`](Self::relu_bias_backward), but leaves `dy` `[rows, outputs]` unchanged
+    /// and writes the result to `transposed` `[outputs, rows]`.
     ///
     /// # Errors
     /// `Config` for lengths that do not fit; a device failure.
@@ -74,7 +77,8 @@ impl Kernels {
         })
     }
 
-    /// As [`weight_gradient`](Self::weight_gradient), from the transposed `dy` `[outputs, rows]` and `x` `[inputs, rows]`.
+    /// As [`weight_gradient`](Self::weight_gradient), from the transposed `dy` `[outputs, rows]` and `x`
+    /// `[inputs, rows]`.
     ///
     /// # Errors
     /// `Config` for lengths that do not fit; a device failure.
@@ -108,18 +112,20 @@ mod gpu {
     use super::{Linear, Result, View, ViewMut};
     use crate::blas::Product;
 
-    /// Rows from which on the quicker product is worth more than the stores. Steps of the example's model on an H200, with it and
-    /// without, in turns twice: of 1024 rows 75.3 and 79.2 for 77.0 and 76.6 us, of 2048 100.8 and 100.3 for 103.5 and 105.2, of
-    /// 4096 126.5 and 126.3 for 135.7 and 130.9.
+    /// From this number of rows on, the faster product saves more than the stores cost. Steps of the
+    /// example's model on an H200 with transposed operands (and without), alternating twice: 1024 rows
+    /// 75.3 and 79.2 us (77.0 and 76.6), 2048 rows 100.8 and 100.3 (103.5 and 105.2), 4096 rows 126.5 and
+    /// 126.3 (135.7 and 130.9).
     const ROWS: usize = 2048;
 
-    /// Rows that `relu_bias_backward_transposed` turns at a time, a chunk at least; and the most chunks of a strip, so that at
-    /// batch 4096 there are two blocks a multiprocessor: one loads while the other stores.
-    const TURNED: Chunks = Chunks { rows: 128, most: 32 };
+    /// `relu_bias_backward_transposed` transposes 128 rows at a time. With 32 chunks per strip, batch
+    /// 4096 has two blocks per multiprocessor: one loads while the other stores.
+    const TRANSPOSED_CHUNKS: Chunks = Chunks { rows: 128, most: 32 };
 
     impl Gpu {
-        /// Where the tensor cores take TF32 in this one order, and rows lie on the 16 bytes that their kernels ask for.
-        pub(super) fn transposes(&self, shape: Linear) -> bool {
+        /// Whether the tensor cores need the summed dimension contiguous for TF32, and rows have the
+        /// 16-byte alignment that their kernels need.
+        pub(super) fn prefers_transposed(&self, shape: Linear) -> bool {
             self.capability >= (9, 0)
                 && self.blas.is_some()
                 && self.options.tf32
@@ -127,7 +133,7 @@ mod gpu {
                 && shape.rows.is_multiple_of(4)
         }
 
-        pub(super) fn widen_both(
+        pub(super) fn cast_with_transpose(
             &self,
             src: View<'_, u8>,
             scale: f32,
@@ -136,7 +142,7 @@ mod gpu {
             transposed: ViewMut<'_, f32>,
         ) -> Result<()> {
             let rows = src.len() / columns;
-            // A block a tile.
+            // One block per tile.
             let tiles = rows.div_ceil(64) * columns.div_ceil(64);
             self.run(
                 "widen_u8_both",
@@ -168,7 +174,7 @@ mod gpu {
             ];
             let (rows, columns) = (shape.rows, shape.outputs);
             let name = "relu_bias_backward_transposed";
-            self.over_strips(name, (rows, columns), TURNED, columns, own, [])
+            self.over_strips(name, (rows, columns), TRANSPOSED_CHUNKS, columns, own, [])
         }
 
         pub(super) fn weight_gradient_transposed(
@@ -182,7 +188,7 @@ mod gpu {
             if self.product(product, shape, dy.into(), x.into(), None, dweights.reborrow().into())? {
                 return Ok(());
             }
-            // A layer without a bias, of which dy is the input and x are the weights.
+            // The forward product of a layer without a bias, with dy as the input and x as the weights.
             let (m, n, k) = (shape.outputs, shape.inputs, shape.rows);
             let extra = [Arg::U64(0), Arg::U32(0)];
             self.own_gemm("nt", (m, n, k), dy.into(), x.into(), dweights.into(), extra)

@@ -1,4 +1,4 @@
-//! Optimizers: all parameters of a model, flat, in one call.
+//! Optimizers: one call updates all parameters of a model in one flat buffer.
 
 use feedline_core::Result;
 use feedline_device::{View, ViewMut};
@@ -20,7 +20,7 @@ impl Kernels {
     ) -> Result<()> {
         let len = gradient.len();
         check(weights.len() == len && velocity.len() == len, || {
-            format!("sgd: one gradient a weight, not {len}")
+            format!("sgd: {} weights, {} velocities, {len} gradients", weights.len(), velocity.len())
         })?;
         on_gpu!(self, sgd(weights, velocity, gradient, rule));
         self.stream.run("sgd", [gradient.into()], [weights.into(), velocity.into()], move |memory| {
@@ -28,8 +28,9 @@ impl Kernels {
         })
     }
 
-    /// AdamW (Loshchilov and Hutter 2019, "Decoupled weight decay regularization"). `steps[0]` is how many steps there were
-    /// before, and is counted up: it is on the device, so that a recorded step is right at every replay.
+    /// AdamW (Loshchilov and Hutter 2019, "Decoupled weight decay regularization"). `steps[0]` is the
+    /// number of previous steps and is incremented; it is in device memory, so that replays of a recorded
+    /// step count too.
     ///
     /// # Errors
     /// `Config` for lengths that differ; a device failure.
@@ -44,7 +45,10 @@ impl Kernels {
     ) -> Result<()> {
         let len = gradient.len();
         let fits = weights.len() == len && mean.len() == len && square.len() == len && steps.len() == 1;
-        check(fits, || format!("adamw: one gradient a weight, not {len}, and one count of steps"))?;
+        check(fits, || {
+            let lengths = [weights.len(), mean.len(), square.len(), len, steps.len()];
+            format!("adamw: weights, mean, square, gradient and steps have lengths {lengths:?}")
+        })?;
         on_gpu!(self, adamw(weights, mean, square, gradient, rule, steps));
         let outputs = [weights.into(), mean.into(), square.into(), steps.into()];
         self.stream.run("adamw", [gradient.into()], outputs, move |memory| {

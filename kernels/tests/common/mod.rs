@@ -1,32 +1,32 @@
-//! A multi-layer perceptron in f64, in plain loops: what the operators are measured against. And the same in f32, on the
-//! operators.
-#![allow(dead_code, reason = "every test file uses its own part")]
+//! A multi-layer perceptron in f64 with plain loops, the reference for the operators; and the same in f32
+//! with the operators.
+#![allow(dead_code, reason = "each test file uses only some items")]
 
 use feedline_core::Random;
 use feedline_core::random::splitmix64;
 use feedline_kernels::host;
 
-/// `n` numbers in [-1, 1), the same in both precisions.
+/// `n` random numbers in [-1, 1).
 pub fn numbers(random: &mut Random, n: usize) -> Vec<f32> {
     (0..n).map(|_| random.range(-1.0, 1.0) as f32).collect()
 }
 
-/// The exact f64 of each.
-pub fn wide(values: &[f32]) -> Vec<f64> {
+/// Converts each value to f64, exactly.
+pub fn to_f64(values: &[f32]) -> Vec<f64> {
     values.iter().map(|value| f64::from(*value)).collect()
 }
 
-/// A matrix of rows of `columns`, as rows of its columns.
-pub fn turned<T: Copy>(matrix: &[T], columns: usize) -> Vec<T> {
+/// The transpose of a matrix with `columns` columns.
+pub fn transpose<T: Copy>(matrix: &[T], columns: usize) -> Vec<T> {
     (0..columns).flat_map(|c| matrix.iter().skip(c).step_by(columns).copied()).collect()
 }
 
-/// Asserts that `got` is `want` within `tolerance` of the length of `want`.
+/// Asserts that the distance of `got` from `want` is at most `tolerance` times the norm of `want`.
 pub fn assert_near(what: &str, got: &[f32], want: &[f64], tolerance: f64) {
     assert_eq!(got.len(), want.len(), "{what}");
     let norm = want.iter().map(|w| w * w).sum::<f64>().sqrt();
     let error = got.iter().zip(want).map(|(g, w)| (f64::from(*g) - w).powi(2)).sum::<f64>().sqrt();
-    assert!(norm > 0.0, "{what}: nothing to compare with");
+    assert!(norm > 0.0, "{what}: the expected values are all zero");
     assert!(error <= tolerance * norm, "{what}: off by {error:.3e}, {:.3e} of the norm", error / norm);
 }
 
@@ -71,10 +71,11 @@ pub fn cross_entropy(logits: &[f64], labels: &[u8]) -> f64 {
     losses.sum::<f64>() / labels.len() as f64
 }
 
-/// Sizes of a perceptron's layers: inputs, hidden, hidden, ..., classes.
+/// The layer sizes of a perceptron: inputs, hidden, hidden, ..., classes.
 pub type Sizes<'a> = &'a [usize];
 
-/// The reference recipe's first weights: `w = (2 u - 1) / sqrt(inputs)`, u from splitmix64 of layer and index; biases 0.
+/// The initial weights of the reference recipe: `w = (2 u - 1) / sqrt(inputs)`, u from splitmix64 of
+/// layer and index; biases are 0.
 pub fn first_parameters(sizes: Sizes<'_>) -> Vec<f32> {
     let mut flat = Vec::new();
     for (layer, pair) in sizes.windows(2).enumerate() {
@@ -88,7 +89,7 @@ pub fn first_parameters(sizes: Sizes<'_>) -> Vec<f32> {
     flat
 }
 
-/// Where layer `l`'s weights and bias begin and end in the flat parameters.
+/// The offsets of layer `l` in the flat parameters: start of the weights, start of the bias, end.
 pub fn place(sizes: Sizes<'_>, l: usize) -> (usize, usize, usize) {
     let count = |l: usize| sizes[l] * sizes[l + 1] + sizes[l + 1];
     let begin: usize = (0..l).map(count).sum();
@@ -111,7 +112,7 @@ fn forward(sizes: Sizes<'_>, parameters: &[f64], x: &[f64]) -> Vec<Vec<f64>> {
     activations
 }
 
-/// The loss and the gradient of every parameter, in f64.
+/// The mean loss and the gradient of all parameters, in f64.
 pub fn backward(sizes: Sizes<'_>, parameters: &[f64], x: &[f64], labels: &[u8]) -> (f64, Vec<f64>) {
     let layers = sizes.len() - 1;
     let rows = labels.len();
@@ -146,7 +147,7 @@ pub fn backward(sizes: Sizes<'_>, parameters: &[f64], x: &[f64], labels: &[u8]) 
     (cross_entropy(logits, labels), gradient)
 }
 
-/// The same by the operators, in f32: loss, hits and gradient.
+/// Loss, hits and gradient with the host operators, in f32.
 pub fn host_step(
     sizes: Sizes<'_>,
     parameters: &[f32],

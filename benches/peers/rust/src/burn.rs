@@ -1,4 +1,4 @@
-//! burn: `DataLoaderBuilder` with a batcher that puts a batch into one `Vec`.
+//! burn: `DataLoaderBuilder` with a batcher that makes one `Vec` per batch.
 
 use std::error::Error;
 use std::fmt::Debug;
@@ -9,9 +9,9 @@ use burn_core::data::dataloader::{DataLoader, DataLoaderBuilder};
 use burn_core::data::dataset::{Dataset, DatasetError};
 use burn_core::tensor::Device;
 
-use crate::table::{BYTES, Batch, Feed, Form, Home, Lent, SAMPLES, Table};
+use crate::table::{BYTES, Batch, Feed, Form, Pool, Pooled, SAMPLES, Table};
 
-/// A loader; its last batch of an epoch may be short, and with workers each has one.
+/// Opens a loader. The last batch of an epoch may be short; with workers, one per worker.
 pub fn open(table: &Arc<Table>, form: Form, batch: usize, workers: usize) -> Box<dyn Feed> {
     let table = table.clone();
     match form {
@@ -24,8 +24,8 @@ pub fn open(table: &Arc<Table>, form: Form, batch: usize, workers: usize) -> Box
             bytes: |batch: &Vec<u8>| batch,
         }),
         Form::Recycled => Box::new(Loaded {
-            loader: build(Recycled(table, Home::default()), Indices, batch, workers),
-            bytes: |batch: &Lent| &batch.bytes,
+            loader: build(Recycled(table, Pool::default()), Indices, batch, workers),
+            bytes: |batch: &Pooled| &batch.bytes,
         }),
     }
 }
@@ -101,10 +101,10 @@ impl Batcher<usize, Vec<u8>> for Fresh {
     }
 }
 
-struct Recycled(Arc<Table>, Home);
+struct Recycled(Arc<Table>, Pool);
 
-impl Batcher<usize, Lent> for Recycled {
-    fn batch(&self, ids: Vec<usize>, _: &Device) -> Lent {
+impl Batcher<usize, Pooled> for Recycled {
+    fn batch(&self, ids: Vec<usize>, _: &Device) -> Pooled {
         let mut out = self.1.buffer();
         self.0.gather(&ids, &mut out.bytes);
         out

@@ -1,4 +1,4 @@
-//! dataloader-rs: its `RandomSampler` and default read-ahead; the default collator, or one that gathers.
+//! dataloader-rs: its `RandomSampler` and default prefetch, with the default collator or one that gathers.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -6,9 +6,9 @@ use std::sync::Arc;
 use dataloader_rs::error::Result as Loaded;
 use dataloader_rs::{Collator, DataLoader, Dataset, RandomSampler};
 
-use crate::table::{Batch, Feed, Form, Home, Lent, SAMPLES, Table};
+use crate::table::{Batch, Feed, Form, Pool, Pooled, SAMPLES, Table};
 
-/// A loader; its last batch of an epoch may be short.
+/// Opens a loader. The last batch of an epoch may be short.
 pub fn open(table: &Arc<Table>, form: Form, batch: usize, workers: usize) -> Box<dyn Feed> {
     let table = table.clone();
     match form {
@@ -34,7 +34,7 @@ pub fn open(table: &Arc<Table>, form: Form, batch: usize, workers: usize) -> Box
         }
         Form::Recycled => {
             let builder = DataLoader::builder(Indices).batch_size(batch).num_workers(workers);
-            let collator = Recycled(table, Home::default());
+            let collator = Recycled(table, Pool::default());
             let mut loader = builder.sampler(RandomSampler::new(1)).collator(collator).build();
             Box::new(Epochs(move |take: &mut dyn FnMut(Batch<'_>)| {
                 for batch in &mut loader {
@@ -98,12 +98,12 @@ impl Collator<usize> for Fresh {
     }
 }
 
-struct Recycled(Arc<Table>, Home);
+struct Recycled(Arc<Table>, Pool);
 
 impl Collator<usize> for Recycled {
-    type Batch = Lent;
+    type Batch = Pooled;
 
-    fn collate(&self, ids: Vec<usize>) -> Loaded<Lent> {
+    fn collate(&self, ids: Vec<usize>) -> Loaded<Pooled> {
         let mut out = self.1.buffer();
         self.0.gather(&ids, &mut out.bytes);
         Ok(out)

@@ -1,8 +1,8 @@
-//! The loaders of burn and of dataloader-rs on the workload of `tiny`: 784-byte samples gathered from a table of 60,000,
-//! shuffled, no device; each against the bare gather of one thread, in turns.
+//! The loaders of burn and dataloader-rs on the workload of `tiny`: 784-byte samples gathered from a
+//! table of 60,000, shuffled, without a device. Each alternates with the bare gather on one thread.
 //!
-//! Forms, from what documentation shows to what can be tuned: `items`, a `Vec` a sample; `indices`, samples that are
-//! numbers, gathered into one fresh `Vec` a batch; `recycled`, the same into buffers that come home.
+//! Three forms, from the documented to the tuned: `items`, one `Vec` per sample; `indices`, samples that
+//! are numbers, gathered into a new `Vec` per batch; `recycled`, the same into pooled buffers.
 #![forbid(unsafe_code)]
 
 mod burn;
@@ -22,18 +22,18 @@ use lexopt::prelude::{Long, Short, Value};
 use table::{Feed, Form, Table};
 
 const HELP: &str = "\
-Runs the loaders of other Rust libraries on the workload of the bench `tiny`.
+Runs the loaders of other Rust libraries on the workload of the benchmark `tiny`.
 
 usage: peers [options]
-  --json FILE        append one JSON object a row to FILE
+  --json FILE        append the rows to FILE, one JSON object per line
   --reps N           timed repetitions of each side [5]
   --seconds X        length of one repetition [0.1]
   --workers LIST     [0,1,2,8]
   --batches LIST     [128,512,4096]
-  --only LIST        of burn, dataloader-rs [both]
-  --check            check what is delivered, and time nothing";
+  --only LIST        burn, dataloader-rs [both]
+  --check            check the delivered samples without timing";
 
-/// What the command line asks for.
+/// The parsed command line.
 pub struct Options {
     json: Option<PathBuf>,
     reps: usize,
@@ -44,7 +44,7 @@ pub struct Options {
     check: bool,
 }
 
-/// A library: its name among the peers, its crate, and what makes a loader of it.
+/// A library: its name, its crate, and the function that opens its loader.
 struct Library {
     name: &'static str,
     package: &'static str,
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether every part could be run.
+/// Runs all parts; returns whether every one succeeded.
 fn run() -> Result<bool, Box<dyn Error>> {
     let Some(options) = parse()? else {
         println!("{HELP}");
@@ -84,7 +84,7 @@ fn run() -> Result<bool, Box<dyn Error>> {
             for form in Form::ALL {
                 for &workers in &options.workers {
                     if let Err(error) = one(&options, &mut report, &table, library, (form, batch, workers)) {
-                        // A part that fails is told and left out; the others still run.
+                        // Report and skip a part that fails; the others still run.
                         let name = library.name;
                         eprintln!("FAILED {name}, {form}, batch {batch}, {workers} workers: {error}");
                         whole = false;
@@ -104,19 +104,19 @@ fn one(
     (form, batch, workers): (Form, usize, usize),
 ) -> Result<(), Box<dyn Error>> {
     let mut feed = (library.open)(table, form, batch, workers);
-    // Two epochs: nothing is timed that delivers wrong bytes, a sample twice, or the same order again.
+    // Two epochs: do not time a loader that delivers wrong bytes, a sample twice, or the same order again.
     table::check(table, feed.as_mut())?;
     if options.check {
-        println!("{}, {form}, batch {batch}, {workers} workers: every sample once, twice over", library.name);
+        println!("{}, {form}, batch {batch}, {workers} workers: two correct epochs", library.name);
         return Ok(());
     }
-    let mut floor = table::Gather::new(table, batch);
-    let sides = measure::sides(options, feed.as_mut(), &mut floor)?;
+    let mut baseline = table::Gather::new(table, batch);
+    let sides = measure::sides(options, feed.as_mut(), &mut baseline)?;
     let version = row::version(library.package)?;
     report.add(library.name, &version, (form, batch, workers), &sides)
 }
 
-/// `None` when help was asked for.
+/// Parses the command line; `None` for `--help`.
 fn parse() -> Result<Option<Options>, Box<dyn Error>> {
     let mut options = Options {
         json: None,
@@ -145,7 +145,7 @@ fn parse() -> Result<Option<Options>, Box<dyn Error>> {
     if let Some(name) =
         options.only.iter().find(|name| LIBRARIES.iter().all(|library| library.name != **name))
     {
-        return Err(format!("no library {name:?}: see --help").into());
+        return Err(format!("no library is called {name:?}: see --help").into());
     }
     if options.batches.iter().any(|&batch| batch == 0 || batch > table::SAMPLES) {
         return Err(format!("--batches must be 1 to {}", table::SAMPLES).into());

@@ -1,4 +1,4 @@
-//! Rows of the benches' shape.
+//! Rows in the format of the benches.
 
 use std::error::Error;
 use std::fs::File;
@@ -10,29 +10,29 @@ use serde_json::json;
 use crate::measure::{Sides, median};
 use crate::table::Form;
 
-/// Where rows go.
+/// Prints rows and appends them to the `--json` file.
 pub struct Report {
     file: Option<File>,
 }
 
 impl Report {
-    /// Opens the file of rows, to append.
+    /// Opens the file for appending.
     ///
     /// # Errors
-    /// A file that cannot be written.
+    /// If the file cannot be written.
     pub fn new(path: Option<&Path>) -> Result<Self, Box<dyn Error>> {
         let open = |path: &Path| {
             let file = File::options().create(true).append(true).open(path);
             file.map_err(|error| format!("cannot write the rows to {}: {error}", path.display()))
         };
-        println!("{:<52} {:>10} {:>10} {:>6}", "ns a sample", "loader", "floor", "ratio");
+        println!("{:<52} {:>10} {:>10} {:>6}", "ns per sample", "loader", "baseline", "ratio");
         Ok(Self { file: path.map(open).transpose()? })
     }
 
-    /// Adds a row: the time a sample beyond the floor's, as the bench `tiny` has it.
+    /// Adds a row: the time per sample in excess of the baseline, as in the benchmark `tiny`.
     ///
     /// # Errors
-    /// A file that cannot be written.
+    /// If the file cannot be written.
     pub fn add(
         &mut self,
         library: &str,
@@ -40,20 +40,23 @@ impl Report {
         (form, batch, workers): (Form, usize, usize),
         sides: &Sides,
     ) -> Result<(), Box<dyn Error>> {
-        let (value, floor) = (median(&sides.pairs(|value, _| value)), median(&sides.pairs(|_, floor| floor)));
-        let (over, ratio) = (sides.pairs(|value, floor| value - floor), median(&sides.pairs(|v, f| v / f)));
+        let (value, baseline) =
+            (median(&sides.pairs(|value, _| value)), median(&sides.pairs(|_, baseline| baseline)));
+        let (over, ratio) =
+            (sides.pairs(|value, baseline| value - baseline), median(&sides.pairs(|v, f| v / f)));
         println!(
-            "{:<52} {value:>10.1} {floor:>10.1} {ratio:>6.2}",
+            "{:<52} {value:>10.1} {baseline:>10.1} {ratio:>6.2}",
             format!("{library} {version}, {form}, batch {batch}, {workers} workers")
         );
         let row = json!({
             "bench": format!("{library}-tiny"),
             "parameters": { "form": form.to_string(), "batch": batch, "workers": workers },
             "value": median(&over), "min": over[0], "max": over[over.len() - 1],
-            "unit": "ns/sample over", "floor": floor, "ratio": ratio, "target": "", "reached": null,
+            "unit": "ns/sample over", "baseline": baseline, "ratio": ratio, "target": "", "reached": null,
             "repetitions": over.len(), "device": "no device",
             "more": {
-                "samples_per_s": 1e9 / value, "floor_samples_per_s": 1e9 / floor, "ns_a_sample": value,
+                "samples_per_s": 1e9 / value, "baseline_samples_per_s": 1e9 / baseline,
+                "ns_per_sample": value,
                 "versions": format!("{library} {version}"),
             },
         });
@@ -62,10 +65,10 @@ impl Report {
     }
 }
 
-/// The version of `package` that was built, from the lock file.
+/// The version of `package` in the lock file.
 ///
 /// # Errors
-/// A package that is not there.
+/// If the lock file has no such package.
 pub fn version(package: &str) -> Result<String, Box<dyn Error>> {
     let lock = include_str!("../Cargo.lock");
     let name = format!("name = \"{package}\"\nversion = \"");

@@ -1,4 +1,4 @@
-//! The samples, what a loader is asked for, the check of what it delivers, and the floor.
+//! The samples, the interface of a loader, the check of what it delivers, and the baseline.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -11,11 +11,11 @@ pub const BYTES: usize = 784;
 /// How a loader is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// A `Vec` a sample, as documentation shows.
+    /// One `Vec` per sample, as documented.
     Items,
-    /// A sample is its number; a batch is gathered into a fresh `Vec`.
+    /// Samples are indices; each batch is gathered into a new `Vec`.
     Indices,
-    /// The same into buffers that come home.
+    /// As `Indices`, gathered into pooled buffers.
     Recycled,
 }
 
@@ -35,28 +35,28 @@ impl fmt::Display for Form {
 
 /// A batch as the consumer sees it.
 pub enum Batch<'a> {
-    /// Rows one after the other.
+    /// Contiguous rows.
     Flat(&'a [u8]),
-    /// Rows apart.
+    /// Separate rows.
     Rows(&'a [Vec<u8>]),
 }
 
 /// A loader in one form.
 pub trait Feed {
-    /// Runs one epoch, and gives each batch to `take` while it lives.
+    /// Runs one epoch and passes each batch to `take`.
     ///
     /// # Errors
-    /// What the loader says.
+    /// An error of the loader.
     fn epoch(&mut self, take: &mut dyn FnMut(Batch<'_>)) -> Result<(), Box<dyn Error>>;
 }
 
-/// Samples in memory, one after the other.
+/// Samples in memory, stored back to back.
 pub struct Table {
     bytes: Vec<u8>,
 }
 
 impl Table {
-    /// The bytes of the bench `tiny`.
+    /// The bytes of the benchmark `tiny`.
     pub fn new() -> Self {
         Self {
             bytes: (0..SAMPLES * BYTES / 8).flat_map(|word| splitmix64(word as u64).to_le_bytes()).collect(),
@@ -67,7 +67,7 @@ impl Table {
         &self.bytes[id * BYTES..][..BYTES]
     }
 
-    /// The samples `ids` behind `out`.
+    /// Appends the samples `ids` to `out`.
     pub fn gather(&self, ids: &[usize], out: &mut Vec<u8>) {
         out.reserve(ids.len() * BYTES);
         for &id in ids {
@@ -76,7 +76,7 @@ impl Table {
     }
 }
 
-/// SplitMix64 (Steele, Lea, Flood 2014): bytes that look random, the first eight of a sample its own.
+/// SplitMix64 (Steele, Lea, Flood 2014). The first eight bytes of each sample are unique.
 fn splitmix64(seed: u64) -> u64 {
     let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -84,37 +84,38 @@ fn splitmix64(seed: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Buffers that come home.
+/// A pool of buffers.
 #[derive(Clone, Debug, Default)]
-pub struct Home(Arc<Mutex<Vec<Vec<u8>>>>);
+pub struct Pool(Arc<Mutex<Vec<Vec<u8>>>>);
 
-impl Home {
-    /// An empty buffer, used before where there is one.
-    pub fn buffer(&self) -> Lent {
+impl Pool {
+    /// An empty buffer, reused if the pool has one.
+    pub fn buffer(&self) -> Pooled {
         let used = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        Lent { bytes: used.unwrap_or_default(), home: self.clone() }
+        Pooled { bytes: used.unwrap_or_default(), pool: self.clone() }
     }
 }
 
-/// A buffer that goes home when it is dropped.
+/// A buffer that returns to its pool on drop.
 #[derive(Clone, Debug)]
-pub struct Lent {
+pub struct Pooled {
     pub bytes: Vec<u8>,
-    home: Home,
+    pool: Pool,
 }
 
-impl Drop for Lent {
+impl Drop for Pooled {
     fn drop(&mut self) {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.clear();
-        self.home.0.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
+        self.pool.0.lock().unwrap_or_else(PoisonError::into_inner).push(bytes);
     }
 }
 
-/// Runs two epochs, and looks at every byte.
+/// Runs two epochs and checks every byte.
 ///
 /// # Errors
-/// What is wrong: a sample that came twice, not at all, or with wrong bytes; two epochs in one order; no shuffle.
+/// If a sample came twice, not at all or with wrong bytes, if both epochs have the same order, or without
+/// a shuffle.
 pub fn check(table: &Table, feed: &mut dyn Feed) -> Result<(), Box<dyn Error>> {
     let start = |id: usize| <[u8; 8]>::try_from(&table.sample(id)[..8]);
     let ids =
@@ -122,12 +123,12 @@ pub fn check(table: &Table, feed: &mut dyn Feed) -> Result<(), Box<dyn Error>> {
     let (first, second) = (order(table, feed, &ids)?, order(table, feed, &ids)?);
     let moved = |order: &[usize]| order.iter().enumerate().filter(|(at, id)| at != *id).count();
     if first == second || moved(&first) < SAMPLES / 2 {
-        return Err("the samples are not shuffled anew in every epoch".into());
+        return Err("the loader does not reshuffle the samples in every epoch".into());
     }
     Ok(())
 }
 
-/// The samples of one epoch as they came, each once.
+/// The ids of one epoch in delivery order; an error unless each sample came once.
 fn order(
     table: &Table,
     feed: &mut dyn Feed,
@@ -151,13 +152,12 @@ fn order(
     match (wrong, order.len(), sorted.len()) {
         (0, SAMPLES, SAMPLES) => Ok(order),
         (wrong, came, different) => {
-            Err(format!("{came} samples, {different} of them different, of {SAMPLES}; {wrong} wrong rows")
-                .into())
+            Err(format!("{came} samples, {different} distinct, of {SAMPLES}; {wrong} wrong rows").into())
         }
     }
 }
 
-/// The floor, as in the bench `tiny`: one thread, one buffer, ids that were shuffled beforehand.
+/// The baseline, as in the benchmark `tiny`: one thread gathers into one buffer by ids shuffled beforehand.
 pub struct Gather<'a> {
     table: &'a Table,
     ids: Vec<usize>,

@@ -122,9 +122,9 @@ impl WorkerPool {
     }
 
     /// Queues a batch for the workers.
-    pub(crate) fn begin(&self, job: Job) {
+    pub(crate) fn begin(&self, job: Job, wake: bool) {
         // The queue stays open while a handle exists, and this is one.
-        let _ = self.threads.shared.queue.begin(job);
+        let _ = self.threads.shared.queue.begin(job, wake);
     }
 
     /// Drops the batches of `decoder` that no worker has begun, and stops further workers from joining

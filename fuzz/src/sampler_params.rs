@@ -1,15 +1,15 @@
-//! Any order over any set, in any world, is either refused when the plan is made, or gives ids of the set only: the
-//! same when asked again, every one of a shuffle exactly once.
+//! Any sampler over any set in any world is rejected when the batch sampler is created, or gives only ids
+//! of the set: the same ids on every call, and each id of a permutation exactly once.
 
 use arbitrary::{Result, Unstructured};
-use feedline_core::{ErrorKind, Sampler, BatchSampler, BatchSamplerOptions, LastBatch, World};
+use feedline_core::{BatchSampler, BatchSamplerOptions, ErrorKind, LastBatch, Sampler, World};
 
-/// What is read of a plan at most: a batch of 2^60 is a legal option, but no machine holds it.
+/// The largest batch or epoch that is read: a batch of 2^60 is valid, but does not fit in memory.
 const ROWS: usize = 4096;
 
-/// Makes an order and a plan of `data`, and asks for batches.
+/// Makes a batch sampler from `data` and reads batches.
 pub fn check(data: &[u8]) {
-    // Bytes that run out are no finding.
+    // Running out of bytes is not a failure.
     let _ = build(&mut Unstructured::new(data));
 }
 
@@ -42,7 +42,7 @@ fn build(data: &mut Unstructured<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Small numbers, large ones, and those at the edges.
+/// Small, large and extreme numbers.
 fn number(data: &mut Unstructured<'_>) -> Result<u64> {
     Ok(match data.int_in_range(0..=3)? {
         0 => data.int_in_range(0..=100)?,
@@ -85,31 +85,35 @@ fn batches(batch_sampler: &BatchSampler, epoch: u64, start: u64, step: u64) {
     }
     let (mut ids, mut again) = (Vec::new(), Vec::new());
     for step in [0, step] {
-        let due = batch_sampler.batch(epoch, start, step, &mut ids);
-        assert_eq!(batch_sampler.batch(epoch, start, step, &mut again), due);
-        assert_eq!(ids, again, "the same when asked again");
-        assert!(due <= ids.len() && ids.len() <= options.batch, "{due} of {} rows", ids.len());
+        let own = batch_sampler.batch(epoch, start, step, &mut ids);
+        assert_eq!(batch_sampler.batch(epoch, start, step, &mut again), own);
+        assert_eq!(ids, again, "a second call gives the same ids");
+        assert!(own <= ids.len() && ids.len() <= options.batch, "{own} of {} rows", ids.len());
         assert!(step < batch_sampler.steps(epoch, start) || ids.is_empty());
         for (row, &id) in ids.iter().enumerate() {
             assert!(id < options.len, "id {id} of {}", options.len);
             let position = batch_sampler.position(epoch, start, step, row);
-            assert_eq!(position.and_then(|at| batch_sampler.id(epoch, at)), Some(id), "row {row} at {position:?}");
+            assert_eq!(
+                position.and_then(|at| batch_sampler.id(epoch, at)),
+                Some(id),
+                "row {row} at {position:?}"
+            );
         }
         assert!(batch_sampler.position_after(epoch, start, step) <= batch_sampler.positions().max(start));
     }
 }
 
-/// Whether a batch fits in memory, and its first call draws no epoch of billions.
+/// Whether a batch fits in memory and the first call does not draw an epoch of billions of ids.
 fn readable(batch_sampler: &BatchSampler) -> bool {
     let draws_an_epoch = format!("{:?}", batch_sampler.options().sampler).contains("Distinct");
     batch_sampler.options().batch <= ROWS && !(draws_an_epoch && batch_sampler.positions() > ROWS as u64)
 }
 
-/// One rank alone that keeps its tail delivers each position once: of a permutation, every sample once.
+/// A single rank with `LastBatch::Keep` delivers each position once; for a permutation, every sample once.
 fn whole(batch_sampler: &BatchSampler, epoch: u64) {
     let options = batch_sampler.options();
-    let alone = options.world == World::single() && options.last_batch == LastBatch::Keep;
-    if !alone || batch_sampler.positions() > ROWS as u64 || !readable(batch_sampler) {
+    let single = options.world == World::single() && options.last_batch == LastBatch::Keep;
+    if !single || batch_sampler.positions() > ROWS as u64 || !readable(batch_sampler) {
         return;
     }
     let (mut all, mut ids) = (Vec::new(), Vec::new());
@@ -122,6 +126,6 @@ fn whole(batch_sampler: &BatchSampler, epoch: u64) {
     assert_eq!(all.len() as u64, live);
     if options.sampler.is_permutation() {
         all.sort_unstable();
-        assert!(all.windows(2).all(|pair| pair[0] < pair[1]), "a sample came twice");
+        assert!(all.windows(2).all(|pair| pair[0] < pair[1]), "a sample was delivered twice");
     }
 }

@@ -1,3 +1,0 @@
-#![no_main]
-
-feedline_fuzz::target!(order_params);

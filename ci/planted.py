@@ -341,19 +341,19 @@ BUGS = [
     Bug(
         "share_not_finished",
         "rows that a failed batch gives up are not counted: it has no end",
-        Test(FEEDLINE, "lib", "decode::tests::of_several_errors_in_a_batch_the_one_of_the_first_row_is_told"),
+        Test(FEEDLINE, "lib", "decode::tests::the_error_of_the_first_failed_row_is_reported"),
         [(DECODER, "is_finished |= self.fill.give_up();", "let _ = self.fill.is_claimed();")],
     ),
     Bug(
         "later_error_wins",
         "of two errors in a batch the one of the later row is told",
-        Test(FEEDLINE, "lib", "decode::tests::of_several_errors_in_a_batch_the_one_of_the_first_row_is_told"),
+        Test(FEEDLINE, "lib", "decode::tests::the_error_of_the_first_failed_row_is_reported"),
         [(DECODER, "first < *row", "first > *row")],
     ),
     Bug(
         "stale_batches_are_read",
         "batches of a request that was given up are read all the same",
-        Test(FEEDLINE, "lib", "decode::tests::a_batch_that_nobody_wants_any_more_is_not_read"),
+        Test(FEEDLINE, "lib", "decode::tests::a_stale_batch_is_not_read"),
         [(DECODER, "if decoder.is_stale(request) || decoder", "if decoder")],
     ),
     Bug(
@@ -372,8 +372,8 @@ BUGS = [
     Bug(
         "reader_of_a_source_twice",
         "a batch of a source is handed out while another worker has the reader",
-        Test(FEEDLINE, "lib", "transfer::tests::order::records_are_read_in_sequence_though_batches_are_decoded_at_once"),
-        [(SCHEDULE, "Some(SourceState::Away) => return false,", "Some(SourceState::Away) => false,")],
+        Test(FEEDLINE, "lib", "transfer::tests::order::records_are_read_in_sequence_while_batches_are_decoded_in_parallel"),
+        [(SCHEDULE, "Some(SourceState::Lent) => return false,", "Some(SourceState::Lent) => false,")],
     ),
     Bug(
         "reader_of_a_source_left_in_the_inbox",
@@ -387,7 +387,7 @@ BUGS = [
         "shard_drop_panics",
         "a panic in the drop of a shard ends the thread that drops its reader",
         Test(FEEDLINE, "lib",
-             "transfer::tests::ends::a_shard_that_panics_when_it_is_dropped_does_not_keep_the_thread_from_its_end"),
+             "transfer::tests::ends::the_thread_ends_although_a_shard_panics_when_dropped"),
         [("crates/feedline/src/decode/source.rs", 'let _ = catch_panic("the drop of a shard panicked", || drop(open));', "drop(open);")],
     ),
     Bug(
@@ -419,13 +419,13 @@ BUGS = [
     Bug(
         "any_number_of_workers",
         "a worker count has no upper limit",
-        Test(FEEDLINE, "lib", "decode::tests::a_worker_count_is_at_least_one_and_at_most_the_limit"),
+        Test(FEEDLINE, "lib", "decode::tests::worker_counts_outside_the_limits_are_refused"),
         [(POOL, "Self::Count(count) if count > MAX_WORKERS =>", "Self::Count(count) if count > 2 * MAX_WORKERS =>")],
     ),
     Bug(
         "delivered_as_done",
         "batches are sent on in the order in which they are decoded",
-        Test(FEEDLINE, "lib", "transfer::tests::order::batches_that_are_decoded_in_another_order_leave_in_theirs"),
+        Test(FEEDLINE, "lib", "transfer::tests::order::batches_decoded_out_of_order_are_delivered_in_order"),
         [("crates/feedline/src/transfer/reorder.rs", "let index = index as usize;",
           "let _ = index;\n        let index = self.places.len();")],
     ),
@@ -433,7 +433,7 @@ BUGS = [
         "later_pieces_only",
         "a batch that failed takes the pieces of those before it with it",
         Test(FEEDLINE, "lib", "decode::tests::a_batch_before_a_failed_one_is_read_to_its_end"),
-        [(DECODER, "if !decoder.is_in_vain(self.number)", "if !decoder.is_in_vain(u64::MAX)")],
+        [(DECODER, "if !decoder.is_after_failure(self.number)", "if !decoder.is_after_failure(u64::MAX)")],
     ),
     Bug(
         "cursor_counts_prefetched",

@@ -46,6 +46,23 @@ impl Content {
         if file.len() <= limit { file.read_all().map(Self::Memory) } else { Ok(Self::OnDisk(file)) }
     }
 
+    /// As [`open`](Self::open), but a plain file is read only after `check` has passed its first bytes (up to
+    /// 64 KiB) and its length: a header that lies costs nothing.
+    pub(crate) fn open_checked(
+        path: &Path,
+        limit: u64,
+        check: impl FnOnce(&[u8], u64) -> Result<()>,
+        claim: impl FnOnce(&[u8]) -> Result<u64>,
+    ) -> Result<Self> {
+        let file = DiskFile::open(path)?;
+        let mut start = vec![0; file.len().min(64 << 10) as usize];
+        file.read_at(0, &mut start)?;
+        if !start.starts_with(&gzip::MAGIC) {
+            check(&start, file.len())?;
+        }
+        Self::open(path, limit, claim)
+    }
+
     /// Number of bytes.
     pub(crate) fn len(&self) -> u64 {
         match self {

@@ -8,13 +8,22 @@
 // One exception, in `bytes`: to map a file is a promise that only the caller can make.
 #![deny(unsafe_code)]
 
+pub mod arrays;
 mod bytes;
 pub mod digits;
 mod disk;
+mod fixed;
 mod gzip;
 pub mod idx;
+pub mod npy;
+mod reader;
 pub mod records;
+mod schema;
 
+pub use arrays::Arrays;
 pub use bytes::{MEMORY_LIMIT, MappedFile};
+pub use fixed::Fixed;
 pub use idx::{Idx, IdxFile};
+pub use reader::{Reader, Value, Values};
 pub use records::Records;
+pub use schema::{ElementType, Schema, SchemaField};

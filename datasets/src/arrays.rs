@@ -37,6 +37,8 @@ pub(crate) struct Array {
     pub(crate) block: usize,
     /// Its first byte in the block.
     pub(crate) first: u64,
+    /// Bytes from one sample to the next, where other fields lie between them.
+    pub(crate) record: Option<u64>,
 }
 
 /// Bytes of an array of `dims` elements of `item` bytes; none beyond the address space.
@@ -138,7 +140,7 @@ fn split(array: Array, rows: bool) -> Result<(SchemaField, Column)> {
         // The whole array lies in its block, so this fits; an array without elements is never read.
         gap = gap.saturating_mul(array.dims[at] as u64);
     }
-    let stride = if rows { gaps.remove(0) } else { 0 };
+    let stride = array.record.unwrap_or(if rows { gaps.remove(0) } else { 0 });
     // Along a dimension of one, and for a single element, the gap does not matter.
     let several = dims.iter().filter(|&&dim| dim != 1).count();
     let scattered =

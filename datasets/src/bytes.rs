@@ -43,6 +43,26 @@ impl Content {
             file.check_unchanged()?;
             return Ok(Self::Inflated(content));
         }
+        Self::of_file(file, limit)
+    }
+
+    /// Opens `path`, whose content does not say how long it is: gzip is inflated into memory within
+    /// [`gzip::most_inflated`], a plain file stays on disk.
+    pub(crate) fn open_unclaimed(path: &Path) -> Result<Self> {
+        let file = DiskFile::open(path)?;
+        let mut magic = [0; 2];
+        let magic = &mut magic[..file.len().min(2) as usize];
+        file.read_at(0, magic)?;
+        if magic != gzip::MAGIC {
+            return Ok(Self::OnDisk(file));
+        }
+        let content = gzip::inflate_all(file.reader()?, file.len())?;
+        file.check_unchanged()?;
+        Ok(Self::Inflated(content))
+    }
+
+    /// The content of a plain file: up to `limit` bytes are read into memory.
+    pub(crate) fn of_file(file: DiskFile, limit: u64) -> Result<Self> {
         if file.len() <= limit { file.read_all().map(Self::Memory) } else { Ok(Self::OnDisk(file)) }
     }
 
@@ -242,6 +262,12 @@ impl fmt::Debug for MappedFile {
 
 pub(crate) fn data(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Data, message)
+}
+
+/// What `text` says, on one line: what a file holds may have line breaks.
+pub(crate) fn one_line(text: impl fmt::Display) -> String {
+    let text = text.to_string();
+    text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
 }
 
 fn no_memory(bytes: u64) -> Error {

@@ -111,7 +111,7 @@ impl Header {
     pub(crate) fn array(self, name: String, block: usize) -> Option<Array> {
         let Self { element, coding, item, dims, fortran, first, data_bytes } = self;
         usize::try_from(first.checked_add(data_bytes)?).ok()?;
-        Some(Array { name, element, coding, item, dims, fortran, block, first })
+        Some(Array { name, element, coding, item, dims, fortran, block, first, record: None })
     }
 }
 

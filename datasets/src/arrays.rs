@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use feedline_core::{Fingerprint, Result, Table};
+use feedline_core::{Fingerprint, Result, StridedColumn};
 
 use crate::bytes::{Content, data};
 use crate::reader::outside;
@@ -249,14 +249,14 @@ impl Reader for Arrays {
         self.blocks.iter().try_for_each(|block| block.check_unchanged().map_err(at))
     }
 
-    fn table(&self, field: usize) -> Option<Table<'_>> {
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
         let column = self.columns.get(field)?;
         let bytes = self.blocks[column.block].bytes()?;
         if column.coding != Coding::Plain || column.gaps.is_some() {
             return None;
         }
         let (first, stride) = (usize::try_from(column.first).ok()?, usize::try_from(column.stride).ok()?);
-        Table::new(bytes, first, stride, usize::try_from(self.len).ok()?, column.bytes).ok()
+        StridedColumn::new(bytes, first, stride, usize::try_from(self.len).ok()?, column.bytes).ok()
     }
 
     fn path(&self, _: u64) -> Option<&Path> {

@@ -5,19 +5,19 @@ use std::fmt;
 use std::path::Path;
 
 use feedline_core::{
-    Context, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Rows, Spec, Table,
+    Context, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Rows, Spec, StridedColumn,
 };
 
 use crate::{Reader, Values};
 
 thread_local! {
-    /// One sample per worker, for readers that have no table.
+    /// One sample per worker, for readers that have no column.
     static SCRATCH: RefCell<Values> = RefCell::new(Values::new());
 }
 
 /// A [`Reader`] of samples of one size as a [`Dataset`].
 ///
-/// Rows that lie ready in memory have a [table](Dataset::table) for zero-copy loading; `read` uses no random
+/// Rows that lie ready in memory have a [column](Dataset::column) for zero-copy loading; `read` uses no random
 /// numbers.
 ///
 /// ```
@@ -27,7 +27,7 @@ thread_local! {
 /// # let path = std::env::temp_dir().join(format!("feedline-doc-fixed-{}.idx", std::process::id()));
 /// std::fs::write(&path, [0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 7, 8, 9])?;
 /// let data = Fixed::new(open(&path)?)?;
-/// assert_eq!((data.len(), data.table(0).unwrap().row(1)), (2, Some(&[7, 8, 9][..])));
+/// assert_eq!((data.len(), data.column(0).unwrap().row(1)), (2, Some(&[7, 8, 9][..])));
 /// # std::fs::remove_file(&path)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -96,7 +96,7 @@ impl Dataset for Fixed {
     ) -> Result<(), (usize, ReadError)> {
         let inside = ids.iter().all(|&id| id < self.len());
         let fields = self.spec.fields().len();
-        if !inside || (0..fields).any(|field| self.reader.table(field).is_none()) {
+        if !inside || (0..fields).any(|field| self.reader.column(field).is_none()) {
             for (index, &id) in ids.iter().enumerate() {
                 context.begin(index, id);
                 self.read(id, &mut rows.row(index), context).map_err(|error| (index, error))?;
@@ -104,16 +104,16 @@ impl Dataset for Fixed {
             return Ok(());
         }
         for field in 0..fields {
-            if let Some(table) = self.reader.table(field) {
+            if let Some(column) = self.reader.column(field) {
                 // Every id is inside, so no row is left out.
-                rows.write(field, ids.iter().filter_map(|&id| table.row(id)));
+                rows.write(field, ids.iter().filter_map(|&id| column.row(id)));
             }
         }
         Ok(())
     }
 
-    fn table(&self, field: usize) -> Option<Table<'_>> {
-        self.reader.table(field)
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        self.reader.column(field)
     }
 
     fn path(&self, id: u64) -> Option<&Path> {

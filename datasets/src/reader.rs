@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use feedline_core::{Error, ErrorKind, Result, Table};
+use feedline_core::{Error, ErrorKind, Result, StridedColumn};
 
 use crate::Schema;
 
@@ -36,7 +36,7 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     fn read(&self, sample: u64, values: &mut Values) -> Result<()>;
 
     /// Field `field` of every sample, where the bytes that [`read`](Self::read) gives lie ready in memory.
-    fn table(&self, _field: usize) -> Option<Table<'_>> {
+    fn column(&self, _field: usize) -> Option<StridedColumn<'_>> {
         None
     }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use feedline_core::{
-    Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Spec, Table,
+    Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Spec, StridedColumn,
 };
 
 use crate::bytes::{Content, MEMORY_LIMIT, data};
@@ -58,7 +58,7 @@ struct Stream {
 /// Windows of token streams: fields `tokens` and `targets`, both `[window]`; a target is the token after.
 ///
 /// Files are headerless arrays of `u16` or `u32`. Files of up to [`MEMORY_LIMIT`] are held in memory. A single
-/// file of weight 1 without a separator has a [table](Dataset::table) for zero-copy loading.
+/// file of weight 1 without a separator has a [column](Dataset::column) for zero-copy loading.
 ///
 /// ```
 /// use feedline_core::{DType, Dataset};
@@ -68,7 +68,7 @@ struct Stream {
 /// std::fs::write(&path, (0..10u16).flat_map(u16::to_le_bytes).collect::<Vec<_>>())?;
 /// let tokens = Tokens::open(&[(&path, 1.0)], TokenOptions::new(DType::U16, 4))?;
 /// assert_eq!(tokens.len(), 2); // 0..4 and 4..8; a third window lacks its targets
-/// assert_eq!(tokens.table(1).unwrap().row(0), Some(&[1, 0, 2, 0, 3, 0, 4, 0][..]));
+/// assert_eq!(tokens.column(1).unwrap().row(0), Some(&[1, 0, 2, 0, 3, 0, 4, 0][..]));
 /// # std::fs::remove_file(&path)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -255,14 +255,14 @@ impl Dataset for Tokens {
         Ok(stream.content.check_unchanged()?)
     }
 
-    fn table(&self, field: usize) -> Option<Table<'_>> {
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
         let [stream] = &self.streams[..] else { return None };
         if field > 1 || stream.starts.is_some() || stream.samples != stream.windows {
             return None;
         }
         let size = self.options.dtype.size();
         let (stride, bytes) = (self.options.stride * size, self.options.window * size);
-        Table::new(stream.content.bytes()?, field * size, stride, stream.windows as usize, bytes).ok()
+        StridedColumn::new(stream.content.bytes()?, field * size, stride, stream.windows as usize, bytes).ok()
     }
 
     fn path(&self, id: u64) -> Option<&Path> {
@@ -298,8 +298,8 @@ impl Reader for Tokens {
         self.fill(sample, &mut tokens.bytes, &mut targets.bytes)
     }
 
-    fn table(&self, field: usize) -> Option<Table<'_>> {
-        Dataset::table(self, field)
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        Dataset::column(self, field)
     }
 
     fn path(&self, sample: u64) -> Option<&Path> {

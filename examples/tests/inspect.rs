@@ -24,7 +24,8 @@ fn inspect(arguments: &[&str]) -> Output {
     let mut program = std::env::current_exe().unwrap();
     program.pop();
     program.pop();
-    Command::new(program.join("examples/inspect")).args(arguments).output().unwrap()
+    let output = Command::new(program.join("examples/inspect")).args(arguments).output();
+    output.expect("run the example (cargo build --example inspect)")
 }
 
 fn write(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {

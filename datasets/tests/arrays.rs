@@ -105,6 +105,12 @@ fn arrays_of_one_length_are_samples_and_others_are_one_sample() {
 
     let header = r#"{"w":{"dtype":"F16","shape":[2,1],"data_offsets":[1,5]},
                      "b":{"dtype":"U8","shape":[],"data_offsets":[0,1]}}"#;
+    // Of an archive of one sample, an array in Fortran order.
+    let f = npy("|u1", true, "(2, 2)", &[1, 3, 2, 4]);
+    let path =
+        write(dir.path(), "c", &zip(&[("f.npy", &f), ("y.npy", &npy("|u1", false, "()", &[5]))], None));
+    assert_eq!(read(&*open(path).unwrap(), 0), [vec![1, 2, 3, 4], vec![5]]);
+
     let reader = open(write(dir.path(), "b", &safetensors(header, &[9, 1, 2, 3, 4]))).unwrap();
     assert_eq!((reader.format(), reader.len()), ("safetensors", 1));
     assert_eq!(reader.schema().to_string(), "b u8 [], w f16 [2, 1]");
@@ -177,6 +183,13 @@ fn damaged_archives_and_tensors_are_refused_with_their_name() {
     let mut flipped = good.clone();
     let last = 30 + "x.npy".len() + x.len() - 1;
     flipped[last] ^= 1;
+    // Two entries of the directory for one member.
+    let two = zip(&[("x.npy", &x), ("y.npy", &x)], None);
+    let (entries, first) = (two.len() - 22 - 2 * 51, good.len() - 22 - 51);
+    let mut overlap = two.clone();
+    overlap[entries + 51 + 42..entries + 51 + 46].fill(0);
+    assert_eq!(first, 30 + 5 + x.len());
+    let longer = [&1000u64.to_le_bytes()[..], b"{\"a\":"].concat();
     let header = |text: &str| safetensors(text, &[0; 4]);
     let longest = [&u64::MAX.to_le_bytes()[..], b"{\"a\":"].concat();
     let cases: &[(&str, Vec<u8>, &[&str])] = &[
@@ -184,8 +197,10 @@ fn damaged_archives_and_tensors_are_refused_with_their_name() {
         ("checksum.npz", flipped, &["\"x.npy\"", "cannot be inflated"]),
         ("text.npz", zip(&[("x.txt", b"hello")], None), &["\"x.txt\"", "no .npy file"]),
         ("cut-inside.npz", zip(&[("x.npy", &x[..x.len() - 1])], None), &["\"x.npy\"", "cut short"]),
+        ("overlap.npz", overlap, &["lie one over another"]),
         ("claims.npz", zip(&[("x.npy", &x)], Some(x.len() as u32 + 1)), &["refused"]),
         ("longest.safetensors", longest, &["claims 18446744073709551615 bytes", "byte 0"]),
+        ("longer.safetensors", longer, &["claims 1000 bytes, at most 5", "byte 0"]),
         ("json.safetensors", header("{\"a\":\n}"), &["header is damaged", "byte 8"]),
         (
             "overlap.safetensors",

@@ -6,14 +6,29 @@
 //! | [`cursor_bytes`] | the bytes or the JSON of a cursor |
 //! | [`spec_layout`] | fields, shapes and a batch size |
 //! | [`order_params`] | orders, lengths, seeds, worlds and positions |
+//! | [`npy_bytes`] | the bytes of a `.npy` file, plain or gzip |
+//! | [`npz_bytes`] | the bytes of a `.npz` archive |
+//! | [`safetensors_bytes`] | the bytes of a safetensors file |
+//! | [`tar_bytes`] | the bytes of a tar archive, plain or gzip |
+//! | [`cifar_bytes`] | the bytes of a file, a gzip file or an archive of CIFAR |
+//! | [`open_bytes`] | the bytes of a file of any kind |
+//! | [`token_bytes`] | the bytes of a token stream, after the options |
 //!
 //! A file in `fuzz_targets/` hands each to libFuzzer; `tests/replay.rs` runs them over the seeds with any compiler.
 #![forbid(unsafe_code)]
 
+pub mod cifar_bytes;
 pub mod cursor_bytes;
 pub mod idx_bytes;
+pub mod npy_bytes;
+pub mod npz_bytes;
+pub mod open_bytes;
 pub mod order_params;
+mod reader;
+pub mod safetensors_bytes;
 pub mod spec_layout;
+pub mod tar_bytes;
+pub mod token_bytes;
 
 /// With this variable set, a target panics at the bytes `sentinel NAME` when NAME is its own: so a script can tell
 /// that it runs the target it names.
@@ -23,11 +38,18 @@ pub const SENTINEL: &str = "FEEDLINE_FUZZ_SENTINEL";
 pub type Check = fn(&[u8]);
 
 /// Every target by its name.
-pub const TARGETS: [(&str, Check); 4] = [
+pub const TARGETS: [(&str, Check); 11] = [
     ("idx_bytes", idx_bytes::check),
     ("cursor_bytes", cursor_bytes::check),
     ("spec_layout", spec_layout::check),
     ("order_params", order_params::check),
+    ("npy_bytes", npy_bytes::check),
+    ("npz_bytes", npz_bytes::check),
+    ("safetensors_bytes", safetensors_bytes::check),
+    ("tar_bytes", tar_bytes::check),
+    ("cifar_bytes", cifar_bytes::check),
+    ("open_bytes", open_bytes::check),
+    ("token_bytes", token_bytes::check),
 ];
 
 /// One run of the target `name`.

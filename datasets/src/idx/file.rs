@@ -55,7 +55,8 @@ impl IdxFile {
     pub fn open_with_limit(path: impl AsRef<Path>, limit: u64) -> Result<Self> {
         let path = path.as_ref();
         let claim = |start: &[u8]| Ok(Header::parse(start)?.file_bytes());
-        let content = Content::open(path, limit, claim);
+        let check = |start: &[u8], len| Header::parse(start)?.check(len, false);
+        let content = Content::open_checked(path, limit, check, claim);
         content.and_then(|content| Self::of(path, content)).map_err(|error| error.at_path(path))
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use feedline_core::{DType, Fingerprint, Result};
 
-use crate::bytes::data;
+use crate::bytes::{data, one_line};
 use crate::reader::outside;
 use crate::{ElementType, Reader, Schema, SchemaField, Values};
 
@@ -38,8 +38,8 @@ impl Folder {
         if let (Some(folder), Some(file)) = (folders.first(), plain.first()) {
             let why = format!(
                 "the folder holds files ({}) beside class folders ({}): move one or the other",
-                name_of(file),
-                name_of(folder)
+                one_line(name_of(file)),
+                one_line(name_of(folder))
             );
             return Err(data(why).at_path(root));
         }

@@ -36,11 +36,11 @@ impl Shards {
                 return Err(reader.path(0).map_or(error.clone(), |path| error.at_path(path)));
             }
         }
-        let end = |end: &mut u64, reader: &Box<dyn Reader>| {
-            *end = end.saturating_add(reader.len());
-            Some(*end)
-        };
-        let ends = readers.iter().scan(0, end).collect();
+        let (mut ends, mut end) = (Vec::new(), 0u64);
+        for reader in &readers {
+            end = end.saturating_add(reader.len());
+            ends.push(end);
+        }
         Ok(Self { readers, ends })
     }
 

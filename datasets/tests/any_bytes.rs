@@ -47,7 +47,7 @@ fn the_seeds_are_read() {
     let dir = tempfile::tempdir().unwrap();
     for (name, bytes) in seeds().iter().filter(|(name, _)| *name != "x") {
         let reader = open_with_limit(write(dir.path(), name, bytes), 0).unwrap();
-        assert!(reader.len() > 0, "{name}");
+        assert!(!reader.is_empty(), "{name}");
     }
 }
 

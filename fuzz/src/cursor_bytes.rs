@@ -1,7 +1,7 @@
 //! Any bytes are either a cursor that survives the way there and back, or an error; and no cursor, however it was
 //! changed by hand, makes a plan panic.
 
-use feedline_core::{Cursor, ErrorKind, Sampler, BatchSampler, BatchSamplerOptions, LastBatch, World};
+use feedline_core::{BatchSampler, BatchSamplerOptions, Cursor, ErrorKind, LastBatch, Sampler, World};
 
 /// Reads `data` as the byte form and as the JSON form of a cursor, and goes on from it.
 pub fn check(data: &[u8]) {
@@ -25,7 +25,14 @@ fn plans() -> [BatchSampler; 2] {
         World::new(rank, size)
             .and_then(|world| {
                 let sampler = Sampler::Shuffle;
-                BatchSampler::new(BatchSamplerOptions { len: 100, sampler, seed: 7, batch, last_batch: LastBatch::Keep, world })
+                BatchSampler::new(BatchSamplerOptions {
+                    len: 100,
+                    sampler,
+                    seed: 7,
+                    batch,
+                    last_batch: LastBatch::Keep,
+                    world,
+                })
             })
             .unwrap_or_else(|error| panic!("a plan: {error}"))
     })

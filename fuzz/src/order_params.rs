@@ -2,7 +2,7 @@
 //! same when asked again, every one of a shuffle exactly once.
 
 use arbitrary::{Result, Unstructured};
-use feedline_core::{ErrorKind, Sampler, BatchSampler, BatchSamplerOptions, LastBatch, World};
+use feedline_core::{BatchSampler, BatchSamplerOptions, ErrorKind, LastBatch, Sampler, World};
 
 /// What is read of a plan at most: a batch of 2^60 is a legal option, but no machine holds it.
 const ROWS: usize = 4096;
@@ -93,7 +93,11 @@ fn batches(batch_sampler: &BatchSampler, epoch: u64, start: u64, step: u64) {
         for (row, &id) in ids.iter().enumerate() {
             assert!(id < options.len, "id {id} of {}", options.len);
             let position = batch_sampler.position(epoch, start, step, row);
-            assert_eq!(position.and_then(|at| batch_sampler.id(epoch, at)), Some(id), "row {row} at {position:?}");
+            assert_eq!(
+                position.and_then(|at| batch_sampler.id(epoch, at)),
+                Some(id),
+                "row {row} at {position:?}"
+            );
         }
         assert!(batch_sampler.position_after(epoch, start, step) <= batch_sampler.positions().max(start));
     }

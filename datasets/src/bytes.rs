@@ -42,7 +42,44 @@ impl Content {
             file.check_unchanged()?;
             return Ok(Self::Inflated(content));
         }
+        Self::of_file(file, limit)
+    }
+
+    /// Opens `path`, whose content does not say how long it is: gzip is inflated into memory within
+    /// [`gzip::most_inflated`], a plain file stays on disk.
+    pub(crate) fn open_unclaimed(path: &Path) -> Result<Self> {
+        let file = DiskFile::open(path)?;
+        let mut magic = [0; 2];
+        let magic = &mut magic[..file.len().min(2) as usize];
+        file.read_at(0, magic)?;
+        if magic != gzip::MAGIC {
+            return Ok(Self::OnDisk(file));
+        }
+        let content = gzip::inflate_all(file.reader()?, file.len())?;
+        file.check_unchanged()?;
+        Ok(Self::Inflated(content))
+    }
+
+    /// The content of a plain file: up to `limit` bytes are read into memory.
+    pub(crate) fn of_file(file: DiskFile, limit: u64) -> Result<Self> {
         if file.len() <= limit { file.read_all().map(Self::Memory) } else { Ok(Self::OnDisk(file)) }
+    }
+
+    /// As [`open`](Self::open), but a plain file is read only after `check` has passed its first bytes (up to
+    /// 64 KiB) and its length: a header that lies costs nothing.
+    pub(crate) fn open_checked(
+        path: &Path,
+        limit: u64,
+        check: impl FnOnce(&[u8], u64) -> Result<()>,
+        claim: impl FnOnce(&[u8]) -> Result<u64>,
+    ) -> Result<Self> {
+        let file = DiskFile::open(path)?;
+        let mut start = vec![0; file.len().min(64 << 10) as usize];
+        file.read_at(0, &mut start)?;
+        if !start.starts_with(&gzip::MAGIC) {
+            check(&start, file.len())?;
+        }
+        Self::open(path, limit, claim)
     }
 
     /// Number of bytes.
@@ -223,6 +260,12 @@ impl fmt::Debug for MappedFile {
 
 pub(crate) fn data(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Data, message)
+}
+
+/// What `text` says, on one line: what a file holds may have line breaks.
+pub(crate) fn one_line(text: impl fmt::Display) -> String {
+    let text = text.to_string();
+    text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
 }
 
 fn no_memory(bytes: u64) -> Error {

@@ -17,6 +17,73 @@ const INFLATED_MAX: u64 = 4 << 30;
 /// Bytes inflated before `claim` is called.
 const START: u64 = 4096;
 
+/// Content of up to 32 MiB is inflated whatever it came from.
+const UNSUSPECTED: u64 = 32 << 20;
+/// Larger content may have this many times the bytes it came from; data that compresses better is taken for a
+/// bomb.
+const MOST_RATIO: u64 = 200;
+
+/// The most bytes that `compressed` bytes may become, where nothing else says how many to expect.
+pub(crate) fn most_inflated(compressed: u64) -> u64 {
+    compressed.saturating_mul(MOST_RATIO).max(UNSUSPECTED)
+}
+
+/// Inflates `file`, which has `compressed` bytes and whose content does not say how long it is.
+///
+/// The content is compared with [`most_inflated`] as it grows, so that a bomb ends early.
+pub(crate) fn inflate_all(file: &File, compressed: u64) -> Result<Memory> {
+    use std::io::{Seek, SeekFrom};
+    // The last four bytes hold the length of the last member, modulo 4 GiB: a hint, not a promise.
+    let mut hint = [0; 4];
+    let mut tail = file;
+    let hint = match tail.seek(SeekFrom::End(-4)).and_then(|_| tail.read_exact(&mut hint)) {
+        Ok(()) => u64::from(u32::from_le_bytes(hint)).min(most_inflated(compressed)),
+        Err(_) => 0,
+    };
+    tail.rewind().map_err(|error| damaged(0, error))?;
+    let read = std::cell::Cell::new(0u64);
+    let mut stream = MultiGzDecoder::new(BufReader::new(Counted { file, read: &read }));
+    let mut content = Memory::new(hint.max(START) + 1)?;
+    let mut len = 0;
+    loop {
+        if len == content.len() {
+            let mut larger = Memory::new(2 * len as u64)?;
+            larger.bytes_mut()[..len].copy_from_slice(content.bytes());
+            content = larger;
+        }
+        let end = content.len().min(len + (1 << 20));
+        match stream.read(&mut content.bytes_mut()[len..end]) {
+            Ok(0) => break,
+            Ok(read) => len += read,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(damaged(len, error)),
+        }
+        let (inflated, consumed) = (len as u64, read.get());
+        if inflated > most_inflated(consumed) || inflated > INFLATED_MAX {
+            return Err(data(format!(
+                "{consumed} bytes of gzip have become {inflated} already, more than are inflated: gunzip \
+                 the file first"
+            )));
+        }
+    }
+    content.truncate(len);
+    Ok(content)
+}
+
+/// A file that counts the bytes read from it.
+struct Counted<'a> {
+    file: &'a File,
+    read: &'a std::cell::Cell<u64>,
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
+        let read = self.file.read(to)?;
+        self.read.set(self.read.get() + read as u64);
+        Ok(read)
+    }
+}
+
 /// Inflates `file`, which has `compressed` bytes.
 ///
 /// `claim` gets the first bytes of the content (up to 4,096) and returns how many bytes the content

@@ -2,7 +2,8 @@
 //!
 //! 1. `header`: the first bytes of a file.
 //! 2. `file`: one file, open and checked.
-//! 3. `names`: the names of MNIST's files.
+//! 3. `arrays`: files as readers of samples.
+//! 4. `names`: the names MNIST's files go by.
 
 use std::path::Path;
 
@@ -10,6 +11,7 @@ use feedline_core::{
     Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Rows, Spec, StridedColumn,
 };
 
+pub(crate) mod arrays;
 mod file;
 pub(crate) mod header;
 pub(crate) mod names;

@@ -6,15 +6,30 @@
 //! | [`cursor_bytes`] | the bytes or the JSON of a cursor |
 //! | [`spec_layout`] | fields, shapes and a batch size |
 //! | [`sampler_params`] | samplers, lengths, seeds, worlds and positions |
+//! | [`npy_bytes`] | the bytes of a `.npy` file, plain or gzip |
+//! | [`npz_bytes`] | the bytes of a `.npz` archive |
+//! | [`safetensors_bytes`] | the bytes of a safetensors file |
+//! | [`tar_bytes`] | the bytes of a tar archive, plain or gzip |
+//! | [`cifar_bytes`] | the bytes of a file, a gzip file or an archive of CIFAR |
+//! | [`open_bytes`] | the bytes of a file of any kind |
+//! | [`token_bytes`] | the bytes of a token stream, after the options |
 //!
 //! The files in `fuzz_targets/` pass them to libFuzzer; `tests/replay.rs` runs them over the seeds with
 //! any compiler.
 #![forbid(unsafe_code)]
 
+pub mod cifar_bytes;
 pub mod cursor_bytes;
 pub mod idx_bytes;
+pub mod npy_bytes;
+pub mod npz_bytes;
+pub mod open_bytes;
+mod reader;
+pub mod safetensors_bytes;
 pub mod sampler_params;
 pub mod spec_layout;
+pub mod tar_bytes;
+pub mod token_bytes;
 
 /// If this environment variable is set, the target NAME panics at the bytes `sentinel NAME`. A script can
 /// check that way that it runs the intended target.
@@ -23,12 +38,19 @@ pub const SENTINEL: &str = "FEEDLINE_FUZZ_SENTINEL";
 /// The check of a target; it panics if the input breaks a guarantee.
 pub type Check = fn(&[u8]);
 
-/// All targets by name.
-pub const TARGETS: [(&str, Check); 4] = [
+/// Every target by its name.
+pub const TARGETS: [(&str, Check); 11] = [
     ("idx_bytes", idx_bytes::check),
     ("cursor_bytes", cursor_bytes::check),
     ("spec_layout", spec_layout::check),
     ("sampler_params", sampler_params::check),
+    ("npy_bytes", npy_bytes::check),
+    ("npz_bytes", npz_bytes::check),
+    ("safetensors_bytes", safetensors_bytes::check),
+    ("tar_bytes", tar_bytes::check),
+    ("cifar_bytes", cifar_bytes::check),
+    ("open_bytes", open_bytes::check),
+    ("token_bytes", token_bytes::check),
 ];
 
 /// Runs the target `name` once.

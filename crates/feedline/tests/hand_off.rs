@@ -158,7 +158,7 @@ fn a_batch_takes_eight_readers_and_refuses_a_ninth() {
             let more: Vec<_> = (1..8).map(|_| first.also_on(compute).unwrap()).collect();
             let error = first.also_on(compute).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config);
-            assert!(error.to_string().contains("8 streams"), "{error}");
+            assert!(error.to_string().contains("at most 8 readers"), "{error}");
             drop(first);
             more.iter().for_each(|reader| assert_intact(&fine(), reader));
             drop(more);

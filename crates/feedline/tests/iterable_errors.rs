@@ -262,7 +262,7 @@ fn a_cursor_of_another_rank_or_world_is_refused_except_between_epochs() {
         for cursor in [cursor_of(1, 2), cursor_of(0, 1), cursor_of(0, 3)] {
             let error = loader.loader.resume(cursor).map(|_| ()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Cursor);
-            assert!(error.message().contains("the ranks of a source are at places of their own"), "{error}");
+            assert!(error.message().contains("the ranks of a source have different positions"), "{error}");
         }
         assert_eq!(loader.run(From::Cursor(cursor_of(0, 2)), usize::MAX).len(), 3);
 

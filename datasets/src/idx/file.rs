@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use feedline_core::{DType, Error, ErrorKind, Result};
 
 use super::header::Header;
+use crate::ElementType;
+use crate::arrays::{Array, Coding};
 use crate::bytes::{Content, MEMORY_LIMIT, MappedFile};
 
 /// One IDX file: an array of any rank, plain or gzip.
@@ -54,7 +56,8 @@ impl IdxFile {
     pub fn open_with_limit(path: impl AsRef<Path>, limit: u64) -> Result<Self> {
         let path = path.as_ref();
         let claim = |start: &[u8]| Ok(Header::parse(start)?.file_bytes());
-        let content = Content::open(path, limit, claim);
+        let check = |start: &[u8], len| Header::parse(start)?.check(len, false);
+        let content = Content::open_checked(path, limit, check, claim);
         content.and_then(|content| Self::of(path, content)).map_err(|error| error.at_path(path))
     }
 
@@ -95,6 +98,23 @@ impl IdxFile {
     /// `None` if the file is too large to be held in memory.
     pub fn data(&self) -> Option<&[u8]> {
         self.content.bytes().map(|bytes| &bytes[self.header.bytes()..])
+    }
+
+    /// The file's bytes, and where its array lies in them, as the array of a reader.
+    pub(crate) fn into_array(self, name: &str, block: usize) -> (Content, Array) {
+        let size = self.dtype().size();
+        let array = Array {
+            name: name.into(),
+            element: ElementType::Number(self.dtype()),
+            coding: if size > 1 { Coding::BigEndian(size) } else { Coding::Plain },
+            item: size,
+            dims: self.header.dims.clone(),
+            fortran: false,
+            block,
+            first: self.data_offset(),
+            record: None,
+        };
+        (self.content, array)
     }
 
     /// The file's bytes, header and elements.

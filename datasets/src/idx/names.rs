@@ -32,6 +32,11 @@ pub(crate) fn find(dir: &Path, name: &str) -> Result<Option<PathBuf>> {
     Ok(None)
 }
 
+/// Whether the images of one of MNIST's sets lie in `dir`.
+pub(crate) fn has_set(dir: &Path) -> Result<bool> {
+    Ok(find(dir, TRAIN[0])?.is_some() || find(dir, TEST[0])?.is_some())
+}
+
 /// The file of that name in `dir`, in any spelling.
 pub(crate) fn require(dir: &Path, name: &str) -> Result<PathBuf> {
     let missing = |message: String| Error::new(ErrorKind::Data, message).at_path(dir);

@@ -1,0 +1,52 @@
+//! NumPy's `.npy` files: one array whose first dimension counts samples.
+//!
+//! Header versions 1 to 3, every numeric type and bool, strings of bytes and of code points, C and Fortran
+//! order, both byte orders (NumPy Enhancement Proposal 1). Object arrays and structured types are refused.
+
+use std::path::Path;
+
+use feedline_core::Result;
+
+use crate::arrays::Arrays;
+use crate::bytes::{Content, MEMORY_LIMIT, data};
+
+pub(crate) mod header;
+mod literal;
+
+use header::Header;
+
+/// Opens a `.npy` file, plain or gzip, as a set of samples with the one field `array`.
+///
+/// Plain files of up to [`MEMORY_LIMIT`] are held in memory; of larger ones each sample is read when it is
+/// needed. An array without dimensions is one sample.
+///
+/// # Errors
+/// `Data` for a file that is missing, no `.npy`, cut short, longer than its header says, of objects or of a
+/// structured type; names the file and the byte.
+pub fn open(path: impl AsRef<Path>) -> Result<Arrays> {
+    open_with_limit(path, MEMORY_LIMIT)
+}
+
+/// As [`open`], with another number of bytes up to which a plain file is held in memory.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_with_limit(path: impl AsRef<Path>, limit: u64) -> Result<Arrays> {
+    let path = path.as_ref();
+    of(path, limit).map_err(|error| error.at_path(path))
+}
+
+fn of(path: &Path, limit: u64) -> Result<Arrays> {
+    let content = Content::open_checked(
+        path,
+        limit,
+        |start, len| Header::parse(start)?.check(len),
+        |start| Ok(Header::parse(start)?.file_bytes()),
+    )?;
+    let mut start = vec![0; content.len().min(header::MOST_BYTES) as usize];
+    content.read_at(0, &mut start)?;
+    let header = Header::parse(&start)?;
+    header.check(content.len())?;
+    let array = header.array("array".into(), 0).ok_or_else(|| data("the array is too large"))?;
+    Arrays::new("npy", path, vec![content], vec![array])
+}

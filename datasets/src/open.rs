@@ -1,0 +1,269 @@
+//! Opens data of any kind: the kind is seen from the content.
+
+use std::io::Read;
+use std::path::Path;
+
+use feedline_core::{Error, Result};
+
+use crate::bytes::{Content, MEMORY_LIMIT, data};
+use crate::disk::DiskFile;
+use crate::{Folder, Lines, Reader, Shards, cifar, gzip, idx, npy};
+
+/// Bytes at the beginning of a file that tell its kind.
+const START: usize = 512;
+
+/// Opens a file or a folder, whatever its format.
+///
+/// A folder may hold MNIST's files, CIFAR's binary files, one folder per class, or shards of one format. The
+/// table in this crate's README lists the formats; what needs a feature that is off is refused by its name.
+///
+/// ```
+/// use feedline_datasets::open;
+///
+/// # let path = std::env::temp_dir().join(format!("feedline-doc-open-{}.idx", std::process::id()));
+/// std::fs::write(&path, [0, 0, 8, 2, 0, 0, 0, 1, 0, 0, 0, 3, 7, 8, 9])?;
+/// let reader = open(&path)?;
+/// assert_eq!((reader.format(), reader.len()), ("idx", 1));
+/// assert_eq!(reader.schema().to_string(), "array u8 [3]");
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// `Data` when there is nothing at `path`, its kind is unknown, or it is damaged; names the file and, where
+/// known, the byte.
+pub fn open(path: impl AsRef<Path>) -> Result<Box<dyn Reader>> {
+    open_with_limit(path, MEMORY_LIMIT)
+}
+
+/// As [`open`], with another number of bytes up to which a plain file is held in memory.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_with_limit(path: impl AsRef<Path>, limit: u64) -> Result<Box<dyn Reader>> {
+    let path = path.as_ref();
+    let opened = if path.is_dir() { folder(path, limit) } else { file(path, limit) };
+    opened.map_err(|error| if error.path().is_some() { error } else { error.at_path(path) })
+}
+
+/// What the first bytes of a file say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Npy,
+    Npz,
+    Safetensors,
+    Idx,
+    Tar,
+    Image,
+    Text,
+    /// Known, and not read, for this reason.
+    Refused(&'static str),
+    Unknown,
+}
+
+/// The kind of a file that begins with `start` and has `len` bytes.
+fn kind(start: &[u8], len: u64) -> Kind {
+    let refused = [
+        (&b"ARROW1"[..], "this is an Arrow file, which this build does not read"),
+        (b"PAR1", "this is a Parquet file, which this build does not read"),
+        (b"\x80\x02", "this is a Python pickle, which is not read: save arrays as .npy or .npz"),
+        (b"\x80\x03", "this is a Python pickle, which is not read: save arrays as .npy or .npz"),
+        (b"\x80\x04", "this is a Python pickle, which is not read: save arrays as .npy or .npz"),
+        (b"\x80\x05", "this is a Python pickle, which is not read: save arrays as .npy or .npz"),
+        (b"\x28\xB5\x2F\xFD", "this is zstd: decompress it first"),
+        (b"BZh", "this is bzip2: decompress it first"),
+        (b"\xFD7zXZ\0", "this is xz: decompress it first"),
+        (b"\x89HDF\r\n\x1A\n", "this is HDF5, which is not read: save arrays as .npy or .npz"),
+    ];
+    let images = [&b"\xFF\xD8\xFF"[..], b"\x89PNG\r\n\x1A\n", b"GIF8", b"II*\0", b"MM\0*"];
+    if start.starts_with(npy::header::MAGIC) {
+        Kind::Npy
+    } else if start.starts_with(b"PK\x03\x04") || start.starts_with(b"PK\x05\x06") {
+        Kind::Npz
+    } else if let Some((_, why)) = refused.iter().find(|(magic, _)| start.starts_with(magic)) {
+        Kind::Refused(why)
+    } else if images.iter().any(|magic| start.starts_with(magic)) {
+        Kind::Image
+    } else if is_tar_header(start) {
+        Kind::Tar
+    } else if matches!(start, [0, 0, 0x08 | 0x09 | 0x0B..=0x0E, 1..=8, ..]) {
+        Kind::Idx
+    } else if start.get(8) == Some(&b'{') && start.first_chunk().is_some_and(|n| u64::from_le_bytes(*n) < len)
+    {
+        Kind::Safetensors
+    } else if is_text(start) {
+        Kind::Text
+    } else {
+        Kind::Unknown
+    }
+}
+
+/// The kind that a file's name stands for: asked when the content does not tell, so that the answer says what
+/// is wrong with it.
+fn kind_by_name(path: &Path) -> Kind {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    match name.rsplit('.').next() {
+        Some("npy") => Kind::Npy,
+        Some("npz") => Kind::Npz,
+        Some("safetensors") => Kind::Safetensors,
+        Some("tar" | "tgz") => Kind::Tar,
+        _ if name.ends_with(".tar.gz") => Kind::Tar,
+        _ if name.contains("idx") => Kind::Idx,
+        _ => Kind::Unknown,
+    }
+}
+
+/// Whether `start` begins a text: UTF-8 without control characters, maybe cut within its last character.
+fn is_text(start: &[u8]) -> bool {
+    let text = match std::str::from_utf8(start) {
+        Ok(text) => text,
+        Err(error) if error.error_len().is_none() => {
+            std::str::from_utf8(&start[..error.valid_up_to()]).unwrap_or_default()
+        }
+        Err(_) => return false,
+    };
+    !text.is_empty() && !text.chars().any(|char| char.is_control() && !char.is_whitespace())
+}
+
+/// Whether `start` is the header of a tar member: its checksum says so.
+fn is_tar_header(start: &[u8]) -> bool {
+    let Some(header) = start.get(..START) else { return false };
+    let field = String::from_utf8_lossy(&header[148..156]);
+    let claimed = u32::from_str_radix(field.trim_matches(['\0', ' ']), 8);
+    let sum = |range: &[u8]| range.iter().map(|&byte| u32::from(byte)).sum::<u32>();
+    // The field itself counts as spaces.
+    claimed == Ok(sum(&header[..148]) + 8 * u32::from(b' ') + sum(&header[156..]))
+}
+
+/// Whether `content` is a tar archive.
+#[cfg(feature = "tar")]
+pub(crate) fn is_tar(content: &Content) -> Result<bool> {
+    let mut start = [0; START];
+    let start = &mut start[..content.len().min(START as u64) as usize];
+    content.read_at(0, start)?;
+    Ok(is_tar_header(start))
+}
+
+fn file(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
+    let file = DiskFile::open(path)?;
+    let mut start = vec![0; file.len().min(START as u64) as usize];
+    file.read_at(0, &mut start)?;
+    let is_gzip = start.starts_with(&gzip::MAGIC);
+    let mut len = file.len();
+    if is_gzip {
+        let mut inflated = Vec::new();
+        let mut stream = flate2::read::MultiGzDecoder::new(file.reader()?).take(START as u64);
+        let read = stream.read_to_end(&mut inflated);
+        read.map_err(|error| data("the gzip stream is damaged: fetch the file again").caused_by(error))?;
+        (start, len) = (inflated, u64::MAX);
+    }
+    drop(file);
+    let kind = match kind(&start, len) {
+        kind @ (Kind::Unknown | Kind::Text) => match kind_by_name(path) {
+            Kind::Unknown => kind,
+            named => named,
+        },
+        kind => kind,
+    };
+    match kind {
+        Kind::Npy => Ok(Box::new(npy::open_with_limit(path, limit)?)),
+        Kind::Idx => Ok(Box::new(idx::arrays::of_file(path, limit)?)),
+        Kind::Npz | Kind::Safetensors | Kind::Image if is_gzip => {
+            Err(data("this kind of file is not read from gzip: gunzip it"))
+        }
+        Kind::Npz => npz(path),
+        Kind::Safetensors => safetensors(path, limit),
+        Kind::Image => Ok(Box::new(Folder::of_file(path)?)),
+        Kind::Tar => tar(path),
+        Kind::Refused(why) => Err(data(why)),
+        Kind::Text => Ok(Box::new(Lines::open(path)?)),
+        Kind::Unknown => match cifar::of_content(path, Content::open_unclaimed(path)?)? {
+            Some(set) => Ok(Box::new(set)),
+            None => Err(unknown(&start)),
+        },
+    }
+}
+
+fn unknown(start: &[u8]) -> Error {
+    let start: String = start.iter().take(8).map(|byte| format!(" {byte:02x}")).collect();
+    data(format!(
+        "the kind of this file is unknown, it begins with{start}: give a file of a format listed in the README, \
+         or open it as Records or Tokens"
+    ))
+}
+
+#[cfg(feature = "npz")]
+fn npz(path: &Path) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::npz::open(path)?))
+}
+
+#[cfg(not(feature = "npz"))]
+fn npz(_: &Path) -> Result<Box<dyn Reader>> {
+    Err(needs("npz"))
+}
+
+#[cfg(feature = "safetensors")]
+fn safetensors(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::safetensors::open_with_limit(path, limit)?))
+}
+
+#[cfg(not(feature = "safetensors"))]
+fn safetensors(_: &Path, _: u64) -> Result<Box<dyn Reader>> {
+    Err(needs("safetensors"))
+}
+
+#[cfg(feature = "tar")]
+fn tar(path: &Path) -> Result<Box<dyn Reader>> {
+    let content = Content::open_unclaimed(path)?;
+    let members = crate::tar::members(&content)?;
+    if cifar::has_files(members.iter().map(|member| member.name.as_str())) {
+        return Ok(Box::new(cifar::of_archive(path, &content, &members, None)?));
+    }
+    Ok(Box::new(crate::WebDataset::of(path, content, members)?))
+}
+
+#[cfg(not(feature = "tar"))]
+fn tar(_: &Path) -> Result<Box<dyn Reader>> {
+    Err(needs("tar"))
+}
+
+#[cfg(not(all(feature = "npz", feature = "safetensors", feature = "tar")))]
+fn needs(feature: &str) -> Error {
+    data(format!(
+        "this build does not read such files: build feedline-datasets with the feature \"{feature}\""
+    ))
+}
+
+fn folder(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
+    if idx::names::has_set(path)? {
+        return Ok(Box::new(idx::arrays::of_folder(path, limit)?));
+    }
+    let (folders, files) = crate::folder::list(path)?;
+    let names = files.iter().filter_map(|file| file.file_name()?.to_str());
+    if cifar::has_files(names) {
+        return Ok(Box::new(cifar::open(path)?));
+    }
+    let mut kinds = Vec::new();
+    for file in &files {
+        kinds.push(kind_of(file)?);
+    }
+    if !folders.is_empty() || kinds.iter().all(|kind| matches!(kind, Kind::Image | Kind::Unknown)) {
+        return Ok(Box::new(Folder::open(path)?));
+    }
+    let shards = files.iter().map(|file| open_with_limit(file, limit));
+    Ok(Box::new(Shards::new(shards.collect::<Result<_>>()?)?))
+}
+
+/// The kind of a file in a folder, by its first bytes; an empty file is of none.
+fn kind_of(path: &Path) -> Result<Kind> {
+    let mut start = Vec::new();
+    let file = std::fs::File::open(path).and_then(|file| {
+        file.take(START as u64).read_to_end(&mut start)?;
+        path.metadata()
+    });
+    let len = file.map_err(|error| data("cannot read the file").caused_by(error).at_path(path))?.len();
+    if start.starts_with(&gzip::MAGIC) {
+        return Ok(kind_by_name(path));
+    }
+    Ok(kind(&start, len))
+}

@@ -1,0 +1,118 @@
+//! Safetensors files: named tensors whose first dimension counts samples.
+
+use std::path::Path;
+
+use feedline_core::{DType, Error, Result};
+use safetensors::Dtype;
+use safetensors::tensor::Metadata;
+
+use crate::ElementType;
+use crate::arrays::{Array, Arrays, Coding};
+use crate::bytes::{Content, MEMORY_LIMIT, data, one_line};
+use crate::disk::DiskFile;
+
+/// Bytes before the header: its length.
+const LENGTH: u64 = 8;
+/// The longest header that is read, as in the reference implementation.
+const MOST_HEADER: u64 = 100_000_000;
+
+/// Opens a safetensors file: the fields are its tensors, in the order of their bytes.
+///
+/// Files of up to [`MEMORY_LIMIT`] are held in memory; of larger ones each sample is read when it is needed.
+/// Tensors of equal first dimension are samples; a file whose tensors differ in it, such as the weights of a
+/// model, is one sample, see [`Arrays`].
+///
+/// # Errors
+/// `Data` for a file that is missing, damaged, cut short, or has a tensor of a type that batches cannot hold;
+/// names the file and the byte or the tensor.
+pub fn open(path: impl AsRef<Path>) -> Result<Arrays> {
+    open_with_limit(path, MEMORY_LIMIT)
+}
+
+/// As [`open`], with another number of bytes up to which a file is held in memory.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_with_limit(path: impl AsRef<Path>, limit: u64) -> Result<Arrays> {
+    let path = path.as_ref();
+    of(path, limit).map_err(|error| error.at_path(path))
+}
+
+fn of(path: &Path, limit: u64) -> Result<Arrays> {
+    let file = DiskFile::open(path)?;
+    let (metadata, first) = header(&file)?;
+    let mut tensors: Vec<_> = metadata.tensors().into_iter().collect();
+    // Tensors without elements share an offset: their names order them.
+    tensors.sort_by(|(one, a), (two, b)| a.data_offsets.cmp(&b.data_offsets).then_with(|| one.cmp(two)));
+    let mut arrays = Vec::new();
+    for (name, tensor) in tensors {
+        let Some(element) = element(tensor.dtype) else {
+            let why = format!("tensor \"{}\" is of type {:?}", one_line(&name), tensor.dtype);
+            return Err(data(why + ", which is not read: store it as another type"));
+        };
+        arrays.push(Array {
+            name,
+            element,
+            coding: Coding::Plain,
+            item: element.size(),
+            dims: tensor.shape.clone(),
+            fortran: false,
+            block: 0,
+            first: first + tensor.data_offsets.0 as u64,
+            record: None,
+        });
+    }
+    let content = Content::of_file(file, limit)?;
+    Arrays::new("safetensors", path, vec![content], arrays)
+}
+
+/// Reads and checks the header; also returns the first byte behind it.
+fn header(file: &DiskFile) -> Result<(Metadata, u64)> {
+    let mut length = [0; LENGTH as usize];
+    if file.len() < LENGTH {
+        return Err(data("the file ends within its first 8 bytes: fetch it again").at_offset(file.len()));
+    }
+    file.read_at(0, &mut length)?;
+    let length = u64::from_le_bytes(length);
+    let most = (file.len() - LENGTH).min(MOST_HEADER);
+    if length > most {
+        let why =
+            format!("the header claims {length} bytes, at most {most} are possible: fetch the file again");
+        return Err(data(why).at_offset(0));
+    }
+    let mut text = vec![0; length as usize];
+    file.read_at(LENGTH, &mut text)?;
+    let metadata: Metadata = serde_json::from_slice(&text).map_err(|error| damaged(&error))?;
+    let first = LENGTH + length;
+    let (claimed, found) = (metadata.data_len() as u64, file.len() - first);
+    if claimed != found {
+        let why =
+            format!("the header claims {claimed} bytes of tensors, found {found}: fetch the file again");
+        return Err(data(why).at_offset(first.saturating_add(claimed.min(found))));
+    }
+    Ok((metadata, first))
+}
+
+fn damaged(error: &serde_json::Error) -> Error {
+    data("the header is damaged: fetch the file again").caused_by(one_line(error)).at_offset(LENGTH)
+}
+
+fn element(dtype: Dtype) -> Option<ElementType> {
+    Some(ElementType::Number(match dtype {
+        Dtype::BOOL => return Some(ElementType::Bool),
+        Dtype::U64 => return Some(ElementType::U64),
+        Dtype::C64 => return Some(ElementType::Complex64),
+        Dtype::U8 => DType::U8,
+        Dtype::I8 => DType::I8,
+        Dtype::U16 => DType::U16,
+        Dtype::I16 => DType::I16,
+        Dtype::U32 => DType::U32,
+        Dtype::I32 => DType::I32,
+        Dtype::I64 => DType::I64,
+        Dtype::F16 => DType::F16,
+        Dtype::BF16 => DType::BF16,
+        Dtype::F32 => DType::F32,
+        Dtype::F64 => DType::F64,
+        _ => return None,
+    }))
+}

@@ -1,0 +1,159 @@
+//! What the samples of a file are: fields, element types and shapes, of which a dimension may vary.
+
+use std::fmt;
+
+use feedline_core::{DType, Error, ErrorKind, Result, Spec};
+
+/// The type of one element of a field, as the file has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ElementType {
+    /// A type that batches have too.
+    Number(DType),
+    /// One byte: 0 is false, any other value is true. Batches have it as `u8`.
+    Bool,
+    /// Unsigned 64-bit integer; batches have no such type.
+    U64,
+    /// Two `f32`: real and imaginary part.
+    Complex64,
+    /// Two `f64`: real and imaginary part.
+    Complex128,
+    /// Bytes as they are, such as an encoded image; an element is one byte.
+    Bytes,
+    /// UTF-8 text; an element is one byte.
+    Text,
+}
+
+impl ElementType {
+    /// Bytes of one element.
+    pub const fn size(self) -> usize {
+        match self {
+            Self::Number(dtype) => dtype.size(),
+            Self::Bool | Self::Bytes | Self::Text => 1,
+            Self::U64 | Self::Complex64 => 8,
+            Self::Complex128 => 16,
+        }
+    }
+
+    /// The name users read: `u8`, `bool`, `complex64`, `text`, ...
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Number(dtype) => dtype.name(),
+            Self::Bool => "bool",
+            Self::U64 => "u64",
+            Self::Complex64 => "complex64",
+            Self::Complex128 => "complex128",
+            Self::Bytes => "bytes",
+            Self::Text => "text",
+        }
+    }
+}
+
+impl fmt::Display for ElementType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One named part of every sample of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SchemaField {
+    /// The name: of a column, an array, a file's extension.
+    pub name: String,
+    /// The type of an element.
+    pub element: ElementType,
+    /// The shape of one sample's part; `None` for a dimension that differs between samples.
+    pub shape: Vec<Option<usize>>,
+}
+
+impl SchemaField {
+    /// A field whose every sample has this shape; `[]` for a scalar.
+    pub fn fixed(name: impl Into<String>, element: ElementType, shape: &[usize]) -> Self {
+        Self { name: name.into(), element, shape: shape.iter().copied().map(Some).collect() }
+    }
+
+    /// A field of one dimension that varies, such as the bytes of an image.
+    pub fn variable(name: impl Into<String>, element: ElementType) -> Self {
+        Self { name: name.into(), element, shape: vec![None] }
+    }
+}
+
+impl fmt::Display for SchemaField {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} [", self.name, self.element)?;
+        for (index, dim) in self.shape.iter().enumerate() {
+            let separator = if index == 0 { "" } else { ", " };
+            match dim {
+                Some(dim) => write!(f, "{separator}{dim}")?,
+                None => write!(f, "{separator}?")?,
+            }
+        }
+        f.write_str("]")
+    }
+}
+
+/// The fields of a file's samples, in the file's order.
+///
+/// ```
+/// use feedline_core::DType;
+/// use feedline_datasets::{ElementType, Schema, SchemaField};
+///
+/// let label = SchemaField::fixed("label", ElementType::Number(DType::I64), &[]);
+/// let schema = Schema::new([SchemaField::variable("jpg", ElementType::Bytes), label]);
+/// assert_eq!(schema.to_string(), "jpg bytes [?], label i64 []");
+/// assert!(schema.spec().unwrap_err().to_string().contains("\"jpg\""));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Schema {
+    fields: Vec<SchemaField>,
+}
+
+impl Schema {
+    /// A schema of these fields.
+    pub fn new(fields: impl IntoIterator<Item = SchemaField>) -> Self {
+        Self { fields: fields.into_iter().collect() }
+    }
+
+    /// The fields, in order.
+    pub fn fields(&self) -> &[SchemaField] {
+        &self.fields
+    }
+
+    /// What batches of these samples hold: `bool` and bytes become `u8`, a complex number two floats in a
+    /// last dimension of its own.
+    ///
+    /// # Errors
+    /// `Config` when a dimension varies, an element is `u64`, or [`Spec::field`] refuses a field; it names
+    /// the field.
+    pub fn spec(&self) -> Result<Spec> {
+        self.fields.iter().try_fold(Spec::new(), |spec, field| {
+            let refuse = |why| Err(Error::new(ErrorKind::Config, format!("field \"{}\" {why}", field.name)));
+            let shape: Option<Vec<usize>> = field.shape.iter().copied().collect();
+            let Some(mut shape) = shape else {
+                return refuse("varies in size from sample to sample: decode or pad it to a fixed shape");
+            };
+            let dtype = match field.element {
+                ElementType::Number(dtype) => dtype,
+                ElementType::Bool | ElementType::Bytes | ElementType::Text => DType::U8,
+                ElementType::U64 => return refuse("is u64, which batches do not have: store it as i64"),
+                ElementType::Complex64 => {
+                    shape.push(2);
+                    DType::F32
+                }
+                ElementType::Complex128 => {
+                    shape.push(2);
+                    DType::F64
+                }
+            };
+            spec.field(&field.name, dtype, shape)
+        })
+    }
+}
+
+impl fmt::Display for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, field) in self.fields.iter().enumerate() {
+            write!(f, "{}{field}", if index == 0 { "" } else { ", " })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,227 @@
+//! WebDataset shards: tar archives, plain or gzip, whose neighbouring members with one key are one sample.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use feedline_core::{Fingerprint, Result};
+use tar::Archive;
+
+use crate::bytes::{Content, data, one_line};
+use crate::reader::outside;
+use crate::{ElementType, Reader, Schema, SchemaField, Values};
+
+/// The most different extensions in one archive: more are no fields of samples.
+const MOST_FIELDS: usize = 256;
+
+/// A regular file in an archive.
+#[derive(Debug)]
+pub(crate) struct Member {
+    pub(crate) name: String,
+    /// Its first byte in the archive.
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+}
+
+/// The regular files of the archive in `content`, in its order; folders and links are left out.
+pub(crate) fn members(content: &Content) -> Result<Vec<Member>> {
+    let damaged = |error: io::Error| {
+        data("the archive is damaged or no tar file: fetch it again").caused_by(one_line(error))
+    };
+    let mut archive = Archive::new(Cursor { content, at: 0 });
+    let mut members = Vec::new();
+    for entry in archive.entries_with_seek().map_err(damaged)? {
+        let entry = entry.map_err(damaged)?;
+        let kind = entry.header().entry_type();
+        let (offset, bytes) = (entry.raw_file_position(), entry.size());
+        let name = String::from_utf8_lossy(&entry.path_bytes()).into_owned();
+        if kind.is_gnu_sparse() {
+            let why = format!("member \"{}\" is a sparse file: write the archive without", one_line(&name));
+            return Err(data(why).at_offset(offset));
+        }
+        if offset.checked_add(bytes).is_none_or(|end| end > content.len()) {
+            let why = format!(
+                "member \"{}\" claims {bytes} bytes, the archive is cut short: fetch it again",
+                one_line(&name)
+            );
+            return Err(data(why).at_offset(offset));
+        }
+        if kind.is_file() {
+            members.push(Member { name, offset, bytes });
+        }
+    }
+    Ok(members)
+}
+
+/// One file of a sample.
+#[derive(Debug)]
+struct Part {
+    field: usize,
+    offset: u64,
+    bytes: u64,
+}
+
+/// The samples of a WebDataset shard.
+///
+/// The key of a member is its path up to the first dot of its file name; what follows, in lower case, is the
+/// field's name, as in `images/0017.seg.png`. Neighbours with one key are a sample. Every field holds bytes as
+/// they are, compressed members too; a sample that lacks a field has no bytes there. Names without a dot, and
+/// those that begin and end with two underscores, are left out.
+///
+/// A plain archive stays on disk, and each sample is read when it is needed; a gzip one is inflated into
+/// memory.
+#[derive(Debug)]
+pub struct WebDataset {
+    path: PathBuf,
+    content: Content,
+    schema: Schema,
+    parts: Vec<Part>,
+    /// Index of each sample's first part, and the number of parts.
+    starts: Vec<usize>,
+    fingerprint: u64,
+}
+
+impl WebDataset {
+    /// Opens an archive and lists its members: reads every header once (gzip: all of it).
+    ///
+    /// # Errors
+    /// `Data` for a file that is missing, no tar, damaged, cut short, without samples, or has two members of
+    /// one name in a sample; for gzip that inflates to more than 32 MiB and 200 times its size. Names the file
+    /// and the byte.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let at = |error: feedline_core::Error| error.at_path(path);
+        let content = Content::open_unclaimed(path).map_err(at)?;
+        let members = members(&content).map_err(at)?;
+        Self::of(path, content, members).map_err(at)
+    }
+
+    pub(crate) fn of(path: &Path, content: Content, members: Vec<Member>) -> Result<Self> {
+        let mut numbers = HashMap::new();
+        let (mut fields, mut parts, mut starts) = (Vec::new(), Vec::<Part>::new(), Vec::new());
+        let mut last_key = None;
+        for Member { name, offset, bytes } in members {
+            let Some((key, extension)) = split(&name) else { continue };
+            if last_key.as_deref() != Some(key) {
+                starts.push(parts.len());
+                last_key = Some(key.to_owned());
+            }
+            let next = fields.len();
+            let field = *numbers.entry(extension.to_lowercase()).or_insert_with_key(|extension| {
+                fields.push(SchemaField::variable(extension.as_str(), ElementType::Bytes));
+                next
+            });
+            let begun = starts.last().copied().unwrap_or_default();
+            let twice = parts[begun..].iter().any(|part| part.field == field);
+            if twice || fields.len() > MOST_FIELDS {
+                let why = if twice {
+                    "is the second of its key and extension: give each sample a key of its own".into()
+                } else {
+                    format!("has the {}th extension: this is no set of samples", fields.len())
+                };
+                return Err(data(format!("member \"{}\" {why}", one_line(&name))).at_offset(offset));
+            }
+            parts.push(Part { field, offset, bytes });
+        }
+        if starts.is_empty() {
+            return Err(data("the archive has no file named KEY.EXTENSION: it holds no samples"));
+        }
+        starts.push(parts.len());
+        let state = Fingerprint::new().number(parts.len() as u64);
+        let state = match content.bytes() {
+            Some(bytes) => state.bytes(bytes),
+            None => state.file(path)?,
+        };
+        let (path, schema, fingerprint) = (path.to_path_buf(), Schema::new(fields), state.value());
+        Ok(Self { path, content, schema, parts, starts, fingerprint })
+    }
+}
+
+/// Key and extension of a member's name; none when it belongs to no sample.
+fn split(name: &str) -> Option<(&str, &str)> {
+    let file = name.rfind('/').map_or(0, |slash| slash + 1);
+    let (key, extension) = name[file..].split_once('.')?;
+    let is_note = name.starts_with("__") && name.ends_with("__");
+    (!is_note && !key.is_empty() && !extension.is_empty()).then(|| (&name[..file + key.len()], extension))
+}
+
+impl Reader for WebDataset {
+    fn format(&self) -> &'static str {
+        "webdataset"
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn len(&self) -> u64 {
+        self.starts.len() as u64 - 1
+    }
+
+    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+        if sample >= self.len() {
+            return Err(outside(sample, self.len(), &self.path));
+        }
+        let values = values.begin(self.schema.fields().len());
+        values.iter_mut().for_each(|value| value.set_bytes(&[]));
+        let at = |error: feedline_core::Error| error.at_path(&self.path).at_sample(sample);
+        let parts = self.starts[sample as usize]..self.starts[sample as usize + 1];
+        for &Part { field, offset, bytes } in &self.parts[parts] {
+            let bytes = usize::try_from(bytes).map_err(|_| at(data("a member is larger than the memory")))?;
+            self.content.read_at(offset, values[field].resize(bytes)).map_err(at)?;
+            values[field].set_shape([bytes]);
+        }
+        self.content.check_unchanged().map_err(at)
+    }
+
+    fn path(&self, _: u64) -> Option<&Path> {
+        Some(&self.path)
+    }
+
+    /// Covers the content of a gzip archive; of a plain one its name, size and time of the last write.
+    fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+}
+
+/// Reads a content from its beginning, or from where it was sought to.
+struct Cursor<'a> {
+    content: &'a Content,
+    at: u64,
+}
+
+impl Read for Cursor<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let rest = self.content.len().saturating_sub(self.at);
+        let len = to.len().min(usize::try_from(rest).unwrap_or(usize::MAX));
+        self.content.read_at(self.at, &mut to[..len]).map_err(io::Error::other)?;
+        self.at += len as u64;
+        Ok(len)
+    }
+}
+
+impl Seek for Cursor<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let at = match to {
+            SeekFrom::Start(at) => Some(at),
+            SeekFrom::Current(by) => self.at.checked_add_signed(by),
+            SeekFrom::End(by) => self.content.len().checked_add_signed(by),
+        };
+        self.at = at.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(self.at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_split_at_the_first_dot_of_the_file_name() {
+        assert_eq!(split("a/b.c/0017.seg.png"), Some(("a/b.c/0017", "seg.png")));
+        assert_eq!(split("./x.cls"), Some(("./x", "cls")));
+        for none in ["a.b/c", "folder/.hidden", "x.", "__meta.json__", ""] {
+            assert_eq!(split(none), None, "{none}");
+        }
+    }
+}

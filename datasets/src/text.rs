@@ -1,0 +1,115 @@
+//! Plain text in UTF-8: every line is a sample.
+
+use std::path::{Path, PathBuf};
+
+use feedline_core::{Fingerprint, Result};
+
+use crate::bytes::{Content, data};
+use crate::reader::outside;
+use crate::{ElementType, Reader, Schema, SchemaField, Values};
+
+/// Bytes that are looked through at a time.
+const BLOCK: usize = 1 << 16;
+
+/// The lines of a text file, plain or gzip: field `text`, without the line break.
+///
+/// A plain file stays on disk, with 8 bytes of memory per line; lines may be empty, and the last one need not
+/// end with a line break.
+#[derive(Debug)]
+pub struct Lines {
+    path: PathBuf,
+    content: Content,
+    /// Where each line begins; at the end, one byte behind the last line's break.
+    starts: Vec<u64>,
+    schema: Schema,
+    fingerprint: u64,
+}
+
+impl Lines {
+    /// Opens a text file, and reads it once to find its lines.
+    ///
+    /// # Errors
+    /// `Data` for a file that is missing, empty, or not UTF-8; names the file and the byte.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let content = Content::open_unclaimed(path);
+        content.and_then(|content| Self::of(path, content)).map_err(|error| error.at_path(path))
+    }
+
+    pub(crate) fn of(path: &Path, content: Content) -> Result<Self> {
+        let (mut starts, mut block, mut at) = (vec![0], vec![0; BLOCK], 0);
+        while at < content.len() {
+            let part = (content.len() - at).min(BLOCK as u64) as usize;
+            content.read_at(at, &mut block[..part])?;
+            let text = match std::str::from_utf8(&block[..part]) {
+                Ok(text) => text.as_bytes(),
+                // A code point that goes on in the next block.
+                Err(error)
+                    if error.error_len().is_none()
+                        && error.valid_up_to() > 0
+                        && at + (part as u64) < content.len() =>
+                {
+                    &block[..error.valid_up_to()]
+                }
+                Err(error) => {
+                    let offset = at + error.valid_up_to() as u64;
+                    return Err(data("the text is not UTF-8: convert it first").at_offset(offset));
+                }
+            };
+            let breaks = text.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+            starts.extend(breaks.map(|(index, _)| at + index as u64 + 1));
+            at += text.len() as u64;
+        }
+        content.check_unchanged()?;
+        if starts.last() != Some(&content.len()) {
+            // The last line lacks its break.
+            starts.push(content.len() + 1);
+        }
+        let state = Fingerprint::new().number(starts.len() as u64);
+        let state = match content.bytes() {
+            Some(bytes) => state.bytes(bytes),
+            None => state.file(path)?,
+        };
+        let schema = Schema::new([SchemaField::variable("text", ElementType::Text)]);
+        Ok(Self { path: path.to_path_buf(), content, starts, schema, fingerprint: state.value() })
+    }
+}
+
+impl Reader for Lines {
+    fn format(&self) -> &'static str {
+        "text"
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn len(&self) -> u64 {
+        self.starts.len() as u64 - 1
+    }
+
+    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+        if sample >= self.len() {
+            return Err(outside(sample, self.len(), &self.path));
+        }
+        let at = |error: feedline_core::Error| error.at_path(&self.path).at_sample(sample);
+        let (start, end) = (self.starts[sample as usize], self.starts[sample as usize + 1] - 1);
+        for value in values.begin(1) {
+            let len = usize::try_from(end - start).map_err(|_| at(data("the line is too long")))?;
+            self.content.read_at(start, value.resize(len)).map_err(at)?;
+            if value.bytes.last() == Some(&b'\r') {
+                value.bytes.pop();
+            }
+            value.set_shape([value.bytes.len()]);
+        }
+        self.content.check_unchanged().map_err(at)
+    }
+
+    fn path(&self, _: u64) -> Option<&Path> {
+        Some(&self.path)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+}

@@ -1,0 +1,312 @@
+//! Streams of token ids, cut into windows for the training of language models.
+
+use std::path::{Path, PathBuf};
+
+use feedline_core::{
+    Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Spec, StridedColumn,
+};
+
+use crate::bytes::{Content, MEMORY_LIMIT, data};
+use crate::reader::outside;
+use crate::{ElementType, Reader, Schema, SchemaField, Values};
+
+/// Position of the field `tokens`; `targets` follows.
+const TOKENS: usize = 0;
+
+/// How token streams are cut into windows.
+///
+/// ```
+/// use feedline_core::DType;
+/// use feedline_datasets::TokenOptions;
+/// // Windows of 2,048 tokens that overlap by half, and never reach across token 50256.
+/// let options = TokenOptions { stride: 1024, separator: Some(50256), ..TokenOptions::new(DType::U16, 2048) };
+/// # assert_eq!(options.window, 2048);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenOptions {
+    /// `U16` or `U32`; little-endian in the files.
+    pub dtype: DType,
+    /// Tokens per window.
+    pub window: usize,
+    /// Tokens from the beginning of one window to that of the next; the window's length by default.
+    pub stride: usize,
+    /// The token that ends a document. With it, a window lies within one document; what is left of a document
+    /// and shorter than a window and its last target is left out.
+    pub separator: Option<u32>,
+}
+
+impl TokenOptions {
+    /// Windows of `window` tokens of `dtype`, one behind another, over the borders of documents.
+    pub fn new(dtype: DType, window: usize) -> Self {
+        Self { dtype, window, stride: window, separator: None }
+    }
+}
+
+/// One file of tokens.
+#[derive(Debug)]
+struct Stream {
+    path: PathBuf,
+    content: Content,
+    /// The first token of each window, where windows keep to documents.
+    starts: Option<Vec<u64>>,
+    /// Windows in the file.
+    windows: u64,
+    /// Samples in an epoch: windows times weight, rounded.
+    samples: u64,
+}
+
+/// Windows of token streams: fields `tokens` and `targets`, both `[window]`; a target is the token after.
+///
+/// Files are headerless arrays of `u16` or `u32`. Files of up to [`MEMORY_LIMIT`] are held in memory. A single
+/// file of weight 1 without a separator has a [column](Dataset::column) for zero-copy loading.
+///
+/// ```
+/// use feedline_core::{DType, Dataset};
+/// use feedline_datasets::{TokenOptions, Tokens};
+///
+/// let path = std::env::temp_dir().join(format!("feedline-doc-tokens-{}", std::process::id()));
+/// std::fs::write(&path, (0..10u16).flat_map(u16::to_le_bytes).collect::<Vec<_>>())?;
+/// let tokens = Tokens::open(&[(&path, 1.0)], TokenOptions::new(DType::U16, 4))?;
+/// assert_eq!(tokens.len(), 2); // 0..4 and 4..8; a third window lacks its targets
+/// assert_eq!(tokens.column(1).unwrap().row(0), Some(&[1, 0, 2, 0, 3, 0, 4, 0][..]));
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Tokens {
+    options: TokenOptions,
+    streams: Vec<Stream>,
+    /// Samples up to the end of each stream.
+    ends: Vec<u64>,
+    spec: Spec,
+    schema: Schema,
+    fingerprint: u64,
+}
+
+impl Tokens {
+    /// Opens `files`, each with its weight: how often each of its windows is in an epoch, on average.
+    ///
+    /// A weight of 2 gives every window twice, one of 0.5 every second window. Samples are in the order of the
+    /// files; the loader's sampler shuffles them. With a separator every file is read once.
+    ///
+    /// # Errors
+    /// `Config` for no file, a window or stride of zero, a type other than `U16` and `U32`, or a weight that
+    /// is no positive number; `Data` for a file that cannot be read, is no whole number of tokens, or has no
+    /// window.
+    pub fn open(files: &[(impl AsRef<Path>, f64)], options: TokenOptions) -> Result<Self> {
+        Self::open_with_limit(files, options, MEMORY_LIMIT)
+    }
+
+    /// As [`open`](Self::open), with another number of bytes up to which each file is held in memory.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_with_limit(
+        files: &[(impl AsRef<Path>, f64)],
+        options: TokenOptions,
+        limit: u64,
+    ) -> Result<Self> {
+        let refuse = |why: &str| Err(Error::new(ErrorKind::Config, why));
+        let TokenOptions { dtype, window, stride, .. } = options;
+        if !matches!(dtype, DType::U16 | DType::U32) {
+            return refuse("tokens are u16 or u32: give one of them");
+        }
+        if window == 0 || stride == 0 {
+            return refuse("a window and a stride have at least one token");
+        }
+        if files.is_empty() {
+            return refuse("there is no file of tokens: give at least one");
+        }
+        let spec = Spec::new().field("tokens", dtype, [window])?.field("targets", dtype, [window])?;
+        let fields = ["tokens", "targets"];
+        let schema =
+            Schema::new(fields.map(|name| SchemaField::fixed(name, ElementType::Number(dtype), &[window])));
+        let (mut streams, mut ends, mut samples) = (Vec::new(), Vec::new(), 0u64);
+        let mut state = Fingerprint::new().spec(&spec).number(stride as u64);
+        state = state.number(options.separator.map_or(u64::MAX, u64::from));
+        for (path, weight) in files {
+            let path = path.as_ref();
+            let stream = Stream::open(path, *weight, &options, limit).map_err(|error| error.at_path(path))?;
+            state = state.number(stream.samples);
+            state = match stream.content.bytes() {
+                Some(bytes) => state.bytes(bytes),
+                None => state.file(path)?,
+            };
+            samples = samples.saturating_add(stream.samples);
+            ends.push(samples);
+            streams.push(stream);
+        }
+        Ok(Self { options, streams, ends, spec, schema, fingerprint: state.value() })
+    }
+
+    /// The stream that has `sample`, and the byte at which its window begins.
+    fn find(&self, sample: u64) -> Result<(&Stream, u64)> {
+        let at = self.ends.partition_point(|&end| end <= sample);
+        let Some(stream) = self.streams.get(at) else {
+            return Err(outside(sample, Dataset::len(self), &self.streams[0].path));
+        };
+        let inside = sample - if at == 0 { 0 } else { self.ends[at - 1] };
+        // Spread evenly: sample i of n stands for window i * windows / n.
+        let window = u128::from(inside) * u128::from(stream.windows) / u128::from(stream.samples);
+        let window = window as u64;
+        let token = match &stream.starts {
+            Some(starts) => starts[window as usize],
+            None => window * self.options.stride as u64,
+        };
+        Ok((stream, token * self.options.dtype.size() as u64))
+    }
+
+    /// Tokens and targets of `sample`, into two slices of a window each.
+    fn fill(&self, sample: u64, tokens: &mut [u8], targets: &mut [u8]) -> Result<()> {
+        let (stream, start) = self.find(sample)?;
+        let at = |error: Error| error.at_path(&stream.path).at_sample(sample);
+        stream.content.read_at(start, tokens).map_err(at)?;
+        stream.content.read_at(start + self.options.dtype.size() as u64, targets).map_err(at)?;
+        stream.content.check_unchanged().map_err(at)
+    }
+}
+
+impl Stream {
+    fn open(path: &Path, weight: f64, options: &TokenOptions, limit: u64) -> Result<Self> {
+        if !weight.is_finite() || weight <= 0.0 {
+            let why = format!("a weight is a number above zero, this file has {weight}");
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        let content = Content::open(path, limit, |_| Err(data("the file is gzip: gunzip it")))?;
+        let size = options.dtype.size() as u64;
+        if !content.len().is_multiple_of(size) {
+            let why = format!(
+                "{} bytes are no whole number of {}: give the right type",
+                content.len(),
+                options.dtype
+            );
+            return Err(data(why).at_offset(content.len() / size * size));
+        }
+        let (tokens, window, stride) = (content.len() / size, options.window as u64, options.stride as u64);
+        // With the target of the last token.
+        let windows_of = |tokens: u64| tokens.checked_sub(window + 1).map_or(0, |rest| rest / stride + 1);
+        let starts = match options.separator {
+            None => None,
+            Some(separator) => {
+                let mut starts = Vec::new();
+                let mut begin = 0;
+                for end in documents(&content, separator, options.dtype)? {
+                    starts.extend((0..windows_of(end - begin)).map(|window| begin + window * stride));
+                    begin = end;
+                }
+                Some(starts)
+            }
+        };
+        let windows = starts.as_ref().map_or(windows_of(tokens), |starts| starts.len() as u64);
+        if windows == 0 {
+            let of = if options.separator.is_some() { "no document" } else { "the file" };
+            let why = format!("{of} has a window of {window} tokens and a target: choose a shorter window");
+            return Err(data(why));
+        }
+        let samples = (windows as f64 * weight).round().max(1.0) as u64;
+        Ok(Self { path: path.to_path_buf(), content, starts, windows, samples })
+    }
+}
+
+/// The ends of the documents: one token behind each separator, and the end of the file.
+fn documents(content: &Content, separator: u32, dtype: DType) -> Result<Vec<u64>> {
+    let size = dtype.size();
+    let mut ends = Vec::new();
+    let mut block = vec![0; 1 << 20];
+    let mut at = 0;
+    while at < content.len() {
+        let part = (content.len() - at).min(block.len() as u64) as usize;
+        content.read_at(at, &mut block[..part])?;
+        for (index, token) in block[..part].chunks_exact(size).enumerate() {
+            let mut wide = [0; 4];
+            wide[..size].copy_from_slice(token);
+            if u32::from_le_bytes(wide) == separator {
+                ends.push(at / size as u64 + index as u64 + 1);
+            }
+        }
+        at += part as u64;
+    }
+    content.check_unchanged()?;
+    ends.push(content.len() / size as u64);
+    Ok(ends)
+}
+
+impl Dataset for Tokens {
+    fn len(&self) -> u64 {
+        self.ends.last().copied().unwrap_or_default()
+    }
+
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+        let (stream, start) = self.find(id)?;
+        let size = self.options.dtype.size();
+        let bytes = self.options.window * size;
+        for field in [TOKENS, TOKENS + 1] {
+            let from = start + (field * size) as u64;
+            match stream.content.bytes() {
+                // The window and its last target lie in the file: `Stream::open` counted no others.
+                Some(all) => row.write(field, &all[from as usize..][..bytes]),
+                None => stream.content.read_at(from, row.bytes_mut(field))?,
+            }
+        }
+        Ok(stream.content.check_unchanged()?)
+    }
+
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        let [stream] = &self.streams[..] else { return None };
+        if field > 1 || stream.starts.is_some() || stream.samples != stream.windows {
+            return None;
+        }
+        let size = self.options.dtype.size();
+        let (stride, bytes) = (self.options.stride * size, self.options.window * size);
+        StridedColumn::new(stream.content.bytes()?, field * size, stride, stream.windows as usize, bytes).ok()
+    }
+
+    fn path(&self, id: u64) -> Option<&Path> {
+        self.find(id).ok().map(|(stream, _)| stream.path.as_path())
+    }
+
+    /// Covers the options, and every byte of files in memory; of others name, size and time of the last write.
+    fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+}
+
+impl Reader for Tokens {
+    fn format(&self) -> &'static str {
+        "tokens"
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn len(&self) -> u64 {
+        Dataset::len(self)
+    }
+
+    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+        let bytes = self.options.window * self.options.dtype.size();
+        let [tokens, targets] = values.begin(2) else { return Ok(()) };
+        for value in [&mut *tokens, &mut *targets] {
+            value.resize(bytes);
+            value.set_shape([self.options.window]);
+        }
+        self.fill(sample, &mut tokens.bytes, &mut targets.bytes)
+    }
+
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        Dataset::column(self, field)
+    }
+
+    fn path(&self, sample: u64) -> Option<&Path> {
+        Dataset::path(self, sample)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+}

@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""Makes the golden files of the tests: what readers that are not ours say of every file in a data folder.
+
+    python3 -m venv /tmp/golden && /tmp/golden/bin/pip install numpy safetensors pyarrow
+    /tmp/golden/bin/python datasets/tests/golden/make.py ../shared/data datasets/tests/golden
+
+Not run by the tests. Each entry: format, samples, fields (name, dtype, shape; null for a dimension that varies),
+and the SHA-256 of the first and the last sample: the bytes of its fields in order, little-endian, C order.
+"""
+import gzip, hashlib, json, pathlib, struct, sys, tarfile
+
+import numpy as np
+from safetensors.numpy import load_file
+
+ROOT, OUT = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+
+NAMES = {"b1": "bool", "c8": "complex64", "c16": "complex128"}
+
+
+def dtype_name(dtype):
+    code = dtype.kind + str(dtype.itemsize)
+    return NAMES.get(code, dtype.kind + str(8 * dtype.itemsize))
+
+
+def field(name, dtype, shape):
+    return {"name": name, "dtype": dtype, "shape": shape}
+
+
+def of_array(name, array):
+    """The field of one sample's array."""
+    if array.dtype.kind in "SU":
+        assert array.shape == ()
+        return field(name, "bytes" if array.dtype.kind == "S" else "text", [None])
+    return field(name, dtype_name(array.dtype), list(array.shape))
+
+
+def to_bytes(array):
+    if array.dtype.kind == "S":
+        return bytes(array)
+    if array.dtype.kind == "U":
+        return str(array).encode()
+    return np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<")).tobytes()
+
+
+def entry(form, samples, fields, sample):
+    """`sample(i)` gives the bytes of sample i."""
+    ends = [hashlib.sha256(sample(i)).hexdigest() if samples else None for i in (0, samples - 1)]
+    return {"format": form, "samples": samples, "fields": fields, "first": ends[0], "last": ends[1]}
+
+
+def of_arrays(form, arrays):
+    """Arrays of equal first dimension are samples; otherwise all of them are one sample."""
+    arrays = {name: np.asarray(array) for name, array in arrays.items()}
+    lengths = {array.shape[:1] for array in arrays.values()}
+    rows = len(lengths) == 1 and lengths != {()}
+    if not rows:
+        fields = [of_array(name, array) for name, array in arrays.items()]
+        return entry(form, 1, fields, lambda _: b"".join(map(to_bytes, arrays.values())))
+    samples = lengths.pop()[0]
+    fields = [of_array(name, np.empty(array.shape[1:], array.dtype)) for name, array in arrays.items()]
+    return entry(form, samples, fields, lambda i: b"".join(to_bytes(a[i, ...]) for a in arrays.values()))
+
+
+def npy(path):
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as arrays:
+            return of_arrays("npz", dict(arrays))
+    return of_arrays("npy", {"array": np.load(path, allow_pickle=False)})
+
+
+def safetensors(path):
+    with open(path, "rb") as file:
+        header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
+    header.pop("__metadata__", None)
+    tensors = load_file(path)
+    return of_arrays("safetensors", {n: tensors[n] for n in sorted(header, key=lambda n: header[n]["data_offsets"])})
+
+
+def webdataset(path):
+    samples, fields, last = [], [], None
+    with tarfile.open(path) as archive:
+        for member in archive:
+            folder, slash, name = member.name.rpartition("/")
+            if not member.isfile() or "." not in name:
+                continue
+            base, extension = name.split(".", 1)
+            key = folder + slash + base
+            if key != last:
+                samples.append({})
+                last = key
+            samples[-1][extension.lower()] = archive.extractfile(member).read()
+            if extension.lower() not in fields:
+                fields.append(extension.lower())
+    sample = lambda i: b"".join(samples[i].get(name, b"") for name in fields)
+    return entry("webdataset", len(samples), [field(name, "bytes", [None]) for name in fields], sample)
+
+
+def idx(path):
+    content = gzip.decompress(path.read_bytes())
+    rank = content[3]
+    dims = struct.unpack(f">{rank}I", content[4 : 4 + 4 * rank])
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * rank).reshape(dims)
+
+
+def cifar10(path):
+    records = np.frombuffer(gzip.decompress(path.read_bytes()), np.uint8).reshape(-1, 3073)
+    return of_arrays("cifar10", {"label": records[:, 0], "image": records[:, 1:].reshape(-1, 3, 32, 32)})
+
+
+def folder(path):
+    files = sorted(file for file in path.iterdir() if not file.name.startswith("."))
+    return entry("folder", len(files), [field("data", "bytes", [None])], lambda i: files[i].read_bytes())
+
+
+def text(path):
+    content = path.read_bytes()
+    lines = content.removesuffix(b"\n").split(b"\n")
+    return entry("text", len(lines), [field("text", "text", [None])], lambda i: lines[i].removesuffix(b"\r"))
+
+
+# What is refused, and a part of the line that says why.
+REFUSED = {
+    "npy/npyz__pickle.npy": "Python objects are not read",
+    "npy/numpy__py3-objarr.npy": "Python objects are not read",
+    "npy/numpy__py3-objarr.npz": "Python objects are not read",
+    "npy/npyz__structured.npy": "structured type",
+    "cifar10-python-tiny/batches.meta": "Python pickle",
+    "cifar10-python-tiny/data_batch_1": "Python pickle",
+    "cifar10-python-tiny/test_batch": "Python pickle",
+}
+
+
+def main():
+    golden = {path: {"refused": why} for path, why in REFUSED.items()}
+    readers = {"npy": npy, "safetensors": safetensors, "webdataset": webdataset, "cifar10": cifar10, "text": text}
+    for name, read in readers.items():
+        for path in sorted((ROOT / name).iterdir()):
+            key = f"{name}/{path.name}"
+            if key not in golden:
+                golden[key] = read(path)
+    mnist = {path.name: idx(path) for path in (ROOT / "mnist").iterdir()}
+    for name, array in mnist.items():
+        golden[f"mnist/{name}"] = of_arrays("idx", {"array": array})
+    train = {"image": mnist["train-images-idx3-ubyte.gz"], "label": mnist["train-labels-idx1-ubyte.gz"]}
+    golden["mnist"] = of_arrays("idx", train)
+    for name in ("README.md", "SOURCES.tsv", "images-manifest.tsv"):
+        golden[name] = text(ROOT / name)
+    for name in ("imagenet-sample", "jpeg-awkward", "png"):
+        golden[name] = folder(ROOT / name)
+    lines = [f"{json.dumps(path)}: {json.dumps(golden[path])}" for path in sorted(golden)]
+    (OUT / "default.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+main()

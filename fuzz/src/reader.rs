@@ -1,0 +1,53 @@
+//! What every reader promises, whatever bytes its file has.
+
+use std::path::{Path, PathBuf};
+
+use feedline_core::{ErrorKind, Result};
+use feedline_datasets::{Reader, Values};
+
+/// Samples that are read of each input.
+const MOST: u64 = 100;
+
+/// Writes `data` to a file called `name`, and reads it by what `open` makes of it.
+pub fn check(name: &str, data: &[u8], open: impl FnOnce(&Path) -> Result<Box<dyn Reader>>) {
+    let path = file(name);
+    if let Err(error) = std::fs::write(&path, data) {
+        panic!("cannot write {}: {error}", path.display());
+    }
+    if let Err(error) = open(&path).and_then(|reader| read(&*reader)) {
+        let message = error.to_string();
+        assert!(matches!(error.kind(), ErrorKind::Data | ErrorKind::Config), "{message}");
+        // An option that cannot work is no fault of the file.
+        assert!(error.kind() == ErrorKind::Config || message.contains("feedline-fuzz"), "no path: {message}");
+        assert!(!message.contains('\n'), "more than a line: {message}");
+    }
+}
+
+/// Reads the first and the last samples; each has what the schema says.
+fn read(reader: &dyn Reader) -> Result<()> {
+    let mut values = Values::new();
+    let fields = reader.schema().fields();
+    let first = 0..reader.len().min(MOST);
+    for sample in first.chain(reader.len().saturating_sub(1)..reader.len()) {
+        reader.read(sample, &mut values)?;
+        assert_eq!(values.fields().len(), fields.len());
+        for (value, field) in values.fields().iter().zip(fields) {
+            let elements: usize = value.shape.iter().product();
+            assert_eq!(value.bytes.len(), elements * field.element.size(), "{field}");
+        }
+        for index in 0..fields.len() {
+            if let Some(column) = reader.column(index) {
+                assert_eq!(column.row(sample), Some(&values.fields()[index].bytes[..]), "{index}");
+            }
+        }
+    }
+    assert!(reader.read(reader.len(), &mut values).is_err(), "a sample beyond the last one");
+    Ok(())
+}
+
+/// In memory where there is such a place: one input is one file.
+fn file(name: &str) -> PathBuf {
+    let shared = PathBuf::from("/dev/shm");
+    let folder = if shared.is_dir() { shared } else { std::env::temp_dir() };
+    folder.join(format!("feedline-fuzz-{}-{name}", std::process::id()))
+}

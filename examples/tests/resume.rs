@@ -175,10 +175,7 @@ fn a_checkpoint_that_does_not_fit_is_refused_with_what_to_do() {
     with_watchdog(LIMIT, || {
         let set = saved();
         for (more, parts) in [
-            (
-                &["--seed", "2"][..],
-                &["the cursor has seed 1, this run has seed 2", "use the cursor's"][..],
-            ),
+            (&["--seed", "2"][..], &["the cursor has seed 1, this run has seed 2", "use the cursor's"][..]),
             (&["--no-shuffle"], &["another order of the samples"]),
             (&["--hidden", "25"], &["the saved model is of another size or optimizer"]),
             (&["--optimizer", "adamw"], &["the saved model is of another size or optimizer"]),
@@ -212,7 +209,8 @@ fn a_checkpoint_that_does_not_fit_is_refused_with_what_to_do() {
         put(&set, SAVED, &newer);
         let said = refused(&set, &[]);
         assert!(
-            said.contains("the cursor has version 9, this feedline reads only version") && said.contains("newer"),
+            said.contains("the cursor has version 9, this feedline reads only version")
+                && said.contains("newer"),
             "{said}"
         );
 

@@ -209,7 +209,7 @@ fn all_ranks_stay_in_step_and_use_the_substitutes_of_a_single_rank() {
             let in_order = |epoch: u64| {
                 let step = |number: usize| ranks.iter().map(move |rank| &rank[number]);
                 let of_epoch = (0..steps).flat_map(step).filter(|step| step.epoch == epoch);
-                of_epoch.flat_map(|step| step.ids[..step.due].to_vec()).collect::<Vec<u64>>()
+                of_epoch.flat_map(|step| step.ids[..step.valid].to_vec()).collect::<Vec<u64>>()
             };
             for epoch in [0, 1] {
                 let alone: Vec<u64> =

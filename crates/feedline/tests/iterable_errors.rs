@@ -94,7 +94,7 @@ fn a_truncated_file_is_named_with_shard_and_offset() {
             let text = error.to_string();
             assert!(
                 text.starts_with(&format!(
-                    "cannot read shard 0 from offset {last} on: the file is cut short"
+                    "cannot read shard 0 from offset {last} on: the file ends inside a record"
                 )),
                 "{text}"
             );

@@ -160,7 +160,7 @@ fn another_batch_size_and_last_batch_resume_at_every_step() {
             Restored::new(data.batch_size(batch).shuffle(8).last_batch(last_batch), MIXES[4])
         };
         let rows = |steps: &[restore::Step]| -> Vec<u64> {
-            steps.iter().flat_map(|step| step.ids[..step.due].to_vec()).collect()
+            steps.iter().flat_map(|step| step.ids[..step.valid].to_vec()).collect()
         };
         let whole = rows(&loader(1, LastBatch::Keep).run(From::Epoch(0), usize::MAX));
         for (before, after, last_batch) in

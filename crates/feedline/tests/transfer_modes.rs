@@ -18,7 +18,7 @@ use feedline_sim::interceptors::faults::{Fault, Mode};
 use feedline_sim::interceptors::{Call, Count, Intercepted, Interceptor, Op};
 use feedline_sim::{Sim, SimOptions};
 use feedline_testkit::NullDevice;
-use feedline_testkit::canary::audit_tables;
+use feedline_testkit::audit::audit_columns;
 use feedline_testkit::fixtures::{self, Fine, Laid, Wide, counting};
 use feedline_testkit::nth::every_fault;
 use half::{bf16, f16};
@@ -310,7 +310,7 @@ fn both_modes_deliver_the_same_batches_of_files() {
         let spec =
             Spec::new().field("wide", DType::U16, [2]).and_then(|spec| spec.field("narrow", DType::U8, [3]));
         let records = || Records::open(&path, spec.clone().expect("a spec")).expect("records");
-        (0..77).for_each(|id| audit_tables(&records(), id).unwrap());
+        (0..77).for_each(|id| audit_columns(&records(), id).unwrap());
         let by = |transfer_mode| {
             batches(Loader::builder(records()).batch_size(10).shuffle(3).transfer_mode(transfer_mode)).1
         };
@@ -329,7 +329,7 @@ fn both_modes_deliver_the_same_batches_of_files() {
         )
         .expect("a file");
         let idx = || Idx::open(&images, &labels).expect("a set");
-        (0..50).for_each(|id| audit_tables(&idx(), id).unwrap());
+        (0..50).for_each(|id| audit_columns(&idx(), id).unwrap());
         for shuffled in [false, true] {
             let by = |transfer_mode| {
                 let builder = Loader::builder(idx()).batch_size(8).transfer_mode(transfer_mode);

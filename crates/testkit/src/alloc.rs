@@ -1,15 +1,15 @@
-//! Heap allocations, by the name of the thread that makes them: a steady state makes none.
+//! Counts heap allocations by thread name, to test that the steady state does not allocate.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Names that can be told apart; the threads of further names share the last row.
+/// Number of rows, one per thread name. When they run out, further names share the last row.
 const ROWS: usize = 128;
 
-/// The system's allocator, counting.
+/// The system's allocator with counters.
 ///
-/// A thread is known by the name it has at the call, as the kernel keeps it: 15 bytes. A new thread goes by its
-/// parent's name until the standard library has named it, and the main thread by the name of the executable.
+/// A thread is identified by its present name in the kernel, at most 15 bytes. A new thread has its parent's
+/// name until the standard library has named it; the main thread has the name of the executable.
 ///
 /// ```
 /// use feedline_testkit::alloc::CountingAllocator;
@@ -32,10 +32,10 @@ pub struct CountingAllocator {
     rows: [Row; ROWS],
 }
 
-/// The counters of one name, written once (`first`, `second`) and then only added to.
+/// The counters of one name. `first` and `second` are written once.
 #[derive(Debug)]
 struct Row {
-    /// A name's first eight bytes; 0 while the row is free. No thread that allocates has an empty name.
+    /// The name's first eight bytes; 0 while the row is free. No thread that allocates has an empty name.
     first: AtomicU64,
     /// The bytes after them, with `NAMED` set.
     second: AtomicU64,
@@ -43,15 +43,15 @@ struct Row {
     bytes: AtomicU64,
 }
 
-/// In the last byte of a name, which is always zero: a row with it is complete.
+/// Set in the last byte of a name, which is otherwise zero, when the row's name is complete.
 const NAMED: u64 = 1 << 63;
 
-/// How many blocks were asked for, and how large. A block that is resized counts as one more, with its new size.
+/// Numbers of allocations. A reallocation counts as one more block, with its new size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allocations {
-    /// Blocks.
+    /// Number of blocks.
     pub calls: u64,
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
 }
 
@@ -64,17 +64,18 @@ impl std::ops::Sub for Allocations {
 }
 
 impl CountingAllocator {
-    /// An allocator that has counted nothing, for a `#[global_allocator]` static.
-    #[allow(clippy::new_without_default, reason = "a static needs a const function, which Default has not")]
+    /// A new allocator, for a `#[global_allocator]` static.
+    #[allow(clippy::new_without_default, reason = "a static needs a const function")]
     pub const fn new() -> Self {
         Self { rows: [const { Row::free() }; ROWS] }
     }
 
-    /// The allocations so far of threads whose name begins with `prefix` (at most 15 bytes of it count).
+    /// The allocations so far of threads whose name begins with `prefix`. Only the first 15 bytes of `prefix`
+    /// count.
     pub fn of_threads(&self, prefix: &str) -> Allocations {
         let prefix = &prefix.as_bytes()[..prefix.len().min(15)];
         let mut sum = Allocations::default();
-        // The last row has no name: it counts where no name is asked for.
+        // The last row has no name; it counts only for an empty prefix.
         let named = |row: &&Row| row.name().map_or(prefix.is_empty(), |name| name.starts_with(prefix));
         for row in self.rows.iter().filter(named) {
             sum.calls += row.calls.load(Ordering::Relaxed);
@@ -89,7 +90,7 @@ impl CountingAllocator {
         row.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// The row of a name; the last row when there is none left. Neither locks nor allocates.
+    /// The row of a name; the last row when no other is free. Neither locks nor allocates.
     fn row(&self, name: [u64; 2]) -> &Row {
         let [first, second] = [name[0], name[1] | NAMED];
         for row in &self.rows[..ROWS - 1] {
@@ -99,7 +100,7 @@ impl CountingAllocator {
                 return row;
             }
             if taken == Err(first) {
-                // Another thread is between its two writes for a few instructions at most.
+                // Another thread is between its two writes, for at most a few instructions.
                 while row.second.load(Ordering::Acquire) == 0 {
                     std::hint::spin_loop();
                 }
@@ -134,22 +135,23 @@ impl Row {
     }
 }
 
-/// The calling thread's name, as the kernel keeps it. The standard library's own cannot be asked here: it may allocate,
-/// and a thread allocates before it has one.
+/// The calling thread's name in the kernel. The standard library's name is of no use here: asking for it may
+/// allocate, and a thread allocates before it has one.
 fn thread_name() -> [u64; 2] {
     let mut name = [0u8; 16];
-    // SAFETY: PR_GET_NAME writes at most 16 bytes to the given address, terminating zero included (prctl(2)).
+    // SAFETY: PR_GET_NAME writes at most 16 bytes, including the terminating zero (prctl(2)), and `name` has
+    // 16.
     unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
     let word = |at: usize| name[at..at + 8].iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
     // An empty name would look like a free row.
     [word(0).max(1), word(8)]
 }
 
-// SAFETY: every call is passed on to the system's allocator unchanged; counting neither allocates nor unwinds.
+// SAFETY: every call goes to the system's allocator unchanged; counting neither allocates nor unwinds.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         self.count(layout.size());
-        // SAFETY: the caller's promise; so in all calls below.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc`, here and in the calls below.
         unsafe { System.alloc(layout) }
     }
 

@@ -1,4 +1,4 @@
-//! A forked child of the test process, for what must not hang there.
+//! Runs work in a forked child of the test process, to test that it does not hang there.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -6,42 +6,42 @@ use std::time::{Duration, Instant};
 /// How a forked child ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Child {
-    /// With what its work returned.
+    /// The work returned this value.
     Returned(bool),
-    /// With a panic or a signal.
+    /// The work panicked, or a signal ended the child.
     Failed,
-    /// It still ran after the limit, and was killed.
+    /// The child still ran after the limit, and was killed.
     Hung,
 }
 
-/// Forks the process and runs `work` in the child, which then exits without dropping anything; waits for it
-/// for at most `limit`.
+/// Forks the process and runs `work` in the child, which then exits without running destructors. Waits for at
+/// most `limit`.
 ///
-/// The child has none of the other threads: a lock that one of them holds at the fork is locked for ever.
-/// `work` must not print, and must take no lock that the test has not kept free.
+/// The child has only the forking thread: a lock that another thread holds at the fork is locked for ever.
+/// `work` must not print, and must not take a lock that another thread may hold.
 ///
 /// # Panics
-/// When the machine gives no process.
+/// If the fork fails.
 pub fn in_a_fork(limit: Duration, work: impl FnOnce() -> bool) -> Child {
-    // SAFETY: the child runs `work` alone and leaves by `_exit`. Allocating is allowed there: the allocator
-    // of glibc takes care of its locks at a fork.
+    // SAFETY: the child runs only `work` and leaves by `_exit`. It may allocate: glibc's allocator handles
+    // its locks at a fork.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "cannot fork: {}", std::io::Error::last_os_error());
     if child == 0 {
         let code = catch_unwind(AssertUnwindSafe(work)).map_or(2, i32::from);
-        // SAFETY: ends the child at once, without the destructors and the buffers that it shares with the
-        // parent.
+        // SAFETY: `_exit` ends the child at once, without running destructors or flushing buffers inherited
+        // from the parent.
         unsafe { libc::_exit(code) };
     }
     let start = Instant::now();
     let mut status = 0;
     loop {
-        // SAFETY: `child` is a child of this process that was not waited for yet, and `status` is writable.
+        // SAFETY: `child` is a child of this process that has not been waited for, and `status` is writable.
         let ended = unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) };
         match ended {
             0 if start.elapsed() < limit => std::thread::sleep(Duration::from_millis(1)),
             0 => {
-                // SAFETY: the child has not been waited for, so the number is still its own.
+                // SAFETY: the child has not been waited for, so its process id is not reused.
                 unsafe { libc::kill(child, libc::SIGKILL) };
                 // SAFETY: as above; the child was killed, so this returns.
                 unsafe { libc::waitpid(child, &mut status, 0) };
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_child_is_told() {
+    fn reports_how_the_child_ended() {
         let long = Duration::from_secs(60);
         let parent = std::process::id();
         assert_eq!(in_a_fork(long, || std::process::id() != parent), Child::Returned(true));

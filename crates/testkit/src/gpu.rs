@@ -1,4 +1,4 @@
-//! The GPU of a test: opened where there is one, and counted either way.
+//! The GPU of a test. Tests are counted with and without a GPU.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -7,10 +7,10 @@ use feedline_device::Device;
 
 use crate::not_run;
 
-/// The first GPU, for the test called `test`; without one it says that this part was not run.
+/// Opens the first GPU for the test called `test`. Without a GPU, reports that the test was not run.
 ///
-/// Appends `ran: cuda: test` to the file named by `FEEDLINE_RAN`: a script holds the number of lines against the one that
-/// is checked in, so that a GPU test which silently does nothing is found.
+/// Appends `ran: cuda: test` to the file named by `FEEDLINE_RAN`. A script compares the number of lines with
+/// the expected one, so that a GPU test that silently does nothing is found.
 pub fn gpu(test: &str) -> Option<Device> {
     let what = format!("cuda: {test}");
     let device = Device::cuda(0).inspect_err(|error| not_run(&what, error)).ok()?;

@@ -1,25 +1,25 @@
-//! What feedline's tests share: data sets that misbehave, bytes that know where they belong, and a watch over what a
-//! test leaves behind. Not published.
+//! Shared parts of feedline's tests: misbehaving data sets, self-describing bytes, leak checks. Not
+//! published.
 //!
 //! | part | file |
 //! | --- | --- |
-//! | data sets, good and bad | [`fixtures`] |
+//! | data sets and sources, good and bad | [`fixtures`] |
 //! | self-describing bytes | [`pattern`] |
-//! | the check of a data set, for one sample | [`canary`] |
-//! | the end of a test that hangs | [`watchdog`] |
-//! | threads, files and memory before and after | [`leaks`] |
-//! | heap allocations, by thread | [`alloc`] |
-//! | a forked child | [`fork`] |
-//! | the GPU of a test, counted | [`gpu`](mod@gpu) |
-//! | tests that did not run, said aloud | [`not_run`](mod@not_run) |
-//! | the loop over the n-th failing call | [`nth`] |
+//! | `check_dataset` for one sample | [`audit`] |
+//! | aborts a test that hangs | [`watchdog`] |
+//! | threads, files and memory before and after a test | [`leaks`] |
+//! | heap allocations per thread | [`alloc`] |
+//! | work in a forked child | [`fork`] |
+//! | the GPU of a test | [`gpu`](mod@gpu) |
+//! | reports tests that did not run | [`not_run`](mod@not_run) |
+//! | makes every call fail in turn | [`nth`] |
 //! | a device that does nothing | [`NullDevice`] |
-//! | a pipeline restored at every step | [`restore`] |
+//! | restores a pipeline at every step | [`restore`] |
 //!
-//! `/proc` and thread names are read as Linux has them.
+//! Requires Linux, for `/proc` and thread names.
 
 pub mod alloc;
-pub mod canary;
+pub mod audit;
 pub mod fixtures;
 pub mod fork;
 pub mod gpu;

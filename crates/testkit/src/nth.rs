@@ -1,4 +1,4 @@
-//! The loop over the n-th failing call: every way an error can take through a piece of work is taken once.
+//! Makes the n-th backend call fail, for every n, so that every error path of some work is taken once.
 
 use std::time::Duration;
 
@@ -9,28 +9,29 @@ use feedline_sim::interceptors::{Count, count::Snapshot};
 
 use crate::{Census, with_watchdog};
 
-/// What one loop has seen.
+/// The results of [`every_fault`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tried {
-    /// Calls that were made to fail, each in a run of its own. A number to pin: when it falls, coverage fell.
+    /// Number of calls that were made to fail, one per run. Assert it: a smaller number means less coverage.
     pub calls: u64,
-    /// Runs that ended `Ok` all the same: the fault hit a drop, and was reported in the ledger.
+    /// Number of runs that ended `Ok`: the fault occurred in a drop, and the device stats have it.
     pub survived: u64,
-    /// Streams, events and blocks of memory that runs left on the backend on purpose, because nobody could know whether
-    /// they were still in use.
+    /// Number of streams, events and blocks of memory that runs leaked on purpose, because they could still
+    /// be in use.
     pub leaked: u64,
 }
 
-/// Runs `work` on a device of its own for n = 1, 2, 3, ..., the n-th call of its backend failing, until none fires.
+/// Runs `work` on a new device for n = 1, 2, 3, ..., making the n-th call of its backend fail, until no call
+/// is left.
 ///
-/// After each run, checked are: it ended within `limit`, `Ok` or with the planned error and no other; a fault is never
-/// swallowed, it is the result or in the ledger; the ledger's counts are zero; the streams' threads are gone; what was
-/// not given back to the backend has an error that says so. Give `work` streams whose names begin as `threads` says, so
-/// that those of other tests are not counted (a host stream's thread is called `fl-stream-` and the stream's name, of
-/// which the kernel keeps 15 bytes).
+/// Checks after each run that it ended within `limit`, `Ok` or with the injected error; that the fault is the
+/// result or in the device stats; that the stats count no live resource; that the streams' threads have
+/// ended; and that an error reports every leaked resource. The names of the streams of `work` must begin as
+/// `threads` says, so that threads of other tests are not counted. (The thread of a host stream is named
+/// `fl-stream-` and the stream's name; the kernel keeps 15 bytes.)
 ///
 /// # Panics
-/// When a check fails, with n and the fault. A run that does not end aborts the process.
+/// If a check fails, with n and the fault. A run that does not end aborts the process.
 #[track_caller]
 pub fn every_fault<D: Backend>(
     fault: Fault,
@@ -58,7 +59,7 @@ pub fn every_fault<D: Backend>(
         }
         tried.calls += 1;
         tried.survived += u64::from(run.result.is_ok());
-        tried.leaked += run.left();
+        tried.leaked += run.leaked();
     }
     tried
 }
@@ -66,11 +67,11 @@ pub fn every_fault<D: Backend>(
 struct Run {
     fired: bool,
     result: Result<()>,
-    /// Errors that drops have reported.
+    /// Errors reported by drops.
     dropped: Vec<Error>,
-    /// What the ledger still counts.
-    held: [(&'static str, u64); 4],
-    below: Snapshot,
+    /// Resources that the device stats still count.
+    live: [(&'static str, u64); 4],
+    calls: Snapshot,
 }
 
 fn run<D: Backend>(
@@ -80,7 +81,7 @@ fn run<D: Backend>(
     work: impl Fn(&Device) -> Result<()>,
 ) -> Run {
     let count = Count::new(backend);
-    let below = count.handle();
+    let calls = count.handle();
     let faults = Faults::new(count, plan);
     let switch = faults.handle();
     let device = Device::with_backend(faults);
@@ -90,14 +91,14 @@ fn run<D: Backend>(
         fired: switch.fired(),
         result,
         dropped: stats.take_errors(),
-        held: held(stats),
-        below: below.snapshot(),
+        live: live(stats),
+        calls: calls.snapshot(),
     }
 }
 
-fn held(stats: &DeviceStats) -> [(&'static str, u64); 4] {
+fn live(stats: &DeviceStats) -> [(&'static str, u64); 4] {
     [
-        ("page-locked bytes", stats.pinned_bytes.now()),
+        ("pinned bytes", stats.pinned_bytes.now()),
         ("device bytes", stats.device_bytes.now()),
         ("streams", stats.streams.now()),
         ("events", stats.events.now()),
@@ -105,30 +106,30 @@ fn held(stats: &DeviceStats) -> [(&'static str, u64); 4] {
 }
 
 impl Run {
-    /// Things made by the backend and not given back.
-    fn left(&self) -> u64 {
-        self.below.created() - self.below.released()
+    /// Number of resources created by the backend and not released.
+    fn leaked(&self) -> u64 {
+        self.calls.created() - self.calls.released()
     }
 
     fn check(&self) -> Result<(), String> {
-        let planned = |error: &Error| error.to_string().contains("planned fault");
-        if let Some((what, held)) = self.held.iter().find(|(_, held)| *held > 0) {
-            return Err(format!("the ledger still counts {held} {what}"));
+        let is_injected = |error: &Error| error.to_string().contains("planned fault");
+        if let Some((what, count)) = self.live.iter().find(|(_, count)| *count > 0) {
+            return Err(format!("the device stats still count {count} {what}"));
         }
         if let Err(error) = &self.result
-            && !planned(error)
+            && !is_injected(error)
         {
-            return Err("it ended with another error than the planned one".to_owned());
+            return Err("the run ended with an error other than the injected one".to_owned());
         }
-        let seen = self.result.is_err() || self.dropped.iter().any(planned);
-        if self.fired && !seen {
-            return Err("the fault was swallowed".to_owned());
+        let is_reported = self.result.is_err() || self.dropped.iter().any(is_injected);
+        if self.fired && !is_reported {
+            return Err("the fault was not reported".to_owned());
         }
         if !self.fired && (self.result.is_err() || !self.dropped.is_empty()) {
-            return Err("no fault fired, and yet there is an error".to_owned());
+            return Err("there is an error although no fault was injected".to_owned());
         }
-        if self.left() > 0 && self.dropped.is_empty() {
-            return Err(format!("{} things were left on the backend, and nothing says so", self.left()));
+        if self.leaked() > 0 && self.dropped.is_empty() {
+            return Err(format!("{} resources were leaked and no error reports it", self.leaked()));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! The null device: its calls do nothing, so what a loader costs on it is the cost of the loader.
+//! The null device, whose calls do nothing: it measures the cost of the loader itself.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,8 +6,7 @@ use feedline_core::Result;
 use feedline_device::host::Host;
 use feedline_device::{Address, Backend, BackendKind, EventId, Priority, StreamId, Task};
 
-/// A device whose streams do nothing: copies move no byte, and host code runs at once. What a loader costs on it is the
-/// cost of the loader.
+/// A device whose streams do nothing: copies move no bytes, and host functions run at once.
 #[derive(Default)]
 pub struct NullDevice {
     memory: Host,
@@ -15,7 +14,7 @@ pub struct NullDevice {
 }
 
 impl NullDevice {
-    /// A device without anything.
+    /// A new null device.
     pub fn new() -> Self {
         Self::default()
     }
@@ -25,8 +24,8 @@ impl NullDevice {
     }
 }
 
-// SAFETY: memory is the host backend's, zeroed and valid until it is freed. A call leaves no work behind: what it does has
-// ended when it returns, so every wait may pass at once, and work of one stream runs in order.
+// SAFETY: memory comes from the host backend, zeroed and valid until it is freed. A call completes all its
+// work before it returns, so every wait may return at once, and the work of a stream runs in order.
 unsafe impl Backend for NullDevice {
     fn kind(&self) -> BackendKind {
         BackendKind::Host
@@ -85,7 +84,7 @@ unsafe impl Backend for NullDevice {
     }
 
     unsafe fn free_host(&self, ptr: *mut u8, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's promise; the memory came from this backend.
+        // SAFETY: the caller's contract; `alloc_host` of this backend returned the memory.
         unsafe { self.memory.free_host(ptr, bytes) }
     }
 
@@ -94,7 +93,7 @@ unsafe impl Backend for NullDevice {
     }
 
     unsafe fn free_device(&self, address: Address, bytes: usize) -> Result<()> {
-        // SAFETY: the caller's promise; the memory came from this backend.
+        // SAFETY: the caller's contract; `alloc_device` of this backend returned the memory.
         unsafe { self.memory.free_device(address, bytes) }
     }
 
@@ -111,7 +110,7 @@ unsafe impl Backend for NullDevice {
     }
 
     unsafe fn run(&self, _: StreamId, task: Task) -> Result<()> {
-        // SAFETY: the caller's promise; nothing else runs, for no call leaves work behind.
+        // SAFETY: the caller's contract; no earlier work is pending, because every call completes its work.
         unsafe { task.execute() }
     }
 }

@@ -1,8 +1,8 @@
-//! Self-describing bytes: a byte that is torn, stale, swapped or repeated is found, and named.
+//! Self-describing bytes, which reveal torn, stale, swapped and repeated rows.
 //!
-//! The same bytes as `feedline_kernels::host::pattern` and the kernel `pattern_check`, so that what a data set of the
-//! [`fixtures`](crate::fixtures) wrote can be checked on the device: the bytes of a row are the output of SplitMix64 (Steele, Lea,
-//! Flood 2014) seeded with `splitmix64(key ^ id)`, as little-endian words.
+//! They equal those of `feedline_kernels::host::pattern` and the kernel `pattern_check`, so that samples of
+//! the [`fixtures`](crate::fixtures) can be checked on the device. The bytes of a row are the output of
+//! SplitMix64 (Steele, Lea, Flood 2014) seeded with `splitmix64(key ^ id)`, as little-endian words.
 
 use std::fmt;
 
@@ -10,12 +10,12 @@ use feedline_core::random::{key, splitmix64};
 
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The key of the rows that `part` (a batch, or a field) has in `epoch` under `seed`.
+/// The key of the rows of `part` (a batch or a field) in `epoch` under `seed`.
 pub fn part_key(seed: u64, epoch: u64, part: u64) -> u64 {
     key(&[seed, epoch, part])
 }
 
-/// The bytes of the row `id` under `key`, without end.
+/// The infinite bytes of row `id` under `key`.
 ///
 /// ```
 /// use feedline_testkit::pattern;
@@ -28,7 +28,7 @@ pub fn bytes(key: u64, id: u64) -> impl Iterator<Item = u8> {
     (0u64..).flat_map(move |j| splitmix64(row_key.wrapping_add(j.wrapping_mul(STEP))).to_le_bytes())
 }
 
-/// Writes the row `id`.
+/// Writes row `id`.
 pub fn fill(row: &mut [u8], key: u64, id: u64) {
     row.iter_mut().zip(bytes(key, id)).for_each(|(byte, want)| *byte = want);
 }
@@ -36,7 +36,7 @@ pub fn fill(row: &mut [u8], key: u64, id: u64) {
 /// Compares `row` with what [`fill`] writes.
 ///
 /// # Errors
-/// The first byte that is wrong.
+/// The first wrong byte.
 pub fn check(row: &[u8], key: u64, id: u64) -> Result<(), Wrong> {
     let pairs = row.iter().copied().zip(bytes(key, id)).enumerate();
     let mut wrong = pairs.filter(|(_, (got, want))| got != want);
@@ -44,18 +44,18 @@ pub fn check(row: &[u8], key: u64, id: u64) -> Result<(), Wrong> {
     Err(Wrong { id, byte, got, want, count: 1 + wrong.count() })
 }
 
-/// A row that is not what it should be.
+/// A row with wrong bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wrong {
     /// The row's id.
     pub id: u64,
-    /// The position of the first wrong byte in the row.
+    /// The index of the first wrong byte in the row.
     pub byte: usize,
-    /// What it is.
+    /// The byte's value.
     pub got: u8,
-    /// What it should be.
+    /// The expected value.
     pub want: u8,
-    /// How many bytes of the row are wrong.
+    /// The number of wrong bytes in the row.
     pub count: usize,
 }
 
@@ -72,9 +72,9 @@ impl std::error::Error for Wrong {}
 mod tests {
     use super::*;
 
-    /// Pins the definition: the kernels check the same bytes, and must not drift away from these.
+    /// Fixes the definition, which must stay the same as that of the kernels.
     #[test]
-    fn the_bytes_are_those_of_the_kernels() {
+    fn the_bytes_match_the_kernels() {
         let got: Vec<u8> = bytes(part_key(1, 2, 3), 4).take(9).collect();
         let row_key = splitmix64(key(&[1, 2, 3]) ^ 4);
         let words = [splitmix64(row_key), splitmix64(row_key.wrapping_add(STEP))];
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_wrong_byte_is_named() {
+    fn the_error_has_the_first_wrong_byte() {
         let mut row = [0; 20];
         fill(&mut row, 7, 9);
         assert_eq!(check(&row, 7, 9), Ok(()));
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_parts_epochs_and_seeds_differ() {
+    fn bytes_differ_between_rows_parts_epochs_and_seeds() {
         let row = |seed, epoch, part, id| bytes(part_key(seed, epoch, part), id).take(8).collect::<Vec<_>>();
         let one = row(0, 0, 0, 0);
         for other in [row(1, 0, 0, 0), row(0, 1, 0, 0), row(0, 0, 1, 0), row(0, 0, 0, 1)] {

@@ -1,18 +1,18 @@
-//! Restored at every step, a pipeline goes on as if it had never stopped: the same samples, the same bytes, the same cursor.
+//! Restores a pipeline at every step, and checks that it continues with the same samples, bytes and cursors.
 //!
-//! Knows nothing of how a pipeline is built: whoever has one implements [`Pipeline`] for it.
+//! Tests implement [`Pipeline`] for the pipeline to restore.
 
 use feedline_core::Cursor;
 
-/// The epochs that are run.
+/// The number of epochs to run.
 pub const EPOCHS: u64 = 2;
 
-/// How a pipeline is built, where that must not matter.
+/// Options of a pipeline that must not affect its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mix {
-    /// Threads that decode.
+    /// Number of workers.
     pub workers: usize,
-    /// Batches on the device at a time.
+    /// The most batches on the device at a time.
     pub depth: usize,
 }
 
@@ -31,59 +31,61 @@ pub const MIXES: [Mix; 9] = {
 /// Where a run begins.
 #[derive(Clone, Copy, Debug)]
 pub enum From {
-    /// With an epoch.
+    /// At the beginning of an epoch.
     Epoch(u64),
-    /// In the midst of one.
+    /// At a cursor.
     Cursor(Cursor),
 }
 
-/// What one step delivered, and the cursor after it.
+/// The batch of one step, and the cursor after it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// The epoch.
     pub epoch: u64,
-    /// The samples, row by row.
+    /// The sample ids, row by row.
     pub ids: Vec<u64>,
-    /// How many of them are due.
-    pub due: usize,
+    /// Number of valid rows.
+    pub valid: usize,
     /// Every byte of every row.
     pub bytes: Vec<u8>,
-    /// Where the run stands after the step.
+    /// The cursor after the step.
     pub cursor: Cursor,
 }
 
-/// What is restored.
+/// A pipeline to restore.
 pub trait Pipeline {
-    /// Where the run stands.
+    /// The present cursor.
     fn cursor(&self) -> Cursor;
 
-    /// Delivers `from` its place to the end of that epoch, or `most` steps of it, and leaves the epoch there.
+    /// Delivers the steps from `from` to the end of that epoch, at most `most`, and then leaves the epoch.
     fn run(&mut self, from: From, most: usize) -> Vec<Step>;
 }
 
-/// What was done, so that a test can say that it was enough.
+/// What [`everywhere`] did, so that a test can assert the coverage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// Steps of the recording.
+    /// Number of recorded steps.
     pub steps: usize,
-    /// Pipelines restored from a cursor.
+    /// Number of pipelines restored from a cursor.
     pub restored: usize,
 }
 
-/// A place of the recording: the cursor there, the epoch it stands in, and the steps before it.
+/// A point of the recording: its cursor, its epoch, and the number of steps before it.
 struct Place {
     cursor: Cursor,
     epoch: u64,
     before: usize,
 }
 
-/// Records [`EPOCHS`] epochs, step by step, and restores from the cursor after every step and at the beginning of every
-/// epoch: in a new pipeline of every mix; from a restored pipeline again; after an early break.
+/// Records [`EPOCHS`] epochs step by step, then restores from the cursor after every step and at the
+/// beginning of every epoch: in a new pipeline of every mix, again from a restored pipeline, and after an
+/// early break.
 ///
-/// Each time the whole tail is compared: ids, bytes, cursors. `build` gives a new pipeline of the same data.
+/// Compares the ids, bytes and cursors of all remaining steps each time. `build` returns a new pipeline over
+/// the same data.
 ///
 /// # Panics
-/// At the first difference, with the place and the mix.
+/// At the first difference, with the point and the mix.
 #[track_caller]
 pub fn everywhere<P: Pipeline>(build: impl Fn(Mix) -> P) -> Done {
     let (steps, places) = record(&mut build(MIXES[0]));
@@ -94,13 +96,13 @@ pub fn everywhere<P: Pipeline>(build: impl Fn(Mix) -> P) -> Done {
     for (number, place) in places.iter().enumerate() {
         let (at, rest) = (place.before, &steps[place.before..]);
         for mix in MIXES {
-            let tail = to_the_end(&mut build(mix), place.restored(), place.epoch);
-            compare(&tail, rest, &format!("restored after {at} steps, {mix:?}"));
+            let steps = to_the_end(&mut build(mix), place.restored(), place.epoch);
+            compare(&steps, rest, &format!("restored after {at} steps, {mix:?}"));
             done.restored += 1;
         }
         let mix = |offset: usize| MIXES[(number + offset) % MIXES.len()];
-        let tail = twice(&mut build(mix(1)), &mut build(mix(5)), place, 1 + number % 2);
-        compare(&tail, rest, &format!("restored after {at} steps, and again, {:?}", mix(5)));
+        let twice_restored = twice(&mut build(mix(1)), &mut build(mix(5)), place, 1 + number % 2);
+        compare(&twice_restored, rest, &format!("restored after {at} steps, and again, {:?}", mix(5)));
         after_a_break(&mut build(mix(7)), place, &steps);
         done.restored += 3;
     }
@@ -108,7 +110,7 @@ pub fn everywhere<P: Pipeline>(build: impl Fn(Mix) -> P) -> Done {
 }
 
 impl Place {
-    /// The cursor as it comes back from where it was saved.
+    /// The cursor, saved and loaded in both forms.
     fn restored(&self) -> Cursor {
         let bytes = self.cursor.to_bytes();
         assert!(bytes.len() <= 128, "a cursor of {} bytes", bytes.len());
@@ -120,7 +122,7 @@ impl Place {
     }
 }
 
-/// All steps, and every place to restore from.
+/// All steps, and every point to restore from.
 fn record(pipeline: &mut impl Pipeline) -> (Vec<Step>, Vec<Place>) {
     let (mut steps, mut places) = (Vec::new(), Vec::new());
     places.push(Place { cursor: pipeline.cursor(), epoch: 0, before: 0 });
@@ -132,7 +134,8 @@ fn record(pipeline: &mut impl Pipeline) -> (Vec<Step>, Vec<Place>) {
             places.push(Place { cursor: step.cursor, epoch, before: steps.len() + 1 });
             steps.push(step);
         }
-        // The end of a source's epoch may be found after its last step, and moves the cursor over no sample.
+        // The end of a source's epoch may be found only after its last step; it moves the cursor without a
+        // sample.
         let (cursor, last) = (pipeline.cursor(), places[places.len() - 1].cursor);
         assert_eq!((cursor.proof(), cursor.order_hash()), (last.proof(), last.order_hash()));
         places.push(Place { cursor, epoch, before: steps.len() });
@@ -140,7 +143,7 @@ fn record(pipeline: &mut impl Pipeline) -> (Vec<Step>, Vec<Place>) {
     (steps, places)
 }
 
-/// The steps from `cursor`, in the midst of `epoch`, to the end of the last epoch.
+/// The steps from `cursor`, which is inside `epoch`, to the end of the last epoch.
 fn to_the_end(pipeline: &mut impl Pipeline, cursor: Cursor, epoch: u64) -> Vec<Step> {
     let mut steps = pipeline.run(From::Cursor(cursor), usize::MAX);
     for epoch in epoch + 1..EPOCHS {
@@ -149,7 +152,7 @@ fn to_the_end(pipeline: &mut impl Pipeline, cursor: Cursor, epoch: u64) -> Vec<S
     steps
 }
 
-/// Restores `first`, takes `some` steps, and restores `second` from there.
+/// Restores `first`, runs `some` steps, and restores `second` from there.
 fn twice<P: Pipeline>(first: &mut P, second: &mut P, place: &Place, some: usize) -> Vec<Step> {
     let mut steps = first.run(From::Cursor(place.restored()), some);
     let next = Place { cursor: first.cursor(), epoch: place.epoch, before: place.before + steps.len() };
@@ -157,9 +160,9 @@ fn twice<P: Pipeline>(first: &mut P, second: &mut P, place: &Place, some: usize)
     steps
 }
 
-/// Breaks at `place`; goes on there with the pipeline's own cursor; then asks for the whole epoch again.
+/// Stops at `place`, resumes there from the pipeline's own cursor, then requests the whole epoch again.
 fn after_a_break(pipeline: &mut impl Pipeline, place: &Place, steps: &[Step]) {
-    let what = format!("broken off after {} steps", place.before);
+    let what = format!("stopped after {} steps", place.before);
     let mut before = Vec::new();
     for epoch in 0..place.epoch {
         before.extend(pipeline.run(From::Epoch(epoch), usize::MAX));
@@ -167,26 +170,26 @@ fn after_a_break(pipeline: &mut impl Pipeline, place: &Place, steps: &[Step]) {
     before.extend(pipeline.run(From::Epoch(place.epoch), place.before - before.len()));
     compare(&before, &steps[..place.before], &what);
     let own = pipeline.cursor();
-    let tail = to_the_end(pipeline, own, place.epoch);
-    compare(&tail, &steps[place.before..], &format!("{what}, and gone on"));
+    let rest = to_the_end(pipeline, own, place.epoch);
+    compare(&rest, &steps[place.before..], &format!("{what}, and resumed"));
 
-    let delivered = |step: &Step| (step.epoch, step.ids.clone(), step.due, step.bytes.clone());
+    let delivered = |step: &Step| (step.epoch, step.ids.clone(), step.valid, step.bytes.clone());
     let epoch: Vec<_> = steps.iter().filter(|step| step.epoch == place.epoch).map(delivered).collect();
     pipeline.run(From::Epoch(place.epoch), epoch.len() / 2);
     let again: Vec<_> = pipeline.run(From::Epoch(place.epoch), usize::MAX).iter().map(delivered).collect();
-    assert!(again == epoch, "{what}: epoch {} asked for again is another one", place.epoch);
+    assert!(again == epoch, "{what}: epoch {} differs when it is requested again", place.epoch);
 }
 
 #[track_caller]
 fn compare(have: &[Step], want: &[Step], what: &str) {
     for (index, (have, want)) in have.iter().zip(want).enumerate() {
         assert_eq!(
-            (have.epoch, &have.ids, have.due),
-            (want.epoch, &want.ids, want.due),
-            "{what}: epoch, ids and due of step {index} of the tail"
+            (have.epoch, &have.ids, have.valid),
+            (want.epoch, &want.ids, want.valid),
+            "{what}: epoch, ids and valid rows of step {index} from there"
         );
-        assert!(have.bytes == want.bytes, "{what}: bytes of step {index} of the tail, ids {:?}", want.ids);
-        assert_eq!(have.cursor, want.cursor, "{what}: the cursor after step {index} of the tail");
+        assert!(have.bytes == want.bytes, "{what}: bytes of step {index} from there, ids {:?}", want.ids);
+        assert_eq!(have.cursor, want.cursor, "{what}: the cursor after step {index} from there");
     }
-    assert_eq!(have.len(), want.len(), "{what}: steps of the tail");
+    assert_eq!(have.len(), want.len(), "{what}: the number of remaining steps");
 }

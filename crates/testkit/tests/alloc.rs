@@ -5,7 +5,7 @@ use feedline_testkit::alloc::{Allocations, CountingAllocator};
 #[global_allocator]
 static HEAP: CountingAllocator = CountingAllocator::new();
 
-/// What `work` allocates on a thread called `name`, counted there.
+/// The allocations of `work` on a thread called `name`.
 fn on_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Allocations {
     let seen = name.to_owned();
     let count = move || {
@@ -17,24 +17,24 @@ fn on_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Allocations {
 }
 
 #[test]
-fn every_block_is_counted_with_its_bytes() {
+fn every_allocation_is_counted_with_its_bytes() {
     let made = on_thread("fl-exact", || {
         let mut blocks: Vec<Box<[u8; 100]>> = Vec::with_capacity(10); // one block
-        blocks.extend((0..10).map(|_| Box::new([1; 100]))); // ten
-        drop(vec![0u8; 50]); // one, zeroed
-        blocks.reserve_exact(20); // the first, resized
+        blocks.extend((0..10).map(|_| Box::new([1; 100]))); // ten blocks
+        drop(vec![0u8; 50]); // one zeroed block
+        blocks.reserve_exact(20); // a reallocation
     });
     assert_eq!(made, Allocations { calls: 13, bytes: 80 + 1000 + 50 + 240 });
 }
 
 #[test]
-fn no_work_is_no_allocation() {
+fn an_idle_thread_does_not_allocate() {
     assert_eq!(on_thread("fl-idle", || ()), Allocations::default());
 }
 
 #[test]
-fn threads_are_told_apart_by_name() {
-    // These share their first eight bytes, the part that a row is found by.
+fn threads_are_distinguished_by_name() {
+    // The names share their first eight bytes, by which a row is looked up first.
     let (one, other) = ("fl-twins-a", "fl-twins-b");
     let work = |boxes: usize| move || drop((0..boxes).map(Box::new).collect::<Vec<_>>());
     on_thread(one, work(3));

@@ -1,10 +1,10 @@
-//! A GPU test is never skipped in silence: it is counted as run or as not run.
+//! A GPU test is never skipped silently: it is counted either as run or as not run.
 
 use std::process::{Command, Stdio};
 
 use feedline_testkit::gpu;
 
-/// Set in the process that plays a GPU test.
+/// Set in the child process that acts as a GPU test.
 const CHILD: &str = "FEEDLINE_TEST_GPU_CHILD";
 
 #[test]
@@ -13,11 +13,11 @@ fn a_gpu_test_is_counted_with_and_without_a_gpu() {
         let _ = gpu("an example");
         return;
     }
-    // No device can be seen; then whatever there is.
-    let (ran, not_run) = play(Some("-1"));
+    // First with all devices hidden, then with the devices of this machine.
+    let (ran, not_run) = run_gpu_test(Some("-1"));
     assert!(ran.is_empty(), "{ran}");
     assert!(not_run.starts_with("not run: cuda: an example ("), "{not_run:?}");
-    let (ran, not_run) = play(None);
+    let (ran, not_run) = run_gpu_test(None);
     assert_eq!(
         usize::from(ran == "ran: cuda: an example\n") + not_run.lines().count(),
         1,
@@ -25,8 +25,9 @@ fn a_gpu_test_is_counted_with_and_without_a_gpu() {
     );
 }
 
-/// Plays a GPU test with the devices `visible`; what it has written to the lists of tests that ran and that did not.
-fn play(visible: Option<&str>) -> (String, String) {
+/// Runs a GPU test in a child process with the `visible` devices. Returns the lists of tests that ran and
+/// that did not.
+fn run_gpu_test(visible: Option<&str>) -> (String, String) {
     let dir = std::env::temp_dir().join(format!("feedline-gpu-{}-{}", std::process::id(), visible.is_some()));
     std::fs::create_dir_all(&dir).expect("a folder");
     let (ran, not_run) = (dir.join("ran"), dir.join("not-run"));

@@ -1,4 +1,4 @@
-//! The census. One test only: it counts all threads and files of the process.
+//! The census. The only test of its binary, because it counts all threads and files of the process.
 
 use std::fs::File;
 use std::panic::catch_unwind;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use feedline_testkit::{Census, with_watchdog};
 
 #[test]
-fn what_is_left_behind_is_named() {
+fn leaked_threads_and_files_are_reported() {
     with_watchdog(Duration::from_secs(60), || {
         let before = Census::take().unwrap();
         before.assert_same();
@@ -26,18 +26,18 @@ fn what_is_left_behind_is_named() {
         let now = Census::take().unwrap();
         let difference = before.difference(&now).unwrap();
         let files = format!("{} open files, not {}", before.files + 1, before.files);
-        assert_eq!(difference, format!("threads left: [\"fl-left-behind\"]; {files}"));
+        assert_eq!(difference, format!("leaked threads: [\"fl-left-behind\"]; {files}"));
         assert_eq!(Census::of_threads("fl-").unwrap().threads, ["fl-left-behind"]);
         assert!(catch_unwind(|| before.assert_same()).is_err());
         assert!(catch_unwind(|| before.assert_same_threads()).is_err());
 
-        // Back again: the thread ends while this looks, and is waited for.
+        // `assert_same` waits for the thread, which ends meanwhile.
         drop((file, stop));
         before.assert_same();
         thread.join().unwrap();
         assert_eq!(
             now.difference(&before).unwrap().split(';').next().unwrap(),
-            "threads gone: [\"fl-left-behind\"]"
+            "ended threads: [\"fl-left-behind\"]"
         );
     });
 }

@@ -1,4 +1,4 @@
-//! The watchdog, seen from outside: this binary starts itself again with a test that hangs.
+//! The watchdog, from outside: this binary runs itself again with a test that hangs.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output};
@@ -9,7 +9,7 @@ use feedline_testkit::{Census, Watchdog, watchdog, with_watchdog};
 
 const HANG: &str = "FEEDLINE_TESTKIT_HANG";
 
-/// Runs the test `name` of this binary in a process of its own, where it hangs; its output is captured by the harness.
+/// Runs the test `name` of this binary in a child process, where it hangs. Returns the output.
 fn hang(name: &str) -> Output {
     let binary = std::env::current_exe().unwrap();
     Command::new(binary).args(["--exact", name]).env(HANG, "1").output().unwrap()
@@ -20,22 +20,22 @@ fn hangs() -> bool {
 }
 
 #[test]
-fn a_hang_is_ended_with_a_report() {
+fn a_hang_aborts_with_a_report() {
     if hangs() {
         let (_keep, never) = mpsc::channel::<()>();
         let stuck = move || {
             never.recv().ok();
         };
         let stuck = std::thread::Builder::new().name("fl-stuck".into()).spawn(stuck).unwrap();
-        // The time begins when it hangs, however long the thread took to come there.
-        until("it hangs", || {
+        // The watchdog starts only when the thread hangs, however long the thread took to start.
+        until("the thread hangs", || {
             watchdog::threads().lines().any(|line| line.contains("fl-stuck") && line.contains("S (sleeping)"))
         });
         let _watchdog =
             Watchdog::with_dump(Duration::from_millis(200), "planned hang", || "slots: 0 free\n".into());
         stuck.join().unwrap();
     }
-    let output = hang("a_hang_is_ended_with_a_report");
+    let output = hang("a_hang_aborts_with_a_report");
     let report = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.signal(), Some(6), "not aborted: {report}");
     for part in
@@ -48,7 +48,7 @@ fn a_hang_is_ended_with_a_report() {
 }
 
 #[test]
-fn a_hang_is_named_after_its_test() {
+fn the_report_names_the_test() {
     if hangs() {
         with_watchdog(Duration::from_millis(200), || {
             loop {
@@ -56,13 +56,13 @@ fn a_hang_is_named_after_its_test() {
             }
         });
     }
-    let output = hang("a_hang_is_named_after_its_test");
+    let output = hang("the_report_names_the_test");
     let report = String::from_utf8_lossy(&output.stderr);
-    assert!(report.contains("watchdog: \"a_hang_is_named_after_its_test\" still runs"), "{report}");
+    assert!(report.contains("watchdog: \"the_report_names_the_test\" still runs"), "{report}");
 }
 
 #[test]
-fn a_dump_that_hangs_does_not_keep_the_process() {
+fn a_dump_that_hangs_does_not_prevent_the_abort() {
     if hangs() {
         let dump = || loop {
             std::thread::park();
@@ -72,14 +72,14 @@ fn a_dump_that_hangs_does_not_keep_the_process() {
             std::thread::park();
         }
     }
-    let output = hang("a_dump_that_hangs_does_not_keep_the_process");
+    let output = hang("a_dump_that_hangs_does_not_prevent_the_abort");
     let report = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.signal(), Some(6), "not aborted: {report}");
     assert!(report.contains("the test's own dump hangs too"), "{report}");
 }
 
 #[test]
-fn who_still_works_gets_more_time() {
+fn a_busy_test_gets_more_time() {
     const LIMIT: Duration = Duration::from_secs(2);
     if hangs() {
         let _watchdog = Watchdog::new(LIMIT, "planned work");
@@ -89,34 +89,34 @@ fn who_still_works_gets_more_time() {
         }
         return;
     }
-    let output = hang("who_still_works_gets_more_time");
+    let output = hang("a_busy_test_gets_more_time");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
-fn who_works_for_ever_is_ended_too() {
+fn a_test_that_is_busy_for_ever_is_aborted() {
     if hangs() {
         let _watchdog = Watchdog::new(Duration::from_millis(400), "planned work");
         loop {
             std::hint::spin_loop();
         }
     }
-    let output = hang("who_works_for_ever_is_ended_too");
+    let output = hang("a_test_that_is_busy_for_ever_is_aborted");
     let report = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.signal(), Some(6), "not aborted: {report}");
     assert!(report.contains("watchdog: \"planned work\" still runs after"), "{report}");
 }
 
 #[test]
-fn work_in_time_is_left_alone() {
+fn work_that_ends_in_time_is_not_aborted() {
     if !hangs() {
-        // In a process of its own: the watchdogs of the other tests are no threads of it.
-        assert!(hang("work_in_time_is_left_alone").status.success());
+        // In a child process, which has no watchdog threads of other tests.
+        assert!(hang("work_that_ends_in_time_is_not_aborted").status.success());
         return;
     }
     assert_eq!(with_watchdog(watchdog::LIMIT, || 7), 7);
-    // Disarmed by its end, and gone.
-    until("the watchdog is gone", || Census::of_threads("tk-watchdog").unwrap().threads.is_empty());
+    // The watchdog is disarmed, and its thread ends.
+    until("the watchdog's thread ends", || Census::of_threads("tk-watchdog").unwrap().threads.is_empty());
 }
 
 fn until(what: &str, happened: impl Fn() -> bool) {

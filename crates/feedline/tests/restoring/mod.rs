@@ -47,10 +47,10 @@ impl Pipeline for Restored {
         while steps.len() < most {
             let Some(batch) = batches.next() else { break };
             let batch = batch.expect("a batch");
-            let due = batch.valid_rows();
+            let valid = batch.valid_rows();
             let batch = batch.wait_on(&self.compute).expect("a batch on its stream");
             let (epoch, ids, bytes) = (batch.epoch(), batch.ids().to_vec(), bytes(&spec, &batch));
-            steps.push(Step { epoch, ids, due, bytes, cursor: batches.cursor() });
+            steps.push(Step { epoch, ids, valid, bytes, cursor: batches.cursor() });
         }
         steps
     }

@@ -1,40 +1,38 @@
-//! The check of the public `check_dataset`, for one sample and as one line.
+//! `check_dataset` for one sample, with the first fault as one line.
 
 use feedline_core::check::{CheckOptions, Fault, Samples, check_dataset};
 use feedline_core::{Dataset, Layout};
 
-/// Checks that `data` writes sample `id` inside its row, all of it, and the same at each call.
-///
-/// Every data set's `read` promises this: a recycled row holds the bytes of an older sample.
+/// Checks that `read` of `data` writes all of sample `id`, only inside its row, and the same bytes at each
+/// call.
 ///
 /// # Errors
-/// What is wrong, in one line.
+/// The first fault, as one line.
 pub fn audit(data: &impl Dataset, id: u64) -> Result<(), String> {
-    first_fault(data, id, |fault| !is_of_a_table(fault))
+    first_fault(data, id, |fault| !is_column_fault(fault))
 }
 
-/// Checks that every field of `data` has a table, and that row `id` of each is what `read` writes, in two epochs.
-///
-/// Every set that gives tables promises this: a device reads them in place of `read`.
+/// Checks that every field of `data` has a column, and that its row `id` equals what `read` writes, in two
+/// epochs.
 ///
 /// # Errors
-/// What is wrong, in one line.
-pub fn audit_tables(data: &impl Dataset, id: u64) -> Result<(), String> {
+/// The first fault, as one line.
+pub fn audit_columns(data: &impl Dataset, id: u64) -> Result<(), String> {
     let layout = Layout::new(data.spec(), 1).map_err(|error| error.to_string())?;
     for (index, field) in layout.spec().fields().iter().enumerate() {
-        let place = |why: &str| Err(format!("sample {id}: field \"{}\": {why}", field.name()));
-        let Some(column) = data.column(index) else { return place("it has no table") };
+        let fault = |why: &str| Err(format!("sample {id}: field \"{}\": {why}", field.name()));
+        let Some(column) = data.column(index) else { return fault("it has no column") };
         if (column.rows() as u64, column.row_bytes()) != (data.len(), field.row_bytes()) {
-            return place("its table is not one row a sample");
+            return fault("the column does not have one row per sample");
         }
     }
     if data.column(layout.spec().fields().len()).is_some() {
-        return Err("there is a table of a field that is none".to_owned());
+        return Err("there is a column for a field that does not exist".to_owned());
     }
     first_fault(data, id, |_| true)
 }
 
-fn is_of_a_table(fault: &Fault) -> bool {
+fn is_column_fault(fault: &Fault) -> bool {
     matches!(fault, Fault::ColumnDiffers | Fault::ColumnShape)
 }
 
@@ -53,14 +51,14 @@ mod tests {
     use crate::fixtures::{Fine, Random, Wide};
 
     #[test]
-    fn the_zoo_keeps_the_contract() {
+    fn the_fixtures_pass() {
         audit(&Fine::new(9, 5).unwrap(), 8).unwrap();
         audit(&Random::new(9, 5).unwrap(), 8).unwrap();
         audit(&Wide::new(9).unwrap(), 8).unwrap();
     }
 
     #[test]
-    fn a_read_that_leaves_bytes_of_the_last_sample_is_found() {
+    fn a_partial_read_is_found() {
         struct Lazy(Spec);
         impl Dataset for Lazy {
             fn len(&self) -> u64 {

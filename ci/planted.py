@@ -80,8 +80,8 @@ BUGS = [
         [(HOST_RING, '#[cfg(not(planted = "close_no_notify"))]', "#[cfg(any())]")],
     ),
     Bug(
-        "failed_submit_releases_the_slot",
-        "a slot whose submit failed is acquired again, although its copy may run",
+        "failed_submit_goes_home",
+        "a slot whose copy may run although it was refused is handed out again",
         Test(SLOTS, "lease", "a_failed_submit_loses_the_slot"),
         [(HOST_LEASE, "if result.is_ok() {\n            hold.release();", "{\n            hold.release();")],
     ),
@@ -93,14 +93,33 @@ BUGS = [
           "State::InFlight | State::Lost => Ok(()),")],
     ),
     Bug(
-        "writes_outside_a_row_are_not_checked",
-        "the data-set check ignores bytes written outside a row",
+        "canary_off",
+        "bytes written outside a row are not looked for",
         Test("feedline-core", "lib", "check::tests::every_write_outside_the_rows_is_found"),
-        [("crates/core/src/check.rs", "bytes.iter().any(|&byte| byte != self.background)", "bytes.iter().any(|_| false)")],
+        [("crates/core/src/check.rs", "bytes.iter().any(|&byte| byte != self.background)", "bytes.is_empty() && self.rows == 0")],
+    ),
+    Bug(
+        "error_drop_panics",
+        "a panic in the drop of a user's error ends the thread that drops it",
+        Test("feedline-core", "lib", "error::tests::a_panic_in_the_drop_of_a_source_is_caught"),
+        [("crates/core/src/error.rs", 'let _ = catch_panic("the drop of an error panicked", || drop(source));', "drop(source);")],
+    ),
+    Bug(
+        "row_claimed_twice",
+        "two workers get the same row of a slot that they fill together",
+        Test(SLOTS, "shared_fill", "workers_fill_all_rows_between_them_and_one_of_them_finishes"),
+        [(SHARED_FILL, "let start = self.next.fetch_add(count, Ordering::Relaxed);",
+          "let start = self.next.fetch_add(count.div_ceil(2), Ordering::Relaxed);")],
+    ),
+    Bug(
+        "rows_given_up_and_claimed",
+        "rows that were given up can still be claimed",
+        Test(SLOTS, "shared_fill", "rows_that_are_given_up_count_as_finished_once"),
+        [(SHARED_FILL, "let start = self.next.swap(self.rows, Ordering::Relaxed)", "let start = self.next.load(Ordering::Relaxed)")],
     ),
     Bug(
         "nobody_woken_for_a_host_slot",
-        "a released host slot does not wake a sleeping thread",
+        "a host slot that comes home wakes nobody when one sleeps",
         Test(SLOTS, "ring", "acquire_blocks_until_a_lease_is_released"),
         [(HOST_RING, "let asleep = free_list.sleepers > 0;", "let asleep = free_list.sleepers > 1;")],
     ),
@@ -468,7 +487,7 @@ BUGS = [
     Bug(
         "ranks_overlap_in_a_short_step",
         "two ranks get the same samples of a last step that is not full",
-        Test(FEEDLINE, "random_resume", "every_sample_arrives_once_however_a_run_goes_on"),
+        Test(FEEDLINE, "random_resume", "every_sample_arrives_once_however_a_run_is_resumed"),
         [("crates/core/src/batch_sampler.rs", "first: first + rank * each + rank.min(over)", "first: first + rank * each")],
     ),
     Bug(

@@ -104,7 +104,7 @@ fn a_run_that_lost_a_sample_says_so_and_fails() {
     for (ids, part) in [
         (&[0, 1, 2, 3, 4, 5, 6, 7, 8][..], "1 of 10 samples were not delivered"),
         (&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9], "1 more samples were delivered than the 10 expected"),
-        (&[0, 1, 2, 3, 4, 5, 6, 7, 8, 8], "not the same ones"),
+        (&[0, 1, 2, 3, 4, 5, 6, 7, 8, 8], "not the expected ones"),
     ] {
         let report = report_of(ids);
         let error = report.check().unwrap_err();

@@ -1,9 +1,10 @@
-//! The products of a linear layer by cuBLASLt, with bias and ReLU fused into the forward one.
+//! Matrix products of a linear layer with cuBLASLt; bias and ReLU are fused into the forward product.
 //!
-//! Its other epilogues (the mask of a ReLU, bias gradients) are kernels of their own inside it, slower than ours.
+//! The library's other epilogues (ReLU mask, bias gradients) run as separate kernels inside it and are
+//! slower than the kernels of this crate.
 //!
-//! Descriptors and algorithms are made once for each shape and kept. cuBLASLt counts columns first: a row-major matrix
-//! is its transpose there, so `y = x Wᵀ` becomes `yᵀ = W xᵀ`, and so on.
+//! Descriptors and algorithms are created once per shape and cached. cuBLASLt is column-major: it sees a
+//! row-major matrix as its transpose, so `y = x Wᵀ` becomes `yᵀ = W xᵀ`, and so on.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,23 +15,23 @@ use cudarc::cublaslt::{result, sys};
 use feedline_core::{DType, Error, ErrorKind, Result};
 use feedline_device::{Backend, Buffer, Event, Input, Output, Span, Stream, Submission};
 
-/// Algorithms that are tried for one product when tuning, in how many rounds, and how often in each.
+/// Tuning: the number of algorithms tried per product, of rounds, and of products per algorithm and round.
 const CANDIDATES: usize = 40;
 const ROUNDS: usize = 6;
 const TRIES: usize = 8;
 
-/// Scratch memory an algorithm may use; what cuBLAS itself takes on Hopper.
+/// Workspace bytes an algorithm may use; the same as cuBLAS's default on Hopper.
 const WORKSPACE: usize = 32 << 20;
 
-/// Libraries that carry the symbols, the newest first.
+/// Names of the library, newest first.
 const LIBRARIES: [&str; 3] = ["libcublasLt.so", "libcublasLt.so.13", "libcublasLt.so.12"];
 
-/// Which product of a linear layer; `x` is `[rows, inputs]`, `W` `[outputs, inputs]`, `y` `[rows, outputs]`.
+/// A product of a linear layer with `x` `[rows, inputs]`, `W` `[outputs, inputs]` and `y` `[rows, outputs]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Product {
     /// `y = x Wᵀ + bias`, and `max(y, 0)` with `relu`.
     Forward {
-        /// Whether a ReLU follows.
+        /// Whether to apply a ReLU.
         relu: bool,
     },
     /// `dW = dyᵀ x`.
@@ -46,22 +47,22 @@ pub enum Product {
 pub struct Sizes {
     /// Rows of the batch.
     pub rows: usize,
-    /// Elements that come in.
+    /// Input elements per row.
     pub inputs: usize,
-    /// Elements that go out.
+    /// Output elements per row.
     pub outputs: usize,
 }
 
-/// What tells two plans apart.
+/// The key of a cached plan.
 type Key = (Product, Sizes);
 
-/// How cuBLASLt computes.
+/// Options of the products.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlasOptions {
-    /// The products may round their operands to TF32.
+    /// Allows rounding the operands to TF32.
     pub tf32: bool,
-    /// The first product of a shape measures the library's candidates and keeps the quickest, in place of the one it thinks
-    /// best. Sums are then added in an order that may differ from run to run.
+    /// Measures the library's candidates at the first product of a shape and keeps the fastest, instead
+    /// of trusting the library's heuristic. The order of additions may then differ from run to run.
     pub tuned: bool,
 }
 
@@ -69,21 +70,21 @@ pub struct BlasOptions {
 pub struct Blas {
     options: BlasOptions,
     workspace: Buffer<u8>,
-    /// For products that run beside others; see [`Stream::fork_join`].
+    /// For products on the side branch of [`Stream::fork_join`].
     side_workspace: Buffer<u8>,
-    /// `None` where cuBLASLt has no algorithm.
+    /// `None` for a product without an algorithm.
     plans: Mutex<HashMap<Key, Option<Plan>>>,
-    // Last: it is destroyed after the workspaces. A graph of recorded products keeps it too.
+    // Dropped after the workspaces. Graphs with recorded products keep it alive too.
     handle: Arc<Handle>,
 }
 
 impl Blas {
-    /// cuBLASLt for `stream`. `None` where the library is missing, or the device is not CUDA.
+    /// Opens cuBLASLt for `stream`. Returns `None` without the library or on a device that is not CUDA.
     ///
     /// # Errors
     /// A device failure.
     pub fn new(stream: &Stream, options: BlasOptions) -> Result<Option<Self>> {
-        // SAFETY: loading the vendor's library runs its initialisers, which every program that uses it does.
+        // SAFETY: loading the vendor's library only runs its initialisers, as in every program that uses it.
         let present = LIBRARIES.iter().any(|name| unsafe { libloading::Library::new(*name) }.is_ok());
         if !present {
             return Ok(None);
@@ -97,12 +98,13 @@ impl Blas {
         Ok(Some(Self { handle, options, workspace, side_workspace, plans: Mutex::default() }))
     }
 
-    /// Queues a product on the stream: `out = left right` as [`Product`] says, `left` and `right` in the order it names
-    /// them, with the `bias` of a forward one. Returns whether cuBLASLt has this product; when not, nothing was queued.
+    /// Queues `out = left right` on the stream, with the operands in the order in which [`Product`] names
+    /// them; `bias` is for the forward product. Returns `false`, and queues nothing, if cuBLASLt has no
+    /// algorithm for it.
     ///
     /// # Errors
-    /// `Config` for lengths that do not fit, elements that are not `f32`, or arguments of another stream; a
-    /// device failure.
+    /// `Config` for lengths that do not match `sizes`, elements that are not `f32`, or arguments of
+    /// another stream; a device failure.
     pub fn product(
         &self,
         product: Product,
@@ -116,7 +118,7 @@ impl Blas {
         let operands = [left.span(), right.span(), out.span()];
         let bias_address = bias.map_or(0, |bias| bias.span().address.0);
         let [workspace, side] = [&self.workspace, &self.side_workspace].map(|buffer| buffer.view().into());
-        // A product without a bias names its left operand twice.
+        // Without a bias, the left operand fills its place.
         let read = [left, right, workspace, side, bias.unwrap_or(left)];
         let stream = self.workspace.stream();
         stream.submit("a matrix product", &read, &[out], |to| {
@@ -144,10 +146,10 @@ impl Blas {
             }
         };
         let Some(plan) = plan else { return Ok(false) };
-        plan.point(bias)?;
-        // Columns first, the operands change places: see the module's head.
+        plan.set_bias(bias)?;
+        // Column-major order swaps the operands: see the module documentation.
         let operands = [right, left, out].map(|span| span.address.0);
-        // While a step is recorded nothing runs that could be measured.
+        // A recorded product does not run, so it cannot be measured.
         if self.options.tuned && plan.algos.len() > 1 && !to.recorded {
             self.tune(plan, operands, to)?;
         }
@@ -158,8 +160,9 @@ impl Blas {
     fn run(&self, plan: &Plan, algo: &Algo, [a, b, d]: [u64; 3], to: Submission) -> Result<()> {
         let (one, zero) = (1.0f32, 0.0f32);
         let workspace = if to.side { &self.side_workspace } else { &self.workspace };
-        // SAFETY: the descriptors are of this shape, the lengths were checked against it, and the memory belongs to
-        // buffers and slots used on this very stream, which outlive its work. The workspace is used on this stream only, and aside there is another.
+        // SAFETY: the descriptors have this shape, `check` compared the lengths with it, and the memory
+        // belongs to buffers and slots of this stream, which outlive its work. Each workspace is used by
+        // one branch of this stream only.
         unsafe {
             result::matmul(
                 self.handle.raw,
@@ -183,26 +186,25 @@ impl Blas {
         .map_err(|error| failed("run a matrix product", &error))
     }
 
-    /// Measures the algorithms of a plan on its first operands, and keeps the quickest; blocks meanwhile. The product only
-    /// overwrites its result, so that running it often changes nothing.
+    /// Measures the algorithms of a plan on its first operands and keeps the fastest. Blocks until done.
+    /// A product only overwrites its result, so running it repeatedly is harmless.
     ///
-    /// In turns, and the best of each counts: a GPU that comes out of its sleep is slow at first, and who was measured then
-    /// would lose.
+    /// The algorithms alternate and each one's best time counts: a GPU that wakes from idle is slow at first.
     fn tune(&self, plan: &mut Plan, operands: [u64; 3], to: Submission) -> Result<()> {
         let stream = self.workspace.stream();
-        let marks = (stream.event(true)?, stream.event(true)?);
+        let events = (stream.event(true)?, stream.event(true)?);
         let mut best = vec![f32::INFINITY; plan.algos.len()];
         for _ in 0..ROUNDS {
             for (algo, best) in plan.algos.iter().zip(&mut best) {
-                *best = best.min(self.measure(plan, algo, operands, to, &marks)?);
+                *best = best.min(self.measure(plan, algo, operands, to, &events)?);
             }
         }
-        let quickest = best.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1));
-        plan.algos = quickest.map(|(index, _)| vec![plan.algos[index]]).unwrap_or_default();
+        let fastest = best.iter().enumerate().min_by(|a, b| a.1.total_cmp(b.1));
+        plan.algos = fastest.map(|(index, _)| vec![plan.algos[index]]).unwrap_or_default();
         Ok(())
     }
 
-    /// Milliseconds that an algorithm takes for [`TRIES`] products.
+    /// Milliseconds for [`TRIES`] products with one algorithm.
     fn measure(
         &self,
         plan: &Plan,
@@ -267,28 +269,27 @@ fn are_floats(product: Product, given: impl IntoIterator<Item = DType>) -> Resul
 
 type Algo = sys::cublasLtMatmulAlgo_t;
 
-/// What cuBLASLt needs to know of one shape.
+/// Descriptors and algorithms of one product and shape.
 struct Plan {
     desc: Desc,
     a: Matrix,
     b: Matrix,
     d: Matrix,
-    /// The one to use in front; more only until they were measured.
+    /// The algorithm to use is first; more only until they are measured.
     algos: Vec<Algo>,
-    /// Whether it adds a bias.
-    points: bool,
+    has_bias: bool,
 }
 
-// SAFETY: the handles inside are host objects of cuBLASLt, used under the lock of `Blas::plans` only.
+// SAFETY: the handles are host objects of cuBLASLt, used only under the lock of `Blas::plans`.
 unsafe impl Send for Plan {}
 
 impl Plan {
-    /// `None` when cuBLASLt has no algorithm for the product with its epilogue.
+    /// Returns `None` if cuBLASLt has no algorithm for the product with its epilogue.
     fn new(handle: &Handle, product: Product, sizes: Sizes, tf32: bool, vector: u64) -> Result<Option<Self>> {
         use sys::cublasLtEpilogue_t as Epilogue;
         use sys::cublasLtMatmulDescAttributes_t as Attribute;
         let Sizes { rows, inputs, outputs } = sizes;
-        // (transpose a, transpose b), then each operand as it lies, columns first: rows, columns.
+        // (transpose a, transpose b), then the (rows, columns) of each operand in column-major order.
         let (transposed, a, b, d) = match product {
             Product::Forward { .. } => ((true, false), (inputs, outputs), (inputs, rows), (outputs, rows)),
             Product::WeightGradient => ((false, true), (inputs, rows), (outputs, rows), (inputs, outputs)),
@@ -315,21 +316,21 @@ impl Plan {
         desc.set(Attribute::CUBLASLT_MATMUL_DESC_TRANSB, &i32::from(transposed.1))?;
         desc.set(Attribute::CUBLASLT_MATMUL_DESC_EPILOGUE, &(epilogue as u32))?;
         let (a, b, d) = (Matrix::new(a)?, Matrix::new(b)?, Matrix::new(d)?);
-        let points = matches!(product, Product::Forward { .. });
-        let mut plan = Self { desc, a, b, d, algos: Vec::new(), points };
-        // The pointers' alignment counts in the choice of the algorithm.
-        plan.point(vector)?;
+        let has_bias = matches!(product, Product::Forward { .. });
+        let mut plan = Self { desc, a, b, d, algos: Vec::new(), has_bias };
+        // The choice of the algorithm depends on the alignment of the bias.
+        plan.set_bias(vector)?;
         plan.algos = plan.candidates(handle)?;
         Ok((!plan.algos.is_empty()).then_some(plan))
     }
 
-    /// The library's algorithms for this product, the one it thinks best in front; none where it has none.
+    /// The library's algorithms for this product, ordered by its heuristic; may be empty.
     fn candidates(&self, handle: &Handle) -> Result<Vec<Algo>> {
         let preference = Preference::new()?;
-        // SAFETY: a plain C structure, of which all zeros is a value; the library fills it in.
+        // SAFETY: a plain C structure for which all zeros is a valid value; the library fills it in.
         let mut found: [sys::cublasLtMatmulHeuristicResult_t; CANDIDATES] = unsafe { std::mem::zeroed() };
         let mut count = 0;
-        // SAFETY: all descriptors are alive, and there is room for as many results as are asked for.
+        // SAFETY: all descriptors are alive, and `found` has room for the requested number of results.
         let status = unsafe {
             sys::cublasLtMatmulAlgoGetHeuristic(
                 handle.raw,
@@ -354,9 +355,9 @@ impl Plan {
         Ok(found.iter().filter(usable).map(|result| result.algo).collect())
     }
 
-    fn point(&self, vector: u64) -> Result<()> {
+    fn set_bias(&self, vector: u64) -> Result<()> {
         use sys::cublasLtMatmulDescAttributes_t as Attribute;
-        if self.points {
+        if self.has_bias {
             self.desc.set(Attribute::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &vector)?;
         }
         Ok(())
@@ -379,8 +380,8 @@ impl Drop for Handle {
         let drained = self.stream.synchronize();
         let bound = drained.and_then(|()| self.stream.cuda_backend().map_or(Ok(()), Backend::bind));
         let destroyed = bound.and_then(|()| {
-            // SAFETY: created once, destroyed once. Its products all went to this stream, which has just been
-            // drained; a graph that replays one keeps the handle.
+            // SAFETY: created once, destroyed once. All its products went to this stream, which was drained
+            // above; a graph that replays one keeps the handle.
             unsafe { result::destroy_handle(self.raw) }.map_err(|error| failed("destroy a handle", &error))
         });
         if let Err(error) = destroyed {
@@ -394,7 +395,7 @@ struct Desc(sys::cublasLtMatmulDesc_t);
 
 impl Desc {
     fn set<T>(&self, attribute: sys::cublasLtMatmulDescAttributes_t, value: &T) -> Result<()> {
-        // SAFETY: the descriptor is alive, and cuBLASLt copies `size_of::<T>()` bytes out of the value.
+        // SAFETY: the descriptor is alive, and cuBLASLt copies `size_of::<T>()` bytes from the value.
         unsafe {
             result::set_matmul_desc_attribute(
                 self.0,
@@ -417,7 +418,7 @@ impl Drop for Desc {
 struct Matrix(sys::cublasLtMatrixLayout_t);
 
 impl Matrix {
-    /// A dense matrix of (rows, columns), columns first.
+    /// A dense column-major matrix of (rows, columns).
     fn new((rows, columns): (usize, usize)) -> Result<Self> {
         result::create_matrix_layout(sys::cudaDataType::CUDA_R_32F, rows as u64, columns as u64, rows as i64)
             .map(Self)
@@ -439,7 +440,7 @@ impl Preference {
         let preference = result::create_matmul_pref().map(Self);
         let preference = preference.map_err(|error| failed("describe a preference", &error))?;
         let attribute = sys::cublasLtMatmulPreferenceAttributes_t::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
-        // SAFETY: the preference is alive, and cuBLASLt copies the number out.
+        // SAFETY: the preference is alive, and cuBLASLt copies the number.
         unsafe {
             result::set_matmul_pref_attribute(
                 preference.0,

@@ -109,7 +109,7 @@ pub(crate) fn kernel(
     unsafe { stream.launch(function, grid, args) }
 }
 
-/// Queues `main` and `aside`, which may run concurrently in a recorded step; see
+/// Queues `main` and `side`, which may run concurrently in a recorded step; see
 /// [`Stream::fork_join`](feedline_device::Stream::fork_join).
 ///
 /// Both closures borrow the caller's arguments at the same time, so neither can write what the other
@@ -117,13 +117,13 @@ pub(crate) fn kernel(
 pub(crate) fn fork_join(
     stream: &feedline_device::Stream,
     main: impl FnOnce() -> feedline_core::Result<()>,
-    aside: impl FnOnce() -> feedline_core::Result<()>,
+    side: impl FnOnce() -> feedline_core::Result<()>,
 ) -> feedline_core::Result<()> {
-    // SAFETY: the callers are `layer_backward` (a weight gradient aside) and `classifier_fused` (sums
-    // aside). Each closure holds what it writes uniquely and shares only inputs. Scratch memory is not
+    // SAFETY: the callers are `layer_backward` (side: a weight gradient) and `classifier_fused` (side:
+    // sums). Each closure holds what it writes uniquely and shares only inputs. Scratch memory is not
     // shared either: `classifier_fused` takes its sums out of the scratch until they are queued, the
-    // weight gradient uses none, and products aside have their own workspace (`crate::blas`).
-    unsafe { stream.fork_join(main, aside) }
+    // weight gradient uses none, and products on the side have their own workspace (`crate::blas`).
+    unsafe { stream.fork_join(main, side) }
 }
 
 /// A delay on a GPU stream, for `feedline_sim::interceptors::chaos`.

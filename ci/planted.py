@@ -310,7 +310,7 @@ BUGS = [
     Bug(
         "nobody_woken_to_join",
         "a batch that is split wakes no worker to join it",
-        Test(FEEDLINE, "iterable", "the_records_of_one_batch_are_decoded_by_several_workers"),
+        Test(FEEDLINE, "lib", "decode::tests::of_several_errors_in_a_batch_the_one_of_the_first_row_is_told"),
         [(QUEUE, "            self.wake(state, workers);", "            drop(state);")],
     ),
     Bug(

@@ -303,19 +303,25 @@ BUGS = [
     Bug(
         "nobody_woken_for_a_batch",
         "a batch to decode wakes no worker that sleeps",
-        Test(FEEDLINE, "lib", "transfer::tests::order::a_read_that_takes_unexpectedly_long_leaves_no_worker_asleep"),
+        Test(FEEDLINE, "lib", "decode::queue::tests::a_worker_that_sleeps_is_woken_at_once"),
         [(QUEUE, "        self.wake(state, usize::from(wake));", "        drop(state);")],
     ),
     Bug(
         "nobody_woken_to_join",
         "a batch that is split wakes no worker to join it",
-        Test(FEEDLINE, "iterable", "the_records_of_one_batch_are_decoded_by_several_workers"),
+        Test(FEEDLINE, "lib", "decode::queue::tests::a_worker_that_sleeps_is_woken_at_once"),
         [(QUEUE, "            self.wake(state, workers);", "            drop(state);")],
+    ),
+    Bug(
+        "no_look",
+        "a worker that sleeps does not look for work that nobody was woken for",
+        Test(FEEDLINE, "lib", "decode::queue::tests::a_batch_that_nobody_was_woken_for_is_begun_all_the_same"),
+        [(QUEUE, "LOOK: Duration = Duration::from_millis(100)", "LOOK: Duration = Duration::from_secs(36_000)")],
     ),
     Bug(
         "close_of_the_queue_wakes_nobody",
         "workers that sleep do not hear that their queue is closed",
-        Test(FEEDLINE, "worker_threads", "stop_and_the_drop_return_after_every_thread_has_exited"),
+        Test(FEEDLINE, "lib", "decode::queue::tests::a_worker_that_sleeps_is_woken_at_once"),
         [(QUEUE, "        drop(state);\n        self.wake.notify_all();", "        drop(state);")],
     ),
     Bug(

@@ -309,15 +309,14 @@ mod tests {
 
     impl Drop for PanicsInDrop {
         fn drop(&mut self) {
-            std::panic::panic_any(PanicsInDrop)
+            panic!("injected panic of a drop")
         }
     }
 
     #[test]
     fn a_panic_in_the_drop_of_a_source_is_caught() {
         let error = Error::new(ErrorKind::Sample, "bad").caused_by(PanicsInDrop);
-        let other = error.clone().caused_by(PanicsInDrop);
-        assert_eq!(other.to_string(), "bad: injected failure");
-        drop((error, other));
+        assert_eq!(error.to_string(), "bad: injected failure");
+        drop(error);
     }
 }

@@ -46,8 +46,8 @@ fn a_worker_that_goes_to_sleep_is_woken_for_each_job() {
     loom::model(|| {
         let queue = queue();
         let worker = spawn(&queue, |queue| [(); 2].map(|()| queue.next()));
-        queue.begin(1).unwrap();
-        queue.begin(2).unwrap();
+        queue.begin(1, true).unwrap();
+        queue.begin(2, true).unwrap();
         assert_eq!(worker.join().unwrap(), [Some(Work::Begin(1)), Some(Work::Begin(2))]);
     });
 }
@@ -58,8 +58,8 @@ fn two_jobs_wake_two_workers() {
     loom::model(|| {
         let queue = queue();
         let workers = [(); 2].map(|()| spawn(&queue, Queue::next));
-        let other = spawn(&queue, |queue| queue.begin(1));
-        queue.begin(2).unwrap();
+        let other = spawn(&queue, |queue| queue.begin(1, true));
+        queue.begin(2, true).unwrap();
         other.join().unwrap().unwrap();
         let mut taken = workers.map(|worker| match worker.join().unwrap() {
             Some(Work::Begin(job)) => job,
@@ -84,7 +84,7 @@ fn a_batch_to_join_wakes_as_many_workers_as_may_join_it() {
 fn a_batch_to_join_comes_before_a_job_that_was_there_first() {
     loom::model(|| {
         let queue = queue();
-        queue.begin(1).unwrap();
+        queue.begin(1, true).unwrap();
         let other = spawn(&queue, |queue| queue.share(7, 1));
         let worker = spawn(&queue, Queue::next);
         other.join().unwrap();
@@ -98,7 +98,7 @@ fn a_batch_to_join_comes_before_a_job_that_was_there_first() {
     });
     loom::model(|| {
         let queue = queue();
-        queue.begin(1).unwrap();
+        queue.begin(1, true).unwrap();
         queue.share(7, 2);
         let worker = spawn(&queue, Queue::next);
         assert_eq!(queue.next(), Some(Work::Join(7)));
@@ -112,7 +112,7 @@ fn close_ends_every_worker_and_what_was_taken_is_taken_once() {
     loom::model(|| {
         let queue = queue();
         let workers = [(); 2].map(|()| spawn(&queue, work));
-        let other = spawn(&queue, |queue| queue.begin(1));
+        let other = spawn(&queue, |queue| queue.begin(1, true));
         queue.share(10, 2);
         let is_added = other.join().unwrap().is_ok();
         queue.close();
@@ -120,7 +120,7 @@ fn close_ends_every_worker_and_what_was_taken_is_taken_once() {
         let (begun, joined) = (sums[0].0 + sums[1].0, sums[0].1 + sums[1].1);
         assert!(is_added && begun <= 1 && joined <= 20, "{sums:?}");
         assert_eq!(queue.next(), None);
-        assert_eq!(queue.begin(3), Err(3));
+        assert_eq!(queue.begin(3, true), Err(3));
     });
 }
 
@@ -128,9 +128,9 @@ fn close_ends_every_worker_and_what_was_taken_is_taken_once() {
 fn work_that_is_removed_is_not_taken_and_nobody_misses_the_rest() {
     loom::model(|| {
         let queue = queue();
-        queue.begin(1).unwrap();
+        queue.begin(1, true).unwrap();
         let worker = spawn(&queue, Queue::next);
-        let other = spawn(&queue, |queue| queue.begin(2));
+        let other = spawn(&queue, |queue| queue.begin(2, true));
         queue.remove(|job| *job == 1, |_| true);
         other.join().unwrap().unwrap();
         // The worker had the first before it was removed, or gets the second.

@@ -175,6 +175,7 @@ fn remove<T>(items: &mut VecDeque<T>, is_unwanted: impl Fn(&T) -> bool) -> Vec<T
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::mpsc;
+    use std::time::Instant;
 
     use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 
@@ -283,6 +284,35 @@ mod tests {
                 queue.begin(7, false).unwrap();
                 assert_eq!(worker.join().unwrap(), Some(Work::Begin(7)));
             });
+        });
+    }
+
+    /// Workers look for themselves now and then, so what is not woken is late, not lost.
+    #[test]
+    fn a_worker_that_sleeps_is_woken_at_once() {
+        let events: [fn(&Queue<u32, u32>); 3] =
+            [|queue| queue.begin(1, true).unwrap(), |queue| queue.share(1, 1), Queue::close];
+        let time_to_wake = |event: fn(&Queue<u32, u32>)| {
+            let queue = Queue::new(4);
+            std::thread::scope(|scope| {
+                let worker = scope.spawn(|| {
+                    queue.next();
+                    Instant::now()
+                });
+                while queue.lock().asleep == 0 {
+                    std::thread::yield_now();
+                }
+                let start = Instant::now();
+                event(&queue);
+                worker.join().unwrap() - start
+            })
+        };
+        with_watchdog(LIMIT, || {
+            for event in events {
+                // The quickest of several: the machine may be busy.
+                let quickest = (0..5).map(|_| time_to_wake(event)).min().unwrap();
+                assert!(quickest < LOOK / 4, "{quickest:?}");
+            }
         });
     }
 }

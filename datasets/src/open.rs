@@ -54,6 +54,7 @@ enum Kind {
     Safetensors,
     Idx,
     Tar,
+    TfRecord,
     Image,
     Text,
     /// Known, and not read, for this reason.
@@ -91,6 +92,8 @@ fn kind(start: &[u8], len: u64) -> Kind {
     } else if start.get(8) == Some(&b'{') && start.first_chunk().is_some_and(|n| u64::from_le_bytes(*n) < len)
     {
         Kind::Safetensors
+    } else if is_tfrecord(start) {
+        Kind::TfRecord
     } else if is_text(start) {
         Kind::Text
     } else {
@@ -107,6 +110,7 @@ fn kind_by_name(path: &Path) -> Kind {
         Some("npz") => Kind::Npz,
         Some("safetensors") => Kind::Safetensors,
         Some("tar" | "tgz") => Kind::Tar,
+        Some("tfrecord" | "tfrecords") => Kind::TfRecord,
         _ if name.ends_with(".tar.gz") => Kind::Tar,
         _ if name.contains("idx") => Kind::Idx,
         _ => Kind::Unknown,
@@ -175,6 +179,7 @@ fn file(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
         Kind::Safetensors => safetensors(path, limit),
         Kind::Image => Ok(Box::new(Folder::of_file(path)?)),
         Kind::Tar => tar(path),
+        Kind::TfRecord => tfrecord(path),
         Kind::Refused(why) => Err(data(why)),
         Kind::Text => Ok(Box::new(Lines::open(path)?)),
         Kind::Unknown => match cifar::of_content(path, Content::open_unclaimed(path)?)? {
@@ -227,7 +232,26 @@ fn tar(_: &Path) -> Result<Box<dyn Reader>> {
     Err(needs("tar"))
 }
 
-#[cfg(not(all(feature = "npz", feature = "safetensors", feature = "tar")))]
+#[cfg(feature = "tfrecord")]
+fn tfrecord(path: &Path) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::TfRecord::open(path)?))
+}
+
+#[cfg(not(feature = "tfrecord"))]
+fn tfrecord(_: &Path) -> Result<Box<dyn Reader>> {
+    Err(needs("tfrecord"))
+}
+
+#[cfg(feature = "tfrecord")]
+use crate::tfrecord::is_tfrecord;
+
+/// Without the feature such files are known by their name alone.
+#[cfg(not(feature = "tfrecord"))]
+fn is_tfrecord(_: &[u8]) -> bool {
+    false
+}
+
+#[cfg(not(all(feature = "npz", feature = "safetensors", feature = "tar", feature = "tfrecord")))]
 fn needs(feature: &str) -> Error {
     data(format!(
         "this build does not read such files: build feedline-datasets with the feature \"{feature}\""

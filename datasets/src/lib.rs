@@ -12,6 +12,7 @@
 //! | [`npy`], `npz`, `safetensors` | arrays whose first dimension counts samples: [`Arrays`] |
 //! | `WebDataset` | tar archives, plain or gzip, with samples grouped by key |
 //! | `TfRecord` | records with checksums, such as `tf.train.Example` (feature `tfrecord`) |
+//! | `mds` | MosaicML Streaming's shards (feature `mds`) |
 //! | [`Folder`], [`Lines`] | files as samples, with folders as classes; lines of a text |
 //! | [`Tokens`] | streams of token ids, cut into windows |
 //! | [`Shards`] | several files of one format |
@@ -29,6 +30,8 @@ mod fixed;
 mod folder;
 mod gzip;
 pub mod idx;
+#[cfg(feature = "mds")]
+pub mod mds;
 pub mod npy;
 #[cfg(feature = "npz")]
 pub mod npz;

@@ -15,7 +15,7 @@ const GOLDEN: &str = include_str!("golden/default.json");
 const BY_FEATURE: [(&str, bool, &str); 5] = [
     ("arrow", false, "{}"),
     ("csv", false, "{}"),
-    ("mds", false, "{}"),
+    ("mds", cfg!(feature = "mds"), include_str!("golden/mds.json")),
     ("parquet", false, "{}"),
     ("tfrecord", cfg!(feature = "tfrecord"), include_str!("golden/tfrecord.json")),
 ];
@@ -90,7 +90,9 @@ fn every_real_file_is_read_as_independent_readers_do_or_refused() {
     let golden = golden();
     let mut files = Vec::new();
     list(&root, &root, &mut files);
-    files.extend(["mnist", "imagenet-sample", "jpeg-awkward", "png"].map(str::to_owned));
+    files.extend(
+        ["mnist", "imagenet-sample", "jpeg-awkward", "png", "mds/timeseries20_text"].map(str::to_owned),
+    );
     assert!(files.len() > 200, "only {} files", files.len());
     let (mut compared, mut images, mut refused) = (0, 0, Vec::new());
     for file in &files {

@@ -169,6 +169,21 @@ def tfrecord(path):
     return entry("tfrecord", len(parsed), fields, lambda i: b"".join(column[i] for column in columns))
 
 
+def mds(path):
+    """A shard, its index or its folder, all of one shard: columns of a fixed `ndarray` only."""
+    folder = path if path.is_dir() else path.parent
+    (shard,) = json.loads((folder / "index.json").read_text())["shards"]
+    content = (folder / shard["raw_data"]["basename"]).read_bytes()
+    (count,) = struct.unpack_from("<I", content)
+    assert count == shard["samples"]
+    starts = struct.unpack_from(f"<{count + 1}I", content, 4)
+    fields = []
+    for name, encoding in zip(shard["column_names"], shard["column_encodings"]):
+        _, dtype, shape = encoding.split(":")
+        fields.append(field(name, dtype_name(np.dtype(dtype)), [int(n) for n in shape.split(",")]))
+    return entry("mds", count, fields, lambda i: content[starts[i] : starts[i + 1]])
+
+
 # What is refused, and a part of the line that says why.
 REFUSED = {
     "npy/npyz__pickle.npy": "Python objects are not read",
@@ -199,8 +214,9 @@ def main():
     for name in ("imagenet-sample", "jpeg-awkward", "png"):
         golden[name] = folder(ROOT / name)
     write("default", golden)
-    for name, read in {"tfrecord": tfrecord}.items():
-        write(name, {f"{name}/{path.name}": read(path) for path in (ROOT / name).iterdir()})
+    for name, read in {"tfrecord": tfrecord, "mds": mds}.items():
+        paths = [path for path in (ROOT / name).rglob("*") if path.is_file() or name == "mds"]
+        write(name, {path.relative_to(ROOT).as_posix(): read(path) for path in paths})
 
 
 def write(name, golden):

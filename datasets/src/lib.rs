@@ -11,6 +11,8 @@
 //! | [`cifar`] | CIFAR-10 and CIFAR-100, the binary version |
 //! | [`npy`], `npz`, `safetensors` | arrays whose first dimension counts samples: [`Arrays`] |
 //! | `WebDataset` | tar archives, plain or gzip, with samples grouped by key |
+//! | `TfRecord` | records with checksums, such as `tf.train.Example` (feature `tfrecord`) |
+//! | `mds` | MosaicML Streaming's shards (feature `mds`) |
 //! | [`Folder`], [`Lines`] | files as samples, with folders as classes; lines of a text |
 //! | [`Tokens`] | streams of token ids, cut into windows |
 //! | [`Shards`] | several files of one format |
@@ -28,6 +30,8 @@ mod fixed;
 mod folder;
 mod gzip;
 pub mod idx;
+#[cfg(feature = "mds")]
+pub mod mds;
 pub mod npy;
 #[cfg(feature = "npz")]
 pub mod npz;
@@ -41,6 +45,8 @@ mod shards;
 #[cfg(feature = "tar")]
 mod tar;
 mod text;
+#[cfg(feature = "tfrecord")]
+mod tfrecord;
 mod tokens;
 
 pub use arrays::Arrays;
@@ -56,4 +62,6 @@ pub use shards::Shards;
 #[cfg(feature = "tar")]
 pub use tar::WebDataset;
 pub use text::Lines;
+#[cfg(feature = "tfrecord")]
+pub use tfrecord::TfRecord;
 pub use tokens::{TokenOptions, Tokens};

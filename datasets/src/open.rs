@@ -54,6 +54,9 @@ enum Kind {
     Safetensors,
     Idx,
     Tar,
+    TfRecord,
+    Mds,
+    MdsIndex,
     Image,
     Text,
     /// Known, and not read, for this reason.
@@ -91,6 +94,8 @@ fn kind(start: &[u8], len: u64) -> Kind {
     } else if start.get(8) == Some(&b'{') && start.first_chunk().is_some_and(|n| u64::from_le_bytes(*n) < len)
     {
         Kind::Safetensors
+    } else if is_tfrecord(start) {
+        Kind::TfRecord
     } else if is_text(start) {
         Kind::Text
     } else {
@@ -106,8 +111,11 @@ fn kind_by_name(path: &Path) -> Kind {
         Some("npy") => Kind::Npy,
         Some("npz") => Kind::Npz,
         Some("safetensors") => Kind::Safetensors,
+        Some("mds") => Kind::Mds,
         Some("tar" | "tgz") => Kind::Tar,
+        Some("tfrecord" | "tfrecords") => Kind::TfRecord,
         _ if name.ends_with(".tar.gz") => Kind::Tar,
+        _ if name == "index.json" => Kind::MdsIndex,
         _ if name.contains("idx") => Kind::Idx,
         _ => Kind::Unknown,
     }
@@ -175,6 +183,9 @@ fn file(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
         Kind::Safetensors => safetensors(path, limit),
         Kind::Image => Ok(Box::new(Folder::of_file(path)?)),
         Kind::Tar => tar(path),
+        Kind::TfRecord => tfrecord(path),
+        Kind::Mds => mds(path, false),
+        Kind::MdsIndex => mds(path, true),
         Kind::Refused(why) => Err(data(why)),
         Kind::Text => Ok(Box::new(Lines::open(path)?)),
         Kind::Unknown => match cifar::of_content(path, Content::open_unclaimed(path)?)? {
@@ -227,7 +238,46 @@ fn tar(_: &Path) -> Result<Box<dyn Reader>> {
     Err(needs("tar"))
 }
 
-#[cfg(not(all(feature = "npz", feature = "safetensors", feature = "tar")))]
+#[cfg(feature = "tfrecord")]
+fn tfrecord(path: &Path) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::TfRecord::open(path)?))
+}
+
+#[cfg(not(feature = "tfrecord"))]
+fn tfrecord(_: &Path) -> Result<Box<dyn Reader>> {
+    Err(needs("tfrecord"))
+}
+
+#[cfg(feature = "tfrecord")]
+use crate::tfrecord::is_tfrecord;
+
+/// Without the feature such files are known by their name alone.
+#[cfg(not(feature = "tfrecord"))]
+fn is_tfrecord(_: &[u8]) -> bool {
+    false
+}
+
+/// Opens a shard, or the folder of an index.
+#[cfg(feature = "mds")]
+fn mds(path: &Path, is_index: bool) -> Result<Box<dyn Reader>> {
+    if is_index {
+        return Ok(Box::new(crate::mds::open_folder(path.parent().unwrap_or(path))?));
+    }
+    Ok(Box::new(crate::mds::Mds::open(path)?))
+}
+
+#[cfg(not(feature = "mds"))]
+fn mds(_: &Path, _: bool) -> Result<Box<dyn Reader>> {
+    Err(needs("mds"))
+}
+
+#[cfg(not(all(
+    feature = "npz",
+    feature = "safetensors",
+    feature = "tar",
+    feature = "tfrecord",
+    feature = "mds"
+)))]
 fn needs(feature: &str) -> Error {
     data(format!(
         "this build does not read such files: build feedline-datasets with the feature \"{feature}\""
@@ -237,6 +287,10 @@ fn needs(feature: &str) -> Error {
 fn folder(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
     if idx::names::has_set(path)? {
         return Ok(Box::new(idx::arrays::of_folder(path, limit)?));
+    }
+    let index = path.join("index.json");
+    if index.is_file() {
+        return mds(&index, true);
     }
     let (folders, files) = crate::folder::list(path)?;
     let names = files.iter().filter_map(|file| file.file_name()?.to_str());

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the golden files of the tests: what readers that are not ours say of every file in a data folder.
 
-    python3 -m venv /tmp/golden && /tmp/golden/bin/pip install numpy safetensors pyarrow
+    python3 -m venv /tmp/golden && /tmp/golden/bin/pip install numpy safetensors pyarrow tfrecord protobuf crc32c
     /tmp/golden/bin/python datasets/tests/golden/make.py ../shared/data datasets/tests/golden
 
 Not run by the tests. Each entry: format, samples, fields (name, dtype, shape; null for a dimension that varies),
@@ -9,8 +9,12 @@ and the SHA-256 of the first and the last sample: the bytes of its fields in ord
 """
 import gzip, hashlib, json, pathlib, struct, sys, tarfile
 
+import crc32c
 import numpy as np
+from google.protobuf.message import DecodeError
+from google.protobuf.unknown_fields import UnknownFieldSet
 from safetensors.numpy import load_file
+from tfrecord import example_pb2
 
 ROOT, OUT = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 
@@ -118,6 +122,68 @@ def text(path):
     return entry("text", len(lines), [field("text", "text", [None])], lambda i: lines[i].removesuffix(b"\r"))
 
 
+def records(path):
+    """The records of a TFRecord file, with their checksums compared."""
+    content, at = path.read_bytes(), 0
+    masked = lambda part: ((crc32c.crc32c(part) >> 15 | crc32c.crc32c(part) << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    while at < len(content):
+        length, of_length = struct.unpack_from("<QI", content, at)
+        record = content[at + 12 : at + 12 + length]
+        (of_record,) = struct.unpack_from("<I", content, at + 12 + length)
+        assert (of_length, of_record) == (masked(content[at : at + 8]), masked(record)), path
+        yield record
+        at += 16 + length
+
+
+def tfrecord(path):
+    def parse(record):
+        try:
+            return example_pb2.Example.FromString(record)
+        except DecodeError:
+            return example_pb2.Example()
+
+    parsed = [(record, parse(record)) for record in records(path)]
+    # A sequence example has fields that an example does not know.
+    known = lambda example: example.features.feature and not UnknownFieldSet(example)
+    if not all(known(example) for _, example in parsed):
+        return entry("tfrecord", len(parsed), [field("record", "bytes", [None])], lambda i: parsed[i][0])
+    fields, columns = [], []
+    for name in sorted({name for _, example in parsed for name in example.features.feature}):
+        features = [example.features.feature.get(name) for _, example in parsed]
+        kinds = {feature.WhichOneof("kind") for feature in features if feature} - {None}
+        (kind,) = kinds or {"bytes_list"}
+        lists = [list(getattr(feature, kind).value) if feature else None for feature in features]
+        counts = {None if values is None else len(values) for values in lists}
+        shape = [None] if len(counts) > 1 or None in counts else [n for n in counts if n != 1]
+        lists = [values or [] for values in lists]
+        if kind == "bytes_list":
+            fields.append(field(name, "bytes", [None]))
+            columns.append([b"".join(values) for values in lists])
+            if shape:
+                fields.append(field(name + ".lengths", "i64", shape))
+                columns.append([np.array([len(v) for v in values], "<i8").tobytes() for values in lists])
+        else:
+            code, dtype = {"int64_list": ("<i8", "i64"), "float_list": ("<f4", "f32")}[kind]
+            fields.append(field(name, dtype, shape))
+            columns.append([np.array(values, code).tobytes() for values in lists])
+    return entry("tfrecord", len(parsed), fields, lambda i: b"".join(column[i] for column in columns))
+
+
+def mds(path):
+    """A shard, its index or its folder, all of one shard: columns of a fixed `ndarray` only."""
+    folder = path if path.is_dir() else path.parent
+    (shard,) = json.loads((folder / "index.json").read_text())["shards"]
+    content = (folder / shard["raw_data"]["basename"]).read_bytes()
+    (count,) = struct.unpack_from("<I", content)
+    assert count == shard["samples"]
+    starts = struct.unpack_from(f"<{count + 1}I", content, 4)
+    fields = []
+    for name, encoding in zip(shard["column_names"], shard["column_encodings"]):
+        _, dtype, shape = encoding.split(":")
+        fields.append(field(name, dtype_name(np.dtype(dtype)), [int(n) for n in shape.split(",")]))
+    return entry("mds", count, fields, lambda i: content[starts[i] : starts[i + 1]])
+
+
 # What is refused, and a part of the line that says why.
 REFUSED = {
     "npy/npyz__pickle.npy": "Python objects are not read",
@@ -147,8 +213,15 @@ def main():
         golden[name] = text(ROOT / name)
     for name in ("imagenet-sample", "jpeg-awkward", "png"):
         golden[name] = folder(ROOT / name)
+    write("default", golden)
+    for name, read in {"tfrecord": tfrecord, "mds": mds}.items():
+        paths = [path for path in (ROOT / name).rglob("*") if path.is_file() or name == "mds"]
+        write(name, {path.relative_to(ROOT).as_posix(): read(path) for path in paths})
+
+
+def write(name, golden):
     lines = [f"{json.dumps(path)}: {json.dumps(golden[path])}" for path in sorted(golden)]
-    (OUT / "default.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    (OUT / f"{name}.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
 main()

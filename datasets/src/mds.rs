@@ -1,0 +1,260 @@
+//! MosaicML Streaming's shards (MDS): samples of encoded columns, with an index of their places.
+//!
+//! A shard is the number of samples, the place of each and the end of the last (`u32`, little-endian), a JSON
+//! object that names the columns, and the samples: the sizes of the columns that vary, then the columns.
+
+use std::path::{Path, PathBuf};
+
+use feedline_core::{DType, Fingerprint, Result};
+use serde_json::Value as Json;
+
+use crate::bytes::{Content, data, one_line};
+use crate::disk::DiskFile;
+use crate::reader::outside;
+use crate::{ElementType, Reader, Schema, SchemaField, Shards, Values};
+
+/// The longest description of columns or shards that is read.
+const MOST_JSON: u64 = 64 << 20;
+
+/// Opens the folder of an `index.json`: the shards that it lists, in its order.
+///
+/// # Errors
+/// `Data` when the index or a shard cannot be read, a shard is compressed, or is not what [`Mds::open`] reads;
+/// names the file.
+pub fn open_folder(folder: impl AsRef<Path>) -> Result<Shards> {
+    let folder = folder.as_ref();
+    let path = folder.join("index.json");
+    let names = index(&path).map_err(|error| error.at_path(&path))?;
+    let mut readers = Vec::<Box<dyn Reader>>::new();
+    for (name, samples) in names {
+        let shard = Mds::open(folder.join(&name))?;
+        if shard.len() != samples {
+            let why = format!("the index claims {samples} samples, the shard has {}", shard.len());
+            return Err(data(why + ": fetch both again").at_path(folder.join(name)));
+        }
+        readers.push(Box::new(shard));
+    }
+    Shards::new(readers).map_err(|error| error.at_path(&path))
+}
+
+/// The names of the shards, and how many samples each has.
+fn index(path: &Path) -> Result<Vec<(String, u64)>> {
+    let file = DiskFile::open(path)?;
+    let json = json(&Content::OnDisk(file), 0, None)?;
+    let shards = json.get("shards").and_then(Json::as_array);
+    let shards = shards.ok_or_else(|| data("the index lacks \"shards\": give a folder of MDS shards"))?;
+    let shard = |shard: &Json| {
+        if shard.get("zip_data").is_some_and(|zip| !zip.is_null()) {
+            return Err(data("the shards are compressed, which is not read: write them without compression"));
+        }
+        let name = shard.pointer("/raw_data/basename").and_then(Json::as_str);
+        let samples = shard.get("samples").and_then(Json::as_u64);
+        let (Some(name), Some(samples)) = (name, samples) else {
+            return Err(data("a shard of the index lacks its \"basename\" or \"samples\": fetch it again"));
+        };
+        // A shard lies in the folder; a name that leads elsewhere comes from nobody who wrote shards.
+        if Path::new(name).components().any(|part| !matches!(part, std::path::Component::Normal(_))) {
+            return Err(data(format!(
+                "the index names the shard \"{}\", outside of its folder",
+                one_line(name)
+            )));
+        }
+        Ok((name.to_owned(), samples))
+    };
+    shards.iter().map(shard).collect()
+}
+
+/// The JSON object in `content`, from byte `start` to `end`.
+fn json(content: &Content, start: u64, end: Option<u64>) -> Result<Json> {
+    let len = end.unwrap_or(content.len()).checked_sub(start).filter(|&len| len <= MOST_JSON);
+    let len = len.ok_or_else(|| data("the description of the columns has no place: fetch the file again"))?;
+    let mut text = vec![0; len as usize];
+    content.read_at(start, &mut text)?;
+    serde_json::from_slice(&text).map_err(|error| {
+        data("the description of the columns is damaged: fetch the file again")
+            .caused_by(one_line(error))
+            .at_offset(start)
+    })
+}
+
+/// The samples of one shard, which stays on disk; 4 bytes of memory per sample.
+///
+/// Numbers and `ndarray`s of a stated type and shape have that type and shape, `str` and JSON are `text`, and
+/// images and pickles are `bytes` as they are.
+#[derive(Debug)]
+pub struct Mds {
+    path: PathBuf,
+    content: Content,
+    /// Where each sample begins, and the end of the last.
+    starts: Vec<u32>,
+    schema: Schema,
+    /// Bytes of each column; none where they vary.
+    sizes: Vec<Option<usize>>,
+    fingerprint: u64,
+}
+
+impl Mds {
+    /// Opens one uncompressed shard.
+    ///
+    /// # Errors
+    /// `Data` for a file that is missing, no shard, cut short, or has a column of an encoding that is not read;
+    /// names the file, the byte or the column.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        Self::of(path).map_err(|error| error.at_path(path))
+    }
+
+    fn of(path: &Path) -> Result<Self> {
+        let content = Content::OnDisk(DiskFile::open(path)?);
+        let len = content.len();
+        let mut count = [0; 4];
+        if len < 8 {
+            return Err(data("the file ends within its index: fetch it again").at_offset(len));
+        }
+        content.read_at(0, &mut count)?;
+        let count = u32::from_le_bytes(count);
+        let columns = 4 + 4 * (u64::from(count) + 1);
+        if columns > len {
+            let why = format!("the shard claims {count} samples, more than its {len} bytes can hold");
+            return Err(data(why + ": fetch it again").at_offset(0));
+        }
+        let mut index = vec![0; (columns - 4) as usize];
+        content.read_at(4, &mut index)?;
+        let starts: Vec<_> = index.as_chunks().0.iter().map(|start| u32::from_le_bytes(*start)).collect();
+        let ordered = starts.is_sorted() && u64::from(starts[0]) >= columns;
+        if !ordered || starts.last().copied().map(u64::from) != Some(len) {
+            let why = "the places of the samples do not fit the file: it is cut short or no MDS shard";
+            return Err(data(why).at_offset(4));
+        }
+        let json = json(&content, columns, Some(starts[0].into()))?;
+        let (fields, sizes): (Vec<_>, Vec<_>) = fields(&json)?.into_iter().unzip();
+        let fingerprint = Fingerprint::new().number(count.into()).file(path)?.value();
+        let (path, schema) = (path.to_path_buf(), Schema::new(fields));
+        Ok(Self { path, content, starts, schema, sizes, fingerprint })
+    }
+}
+
+/// The columns that `json` describes, with their sizes in bytes.
+fn fields(json: &Json) -> Result<Vec<(SchemaField, Option<usize>)>> {
+    let list = |name: &str| {
+        let list = json.get(name).and_then(Json::as_array);
+        list.ok_or_else(|| data(format!("the shard lacks \"{name}\": fetch it again")))
+    };
+    let (names, encodings, sizes) = (list("column_names")?, list("column_encodings")?, list("column_sizes")?);
+    if names.is_empty() || names.len() != encodings.len() || names.len() != sizes.len() {
+        return Err(data("the shard's lists of columns differ in length: fetch it again"));
+    }
+    let columns = names.iter().zip(encodings).zip(sizes);
+    columns
+        .map(|((name, encoding), size)| {
+            let (Some(name), Some(encoding)) = (name.as_str(), encoding.as_str()) else {
+                return Err(data("a column lacks its name or encoding: fetch the file again"));
+            };
+            let field = field(name, encoding).ok_or_else(|| {
+                let (name, encoding) = (one_line(name), one_line(encoding));
+                data(format!("column \"{name}\" has the encoding \"{encoding}\", which is not read"))
+            })?;
+            let bytes =
+                field.shape.iter().try_fold(field.element.size(), |bytes, dim| bytes.checked_mul((*dim)?));
+            let claimed = size.as_u64().and_then(|size| usize::try_from(size).ok());
+            if bytes != claimed {
+                let why = format!("column \"{}\" claims {size} bytes of {encoding}", one_line(name));
+                return Err(data(one_line(why) + ": fetch the file again"));
+            }
+            Ok((field, bytes))
+        })
+        .collect()
+}
+
+/// The field of a column of this encoding (MosaicML Streaming, `encodings.py`); none when it is not read.
+fn field(name: &str, encoding: &str) -> Option<SchemaField> {
+    let (kind, arguments) =
+        encoding.split_once(':').map_or((encoding, None), |(kind, rest)| (kind, Some(rest)));
+    let number = |element| Some(SchemaField::fixed(name, element, &[]));
+    match kind {
+        "bytes" | "jpeg" | "png" | "pil" | "pkl" => Some(SchemaField::variable(name, ElementType::Bytes)),
+        "str" | "json" | "str_int" | "str_float" | "str_decimal" => {
+            Some(SchemaField::variable(name, ElementType::Text))
+        }
+        "int" => number(ElementType::Number(DType::I64)),
+        "ndarray" => {
+            let (dtype, shape) = arguments?.split_once(':')?;
+            let shape: Option<Vec<usize>> = shape.split(',').map(|dim| dim.trim().parse().ok()).collect();
+            Some(SchemaField::fixed(name, element(dtype)?, &shape?))
+        }
+        _ => number(element(kind)?),
+    }
+}
+
+fn element(name: &str) -> Option<ElementType> {
+    Some(ElementType::Number(match name {
+        "uint64" => return Some(ElementType::U64),
+        "uint8" => DType::U8,
+        "int8" => DType::I8,
+        "uint16" => DType::U16,
+        "int16" => DType::I16,
+        "uint32" => DType::U32,
+        "int32" => DType::I32,
+        "int64" => DType::I64,
+        "float16" => DType::F16,
+        "float32" => DType::F32,
+        "float64" => DType::F64,
+        _ => return None,
+    }))
+}
+
+impl Reader for Mds {
+    fn format(&self) -> &'static str {
+        "mds"
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn len(&self) -> u64 {
+        self.starts.len() as u64 - 1
+    }
+
+    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+        if sample >= self.len() {
+            return Err(outside(sample, self.len(), &self.path));
+        }
+        let at = |error: feedline_core::Error| error.at_path(&self.path).at_sample(sample);
+        let (start, end) = (self.starts[sample as usize], self.starts[sample as usize + 1]);
+        let damaged = || at(data("the sizes of the columns do not fit the sample").at_offset(start.into()));
+        let (mut size_at, end) = (u64::from(start), u64::from(end));
+        let varying = self.sizes.iter().filter(|size| size.is_none()).count() as u64;
+        let mut column_at = size_at + 4 * varying;
+        let values = values.begin(self.sizes.len());
+        for ((value, field), size) in values.iter_mut().zip(self.schema.fields()).zip(&self.sizes) {
+            let bytes = match size {
+                Some(size) => *size,
+                None => {
+                    let mut size = [0; 4];
+                    self.content.read_at(size_at, &mut size).map_err(at)?;
+                    size_at += 4;
+                    u32::from_le_bytes(size) as usize
+                }
+            };
+            if end.checked_sub(column_at).is_none_or(|rest| rest < bytes as u64) {
+                return Err(damaged());
+            }
+            self.content.read_at(column_at, value.resize(bytes)).map_err(at)?;
+            column_at += bytes as u64;
+            value.set_shape(field.shape.iter().map(|dim| dim.unwrap_or(bytes)));
+        }
+        if column_at != end {
+            return Err(damaged());
+        }
+        self.content.check_unchanged().map_err(at)
+    }
+
+    fn path(&self, _: u64) -> Option<&Path> {
+        Some(&self.path)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+}

@@ -1,0 +1,304 @@
+//! TFRecord files: records with checksums, mostly `tf.train.Example`.
+//!
+//! A record is its length (`u64`), the checksum of the length, its bytes, and their checksum; numbers are
+//! little-endian, checksums are masked CRC-32C (TensorFlow, `record_writer.h`).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use feedline_core::{DType, Fingerprint, Result};
+
+use crate::bytes::{Content, data, one_line};
+use crate::reader::outside;
+use crate::{ElementType, Reader, Schema, SchemaField, Value, Values};
+
+mod example;
+
+use example::{Kind, features, values};
+
+/// Bytes before a record's own: length and checksum.
+const BEFORE: u64 = 12;
+/// Bytes behind: the checksum.
+const BEHIND: u64 = 4;
+
+/// Whether `start` begins with the length of a record and its checksum.
+pub(crate) fn is_tfrecord(start: &[u8]) -> bool {
+    start.first_chunk::<12>().is_some_and(|header| length(header).is_some())
+}
+
+/// The length in a record's header; none when its checksum does not fit.
+fn length(header: &[u8; BEFORE as usize]) -> Option<u64> {
+    let (length, checksum) = header.split_first_chunk::<8>()?;
+    (masked(length).to_le_bytes() == checksum).then(|| u64::from_le_bytes(*length))
+}
+
+/// The checksum that is written of `bytes`.
+fn masked(bytes: &[u8]) -> u32 {
+    crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xA282_EAD8)
+}
+
+/// What a field of the schema takes from a feature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Values,
+    /// The length of each of its values, where they are byte strings.
+    Lengths,
+}
+
+/// The records of a TFRecord file, plain or gzip.
+///
+/// Records that are `tf.train.Example` have a field per feature, by name: `bytes`, `f32` or `i64`. A feature
+/// with one value in every record is a scalar; one with as many in every record has that shape; of others the
+/// dimension varies, and a record that lacks it has none. Byte strings lie one behind another; where a record
+/// has several, a further field `NAME.lengths` (`i64`) holds the length of each. Other records, sequence
+/// examples too, are the one field `record`: their bytes.
+///
+/// A plain file stays on disk, with 8 bytes of memory per record.
+#[derive(Debug)]
+pub struct TfRecord {
+    path: PathBuf,
+    content: Content,
+    /// Where each record begins, and the end of the file.
+    starts: Vec<u64>,
+    schema: Schema,
+    /// The feature and its part for each field of the schema; empty where records are bytes.
+    parts: Vec<(String, Part)>,
+    fingerprint: u64,
+}
+
+/// What is known of a feature from the records read so far.
+#[derive(Default)]
+struct Seen {
+    kind: Option<Kind>,
+    records: u64,
+    fewest: Option<usize>,
+    most: usize,
+}
+
+impl TfRecord {
+    /// Opens a file, and reads it once: to find its records, check their checksums, and learn their features.
+    ///
+    /// # Errors
+    /// `Data` for a file that is missing, cut short or damaged, whose first record is an example and another
+    /// one is not, or whose feature changes its type; names the file, the byte and the record.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let content = Content::open_unclaimed(path);
+        content.and_then(|content| Self::of(path, content)).map_err(|error| error.at_path(path))
+    }
+
+    fn of(path: &Path, content: Content) -> Result<Self> {
+        let (mut starts, mut at, mut record) = (Vec::new(), 0, Vec::new());
+        let mut seen = Some(BTreeMap::<String, Seen>::new());
+        while at < content.len() {
+            let number = starts.len() as u64;
+            read_record(&content, at, &mut record).map_err(|error| error.at_sample(number))?;
+            starts.push(at);
+            at += BEFORE + record.len() as u64 + BEHIND;
+            if let Some(known) = &mut seen
+                && let Err(why) = learn(&record, known)
+            {
+                if number > 0 {
+                    let why = format!("the record is no tf.train.Example like the first: {why}");
+                    return Err(data(why).at_offset(starts[number as usize]).at_sample(number));
+                }
+                seen = None;
+            }
+        }
+        content.check_unchanged()?;
+        let records = starts.len() as u64;
+        starts.push(at);
+        let (mut fields, mut parts) = (Vec::new(), Vec::new());
+        match seen {
+            None => fields.push(SchemaField::variable("record", ElementType::Bytes)),
+            Some(seen) => {
+                for (name, seen) in seen {
+                    let (values, lengths) = seen.fields(&name, records);
+                    fields.push(values);
+                    parts.push((name.clone(), Part::Values));
+                    if let Some(lengths) = lengths {
+                        fields.push(lengths);
+                        parts.push((name, Part::Lengths));
+                    }
+                }
+            }
+        }
+        let state = Fingerprint::new().number(records);
+        let state = match content.bytes() {
+            Some(bytes) => state.bytes(bytes),
+            None => state.file(path)?,
+        };
+        let (path, schema, fingerprint) = (path.to_path_buf(), Schema::new(fields), state.value());
+        Ok(Self { path, content, starts, schema, parts, fingerprint })
+    }
+
+    fn fill(&self, record: &[u8], to: &mut [Value]) -> Result<()> {
+        let damaged = || data("the record is no tf.train.Example: write the file again");
+        for value in to.iter_mut() {
+            value.bytes.clear();
+        }
+        for feature in features(record).ok_or_else(damaged)? {
+            let (name, list) = feature.ok_or_else(damaged)?;
+            let Some((kind, list)) = list else { continue };
+            let first = self.parts.partition_point(|(part, _)| part.as_str() < name);
+            let lengths =
+                self.parts.get(first + 1).is_some_and(|(part, kind)| part == name && *kind == Part::Lengths);
+            let (value, rest) = to[first..].split_first_mut().ok_or_else(damaged)?;
+            value.bytes.clear();
+            let mut lengths = rest.first_mut().filter(|_| lengths);
+            if let Some(lengths) = &mut lengths {
+                lengths.bytes.clear();
+            }
+            let push = |one: &[u8]| {
+                value.bytes.extend_from_slice(one);
+                if let Some(lengths) = &mut lengths {
+                    lengths.bytes.extend_from_slice(&(one.len() as i64).to_le_bytes());
+                }
+            };
+            values(kind, list, push).ok_or_else(damaged)?;
+        }
+        for (value, field) in to.iter_mut().zip(self.schema.fields()) {
+            let elements = value.bytes.len() / field.element.size();
+            let fixed = field.shape.iter().copied().collect::<Option<Vec<_>>>();
+            if fixed.is_some_and(|shape| shape.iter().product::<usize>() != elements) {
+                return Err(damaged());
+            }
+            value.set_shape(field.shape.iter().map(|_| elements));
+        }
+        Ok(())
+    }
+}
+
+impl Seen {
+    /// The field of the feature's values, and that of their lengths.
+    fn fields(&self, name: &str, records: u64) -> (SchemaField, Option<SchemaField>) {
+        let element = match self.kind {
+            Some(Kind::Int) => ElementType::Number(DType::I64),
+            Some(Kind::Float) => ElementType::Number(DType::F32),
+            Some(Kind::Bytes) | None => ElementType::Bytes,
+        };
+        let same = (self.records == records && self.fewest == Some(self.most)).then_some(self.most);
+        if element == ElementType::Bytes {
+            let number = ElementType::Number(DType::I64);
+            let lengths = match same {
+                Some(1) => None,
+                Some(count) => Some(SchemaField::fixed(format!("{name}.lengths"), number, &[count])),
+                None => Some(SchemaField::variable(format!("{name}.lengths"), number)),
+            };
+            return (SchemaField::variable(name, element), lengths);
+        }
+        let field = match same {
+            Some(1) => SchemaField::fixed(name, element, &[]),
+            Some(count) => SchemaField::fixed(name, element, &[count]),
+            None => SchemaField::variable(name, element),
+        };
+        (field, None)
+    }
+}
+
+/// Adds the features of an example to what is known; says why it is none.
+fn learn(record: &[u8], seen: &mut BTreeMap<String, Seen>) -> Result<(), String> {
+    let mut any = false;
+    for feature in features(record).ok_or("it has other fields")? {
+        let (name, list) = feature.ok_or("it is damaged")?;
+        any = true;
+        let mut count = 0;
+        if let Some((kind, list)) = list {
+            values(kind, list, |_| count += 1).ok_or("a list is damaged")?;
+        }
+        if !seen.contains_key(name) {
+            seen.insert(name.to_owned(), Seen::default());
+        }
+        let Some(seen) = seen.get_mut(name) else { continue };
+        if let Some((kind, _)) = list {
+            if seen.kind.is_some_and(|known| known != kind) {
+                return Err(format!("feature \"{}\" changes its type", one_line(name)));
+            }
+            seen.kind = Some(kind);
+        }
+        seen.records += 1;
+        seen.fewest = Some(seen.fewest.map_or(count, |fewest| fewest.min(count)));
+        seen.most = seen.most.max(count);
+    }
+    if any { Ok(()) } else { Err("it has no features".into()) }
+}
+
+/// Reads the record that begins at `start`, and compares its checksums.
+fn read_record(content: &Content, start: u64, to: &mut Vec<u8>) -> Result<()> {
+    let rest = content.len() - start;
+    let cut = |needed: u64| {
+        data(format!("the record needs {needed} bytes, found {rest}: the file is cut short, fetch it again"))
+            .at_offset(start)
+    };
+    if rest < BEFORE + BEHIND {
+        return Err(cut(BEFORE + BEHIND));
+    }
+    let mut header = [0; BEFORE as usize];
+    content.read_at(start, &mut header)?;
+    let Some(length) = length(&header) else {
+        return Err(
+            data("the checksum of the record's length does not fit: fetch the file again").at_offset(start)
+        );
+    };
+    if length > rest - BEFORE - BEHIND {
+        return Err(cut(length.saturating_add(BEFORE + BEHIND)));
+    }
+    to.resize(length as usize, 0);
+    content.read_at(start + BEFORE, to)?;
+    let mut checksum = [0; BEHIND as usize];
+    content.read_at(start + BEFORE + length, &mut checksum)?;
+    if checksum != masked(to).to_le_bytes() {
+        let why = "the checksum of the record does not fit: fetch the file again";
+        return Err(data(why).at_offset(start + BEFORE));
+    }
+    Ok(())
+}
+
+thread_local! {
+    /// The record being read, one per worker.
+    static RECORD: std::cell::RefCell<Vec<u8>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+impl Reader for TfRecord {
+    fn format(&self) -> &'static str {
+        "tfrecord"
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn len(&self) -> u64 {
+        self.starts.len() as u64 - 1
+    }
+
+    fn read(&self, sample: u64, to: &mut Values) -> Result<()> {
+        if sample >= self.len() {
+            return Err(outside(sample, self.len(), &self.path));
+        }
+        let start = self.starts[sample as usize];
+        let to = to.begin(self.schema.fields().len());
+        let read = if self.parts.is_empty() {
+            read_record(&self.content, start, &mut to[0].bytes).map(|()| {
+                let len = to[0].bytes.len();
+                to[0].set_shape([len]);
+            })
+        } else {
+            RECORD.with_borrow_mut(|record| {
+                read_record(&self.content, start, record)?;
+                self.fill(record, to).map_err(|error| error.at_offset(start))
+            })
+        };
+        let read = read.and_then(|()| self.content.check_unchanged());
+        read.map_err(|error| error.at_path(&self.path).at_sample(sample))
+    }
+
+    fn path(&self, _: u64) -> Option<&Path> {
+        Some(&self.path)
+    }
+
+    /// Covers the content of a gzip file; of a plain one its name, size and time of the last write.
+    fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+}

@@ -1,0 +1,166 @@
+//! The wire format of `tf.train.Example`: a map of names to lists of bytes, floats or integers.
+//!
+//! Read in place, without an allocation per value (Protocol Buffers, "Encoding"; TensorFlow, `example.proto`).
+
+/// The values of one feature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Bytes,
+    Float,
+    Int,
+}
+
+/// A feature of one example: its name, and its list as it lies in the record; none for an empty feature.
+pub(super) type Feature<'a> = (&'a str, Option<(Kind, &'a [u8])>);
+
+/// The features of `record`, in its order; none when it is no example.
+pub(super) fn features(record: &[u8]) -> Option<impl Iterator<Item = Option<Feature<'_>>>> {
+    // The map is field 1 of `Features`, which is field 1 of `Example`. A record may hold several parts of it.
+    let mut parts = Message(record);
+    // Anything else, such as the lists of a `SequenceExample`, would be lost.
+    if !parts.clone().all(|field| matches!(field, Some((1, Wire::Bytes(_))))) {
+        return None;
+    }
+    let entries = std::iter::from_fn(move || match parts.next()? {
+        Some((1, Wire::Bytes(part))) => Some(Message(part)),
+        _ => None,
+    });
+    Some(entries.flatten().map(|entry| match entry? {
+        (1, Wire::Bytes(entry)) => feature(entry),
+        _ => None,
+    }))
+}
+
+fn feature(entry: &[u8]) -> Option<Feature<'_>> {
+    let (mut name, mut list) = ("", None);
+    for field in Message(entry) {
+        match field? {
+            (1, Wire::Bytes(text)) => name = std::str::from_utf8(text).ok()?,
+            (2, Wire::Bytes(feature)) => {
+                for field in Message(feature) {
+                    list = Some(match field? {
+                        (1, Wire::Bytes(list)) => (Kind::Bytes, list),
+                        (2, Wire::Bytes(list)) => (Kind::Float, list),
+                        (3, Wire::Bytes(list)) => (Kind::Int, list),
+                        _ => return None,
+                    });
+                }
+            }
+            _ => return None,
+        }
+    }
+    Some((name, list))
+}
+
+/// Calls `to` with each value of a list, as little-endian bytes; none when the list is damaged.
+pub(super) fn values<'a>(kind: Kind, list: &'a [u8], mut to: impl FnMut(&[u8])) -> Option<()> {
+    for field in Message::<'a>(list) {
+        match (kind, field?) {
+            (Kind::Bytes, (1, Wire::Bytes(value))) => to(value),
+            (Kind::Float, (1, Wire::Fixed32(value))) => to(&value),
+            (Kind::Float, (1, Wire::Bytes(packed))) => {
+                let (values, []) = packed.as_chunks::<4>() else { return None };
+                values.iter().for_each(|value| to(value));
+            }
+            (Kind::Int, (1, Wire::Varint(value))) => to(&value.to_le_bytes()),
+            (Kind::Int, (1, Wire::Bytes(mut packed))) => {
+                while !packed.is_empty() {
+                    to(&varint(&mut packed)?.to_le_bytes());
+                }
+            }
+            _ => return None,
+        }
+    }
+    Some(())
+}
+
+/// One field's value, of the wire types that are in use.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Wire<'a> {
+    Varint(u64),
+    Fixed64,
+    Bytes(&'a [u8]),
+    Fixed32([u8; 4]),
+}
+
+/// The fields of a message, by their numbers; ends after the first that is damaged, which is none.
+#[derive(Clone, Debug)]
+struct Message<'a>(&'a [u8]);
+
+impl<'a> Iterator for Message<'a> {
+    type Item = Option<(u64, Wire<'a>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let field = self.field();
+        if field.is_none() {
+            self.0 = &[];
+        }
+        Some(field)
+    }
+}
+
+impl<'a> Message<'a> {
+    fn field(&mut self) -> Option<(u64, Wire<'a>)> {
+        let tag = varint(&mut self.0)?;
+        let value = match tag & 7 {
+            0 => Wire::Varint(varint(&mut self.0)?),
+            1 => {
+                self.0.split_off(..8)?;
+                Wire::Fixed64
+            }
+            2 => {
+                let len = usize::try_from(varint(&mut self.0)?).ok()?;
+                Wire::Bytes(self.0.split_off(..len)?)
+            }
+            5 => Wire::Fixed32(self.0.split_off(..4)?.try_into().ok()?),
+            _ => return None,
+        };
+        Some((tag >> 3, value))
+    }
+}
+
+/// A number of seven bits per byte, lowest first.
+fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    let mut number = 0;
+    for shift in (0..70).step_by(7) {
+        let &byte = bytes.split_off_first()?;
+        number |= u64::from(byte & 0x7F).checked_shl(shift).unwrap_or_default();
+        if byte < 0x80 {
+            return Some(number);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_and_endless_ones_are_none() {
+        assert_eq!(varint(&mut &[0xAC, 0x02][..]), Some(300));
+        let minus_one = [[0xFF; 9].as_slice(), &[1]].concat();
+        assert_eq!(varint(&mut &minus_one[..]), Some(u64::MAX));
+        assert_eq!(varint(&mut &[0xFF; 11][..]), None);
+        assert_eq!(varint(&mut &[0x80][..]), None);
+    }
+
+    #[test]
+    fn packed_and_single_values_are_the_same() {
+        let collect = |kind, list: &[u8]| {
+            let mut all = Vec::new();
+            values(kind, list, |value| all.extend(value)).map(|()| all)
+        };
+        assert_eq!(collect(Kind::Int, &[0x0A, 2, 5, 6]), collect(Kind::Int, &[0x08, 5, 0x08, 6]));
+        let float = [0, 0, 0x80, 0x3F];
+        let packed = [&[0x0A, 4][..], &float].concat();
+        let single = [&[0x0D][..], &float].concat();
+        assert_eq!(collect(Kind::Float, &packed), Some(float.to_vec()));
+        assert_eq!(collect(Kind::Float, &single), Some(float.to_vec()));
+        assert_eq!(collect(Kind::Float, &[0x0A, 3, 0, 0, 0]), None);
+        assert_eq!(collect(Kind::Bytes, &[0x0A, 9, 0]), None);
+    }
+}

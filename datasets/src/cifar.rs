@@ -51,7 +51,8 @@ impl Kind {
     }
 }
 
-/// Opens CIFAR's training set, or its test set where there is no training set: one `.bin` file, one `.bin.gz`,
+/// Opens CIFAR's training set, or its test set where there is no training set: one `.bin` file, one
+/// `.bin.gz`,
 /// the folder of the `.bin` files, or the `.tar.gz` that they come in (feature `tar`).
 ///
 /// The fields are `label` (CIFAR-100: `coarse_label` and `fine_label`) and `image` (`u8`, `[3, 32, 32]`).
@@ -204,7 +205,7 @@ fn of_parts(path: &Path, parts: &[(&Content, u64, u64)]) -> Result<Arrays> {
 
 fn not_cifar() -> feedline_core::Error {
     data(
-        "not CIFAR's binary version: it is no whole number of records of 3,073 or 3,074 bytes whose labels are \
-         within the classes; fetch the file again",
+        "not CIFAR's binary version: it is no whole number of records of 3,073 or 3,074 bytes whose labels \
+         are within the classes; fetch the file again",
     )
 }

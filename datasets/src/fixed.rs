@@ -17,7 +17,8 @@ thread_local! {
 
 /// A [`Reader`] of samples of one size as a [`Dataset`].
 ///
-/// Rows that lie ready in memory have a [column](Dataset::column) for zero-copy loading; `read` uses no random
+/// Rows that lie ready in memory have a [column](Dataset::column) for zero-copy loading; `read` uses no
+/// random
 /// numbers.
 ///
 /// ```

@@ -1,7 +1,8 @@
 //! Data sets for feedline: readers of the file formats that training data comes in, and one set that needs no
 //! download.
 //!
-//! [`open`] recognises a file or a folder by its content and returns a [`Reader`]; [`Fixed`] makes a data set of
+//! [`open`] recognises a file or a folder by its content and returns a [`Reader`]; [`Fixed`] makes a data
+//! set of
 //! a reader whose samples have one size. The README of this crate has a table of the formats.
 //!
 //! | part | what |

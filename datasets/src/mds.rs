@@ -19,7 +19,8 @@ const MOST_JSON: u64 = 64 << 20;
 /// Opens the folder of an `index.json`: the shards that it lists, in its order.
 ///
 /// # Errors
-/// `Data` when the index or a shard cannot be read, a shard is compressed, or is not what [`Mds::open`] reads;
+/// `Data` when the index or a shard cannot be read, a shard is compressed, or is not what [`Mds::open`]
+/// reads;
 /// names the file.
 pub fn open_folder(folder: impl AsRef<Path>) -> Result<Shards> {
     let folder = folder.as_ref();
@@ -97,7 +98,8 @@ impl Mds {
     /// Opens one uncompressed shard.
     ///
     /// # Errors
-    /// `Data` for a file that is missing, no shard, cut short, or has a column of an encoding that is not read;
+    /// `Data` for a file that is missing, no shard, cut short, or has a column of an encoding that is not
+    /// read;
     /// names the file, the byte or the column.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();

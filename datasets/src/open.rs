@@ -198,8 +198,8 @@ fn file(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
 fn unknown(start: &[u8]) -> Error {
     let start: String = start.iter().take(8).map(|byte| format!(" {byte:02x}")).collect();
     data(format!(
-        "the kind of this file is unknown, it begins with{start}: give a file of a format listed in the README, \
-         or open it as Records or Tokens"
+        "the kind of this file is unknown, it begins with{start}: give a file of a format listed in the \
+         README, or open it as Records or Tokens"
     ))
 }
 

@@ -64,7 +64,8 @@ struct Part {
 /// The samples of a WebDataset shard.
 ///
 /// The key of a member is its path up to the first dot of its file name; what follows, in lower case, is the
-/// field's name, as in `images/0017.seg.png`. Neighbours with one key are a sample. Every field holds bytes as
+/// field's name, as in `images/0017.seg.png`. Neighbours with one key are a sample. Every field holds
+/// bytes as
 /// they are, compressed members too; a sample that lacks a field has no bytes there. Names without a dot, and
 /// those that begin and end with two underscores, are left out.
 ///
@@ -86,7 +87,8 @@ impl WebDataset {
     ///
     /// # Errors
     /// `Data` for a file that is missing, no tar, damaged, cut short, without samples, or has two members of
-    /// one name in a sample; for gzip that inflates to more than 32 MiB and 200 times its size. Names the file
+    /// one name in a sample; for gzip that inflates to more than 32 MiB and 200 times its size. Names the
+    /// file
     /// and the byte.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();

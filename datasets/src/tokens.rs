@@ -19,7 +19,8 @@ const TOKENS: usize = 0;
 /// use feedline_core::DType;
 /// use feedline_datasets::TokenOptions;
 /// // Windows of 2,048 tokens that overlap by half, and never reach across token 50256.
-/// let options = TokenOptions { stride: 1024, separator: Some(50256), ..TokenOptions::new(DType::U16, 2048) };
+/// let options = TokenOptions { stride: 1024, separator: Some(50256), ..TokenOptions::new(DType::U16,
+/// 2048) };
 /// # assert_eq!(options.window, 2048);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +58,8 @@ struct Stream {
 
 /// Windows of token streams: fields `tokens` and `targets`, both `[window]`; a target is the token after.
 ///
-/// Files are headerless arrays of `u16` or `u32`. Files of up to [`MEMORY_LIMIT`] are held in memory. A single
+/// Files are headerless arrays of `u16` or `u32`. Files of up to [`MEMORY_LIMIT`] are held in memory. A
+/// single
 /// file of weight 1 without a separator has a [column](Dataset::column) for zero-copy loading.
 ///
 /// ```
@@ -86,7 +88,8 @@ pub struct Tokens {
 impl Tokens {
     /// Opens `files`, each with its weight: how often each of its windows is in an epoch, on average.
     ///
-    /// A weight of 2 gives every window twice, one of 0.5 every second window. Samples are in the order of the
+    /// A weight of 2 gives every window twice, one of 0.5 every second window. Samples are in the order of
+    /// the
     /// files; the loader's sampler shuffles them. With a separator every file is read once.
     ///
     /// # Errors
@@ -269,7 +272,8 @@ impl Dataset for Tokens {
         self.find(id).ok().map(|(stream, _)| stream.path.as_path())
     }
 
-    /// Covers the options, and every byte of files in memory; of others name, size and time of the last write.
+    /// Covers the options, and every byte of files in memory; of others name, size and time of the last
+    /// write.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

@@ -204,9 +204,10 @@ fn damaged_archives_and_tensors_are_refused_with_their_name() {
         ("json.safetensors", header("{\"a\":\n}"), &["header is damaged", "byte 8"]),
         (
             "overlap.safetensors",
-            header(
-                r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"b":{"dtype":"U8","shape":[3],"data_offsets":[1,4]}}"#,
-            ),
+            header(concat!(
+                r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"#,
+                r#""b":{"dtype":"U8","shape":[3],"data_offsets":[1,4]}}"#
+            )),
             &["header is damaged"],
         ),
         (

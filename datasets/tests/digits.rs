@@ -166,7 +166,8 @@ fn two_processes_at_once_leave_one_whole_set() {
 #[test]
 fn a_killed_process_leaves_no_half_written_file() {
     let dir = tempdir().unwrap();
-    // Killed at three moments: when its first unfinished file appears, when a second does, and when a file is done.
+    // Killed at three moments: when its first unfinished file appears, when a second does, and when a file
+    // is done.
     for signs in [1, 2, 3] {
         let mut child = start_child(dir.path());
         // Only a failing test waits this long.

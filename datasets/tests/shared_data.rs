@@ -9,7 +9,8 @@ use feedline_testkit::not_run;
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 
-/// Golden entries, by the path of a file or folder; made by `golden/make.py`. Those of formats beside the default
+/// Golden entries, by the path of a file or folder; made by `golden/make.py`. Those of formats beside the
+/// default
 /// ones with the folder they lie in, and whether this build reads it.
 const GOLDEN: &str = include_str!("golden/default.json");
 const BY_FEATURE: [(&str, bool, &str); 5] = [
@@ -121,7 +122,8 @@ fn every_real_file_is_read_as_independent_readers_do_or_refused() {
     }
     assert_eq!(compared, golden.len(), "golden entries without a file");
     assert!(images >= 120, "{images} images");
-    // Files of the image folders that do not begin like an image; in their folder they are bytes all the same.
+    // Files of the image folders that do not begin like an image; in their folder they are bytes all the
+    // same.
     refused.sort();
     let names: Vec<_> = refused.iter().map(|(file, _)| *file).collect();
     assert_eq!(names, BROKEN_IMAGES, "{refused:#?}");

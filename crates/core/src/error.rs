@@ -251,7 +251,8 @@ impl fmt::Debug for Error {
 }
 
 impl StdError for Error {
-    /// The cause of the cause: `Display` already prints the cause itself, and a report that walks the chain must not
+    /// The cause of the cause: `Display` already prints the cause itself, and a report that walks the
+    /// chain must not
     /// print it twice.
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.source.as_ref().and_then(|source| source.source())

@@ -1,4 +1,5 @@
-//! Every interleaving of small models of the queue that the workers take their work from, by loom. Run by `ci/loom.sh`.
+//! Every interleaving of small models of the queue that the workers take their work from, by loom. Run by
+//! `ci/loom.sh`.
 //!
 //! A worker that nobody wakes is reported as a deadlock.
 #![cfg(loom)]

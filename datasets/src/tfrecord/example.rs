@@ -1,6 +1,7 @@
 //! The wire format of `tf.train.Example`: a map of names to lists of bytes, floats or integers.
 //!
-//! Read in place, without an allocation per value (Protocol Buffers, "Encoding"; TensorFlow, `example.proto`).
+//! Read in place, without an allocation per value (Protocol Buffers, "Encoding"; TensorFlow,
+//! `example.proto`).
 
 /// The values of one feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -132,7 +132,8 @@ impl Mlp {
         kernels.argmax_hits(logits.as_view(), label, hits, last.outputs)
     }
 
-    /// Everything needed to continue a run: steps taken, and the flat parts by name. Blocks while it is copied.
+    /// Everything needed to continue a run: steps taken, and the flat parts by name. Blocks while it is
+    /// copied.
     ///
     /// # Errors
     /// A device failure.

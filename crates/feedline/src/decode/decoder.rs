@@ -175,7 +175,8 @@ impl Decoder {
         self.input.as_ref().ok_or_else(|| Error::new(ErrorKind::Stopped, "the data set is gone"))
     }
 
-    /// How long a full batch takes one worker, as far as the last batch tells; the longest time before the first one.
+    /// How long a full batch takes one worker, as far as the last batch tells; the longest time before the
+    /// first one.
     pub(crate) fn batch_time(&self) -> Duration {
         match self.row_ns.load(Ordering::Relaxed) {
             0 => Duration::MAX,

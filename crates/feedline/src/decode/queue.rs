@@ -21,12 +21,15 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Batches to begin, and batches to join, behind one mutex and one condition variable.
 ///
-/// Batches to join come first, the oldest before the others, so that the batch that is needed first is finished first.
+/// Batches to join come first, the oldest before the others, so that the batch that is needed first is
+/// finished first.
 ///
-/// No wake-up is lost: a worker looks at the lists and goes to sleep under the same lock under which work is added, and
+/// No wake-up is lost: a worker looks at the lists and goes to sleep under the same lock under which work
+/// is added, and
 /// work that is added wakes a worker for each item that no worker is awake for. `ci/loom.sh` checks that.
 ///
-/// Where work comes every few microseconds, a worker spins for a moment before it sleeps: to wake it would take longer
+/// Where work comes every few microseconds, a worker spins for a moment before it sleeps: to wake it would
+/// take longer
 /// than the work. It looks at the lists under the lock all the same before it sleeps.
 pub(crate) struct Queue<J, S> {
     state: Mutex<State<J, S>>,
@@ -67,7 +70,8 @@ impl<J, S: Clone> Queue<J, S> {
 
     /// Adds a batch to begin; gives it back when the queue is closed.
     ///
-    /// Without `wake` no sleeping worker is woken for it: for short batches, which the worker that was woken for the one
+    /// Without `wake` no sleeping worker is woken for it: for short batches, which the worker that was
+    /// woken for the one
     /// before takes too. Should that worker be held up, another looks within [`LOOK`].
     pub(crate) fn begin(&self, job: J, wake: bool) -> Result<(), J> {
         let mut state = self.lock();

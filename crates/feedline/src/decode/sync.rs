@@ -7,7 +7,8 @@ pub(crate) use loom::sync::{Condvar, Mutex, MutexGuard};
 #[cfg(not(loom))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// Sleeps until `condition` is notified, for at most `limit`. In loom's models, where there is no time, without a limit: they
+/// Sleeps until `condition` is notified, for at most `limit`. In loom's models, where there is no time,
+/// without a limit: they
 /// show that the limit is not needed where workers are woken.
 pub(crate) fn wait<'a, T>(
     condition: &Condvar,

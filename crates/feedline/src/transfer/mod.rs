@@ -1,4 +1,5 @@
-//! Stage 2: one thread drives a loader. It hands slots to the workers, and copies filled slots to the device, in order.
+//! Stage 2: one thread drives a loader. It hands slots to the workers, and copies filled slots to the
+//! device, in order.
 //!
 //! | part | file |
 //! | --- | --- |
@@ -8,7 +9,8 @@
 //! | how often to look for the end of a copy | `poll.rs` |
 //!
 //! The two waits of this stage must not be confused:
-//! - the **copy stream** waits on the device for `consumed` of every reader before a device slot is overwritten
+//! - the **copy stream** waits on the device for `consumed` of every reader before a device slot is
+//! overwritten
 //!   (`feedline_device::slot`);
 //! - the **host** waits for `copied` before a pinned slot is filled again (`feedline_slots::Ring`).
 
@@ -40,7 +42,8 @@ use crate::decode::{
 
 /// A worker is woken for this much decoding; what is shorter is left to the worker that was woken before.
 ///
-/// To wake a worker and let it sleep again costs about 15 us of CPU time (H200 host, 2026-11-22, bench `idle`).
+/// To wake a worker and let it sleep again costs about 15 us of CPU time (H200 host, 2026-11-22, bench
+/// `idle`).
 const WORK_PER_WAKE: Duration = Duration::from_micros(100);
 
 /// How soon a source that had nothing is asked again.
@@ -146,9 +149,11 @@ impl Wanted {
 }
 
 impl Transfer {
-    /// Starts the thread `fl-transfer`. `ended` gets its result and this value when it ends, also after a panic.
+    /// Starts the thread `fl-transfer`. `ended` gets its result and this value when it ends, also after a
+    /// panic.
     ///
-    /// A consumer that finds its channel closed looks for the cause, so `ended` tells the cause before it drops the value.
+    /// A consumer that finds its channel closed looks for the cause, so `ended` tells the cause before it
+    /// drops the value.
     ///
     /// # Errors
     /// `Config` when the system refuses a thread.
@@ -241,7 +246,8 @@ impl Run<'_> {
         self.with.pool.begin(Job { decoder: self.with.decoder.clone(), batch }, wake);
     }
 
-    /// How long to wait before a look at what wakes nobody, after a wait of `waited` so far: a source that had nothing, and
+    /// How long to wait before a look at what wakes nobody, after a wait of `waited` so far: a source that
+    /// had nothing, and
     /// the end of a copy, whose slot is to be filled.
     fn interval(&mut self, waited: Duration) -> Option<Duration> {
         if self.later.is_some() {
@@ -369,7 +375,8 @@ impl Run<'_> {
         let start = Instant::now();
         loop {
             let limit = self.interval(start.elapsed());
-            // Nothing that is sent to the inbox ends this wait, so the reader of a source has to be looked for.
+            // Nothing that is sent to the inbox ends this wait, so the reader of a source has to be looked
+            // for.
             let limit = limit.or(self.schedule.is_reader_away().then_some(SOURCE_POLL));
             let Some(limit) = limit else { return device_slots.acquire() };
             if let Some(slot) = device_slots.acquire_timeout(limit)? {

@@ -1,11 +1,15 @@
 //! How often to look whether a copy has ended.
 //!
-//! Nothing wakes a thread at the end of a copy but a wait for its event, which costs 38 us of CPU time on an H200; a look
-//! costs 0.3 us, and the wake-up for it about 20 us (2026-11-22, bench `idle`). So the transfer thread looks, more rarely
+//! Nothing wakes a thread at the end of a copy but a wait for its event, which costs 38 us of CPU time on
+//! an H200; a look
+//! costs 0.3 us, and the wake-up for it about 20 us (2026-11-22, bench `idle`). So the transfer thread
+//! looks, more rarely
 //! the longer the copies take.
 //!
-//! Where the device takes a millisecond or more per batch, the slots hold several batches that are decoded and submitted.
-//! Then the thread lets the copies of half of them end before it looks, and hands out those slots together: nothing waits
+//! Where the device takes a millisecond or more per batch, the slots hold several batches that are decoded
+//! and submitted.
+//! Then the thread lets the copies of half of them end before it looks, and hands out those slots
+//! together: nothing waits
 //! for the batches that are decoded later, and the device has the other half to work on.
 
 use std::time::Duration;

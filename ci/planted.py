@@ -346,9 +346,15 @@ BUGS = [
     ),
     Bug(
         "share_not_finished",
+        "a worker that finishes the last rows of a batch does not send it",
+        Test(FEEDLINE, "lib", "decode::tests::rows_are_decoded_in_place_with_any_number_of_workers"),
+        [(DECODER, "is_finished |= piece.finish();", "is_finished &= piece.finish();")],
+    ),
+    Bug(
+        "rows_given_up_not_counted",
         "rows that a failed batch gives up are not counted: it has no end",
-        Test(FEEDLINE, "lib", "decode::tests::the_error_of_the_first_failed_row_is_reported"),
-        [(DECODER, "is_finished |= self.fill.give_up();", "let _ = self.fill.is_claimed();")],
+        Test(SLOTS, "shared_fill", "rows_that_are_given_up_count_as_finished_once"),
+        [(SHARED_FILL, "        self.finish(self.rows - start)", "        let _ = start;\n        false")],
     ),
     Bug(
         "later_error_wins",

@@ -52,8 +52,7 @@ impl Kind {
 }
 
 /// Opens CIFAR's training set, or its test set where there is no training set: one `.bin` file, one
-/// `.bin.gz`,
-/// the folder of the `.bin` files, or the `.tar.gz` that they come in (feature `tar`).
+/// `.bin.gz`, the folder of the `.bin` files, or the `.tar.gz` that they come in (feature `tar`).
 ///
 /// The fields are `label` (CIFAR-100: `coarse_label` and `fine_label`) and `image` (`u8`, `[3, 32, 32]`).
 ///

@@ -18,8 +18,7 @@ thread_local! {
 /// A [`Reader`] of samples of one size as a [`Dataset`].
 ///
 /// Rows that lie ready in memory have a [column](Dataset::column) for zero-copy loading; `read` uses no
-/// random
-/// numbers.
+/// random numbers.
 ///
 /// ```
 /// use feedline_core::Dataset;

@@ -20,8 +20,7 @@ const MOST_JSON: u64 = 64 << 20;
 ///
 /// # Errors
 /// `Data` when the index or a shard cannot be read, a shard is compressed, or is not what [`Mds::open`]
-/// reads;
-/// names the file.
+/// reads; names the file.
 pub fn open_folder(folder: impl AsRef<Path>) -> Result<Shards> {
     let folder = folder.as_ref();
     let path = folder.join("index.json");
@@ -99,8 +98,7 @@ impl Mds {
     ///
     /// # Errors
     /// `Data` for a file that is missing, no shard, cut short, or has a column of an encoding that is not
-    /// read;
-    /// names the file, the byte or the column.
+    /// read; names the file, the byte or the column.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         Self::of(path).map_err(|error| error.at_path(path))

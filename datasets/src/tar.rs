@@ -88,8 +88,7 @@ impl WebDataset {
     /// # Errors
     /// `Data` for a file that is missing, no tar, damaged, cut short, without samples, or has two members of
     /// one name in a sample; for gzip that inflates to more than 32 MiB and 200 times its size. Names the
-    /// file
-    /// and the byte.
+    /// file and the byte.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let at = |error: feedline_core::Error| error.at_path(path);

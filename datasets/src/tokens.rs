@@ -19,8 +19,8 @@ const TOKENS: usize = 0;
 /// use feedline_core::DType;
 /// use feedline_datasets::TokenOptions;
 /// // Windows of 2,048 tokens that overlap by half, and never reach across token 50256.
-/// let options = TokenOptions { stride: 1024, separator: Some(50256), ..TokenOptions::new(DType::U16,
-/// 2048) };
+/// let whole = TokenOptions::new(DType::U16, 2048);
+/// let options = TokenOptions { stride: 1024, separator: Some(50256), ..whole };
 /// # assert_eq!(options.window, 2048);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,9 +58,8 @@ struct Stream {
 
 /// Windows of token streams: fields `tokens` and `targets`, both `[window]`; a target is the token after.
 ///
-/// Files are headerless arrays of `u16` or `u32`. Files of up to [`MEMORY_LIMIT`] are held in memory. A
-/// single
-/// file of weight 1 without a separator has a [column](Dataset::column) for zero-copy loading.
+/// Files are headerless arrays of `u16` or `u32`. Files of up to [`MEMORY_LIMIT`] are held in memory.
+/// A single file of weight 1 without a separator has a [column](Dataset::column) for zero-copy loading.
 ///
 /// ```
 /// use feedline_core::{DType, Dataset};
@@ -89,8 +88,7 @@ impl Tokens {
     /// Opens `files`, each with its weight: how often each of its windows is in an epoch, on average.
     ///
     /// A weight of 2 gives every window twice, one of 0.5 every second window. Samples are in the order of
-    /// the
-    /// files; the loader's sampler shuffles them. With a separator every file is read once.
+    /// the files; the loader's sampler shuffles them. With a separator every file is read once.
     ///
     /// # Errors
     /// `Config` for no file, a window or stride of zero, a type other than `U16` and `U32`, or a weight that

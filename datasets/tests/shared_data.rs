@@ -10,8 +10,7 @@ use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 
 /// Golden entries, by the path of a file or folder; made by `golden/make.py`. Those of formats beside the
-/// default
-/// ones with the folder they lie in, and whether this build reads it.
+/// default ones with the folder they lie in, and whether this build reads it.
 const GOLDEN: &str = include_str!("golden/default.json");
 const BY_FEATURE: [(&str, bool, &str); 5] = [
     ("arrow", false, "{}"),

@@ -12,7 +12,7 @@ use feedline::{
     Cursor, DType, Device, Error, ErrorKind, LastBatch, Loader, LoaderBuilder, Result, Sampler, Spec,
     TransferMode, Workers, World,
 };
-use feedline_datasets::{Idx, Records};
+use feedline_datasets::{Fixed, Idx, Records, TokenOptions, Tokens, open};
 use feedline_testkit::fixtures::{self, Fine, Laid, Random, Wide};
 use feedline_testkit::restore::{self, From, MIXES, Pipeline};
 use feedline_testkit::{Watchdog, watchdog};
@@ -49,6 +49,8 @@ fn data_sets(dir: &Path) -> Vec<(&'static str, LoaderBuilder)> {
         ("Wide", Loader::builder(Wide::new(LEN).unwrap())),
         ("Idx", Loader::builder(idx(dir))),
         ("Records", Loader::builder(records(dir))),
+        ("Fixed", Loader::builder(array(dir))),
+        ("Tokens", Loader::builder(tokens(dir))),
         // The device reads these itself.
         ("Laid", Loader::builder(Laid::columns(&fine, 1).unwrap()).transfer_mode(TransferMode::ZeroCopy)),
         ("Laid", Loader::builder(Laid::records(&fine, 3, 1).unwrap()).transfer_mode(TransferMode::ZeroCopy)),
@@ -63,6 +65,22 @@ fn idx(dir: &Path) -> Idx {
     std::fs::write(&images, [&header[..], &Vec::from_iter(0..6 * count)].concat()).unwrap();
     std::fs::write(&labels, [&[0, 0, 8, 1, 0, 0, 0, count][..], &Vec::from_iter(0..count)].concat()).unwrap();
     Idx::open(&images, &labels).unwrap()
+}
+
+/// An array of [`LEN`] rows of five bytes, by the reader that `open` finds.
+fn array(dir: &Path) -> Fixed {
+    let path = dir.join("array");
+    let header = [0, 0, 8, 2, 0, 0, 0, LEN as u8, 0, 0, 0, 5];
+    std::fs::write(&path, [&header[..], &Vec::from_iter(0..5 * LEN as u8)].concat()).unwrap();
+    Fixed::new(open(&path).unwrap()).unwrap()
+}
+
+/// [`LEN`] windows of four tokens; all tokens differ.
+fn tokens(dir: &Path) -> Tokens {
+    let path = dir.join("tokens");
+    let ids = (0..4 * LEN as u16 + 1).flat_map(u16::to_le_bytes);
+    std::fs::write(&path, Vec::from_iter(ids)).unwrap();
+    Tokens::open(&[(&path, 1.0)], TokenOptions::new(DType::U16, 4)).unwrap()
 }
 
 /// Records of three bytes and a label; all bytes differ.

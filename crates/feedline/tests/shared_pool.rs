@@ -5,6 +5,7 @@ mod common;
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use common::small::{BATCH, STEPS, fine, on_a_device, take_epoch};
 use common::{LONG, alone, assert_intact, wait_until, wait_until_gone};
@@ -122,8 +123,9 @@ fn a_stop_does_not_wait_for_the_reads_of_another_loader() {
             let mut other = loader(fine(), &pool, 2, device);
             let batches = blocked.epoch(0).unwrap();
             assert!(gate.wait_until_waiting(1, LONG));
-            // Its batches wait behind the blocked read.
-            let _ = other.epoch(0).unwrap();
+            let mut waiting = other.epoch(0).unwrap();
+            let next = waiting.next_timeout(Duration::from_millis(50)).unwrap();
+            assert!(next.is_none(), "its batches wait behind the blocked read");
             other.stop(LONG).unwrap();
             gate.open();
             let all: Vec<_> = batches.map(|batch| batch.unwrap().wait_on(compute).unwrap().step()).collect();

@@ -29,8 +29,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// work that is added wakes a worker for each item that no worker is awake for. `ci/loom.sh` checks that.
 ///
 /// Where work comes every few microseconds, a worker spins for a moment before it sleeps: to wake it would
-/// take longer
-/// than the work. It looks at the lists under the lock all the same before it sleeps.
+/// take longer than the work. It looks at the lists under the lock all the same before it sleeps.
 pub(crate) struct Queue<J, S> {
     state: Mutex<State<J, S>>,
     wake: Condvar,

@@ -10,8 +10,7 @@
 //!
 //! The two waits of this stage must not be confused:
 //! - the **copy stream** waits on the device for `consumed` of every reader before a device slot is
-//! overwritten
-//!   (`feedline_device::slot`);
+//! overwritten   (`feedline_device::slot`);
 //! - the **host** waits for `copied` before a pinned slot is filled again (`feedline_slots::Ring`).
 
 mod poll;

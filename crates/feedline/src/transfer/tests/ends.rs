@@ -11,7 +11,7 @@ use super::{Rig, Setting, fine};
 fn three_in_flight() -> (Rig, fixtures::Gate) {
     let (data, gate) = fixtures::blocking(fine(), [0, 4, 8]);
     let rig = Rig::new(data, Setting { workers: 3, ..Setting::default() });
-    rig.ask(1, 0, u64::MAX);
+    rig.ask(1, 0, 1);
     assert!(gate.wait_until_waiting(3, LIMIT));
     let mut steps: Vec<u64> = rig.pool.readings().iter().map(|reading| reading.step).collect();
     steps.sort_unstable();

@@ -104,7 +104,7 @@ impl Dataset for Locks {
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
-        if id % 2 == 0 {
+        if id.is_multiple_of(2) {
             let mut total = self.lock.lock().map_err(|error| error.to_string())?;
             *total += (self.wait)();
         }

@@ -9,9 +9,9 @@
 //! | how often to look for the end of a copy | `poll.rs` |
 //!
 //! The two waits of this stage must not be confused:
-//! - the **copy stream** waits on the device for `consumed` of every reader before a device slot is
-//! overwritten   (`feedline_device::slot`);
-//! - the **host** waits for `copied` before a pinned slot is filled again (`feedline_slots::Ring`).
+//! - The **copy stream** waits on the device for `consumed` of every reader before a device slot is
+//!   overwritten (`feedline_device::slot`).
+//! - The **host** waits for `copied` before a pinned slot is filled again (`feedline_slots::Ring`).
 
 mod poll;
 mod reorder;

@@ -7,7 +7,7 @@
 //! | spec | the fields of a sample | [`spec`] |
 //! | layout | the offset of each field of a batch in one slab | [`layout`] |
 //! | source | data without a length: shards of records | [`source`] |
-//! | strided column | one field of every sample, in memory at a fixed stride | [`column`] |
+//! | strided column | one field of every sample, in memory at a fixed stride | [`mod@column`] |
 //! | row | the bytes of one sample in a slab, for writing | [`row`] |
 //! | sampler | the order of the samples of an epoch | [`sampler`] |
 //! | world | the rank of this process and the number of ranks | [`world`] |

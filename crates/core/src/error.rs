@@ -173,6 +173,11 @@ impl Error {
         self.0.kind
     }
 
+    /// What this error was caused by, to be downcast.
+    pub fn cause(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source.as_ref().map(|source| &**source as &(dyn StdError + 'static))
+    }
+
     /// The message, without source and location.
     pub fn message(&self) -> &str {
         &self.0.message
@@ -252,8 +257,7 @@ impl fmt::Debug for Error {
 
 impl StdError for Error {
     /// The cause of the cause: `Display` already prints the cause itself, and a report that walks the
-    /// chain must not
-    /// print it twice.
+    /// chain must not print it twice. [`cause`](Self::cause) returns the cause.
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.source.as_ref().and_then(|source| source.source())
     }

@@ -25,9 +25,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("compile-kernels: {error}");
-            if let Some(log) =
-                std::error::Error::source(&error).and_then(|source| source.downcast_ref::<Log>())
-            {
+            if let Some(log) = error.cause().and_then(|cause| cause.downcast_ref::<Log>()) {
                 eprintln!("{}", log.0);
             }
             ExitCode::from(if error.kind() == ErrorKind::Unavailable { 3 } else { 2 })

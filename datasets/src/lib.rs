@@ -12,6 +12,7 @@
 //! | [`npy`], `npz`, `safetensors` | arrays whose first dimension counts samples: [`Arrays`] |
 //! | `WebDataset` | tar archives, plain or gzip, with samples grouped by key |
 //! | `TfRecord` | records with checksums, such as `tf.train.Example` (feature `tfrecord`) |
+//! | `Csv` | tables with typed columns (feature `csv`) |
 //! | `mds` | MosaicML Streaming's shards (feature `mds`) |
 //! | [`Folder`], [`Lines`] | files as samples, with folders as classes; lines of a text |
 //! | [`Tokens`] | streams of token ids, cut into windows |
@@ -24,6 +25,10 @@
 pub mod arrays;
 mod bytes;
 pub mod cifar;
+#[cfg(feature = "csv")]
+mod csv;
+#[cfg(any(feature = "tar", feature = "csv"))]
+mod cursor;
 pub mod digits;
 mod disk;
 mod fixed;
@@ -51,6 +56,8 @@ mod tokens;
 
 pub use arrays::Arrays;
 pub use bytes::{MEMORY_LIMIT, MappedFile};
+#[cfg(feature = "csv")]
+pub use csv::{Csv, CsvOptions};
 pub use fixed::Fixed;
 pub use folder::Folder;
 pub use idx::{Idx, IdxFile};

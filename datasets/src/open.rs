@@ -58,6 +58,7 @@ enum Kind {
     Mds,
     MdsIndex,
     Image,
+    Csv,
     Text,
     /// Known, and not read, for this reason.
     Refused(&'static str),
@@ -112,6 +113,8 @@ fn kind_by_name(path: &Path) -> Kind {
         Some("npz") => Kind::Npz,
         Some("safetensors") => Kind::Safetensors,
         Some("mds") => Kind::Mds,
+        Some("csv") => Kind::Csv,
+        _ if name.ends_with(".csv.gz") => Kind::Csv,
         Some("tar" | "tgz") => Kind::Tar,
         Some("tfrecord" | "tfrecords") => Kind::TfRecord,
         _ if name.ends_with(".tar.gz") => Kind::Tar,
@@ -187,7 +190,8 @@ fn file(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
         Kind::Mds => mds(path, false),
         Kind::MdsIndex => mds(path, true),
         Kind::Refused(why) => Err(data(why)),
-        Kind::Text => Ok(Box::new(Lines::open(path)?)),
+        Kind::Csv => csv(path),
+        Kind::Text => text(path),
         Kind::Unknown => match cifar::of_content(path, Content::open_unclaimed(path)?)? {
             Some(set) => Ok(Box::new(set)),
             None => Err(unknown(&start)),
@@ -257,6 +261,25 @@ fn is_tfrecord(_: &[u8]) -> bool {
     false
 }
 
+#[cfg(feature = "csv")]
+fn csv(path: &Path) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::Csv::open(path)?))
+}
+
+#[cfg(not(feature = "csv"))]
+fn csv(_: &Path) -> Result<Box<dyn Reader>> {
+    Err(needs("csv"))
+}
+
+/// Opens a text: as a table where its rows have equally many cells.
+fn text(path: &Path) -> Result<Box<dyn Reader>> {
+    #[cfg(feature = "csv")]
+    if crate::csv::delimiter(&Content::open_unclaimed(path)?)?.is_some() {
+        return csv(path);
+    }
+    Ok(Box::new(Lines::open(path)?))
+}
+
 /// Opens a shard, or the folder of an index.
 #[cfg(feature = "mds")]
 fn mds(path: &Path, is_index: bool) -> Result<Box<dyn Reader>> {
@@ -271,13 +294,7 @@ fn mds(_: &Path, _: bool) -> Result<Box<dyn Reader>> {
     Err(needs("mds"))
 }
 
-#[cfg(not(all(
-    feature = "npz",
-    feature = "safetensors",
-    feature = "tar",
-    feature = "tfrecord",
-    feature = "mds"
-)))]
+#[allow(dead_code)] // unused where every feature is on
 fn needs(feature: &str) -> Error {
     data(format!(
         "this build does not read such files: build feedline-datasets with the feature \"{feature}\""

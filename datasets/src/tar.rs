@@ -1,13 +1,14 @@
 //! WebDataset shards: tar archives, plain or gzip, whose neighbouring members with one key are one sample.
 
 use std::collections::HashMap;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use feedline_core::{Fingerprint, Result};
 use tar::Archive;
 
 use crate::bytes::{Content, data, one_line};
+use crate::cursor::Cursor;
 use crate::reader::outside;
 use crate::{ElementType, Reader, Schema, SchemaField, Values};
 
@@ -28,7 +29,7 @@ pub(crate) fn members(content: &Content) -> Result<Vec<Member>> {
     let damaged = |error: io::Error| {
         data("the archive is damaged or no tar file: fetch it again").caused_by(one_line(error))
     };
-    let mut archive = Archive::new(Cursor { content, at: 0 });
+    let mut archive = Archive::new(Cursor::new(content));
     let mut members = Vec::new();
     for entry in archive.entries_with_seek().map_err(damaged)? {
         let entry = entry.map_err(damaged)?;
@@ -182,34 +183,6 @@ impl Reader for WebDataset {
     /// Covers the content of a gzip archive; of a plain one its name, size and time of the last write.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
-    }
-}
-
-/// Reads a content from its beginning, or from where it was sought to.
-struct Cursor<'a> {
-    content: &'a Content,
-    at: u64,
-}
-
-impl Read for Cursor<'_> {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        let rest = self.content.len().saturating_sub(self.at);
-        let len = to.len().min(usize::try_from(rest).unwrap_or(usize::MAX));
-        self.content.read_at(self.at, &mut to[..len]).map_err(io::Error::other)?;
-        self.at += len as u64;
-        Ok(len)
-    }
-}
-
-impl Seek for Cursor<'_> {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let at = match to {
-            SeekFrom::Start(at) => Some(at),
-            SeekFrom::Current(by) => self.at.checked_add_signed(by),
-            SeekFrom::End(by) => self.content.len().checked_add_signed(by),
-        };
-        self.at = at.ok_or(io::ErrorKind::InvalidInput)?;
-        Ok(self.at)
     }
 }
 

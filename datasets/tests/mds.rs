@@ -59,9 +59,10 @@ fn damaged_shards_are_refused_with_what_is_wrong() {
     let dir = tempdir().unwrap();
     let one =
         |names: &str, encodings: &str, sizes: &str| shard(&columns(names, encodings, sizes), &[&[0; 4]]);
-    let cases: [(Vec<u8>, &str); 7] = [
+    let cases: [(Vec<u8>, &str); 8] = [
         (good()[..good().len() - 1].to_vec(), "cut short or no MDS shard"),
         (u32::MAX.to_le_bytes().repeat(3), "claims 4294967295 samples"),
+        ([&good()[..8], &[0xFF; 4], &good()[12..]].concat(), "cut short or no MDS shard"),
         (vec![1, 0, 0], "ends within its index"),
         (one(r#"["a"]"#, r#"["pt"]"#, "[null]"), "column \"a\" has the encoding \"pt\""),
         (one(r#"["a"]"#, r#"["int32"]"#, "[8]"), "column \"a\" claims 8 bytes of int32"),

@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 const GOLDEN: &str = include_str!("golden/default.json");
 const BY_FEATURE: [(&str, bool, &str); 5] = [
     ("arrow", false, "{}"),
-    ("csv", false, "{}"),
+    ("csv", cfg!(feature = "csv"), include_str!("golden/csv.json")),
     ("mds", cfg!(feature = "mds"), include_str!("golden/mds.json")),
     ("parquet", false, "{}"),
     ("tfrecord", cfg!(feature = "tfrecord"), include_str!("golden/tfrecord.json")),

@@ -82,6 +82,15 @@ fn features_are_fields_by_name() {
 }
 
 #[test]
+fn of_two_features_with_one_name_the_last_counts() {
+    let dir = tempdir().unwrap();
+    let twice =
+        example(&[("id", 3, vec![8, 7]), ("s", 1, field(1, b"a")), ("id", 3, vec![8, 9]), ("s", 1, vec![])]);
+    let reader = open(write(dir.path(), "x", &record(&twice))).unwrap();
+    assert_eq!(read(&*reader, 0), [9i64.to_le_bytes().to_vec(), vec![], vec![]]);
+}
+
+#[test]
 fn other_records_are_bytes() {
     let dir = tempdir().unwrap();
     let reader = open(write(dir.path(), "x", &[record(b"one"), record(b"")].concat())).unwrap();

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes the golden files of the tests: what readers that are not ours say of every file in a data folder.
 
-    python3 -m venv /tmp/golden && /tmp/golden/bin/pip install numpy safetensors pyarrow tfrecord protobuf crc32c
+    python3 -m venv /tmp/golden && /tmp/golden/bin/pip install numpy safetensors pandas tfrecord protobuf crc32c
     /tmp/golden/bin/python datasets/tests/golden/make.py ../shared/data datasets/tests/golden
 
 Not run by the tests. Each entry: format, samples, fields (name, dtype, shape; null for a dimension that varies),
@@ -11,6 +11,7 @@ import gzip, hashlib, json, pathlib, struct, sys, tarfile
 
 import crc32c
 import numpy as np
+import pandas as pd
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 from safetensors.numpy import load_file
@@ -184,6 +185,30 @@ def mds(path):
     return entry("mds", count, fields, lambda i: content[starts[i] : starts[i + 1]])
 
 
+def csv(path):
+    """Tables by pandas; an empty cell is missing, and nothing else is."""
+    has_names = path.name != "uci_wine.data"
+    table = pd.read_csv(
+        path,
+        sep="\t" if path.suffix == ".tsv" else ",",
+        header=0 if has_names else None,
+        keep_default_na=False,
+        na_values=[""],
+    )
+    fields, columns = [], []
+    for at, name in enumerate(table.columns):
+        column = table[name]
+        name = str(name) if has_names else f"c{at}"
+        if column.dtype.kind in "iufb":
+            fields.append(field(name, dtype_name(column.dtype), []))
+            columns.append([np.asarray(value, column.dtype).tobytes() for value in column])
+        else:
+            fields.append(field(name, "text", [None]))
+            columns.append(["" if pd.isna(value) else str(value) for value in column])
+            columns[-1] = [value.encode() for value in columns[-1]]
+    return entry("csv", len(table), fields, lambda i: b"".join(column[i] for column in columns))
+
+
 # What is refused, and a part of the line that says why.
 REFUSED = {
     "npy/npyz__pickle.npy": "Python objects are not read",
@@ -214,8 +239,10 @@ def main():
     for name in ("imagenet-sample", "jpeg-awkward", "png"):
         golden[name] = folder(ROOT / name)
     write("default", golden)
-    for name, read in {"tfrecord": tfrecord, "mds": mds}.items():
+    for name, read in {"tfrecord": tfrecord, "mds": mds, "csv": csv}.items():
         paths = [path for path in (ROOT / name).rglob("*") if path.is_file() or name == "mds"]
+        # Without the feature these are text.
+        paths += [path for path in ROOT.glob("*.tsv") if name == "csv"]
         write(name, {path.relative_to(ROOT).as_posix(): read(path) for path in paths})
 
 

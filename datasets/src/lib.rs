@@ -12,7 +12,7 @@
 //! | [`npy`], `npz`, `safetensors` | arrays whose first dimension counts samples: [`Arrays`] |
 //! | `WebDataset` | tar archives, plain or gzip, with samples grouped by key |
 //! | `TfRecord` | records with checksums, such as `tf.train.Example` (feature `tfrecord`) |
-//! | `Csv` | tables with typed columns (feature `csv`) |
+//! | `Csv`, `JsonLines` | tables with typed columns (features `csv`, `jsonl`) |
 //! | `mds` | MosaicML Streaming's shards (feature `mds`) |
 //! | [`Folder`], [`Lines`] | files as samples, with folders as classes; lines of a text |
 //! | [`Tokens`] | streams of token ids, cut into windows |
@@ -35,6 +35,8 @@ mod fixed;
 mod folder;
 mod gzip;
 pub mod idx;
+#[cfg(feature = "jsonl")]
+mod jsonl;
 #[cfg(feature = "mds")]
 pub mod mds;
 pub mod npy;
@@ -61,6 +63,8 @@ pub use csv::{Csv, CsvOptions};
 pub use fixed::Fixed;
 pub use folder::Folder;
 pub use idx::{Idx, IdxFile};
+#[cfg(feature = "jsonl")]
+pub use jsonl::JsonLines;
 pub use open::{open, open_with_limit};
 pub use reader::{Reader, Value, Values};
 pub use records::Records;

@@ -59,6 +59,7 @@ enum Kind {
     MdsIndex,
     Image,
     Csv,
+    JsonLines,
     Text,
     /// Known, and not read, for this reason.
     Refused(&'static str),
@@ -97,6 +98,8 @@ fn kind(start: &[u8], len: u64) -> Kind {
         Kind::Safetensors
     } else if is_tfrecord(start) {
         Kind::TfRecord
+    } else if cfg!(feature = "jsonl") && start.starts_with(b"{\"") && is_text(start) {
+        Kind::JsonLines
     } else if is_text(start) {
         Kind::Text
     } else {
@@ -114,6 +117,8 @@ fn kind_by_name(path: &Path) -> Kind {
         Some("safetensors") => Kind::Safetensors,
         Some("mds") => Kind::Mds,
         Some("csv") => Kind::Csv,
+        Some("jsonl" | "ndjson") => Kind::JsonLines,
+        _ if name.ends_with(".jsonl.gz") => Kind::JsonLines,
         _ if name.ends_with(".csv.gz") => Kind::Csv,
         Some("tar" | "tgz") => Kind::Tar,
         Some("tfrecord" | "tfrecords") => Kind::TfRecord,
@@ -170,7 +175,7 @@ fn file(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
     }
     drop(file);
     let kind = match kind(&start, len) {
-        kind @ (Kind::Unknown | Kind::Text) => match kind_by_name(path) {
+        kind @ (Kind::Unknown | Kind::Text | Kind::JsonLines) => match kind_by_name(path) {
             Kind::Unknown => kind,
             named => named,
         },
@@ -191,6 +196,7 @@ fn file(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
         Kind::MdsIndex => mds(path, true),
         Kind::Refused(why) => Err(data(why)),
         Kind::Csv => csv(path),
+        Kind::JsonLines => jsonl(path),
         Kind::Text => text(path),
         Kind::Unknown => match cifar::of_content(path, Content::open_unclaimed(path)?)? {
             Some(set) => Ok(Box::new(set)),
@@ -269,6 +275,16 @@ fn csv(path: &Path) -> Result<Box<dyn Reader>> {
 #[cfg(not(feature = "csv"))]
 fn csv(_: &Path) -> Result<Box<dyn Reader>> {
     Err(needs("csv"))
+}
+
+#[cfg(feature = "jsonl")]
+fn jsonl(path: &Path) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::JsonLines::open(path)?))
+}
+
+#[cfg(not(feature = "jsonl"))]
+fn jsonl(_: &Path) -> Result<Box<dyn Reader>> {
+    Err(needs("jsonl"))
 }
 
 /// Opens a text: as a table where its rows have equally many cells.

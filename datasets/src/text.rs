@@ -75,6 +75,14 @@ impl Lines {
     }
 }
 
+#[cfg(feature = "jsonl")]
+impl Lines {
+    /// The first byte of a line that there is.
+    pub(crate) fn start(&self, line: u64) -> u64 {
+        self.starts[line as usize]
+    }
+}
+
 impl Reader for Lines {
     fn format(&self) -> &'static str {
         "text"

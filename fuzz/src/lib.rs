@@ -13,14 +13,21 @@
 //! | [`cifar_bytes`] | the bytes of a file, a gzip file or an archive of CIFAR |
 //! | [`open_bytes`] | the bytes of a file of any kind |
 //! | [`token_bytes`] | the bytes of a token stream, after the options |
+//! | [`tfrecord_bytes`] | the bytes of a TFRecord file |
+//! | [`mds_bytes`] | the bytes of an MDS shard |
+//! | [`csv_bytes`] | the bytes of a table of comma-separated values |
+//! | [`jsonl_bytes`] | the bytes of a JSON Lines file |
 //!
 //! The files in `fuzz_targets/` pass them to libFuzzer; `tests/replay.rs` runs them over the seeds with
 //! any compiler.
 #![forbid(unsafe_code)]
 
 pub mod cifar_bytes;
+pub mod csv_bytes;
 pub mod cursor_bytes;
 pub mod idx_bytes;
+pub mod jsonl_bytes;
+pub mod mds_bytes;
 pub mod npy_bytes;
 pub mod npz_bytes;
 pub mod open_bytes;
@@ -29,6 +36,7 @@ pub mod safetensors_bytes;
 pub mod sampler_params;
 pub mod spec_layout;
 pub mod tar_bytes;
+pub mod tfrecord_bytes;
 pub mod token_bytes;
 
 /// If this environment variable is set, the target NAME panics at the bytes `sentinel NAME`. A script can
@@ -39,7 +47,7 @@ pub const SENTINEL: &str = "FEEDLINE_FUZZ_SENTINEL";
 pub type Check = fn(&[u8]);
 
 /// Every target by its name.
-pub const TARGETS: [(&str, Check); 11] = [
+pub const TARGETS: [(&str, Check); 15] = [
     ("idx_bytes", idx_bytes::check),
     ("cursor_bytes", cursor_bytes::check),
     ("spec_layout", spec_layout::check),
@@ -51,6 +59,10 @@ pub const TARGETS: [(&str, Check); 11] = [
     ("cifar_bytes", cifar_bytes::check),
     ("open_bytes", open_bytes::check),
     ("token_bytes", token_bytes::check),
+    ("tfrecord_bytes", tfrecord_bytes::check),
+    ("mds_bytes", mds_bytes::check),
+    ("csv_bytes", csv_bytes::check),
+    ("jsonl_bytes", jsonl_bytes::check),
 ];
 
 /// Runs the target `name` once.

@@ -160,27 +160,40 @@ pub(crate) fn is_tar(content: &Content) -> Result<bool> {
     Ok(is_tar_header(start))
 }
 
-fn file(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
-    let file = DiskFile::open(path)?;
-    let mut start = vec![0; file.len().min(START as u64) as usize];
-    file.read_at(0, &mut start)?;
-    let is_gzip = start.starts_with(&gzip::MAGIC);
-    let mut len = file.len();
-    if is_gzip {
-        let mut inflated = Vec::new();
-        let mut stream = flate2::read::MultiGzDecoder::new(file.reader()?).take(START as u64);
-        let read = stream.read_to_end(&mut inflated);
-        read.map_err(|error| data("the gzip stream is damaged: fetch the file again").caused_by(error))?;
-        (start, len) = (inflated, u64::MAX);
+/// How a file, or the content of a gzip file, begins.
+struct Start {
+    bytes: Vec<u8>,
+    kind: Kind,
+    is_gzip: bool,
+}
+
+impl Start {
+    fn read(path: &Path) -> Result<Self> {
+        let file = DiskFile::open(path)?;
+        let mut bytes = vec![0; file.len().min(START as u64) as usize];
+        file.read_at(0, &mut bytes)?;
+        let is_gzip = bytes.starts_with(&gzip::MAGIC);
+        let mut len = file.len();
+        if is_gzip {
+            bytes.clear();
+            let mut stream = flate2::read::MultiGzDecoder::new(file.reader()?).take(START as u64);
+            let read = stream.read_to_end(&mut bytes);
+            read.map_err(|error| data("the gzip stream is damaged: fetch the file again").caused_by(error))?;
+            len = u64::MAX;
+        }
+        let kind = match kind(&bytes, len) {
+            kind @ (Kind::Unknown | Kind::Text | Kind::JsonLines) => match kind_by_name(path) {
+                Kind::Unknown => kind,
+                named => named,
+            },
+            kind => kind,
+        };
+        Ok(Self { bytes, kind, is_gzip })
     }
-    drop(file);
-    let kind = match kind(&start, len) {
-        kind @ (Kind::Unknown | Kind::Text | Kind::JsonLines) => match kind_by_name(path) {
-            Kind::Unknown => kind,
-            named => named,
-        },
-        kind => kind,
-    };
+}
+
+fn file(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
+    let Start { bytes, kind, is_gzip } = Start::read(path)?;
     match kind {
         Kind::Npy => Ok(Box::new(npy::open_with_limit(path, limit)?)),
         Kind::Idx => Ok(Box::new(idx::arrays::of_file(path, limit)?)),
@@ -200,7 +213,7 @@ fn file(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
         Kind::Text => text(path),
         Kind::Unknown => match cifar::of_content(path, Content::open_unclaimed(path)?)? {
             Some(set) => Ok(Box::new(set)),
-            None => Err(unknown(&start)),
+            None => Err(unknown(&bytes)),
         },
     }
 }
@@ -330,27 +343,19 @@ fn folder(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
     if cifar::has_files(names) {
         return Ok(Box::new(cifar::open(path)?));
     }
-    let mut kinds = Vec::new();
-    for file in &files {
-        kinds.push(kind_of(file)?);
+    if folders.is_empty() && files.first().is_some_and(|first| is_shard(first)) {
+        let shards = files.iter().map(|file| open_with_limit(file, limit));
+        return Ok(Box::new(Shards::new(shards.collect::<Result<_>>()?)?));
     }
-    if !folders.is_empty() || kinds.iter().all(|kind| matches!(kind, Kind::Image | Kind::Unknown)) {
-        return Ok(Box::new(Folder::open(path)?));
-    }
-    let shards = files.iter().map(|file| open_with_limit(file, limit));
-    Ok(Box::new(Shards::new(shards.collect::<Result<_>>()?)?))
+    Ok(Box::new(Folder::open(path)?))
 }
 
-/// The kind of a file in a folder, by its first bytes; an empty file is of none.
-fn kind_of(path: &Path) -> Result<Kind> {
-    let mut start = Vec::new();
-    let file = std::fs::File::open(path).and_then(|file| {
-        file.take(START as u64).read_to_end(&mut start)?;
-        path.metadata()
-    });
-    let len = file.map_err(|error| data("cannot read the file").caused_by(error).at_path(path))?.len();
-    if start.starts_with(&gzip::MAGIC) {
-        return Ok(kind_by_name(path));
+/// Whether the first file of a folder is one of many that hold samples, and not a sample itself.
+fn is_shard(first: &Path) -> bool {
+    match Start::read(first).map(|start| start.kind) {
+        Ok(Kind::Image) | Err(_) => false,
+        // CIFAR, or bytes as they are.
+        Ok(Kind::Unknown) => open_with_limit(first, 0).is_ok(),
+        Ok(_) => true,
     }
-    Ok(kind(&start, len))
 }

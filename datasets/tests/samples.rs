@@ -85,6 +85,10 @@ fn cifar_is_read_from_a_file_a_folder_and_an_archive() {
         let data = Fixed::new(reader).unwrap();
         assert_eq!(data.column(1).unwrap().row(1), Some(&[2; 3072][..]));
     }
+    // A folder that holds nothing but records, whatever their names.
+    write(dir.path(), "gzip/first.bin.gz", &gz(&one));
+    let folder = open(dir.path().join("gzip")).unwrap();
+    assert_eq!((folder.format(), folder.len()), ("cifar10", 2));
     let gzip = open(write(dir.path(), "x", &gz(&one))).unwrap();
     assert_eq!((gzip.format(), gzip.len()), ("cifar10", 2));
     // Coarse label 19 and fine label 99 are the last classes of CIFAR-100.
@@ -139,6 +143,8 @@ fn files_of_one_format_in_a_folder_are_shards() {
     assert_eq!((reader.format(), reader.len()), ("webdataset", 3));
     assert_eq!([0, 1, 2].map(|sample| read(&*reader, sample).concat()), [b"1", b"2", b"3"]);
     assert_eq!(reader.path(2), Some(dir.path().join("set/01.tar").as_path()));
+    write(dir.path(), "gzip/00.x", &gz(&tar(&[("a.x", b"1")])));
+    assert_eq!(open(dir.path().join("gzip")).unwrap().format(), "webdataset");
     write(dir.path(), "set/02.npy", &npy("|u1", false, "(1,)", &[1]));
     let error = open(dir.path().join("set")).unwrap_err();
     assert!(

@@ -34,8 +34,8 @@ pub struct CsvOptions {
 /// The rows of a table, plain or gzip: a field per column.
 ///
 /// A column is the first of these types that all of its cells have: `i64`, `u64`, `f64`, `bool` (`true`,
-/// `True`, `TRUE` and so on), `text`. An empty cell is missing: in a column of numbers it makes them `f64`, and
-/// is a NaN. Rows have equally many cells; quotes are as in RFC 4180.
+/// `True`, `TRUE` and so on), `text`. An empty cell is missing: a column of numbers becomes `f64`, with a NaN
+/// there. Rows have equally many cells; quotes are as in RFC 4180.
 ///
 /// A plain file stays on disk, with 8 bytes of memory per row.
 #[derive(Debug)]
@@ -215,8 +215,8 @@ fn is_header(cells: &[&str]) -> bool {
     cells.iter().all(is_name) && cells.iter().collect::<HashSet<_>>().len() == cells.len()
 }
 
-/// The delimiter that cuts the first rows of a text into equally many cells, at least two; none where there is
-/// no such delimiter.
+/// The delimiter that cuts the first rows of a text into equally many cells, at least two; `None` if there is
+/// none.
 pub(crate) fn delimiter(content: &Content) -> Result<Option<u8>> {
     let mut head = vec![0; content.len().min(HEAD) as usize];
     content.read_at(0, &mut head)?;

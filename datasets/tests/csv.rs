@@ -19,7 +19,8 @@ fn columns_have_the_first_type_that_all_cells_have() {
         assert_eq!((reader.format(), reader.len()), ("csv", 2));
         assert_eq!(
             reader.schema().to_string(),
-            "int i64 [], uint u64 [], float f64 [], missing f64 [], bool bool [], text text [?], none text [?]"
+            "int i64 [], uint u64 [], float f64 [], missing f64 [], bool bool [], text text [?], \
+             none text [?]"
         );
         let float = |value: f64| value.to_le_bytes().to_vec();
         let int = |value: i64| value.to_le_bytes().to_vec();

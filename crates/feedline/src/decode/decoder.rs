@@ -407,9 +407,17 @@ fn read_piece(decoder: &Decoder, reader: &Reader<'_>, rows: Rows<'_>, worker: &W
     let info = reader.samples.info();
     let Some(&first) = info.ids.get(rows.first()) else { return Ok(()) };
     let watch = worker.begin(info.step, first);
-    let mut context = Context::new(decoder.batch_sampler.options().seed, info.epoch).watched(watch);
+    let context = Context::new(decoder.batch_sampler.options().seed, info.epoch);
+    let mut context = context.watched(watch).with_scratch(worker.take_scratch());
     let read = reader.read(rows, &mut context);
     worker.end();
+    let scratch = context.into_scratch();
+    // A read that panicked may have left its scratch half written: the next one starts anew.
+    if read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic) {
+        let _ = catch_panic("the scratch memory panicked when it was dropped", || drop(scratch));
+    } else {
+        worker.keep_scratch(scratch);
+    }
     read
 }
 

@@ -1,11 +1,12 @@
 //! The worker threads, owned by one loader or shared by several.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::{Error, ErrorKind, Result, Scratch, catch_panic};
 
 use super::activity::{Activity, Reading};
 use super::decoder::{Decoder, Job, Share};
@@ -85,6 +86,8 @@ struct Shared {
 pub(crate) struct Worker {
     shared: Arc<Shared>,
     index: usize,
+    /// Kept across batches; empty while a batch uses it.
+    scratch: Cell<Scratch>,
 }
 
 impl WorkerPool {
@@ -98,7 +101,7 @@ impl WorkerPool {
         let shared = Arc::new(Shared { queue: Queue::new(QUEUE_CAPACITY), activity: Activity::new(count) });
         let threads = Threads { shared, handles: Mutex::new(Vec::with_capacity(count)) };
         for index in 0..count {
-            let worker = Worker { shared: threads.shared.clone(), index };
+            let worker = Worker { shared: threads.shared.clone(), index, scratch: Cell::default() };
             let spawned = std::thread::Builder::new()
                 .name(format!("fl-decode-{index}"))
                 .spawn(move || worker.run())
@@ -166,6 +169,19 @@ impl Worker {
                 panic_text(panic);
             }
         }
+        // Types of users, whose drop may panic: the thread ends all the same.
+        let scratch = self.scratch.take();
+        let _ = catch_panic("the scratch memory panicked when it was dropped", || drop(scratch));
+    }
+
+    /// Takes the scratch memory for a batch.
+    pub(crate) fn take_scratch(&self) -> Scratch {
+        self.scratch.take()
+    }
+
+    /// Keeps the scratch memory for the next batch.
+    pub(crate) fn keep_scratch(&self, scratch: Scratch) {
+        self.scratch.set(scratch);
     }
 
     /// The queue, to let other workers join a batch.

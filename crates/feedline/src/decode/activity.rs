@@ -51,6 +51,21 @@ impl Activity {
         self.workers.len()
     }
 
+    /// Worker `worker` begins to read rows of `step`. Returns the cell in which it stores the id of
+    /// each sample.
+    pub(crate) fn begin(&self, worker: usize, step: u64, sample: u64) -> Arc<AtomicU64> {
+        let entry = &self.workers[worker];
+        entry.sample.store(sample, Ordering::Relaxed);
+        entry.since_us.store(self.start.elapsed().as_micros() as u64, Ordering::Relaxed);
+        entry.step.store(step, Ordering::Relaxed);
+        entry.sample.clone()
+    }
+
+    /// Worker `worker` has finished reading.
+    pub(crate) fn end(&self, worker: usize) {
+        self.workers[worker].step.store(IDLE, Ordering::Relaxed);
+    }
+
     /// The reads in progress, the longest first. A snapshot; exact for reads that hang.
     pub(crate) fn readings(&self) -> Vec<Reading> {
         let now = self.start.elapsed();
@@ -68,38 +83,6 @@ impl Activity {
             .collect();
         readings.sort_by_key(|reading| std::cmp::Reverse(reading.time));
         readings
-    }
-}
-
-/// One worker of a pool; tells what it is reading.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Worker<'a> {
-    activity: &'a Activity,
-    index: usize,
-}
-
-impl<'a> Worker<'a> {
-    /// Worker number `index` of the pool of `activity`.
-    pub(crate) fn new(activity: &'a Activity, index: usize) -> Self {
-        Self { activity, index }
-    }
-
-    /// The worker begins to read rows of `step`. Returns the cell in which it stores the id of each sample.
-    pub(crate) fn begin(&self, step: u64, sample: u64) -> Arc<AtomicU64> {
-        let entry = self.entry();
-        entry.sample.store(sample, Ordering::Relaxed);
-        entry.since_us.store(self.activity.start.elapsed().as_micros() as u64, Ordering::Relaxed);
-        entry.step.store(step, Ordering::Relaxed);
-        entry.sample.clone()
-    }
-
-    /// The worker has finished reading.
-    pub(crate) fn end(&self) {
-        self.entry().step.store(IDLE, Ordering::Relaxed);
-    }
-
-    fn entry(&self) -> &'a Entry {
-        &self.activity.workers[self.index]
     }
 }
 

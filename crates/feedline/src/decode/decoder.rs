@@ -13,11 +13,11 @@ use feedline_core::{
 use feedline_device::Pinned;
 use feedline_slots::{FillLease, ReadyLease, SharedFill, copy_rows, stream_rows};
 
-use super::activity::Worker;
 use super::input::{Input, Note};
 use super::rows::{Reader, panic_text};
 use super::source::{Read, SourceReader};
 use super::tuning::{STREAMING_WORKERS, piece_rows};
+use super::worker::Worker;
 
 /// What the workers need to know about a loader.
 pub(crate) struct Decoder {
@@ -218,7 +218,7 @@ impl Drop for Decoder {
 impl Job {
     /// Decodes the batch. A long one is only split: the caller joins it, and lets as many others join as the
     /// second value says.
-    pub(crate) fn run(self, worker: Worker<'_>) -> Option<(Share, usize)> {
+    pub(crate) fn run(self, worker: &Worker<'_>) -> Option<(Share, usize)> {
         let Self { decoder, batch } = self;
         let number = batch.number;
         // Each call of user code is guarded by itself. A panic that gets this far is a bug, and must
@@ -240,7 +240,7 @@ impl Job {
 
 impl Undecoded {
     /// Reads the records of a source, and decodes the batch or splits it.
-    fn begin(mut self, decoder: &Arc<Decoder>, worker: Worker<'_>) -> Result<Begun> {
+    fn begin(mut self, decoder: &Arc<Decoder>, worker: &Worker<'_>) -> Result<Begun> {
         let request = self.lease.note().info.request;
         if decoder.is_stale(request) || decoder.is_after_failure(self.number) {
             if let Some(reader) = self.reader.take() {
@@ -281,7 +281,7 @@ impl Undecoded {
     }
 
     /// Reads the records of a source, and sends the reader back.
-    fn read_records(&mut self, source: &dyn Source, decoder: &Decoder, worker: Worker<'_>) -> Result<Read> {
+    fn read_records(&mut self, source: &dyn Source, decoder: &Decoder, worker: &Worker<'_>) -> Result<Read> {
         let Some(reader) = &mut self.reader else { return Ok(Read::Batch) };
         let note = self.lease.note_mut();
         let request = note.info.request;
@@ -297,7 +297,7 @@ impl Undecoded {
         Ok(read)
     }
 
-    fn decode(self, decoder: &Arc<Decoder>, worker: Worker<'_>) -> Result<Begun> {
+    fn decode(self, decoder: &Arc<Decoder>, worker: &Worker<'_>) -> Result<Begun> {
         let Self { number, mut lease, .. } = self;
         let rows = lease.note().info.ids.len();
         let piece_rows = piece_rows(rows, decoder.row_ns.load(Ordering::Relaxed), decoder.workers);
@@ -348,7 +348,7 @@ impl Share {
     }
 
     /// Decodes pieces until none is left. The worker that finishes the last piece sends the batch.
-    pub(crate) fn join(&self, worker: Worker<'_>) {
+    pub(crate) fn join(&self, worker: &Worker<'_>) {
         let is_finished = self.read().as_ref().is_some_and(|split| split.decode(&self.decoder, worker));
         if !is_finished {
             return;
@@ -376,7 +376,7 @@ impl Share {
 
 impl Split {
     /// Decodes pieces until none is left; returns whether that finished the batch.
-    fn decode(&self, decoder: &Decoder, worker: Worker<'_>) -> bool {
+    fn decode(&self, decoder: &Decoder, worker: &Worker<'_>) -> bool {
         let note = self.fill.note();
         let Ok(input) = decoder.input() else { return false };
         let reader = Reader {
@@ -414,13 +414,21 @@ impl Split {
 }
 
 /// Reads one piece of a batch, and publishes which sample is being read.
-fn read_piece(decoder: &Decoder, reader: &Reader<'_>, rows: Rows<'_>, worker: Worker<'_>) -> Result<()> {
+fn read_piece(decoder: &Decoder, reader: &Reader<'_>, rows: Rows<'_>, worker: &Worker<'_>) -> Result<()> {
     let info = reader.samples.info();
     let Some(&first) = info.ids.get(rows.first()) else { return Ok(()) };
     let watch = worker.begin(info.step, first);
-    let mut context = Context::new(decoder.batch_sampler.options().seed, info.epoch).watched(watch);
+    let context = Context::new(decoder.batch_sampler.options().seed, info.epoch);
+    let mut context = context.watched(watch).with_scratch(worker.take_scratch());
     let read = reader.read(rows, &mut context);
     worker.end();
+    let scratch = context.into_scratch();
+    // A read that panicked may have left its scratch half written: the next one starts anew.
+    if read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic) {
+        let _ = catch_panic("the scratch memory panicked when it was dropped", || drop(scratch));
+    } else {
+        worker.keep_scratch(scratch);
+    }
     read
 }
 

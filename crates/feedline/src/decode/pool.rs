@@ -6,10 +6,11 @@ use std::thread::JoinHandle;
 
 use feedline_core::{Error, ErrorKind, Result};
 
-use super::activity::{Activity, Reading, Worker};
+use super::activity::{Activity, Reading};
 use super::decoder::{Decoder, Job, Share};
 use super::queue::{Queue, Work};
 use super::rows::panic_text;
+use super::worker::Worker;
 
 /// The largest number of workers in a pool.
 pub const MAX_WORKERS: usize = 1024;
@@ -155,12 +156,12 @@ impl Shared {
             // Dropping the last job of a loader drops its data set, which runs user code.
             let worked = catch_unwind(AssertUnwindSafe(|| match work {
                 Work::Begin(job) => {
-                    if let Some((share, others)) = job.run(worker) {
+                    if let Some((share, others)) = job.run(&worker) {
                         self.queue.share(share.clone(), others);
-                        share.join(worker);
+                        share.join(&worker);
                     }
                 }
-                Work::Join(share) => share.join(worker),
+                Work::Join(share) => share.join(&worker),
             }));
             if let Err(panic) = worked {
                 panic_text(panic);

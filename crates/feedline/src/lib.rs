@@ -54,7 +54,7 @@ pub use builder::LoaderBuilder;
 pub use checkpoint::Checkpoint;
 pub use compute::{Batch, Ready, Replay, WaitMeter};
 pub use decode::{MAX_WORKERS, Reading, WorkerPool, Workers};
-pub use epoch::Epoch;
+pub use epoch::{Epoch, TryNext};
 pub use feedline_core::{
     BadSampleReport, BadSamples, BatchSampler, Budget, CheckOptions, Context, Cursor, DType, Dataset,
     Element, Error, ErrorKind, Field, Fingerprint, LastBatch, Layout, OrderHash, Proof, Random, ReadError,

@@ -31,8 +31,8 @@ impl TryNext {
 
 /// The batches of one epoch, in order; created by [`Loader::epoch`].
 ///
-/// `next` blocks until a batch's copy to the device is queued. An error ends the epoch: after it `next`
-/// returns `None`. An epoch never ends early without an error.
+/// `next` blocks until a batch's copy to the device is queued; a [`StopHandle`](crate::StopHandle) ends the
+/// wait. An error ends the epoch: after it `next` returns `None`. An epoch never ends early without an error.
 #[must_use = "its batches are read ahead for nothing if no one takes them"]
 pub struct Epoch<'a> {
     loader: &'a mut Loader,
@@ -117,7 +117,7 @@ impl<'a> Epoch<'a> {
     }
 
     /// The samples that could not be read so far; see [`Loader::bad_sample_report`].
-    pub fn bad_sample_report(&self) -> &BadSampleReport {
+    pub fn bad_sample_report(&self) -> BadSampleReport {
         self.loader.bad_sample_report()
     }
 

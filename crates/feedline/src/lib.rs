@@ -46,6 +46,7 @@ mod decode;
 mod deliveries;
 mod epoch;
 mod loader;
+mod progress;
 mod shutdown;
 mod transfer;
 mod transfer_mode;
@@ -66,4 +67,6 @@ pub use feedline_device::{
     Readback, Stream, View, ViewMut,
 };
 pub use loader::{Loader, MemoryUse};
+pub use progress::Progress;
+pub use shutdown::StopHandle;
 pub use transfer_mode::{ChosenMode, TransferMode};

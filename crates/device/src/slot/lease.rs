@@ -201,7 +201,7 @@ impl Loaded {
     pub fn deliver(&mut self) {
         if !std::mem::replace(&mut self.hold.delivered, true) {
             self.hold.shared.delivered.fetch_add(1, Ordering::AcqRel);
-            self.hold.shared.in_hand.fetch_add(1, Ordering::AcqRel);
+            self.hold.shared.in_hand.add_one();
         }
     }
 
@@ -323,7 +323,7 @@ impl Drop for Reader {
         if slot.live.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        self.shared.in_hand.fetch_sub(1, Ordering::AcqRel);
+        self.shared.in_hand.subtract_one();
         // A lost slot counts as delivered for good, so that a thread that holds all others does not wait
         // for a slot that never returns.
         if !slot.lost.load(Ordering::Acquire) {
@@ -353,7 +353,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         if self.armed {
             if self.delivered {
-                self.shared.in_hand.fetch_sub(1, Ordering::AcqRel);
+                self.shared.in_hand.subtract_one();
                 self.shared.delivered.fetch_sub(1, Ordering::AcqRel);
             }
             self.shared.release(self.index);

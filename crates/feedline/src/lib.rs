@@ -45,6 +45,7 @@ mod compute;
 mod decode;
 mod deliveries;
 mod epoch;
+mod host_loader;
 mod loader;
 mod progress;
 mod shutdown;
@@ -53,7 +54,7 @@ mod transfer_mode;
 
 pub use builder::LoaderBuilder;
 pub use checkpoint::Checkpoint;
-pub use compute::{Batch, Ready, Replay, WaitMeter};
+pub use compute::{Batch, HostBatch, HostFields, Ready, Replay, WaitMeter};
 pub use decode::{MAX_WORKERS, Reading, WorkerPool, Workers};
 pub use epoch::{Epoch, TryNext};
 pub use feedline_core::{
@@ -66,6 +67,7 @@ pub use feedline_device::{
     Address, BackendKind, Buffer, Device, DeviceStats, Event, Graph, Input, Memory, Output, Priority,
     Readback, Stream, View, ViewMut,
 };
+pub use host_loader::{HostEpoch, HostLoader};
 pub use loader::{Loader, MemoryUse};
 pub use progress::Progress;
 pub use shutdown::StopHandle;

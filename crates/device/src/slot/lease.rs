@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use feedline_backend::Address;
+use feedline_backend::host::Host;
 use feedline_core::{BatchInfo, Element, Error, ErrorKind, Result};
 use feedline_slots::ReadyLease;
 
@@ -266,6 +267,28 @@ impl Reader {
         }
         let address = Address(self.slot().address.0 + offset as u64);
         Ok(View::new(address, len, self.stream.core(), Some(self.slot_id())))
+    }
+
+    /// The bytes of the slot, in place. For the host device, whose memory is host memory. Blocks until the
+    /// slot's copy has ended.
+    ///
+    /// # Errors
+    /// `Config` on another device; a device failure.
+    pub fn host_bytes(&self) -> Result<&[u8]> {
+        let device = &self.shared.device;
+        // Of the host itself: of other backends it is not known what an address is.
+        if device.backend.downcast_ref::<Host>().is_none() {
+            let why = format!(
+                "cannot read a batch on {device} in place, only one on the host device: copy it \
+                 with to_vec, or build the loader with build_host"
+            );
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        self.copied.synchronize()?;
+        let address = self.slot().address.0 as *const u8;
+        // SAFETY: on the host an address is a pointer, here to `bytes` initialised bytes. The copy into them
+        // has ended, the next one waits for this reader, and the views of a batch can only be read.
+        Ok(unsafe { std::slice::from_raw_parts(address, self.shared.bytes) })
     }
 
     /// The stream on which this reader reads.

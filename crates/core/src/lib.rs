@@ -59,7 +59,7 @@ pub use layout::Layout;
 pub use panics::catch_panic;
 pub use proof::{OrderHash, Proof};
 pub use random::Random;
-pub use row::{CopyRows, Row, Rows};
+pub use row::{CopyRows, Row, RowFields, Rows};
 pub use sampler::Sampler;
 pub use scratch::Scratch;
 pub use source::{Next, Shard, Source, SourcePosition};

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use feedline_backend::Address;
+use feedline_backend::host::Host;
 use feedline_core::{BatchInfo, Element, Error, ErrorKind, Result};
 use feedline_slots::ReadyLease;
 
@@ -201,7 +202,7 @@ impl Loaded {
     pub fn deliver(&mut self) {
         if !std::mem::replace(&mut self.hold.delivered, true) {
             self.hold.shared.delivered.fetch_add(1, Ordering::AcqRel);
-            self.hold.shared.in_hand.fetch_add(1, Ordering::AcqRel);
+            self.hold.shared.in_hand.add_one();
         }
     }
 
@@ -268,6 +269,28 @@ impl Reader {
         Ok(View::new(address, len, self.stream.core(), Some(self.slot_id())))
     }
 
+    /// The bytes of the slot, in place. For the host device, whose memory is host memory. Blocks until the
+    /// slot's copy has ended.
+    ///
+    /// # Errors
+    /// `Config` on another device; a device failure.
+    pub fn host_bytes(&self) -> Result<&[u8]> {
+        let device = &self.shared.device;
+        // Of the host itself: of other backends it is not known what an address is.
+        if device.backend.downcast_ref::<Host>().is_none() {
+            let why = format!(
+                "cannot read a batch on {device} in place, only one on the host device: copy it \
+                 with to_vec, or build the loader with build_host"
+            );
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        self.copied.synchronize()?;
+        let address = self.slot().address.0 as *const u8;
+        // SAFETY: on the host an address is a pointer, here to `bytes` initialised bytes. The copy into them
+        // has ended, the next one waits for this reader, and the views of a batch can only be read.
+        Ok(unsafe { std::slice::from_raw_parts(address, self.shared.bytes) })
+    }
+
     /// The stream on which this reader reads.
     pub fn stream(&self) -> &Stream {
         &self.stream
@@ -323,7 +346,7 @@ impl Drop for Reader {
         if slot.live.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        self.shared.in_hand.fetch_sub(1, Ordering::AcqRel);
+        self.shared.in_hand.subtract_one();
         // A lost slot counts as delivered for good, so that a thread that holds all others does not wait
         // for a slot that never returns.
         if !slot.lost.load(Ordering::Acquire) {
@@ -353,7 +376,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         if self.armed {
             if self.delivered {
-                self.shared.in_hand.fetch_sub(1, Ordering::AcqRel);
+                self.shared.in_hand.subtract_one();
                 self.shared.delivered.fetch_sub(1, Ordering::AcqRel);
             }
             self.shared.release(self.index);

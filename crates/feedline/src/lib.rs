@@ -46,6 +46,7 @@ mod decode;
 mod deliveries;
 mod epoch;
 mod loader;
+pub mod report;
 mod shutdown;
 mod transfer;
 mod transfer_mode;
@@ -66,4 +67,5 @@ pub use feedline_device::{
     Readback, Stream, View, ViewMut,
 };
 pub use loader::{Loader, MemoryUse};
+pub use report::{Report, Reporter};
 pub use transfer_mode::{ChosenMode, TransferMode};

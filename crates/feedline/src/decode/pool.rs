@@ -168,6 +168,11 @@ impl Worker {
         }
     }
 
+    /// The worker's index in the pool.
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
     /// The queue, to let other workers join a batch.
     pub(crate) fn queue(&self) -> &Queue<Job, Share> {
         &self.shared.queue

@@ -17,6 +17,7 @@
 //! | proof | that every sample was delivered exactly once | [`proof`] |
 //! | bad-sample report | the samples that could not be read | [`bad_samples`] |
 //! | batch info | the ids and position of a batch | [`batch_info`] |
+//! | timeline | when each stage worked on a batch | [`timeline`] |
 //! | stop | the first cause that ended a pipeline | [`stop`] |
 //! | check | a test of a data set against its contract | [`check`] |
 //! | fingerprint | a number that identifies a data set | [`fingerprint`] |
@@ -43,6 +44,7 @@ mod scratch;
 pub mod source;
 pub mod spec;
 pub mod stop;
+pub mod timeline;
 pub mod world;
 
 pub use bad_samples::{BadSampleReport, BadSamples, Budget};
@@ -65,4 +67,5 @@ pub use scratch::Scratch;
 pub use source::{Next, Shard, Source, SourcePosition};
 pub use spec::{Field, Spec};
 pub use stop::Stop;
+pub use timeline::Timeline;
 pub use world::World;

@@ -48,6 +48,7 @@ mod epoch;
 mod host_loader;
 mod loader;
 mod progress;
+pub mod report;
 mod shutdown;
 mod transfer;
 mod transfer_mode;
@@ -70,5 +71,6 @@ pub use feedline_device::{
 pub use host_loader::{HostEpoch, HostLoader};
 pub use loader::{Loader, MemoryUse};
 pub use progress::Progress;
+pub use report::{Report, Reporter};
 pub use shutdown::StopHandle;
 pub use transfer_mode::{ChosenMode, TransferMode};

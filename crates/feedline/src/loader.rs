@@ -18,6 +18,7 @@ use crate::decode::{Decoder, DecoderOptions, Input, Note, SourceReader};
 use crate::deliveries::Deliveries;
 use crate::epoch::Epoch;
 use crate::progress::Progress;
+use crate::report::{Ledger, Report, Reporter, Setup};
 use crate::shutdown::{Closers, Running, StopHandle};
 use crate::transfer::{Delivery, Request, Transfer, Wanted};
 use crate::transfer_mode::{Chosen, ChosenMode};
@@ -57,6 +58,7 @@ pub struct Loader {
     memory_use: MemoryUse,
     drop_limit: Duration,
     running: Running,
+    pub(crate) ledger: Ledger,
 }
 
 /// Bytes held by a loader's slots, and by the set in zero-copy mode. They are allocated at the start
@@ -173,6 +175,15 @@ impl Loader {
             (Input::Dataset(dataset), Some(columns)) => Input::ZeroCopy(dataset, columns.gather_order()),
             (other, _) => other,
         };
+        let setup = Setup {
+            workers: pool.workers(),
+            host_slots,
+            device_slots,
+            batch_size: layout.capacity(),
+            batch_bytes: layout.bytes(),
+            is_source: matches!(input, Input::Source(_)),
+            is_zero_copy: columns.is_some(),
+        };
         let reader = match &input {
             Input::Source(_) => Some(Box::new(SourceReader::new(
                 batch_sampler.clone(),
@@ -245,6 +256,7 @@ impl Loader {
             epochs: builder.epochs,
             drop_limit: builder.drop_limit,
             running,
+            ledger: Ledger::new(setup),
         })
     }
 
@@ -302,6 +314,7 @@ impl Loader {
     fn continue_epoch(&mut self) -> Result<Epoch<'_>> {
         let cursor = self.cursor();
         let (epoch, start, offset) = (cursor.epoch(), cursor.position(), cursor.offset());
+        self.ledger.begin(epoch);
         let steps = self.batch_sampler.steps(epoch, start);
         let is_next = |Position { request, step }: Position| {
             let Request { epoch: at, end, .. } = request;
@@ -380,11 +393,15 @@ impl Loader {
         self.running.check_process()?;
         self.running.check_stopped()?;
         let holder = self.deliveries.holder();
+        self.ledger.ask();
         let start = limit.map(|_| Instant::now());
         loop {
             let left = limit.zip(start).map(|(limit, start)| limit.saturating_sub(start.elapsed()));
             let received = self.deliveries.receive(left, || self.running.cause())?;
-            let Some(delivery) = received else { return Ok(None) };
+            let Some(delivery) = received else {
+                self.ledger.nothing();
+                return Ok(None);
+            };
             let Some(at) = &mut self.current else { continue };
             match delivery {
                 // Dropping the batches of an abandoned request releases their slots.
@@ -393,10 +410,12 @@ impl Loader {
                 Delivery::EpochEnd(end) => {
                     at.begin_next_epoch();
                     self.progress.end_epoch(end.source_position);
+                    self.ledger.nothing();
                     return Ok(None);
                 }
                 Delivery::Batch(loaded) => {
                     let batch = Batch::new(loaded, self.layout.clone(), holder);
+                    self.ledger.deliver(batch.info(), self.layout.used_bytes(batch.len()));
                     let Position { request, step } = *at;
                     debug_assert_eq!(
                         (batch.epoch(), batch.step()),
@@ -438,6 +457,41 @@ impl Loader {
     /// How rows get to the device, and why staged if zero copy was not possible.
     pub fn transfer_mode(&self) -> &ChosenMode {
         &self.transfer_mode
+    }
+
+    /// What the time went to so far, and what would help.
+    ///
+    /// ```
+    /// # use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec};
+    /// use feedline::report::Cause;
+    /// # struct Ones(Spec);
+    /// # impl Dataset for Ones {
+    /// #     fn len(&self) -> u64 { 40 }
+    /// #     fn spec(&self) -> &Spec { &self.0 }
+    /// #     fn read(&self, _: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+    /// #         row.bytes_mut(0).fill(1);
+    /// #         Ok(())
+    /// #     }
+    /// # }
+    /// # let data = Ones(Spec::new().field("x", DType::U8, [])?);
+    /// let mut loader = Loader::builder(data).batch_size(4).build(&Device::host())?;
+    /// let reporter = loader.reporter(); // for another thread, while the epoch runs
+    /// loader.epoch(0)?.try_for_each(|batch| batch.map(drop))?;
+    /// let report = loader.report();
+    /// assert_eq!(report.epoch.batches, 10);
+    /// assert_eq!(report.epoch.causes.sum(), report.epoch.wall()); // every nanosecond has one cause
+    /// println!("{:.0} % in decoding", 100.0 * report.epoch.share(Cause::Decode));
+    /// println!("{report}"); // a table, and the diagnosis in words
+    /// assert_eq!(reporter.report().run.batches, 10);
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn report(&self) -> Report {
+        self.ledger.reporter().report()
+    }
+
+    /// A handle that reads the [`report`](Self::report) from any thread, also while an epoch runs.
+    pub fn reporter(&self) -> Reporter {
+        self.ledger.reporter()
     }
 
     /// The device.

@@ -20,6 +20,8 @@ use crate::{Event, Pinned, Stream};
 /// The right to overwrite a device slot. Dropping it releases the slot.
 pub struct WriteLease {
     hold: Hold,
+    /// Recorded between the wait for the last readers and the copy.
+    copy_start: Option<Arc<Event>>,
 }
 
 /// A slot whose copy is queued, but not necessarily complete. Dropping it unread releases the slot.
@@ -78,7 +80,7 @@ impl SlotRing {
 
 impl WriteLease {
     pub(crate) fn new(shared: Arc<Shared>, index: usize) -> Self {
-        Self { hold: Hold { shared, index, delivered: false, armed: true } }
+        Self { hold: Hold { shared, index, delivered: false, armed: true }, copy_start: None }
     }
 
     /// Information on the batch that the slot will hold. Swap it with that of a host slot, so that the
@@ -87,6 +89,12 @@ impl WriteLease {
         let slot = &self.hold.shared.slots[self.hold.index];
         // SAFETY: this is the only lease of the slot, borrowed mutably (`ring.rs`, at `Slot`).
         unsafe { &mut *slot.info.get() }
+    }
+
+    /// Records `event` on the copy stream right before the copy, behind the wait for the readers of the
+    /// slot's last batch. With events before and behind the copy it tells the wait from the copy itself.
+    pub fn record_copy_start(&mut self, event: &Arc<Event>) {
+        self.copy_start = Some(event.clone());
     }
 
     /// Copies the first `bytes` bytes of a ready host slot into this slot, on `stream`, in one copy.
@@ -173,6 +181,9 @@ impl WriteLease {
         for consumed in &slot.consumed[..joined] {
             copier.wait(consumed)?;
         }
+        if let Some(copy_start) = &self.copy_start {
+            copier.record(copy_start)?;
+        }
         let copied = from.submit(|pinned, _| {
             // `submit` keeps the host away from the block until `event` completes. The slot belongs to
             // this lease; every reader has recorded its end, and the stream waits for those events before
@@ -196,6 +207,13 @@ impl Loaded {
     pub fn info(&self) -> &BatchInfo {
         // SAFETY: a loaded slot has no `WriteLease`, so nothing writes the info (`ring.rs`, at `Slot`).
         unsafe { &*self.hold.shared.slots[self.hold.index].info.get() }
+    }
+
+    /// As [`info`](Self::info), for writing.
+    pub fn info_mut(&mut self) -> &mut BatchInfo {
+        // SAFETY: a loaded slot has no `WriteLease` and no reader, and this is its only `Loaded`, borrowed
+        // mutably (`ring.rs`, at `Slot`).
+        unsafe { &mut *self.hold.shared.slots[self.hold.index].info.get() }
     }
 
     /// Counts the slot as delivered to the consumer.

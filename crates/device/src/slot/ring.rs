@@ -31,8 +31,8 @@ pub(crate) struct Slot {
     pub(crate) joined: AtomicU32,
     /// The number of readers that have not recorded their end yet.
     pub(crate) live: AtomicU32,
-    /// Information on the batch in the slot. Only the holder of the slot's `WriteLease` writes it; its
-    /// `Loaded` and its readers read it.
+    /// Information on the batch in the slot. Only the holder of the slot's `WriteLease` or `Loaded` writes
+    /// it; its readers read it.
     pub(crate) info: UnsafeCell<BatchInfo>,
     /// Work that no event covers may still use the slot's memory, so it is never freed nor handed out
     /// again.

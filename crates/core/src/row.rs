@@ -230,11 +230,11 @@ impl Row<'_, '_> {
     /// ```
     pub fn split(&mut self) -> RowFields<'_> {
         let spec = self.rows.spec;
-        let fields = self.rows.fields.iter_mut().zip(spec.fields()).map(|(column, field)| {
+        let mut rows = self.rows.fields.iter_mut().zip(spec.fields()).map(|(column, field)| {
             let bytes = field.row_bytes();
-            Some(&mut column[self.index * bytes..][..bytes])
+            &mut column[self.index * bytes..][..bytes]
         });
-        RowFields { spec, fields: fields.collect() }
+        RowFields { spec, fields: std::array::from_fn(|_| rows.next()) }
     }
 
     /// Like [`Rows::poison`], for this row.
@@ -263,8 +263,8 @@ impl Row<'_, '_> {
 #[derive(Debug)]
 pub struct RowFields<'r> {
     spec: &'r Spec,
-    /// `None` for a field that was taken.
-    fields: ArrayVec<Option<&'r mut [u8]>, MAX_FIELDS>,
+    /// `None` for a field that was taken. An array, not an `ArrayVec`, whose drop would prolong the borrow.
+    fields: [Option<&'r mut [u8]>; MAX_FIELDS],
 }
 
 impl<'r> RowFields<'r> {
@@ -392,7 +392,7 @@ mod tests {
         assert_eq!(fields.take::<u8>(2).unwrap_err().message(), "there is no field 2: the spec has 2");
         assert_eq!(fields.take::<i8>(1).unwrap_err().message(), "field \"b\" is u8, not i8");
         drop(rows);
-        assert_eq!((&slab[..9], &slab[256..259]), (&[0, 0, 0, 1, 2, 3, 0, 0, 0][..], &[0, 4, 0][..]));
+        assert_eq!((&slab[..9], &slab[512..515]), (&[0, 0, 0, 1, 2, 3, 0, 0, 0][..], &[0, 4, 0][..]));
     }
 
     #[test]

@@ -271,6 +271,22 @@ fn a_bad_sample_ends_a_host_epoch_with_an_error_and_then_none() {
 }
 
 #[test]
+fn a_lost_device_ends_a_host_epoch_with_one_error() {
+    hush_planned_panics();
+    alone(|| {
+        let mut loader = builder(fine()).build_host().unwrap();
+        let stream = loader.loader().device().stream().unwrap();
+        let mut batches = loader.epoch(0).unwrap();
+        let held = batches.next().unwrap().unwrap();
+        stream.run("fails", [], [], |_| panic!("planned")).unwrap();
+        assert_eq!(stream.synchronize().unwrap_err().kind(), ErrorKind::DeviceLost);
+        assert_eq!(held.field::<i64>("id").unwrap_err().kind(), ErrorKind::DeviceLost);
+        let errors: Vec<_> = batches.map(|batch| batch.map(drop).unwrap_err().kind()).collect();
+        assert_eq!(errors, [ErrorKind::DeviceLost]);
+    });
+}
+
+#[test]
 fn a_host_loader_pads_gathers_and_stops() {
     alone(|| {
         let laid = Laid::records(&fine(), 0, 0).unwrap();

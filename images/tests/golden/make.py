@@ -1,5 +1,5 @@
-"""Makes the encoded pictures in `pictures/` and, with Pillow, `pictures.tsv`: name, height, width and the SHA-256 of the
-RGB pixels. `make.py DATA` writes `shared.tsv` instead, of the pictures in the folder DATA (jpeg-awkward, png,
+"""Makes the encoded pictures in `pictures/` and, with Pillow, `pictures.tsv`: name, height, width and the SHA-256
+of the RGB pixels. `make.py DATA` writes `shared.tsv` instead, of the pictures in the folder DATA (jpeg-awkward, png,
 imagenet-sample); what Pillow refuses has its error in place of the hash. Needs Pillow and NumPy."""
 
 import hashlib
@@ -51,7 +51,8 @@ def picture(height=43, width=61):
 
 def png(depth, kind, interlaced, rows_of):
     """A PNG with these rows, unfiltered; `rows_of(ys, xs)` gives the bytes of each row of a pass."""
-    passes = [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)]
+    passes = [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4)]
+    passes += [(0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)]
     height, width = 43, 61
     raw = b""
     for x, y, dx, dy in passes if interlaced else [(0, 0, 1, 1)]:
@@ -60,7 +61,8 @@ def png(depth, kind, interlaced, rows_of):
     def chunk(name, data):
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
     header = struct.pack(">IIBBBBB", width, height, depth, kind, 0, 0, int(interlaced))
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(raw)) + chunk(b"IEND", b"")
+    chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(raw)), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*parts) for parts in chunks)
 
 
 def encoded():

@@ -58,8 +58,8 @@ pub use epoch::Epoch;
 pub use feedline_core::{
     BadSampleReport, BadSamples, BatchSampler, Budget, CheckOptions, Context, Cursor, DType, Dataset,
     Element, Error, ErrorKind, Field, Fingerprint, LastBatch, Layout, OrderHash, Proof, Random, ReadError,
-    Result, Row, Rows, Sampler, Shard, Source, Spec, Stage, StridedColumn, World, check, check_dataset,
-    source,
+    Result, Row, Rows, Sampler, Scratch, Shard, Source, Spec, Stage, StridedColumn, World, check,
+    check_dataset, source,
 };
 pub use feedline_device::{
     Address, BackendKind, Buffer, Device, DeviceStats, Event, Graph, Input, Memory, Output, Priority,

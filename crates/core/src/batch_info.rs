@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::SourcePosition;
+use crate::{Extent, SourcePosition};
 
 /// Describes the batch in a slot. It travels with the slot, and its memory is reused for the slot's next
 /// batch.
@@ -22,6 +22,8 @@ pub struct BatchInfo {
     pub source_position: Option<SourcePosition>,
     /// Rows whose sample could not be read, in ascending order.
     pub substituted: Vec<Substituted>,
+    /// What the batch holds of each ragged field, in the order of the spec.
+    pub extents: Vec<Extent>,
 }
 
 /// A row whose sample could not be read, and its substitute.
@@ -53,5 +55,6 @@ impl BatchInfo {
         (self.valid, self.source_position) = (0, None);
         self.ids.clear();
         self.substituted.clear();
+        self.extents.clear();
     }
 }

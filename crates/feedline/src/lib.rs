@@ -52,14 +52,14 @@ mod transfer_mode;
 
 pub use builder::LoaderBuilder;
 pub use checkpoint::Checkpoint;
-pub use compute::{Batch, Ready, Replay, WaitMeter};
+pub use compute::{Batch, Padded, Ragged, Ready, Replay, WaitMeter};
 pub use decode::{MAX_WORKERS, Reading, WorkerPool, Workers};
 pub use epoch::Epoch;
 pub use feedline_core::{
     BadSampleReport, BadSamples, BatchSampler, Budget, CheckOptions, Context, Cursor, DType, Dataset,
-    Element, Error, ErrorKind, Field, Fingerprint, LastBatch, Layout, OrderHash, Proof, Random, ReadError,
-    Result, Row, Rows, Sampler, Shard, Source, Spec, Stage, StridedColumn, World, check, check_dataset,
-    source,
+    Element, Error, ErrorKind, Field, Fingerprint, LastBatch, Layout, OrderHash, Pad, Proof, Random,
+    ReadError, Result, Row, Rows, Sampler, Shard, Source, Spec, Stage, StridedColumn, World, check,
+    check_dataset, source,
 };
 pub use feedline_device::{
     Address, BackendKind, Buffer, Device, DeviceStats, Event, Graph, Input, Memory, Output, Priority,

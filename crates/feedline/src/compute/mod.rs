@@ -19,5 +19,5 @@ mod tests;
 pub use batch::Batch;
 pub(crate) use holder::{CrossThread, Holder};
 pub use meter::WaitMeter;
-pub use ready::Ready;
+pub use ready::{Padded, Ragged, Ready};
 pub use replay::Replay;

@@ -357,8 +357,13 @@ impl Run<'_> {
         let step = filled.note().info.step;
         // Swapped, so that the memory of both is used again.
         std::mem::swap(slot.info_mut(), &mut filled.note_mut().info);
-        let rows = slot.info_mut().ids.len();
+        let info = slot.info_mut();
+        let rows = info.ids.len();
         let loaded = match columns {
+            None if layout.is_ragged() => {
+                let parts = layout.used(rows, &info.extents);
+                slot.upload_parts(stream, filled, &parts)
+            }
             None => slot.upload(stream, filled, layout.used_bytes(rows)),
             Some(columns) => slot.gather(stream, filled, columns),
         };

@@ -39,11 +39,14 @@ impl Reader<'_> {
 
     /// Reads in bulk. If bad samples are tolerated, continues row by row after the first one.
     fn read_or_substitute(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<()> {
-        let read = self
-            .samples
-            .read_many(ids, rows, context)
-            .and_then(|()| rows.check_written().map_err(|(row, error)| (row, error.into())));
-        let Err((bad, error)) = read else { return Ok(()) };
+        let read = self.samples.read_many(ids, rows, context);
+        let unwritten = rows.check_written().map_err(|(row, error)| (row, error.into()));
+        let (bad, error) = match (read, unwritten) {
+            (Ok(()), Ok(())) => return Ok(()),
+            // A row that was left out makes the next one fail.
+            (Err((bad, _)), Err((row, error))) if row < bad => (row, error),
+            (Err(bad), _) | (Ok(()), Err(bad)) => bad,
+        };
         if self.bad_samples == BadSamples::Fail || bad >= ids.len() {
             return Err(self.locate(unreadable(error), ids.get(bad).copied()));
         }

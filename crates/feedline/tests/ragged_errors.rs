@@ -185,6 +185,25 @@ fn nothing_of_a_bad_sample_stays_in_its_batch() {
     });
 }
 
+/// Sample 5 fails after writing, and a substitute that writes nothing must not take over what it wrote.
+#[test]
+fn a_substitute_that_writes_nothing_is_bad_too() {
+    alone(|| {
+        let lazy: Read = |id, row| if id < 10 { fails_late(id, row) } else { Ok(()) };
+        let mut bad_substitutes = 0;
+        for seed in 0..8 {
+            let device = Device::host();
+            let stream = device.stream().unwrap();
+            let mut loader = Words::loader(lazy).seed(seed).bad_samples(SUBSTITUTE).build(&device).unwrap();
+            let ready = loader.epoch(0).unwrap().nth(1).unwrap().unwrap().wait_on(&stream).unwrap();
+            bad_substitutes += ready.substituted().iter().map(|one| one.failures.len() - 1).sum::<usize>();
+            let words = elements(&stream, ready.ragged::<u16>("words").unwrap().values);
+            assert_eq!(words, ready.ids().iter().map(|&id| id as u16).collect::<Vec<_>>());
+        }
+        assert!(bad_substitutes > 8, "{bad_substitutes}");
+    });
+}
+
 fn ids(ids: &[u64]) -> Vec<i64> {
     ids.iter().map(|&id| id as i64).collect()
 }

@@ -31,6 +31,7 @@ mod csv;
 mod cursor;
 pub mod digits;
 mod disk;
+mod error;
 mod fixed;
 mod folder;
 mod gzip;
@@ -39,6 +40,7 @@ pub mod idx;
 mod jsonl;
 #[cfg(feature = "mds")]
 pub mod mds;
+mod memory;
 pub mod npy;
 #[cfg(feature = "npz")]
 pub mod npz;

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use feedline_core::{Error, Result};
 
-use crate::bytes::{Content, MEMORY_LIMIT, data};
+use crate::bytes::{Content, MEMORY_LIMIT};
 use crate::disk::DiskFile;
+use crate::error::data;
 use crate::{Folder, Lines, Reader, Shards, cifar, gzip, idx, npy};
 
 /// Bytes at the beginning of a file that tell its kind.

@@ -10,6 +10,7 @@
 //! | source | data without a length: shards of records | [`source`] |
 //! | strided column | one field of every sample, in memory at a fixed stride | [`mod@column`] |
 //! | row | the bytes of one sample in a slab, for writing | [`row`] |
+//! | scratch | memory that a worker keeps from sample to sample | [`Scratch`] |
 //! | sampler | the order of the samples of an epoch | [`sampler`] |
 //! | world | the rank of this process and the number of ranks | [`world`] |
 //! | batch sampler | the samples of each batch | [`batch_sampler`] |
@@ -40,6 +41,7 @@ pub mod ragged;
 pub mod random;
 pub mod row;
 pub mod sampler;
+mod scratch;
 pub mod source;
 pub mod spec;
 pub mod stop;
@@ -62,6 +64,7 @@ pub use ragged::{Extent, Pad, Ragged};
 pub use random::Random;
 pub use row::{CopyRows, Row, Rows};
 pub use sampler::Sampler;
+pub use scratch::Scratch;
 pub use source::{Next, Shard, Source, SourcePosition};
 pub use spec::{Field, Spec};
 pub use stop::Stop;

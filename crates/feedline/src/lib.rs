@@ -58,7 +58,7 @@ pub use epoch::Epoch;
 pub use feedline_core::{
     BadSampleReport, BadSamples, BatchSampler, Budget, CheckOptions, Context, Cursor, DType, Dataset,
     Element, Error, ErrorKind, Field, Fingerprint, LastBatch, Layout, OrderHash, Pad, Proof, Random,
-    ReadError, Result, Row, Rows, Sampler, Shard, Source, Spec, Stage, StridedColumn, World, check,
+    ReadError, Result, Row, Rows, Sampler, Scratch, Shard, Source, Spec, Stage, StridedColumn, World, check,
     check_dataset, source,
 };
 pub use feedline_device::{

@@ -14,10 +14,10 @@ use feedline_device::Pinned;
 use feedline_slots::{FillLease, ReadyLease, SharedFill, copy_rows, stream_rows};
 
 use super::input::{Input, Note};
-use super::pool::Worker;
 use super::rows::{Reader, panic_text};
 use super::source::{Read, SourceReader};
 use super::tuning::{STREAMING_WORKERS, piece_rows};
+use super::worker::Worker;
 
 /// What the workers need to know about a loader.
 pub(crate) struct Decoder {
@@ -87,6 +87,15 @@ pub(crate) enum Outcome {
     EpochEnd(EpochEnd),
     /// The batch is no longer wanted.
     Stale,
+}
+
+/// What became of a batch that a worker has begun.
+enum Begun {
+    Done(Outcome),
+    /// Up to that many other workers may join.
+    Split(Share, usize),
+    /// It is queued again.
+    Later,
 }
 
 /// Where the epoch of a source has ended.
@@ -207,34 +216,37 @@ impl Drop for Decoder {
 }
 
 impl Job {
-    /// Decodes the batch, and lets other workers join if it is long.
-    pub(crate) fn run(self, worker: &Worker) {
+    /// Decodes the batch. A long one is only split: the caller joins it, and lets as many others join as the
+    /// second value says.
+    pub(crate) fn run(self, worker: &Worker<'_>) -> Option<(Share, usize)> {
         let Self { decoder, batch } = self;
         let number = batch.number;
         // Each call of user code is guarded by itself. A panic that gets this far is a bug, and must
         // not hang the loader.
         let run = catch_unwind(AssertUnwindSafe(|| batch.begin(&decoder, worker)));
         match run {
-            Ok(Ok(None)) => {}
-            Ok(Ok(Some(outcome))) => decoder.send(number, Ok(outcome)),
+            Ok(Ok(Begun::Split(share, others))) => return Some((share, others)),
+            Ok(Ok(Begun::Later)) => {}
+            Ok(Ok(Begun::Done(outcome))) => decoder.send(number, Ok(outcome)),
             Ok(Err(error)) => decoder.send(number, Err(error)),
             Err(panic) => {
                 let why = format!("a decode worker panicked: {}", panic_text(panic));
                 decoder.send(number, Err(Error::new(ErrorKind::Panic, why)));
             }
         }
+        None
     }
 }
 
 impl Undecoded {
-    /// The outcome of the batch; `None` if it will be sent later.
-    fn begin(mut self, decoder: &Arc<Decoder>, worker: &Worker) -> Result<Option<Outcome>> {
+    /// Reads the records of a source, and decodes the batch or splits it.
+    fn begin(mut self, decoder: &Arc<Decoder>, worker: &Worker<'_>) -> Result<Begun> {
         let request = self.lease.note().info.request;
         if decoder.is_stale(request) || decoder.is_after_failure(self.number) {
             if let Some(reader) = self.reader.take() {
                 let _ = decoder.inbox.send(Message::Reader { reader, request });
             }
-            return Ok(Some(Outcome::Stale));
+            return Ok(Begun::Done(Outcome::Stale));
         }
         let input = decoder.input()?;
         match input {
@@ -243,17 +255,18 @@ impl Undecoded {
                 self.sample(&decoder.batch_sampler);
                 let (bytes, note) = self.lease.parts_mut();
                 gather_order.write(&note.info.ids, bytes);
-                return Ok(Some(Outcome::Ready(self.lease.ready())));
+                return Ok(Begun::Done(Outcome::Ready(self.lease.ready())));
             }
             Input::Source(source) => match self.read_records(&**source, decoder, worker)? {
                 Read::Batch => {}
                 Read::EpochEnd => {
                     let source_position = self.lease.note().info.source_position.unwrap_or_default();
-                    return Ok(Some(Outcome::EpochEnd(EpochEnd { request, source_position })));
+                    let end = EpochEnd { request, source_position };
+                    return Ok(Begun::Done(Outcome::EpochEnd(end)));
                 }
                 Read::Later => {
                     let _ = decoder.inbox.send(Message::Later(Box::new(self)));
-                    return Ok(None);
+                    return Ok(Begun::Later);
                 }
             },
         }
@@ -268,7 +281,7 @@ impl Undecoded {
     }
 
     /// Reads the records of a source, and sends the reader back.
-    fn read_records(&mut self, source: &dyn Source, decoder: &Decoder, worker: &Worker) -> Result<Read> {
+    fn read_records(&mut self, source: &dyn Source, decoder: &Decoder, worker: &Worker<'_>) -> Result<Read> {
         let Some(reader) = &mut self.reader else { return Ok(Read::Batch) };
         let note = self.lease.note_mut();
         let request = note.info.request;
@@ -284,7 +297,7 @@ impl Undecoded {
         Ok(read)
     }
 
-    fn decode(self, decoder: &Arc<Decoder>, worker: &Worker) -> Result<Option<Outcome>> {
+    fn decode(self, decoder: &Arc<Decoder>, worker: &Worker<'_>) -> Result<Begun> {
         let Self { number, mut lease, .. } = self;
         let rows = lease.note().info.ids.len();
         let piece_rows = piece_rows(rows, decoder.row_ns.load(Ordering::Relaxed), decoder.workers);
@@ -292,9 +305,7 @@ impl Undecoded {
         if rows > piece_rows && !decoder.layout.is_ragged() {
             let share = Share::open(decoder.clone(), number, lease, piece_rows)?;
             let others = (rows.div_ceil(piece_rows) - 1).min(decoder.workers - 1);
-            worker.queue().share(share.clone(), others);
-            share.join(worker);
-            return Ok(None);
+            return Ok(Begun::Split(share, others));
         }
         let (bytes, note) = lease.parts_mut();
         let substituted = Mutex::new(std::mem::take(&mut note.info.substituted));
@@ -307,7 +318,7 @@ impl Undecoded {
             bring_into_form(decoder, &mut lease, rows)?;
         }
         decoder.measured(start.elapsed(), rows);
-        Ok(Some(Outcome::Ready(finish(lease, substituted))))
+        Ok(Begun::Done(Outcome::Ready(finish(lease, substituted))))
     }
 }
 
@@ -341,7 +352,7 @@ impl Share {
     }
 
     /// Decodes pieces until none is left. The worker that finishes the last piece sends the batch.
-    pub(crate) fn join(&self, worker: &Worker) {
+    pub(crate) fn join(&self, worker: &Worker<'_>) {
         let is_finished = self.read().as_ref().is_some_and(|split| split.decode(&self.decoder, worker));
         if !is_finished {
             return;
@@ -369,7 +380,7 @@ impl Share {
 
 impl Split {
     /// Decodes pieces until none is left; returns whether that finished the batch.
-    fn decode(&self, decoder: &Decoder, worker: &Worker) -> bool {
+    fn decode(&self, decoder: &Decoder, worker: &Worker<'_>) -> bool {
         let note = self.fill.note();
         let Ok(input) = decoder.input() else { return false };
         let reader = Reader {
@@ -407,13 +418,21 @@ impl Split {
 }
 
 /// Reads one piece of a batch, and publishes which sample is being read.
-fn read_piece(decoder: &Decoder, reader: &Reader<'_>, rows: Rows<'_>, worker: &Worker) -> Result<()> {
+fn read_piece(decoder: &Decoder, reader: &Reader<'_>, rows: Rows<'_>, worker: &Worker<'_>) -> Result<()> {
     let info = reader.samples.info();
     let Some(&first) = info.ids.get(rows.first()) else { return Ok(()) };
     let watch = worker.begin(info.step, first);
-    let mut context = Context::new(decoder.batch_sampler.options().seed, info.epoch).watched(watch);
+    let context = Context::new(decoder.batch_sampler.options().seed, info.epoch);
+    let mut context = context.watched(watch).with_scratch(worker.take_scratch());
     let read = reader.read(rows, &mut context);
     worker.end();
+    let scratch = context.into_scratch();
+    // A read that panicked may have left its scratch half written: the next one starts anew.
+    if read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic) {
+        let _ = catch_panic("the scratch memory panicked when it was dropped", || drop(scratch));
+    } else {
+        worker.keep_scratch(scratch);
+    }
     read
 }
 

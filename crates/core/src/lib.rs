@@ -5,6 +5,7 @@
 //! | sample | one item of a data set, identified by its id | [`dataset`] |
 //! | field | a named, typed, shaped part of every sample | [`spec`] |
 //! | spec | the fields of a sample | [`spec`] |
+//! | ragged field | a field of variable length: items and offsets | [`mod@ragged`] |
 //! | layout | the offset of each field of a batch in one slab | [`layout`] |
 //! | source | data without a length: shards of records | [`source`] |
 //! | strided column | one field of every sample, in memory at a fixed stride | [`mod@column`] |
@@ -37,6 +38,7 @@ pub mod fingerprint;
 pub mod layout;
 mod panics;
 pub mod proof;
+pub mod ragged;
 pub mod random;
 pub mod row;
 pub mod sampler;
@@ -60,6 +62,7 @@ pub use fingerprint::Fingerprint;
 pub use layout::Layout;
 pub use panics::catch_panic;
 pub use proof::{OrderHash, Proof};
+pub use ragged::{Extent, Pad, Ragged};
 pub use random::Random;
 pub use row::{CopyRows, Row, RowFields, Rows};
 pub use sampler::Sampler;

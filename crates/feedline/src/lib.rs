@@ -55,13 +55,13 @@ mod transfer_mode;
 
 pub use builder::LoaderBuilder;
 pub use checkpoint::Checkpoint;
-pub use compute::{Batch, HostBatch, HostFields, Ready, Replay, WaitMeter};
+pub use compute::{Batch, HostBatch, HostFields, Padded, Ragged, Ready, Replay, WaitMeter};
 pub use decode::{MAX_WORKERS, Reading, WorkerPool, Workers};
 pub use epoch::{Epoch, TryNext};
 pub use feedline_core::{
     BadSampleReport, BadSamples, BatchSampler, Budget, CheckOptions, Context, Cursor, DType, Dataset,
-    Element, Error, ErrorKind, Field, Fingerprint, LastBatch, Layout, OrderHash, Proof, Random, ReadError,
-    Result, Row, Rows, Sampler, Scratch, Shard, Source, Spec, Stage, StridedColumn, World, check,
+    Element, Error, ErrorKind, Field, Fingerprint, LastBatch, Layout, OrderHash, Pad, Proof, Random,
+    ReadError, Result, Row, Rows, Sampler, Scratch, Shard, Source, Spec, Stage, StridedColumn, World, check,
     check_dataset, source,
 };
 pub use feedline_device::{

@@ -157,7 +157,7 @@ impl Loader {
         let pinned = (0..host_slots).map(|_| device.pinned(slot_bytes)).collect::<Result<Vec<_>>>()?;
         let host_ring = Ring::new(pinned);
         let slots = SlotRing::new(device, device_slots, layout.bytes())?;
-        reserve_ids(&host_ring, &slots, layout.capacity())?;
+        reserve_info(&host_ring, &slots, &layout)?;
         // Room for every batch that is being decoded, the reader of a source, and one wake-up.
         let (to_transfer, inbox) = bounded(host_slots + 2);
         let (loaded, to_consumer) = bounded(device_slots);
@@ -530,12 +530,15 @@ impl Loader {
     }
 }
 
-/// Reserves room for the ids of a batch in every slot, so that loading a batch allocates nothing.
-fn reserve_ids(host_slots: &Ring<Pinned, Note>, device_slots: &SlotRing, rows: usize) -> Result<()> {
+/// Reserves room for the description of a batch in every slot, so that loading a batch allocates nothing.
+fn reserve_info(host_slots: &Ring<Pinned, Note>, device_slots: &SlotRing, layout: &Layout) -> Result<()> {
     let mut host = (0..host_slots.len()).map(|_| host_slots.acquire()).collect::<Result<Vec<_>>>()?;
     let mut device = (0..device_slots.len()).map(|_| device_slots.acquire()).collect::<Result<Vec<_>>>()?;
-    host.iter_mut().for_each(|slot| slot.note_mut().info.ids.reserve(rows));
-    device.iter_mut().for_each(|slot| slot.info_mut().ids.reserve(rows));
+    let host = host.iter_mut().map(|slot| &mut slot.note_mut().info);
+    for info in host.chain(device.iter_mut().map(|slot| slot.info_mut())) {
+        info.ids.reserve(layout.capacity());
+        info.extents.reserve(layout.spec().fields().len());
+    }
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::Sender;
 use feedline_core::{
     BadSamples, BatchInfo, BatchSampler, Context, CopyRows, Error, ErrorKind, Layout, Result, Rows, Source,
-    SourcePosition, Substituted, catch_panic, timeline::now,
+    SourcePosition, Stage, Substituted, catch_panic, timeline::now,
 };
 use feedline_device::Pinned;
 use feedline_slots::{FillLease, ReadyLease, SharedFill, copy_rows, stream_rows};
@@ -305,7 +305,8 @@ impl Undecoded {
         let Self { number, mut lease, .. } = self;
         let rows = lease.note().info.ids.len();
         let piece_rows = piece_rows(rows, decoder.row_ns.load(Ordering::Relaxed), decoder.workers);
-        if rows > piece_rows {
+        // The rows of a ragged field are written in order, by one worker.
+        if rows > piece_rows && !decoder.layout.is_ragged() {
             lease.note_mut().info.timeline.begin(worker.index());
             let share = Share::open(decoder.clone(), number, lease, piece_rows)?;
             let others = (rows.div_ceil(piece_rows) - 1).min(decoder.workers - 1);
@@ -318,6 +319,9 @@ impl Undecoded {
         let reader = Reader { samples, bad_samples: decoder.bad_samples, substituted: &substituted };
         let start = now();
         read_piece(decoder, &reader, rows_of_batch, worker)?;
+        if decoder.layout.is_ragged() {
+            bring_into_form(decoder, &mut lease, rows)?;
+        }
         let busy = now() - start;
         decoder.measured(Duration::from_nanos(busy), rows);
         lease.note_mut().info.timeline.begin_at(start, worker.index());
@@ -438,6 +442,15 @@ fn read_piece(decoder: &Decoder, reader: &Reader<'_>, rows: Rows<'_>, worker: &W
         worker.keep_scratch(scratch);
     }
     read
+}
+
+/// Finishes the ragged fields of a batch.
+fn bring_into_form(decoder: &Decoder, lease: &mut FillLease<Pinned, Note>, rows: usize) -> Result<()> {
+    let (bytes, Note { info, .. }) = lease.parts_mut();
+    decoder.layout.finish(bytes, rows, &mut info.extents).map_err(|(row, error)| {
+        let error = error.at_stage(Stage::Decode).at_batch(info.step);
+        info.ids.get(row).map_or(error.clone(), |&id| error.at_sample(id))
+    })
 }
 
 /// Finishes a batch: stores the substitutes, and the `busy` nanoseconds of the workers, in its note.

@@ -242,19 +242,34 @@ impl Row<'_, '_> {
     /// # Errors
     /// `Config` when the field has another type, or the spec has no such field.
     pub fn field_mut<T: Element>(&mut self, index: usize) -> Result<&mut [T]> {
-        let fields = self.rows.spec.fields();
-        let Some(field) = fields.get(index) else {
-            let why = format!("there is no field {index}: the spec has {}", fields.len());
-            return Err(Error::new(ErrorKind::Config, why));
-        };
-        if field.dtype() != T::DTYPE {
-            return Err(Error::new(
-                ErrorKind::Config,
-                format!("field \"{}\" is {}, not {}", field.name(), field.dtype(), T::DTYPE),
-            ));
-        }
+        field_of::<T>(self.rows.spec, index)?;
         // Cannot fail: field offsets are 256-byte aligned in the slab, and rows are whole elements.
         Ok(bytemuck::cast_slice_mut(self.bytes_mut(index)))
+    }
+
+    /// All fields of the row, so that several can be borrowed at once.
+    ///
+    /// ```
+    /// use feedline_core::{DType, Layout, Rows, Spec};
+    /// let spec = Spec::new().field("image", DType::U8, [4])?.field("label", DType::I64, [])?;
+    /// let layout = Layout::new(&spec, 1)?;
+    /// let mut slab = vec![0u8; layout.bytes()];
+    /// let mut rows = Rows::new(&layout, &mut slab, 1);
+    /// let mut row = rows.row(0);
+    /// let mut fields = row.split();
+    /// let (image, label) = (fields.take::<u8>(0)?, fields.take::<i64>(1)?);
+    /// image.fill(3);
+    /// label[0] = image.iter().map(|&pixel| i64::from(pixel)).sum();
+    /// assert_eq!(row.field_mut::<i64>(1)?, [12]);
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    pub fn split(&mut self) -> RowFields<'_> {
+        let spec = self.rows.spec;
+        let mut rows = self.rows.fields.iter_mut().zip(spec.fields()).map(|(column, field)| {
+            let bytes = field.row_bytes();
+            &mut column[self.index * bytes..][..bytes]
+        });
+        RowFields { spec, fields: std::array::from_fn(|_| rows.next()) }
     }
 
     /// Like [`Rows::poison`], for this row.
@@ -277,6 +292,44 @@ impl Row<'_, '_> {
     pub fn spec(&self) -> &Spec {
         self.rows.spec
     }
+}
+
+/// The fields of one row, each to be taken once; created by [`Row::split`].
+#[derive(Debug)]
+pub struct RowFields<'r> {
+    spec: &'r Spec,
+    /// `None` for a field that was taken. An array, not an `ArrayVec`, whose drop would prolong the borrow.
+    fields: [Option<&'r mut [u8]>; MAX_FIELDS],
+}
+
+impl<'r> RowFields<'r> {
+    /// The elements of field `index`.
+    ///
+    /// # Errors
+    /// `Config` when the field has another type or was taken before, or the spec has no such field.
+    pub fn take<T: Element>(&mut self, index: usize) -> Result<&'r mut [T]> {
+        let field = field_of::<T>(self.spec, index)?;
+        let Some(bytes) = self.fields[index].take() else {
+            let why = format!("field \"{}\" was taken before: take each field once", field.name());
+            return Err(Error::new(ErrorKind::Config, why));
+        };
+        // Cannot fail, as in `Row::field_mut`.
+        Ok(bytemuck::cast_slice_mut(bytes))
+    }
+}
+
+/// Field `index` of `spec`, if its elements are of type `T`.
+fn field_of<T: Element>(spec: &Spec, index: usize) -> Result<&Field> {
+    let fields = spec.fields();
+    let Some(field) = fields.get(index) else {
+        let why = format!("there is no field {index}: the spec has {}", fields.len());
+        return Err(Error::new(ErrorKind::Config, why));
+    };
+    if field.dtype() != T::DTYPE {
+        let why = format!("field \"{}\" is {}, not {}", field.name(), field.dtype(), T::DTYPE);
+        return Err(Error::new(ErrorKind::Config, why));
+    }
+    Ok(field)
 }
 
 /// Panics unless `bytes` is exactly one row of `field`.
@@ -357,6 +410,24 @@ mod tests {
     fn write_of_a_row_panics_on_too_many_bytes() {
         let layout = layout();
         Rows::new(&layout, &mut vec![0; layout.bytes()], 2).row(0).write(0, &[1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn split_gives_every_field_of_the_row_once() {
+        let layout = layout();
+        let mut slab = vec![0; layout.bytes()];
+        let mut rows = Rows::new(&layout, &mut slab, 3);
+        let mut row = rows.row(1);
+        let mut fields = row.split();
+        let (b, a) = (fields.take::<u8>(1).unwrap(), fields.take::<u8>(0).unwrap());
+        a.copy_from_slice(&[1, 2, 3]);
+        b[0] = a[2] + 1;
+        let error = fields.take::<u8>(0).unwrap_err();
+        assert_eq!(error.message(), "field \"a\" was taken before: take each field once");
+        assert_eq!(fields.take::<u8>(2).unwrap_err().message(), "there is no field 2: the spec has 2");
+        assert_eq!(fields.take::<i8>(1).unwrap_err().message(), "field \"b\" is u8, not i8");
+        drop(rows);
+        assert_eq!((&slab[..9], &slab[512..515]), (&[0, 0, 0, 1, 2, 3, 0, 0, 0][..], &[0, 4, 0][..]));
     }
 
     #[test]

@@ -188,6 +188,34 @@ impl<'a> Rows<'a> {
         )
     }
 
+    /// The rows `range`, for another reader.
+    ///
+    /// # Panics
+    /// If the range is not inside the rows.
+    pub fn part(&mut self, range: Range<usize>) -> Rows<'_> {
+        let fields = self.fields.iter_mut().zip(self.spec.fields());
+        let fields = fields.map(|(bytes, field)| {
+            let row = field.row_bytes();
+            &mut bytes[range.start * row..range.end * row]
+        });
+        Rows {
+            spec: self.spec,
+            fields: fields.collect(),
+            first: self.first + range.start,
+            len: range.end - range.start,
+            copy: self.copy,
+        }
+    }
+
+    /// The fields `range` of every row, under the names of `spec`: for a reader that writes only those.
+    ///
+    /// # Panics
+    /// If there are no such fields, or `spec` has other sizes.
+    pub fn part_of_fields<'b>(&'b mut self, range: Range<usize>, spec: &'b Spec) -> Rows<'b> {
+        let columns = self.fields[range].iter_mut().map(|bytes| &mut **bytes);
+        Rows::from_columns(spec, columns, self.first, self.len).copied_by(self.copy)
+    }
+
     /// Row `index` of these rows.
     ///
     /// # Panics
@@ -256,6 +284,11 @@ impl<'a> Row<'_, 'a> {
             Some(bytes) => bytes,
             None => panic!("{}", not_fixed(field).message()),
         }
+    }
+
+    /// This row as the only one of its rows, to take a part of its fields.
+    pub fn as_rows(&mut self) -> Rows<'_> {
+        self.rows.part(self.index..self.index + 1)
     }
 
     /// Copies `bytes` into field `index`, by the fastest copy for this machine.

@@ -10,11 +10,11 @@ import json, subprocess, sys
 CORE, SLOTS, BACKEND = "feedline-core", "feedline-slots", "feedline-backend"
 CUDA, DEVICE, SIM = "feedline-cuda", "feedline-device", "feedline-sim"
 FACADE, KERNELS, DATASETS = "feedline", "feedline-kernels", "feedline-datasets"
-EXAMPLES, TESTKIT = "feedline-examples", "feedline-testkit"
+IMAGES, EXAMPLES, TESTKIT = "feedline-images", "feedline-examples", "feedline-testkit"
 
 # The packages that each package may import. Only examples and benches import the facade.
 below_facade = {CORE, SLOTS, DEVICE}
-programs = below_facade | {FACADE, KERNELS, DATASETS}
+programs = below_facade | {FACADE, KERNELS, IMAGES, DATASETS}
 may = {
     CORE: set(),
     SLOTS: {CORE},
@@ -24,7 +24,8 @@ may = {
     SIM: {CORE, BACKEND, DEVICE},
     FACADE: below_facade,
     KERNELS: {CORE, CUDA, DEVICE},
-    DATASETS: {CORE},
+    IMAGES: {CORE},
+    DATASETS: {CORE, IMAGES},
     EXAMPLES: programs,
     "benches": programs | {EXAMPLES, TESTKIT},
     TESTKIT: {CORE, SLOTS, DEVICE, SIM},
@@ -33,6 +34,7 @@ may = {
 may_in_tests = {name: {TESTKIT, SIM} for name in may}
 may_in_tests[FACADE] |= {KERNELS, DATASETS}
 may_in_tests[KERNELS] |= {SLOTS}
+may_in_tests[IMAGES] |= {FACADE, DATASETS}
 may_in_tests[SIM] |= {SLOTS}
 
 asked = ["cargo", "metadata", "--format-version", "1", "--no-deps", "--locked"]

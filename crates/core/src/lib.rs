@@ -19,6 +19,7 @@
 //! | proof | that every sample was delivered exactly once | [`proof`] |
 //! | bad-sample report | the samples that could not be read | [`bad_samples`] |
 //! | batch info | the ids and position of a batch | [`batch_info`] |
+//! | timeline | when each stage worked on a batch | [`timeline`] |
 //! | stop | the first cause that ended a pipeline | [`stop`] |
 //! | check | a test of a data set against its contract | [`check`] |
 //! | fingerprint | a number that identifies a data set | [`fingerprint`] |
@@ -49,6 +50,7 @@ mod scratch;
 pub mod source;
 pub mod spec;
 pub mod stop;
+pub mod timeline;
 pub mod world;
 
 pub use bad_samples::{BadSampleReport, BadSamples, Budget};
@@ -68,10 +70,11 @@ pub use panics::catch_panic;
 pub use proof::{OrderHash, Proof};
 pub use ragged::{Extent, Pad, Ragged};
 pub use random::Random;
-pub use row::{CopyRows, Row, Rows};
+pub use row::{CopyRows, Row, RowFields, Rows};
 pub use sampler::Sampler;
 pub use scratch::Scratch;
 pub use source::{Next, Shard, Source, SourcePosition};
 pub use spec::{Field, Spec};
 pub use stop::Stop;
+pub use timeline::Timeline;
 pub use world::World;

@@ -273,11 +273,36 @@ impl<'a> Row<'_, 'a> {
     /// # Errors
     /// `Config` when the field has another type or is ragged, or the spec has no such field.
     pub fn field_mut<T: Element>(&mut self, index: usize) -> Result<&mut [T]> {
-        let field = self.typed::<T>(index)?;
+        let field = typed::<T>(self.rows.spec, index)?;
         let at = self.index * field.row_bytes();
         let bytes = self.rows.fields[index].get_mut(at..at + field.row_bytes());
         // The cast cannot fail: field offsets are 256-byte aligned in the slab, and rows are whole elements.
         bytes.map(bytemuck::cast_slice_mut).ok_or_else(|| not_fixed(field))
+    }
+
+    /// All fields of a fixed size of the row, so that several can be borrowed at once.
+    ///
+    /// ```
+    /// use feedline_core::{DType, Layout, Rows, Spec};
+    /// let spec = Spec::new().field("image", DType::U8, [4])?.field("label", DType::I64, [])?;
+    /// let layout = Layout::new(&spec, 1)?;
+    /// let mut slab = vec![0u8; layout.bytes()];
+    /// let mut rows = Rows::new(&layout, &mut slab, 1);
+    /// let mut row = rows.row(0);
+    /// let mut fields = row.split();
+    /// let (image, label) = (fields.take::<u8>(0)?, fields.take::<i64>(1)?);
+    /// image.fill(3);
+    /// label[0] = image.iter().map(|&pixel| i64::from(pixel)).sum();
+    /// assert_eq!(row.field_mut::<i64>(1)?, [12]);
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    pub fn split(&mut self) -> RowFields<'_> {
+        let spec = self.rows.spec;
+        let mut rows = self.rows.fields.iter_mut().zip(spec.fields()).map(|(column, field)| {
+            let at = self.index * field.row_bytes();
+            column.get_mut(at..at + field.row_bytes())
+        });
+        RowFields { spec, fields: std::array::from_fn(|_| rows.next().flatten()) }
     }
 
     /// Writes the row of ragged field `index`: whole items, one behind another.
@@ -290,7 +315,7 @@ impl<'a> Row<'_, 'a> {
     /// the field and the limit. `Config` when the field has another type or is not ragged, the spec has no such
     /// field, `values` are not whole items, or the row before is not written.
     pub fn write_ragged<T: Element>(&mut self, index: usize, values: &[T]) -> Result<()> {
-        self.typed::<T>(index)?;
+        typed::<T>(self.rows.spec, index)?;
         self.write_ragged_bytes(index, bytemuck::cast_slice(values))
     }
 
@@ -300,7 +325,7 @@ impl<'a> Row<'_, 'a> {
     /// As for [`write_ragged`](Self::write_ragged).
     pub fn write_ragged_bytes(&mut self, index: usize, bytes: &[u8]) -> Result<()> {
         let row = self.rows.first + self.index;
-        let field = self.field(index)?;
+        let field = field_of(self.rows.spec, index)?;
         let item = field.item_bytes();
         if !bytes.len().is_multiple_of(item) {
             let why =
@@ -336,7 +361,7 @@ impl<'a> Row<'_, 'a> {
     /// is not written.
     pub fn ragged_mut<T: Element>(&mut self, index: usize) -> Result<&mut [T]> {
         let row = self.rows.first + self.index;
-        let field = self.typed::<T>(index)?;
+        let field = typed::<T>(self.rows.spec, index)?;
         let space = self.rows.region(index).ok_or_else(|| not_ragged(field))?.space(row)?;
         // The cast cannot fail, as in `field_mut`.
         Ok(bytemuck::cast_slice_mut(space))
@@ -348,26 +373,8 @@ impl<'a> Row<'_, 'a> {
     /// As for [`write_ragged`](Self::write_ragged).
     pub fn set_ragged_len(&mut self, index: usize, items: usize) -> Result<()> {
         let row = self.rows.first + self.index;
-        let field = self.field(index)?;
+        let field = field_of(self.rows.spec, index)?;
         self.rows.region(index).ok_or_else(|| not_ragged(field))?.set_len(row, items).map(drop)
-    }
-
-    fn field(&self, index: usize) -> Result<&'a Field> {
-        let fields = self.rows.spec.fields();
-        fields.get(index).ok_or_else(|| {
-            let why = format!("there is no field {index}: the spec has {}", fields.len());
-            Error::new(ErrorKind::Config, why)
-        })
-    }
-
-    /// Field `index`, if its elements are of this type.
-    fn typed<T: Element>(&self, index: usize) -> Result<&'a Field> {
-        let field = self.field(index)?;
-        if field.dtype() == T::DTYPE {
-            return Ok(field);
-        }
-        let why = format!("field \"{}\" is {}, not {}", field.name(), field.dtype(), T::DTYPE);
-        Err(Error::new(ErrorKind::Config, why))
     }
 
     /// Like [`Rows::check_written`], for this row.
@@ -406,6 +413,52 @@ impl<'a> Row<'_, 'a> {
     pub fn spec(&self) -> &Spec {
         self.rows.spec
     }
+}
+
+/// The fields of one row, each to be taken once; created by [`Row::split`].
+#[derive(Debug)]
+pub struct RowFields<'r> {
+    spec: &'r Spec,
+    /// `None` for a field that was taken. An array, not an `ArrayVec`, whose drop would prolong the borrow.
+    fields: [Option<&'r mut [u8]>; MAX_FIELDS],
+}
+
+impl<'r> RowFields<'r> {
+    /// The elements of field `index`.
+    ///
+    /// # Errors
+    /// `Config` when the field has another type, is ragged or was taken before, or the spec has no such field.
+    pub fn take<T: Element>(&mut self, index: usize) -> Result<&'r mut [T]> {
+        let field = typed::<T>(self.spec, index)?;
+        if field.as_ragged().is_some() {
+            return Err(not_fixed(field));
+        }
+        let Some(bytes) = self.fields[index].take() else {
+            let why = format!("field \"{}\" was taken before: take each field once", field.name());
+            return Err(Error::new(ErrorKind::Config, why));
+        };
+        // Cannot fail, as in `Row::field_mut`.
+        Ok(bytemuck::cast_slice_mut(bytes))
+    }
+}
+
+/// Field `index` of `spec`.
+fn field_of(spec: &Spec, index: usize) -> Result<&Field> {
+    let fields = spec.fields();
+    fields.get(index).ok_or_else(|| {
+        let why = format!("there is no field {index}: the spec has {}", fields.len());
+        Error::new(ErrorKind::Config, why)
+    })
+}
+
+/// Field `index` of `spec`, if its elements are of type `T`.
+fn typed<T: Element>(spec: &Spec, index: usize) -> Result<&Field> {
+    let field = field_of(spec, index)?;
+    if field.dtype() == T::DTYPE {
+        return Ok(field);
+    }
+    let why = format!("field \"{}\" is {}, not {}", field.name(), field.dtype(), T::DTYPE);
+    Err(Error::new(ErrorKind::Config, why))
 }
 
 /// The error for a ragged field where one of a fixed size is needed.
@@ -669,6 +722,24 @@ mod tests {
     fn write_of_a_row_panics_on_too_many_bytes() {
         let layout = layout();
         Rows::new(&layout, &mut vec![0; layout.bytes()], 2).row(0).write(0, &[1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn split_gives_every_field_of_the_row_once() {
+        let layout = layout();
+        let mut slab = vec![0; layout.bytes()];
+        let mut rows = Rows::new(&layout, &mut slab, 3);
+        let mut row = rows.row(1);
+        let mut fields = row.split();
+        let (b, a) = (fields.take::<u8>(1).unwrap(), fields.take::<u8>(0).unwrap());
+        a.copy_from_slice(&[1, 2, 3]);
+        b[0] = a[2] + 1;
+        let error = fields.take::<u8>(0).unwrap_err();
+        assert_eq!(error.message(), "field \"a\" was taken before: take each field once");
+        assert_eq!(fields.take::<u8>(2).unwrap_err().message(), "there is no field 2: the spec has 2");
+        assert_eq!(fields.take::<i8>(1).unwrap_err().message(), "field \"b\" is u8, not i8");
+        drop(rows);
+        assert_eq!((&slab[..9], &slab[512..515]), (&[0, 0, 0, 1, 2, 3, 0, 0, 0][..], &[0, 4, 0][..]));
     }
 
     #[test]

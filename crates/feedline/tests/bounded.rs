@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{LONG, assert_empty, one_at_a_time, wait_until};
-use feedline::{Batch, Device, Epoch, Loader, Pad, Stream, TransferMode, Workers};
+use feedline::{Batch, Device, Epoch, Loader, Pad, Stream, TransferMode, TryNext, Workers};
 use feedline_device::host::Host;
 use feedline_sim::interceptors::{Count, Op};
 use feedline_testkit::alloc::{Allocations, CountingAllocator};
@@ -76,13 +76,13 @@ fn blocking(batches: &mut Epoch<'_>) -> Option<Batch> {
 
 /// Polls for the next batch.
 fn polling(batches: &mut Epoch<'_>) -> Option<Batch> {
-    while !batches.is_over() {
-        if let Some(batch) = batches.try_next().unwrap() {
-            return Some(batch);
+    loop {
+        match batches.try_next().unwrap() {
+            TryNext::Batch(batch) => return Some(batch),
+            TryNext::NotYet => std::thread::yield_now(),
+            TryNext::Over => return None,
         }
-        std::thread::yield_now();
     }
-    None
 }
 
 /// Runs `work` on a thread named `consumer`.

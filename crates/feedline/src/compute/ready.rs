@@ -210,6 +210,11 @@ impl Ready {
         self.layout.spec()
     }
 
+    /// The offset of field `index` in the slot, in bytes.
+    pub(crate) fn offset(&self, index: usize) -> usize {
+        self.layout.offset(index)
+    }
+
     fn info(&self) -> &BatchInfo {
         self.reader.info()
     }

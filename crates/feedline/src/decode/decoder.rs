@@ -3,12 +3,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use feedline_core::{
     BadSamples, BatchInfo, BatchSampler, Context, CopyRows, Error, ErrorKind, Layout, Result, Rows, Source,
-    SourcePosition, Stage, Substituted, catch_panic,
+    SourcePosition, Stage, Substituted, catch_panic, timeline::now,
 };
 use feedline_device::Pinned;
 use feedline_slots::{FillLease, ReadyLease, SharedFill, copy_rows, stream_rows};
@@ -254,7 +254,9 @@ impl Undecoded {
             Input::ZeroCopy(_, gather_order) => {
                 self.sample(&decoder.batch_sampler);
                 let (bytes, note) = self.lease.parts_mut();
+                note.info.timeline.begun = now();
                 gather_order.write(&note.info.ids, bytes);
+                note.info.timeline.decoded = now();
                 return Ok(Begun::Done(Outcome::Ready(self.lease.ready())));
             }
             Input::Source(source) => match self.read_records(&**source, decoder, worker)? {
@@ -286,7 +288,9 @@ impl Undecoded {
         let note = self.lease.note_mut();
         let request = note.info.request;
         let watch = worker.begin(note.info.step, 0);
+        note.info.timeline.begin(worker.index());
         let read = reader.read(source, note, &watch, || decoder.is_stale(request));
+        note.info.timeline.read = now();
         worker.end();
         let read = read?;
         if read != Read::Later
@@ -303,6 +307,7 @@ impl Undecoded {
         let piece_rows = piece_rows(rows, decoder.row_ns.load(Ordering::Relaxed), decoder.workers);
         // The rows of a ragged field are written in order, by one worker.
         if rows > piece_rows && !decoder.layout.is_ragged() {
+            lease.note_mut().info.timeline.begin(worker.index());
             let share = Share::open(decoder.clone(), number, lease, piece_rows)?;
             let others = (rows.div_ceil(piece_rows) - 1).min(decoder.workers - 1);
             return Ok(Begun::Split(share, others));
@@ -312,13 +317,15 @@ impl Undecoded {
         let samples = decoder.input()?.samples(&decoder.batch_sampler, note);
         let rows_of_batch = Rows::new(&decoder.layout, bytes, rows).copied_by(decoder.copy());
         let reader = Reader { samples, bad_samples: decoder.bad_samples, substituted: &substituted };
-        let start = Instant::now();
+        let start = now();
         read_piece(decoder, &reader, rows_of_batch, worker)?;
         if decoder.layout.is_ragged() {
             bring_into_form(decoder, &mut lease, rows)?;
         }
-        decoder.measured(start.elapsed(), rows);
-        Ok(Begun::Done(Outcome::Ready(finish(lease, substituted))))
+        let busy = now() - start;
+        decoder.measured(Duration::from_nanos(busy), rows);
+        lease.note_mut().info.timeline.begin_at(start, worker.index());
+        Ok(Begun::Done(Outcome::Ready(finish(lease, substituted, busy))))
     }
 }
 
@@ -361,10 +368,11 @@ impl Share {
         let Some(split) = self.write().take() else { return };
         let Split { number, fill, busy_ns, substituted, error, .. } = split;
         let rows = fill.note().info.ids.len();
-        self.decoder.measured(Duration::from_nanos(busy_ns.into_inner()), rows);
+        let busy = busy_ns.into_inner();
+        self.decoder.measured(Duration::from_nanos(busy), rows);
         let outcome = match error.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some((_, error)) => Err(error),
-            None => Ok(Outcome::Ready(finish(fill.into_lease(), substituted))),
+            None => Ok(Outcome::Ready(finish(fill.into_lease(), substituted, busy))),
         };
         self.decoder.send(number, outcome);
     }
@@ -391,7 +399,7 @@ impl Split {
         let mut is_finished = false;
         while let Some(mut piece) = self.fill.claim(self.piece_rows) {
             let first = piece.range().start;
-            let start = Instant::now();
+            let start = now();
             if !decoder.is_after_failure(self.number)
                 && let Err(error) =
                     read_piece(decoder, &reader, piece.rows().copied_by(decoder.copy()), worker)
@@ -402,7 +410,7 @@ impl Split {
                 // ones are given up.
                 is_finished |= self.fill.give_up();
             }
-            self.busy_ns.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+            self.busy_ns.fetch_add(now() - start, Ordering::Relaxed);
             is_finished |= piece.finish();
         }
         is_finished
@@ -445,12 +453,14 @@ fn bring_into_form(decoder: &Decoder, lease: &mut FillLease<Pinned, Note>, rows:
     })
 }
 
-/// Finishes a batch: stores the substitutes in its note.
+/// Finishes a batch: stores the substitutes, and the `busy` nanoseconds of the workers, in its note.
 fn finish(
     mut lease: FillLease<Pinned, Note>,
     substituted: Mutex<Vec<Substituted>>,
+    busy: u64,
 ) -> ReadyLease<Pinned, Note> {
     let info = &mut lease.note_mut().info;
+    (info.timeline.decode_ns, info.timeline.decoded) = (busy, now());
     info.substituted = substituted.into_inner().unwrap_or_else(PoisonError::into_inner);
     info.substituted.sort_unstable_by_key(|substituted| substituted.row);
     for Substituted { row, substitute, .. } in &info.substituted {

@@ -34,3 +34,4 @@ pub(crate) use input::{Input, Note};
 pub use pool::{MAX_WORKERS, WorkerPool, Workers};
 pub(crate) use rows::panic_text;
 pub(crate) use source::SourceReader;
+pub(crate) use tuning::piece_rows;

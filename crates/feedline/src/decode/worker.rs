@@ -22,6 +22,11 @@ impl<'a> Worker<'a> {
         Self { activity, index, scratch: Cell::default() }
     }
 
+    /// The worker's index in the pool.
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
     /// The worker begins to read rows of `step`. Returns the cell in which it stores the id of each sample.
     pub(crate) fn begin(&self, step: u64, sample: u64) -> Arc<AtomicU64> {
         self.activity.begin(self.index, step, sample)

@@ -50,6 +50,7 @@ pub mod npz;
 mod open;
 #[cfg(feature = "parquet")]
 mod parquet;
+mod ragged;
 mod reader;
 pub mod records;
 #[cfg(feature = "safetensors")]
@@ -79,6 +80,7 @@ pub use jsonl::JsonLines;
 pub use open::{open, open_with_limit};
 #[cfg(feature = "parquet")]
 pub use parquet::ParquetFile;
+pub use ragged::Ragged;
 pub use reader::{Reader, Value, Values};
 pub use records::Records;
 pub use schema::{ElementType, Schema, SchemaField};

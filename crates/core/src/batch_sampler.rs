@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::bad_samples::substitute;
 use crate::sampler::MAX_LEN;
-use crate::{Error, ErrorKind, Result, Sampler, World};
+use crate::{Error, ErrorKind, Pad, Result, Sampler, World};
 
 /// What to do with samples that do not fill the last step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -251,6 +251,35 @@ impl BatchSampler {
     pub fn substitute(&self, epoch: u64, position: u64, attempt: u32) -> u64 {
         let BatchSamplerOptions { len, sampler, seed, .. } = &self.options;
         sampler.id(*len, *seed, epoch, substitute(*seed, epoch, position, attempt, self.positions))
+    }
+
+    /// The share of padding in this rank's batches of `epoch`, from 0 to 1, where the rows of a batch are padded
+    /// by `pad`; `lengths[i]` is the number of items of sample `i`, 0 if it is not listed.
+    ///
+    /// ```
+    /// # use feedline_core::{BatchSampler, BatchSamplerOptions, LastBatch, Sampler, World};
+    /// use feedline_core::Pad;
+    /// let batches = BatchSampler::new(BatchSamplerOptions {
+    ///     len: 4,
+    ///     sampler: Sampler::Sequential,
+    ///     seed: 0,
+    ///     batch: 2,
+    ///     last_batch: LastBatch::Keep,
+    ///     world: World::single(),
+    /// })?;
+    /// assert_eq!(batches.padding_share(0, &[1, 3, 2, 2], Pad::longest()), 0.2); // 2 of 10
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    pub fn padding_share(&self, epoch: u64, lengths: &[u32], pad: Pad) -> f64 {
+        let length =
+            |id: &u64| usize::try_from(*id).ok().and_then(|id| lengths.get(id)).map_or(0, |&n| n as usize);
+        let (mut ids, mut padded, mut used) = (Vec::new(), 0, 0);
+        for step in 0..self.steps(epoch, 0) {
+            self.batch(epoch, 0, step, &mut ids);
+            padded += pad.width(ids.iter().map(length).max().unwrap_or(0)) * ids.len();
+            used += ids.iter().map(length).sum::<usize>();
+        }
+        if padded == 0 { 0.0 } else { (padded - used) as f64 / padded as f64 }
     }
 
     /// Number of skipped positions of `epoch` within `positions`.

@@ -6,6 +6,7 @@
 //! | field | a named, typed, shaped part of every sample | [`spec`] |
 //! | spec | the fields of a sample | [`spec`] |
 //! | ragged field | a field of variable length: items and offsets | [`mod@ragged`] |
+//! | packed set | documents laid into windows of one size | [`packed`] |
 //! | layout | the offset of each field of a batch in one slab | [`layout`] |
 //! | source | data without a length: shards of records | [`source`] |
 //! | composition | data sets made of other data sets | [`compose`] |
@@ -40,10 +41,13 @@ pub mod dtype;
 pub mod error;
 pub mod fingerprint;
 pub mod layout;
+mod lengths;
+pub mod packed;
 mod panics;
 pub mod proof;
 pub mod ragged;
 pub mod random;
+mod region;
 pub mod row;
 pub mod sampler;
 mod scratch;
@@ -66,6 +70,8 @@ pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result, Stage};
 pub use fingerprint::Fingerprint;
 pub use layout::Layout;
+pub use lengths::lengths;
+pub use packed::{Packed, PackedOptions};
 pub use panics::catch_panic;
 pub use proof::{OrderHash, Proof};
 pub use ragged::{Extent, Pad, Ragged};

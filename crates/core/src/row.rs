@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use arrayvec::ArrayVec;
 
-use crate::ragged::{Region, offsets_bytes};
+use crate::region::{Region, Room};
 use crate::spec::MAX_FIELDS;
 use crate::{Element, Error, ErrorKind, Field, Layout, Result, Spec};
 
@@ -42,8 +42,8 @@ pub struct Rows<'a> {
     /// The regions of ragged fields, for all rows of the batch; empty for the others. None at all where no
     /// field is ragged.
     regions: ArrayVec<&'a mut [u8], MAX_FIELDS>,
-    /// Rows that the regions have room for.
-    capacity: usize,
+    /// What the regions have room for.
+    room: Room,
     first: usize,
     len: usize,
     copy: CopyRows,
@@ -73,14 +73,14 @@ impl<'a> Rows<'a> {
             rest = after;
             let field = &spec.fields()[index];
             if field.as_ragged().is_some() {
-                Region::new(field, bytes, layout.capacity(), len).clear();
+                Region::new(field, bytes, layout.room(), len).clear();
                 regions[index] = bytes;
             } else {
                 fields[index] = &mut bytes[..field.row_bytes() * len];
             }
         }
-        let (capacity, copy) = (layout.capacity(), copy_plainly as CopyRows);
-        Self { spec, fields, regions, capacity, first: 0, len, copy }
+        let (room, copy) = (layout.room(), copy_plainly as CopyRows);
+        Self { spec, fields, regions, room, first: 0, len, copy }
     }
 
     /// Rows `first..first + len` of a batch, from one column of bytes per field of `spec`.
@@ -100,7 +100,7 @@ impl<'a> Rows<'a> {
             "each field needs a column of {len} rows"
         );
         assert!(!spec.is_ragged(), "a ragged field has no column");
-        Self { spec, fields, regions: ArrayVec::new(), capacity: 0, first, len, copy: copy_plainly }
+        Self { spec, fields, regions: ArrayVec::new(), room: Room::default(), first, len, copy: copy_plainly }
     }
 
     /// Makes [`write`](Self::write) copy by `copy`, such as a function that bypasses the caches.
@@ -117,7 +117,7 @@ impl<'a> Rows<'a> {
         if cfg!(debug_assertions) {
             self.fields.iter_mut().for_each(|bytes| bytes.fill(POISON));
             let values = self.regions.iter_mut().filter(|bytes| !bytes.is_empty());
-            values.for_each(|bytes| bytes[offsets_bytes(self.capacity)..].fill(POISON));
+            values.for_each(|bytes| bytes[self.room.values_at..].fill(POISON));
         }
     }
 
@@ -145,7 +145,7 @@ impl<'a> Rows<'a> {
     /// The region of field `index`, if it is ragged.
     fn region(&mut self, index: usize) -> Option<Region<'_>> {
         let bytes = self.regions.get_mut(index).filter(|bytes| !bytes.is_empty())?;
-        Some(Region::new(&self.spec.fields()[index], bytes, self.capacity, self.first + self.len))
+        Some(Region::new(&self.spec.fields()[index], bytes, self.room, self.first + self.len))
     }
 
     /// Number of rows.

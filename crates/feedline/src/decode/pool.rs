@@ -1,11 +1,12 @@
 //! The worker threads, owned by one loader or shared by several.
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::{Error, ErrorKind, Result, Timeline};
 
 use super::activity::{Activity, Reading};
 use super::decoder::{Decoder, Job, Share};
@@ -85,6 +86,10 @@ struct Shared {
 pub(crate) struct Worker {
     shared: Arc<Shared>,
     index: usize,
+    /// When it last finished some work; 0 before.
+    idle_since: Cell<u64>,
+    /// When its last batch was handed out, and since when it was idle then.
+    last: Cell<(u64, u64)>,
 }
 
 impl WorkerPool {
@@ -98,7 +103,12 @@ impl WorkerPool {
         let shared = Arc::new(Shared { queue: Queue::new(QUEUE_CAPACITY), activity: Activity::new(count) });
         let threads = Threads { shared, handles: Mutex::new(Vec::with_capacity(count)) };
         for index in 0..count {
-            let worker = Worker { shared: threads.shared.clone(), index };
+            let worker = Worker {
+                shared: threads.shared.clone(),
+                index,
+                idle_since: Cell::default(),
+                last: Cell::default(),
+            };
             let spawned = std::thread::Builder::new()
                 .name(format!("fl-decode-{index}"))
                 .spawn(move || worker.run())
@@ -168,9 +178,18 @@ impl Worker {
         }
     }
 
-    /// The worker's index in the pool.
-    pub(crate) fn index(&self) -> usize {
-        self.index
+    /// This worker begins the batch of `timeline` at `at`. It counts as idle before the first of the batches
+    /// that were handed out together, for all of them.
+    pub(crate) fn begin_batch(&self, at: u64, timeline: &mut Timeline) {
+        if self.last.get().0 != timeline.handed_out {
+            self.last.set((timeline.handed_out, self.idle_since.get()));
+        }
+        timeline.begin(at, self.index, self.last.get().1);
+    }
+
+    /// This worker has finished some work.
+    pub(crate) fn set_idle_since(&self, at: u64) {
+        self.idle_since.set(at);
     }
 
     /// The queue, to let other workers join a batch.

@@ -10,15 +10,16 @@ import pathlib, re, sys
 # kernels/src/launch.rs: passes raw addresses to kernels.
 # kernels/src/nvrtc.rs, kernels/src/blas.rs: call NVRTC and cuBLASLt.
 # datasets/src/bytes.rs: maps files through an unsafe fn, whose caller guarantees that they do not change.
-# kernels/tests/cuda.rs: launches a kernel directly.
+# kernels/tests/cuda.rs, crates/feedline/tests/cudarc_loop.rs: launch a kernel directly.
 # crates/testkit/src/alloc.rs: a global allocator, for tests.
 # crates/testkit/src/fork.rs: forks a child, for tests.
 # crates/testkit/src/null_device.rs: a backend, for tests and benches.
+# examples/own_kernel.rs: launches a kernel.
 # benches/src/baseline/: raw backend calls, the baselines of the benchmarks.
 FILES = {
     "kernels/src/launch.rs", "kernels/src/nvrtc.rs", "kernels/src/blas.rs", "datasets/src/bytes.rs",
     "kernels/tests/cuda.rs", "crates/testkit/src/alloc.rs", "crates/testkit/src/fork.rs", "crates/testkit/src/null_device.rs",
-    "benches/src/baseline/mod.rs", "benches/src/baseline/empty.rs",
+    "crates/feedline/tests/cudarc_loop.rs", "examples/own_kernel.rs", "benches/src/baseline/mod.rs", "benches/src/baseline/empty.rs",
 }
 CRATES = tuple(f"crates/{name}/" for name in ("slots", "backend", "cuda", "sim", "device"))
 ROOT = re.compile(r"(src/lib|src/main|src/bin/[^/]+|examples/[^/]+/main|examples/[^/]+)\.rs$")

@@ -61,6 +61,8 @@ pub use feedline_core::{
     Result, Row, Rows, Sampler, Shard, Source, Spec, Stage, StridedColumn, World, check, check_dataset,
     source,
 };
+#[cfg(any(feature = "cuda-12", feature = "cuda-13"))]
+pub use feedline_device::cuda;
 pub use feedline_device::{
     Address, BackendKind, Buffer, Device, DeviceStats, Event, Graph, Input, Memory, Output, Priority,
     Readback, Stream, View, ViewMut,

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks that every crate imports only crates before it:
-# core -> slots -> backend -> cuda -> device -> {sim, feedline}; feedline -> {examples, benches}.
+# core -> slots -> backend -> cuda -> device -> {sim, feedline}; feedline -> {dlpack, examples, benches}.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,9 +10,9 @@ import json, subprocess, sys
 CORE, SLOTS, BACKEND = "feedline-core", "feedline-slots", "feedline-backend"
 CUDA, DEVICE, SIM = "feedline-cuda", "feedline-device", "feedline-sim"
 FACADE, KERNELS, DATASETS = "feedline", "feedline-kernels", "feedline-datasets"
-EXAMPLES, TESTKIT = "feedline-examples", "feedline-testkit"
+EXAMPLES, TESTKIT, DLPACK = "feedline-examples", "feedline-testkit", "feedline-dlpack"
 
-# The packages that each package may import. Only examples and benches import the facade.
+# The packages that each package may import. Only examples, benches and bridges import the facade.
 below_facade = {CORE, SLOTS, DEVICE}
 programs = below_facade | {FACADE, KERNELS, DATASETS}
 may = {
@@ -23,6 +23,7 @@ may = {
     DEVICE: {CORE, SLOTS, BACKEND, CUDA},
     SIM: {CORE, BACKEND, DEVICE},
     FACADE: below_facade,
+    DLPACK: {FACADE},
     KERNELS: {CORE, CUDA, DEVICE},
     DATASETS: {CORE},
     EXAMPLES: programs,
@@ -34,6 +35,7 @@ may_in_tests = {name: {TESTKIT, SIM} for name in may}
 may_in_tests[FACADE] |= {KERNELS, DATASETS}
 may_in_tests[KERNELS] |= {SLOTS}
 may_in_tests[SIM] |= {SLOTS}
+may_in_tests[DLPACK] |= {DEVICE, KERNELS}
 
 asked = ["cargo", "metadata", "--format-version", "1", "--no-deps", "--locked"]
 packages = json.loads(subprocess.run(asked, stdout=subprocess.PIPE, check=True).stdout)["packages"]

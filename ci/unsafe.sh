@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks that `unsafe` occurs only in slots, backend, cuda, sim and device, and in the files listed below with a reason.
+# Checks that `unsafe` occurs only in slots, backend, cuda, sim, device and dlpack, and in the files listed below with a reason.
 # Every other crate root must forbid it, so that the compiler checks too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -21,7 +21,7 @@ FILES = {
     "kernels/tests/cuda.rs", "crates/testkit/src/alloc.rs", "crates/testkit/src/fork.rs", "crates/testkit/src/null_device.rs",
     "crates/feedline/tests/cudarc_loop.rs", "examples/own_kernel.rs", "benches/src/baseline/mod.rs", "benches/src/baseline/empty.rs",
 }
-CRATES = tuple(f"crates/{name}/" for name in ("slots", "backend", "cuda", "sim", "device"))
+CRATES = tuple(f"crates/{name}/" for name in ("slots", "backend", "cuda", "sim", "device", "dlpack"))
 ROOT = re.compile(r"(src/lib|src/main|src/bin/[^/]+|examples/[^/]+/main|examples/[^/]+)\.rs$")
 # Comments (nested block comments are not supported), raw strings, strings, characters, in this order.
 NOISE = re.compile(r"//[^\n]*|/\*.*?\*/|r(#*)\".*?\"\1|b?\"(?:\\.|[^\"\\])*\"|b?'(?:\\.[^']*|[^'\\])'", re.S)

@@ -10,11 +10,12 @@ import json, subprocess, sys
 CORE, SLOTS, BACKEND = "feedline-core", "feedline-slots", "feedline-backend"
 CUDA, DEVICE, SIM = "feedline-cuda", "feedline-device", "feedline-sim"
 FACADE, KERNELS, DATASETS = "feedline", "feedline-kernels", "feedline-datasets"
-EXAMPLES, TESTKIT, DLPACK = "feedline-examples", "feedline-testkit", "feedline-dlpack"
+IMAGES, EXAMPLES, TESTKIT = "feedline-images", "feedline-examples", "feedline-testkit"
+DLPACK = "feedline-dlpack"
 
 # The packages that each package may import. Only examples, benches and bridges import the facade.
 below_facade = {CORE, SLOTS, DEVICE}
-programs = below_facade | {FACADE, KERNELS, DATASETS}
+programs = below_facade | {FACADE, KERNELS, IMAGES, DATASETS}
 may = {
     CORE: set(),
     SLOTS: {CORE},
@@ -25,7 +26,8 @@ may = {
     FACADE: below_facade,
     DLPACK: {FACADE},
     KERNELS: {CORE, CUDA, DEVICE},
-    DATASETS: {CORE},
+    IMAGES: {CORE},
+    DATASETS: {CORE, IMAGES},
     EXAMPLES: programs,
     "benches": programs | {EXAMPLES, TESTKIT},
     TESTKIT: {CORE, SLOTS, DEVICE, SIM},
@@ -34,6 +36,7 @@ may = {
 may_in_tests = {name: {TESTKIT, SIM} for name in may}
 may_in_tests[FACADE] |= {KERNELS, DATASETS}
 may_in_tests[KERNELS] |= {SLOTS}
+may_in_tests[IMAGES] |= {FACADE, DATASETS}
 may_in_tests[SIM] |= {SLOTS}
 may_in_tests[DLPACK] |= {DEVICE, KERNELS}
 

@@ -8,7 +8,7 @@ python3 - <<'PYTHON'
 import pathlib, re, sys
 
 # kernels/src/launch.rs: passes raw addresses to kernels.
-# kernels/src/nvrtc.rs, kernels/src/blas.rs: call NVRTC and cuBLASLt.
+# kernels/src/nvrtc.rs, kernels/src/blas/: call NVRTC and cuBLASLt.
 # datasets/src/bytes.rs: maps files through an unsafe fn, whose caller guarantees that they do not change.
 # kernels/tests/cuda.rs, crates/feedline/tests/cudarc_loop.rs: launch a kernel directly.
 # crates/testkit/src/alloc.rs: a global allocator, for tests.
@@ -17,7 +17,8 @@ import pathlib, re, sys
 # examples/own_kernel.rs: launches a kernel.
 # benches/src/baseline/: raw backend calls, the baselines of the benchmarks.
 FILES = {
-    "kernels/src/launch.rs", "kernels/src/nvrtc.rs", "kernels/src/blas.rs", "datasets/src/bytes.rs",
+    "kernels/src/launch.rs", "kernels/src/nvrtc.rs", "kernels/src/blas/mod.rs", "kernels/src/blas/plan.rs",
+    "datasets/src/bytes.rs",
     "kernels/tests/cuda.rs", "crates/testkit/src/alloc.rs", "crates/testkit/src/fork.rs", "crates/testkit/src/null_device.rs",
     "crates/feedline/tests/cudarc_loop.rs", "examples/own_kernel.rs", "benches/src/baseline/mod.rs", "benches/src/baseline/empty.rs",
 }
@@ -27,7 +28,7 @@ ROOT = re.compile(r"(src/lib|src/main|src/bin/[^/]+|examples/[^/]+/main|examples
 NOISE = re.compile(r"//[^\n]*|/\*.*?\*/|r(#*)\".*?\"\1|b?\"(?:\\.|[^\"\\])*\"|b?'(?:\\.[^']*|[^'\\])'", re.S)
 
 def sources():
-    for top in ("crates", "kernels", "datasets", "examples", "benches", "fuzz"):
+    for top in ("crates", "kernels", "images", "datasets", "examples", "benches", "fuzz"):
         for path in sorted(pathlib.Path(top).rglob("*.rs")):
             if "target" not in path.parts:
                 yield path.as_posix(), path.read_text()

@@ -13,6 +13,7 @@
 //! | `WebDataset` | tar archives, plain or gzip, with samples grouped by key |
 //! | `TfRecord` | records with checksums, such as `tf.train.Example` (feature `tfrecord`) |
 //! | `Csv`, `JsonLines` | tables with typed columns (features `csv`, `jsonl`) |
+//! | `ArrowFile`, `ParquetFile` | columns in batches and row groups (features `arrow`, `parquet`) |
 //! | `mds` | MosaicML Streaming's shards (feature `mds`) |
 //! | [`Folder`], [`Lines`] | files as samples, with folders as classes; lines of a text |
 //! | [`Tokens`] | streams of token ids, cut into windows |
@@ -23,6 +24,8 @@
 #![deny(unsafe_code)]
 
 pub mod arrays;
+#[cfg(feature = "arrow")]
+mod arrow;
 mod bytes;
 pub mod cifar;
 #[cfg(feature = "csv")]
@@ -31,6 +34,7 @@ mod csv;
 mod cursor;
 pub mod digits;
 mod disk;
+mod error;
 mod fixed;
 mod folder;
 mod gzip;
@@ -39,16 +43,21 @@ pub mod idx;
 mod jsonl;
 #[cfg(feature = "mds")]
 pub mod mds;
+mod memory;
 pub mod npy;
 #[cfg(feature = "npz")]
 pub mod npz;
 mod open;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod reader;
 pub mod records;
 #[cfg(feature = "safetensors")]
 pub mod safetensors;
 mod schema;
 mod shards;
+#[cfg(feature = "table")]
+mod table;
 #[cfg(feature = "tar")]
 mod tar;
 mod text;
@@ -57,6 +66,8 @@ mod tfrecord;
 mod tokens;
 
 pub use arrays::Arrays;
+#[cfg(feature = "arrow")]
+pub use arrow::ArrowFile;
 pub use bytes::{MEMORY_LIMIT, MappedFile};
 #[cfg(feature = "csv")]
 pub use csv::{Csv, CsvOptions};
@@ -66,10 +77,14 @@ pub use idx::{Idx, IdxFile};
 #[cfg(feature = "jsonl")]
 pub use jsonl::JsonLines;
 pub use open::{open, open_with_limit};
+#[cfg(feature = "parquet")]
+pub use parquet::ParquetFile;
 pub use reader::{Reader, Value, Values};
 pub use records::Records;
 pub use schema::{ElementType, Schema, SchemaField};
 pub use shards::Shards;
+#[cfg(feature = "table")]
+pub use table::{Nulls, TableOptions};
 #[cfg(feature = "tar")]
 pub use tar::WebDataset;
 pub use text::Lines;

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use feedline_core::{Error, Result};
 
-use crate::bytes::{Content, MEMORY_LIMIT, data};
+use crate::bytes::{Content, MEMORY_LIMIT};
 use crate::disk::DiskFile;
+use crate::error::data;
 use crate::{Folder, Lines, Reader, Shards, cifar, gzip, idx, npy};
 
 /// Bytes at the beginning of a file that tell its kind.
@@ -51,6 +52,8 @@ pub fn open_with_limit(path: impl AsRef<Path>, limit: u64) -> Result<Box<dyn Rea
 enum Kind {
     Npy,
     Npz,
+    Arrow,
+    Parquet,
     Safetensors,
     Idx,
     Tar,
@@ -69,8 +72,8 @@ enum Kind {
 /// The kind of a file that begins with `start` and has `len` bytes.
 fn kind(start: &[u8], len: u64) -> Kind {
     let refused = [
-        (&b"ARROW1"[..], "this is an Arrow file, which this build does not read"),
-        (b"PAR1", "this is a Parquet file, which this build does not read"),
+        (&b"FEA1"[..], "this is a Feather file of version 1, which is not read: write version 2"),
+        (b"PARE", "this is an encrypted Parquet file, which is not read: write it without encryption"),
         (b"\x80\x02", "this is a Python pickle, which is not read: save arrays as .npy or .npz"),
         (b"\x80\x03", "this is a Python pickle, which is not read: save arrays as .npy or .npz"),
         (b"\x80\x04", "this is a Python pickle, which is not read: save arrays as .npy or .npz"),
@@ -83,6 +86,10 @@ fn kind(start: &[u8], len: u64) -> Kind {
     let images = [&b"\xFF\xD8\xFF"[..], b"\x89PNG\r\n\x1A\n", b"GIF8", b"II*\0", b"MM\0*"];
     if start.starts_with(npy::header::MAGIC) {
         Kind::Npy
+    } else if start.starts_with(b"ARROW1") || is_arrow_stream(start) {
+        Kind::Arrow
+    } else if start.starts_with(b"PAR1") {
+        Kind::Parquet
     } else if start.starts_with(b"PK\x03\x04") || start.starts_with(b"PK\x05\x06") {
         Kind::Npz
     } else if let Some((_, why)) = refused.iter().find(|(magic, _)| start.starts_with(magic)) {
@@ -116,6 +123,8 @@ fn kind_by_name(path: &Path) -> Kind {
         Some("npz") => Kind::Npz,
         Some("safetensors") => Kind::Safetensors,
         Some("mds") => Kind::Mds,
+        Some("arrow" | "arrows" | "feather") => Kind::Arrow,
+        Some("parquet") => Kind::Parquet,
         Some("csv") => Kind::Csv,
         Some("jsonl" | "ndjson") => Kind::JsonLines,
         _ if name.ends_with(".jsonl.gz") => Kind::JsonLines,
@@ -197,10 +206,12 @@ fn file(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
     match kind {
         Kind::Npy => Ok(Box::new(npy::open_with_limit(path, limit)?)),
         Kind::Idx => Ok(Box::new(idx::arrays::of_file(path, limit)?)),
-        Kind::Npz | Kind::Safetensors | Kind::Image if is_gzip => {
+        Kind::Npz | Kind::Safetensors | Kind::Image | Kind::Arrow | Kind::Parquet if is_gzip => {
             Err(data("this kind of file is not read from gzip: gunzip it"))
         }
         Kind::Npz => npz(path),
+        Kind::Arrow => arrow(path, limit),
+        Kind::Parquet => parquet(path),
         Kind::Safetensors => safetensors(path, limit),
         Kind::Image => Ok(Box::new(Folder::of_file(path)?)),
         Kind::Tar => tar(path),
@@ -278,6 +289,35 @@ use crate::tfrecord::is_tfrecord;
 #[cfg(not(feature = "tfrecord"))]
 fn is_tfrecord(_: &[u8]) -> bool {
     false
+}
+
+#[cfg(feature = "arrow")]
+use crate::arrow::is_stream as is_arrow_stream;
+
+/// Without the feature such files are known by their name alone.
+#[cfg(not(feature = "arrow"))]
+fn is_arrow_stream(_: &[u8]) -> bool {
+    false
+}
+
+#[cfg(feature = "arrow")]
+fn arrow(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::ArrowFile::open_with(path, limit, Default::default())?))
+}
+
+#[cfg(not(feature = "arrow"))]
+fn arrow(_: &Path, _: u64) -> Result<Box<dyn Reader>> {
+    Err(needs("arrow"))
+}
+
+#[cfg(feature = "parquet")]
+fn parquet(path: &Path) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::ParquetFile::open(path)?))
+}
+
+#[cfg(not(feature = "parquet"))]
+fn parquet(_: &Path) -> Result<Box<dyn Reader>> {
+    Err(needs("parquet"))
 }
 
 #[cfg(feature = "csv")]

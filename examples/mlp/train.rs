@@ -196,7 +196,7 @@ impl Training {
 
     /// The proof expected up to now: every sample of the batch sampler, with substitutes for bad samples.
     pub fn expected_proof(&mut self, loader: &Loader) -> Proof {
-        self.expected.until(loader.batch_sampler(), &loader.cursor(), loader.bad_sample_report())
+        self.expected.until(loader.batch_sampler(), &loader.cursor(), &loader.bad_sample_report())
     }
 
     /// Refuses a checkpoint whose cursor contradicts its proofs.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::random::key;
-use crate::{Random, Row, Rows, Spec, StridedColumn};
+use crate::{Random, Row, Rows, Scratch, Spec, StridedColumn};
 
 /// The error of a read: any error type.
 pub type ReadError = Box<dyn std::error::Error + Send + Sync>;
@@ -45,7 +45,7 @@ pub trait Dataset: Send + Sync + 'static {
     fn spec(&self) -> &Spec;
 
     /// Writes sample `id` into `row`. It must write the whole row: a reused row contains bytes of an earlier
-    /// sample.
+    /// sample. A row of a ragged field is written whole, even if it has no items.
     ///
     /// In debug builds a reused row is filled with 0xFF, so that missing bytes show.
     /// [`check_dataset`](crate::check_dataset) finds them in any build.
@@ -78,7 +78,8 @@ pub trait Dataset: Send + Sync + 'static {
     /// set exists.
     ///
     /// When every field has a column, the device can read the rows itself, without workers and copies. A
-    /// wrapper that changes what `read` writes must return `None`, which is the default.
+    /// wrapper that changes what `read` writes must return `None`, which is the default, and so must a ragged
+    /// field.
     fn column(&self, _field: usize) -> Option<StridedColumn<'_>> {
         None
     }
@@ -107,11 +108,15 @@ pub(crate) fn spec_key(mut state: u64, spec: &Spec) -> u64 {
         for &n in field.shape() {
             state = key(&[state, n as u64]);
         }
+        if field.as_ragged().is_some() {
+            state = key(&[state, u64::from_le_bytes(*b"ragged  ")]);
+        }
     }
     state
 }
 
-/// The context of a [`Dataset::read`]: the epoch, and random numbers that belong to the sample.
+/// The context of a [`Dataset::read`]: the epoch, random numbers that belong to the sample, and scratch
+/// memory of the worker.
 #[derive(Debug)]
 pub struct Context {
     seed: u64,
@@ -120,17 +125,73 @@ pub struct Context {
     /// Created on first use: it costs as much as copying a short row, and many data sets never use it.
     random: Option<Random>,
     watch: Option<Arc<AtomicU64>>,
+    scratch: Scratch,
 }
 
 impl Context {
     /// A context for samples of `epoch` under `seed`.
     pub fn new(seed: u64, epoch: u64) -> Self {
-        Self { seed, epoch, current: None, random: None, watch: None }
+        Self { seed, epoch, current: None, random: None, watch: None, scratch: Scratch::new() }
     }
 
     /// Stores the id of every sample begun in `watch`, so that a read that never returns can be named.
     pub fn watched(self, watch: Arc<AtomicU64>) -> Self {
         Self { watch: Some(watch), ..self }
+    }
+
+    /// Uses the scratch memory of a worker; [`into_scratch`](Self::into_scratch) gives it back.
+    pub fn with_scratch(self, scratch: Scratch) -> Self {
+        Self { scratch, ..self }
+    }
+
+    /// The scratch memory, for the next context of the same worker.
+    pub fn into_scratch(self) -> Scratch {
+        self.scratch
+    }
+
+    /// This worker's value of type `T`, such as the buffers of a decoder: made by `T::default()` once, then
+    /// kept from sample to sample and from batch to batch, so that a read need not allocate.
+    ///
+    /// It holds whatever an earlier read has left in it, perhaps of another data set that uses the same type,
+    /// and it is lost when a read panics. So what [`Dataset::read`] writes must not depend on what it
+    /// holds: treat it like memory that was never written. Use a type of your own, which no other set
+    /// uses for something else.
+    ///
+    /// ```
+    /// # use feedline_core::Context;
+    /// #[derive(Default)]
+    /// struct Decoded(Vec<u8>);
+    ///
+    /// let mut context = Context::new(0, 0);
+    /// let Decoded(pixels) = context.scratch();
+    /// pixels.clear();
+    /// pixels.extend_from_slice(&[1, 2, 3]);
+    /// ```
+    pub fn scratch<T: Default + Send + 'static>(&mut self) -> &mut T {
+        self.scratch.get()
+    }
+
+    /// Like [`scratch`](Self::scratch), for work that also needs the context. Nested calls with the same type
+    /// get different values.
+    ///
+    /// ```
+    /// # use feedline_core::Context;
+    /// let mut context = Context::new(0, 0);
+    /// let first = context.scoped_scratch(|noise: &mut Vec<u64>, context| {
+    ///     noise.clear();
+    ///     noise.extend((0..3).map(|_| context.random().next_u64()));
+    ///     noise[0]
+    /// });
+    /// assert_eq!(first, Context::new(0, 0).random().next_u64());
+    /// ```
+    pub fn scoped_scratch<T: Default + Send + 'static, R>(
+        &mut self,
+        work: impl FnOnce(&mut T, &mut Self) -> R,
+    ) -> R {
+        let mut value = self.scratch.take::<T>();
+        let result = work(&mut value, self);
+        self.scratch.put(value);
+        result
     }
 
     /// Begins sample `id`, at `index` of the ids being read, and restarts the random stream.

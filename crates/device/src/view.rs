@@ -72,7 +72,6 @@ impl<'a, T: Element> View<'a, T> {
         Ok(View { address, len, ..*self })
     }
 
-    #[cfg(feature = "cuda")]
     pub(crate) fn stream(&self) -> &'a Arc<StreamCore> {
         self.stream
     }

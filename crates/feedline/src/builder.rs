@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::decode::{Input, WorkerPool, Workers};
 use feedline_core::{
-    BadSamples, BatchSampler, BatchSamplerOptions, Error, ErrorKind, LastBatch, Layout, Result, Sampler,
-    World, source,
+    BadSamples, BatchSampler, BatchSamplerOptions, Error, ErrorKind, LastBatch, Layout, Pad, Result, Sampler,
+    Spec, World, source,
 };
 use feedline_device::Device;
 
@@ -61,6 +61,15 @@ pub struct LoaderBuilder {
     pub(crate) drop_limit: Duration,
     pub(crate) bad_samples: BadSamples,
     skips: Vec<(u64, Range<u64>)>,
+    /// The forms of ragged fields, by name, in the order in which they were stated.
+    forms: Vec<(String, RaggedForm)>,
+}
+
+/// What a builder changes about a ragged field.
+#[derive(Clone, Copy)]
+enum RaggedForm {
+    Pad(Pad),
+    MostPerBatch(usize),
 }
 
 impl LoaderBuilder {
@@ -82,6 +91,7 @@ impl LoaderBuilder {
             drop_limit: DROP_LIMIT,
             bad_samples: BadSamples::Fail,
             skips: Vec::new(),
+            forms: Vec::new(),
         }
     }
 
@@ -252,6 +262,55 @@ impl LoaderBuilder {
         self
     }
 
+    /// Pads the rows of the ragged field `field` to one width per batch; read them by
+    /// [`Ready::padded`](crate::Ready::padded). Only that width crosses the wire.
+    ///
+    /// ```
+    /// use feedline::{Context, DType, Dataset, Device, Loader, Pad, ReadError, Row, Spec};
+    ///
+    /// // Sample 0 is [], sample 1 is [1], sample 2 is [2, 2], ...
+    /// struct Counts(Spec);
+    /// impl Dataset for Counts {
+    ///     fn len(&self) -> u64 { 8 }
+    ///     fn spec(&self) -> &Spec { &self.0 }
+    ///     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+    ///         Ok(row.write_ragged(0, &vec![id as u16; id as usize])?)
+    ///     }
+    /// }
+    /// let counts = Counts(Spec::new().ragged("count", DType::U16, [], 100)?);
+    /// let device = Device::host();
+    /// let compute = device.stream()?;
+    /// let builder = Loader::builder(counts).batch_size(4).pad("count", Pad::multiple_of(2));
+    /// let mut loader = builder.build(&device)?;
+    /// for (batch, width) in loader.epoch(0)?.zip([4, 8]) {
+    ///     let batch = batch?.wait_on(&compute)?;
+    ///     let counts = batch.padded::<u16>("count")?;
+    ///     assert_eq!((counts.width, counts.values.len(), counts.lengths.len()), (width, 4 * width, 4));
+    /// }
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn pad(mut self, field: &str, pad: Pad) -> Self {
+        self.forms.push((field.to_owned(), RaggedForm::Pad(pad)));
+        self
+    }
+
+    /// The most items that a batch holds of the ragged field `field`, padding included. Default: as many as
+    /// `batch_size` samples may have. Slots have room for as many; a batch with more ends the run with an error
+    /// of kind [`Budget`](crate::ErrorKind::Budget).
+    pub fn most_per_batch(mut self, field: &str, items: usize) -> Self {
+        self.forms.push((field.to_owned(), RaggedForm::MostPerBatch(items)));
+        self
+    }
+
+    /// The spec of the batches: that of the samples, with ragged fields in their forms.
+    fn spec(&self) -> Result<Spec> {
+        let spec = self.input.spec().clone();
+        self.forms.iter().try_fold(spec, |spec, (field, form)| match *form {
+            RaggedForm::Pad(pad) => spec.padded(field, pad),
+            RaggedForm::MostPerBatch(items) => spec.most_per_batch(field, items),
+        })
+    }
+
     /// Allocates the slots and starts the threads; nothing is read before the first [`Loader::epoch`].
     ///
     /// # Errors
@@ -265,7 +324,7 @@ impl LoaderBuilder {
             ));
         }
         self.workers.count()?;
-        let layout = Layout::new(self.input.spec(), self.batch_size)?;
+        let layout = Layout::new(&self.spec()?, self.batch_size)?;
         self.bad_samples.check()?;
         let batch_sampler = match &self.input {
             Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => self.batch_sampler(dataset.len())?,

@@ -45,21 +45,24 @@ mod compute;
 mod decode;
 mod deliveries;
 mod epoch;
+mod host_loader;
 mod loader;
+mod progress;
+pub mod report;
 mod shutdown;
 mod transfer;
 mod transfer_mode;
 
 pub use builder::LoaderBuilder;
 pub use checkpoint::Checkpoint;
-pub use compute::{Batch, Ready, Replay, WaitMeter};
+pub use compute::{Batch, HostBatch, HostFields, Padded, Ragged, Ready, Replay, WaitMeter};
 pub use decode::{MAX_WORKERS, Reading, WorkerPool, Workers};
-pub use epoch::Epoch;
+pub use epoch::{Epoch, TryNext};
 pub use feedline_core::{
     BadSampleReport, BadSamples, BatchSampler, Budget, CheckOptions, Context, Cursor, DType, Dataset,
-    Element, Error, ErrorKind, Field, Fingerprint, LastBatch, Layout, OrderHash, Proof, Random, ReadError,
-    Result, Row, Rows, Sampler, Shard, Source, Spec, Stage, StridedColumn, World, check, check_dataset,
-    source,
+    Element, Error, ErrorKind, Field, Fingerprint, LastBatch, Layout, OrderHash, Pad, Proof, Random,
+    ReadError, Result, Row, Rows, Sampler, Scratch, Shard, Source, Spec, Stage, StridedColumn, World, check,
+    check_dataset, source,
 };
 #[cfg(any(feature = "cuda-12", feature = "cuda-13"))]
 pub use feedline_device::cuda;
@@ -67,5 +70,9 @@ pub use feedline_device::{
     Address, BackendKind, Buffer, Device, DeviceStats, Event, Graph, Input, Memory, Output, Priority,
     Readback, Stream, View, ViewMut,
 };
+pub use host_loader::{HostEpoch, HostLoader};
 pub use loader::{Loader, MemoryUse};
+pub use progress::Progress;
+pub use report::{Report, Reporter};
+pub use shutdown::StopHandle;
 pub use transfer_mode::{ChosenMode, TransferMode};

@@ -3,21 +3,21 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use feedline_core::{
     BadSamples, BatchInfo, BatchSampler, Context, CopyRows, Error, ErrorKind, Layout, Result, Rows, Source,
-    SourcePosition, Substituted, catch_panic,
+    SourcePosition, Stage, Substituted, catch_panic, timeline::now,
 };
 use feedline_device::Pinned;
 use feedline_slots::{FillLease, ReadyLease, SharedFill, copy_rows, stream_rows};
 
 use super::input::{Input, Note};
-use super::pool::Worker;
 use super::rows::{Reader, panic_text};
 use super::source::{Read, SourceReader};
 use super::tuning::{STREAMING_WORKERS, piece_rows};
+use super::worker::Worker;
 
 /// What the workers need to know about a loader.
 pub(crate) struct Decoder {
@@ -87,6 +87,15 @@ pub(crate) enum Outcome {
     EpochEnd(EpochEnd),
     /// The batch is no longer wanted.
     Stale,
+}
+
+/// What became of a batch that a worker has begun.
+enum Begun {
+    Done(Outcome),
+    /// Up to that many other workers may join.
+    Split(Share, usize),
+    /// It is queued again.
+    Later,
 }
 
 /// Where the epoch of a source has ended.
@@ -207,34 +216,37 @@ impl Drop for Decoder {
 }
 
 impl Job {
-    /// Decodes the batch, and lets other workers join if it is long.
-    pub(crate) fn run(self, worker: &Worker) {
+    /// Decodes the batch. A long one is only split: the caller joins it, and lets as many others join as the
+    /// second value says.
+    pub(crate) fn run(self, worker: &Worker<'_>) -> Option<(Share, usize)> {
         let Self { decoder, batch } = self;
         let number = batch.number;
         // Each call of user code is guarded by itself. A panic that gets this far is a bug, and must
         // not hang the loader.
         let run = catch_unwind(AssertUnwindSafe(|| batch.begin(&decoder, worker)));
         match run {
-            Ok(Ok(None)) => {}
-            Ok(Ok(Some(outcome))) => decoder.send(number, Ok(outcome)),
+            Ok(Ok(Begun::Split(share, others))) => return Some((share, others)),
+            Ok(Ok(Begun::Later)) => {}
+            Ok(Ok(Begun::Done(outcome))) => decoder.send(number, Ok(outcome)),
             Ok(Err(error)) => decoder.send(number, Err(error)),
             Err(panic) => {
                 let why = format!("a decode worker panicked: {}", panic_text(panic));
                 decoder.send(number, Err(Error::new(ErrorKind::Panic, why)));
             }
         }
+        None
     }
 }
 
 impl Undecoded {
-    /// The outcome of the batch; `None` if it will be sent later.
-    fn begin(mut self, decoder: &Arc<Decoder>, worker: &Worker) -> Result<Option<Outcome>> {
+    /// Reads the records of a source, and decodes the batch or splits it.
+    fn begin(mut self, decoder: &Arc<Decoder>, worker: &Worker<'_>) -> Result<Begun> {
         let request = self.lease.note().info.request;
         if decoder.is_stale(request) || decoder.is_after_failure(self.number) {
             if let Some(reader) = self.reader.take() {
                 let _ = decoder.inbox.send(Message::Reader { reader, request });
             }
-            return Ok(Some(Outcome::Stale));
+            return Ok(Begun::Done(Outcome::Stale));
         }
         let input = decoder.input()?;
         match input {
@@ -242,18 +254,21 @@ impl Undecoded {
             Input::ZeroCopy(_, gather_order) => {
                 self.sample(&decoder.batch_sampler);
                 let (bytes, note) = self.lease.parts_mut();
+                note.info.timeline.begun = now();
                 gather_order.write(&note.info.ids, bytes);
-                return Ok(Some(Outcome::Ready(self.lease.ready())));
+                note.info.timeline.decoded = now();
+                return Ok(Begun::Done(Outcome::Ready(self.lease.ready())));
             }
             Input::Source(source) => match self.read_records(&**source, decoder, worker)? {
                 Read::Batch => {}
                 Read::EpochEnd => {
                     let source_position = self.lease.note().info.source_position.unwrap_or_default();
-                    return Ok(Some(Outcome::EpochEnd(EpochEnd { request, source_position })));
+                    let end = EpochEnd { request, source_position };
+                    return Ok(Begun::Done(Outcome::EpochEnd(end)));
                 }
                 Read::Later => {
                     let _ = decoder.inbox.send(Message::Later(Box::new(self)));
-                    return Ok(None);
+                    return Ok(Begun::Later);
                 }
             },
         }
@@ -268,12 +283,14 @@ impl Undecoded {
     }
 
     /// Reads the records of a source, and sends the reader back.
-    fn read_records(&mut self, source: &dyn Source, decoder: &Decoder, worker: &Worker) -> Result<Read> {
+    fn read_records(&mut self, source: &dyn Source, decoder: &Decoder, worker: &Worker<'_>) -> Result<Read> {
         let Some(reader) = &mut self.reader else { return Ok(Read::Batch) };
         let note = self.lease.note_mut();
         let request = note.info.request;
         let watch = worker.begin(note.info.step, 0);
+        note.info.timeline.begin(worker.index());
         let read = reader.read(source, note, &watch, || decoder.is_stale(request));
+        note.info.timeline.read = now();
         worker.end();
         let read = read?;
         if read != Read::Later
@@ -284,26 +301,31 @@ impl Undecoded {
         Ok(read)
     }
 
-    fn decode(self, decoder: &Arc<Decoder>, worker: &Worker) -> Result<Option<Outcome>> {
+    fn decode(self, decoder: &Arc<Decoder>, worker: &Worker<'_>) -> Result<Begun> {
         let Self { number, mut lease, .. } = self;
         let rows = lease.note().info.ids.len();
         let piece_rows = piece_rows(rows, decoder.row_ns.load(Ordering::Relaxed), decoder.workers);
-        if rows > piece_rows {
+        // The rows of a ragged field are written in order, by one worker.
+        if rows > piece_rows && !decoder.layout.is_ragged() {
+            lease.note_mut().info.timeline.begin(worker.index());
             let share = Share::open(decoder.clone(), number, lease, piece_rows)?;
             let others = (rows.div_ceil(piece_rows) - 1).min(decoder.workers - 1);
-            worker.queue().share(share.clone(), others);
-            share.join(worker);
-            return Ok(None);
+            return Ok(Begun::Split(share, others));
         }
         let (bytes, note) = lease.parts_mut();
         let substituted = Mutex::new(std::mem::take(&mut note.info.substituted));
         let samples = decoder.input()?.samples(&decoder.batch_sampler, note);
         let rows_of_batch = Rows::new(&decoder.layout, bytes, rows).copied_by(decoder.copy());
         let reader = Reader { samples, bad_samples: decoder.bad_samples, substituted: &substituted };
-        let start = Instant::now();
+        let start = now();
         read_piece(decoder, &reader, rows_of_batch, worker)?;
-        decoder.measured(start.elapsed(), rows);
-        Ok(Some(Outcome::Ready(finish(lease, substituted))))
+        if decoder.layout.is_ragged() {
+            bring_into_form(decoder, &mut lease, rows)?;
+        }
+        let busy = now() - start;
+        decoder.measured(Duration::from_nanos(busy), rows);
+        lease.note_mut().info.timeline.begin_at(start, worker.index());
+        Ok(Begun::Done(Outcome::Ready(finish(lease, substituted, busy))))
     }
 }
 
@@ -337,7 +359,7 @@ impl Share {
     }
 
     /// Decodes pieces until none is left. The worker that finishes the last piece sends the batch.
-    pub(crate) fn join(&self, worker: &Worker) {
+    pub(crate) fn join(&self, worker: &Worker<'_>) {
         let is_finished = self.read().as_ref().is_some_and(|split| split.decode(&self.decoder, worker));
         if !is_finished {
             return;
@@ -346,10 +368,11 @@ impl Share {
         let Some(split) = self.write().take() else { return };
         let Split { number, fill, busy_ns, substituted, error, .. } = split;
         let rows = fill.note().info.ids.len();
-        self.decoder.measured(Duration::from_nanos(busy_ns.into_inner()), rows);
+        let busy = busy_ns.into_inner();
+        self.decoder.measured(Duration::from_nanos(busy), rows);
         let outcome = match error.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some((_, error)) => Err(error),
-            None => Ok(Outcome::Ready(finish(fill.into_lease(), substituted))),
+            None => Ok(Outcome::Ready(finish(fill.into_lease(), substituted, busy))),
         };
         self.decoder.send(number, outcome);
     }
@@ -365,7 +388,7 @@ impl Share {
 
 impl Split {
     /// Decodes pieces until none is left; returns whether that finished the batch.
-    fn decode(&self, decoder: &Decoder, worker: &Worker) -> bool {
+    fn decode(&self, decoder: &Decoder, worker: &Worker<'_>) -> bool {
         let note = self.fill.note();
         let Ok(input) = decoder.input() else { return false };
         let reader = Reader {
@@ -376,7 +399,7 @@ impl Split {
         let mut is_finished = false;
         while let Some(mut piece) = self.fill.claim(self.piece_rows) {
             let first = piece.range().start;
-            let start = Instant::now();
+            let start = now();
             if !decoder.is_after_failure(self.number)
                 && let Err(error) =
                     read_piece(decoder, &reader, piece.rows().copied_by(decoder.copy()), worker)
@@ -387,7 +410,7 @@ impl Split {
                 // ones are given up.
                 is_finished |= self.fill.give_up();
             }
-            self.busy_ns.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+            self.busy_ns.fetch_add(now() - start, Ordering::Relaxed);
             is_finished |= piece.finish();
         }
         is_finished
@@ -403,22 +426,41 @@ impl Split {
 }
 
 /// Reads one piece of a batch, and publishes which sample is being read.
-fn read_piece(decoder: &Decoder, reader: &Reader<'_>, rows: Rows<'_>, worker: &Worker) -> Result<()> {
+fn read_piece(decoder: &Decoder, reader: &Reader<'_>, rows: Rows<'_>, worker: &Worker<'_>) -> Result<()> {
     let info = reader.samples.info();
     let Some(&first) = info.ids.get(rows.first()) else { return Ok(()) };
     let watch = worker.begin(info.step, first);
-    let mut context = Context::new(decoder.batch_sampler.options().seed, info.epoch).watched(watch);
+    let context = Context::new(decoder.batch_sampler.options().seed, info.epoch);
+    let mut context = context.watched(watch).with_scratch(worker.take_scratch());
     let read = reader.read(rows, &mut context);
     worker.end();
+    let scratch = context.into_scratch();
+    // A read that panicked may have left its scratch half written: the next one starts anew.
+    if read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic) {
+        let _ = catch_panic("the scratch memory panicked when it was dropped", || drop(scratch));
+    } else {
+        worker.keep_scratch(scratch);
+    }
     read
 }
 
-/// Finishes a batch: stores the substitutes in its note.
+/// Finishes the ragged fields of a batch.
+fn bring_into_form(decoder: &Decoder, lease: &mut FillLease<Pinned, Note>, rows: usize) -> Result<()> {
+    let (bytes, Note { info, .. }) = lease.parts_mut();
+    decoder.layout.finish(bytes, rows, &mut info.extents).map_err(|(row, error)| {
+        let error = error.at_stage(Stage::Decode).at_batch(info.step);
+        info.ids.get(row).map_or(error.clone(), |&id| error.at_sample(id))
+    })
+}
+
+/// Finishes a batch: stores the substitutes, and the `busy` nanoseconds of the workers, in its note.
 fn finish(
     mut lease: FillLease<Pinned, Note>,
     substituted: Mutex<Vec<Substituted>>,
+    busy: u64,
 ) -> ReadyLease<Pinned, Note> {
     let info = &mut lease.note_mut().info;
+    (info.timeline.decode_ns, info.timeline.decoded) = (busy, now());
     info.substituted = substituted.into_inner().unwrap_or_else(PoisonError::into_inner);
     info.substituted.sort_unstable_by_key(|substituted| substituted.row);
     for Substituted { row, substitute, .. } in &info.substituted {

@@ -11,7 +11,8 @@
 //! | a range of rows read by one worker; errors, panics, substitutes | `rows.rs` |
 //! | the samples of a batch, of a data set or a source | `input.rs` |
 //! | the records of a source, read in sequence | `source.rs` |
-//! | what each worker is reading | `activity.rs` |
+//! | what every worker is reading | `activity.rs` |
+//! | one worker: what it reads, its scratch memory | `worker.rs` |
 //! | numbers chosen by measurement | `tuning.rs` |
 
 mod activity;
@@ -25,6 +26,7 @@ mod sync;
 #[cfg(test)]
 mod tests;
 mod tuning;
+mod worker;
 
 pub use activity::Reading;
 pub(crate) use decoder::{Decoder, DecoderOptions, EpochEnd, Job, Message, Outcome, Undecoded};
@@ -32,3 +34,4 @@ pub(crate) use input::{Input, Note};
 pub use pool::{MAX_WORKERS, WorkerPool, Workers};
 pub(crate) use rows::panic_text;
 pub(crate) use source::SourceReader;
+pub(crate) use tuning::piece_rows;

@@ -145,6 +145,13 @@ impl Device {
     }
 }
 
+impl Stream {
+    /// The stream's device.
+    pub fn device(&self) -> Device {
+        Device { core: self.core().device.clone() }
+    }
+}
+
 /// Writes the name, and a number that distinguishes devices of the same name.
 impl std::fmt::Display for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -64,6 +64,8 @@ pub use feedline_core::{
     Random, ReadError, Result, Row, Rows, Sample, Sampler, Scratch, Shard, Source, Spec, Stage,
     StridedColumn, World, check, check_dataset, compose, from_fn, source,
 };
+#[cfg(any(feature = "cuda-12", feature = "cuda-13"))]
+pub use feedline_device::cuda;
 pub use feedline_device::{
     Address, BackendKind, Buffer, Device, DeviceStats, Event, Graph, Input, Memory, Output, Priority,
     Readback, Stream, View, ViewMut,

@@ -196,11 +196,14 @@ impl<'a> Rows<'a> {
         let fields = self.fields.iter_mut().zip(self.spec.fields());
         let fields = fields.map(|(bytes, field)| {
             let row = field.row_bytes();
-            &mut bytes[range.start * row..range.end * row]
+            // Empty for a ragged field.
+            if bytes.is_empty() { &mut [] } else { &mut bytes[range.start * row..range.end * row] }
         });
         Rows {
             spec: self.spec,
             fields: fields.collect(),
+            regions: self.regions.iter_mut().map(|bytes| &mut **bytes).collect(),
+            room: self.room,
             first: self.first + range.start,
             len: range.end - range.start,
             copy: self.copy,
@@ -212,8 +215,20 @@ impl<'a> Rows<'a> {
     /// # Panics
     /// If there are no such fields, or `spec` has other sizes.
     pub fn part_of_fields<'b>(&'b mut self, range: Range<usize>, spec: &'b Spec) -> Rows<'b> {
-        let columns = self.fields[range].iter_mut().map(|bytes| &mut **bytes);
-        Rows::from_columns(spec, columns, self.first, self.len).copied_by(self.copy)
+        let given =
+            self.spec.fields()[range.clone()].iter().map(|field| (field.row_bytes(), field.as_ragged()));
+        let wanted = spec.fields().iter().map(|field| (field.row_bytes(), field.as_ragged()));
+        assert!(given.eq(wanted), "fields {range:?} have other sizes than those of the reader");
+        let regions = if self.regions.is_empty() { &mut [][..] } else { &mut self.regions[range.clone()] };
+        Rows {
+            spec,
+            fields: self.fields[range].iter_mut().map(|bytes| &mut **bytes).collect(),
+            regions: regions.iter_mut().map(|bytes| &mut **bytes).collect(),
+            room: self.room,
+            first: self.first,
+            len: self.len,
+            copy: self.copy,
+        }
     }
 
     /// Row `index` of these rows.

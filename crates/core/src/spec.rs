@@ -175,6 +175,14 @@ impl Spec {
         Ok(self)
     }
 
+    /// Adds a field of another spec, as it is there.
+    ///
+    /// # Errors
+    /// `Config` for a repeated name, or more than [`MAX_FIELDS`] fields.
+    pub fn with(self, field: &Field) -> Result<Self> {
+        self.add(&field.name, field.dtype, field.shape.clone(), field.ragged)
+    }
+
     /// Whether a field is ragged.
     pub fn is_ragged(&self) -> bool {
         self.fields.iter().any(|field| field.ragged.is_some())

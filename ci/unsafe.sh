@@ -14,11 +14,12 @@ import pathlib, re, sys
 # crates/testkit/src/alloc.rs: a global allocator, for tests.
 # crates/testkit/src/fork.rs: forks a child, for tests.
 # crates/testkit/src/null_device.rs: a backend, for tests and benches.
+# examples/check_my_loop.rs: a raw backend call, which the simulator checks.
 # benches/src/baseline/: raw backend calls, the baselines of the benchmarks.
 FILES = {
     "kernels/src/launch.rs", "kernels/src/nvrtc.rs", "kernels/src/blas.rs", "datasets/src/bytes.rs",
     "kernels/tests/cuda.rs", "crates/testkit/src/alloc.rs", "crates/testkit/src/fork.rs", "crates/testkit/src/null_device.rs",
-    "benches/src/baseline/mod.rs", "benches/src/baseline/empty.rs",
+    "examples/check_my_loop.rs", "benches/src/baseline/mod.rs", "benches/src/baseline/empty.rs",
 }
 CRATES = tuple(f"crates/{name}/" for name in ("slots", "backend", "cuda", "sim", "device"))
 ROOT = re.compile(r"(src/lib|src/main|src/bin/[^/]+|examples/[^/]+/main|examples/[^/]+)\.rs$")

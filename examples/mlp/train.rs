@@ -108,7 +108,7 @@ impl Training {
         let bar = progress::training(self.quiet, all);
         let first = match self.resumed {
             Some(cursor) => {
-                loader.resume(cursor)?;
+                let _ = loader.resume(cursor)?;
                 self.check_resumed(loader)?;
                 cursor.epoch()
             }

@@ -67,6 +67,7 @@ impl Layout {
     }
 
     /// The most samples that fit.
+    #[doc(hidden)] // For the loader.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
@@ -85,6 +86,7 @@ impl Layout {
     ///
     /// # Panics
     /// If `rows` is larger than [`capacity`](Self::capacity).
+    #[doc(hidden)] // For the loader.
     pub fn used_bytes(&self, rows: usize) -> usize {
         assert!(rows <= self.capacity, "{rows} rows in a layout of {}", self.capacity);
         let last = self.offsets.len() - 1;

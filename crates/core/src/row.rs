@@ -65,6 +65,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Panics
     /// If there is not exactly one column per field, of exactly `len` rows.
+    #[doc(hidden)] // For the workers.
     pub fn from_columns(
         spec: &'a Spec,
         columns: impl IntoIterator<Item = &'a mut [u8]>,
@@ -81,6 +82,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Makes [`write`](Self::write) copy by `copy`, such as a function that bypasses the caches.
+    #[doc(hidden)] // For the workers.
     pub fn copied_by(self, copy: CopyRows) -> Self {
         Self { copy, ..self }
     }
@@ -90,6 +92,7 @@ impl<'a> Rows<'a> {
     ///
     /// Rows are reused: bytes that [`read`](crate::Dataset::read) does not write would be those of an earlier
     /// sample. Poisoned bytes show in tests; [`check_dataset`](crate::check_dataset) finds them in any build.
+    #[doc(hidden)] // For the workers.
     pub fn poison(&mut self) {
         if cfg!(debug_assertions) {
             self.fields.iter_mut().for_each(|bytes| bytes.fill(POISON));
@@ -107,6 +110,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The index in the batch of the first row.
+    #[doc(hidden)] // For the workers.
     pub fn first(&self) -> usize {
         self.first
     }
@@ -115,6 +119,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Panics
     /// If `mid` is larger than [`len`](Self::len).
+    #[doc(hidden)] // For the workers.
     pub fn split_at(self, mid: usize) -> (Self, Self) {
         assert!(mid <= self.len, "split at {mid} of {} rows", self.len);
         let (mut left, mut right) = (ArrayVec::new(), ArrayVec::new());
@@ -238,6 +243,7 @@ impl Row<'_, '_> {
     }
 
     /// Like [`Rows::poison`], for this row.
+    #[doc(hidden)] // For the workers.
     pub fn poison(&mut self) {
         if cfg!(debug_assertions) {
             for index in 0..self.rows.spec.fields().len() {

@@ -15,12 +15,14 @@ import pathlib, re, sys
 # crates/testkit/src/fork.rs: forks a child, for tests.
 # crates/testkit/src/null_device.rs: a backend, for tests and benches.
 # examples/own_kernel.rs: launches a kernel.
+# examples/check_my_loop.rs: a raw backend call, which the simulator checks.
 # benches/src/baseline/: raw backend calls, the baselines of the benchmarks.
 FILES = {
     "kernels/src/launch.rs", "kernels/src/nvrtc.rs", "kernels/src/blas/mod.rs", "kernels/src/blas/plan.rs",
     "datasets/src/bytes.rs",
     "kernels/tests/cuda.rs", "crates/testkit/src/alloc.rs", "crates/testkit/src/fork.rs", "crates/testkit/src/null_device.rs",
-    "crates/feedline/tests/cudarc_loop.rs", "examples/own_kernel.rs", "benches/src/baseline/mod.rs", "benches/src/baseline/empty.rs",
+    "crates/feedline/tests/cudarc_loop.rs", "examples/own_kernel.rs", "examples/check_my_loop.rs",
+    "benches/src/baseline/mod.rs", "benches/src/baseline/empty.rs",
 }
 CRATES = tuple(f"crates/{name}/" for name in ("slots", "backend", "cuda", "sim", "device", "dlpack"))
 ROOT = re.compile(r"(src/lib|src/main|src/bin/[^/]+|examples/[^/]+/main|examples/[^/]+)\.rs$")

@@ -87,6 +87,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Panics
     /// If there is not exactly one column per field, of exactly `len` rows, or a field is ragged.
+    #[doc(hidden)] // For the workers.
     pub fn from_columns(
         spec: &'a Spec,
         columns: impl IntoIterator<Item = &'a mut [u8]>,
@@ -104,6 +105,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Makes [`write`](Self::write) copy by `copy`, such as a function that bypasses the caches.
+    #[doc(hidden)] // For the workers.
     pub fn copied_by(self, copy: CopyRows) -> Self {
         Self { copy, ..self }
     }
@@ -113,6 +115,7 @@ impl<'a> Rows<'a> {
     ///
     /// Rows are reused: bytes that [`read`](crate::Dataset::read) does not write would be those of an earlier
     /// sample. Poisoned bytes show in tests; [`check_dataset`](crate::check_dataset) finds them in any build.
+    #[doc(hidden)] // For the workers.
     pub fn poison(&mut self) {
         if cfg!(debug_assertions) {
             self.fields.iter_mut().for_each(|bytes| bytes.fill(POISON));
@@ -159,6 +162,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The index in the batch of the first row.
+    #[doc(hidden)] // For the workers.
     pub fn first(&self) -> usize {
         self.first
     }
@@ -167,6 +171,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Panics
     /// If `mid` is larger than [`len`](Self::len), or a field is ragged: such rows are written in order.
+    #[doc(hidden)] // For the workers.
     pub fn split_at(self, mid: usize) -> (Self, Self) {
         assert!(mid <= self.len, "split at {mid} of {} rows", self.len);
         assert!(self.regions.is_empty(), "rows with a ragged field cannot be split: write them in order");
@@ -434,6 +439,7 @@ impl<'a> Row<'_, 'a> {
     }
 
     /// Like [`Rows::poison`], for this row. In any build, its ragged fields then count as not written.
+    #[doc(hidden)] // For the workers.
     pub fn poison(&mut self) {
         for index in 0..self.rows.spec.fields().len() {
             let row = self.rows.first + self.index;

@@ -10,7 +10,7 @@ import json, subprocess, sys
 CORE, SLOTS, BACKEND = "feedline-core", "feedline-slots", "feedline-backend"
 CUDA, DEVICE, SIM = "feedline-cuda", "feedline-device", "feedline-sim"
 FACADE, KERNELS, DATASETS = "feedline", "feedline-kernels", "feedline-datasets"
-EXAMPLES, TESTKIT = "feedline-examples", "feedline-testkit"
+EXAMPLES, TOOLS, TESTKIT = "feedline-examples", "feedline-tools", "feedline-testkit"
 
 # The packages that each package may import. Only examples and benches import the facade.
 below_facade = {CORE, SLOTS, DEVICE}
@@ -26,6 +26,7 @@ may = {
     KERNELS: {CORE, CUDA, DEVICE},
     DATASETS: {CORE},
     EXAMPLES: programs,
+    TOOLS: {CORE, DATASETS},
     "benches": programs | {EXAMPLES, TESTKIT},
     TESTKIT: {CORE, SLOTS, DEVICE, SIM},
 }

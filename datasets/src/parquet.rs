@@ -15,9 +15,10 @@ use parquet::file::metadata::{
 };
 
 use crate::bytes::{Content, data, one_line};
+use crate::cache::Cache;
 use crate::disk::DiskFile;
 use crate::reader::outside;
-use crate::table::{Batch, Layout, TableOptions, cache::Cache};
+use crate::table::{Batch, Layout, TableOptions};
 use crate::{Reader, Schema, Values};
 
 mod claims;

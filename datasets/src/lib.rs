@@ -28,6 +28,8 @@ pub mod arrays;
 #[cfg(feature = "arrow")]
 mod arrow;
 mod bytes;
+#[cfg(any(feature = "table", feature = "mds"))]
+mod cache;
 pub mod cifar;
 #[cfg(feature = "csv")]
 mod csv;
@@ -49,6 +51,8 @@ pub mod npy;
 #[cfg(feature = "npz")]
 pub mod npz;
 mod open;
+#[cfg(feature = "arrow")]
+mod pack;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod ragged;
@@ -79,6 +83,8 @@ pub use idx::{Idx, IdxFile};
 #[cfg(feature = "jsonl")]
 pub use jsonl::JsonLines;
 pub use open::{open, open_with_limit};
+#[cfg(feature = "arrow")]
+pub use pack::{PackOptions, Packed, pack};
 #[cfg(feature = "parquet")]
 pub use parquet::ParquetFile;
 pub use ragged::Ragged;

@@ -12,6 +12,8 @@ use crate::{Folder, Lines, Reader, Shards, cifar, gzip, idx, npy};
 
 /// Bytes at the beginning of a file that tell its kind.
 const START: usize = 512;
+/// The index of a folder that `pack` wrote.
+const PACK_INDEX: &str = "_index.json";
 
 /// Opens a file or a folder, whatever its format.
 ///
@@ -60,6 +62,7 @@ enum Kind {
     TfRecord,
     Mds,
     MdsIndex,
+    PackIndex,
     Image,
     Csv,
     JsonLines,
@@ -133,6 +136,7 @@ fn kind_by_name(path: &Path) -> Kind {
         Some("tfrecord" | "tfrecords") => Kind::TfRecord,
         _ if name.ends_with(".tar.gz") => Kind::Tar,
         _ if name == "index.json" => Kind::MdsIndex,
+        _ if name == PACK_INDEX => Kind::PackIndex,
         _ if name.contains("idx") => Kind::Idx,
         _ => Kind::Unknown,
     }
@@ -218,6 +222,7 @@ fn file(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
         Kind::TfRecord => tfrecord(path),
         Kind::Mds => mds(path, false),
         Kind::MdsIndex => mds(path, true),
+        Kind::PackIndex => packed(path, limit),
         Kind::Refused(why) => Err(data(why)),
         Kind::Csv => csv(path),
         Kind::JsonLines => jsonl(path),
@@ -310,6 +315,17 @@ fn arrow(_: &Path, _: u64) -> Result<Box<dyn Reader>> {
     Err(needs("arrow"))
 }
 
+/// Opens the folder of an index that `pack` wrote.
+#[cfg(feature = "arrow")]
+fn packed(index: &Path, limit: u64) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::pack::open_folder(index.parent().unwrap_or(index), limit)?))
+}
+
+#[cfg(not(feature = "arrow"))]
+fn packed(_: &Path, _: u64) -> Result<Box<dyn Reader>> {
+    Err(needs("arrow"))
+}
+
 #[cfg(feature = "parquet")]
 fn parquet(path: &Path) -> Result<Box<dyn Reader>> {
     Ok(Box::new(crate::ParquetFile::open(path)?))
@@ -377,6 +393,10 @@ fn folder(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
     let index = path.join("index.json");
     if index.is_file() {
         return mds(&index, true);
+    }
+    let index = path.join(PACK_INDEX);
+    if index.is_file() {
+        return packed(&index, limit);
     }
     let (folders, files) = crate::folder::list(path)?;
     let names = files.iter().filter_map(|file| file.file_name()?.to_str());

@@ -14,10 +14,12 @@ use parquet::file::metadata::{
     ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader, ParquetStatisticsPolicy,
 };
 
-use crate::bytes::{Content, data, one_line};
+use crate::bytes::Content;
+use crate::cache::Cache;
 use crate::disk::DiskFile;
+use crate::error::{data, one_line};
 use crate::reader::outside;
-use crate::table::{Batch, Layout, TableOptions, cache::Cache};
+use crate::table::{Batch, Layout, TableOptions};
 use crate::{Reader, Schema, Values};
 
 mod claims;

@@ -6,13 +6,15 @@ use arrow_array::{Array, RecordBatch};
 use arrow_schema::{DataType, Field};
 use feedline_core::{DType, Error, ErrorKind, Result};
 
-use crate::bytes::{data, one_line};
+use crate::error::{data, one_line};
 use crate::{ElementType, Schema, SchemaField, Value, Values};
 
-pub(crate) mod cache;
 mod column;
 
 pub(crate) use column::Column;
+
+/// The key of a column's metadata in which `pack` writes the type and the shape of its field.
+pub(crate) const FIELD: &str = "feedline.field";
 
 /// What to read of an Arrow or Parquet file, and how.
 #[derive(Clone, Debug)]
@@ -194,6 +196,10 @@ fn add(
     if let Some(tensor) = tensor_shape(field, &shape) {
         shape = tensor.into_iter().map(Some).collect();
     }
+    let mut element = element;
+    if let Some((as_packed, shape_packed)) = packed_as(field, element, &shape) {
+        (element, shape) = (as_packed, shape_packed);
+    }
     if shape.contains(&Some(0)) {
         let name = one_line(&name);
         return Err(data(format!("column \"{name}\" has rows without elements: leave it out")));
@@ -207,6 +213,26 @@ fn add(
         to(Leaf { path, part: Part::Lengths }, field);
     }
     Ok(())
+}
+
+/// The type and the shape that a packed column had before: Arrow has no such type.
+fn packed_as(
+    field: &Field,
+    stored: ElementType,
+    shape: &[Option<usize>],
+) -> Option<(ElementType, Vec<Option<usize>>)> {
+    let about: serde_json::Value = serde_json::from_str(field.metadata().get(FIELD)?).ok()?;
+    let element = ElementType::named(about.get("dtype")?.as_str()?)?;
+    let packed: Vec<Option<usize>> = serde_json::from_value(about.get("shape")?.clone()).ok()?;
+    let bytes = |element: ElementType, shape: &[Option<usize>]| {
+        shape.iter().flatten().try_fold(element.size(), |bytes, &dim| bytes.checked_mul(dim))
+    };
+    // The same bytes, and the same dimension that varies.
+    let varies = |shape: &[Option<usize>]| shape.first() == Some(&None);
+    let fits = bytes(element, &packed)? == bytes(stored, shape)?
+        && varies(&packed) == varies(shape)
+        && !packed.iter().skip(1).any(Option::is_none);
+    fits.then_some((element, packed))
 }
 
 /// Why a type is not read.

@@ -56,7 +56,7 @@ mod transfer_mode;
 pub use builder::LoaderBuilder;
 pub use checkpoint::Checkpoint;
 pub use compute::{Batch, HostBatch, HostFields, Ready, Replay, WaitMeter};
-pub use decode::{MAX_WORKERS, Reading, WorkerPool, Workers};
+pub use decode::{FilledBatch, MAX_WORKERS, Reading, WorkerPool, Workers};
 pub use epoch::{Epoch, TryNext};
 pub use feedline_core::{
     BadSampleReport, BadSamples, BatchSampler, Budget, CheckOptions, Context, Cursor, DType, Dataset,

@@ -122,7 +122,7 @@ mod transfer_mode;
 pub use builder::LoaderBuilder;
 pub use checkpoint::Checkpoint;
 pub use compute::{Batch, HostBatch, HostFields, Padded, Ragged, Ready, Replay, WaitMeter};
-pub use decode::{MAX_WORKERS, Reading, WorkerPool, Workers};
+pub use decode::{FilledBatch, MAX_WORKERS, Reading, WorkerPool, Workers};
 pub use epoch::{Epoch, TryNext};
 pub use feedline_core::{
     BadSampleReport, BadSamples, BatchSampler, BatchSamplerOptions, Budget, CheckOptions, Context, Cursor,

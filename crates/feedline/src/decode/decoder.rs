@@ -14,6 +14,7 @@ use feedline_device::Pinned;
 use feedline_slots::{FillLease, ReadyLease, SharedFill, copy_rows, stream_rows};
 
 use super::input::{Input, Note};
+use super::map_batch::MapBatch;
 use super::rows::{Reader, panic_text};
 use super::source::{Read, SourceReader};
 use super::tuning::{STREAMING_WORKERS, piece_rows};
@@ -25,6 +26,7 @@ pub(crate) struct Decoder {
     batch_sampler: Arc<BatchSampler>,
     layout: Arc<Layout>,
     bad_samples: BadSamples,
+    map_batch: Option<MapBatch>,
     /// Number of workers in the pool.
     workers: usize,
     /// The only sender. Dropping it drops the messages that were not received, and the slots in them.
@@ -122,6 +124,7 @@ pub(crate) struct DecoderOptions {
     pub(crate) batch_sampler: Arc<BatchSampler>,
     pub(crate) layout: Arc<Layout>,
     pub(crate) bad_samples: BadSamples,
+    pub(crate) map_batch: Option<MapBatch>,
     pub(crate) workers: usize,
     pub(crate) host_slots: usize,
     pub(crate) inbox: Sender<Message>,
@@ -129,13 +132,22 @@ pub(crate) struct DecoderOptions {
 
 impl Decoder {
     pub(crate) fn new(options: DecoderOptions, on_end: impl FnOnce(Result<()>) + Send + 'static) -> Self {
-        let DecoderOptions { input, batch_sampler, layout, bad_samples, workers, host_slots, inbox } =
-            options;
+        let DecoderOptions {
+            input,
+            batch_sampler,
+            layout,
+            bad_samples,
+            map_batch,
+            workers,
+            host_slots,
+            inbox,
+        } = options;
         Self {
             input: Some(input),
             batch_sampler,
             layout,
             bad_samples,
+            map_batch,
             workers,
             inbox,
             request: AtomicU64::new(0),
@@ -197,6 +209,34 @@ impl Decoder {
         if self.workers <= STREAMING_WORKERS { stream_rows } else { copy_rows }
     }
 
+    /// Finishes batch `number`: stores the substitutes in its note, calls the hook of the user, and stores the
+    /// `busy` nanoseconds of the workers.
+    fn finish(
+        &self,
+        number: u64,
+        mut lease: FillLease<Pinned, Note>,
+        substituted: Mutex<Vec<Substituted>>,
+        busy: u64,
+        worker: &Worker<'_>,
+    ) -> Result<ReadyLease<Pinned, Note>> {
+        let info = &mut lease.note_mut().info;
+        info.substituted = substituted.into_inner().unwrap_or_else(PoisonError::into_inner);
+        info.substituted.sort_unstable_by_key(|substituted| substituted.row);
+        for Substituted { row, substitute, .. } in &info.substituted {
+            info.ids[*row] = *substitute;
+        }
+        let start = now();
+        // After a failure not every row is read, and the batch is not delivered.
+        if let Some(map_batch) = self.map_batch.as_ref().filter(|_| !self.is_after_failure(number)) {
+            let (bytes, note) = lease.parts_mut();
+            map_batch.run(&self.batch_sampler, &self.layout, (bytes, note), worker)?;
+        }
+        let timeline = &mut lease.note_mut().info.timeline;
+        timeline.decoded = now();
+        timeline.decode_ns = busy + (timeline.decoded - start);
+        Ok(lease.ready())
+    }
+
     fn measured(&self, busy: Duration, rows: usize) {
         let ns = busy.as_nanos() as u64 / rows.max(1) as u64;
         self.row_ns.store(ns.max(1), Ordering::Relaxed);
@@ -205,8 +245,8 @@ impl Decoder {
 
 impl Drop for Decoder {
     fn drop(&mut self) {
-        let input = self.input.take();
-        let dropped = catch_panic("the data set panicked when it was dropped", || drop(input));
+        let data = (self.input.take(), self.map_batch.take());
+        let dropped = catch_panic("the data set panicked when it was dropped", || drop(data));
         self.inbox = crossbeam_channel::bounded(0).0;
         let on_end = self.on_end.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(on_end) = on_end {
@@ -328,7 +368,8 @@ impl Undecoded {
         decoder.measured(Duration::from_nanos(busy), rows);
         worker.begin_batch(start, &mut lease.note_mut().info.timeline);
         worker.set_idle_since(start + busy);
-        Ok(Begun::Done(Outcome::Ready(finish(lease, substituted, busy))))
+        let ready = decoder.finish(number, lease, substituted, busy, worker)?;
+        Ok(Begun::Done(Outcome::Ready(ready)))
     }
 }
 
@@ -375,7 +416,10 @@ impl Share {
         self.decoder.measured(Duration::from_nanos(busy), rows);
         let outcome = match error.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some((_, error)) => Err(error),
-            None => Ok(Outcome::Ready(finish(fill.into_lease(), substituted, busy))),
+            None => {
+                let ready = self.decoder.finish(number, fill.into_lease(), substituted, busy, worker);
+                ready.map(Outcome::Ready)
+            }
         };
         self.decoder.send(number, outcome);
     }
@@ -456,20 +500,4 @@ fn bring_into_form(decoder: &Decoder, lease: &mut FillLease<Pinned, Note>, rows:
         let error = error.at_stage(Stage::Decode).at_batch(info.step);
         info.ids.get(row).map_or(error.clone(), |&id| error.at_sample(id))
     })
-}
-
-/// Finishes a batch: stores the substitutes, and the `busy` nanoseconds of the workers, in its note.
-fn finish(
-    mut lease: FillLease<Pinned, Note>,
-    substituted: Mutex<Vec<Substituted>>,
-    busy: u64,
-) -> ReadyLease<Pinned, Note> {
-    let info = &mut lease.note_mut().info;
-    (info.timeline.decode_ns, info.timeline.decoded) = (busy, now());
-    info.substituted = substituted.into_inner().unwrap_or_else(PoisonError::into_inner);
-    info.substituted.sort_unstable_by_key(|substituted| substituted.row);
-    for Substituted { row, substitute, .. } in &info.substituted {
-        info.ids[*row] = *substitute;
-    }
-    lease.ready()
 }

@@ -540,6 +540,21 @@ BUGS = [
         [("crates/core/src/batch_sampler.rs", "first: first + rank * each + rank.min(over)", "first: first + rank * each")],
     ),
     Bug(
+        "dlpack_batch",
+        "a DLPack tensor does not keep its batch",
+        Test("feedline-dlpack", "tensors", "a_tensor_keeps_its_batch_and_its_drop_releases_it"),
+        [
+            ("crates/dlpack/src/export.rs", "    _batch: Arc<Ready>,\n}", "    _batch: std::sync::Weak<Ready>,\n}"),
+            ("crates/dlpack/src/export.rs", "_batch: batch }", "_batch: Arc::downgrade(&batch) }"),
+        ],
+    ),
+    Bug(
+        "dlpack_deleter",
+        "a DLPack tensor that is refused is not given back",
+        Test("feedline-dlpack", "tensors", "what_cannot_be_read_is_refused_and_given_back"),
+        [("crates/dlpack/src/import.rs", "let owned = Owned(raw);", "let owned = std::mem::ManuallyDrop::new(Owned(raw));")],
+    ),
+    Bug(
         "another_fuzz_target",
         "a fuzz target runs another one",
         Test("feedline-fuzz", "replay", "every_target_is_built_and_has_seeds"),

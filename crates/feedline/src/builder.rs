@@ -10,6 +10,7 @@ use feedline_core::{
 };
 use feedline_device::Device;
 
+use crate::trace::Trace;
 use crate::transfer_mode::{Choice, against_zero_copy};
 use crate::{Loader, TransferMode};
 
@@ -61,6 +62,7 @@ pub struct LoaderBuilder {
     pub(crate) drop_limit: Duration,
     pub(crate) bad_samples: BadSamples,
     skips: Vec<(u64, Range<u64>)>,
+    pub(crate) trace: Option<Trace>,
 }
 
 impl LoaderBuilder {
@@ -82,6 +84,7 @@ impl LoaderBuilder {
             drop_limit: DROP_LIMIT,
             bad_samples: BadSamples::Fail,
             skips: Vec::new(),
+            trace: None,
         }
     }
 
@@ -179,6 +182,13 @@ impl LoaderBuilder {
     /// clamped to 3..=8.
     pub fn depth(self, depth: usize) -> Self {
         Self { depth: Some(depth), ..self }
+    }
+
+    /// Records what the loader's threads and its copy stream do into `trace`. Default: nothing is recorded.
+    ///
+    /// Every copy is timed by events while a trace is recorded, which costs a few driver calls per batch.
+    pub fn trace(self, trace: &Trace) -> Self {
+        Self { trace: Some(trace.clone()), ..self }
     }
 
     /// How rows get to the device. Default: [`TransferMode::Auto`].

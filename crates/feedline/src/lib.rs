@@ -48,6 +48,7 @@ mod epoch;
 mod loader;
 pub mod report;
 mod shutdown;
+pub mod trace;
 mod transfer;
 mod transfer_mode;
 

@@ -10,6 +10,7 @@ use feedline_core::{
 };
 use feedline_device::Device;
 
+use crate::trace::Trace;
 use crate::transfer_mode::{Choice, against_zero_copy};
 use crate::{Loader, TransferMode};
 
@@ -63,6 +64,7 @@ pub struct LoaderBuilder {
     pub(crate) bad_samples: BadSamples,
     pub(crate) map_batch: Option<MapBatch>,
     skips: Vec<(u64, Range<u64>)>,
+    pub(crate) trace: Option<Trace>,
     /// The forms of ragged fields, by name, in the order in which they were stated.
     forms: Vec<(String, RaggedForm)>,
 }
@@ -95,6 +97,7 @@ impl LoaderBuilder {
             map_batch: None,
             skips: Vec::new(),
             forms: Vec::new(),
+            trace: None,
         }
     }
 
@@ -192,6 +195,13 @@ impl LoaderBuilder {
     /// clamped to 3..=8.
     pub fn depth(self, depth: usize) -> Self {
         Self { depth: Some(depth), ..self }
+    }
+
+    /// Records what the loader's threads and its copy stream do into `trace`. Default: nothing is recorded.
+    ///
+    /// Every copy is timed by events while a trace is recorded, which costs a few driver calls per batch.
+    pub fn trace(self, trace: &Trace) -> Self {
+        Self { trace: Some(trace.clone()), ..self }
     }
 
     /// How rows get to the device. Default: [`TransferMode::Auto`].

@@ -116,6 +116,7 @@ mod loader;
 mod progress;
 pub mod report;
 mod shutdown;
+pub mod trace;
 mod transfer;
 mod transfer_mode;
 

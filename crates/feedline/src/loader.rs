@@ -20,6 +20,7 @@ use crate::epoch::Epoch;
 use crate::progress::Progress;
 use crate::report::{Ledger, Report, Reporter, Setup};
 use crate::shutdown::{Closers, Running, StopHandle};
+use crate::trace::Trace;
 use crate::transfer::{Delivery, Request, Transfer, Wanted};
 use crate::transfer_mode::{Chosen, ChosenMode};
 
@@ -214,10 +215,12 @@ impl Loader {
         // The last thread that needs the decoder drops the data set with it.
         drop(builder.input);
         let (ended, owner) = (running.stage("decode"), device.clone());
-        let decoder = Arc::new(Decoder::new(options, move |dropped| {
+        let trace = builder.trace.as_ref().map(Trace::loader);
+        let decoder = Decoder::new(options, move |dropped| {
             dropped.unwrap_or_else(|error| owner.stats().report(error));
             ended();
-        }));
+        });
+        let decoder = Arc::new(decoder.traced(trace.clone()));
         running.watch(&decoder);
         let registered = columns.as_ref().map_or(0, |columns| columns.bytes());
         let transfer = Transfer {
@@ -265,7 +268,7 @@ impl Loader {
             epochs: builder.epochs,
             drop_limit: builder.drop_limit,
             running,
-            ledger: Ledger::new(setup),
+            ledger: Ledger::new(setup, trace),
         })
     }
 

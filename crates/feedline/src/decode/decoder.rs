@@ -19,6 +19,7 @@ use super::rows::{Reader, panic_text};
 use super::source::{Read, SourceReader};
 use super::tuning::{STREAMING_WORKERS, piece_rows};
 use super::worker::Worker;
+use crate::trace::{BatchId, LoaderTrace};
 
 /// What the workers need to know about a loader.
 pub(crate) struct Decoder {
@@ -39,6 +40,7 @@ pub(crate) struct Decoder {
     row_ns: AtomicU64,
     /// The batches that are split, by host slot.
     split: Box<[RwLock<Option<Split>>]>,
+    trace: Option<LoaderTrace>,
     /// Called with the outcome of dropping the data, once no worker needs it.
     on_end: Mutex<Option<OnEnd>>,
 }
@@ -154,7 +156,25 @@ impl Decoder {
             first_failed: AtomicU64::new(u64::MAX),
             row_ns: AtomicU64::new(0),
             split: (0..host_slots).map(|_| RwLock::new(None)).collect(),
+            trace: None,
             on_end: Mutex::new(Some(Box::new(on_end))),
+        }
+    }
+
+    /// Records into `trace`.
+    pub(crate) fn traced(mut self, trace: Option<LoaderTrace>) -> Self {
+        self.trace = trace;
+        self
+    }
+
+    pub(crate) fn trace(&self) -> Option<&LoaderTrace> {
+        self.trace.as_ref()
+    }
+
+    /// `worker` worked on the batch of `info` from `start` to `end`.
+    fn record(&self, worker: &Worker, what: &'static str, info: &BatchInfo, start: u64, end: u64) {
+        if let Some(trace) = &self.trace {
+            trace.worker(worker.index(), what, BatchId::of(info), (start, end));
         }
     }
 
@@ -333,6 +353,8 @@ impl Undecoded {
         let read = reader.read(source, note, &watch, || decoder.is_stale(request));
         note.info.timeline.read = now();
         worker.set_idle_since(note.info.timeline.read);
+        let info = &note.info;
+        decoder.record(worker, "read the source", info, info.timeline.begun, info.timeline.read);
         worker.end();
         let read = read?;
         if read != Read::Later
@@ -368,6 +390,7 @@ impl Undecoded {
         decoder.measured(Duration::from_nanos(busy), rows);
         worker.begin_batch(start, &mut lease.note_mut().info.timeline);
         worker.set_idle_since(start + busy);
+        decoder.record(worker, "decode", &lease.note().info, start, start + busy);
         let ready = decoder.finish(number, lease, substituted, busy, worker)?;
         Ok(Begun::Done(Outcome::Ready(ready)))
     }
@@ -443,7 +466,7 @@ impl Split {
             bad_samples: decoder.bad_samples,
             substituted: &self.substituted,
         };
-        let mut is_finished = false;
+        let (mut is_finished, mut pieces) = (false, None::<(u64, u64)>);
         while let Some(mut piece) = self.fill.claim(self.piece_rows) {
             let first = piece.range().start;
             let start = now();
@@ -460,7 +483,11 @@ impl Split {
             let end = now();
             self.busy_ns.fetch_add(end - start, Ordering::Relaxed);
             worker.set_idle_since(end);
+            pieces = Some((pieces.map_or(start, |(first, _)| first), end));
             is_finished |= piece.finish();
+        }
+        if let Some((start, end)) = pieces {
+            decoder.record(worker, "decode", &note.info, start, end);
         }
         is_finished
     }

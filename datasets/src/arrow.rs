@@ -1,6 +1,6 @@
 //! Arrow's interprocess format, files and streams: record batches of columns.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -376,7 +376,7 @@ impl Decoder {
             .map(|decoder| decoder.with_projection(Some(&self.columns)))
             .and_then(RecordBatchDecoder::read_record_batch)
             .map_err(|error| at(damaged("a record batch", &error)))?;
-        Ok(layout.batch(&decoded))
+        Ok(layout.batch(&decoded, &mut HashSet::new()))
     }
 }
 

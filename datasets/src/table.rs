@@ -1,8 +1,10 @@
 //! What Arrow and Parquet files share: tables in Arrow's memory, read row by row.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use arrow_array::{Array, RecordBatch};
+use arrow_buffer::Buffer;
+use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field};
 use feedline_core::{DType, Error, ErrorKind, Result};
 
@@ -119,13 +121,14 @@ impl Layout {
     }
 
     /// The columns of a batch that has only [`columns`](Self::columns).
-    pub(crate) fn batch(&self, batch: &RecordBatch) -> Batch {
+    /// Memory that is in `counted` is not counted again.
+    pub(crate) fn batch(&self, batch: &RecordBatch, counted: &mut HashSet<usize>) -> Batch {
         let places = self.columns();
         let column = |leaf: &Leaf| {
             let place = places.partition_point(|&column| column < leaf.path[0]);
             Column::at(&batch.column(place).to_data(), &leaf.path[1..])
         };
-        let bytes = batch.columns().iter().map(|column| column.get_array_memory_size() as u64).sum();
+        let bytes = batch.columns().iter().map(|column| memory(&column.to_data(), counted)).sum();
         Batch { columns: self.leaves.iter().map(column).collect(), rows: batch.num_rows(), bytes }
     }
 
@@ -156,6 +159,17 @@ impl Layout {
     pub(crate) fn ready<'a>(&self, batch: &'a Batch, field: usize) -> Option<(&'a [u8], usize)> {
         (self.leaves.get(field)?.part == Part::Values).then(|| batch.columns[field].ready())?
     }
+}
+
+/// Bytes of the buffers of `data` that are not in `counted` yet: batches share dictionaries and pages.
+fn memory(data: &ArrayData, counted: &mut HashSet<usize>) -> u64 {
+    let nulls = data.nulls().map(|nulls| nulls.buffer());
+    let mut count = |buffer: &Buffer| {
+        let is_new = counted.insert(buffer.data_ptr().as_ptr() as usize);
+        if is_new { buffer.capacity() as u64 } else { 0 }
+    };
+    let own: u64 = data.buffers().iter().chain(nulls).map(&mut count).sum();
+    data.child_data().iter().fold(own, |sum, child| sum + memory(child, counted))
 }
 
 /// Sets the shape of a value whose bytes are there.

@@ -15,6 +15,8 @@
 //! | [`token_bytes`] | the bytes of a token stream, after the options |
 //! | [`tfrecord_bytes`] | the bytes of a TFRecord file |
 //! | [`mds_bytes`] | the bytes of an MDS shard |
+//! | [`arrow_bytes`] | the bytes of an Arrow file or stream |
+//! | [`parquet_bytes`] | the bytes of a Parquet file |
 //! | [`csv_bytes`] | the bytes of a table of comma-separated values |
 //! | [`jsonl_bytes`] | the bytes of a JSON Lines file |
 //!
@@ -22,6 +24,7 @@
 //! any compiler.
 #![forbid(unsafe_code)]
 
+pub mod arrow_bytes;
 pub mod cifar_bytes;
 pub mod csv_bytes;
 pub mod cursor_bytes;
@@ -31,6 +34,7 @@ pub mod mds_bytes;
 pub mod npy_bytes;
 pub mod npz_bytes;
 pub mod open_bytes;
+pub mod parquet_bytes;
 mod reader;
 pub mod safetensors_bytes;
 pub mod sampler_params;
@@ -47,7 +51,7 @@ pub const SENTINEL: &str = "FEEDLINE_FUZZ_SENTINEL";
 pub type Check = fn(&[u8]);
 
 /// Every target by its name.
-pub const TARGETS: [(&str, Check); 15] = [
+pub const TARGETS: [(&str, Check); 17] = [
     ("idx_bytes", idx_bytes::check),
     ("cursor_bytes", cursor_bytes::check),
     ("spec_layout", spec_layout::check),
@@ -63,6 +67,8 @@ pub const TARGETS: [(&str, Check); 15] = [
     ("mds_bytes", mds_bytes::check),
     ("csv_bytes", csv_bytes::check),
     ("jsonl_bytes", jsonl_bytes::check),
+    ("arrow_bytes", arrow_bytes::check),
+    ("parquet_bytes", parquet_bytes::check),
 ];
 
 /// Runs the target `name` once.

@@ -67,7 +67,7 @@ fn every_format_is_read_by_one_program() {
         ("imagenet-sample", "folder", 45),
         ("mds/timeseries20_text", "mds", 20),
         ("mnist", "idx", 60000),
-        ("npy/npyz__compressed.npz", "npz", 2),
+        ("npy/npyz__compressed.npz", "npz", 1),
         ("parquet/parquet-testing__alltypes_plain.snappy.parquet", "parquet", 2),
         ("text", "text", 40000),
     ] {

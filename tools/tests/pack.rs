@@ -45,10 +45,10 @@ fn real_sources_are_read_back_as_they_were() {
         ("npy/npyjs__bool.npy", None),
         ("webdataset/webdataset__sample.tgz", None),
         ("csv/seaborn-data__titanic.csv", None),
-        ("tfrecord/vijayky88__DeepLogo__train.tfrecord", None),
+        ("tfrecord/deeplogo__train.tfrecord", None),
         ("mds/timeseries20_text", None),
         ("parquet/parquet-testing__alltypes_tiny_pages_plain.parquet", Some("1")),
-        ("text/char-rnn__tinyshakespeare.txt", Some("1")),
+        ("text/tinyshakespeare_input.txt", Some("1")),
     ] {
         let from = shared.join(file);
         if !from.exists() {

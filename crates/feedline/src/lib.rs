@@ -60,9 +60,9 @@ pub use decode::{MAX_WORKERS, Reading, WorkerPool, Workers};
 pub use epoch::{Epoch, TryNext};
 pub use feedline_core::{
     BadSampleReport, BadSamples, BatchSampler, Budget, CheckOptions, Context, Cursor, DType, Dataset,
-    Element, Error, ErrorKind, Field, Fingerprint, LastBatch, Layout, OrderHash, Pad, Proof, Random,
-    ReadError, Result, Row, Rows, Sampler, Scratch, Shard, Source, Spec, Stage, StridedColumn, World, check,
-    check_dataset, source,
+    Element, Error, ErrorKind, Field, Fingerprint, LastBatch, Layout, OrderHash, Packed, PackedOptions, Pad,
+    Proof, Random, ReadError, Result, Row, Rows, Sampler, Scratch, Shard, Source, Spec, Stage, StridedColumn,
+    World, check, check_dataset, lengths, source,
 };
 pub use feedline_device::{
     Address, BackendKind, Buffer, Device, DeviceStats, Event, Graph, Input, Memory, Output, Priority,

@@ -20,6 +20,7 @@
 //! | [`Shards`] | several files of one format |
 //! | [`records`] | records of one size in a plain file, without a header: [`Records`] |
 //! | [`digits`] | 70,000 handwritten-looking digits, drawn by the program and written as IDX files |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // One exception, in `bytes`: to map a file is a promise that only the caller can make.
 #![deny(unsafe_code)]
 

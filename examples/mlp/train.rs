@@ -108,7 +108,8 @@ impl Training {
         let bar = progress::training(self.quiet, all);
         let first = match self.resumed {
             Some(cursor) => {
-                loader.resume(cursor)?;
+                // Sets the position; the loop below asks for the epochs.
+                let _ = loader.resume(cursor)?;
                 self.check_resumed(loader)?;
                 cursor.epoch()
             }

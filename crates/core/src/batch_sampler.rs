@@ -137,6 +137,7 @@ impl BatchSampler {
     }
 
     /// A number that identifies the order of samples; see [`Sampler::digest`].
+    #[doc(hidden)] // Part of a cursor.
     pub fn digest(&self) -> u64 {
         self.options.sampler.digest(self.options.len)
     }
@@ -155,6 +156,7 @@ impl BatchSampler {
     ///
     /// # Errors
     /// As for [`skip_positions`](Self::skip_positions).
+    #[doc(hidden)] // Called by `LoaderBuilder::skip`.
     pub fn skip(&mut self, epoch: u64, steps: Range<u64>) -> Result<()> {
         let first = steps.start.saturating_mul(self.global);
         let end = steps.end.saturating_mul(self.global);
@@ -165,6 +167,7 @@ impl BatchSampler {
     ///
     /// # Errors
     /// `Config` for an empty range, and for a range beyond the end of the epoch.
+    #[doc(hidden)] // For runs that mix batch sizes, in tests.
     pub fn skip_positions(&mut self, epoch: u64, positions: Range<u64>) -> Result<()> {
         let Range { start: mut first, mut end } = positions;
         if first >= end || end > self.positions {
@@ -216,6 +219,7 @@ impl BatchSampler {
     }
 
     /// The global position of row `row` of this rank's batch; `None` if there is no such row.
+    #[doc(hidden)] // For the workers.
     pub fn position(&self, epoch: u64, start: u64, step: u64, row: usize) -> Option<u64> {
         let part = self.part(epoch, start, step).filter(|part| (row as u64) < part.rows)?;
         let live = self.live_before(epoch, self.positions);
@@ -224,6 +228,7 @@ impl BatchSampler {
 
     /// The global position after step `step`, at which a run resumes that has delivered the step. For a
     /// `step` after the last one, the position after the last step.
+    #[doc(hidden)] // For the cursor.
     pub fn position_after(&self, epoch: u64, start: u64, step: u64) -> u64 {
         let done = step.saturating_add(1).min(self.steps(epoch, start));
         if done == 0 {
@@ -235,6 +240,7 @@ impl BatchSampler {
     }
 
     /// The global position after the last step from `start`.
+    #[doc(hidden)] // For the cursor.
     pub fn end(&self, epoch: u64, start: u64) -> u64 {
         self.position_after(epoch, start, u64::MAX)
     }
@@ -248,6 +254,7 @@ impl BatchSampler {
     /// The sample to read in place of the one at `position`, after `attempt` other substitutes failed. It is
     /// the sample at another position of the same epoch, the same on every rank and in every replay; see
     /// [`substitute`].
+    #[doc(hidden)] // For the workers.
     pub fn substitute(&self, epoch: u64, position: u64, attempt: u32) -> u64 {
         let BatchSamplerOptions { len, sampler, seed, .. } = &self.options;
         sampler.id(*len, *seed, epoch, substitute(*seed, epoch, position, attempt, self.positions))
@@ -283,6 +290,7 @@ impl BatchSampler {
     }
 
     /// Number of skipped positions of `epoch` within `positions`.
+    #[doc(hidden)] // For the cursor.
     pub fn skipped(&self, epoch: u64, positions: Range<u64>) -> u64 {
         let inside =
             |skip: &Skip| skip.end.min(positions.end).saturating_sub(skip.first.max(positions.start));

@@ -50,16 +50,19 @@ impl<'a> StridedColumn<'a> {
     }
 
     /// The memory that contains the rows.
+    #[doc(hidden)] // For the device that gathers the rows.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
     /// The byte at which row 0 begins.
+    #[doc(hidden)] // For the device that gathers the rows.
     pub fn first(&self) -> usize {
         self.first
     }
 
     /// Bytes from the beginning of one row to the beginning of the next.
+    #[doc(hidden)] // For the device that gathers the rows.
     pub fn stride(&self) -> usize {
         self.stride
     }

@@ -73,6 +73,7 @@ impl Layout {
     }
 
     /// The most samples that fit.
+    #[doc(hidden)] // For the loader.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
@@ -92,6 +93,7 @@ impl Layout {
     ///
     /// # Panics
     /// If `rows` is larger than [`capacity`](Self::capacity).
+    #[doc(hidden)] // For the loader.
     pub fn used_bytes(&self, rows: usize) -> usize {
         assert!(rows <= self.capacity, "{rows} rows in a layout of {}", self.capacity);
         self.last.map_or(0, |last| self.offsets[last] + self.spec.fields()[last].row_bytes() * rows)

@@ -9,6 +9,8 @@
 //! | packed set | documents laid into windows of one size | [`packed`] |
 //! | layout | the offset of each field of a batch in one slab | [`layout`] |
 //! | source | data without a length: shards of records | [`source`] |
+//! | composition | data sets made of other data sets | [`compose`] |
+//! | context | the epoch, random numbers and scratch memory of a read | [`Context`] |
 //! | strided column | one field of every sample, in memory at a fixed stride | [`mod@column`] |
 //! | row | the bytes of one sample in a slab, for writing | [`row`] |
 //! | scratch | memory that a worker keeps from sample to sample | [`Scratch`] |
@@ -24,6 +26,7 @@
 //! | check | a test of a data set against its contract | [`check`] |
 //! | fingerprint | a number that identifies a data set | [`fingerprint`] |
 //! | error | a value that says what is wrong, where, and what to do | [`error`] |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 pub mod bad_samples;
@@ -31,6 +34,8 @@ pub mod batch_info;
 pub mod batch_sampler;
 pub mod check;
 pub mod column;
+pub mod compose;
+mod context;
 pub mod cursor;
 pub mod dataset;
 pub mod dtype;
@@ -58,8 +63,10 @@ pub use batch_info::{BatchInfo, Failure, Substituted};
 pub use batch_sampler::{BatchSampler, BatchSamplerOptions, LastBatch};
 pub use check::{CheckOptions, check_dataset};
 pub use column::StridedColumn;
+pub use compose::{InMemory, Mix, Sample, from_fn};
+pub use context::Context;
 pub use cursor::Cursor;
-pub use dataset::{Context, Dataset, ReadError};
+pub use dataset::{Dataset, ReadError};
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result, Stage};
 pub use fingerprint::Fingerprint;

@@ -87,6 +87,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Panics
     /// If there is not exactly one column per field, of exactly `len` rows, or a field is ragged.
+    #[doc(hidden)] // For the workers.
     pub fn from_columns(
         spec: &'a Spec,
         columns: impl IntoIterator<Item = &'a mut [u8]>,
@@ -104,6 +105,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Makes [`write`](Self::write) copy by `copy`, such as a function that bypasses the caches.
+    #[doc(hidden)] // For the workers.
     pub fn copied_by(self, copy: CopyRows) -> Self {
         Self { copy, ..self }
     }
@@ -113,6 +115,7 @@ impl<'a> Rows<'a> {
     ///
     /// Rows are reused: bytes that [`read`](crate::Dataset::read) does not write would be those of an earlier
     /// sample. Poisoned bytes show in tests; [`check_dataset`](crate::check_dataset) finds them in any build.
+    #[doc(hidden)] // For the workers.
     pub fn poison(&mut self) {
         if cfg!(debug_assertions) {
             self.fields.iter_mut().for_each(|bytes| bytes.fill(POISON));
@@ -159,6 +162,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The index in the batch of the first row.
+    #[doc(hidden)] // For the workers.
     pub fn first(&self) -> usize {
         self.first
     }
@@ -167,6 +171,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Panics
     /// If `mid` is larger than [`len`](Self::len), or a field is ragged: such rows are written in order.
+    #[doc(hidden)] // For the workers.
     pub fn split_at(self, mid: usize) -> (Self, Self) {
         assert!(mid <= self.len, "split at {mid} of {} rows", self.len);
         assert!(self.regions.is_empty(), "rows with a ragged field cannot be split: write them in order");
@@ -186,6 +191,49 @@ impl<'a> Rows<'a> {
                 ..self
             },
         )
+    }
+
+    /// The rows `range`, for another reader.
+    ///
+    /// # Panics
+    /// If the range is not inside the rows.
+    pub fn part(&mut self, range: Range<usize>) -> Rows<'_> {
+        let fields = self.fields.iter_mut().zip(self.spec.fields());
+        let fields = fields.map(|(bytes, field)| {
+            let row = field.row_bytes();
+            // Empty for a ragged field.
+            if bytes.is_empty() { &mut [] } else { &mut bytes[range.start * row..range.end * row] }
+        });
+        Rows {
+            spec: self.spec,
+            fields: fields.collect(),
+            regions: self.regions.iter_mut().map(|bytes| &mut **bytes).collect(),
+            room: self.room,
+            first: self.first + range.start,
+            len: range.end - range.start,
+            copy: self.copy,
+        }
+    }
+
+    /// The fields `range` of every row, under the names of `spec`: for a reader that writes only those.
+    ///
+    /// # Panics
+    /// If there are no such fields, or `spec` has other sizes.
+    pub fn part_of_fields<'b>(&'b mut self, range: Range<usize>, spec: &'b Spec) -> Rows<'b> {
+        let given =
+            self.spec.fields()[range.clone()].iter().map(|field| (field.row_bytes(), field.as_ragged()));
+        let wanted = spec.fields().iter().map(|field| (field.row_bytes(), field.as_ragged()));
+        assert!(given.eq(wanted), "fields {range:?} have other sizes than those of the reader");
+        let regions = if self.regions.is_empty() { &mut [][..] } else { &mut self.regions[range.clone()] };
+        Rows {
+            spec,
+            fields: self.fields[range].iter_mut().map(|bytes| &mut **bytes).collect(),
+            regions: regions.iter_mut().map(|bytes| &mut **bytes).collect(),
+            room: self.room,
+            first: self.first,
+            len: self.len,
+            copy: self.copy,
+        }
     }
 
     /// Row `index` of these rows.
@@ -256,6 +304,11 @@ impl<'a> Row<'_, 'a> {
             Some(bytes) => bytes,
             None => panic!("{}", not_fixed(field).message()),
         }
+    }
+
+    /// This row as the only one of its rows, to take a part of its fields.
+    pub fn as_rows(&mut self) -> Rows<'_> {
+        self.rows.part(self.index..self.index + 1)
     }
 
     /// Copies `bytes` into field `index`, by the fastest copy for this machine.
@@ -386,6 +439,7 @@ impl<'a> Row<'_, 'a> {
     }
 
     /// Like [`Rows::poison`], for this row. In any build, its ragged fields then count as not written.
+    #[doc(hidden)] // For the workers.
     pub fn poison(&mut self) {
         for index in 0..self.rows.spec.fields().len() {
             let row = self.rows.first + self.index;

@@ -7,7 +7,8 @@ use crate::{DType, Error, ErrorKind, Pad, Ragged, Result};
 pub const MAX_FIELDS: usize = 16;
 
 /// A named part of every sample.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Field {
     name: String,
     dtype: DType,
@@ -64,7 +65,8 @@ impl Field {
 /// assert_eq!(spec.index_of("label")?, 1);
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Spec {
     fields: Vec<Field>,
 }
@@ -173,6 +175,14 @@ impl Spec {
         }
         ragged.form = Form::Padded(pad);
         Ok(self)
+    }
+
+    /// Adds a field of another spec, as it is there.
+    ///
+    /// # Errors
+    /// `Config` for a repeated name, or more than [`MAX_FIELDS`] fields.
+    pub fn with(self, field: &Field) -> Result<Self> {
+        self.add(&field.name, field.dtype, field.shape.clone(), field.ragged)
     }
 
     /// Whether a field is ragged.

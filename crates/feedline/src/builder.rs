@@ -44,6 +44,7 @@ const SMALL: usize = 32 << 20;
 /// assert!(error.to_string().contains("11"), "{error}");
 /// # Ok::<(), feedline::Error>(())
 /// ```
+#[must_use = "a builder does nothing until `build`"]
 pub struct LoaderBuilder {
     pub(crate) input: Input,
     batch_size: usize,

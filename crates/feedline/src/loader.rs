@@ -64,6 +64,7 @@ pub struct Loader {
 /// Bytes held by a loader's slots, and by the set in zero-copy mode. They are allocated at the start
 /// and never grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryUse {
     /// Pinned host memory.
     pub pinned_bytes: u64,
@@ -500,6 +501,7 @@ impl Loader {
     }
 
     /// The addresses of the device slots; fixed for the life of the loader.
+    #[doc(hidden)] // For tests; `Ready::slot` and the views are what a step needs.
     pub fn slot_addresses(&self) -> Vec<feedline_device::Address> {
         self.slots.addresses().collect()
     }

@@ -178,6 +178,7 @@ impl Sampler {
     /// # Errors
     /// `Config` for an empty data set, one longer than [`MAX_LEN`], a number of weights or labels other than
     /// `len`, and listed ids that the data set does not have.
+    #[doc(hidden)] // Called by `BatchSampler::new`.
     pub fn check(&self, len: u64) -> Result<()> {
         if len == 0 {
             return Err(config("the data set is empty: add samples"));
@@ -196,6 +197,7 @@ impl Sampler {
     }
 
     /// Number of positions of an epoch over a data set of `len` samples.
+    #[doc(hidden)] // For the batch sampler.
     pub fn len(&self, len: u64) -> u64 {
         match self {
             Self::Sequential | Self::Shuffle | Self::Block(_) => len,
@@ -211,6 +213,7 @@ impl Sampler {
     ///
     /// # Panics
     /// As for [`fill`](Self::fill).
+    #[doc(hidden)] // For the batch sampler.
     pub fn id(&self, len: u64, seed: u64, epoch: u64, position: u64) -> u64 {
         let mut id = [0];
         self.fill(len, seed, epoch, position, &mut id);
@@ -223,6 +226,7 @@ impl Sampler {
     ///
     /// # Panics
     /// If the positions exceed [`len(len)`](Self::len), or the sampler fails [`check(len)`](Self::check).
+    #[doc(hidden)] // For the batch sampler.
     pub fn fill(&self, len: u64, seed: u64, epoch: u64, start: u64, out: &mut [u64]) {
         let positions = self.len(len);
         let end = start.checked_add(out.len() as u64);
@@ -243,11 +247,13 @@ impl Sampler {
     }
 
     /// Whether an epoch contains every sample of the data set exactly once.
+    #[doc(hidden)] // For tests.
     pub fn is_permutation(&self) -> bool {
         matches!(self, Self::Sequential | Self::Shuffle | Self::Block(_) | Self::Bucketed(_))
     }
 
     /// Whether an epoch may contain a sample more than once.
+    #[doc(hidden)] // For the check of a source.
     pub fn repeats(&self) -> bool {
         match self {
             Self::Sequential | Self::Shuffle | Self::Block(_) => false,
@@ -258,6 +264,7 @@ impl Sampler {
     }
 
     /// A number that identifies this order over `len` samples; a cursor with another digest is rejected.
+    #[doc(hidden)] // Part of a cursor.
     pub fn digest(&self, len: u64) -> u64 {
         self.digest_of_version(len, SHUFFLED)
     }

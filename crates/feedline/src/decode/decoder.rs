@@ -254,9 +254,10 @@ impl Undecoded {
             Input::ZeroCopy(_, gather_order) => {
                 self.sample(&decoder.batch_sampler);
                 let (bytes, note) = self.lease.parts_mut();
-                note.info.timeline.begun = now();
+                worker.begin_batch(now(), &mut note.info.timeline);
                 gather_order.write(&note.info.ids, bytes);
                 note.info.timeline.decoded = now();
+                worker.set_idle_since(note.info.timeline.decoded);
                 return Ok(Begun::Done(Outcome::Ready(self.lease.ready())));
             }
             Input::Source(source) => match self.read_records(&**source, decoder, worker)? {
@@ -288,9 +289,10 @@ impl Undecoded {
         let note = self.lease.note_mut();
         let request = note.info.request;
         let watch = worker.begin(note.info.step, 0);
-        note.info.timeline.begin(worker.index());
+        worker.begin_batch(now(), &mut note.info.timeline);
         let read = reader.read(source, note, &watch, || decoder.is_stale(request));
         note.info.timeline.read = now();
+        worker.set_idle_since(note.info.timeline.read);
         worker.end();
         let read = read?;
         if read != Read::Later
@@ -307,7 +309,7 @@ impl Undecoded {
         let piece_rows = piece_rows(rows, decoder.row_ns.load(Ordering::Relaxed), decoder.workers);
         // The rows of a ragged field are written in order, by one worker.
         if rows > piece_rows && !decoder.layout.is_ragged() {
-            lease.note_mut().info.timeline.begin(worker.index());
+            worker.begin_batch(now(), &mut lease.note_mut().info.timeline);
             let share = Share::open(decoder.clone(), number, lease, piece_rows)?;
             let others = (rows.div_ceil(piece_rows) - 1).min(decoder.workers - 1);
             return Ok(Begun::Split(share, others));
@@ -324,7 +326,8 @@ impl Undecoded {
         }
         let busy = now() - start;
         decoder.measured(Duration::from_nanos(busy), rows);
-        lease.note_mut().info.timeline.begin_at(start, worker.index());
+        worker.begin_batch(start, &mut lease.note_mut().info.timeline);
+        worker.set_idle_since(start + busy);
         Ok(Begun::Done(Outcome::Ready(finish(lease, substituted, busy))))
     }
 }
@@ -410,7 +413,9 @@ impl Split {
                 // ones are given up.
                 is_finished |= self.fill.give_up();
             }
-            self.busy_ns.fetch_add(now() - start, Ordering::Relaxed);
+            let end = now();
+            self.busy_ns.fetch_add(end - start, Ordering::Relaxed);
+            worker.set_idle_since(end);
             is_finished |= piece.finish();
         }
         is_finished

@@ -20,6 +20,7 @@ const QUEUE_CAPACITY: usize = 1024;
 
 /// The number of decode threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Workers {
     /// One per core; one fewer on machines with more than two cores, for the training loop.
     #[default]

@@ -10,7 +10,7 @@ use feedline_core::timeline::now;
 
 use super::account::{Account, Report};
 use super::cause::{Cause, Causes};
-use super::charge::charge;
+use super::charge::Charger;
 use super::profile::{Profile, Recent, ServiceTimes, Setup};
 
 /// Waits of polls that found nothing, kept until their batch arrives and says what they were for.
@@ -30,6 +30,7 @@ pub(crate) struct Ledger {
     polled: usize,
     /// Time of the consumer since the last delivery.
     busy: u64,
+    charger: Charger,
 }
 
 /// A handle that reads a loader's report from any thread, also while an epoch runs. Cheap to clone.
@@ -69,6 +70,7 @@ impl Ledger {
             polls: [(0, 0); POLLS],
             polled: 0,
             busy: 0,
+            charger: Charger::default(),
         }
     }
 
@@ -143,10 +145,12 @@ impl Ledger {
         let timeline = &info.timeline;
         let mut causes = Causes::default();
         let polls = std::mem::take(&mut self.polled);
-        self.polls[..polls].iter().for_each(|&(from, to)| charge(from..to, timeline, &mut causes));
+        let charger = &mut self.charger;
+        charger.next(timeline);
+        self.polls[..polls].iter().for_each(|&(from, to)| charger.charge(from..to, timeline, &mut causes));
         // A batch that was sent before it was asked for is not waited for.
         let at = if timeline.sent > self.asked { now() } else { self.asked };
-        charge(self.asked..at, timeline, &mut causes);
+        charger.charge(self.asked..at, timeline, &mut causes);
         let busy = std::mem::take(&mut self.busy);
         causes.add(Cause::Consumer, busy);
         self.until = at;
@@ -156,7 +160,9 @@ impl Ledger {
             decode_ns: timeline.decode_ns,
             submit_ns: timeline.sent.saturating_sub(timeline.device_slot),
             copy_ns: timeline.copy_ns,
-            step_ns: busy + causes.ns(Cause::NoDeviceSlot),
+            step_ns: busy,
+            // For now, what the step held up; `Recent` makes a time per step of it.
+            device_ns: causes.ns(Cause::NoDeviceSlot),
         };
         let mut state = self.shared.state();
         for account in state.accounts() {
@@ -199,8 +205,10 @@ impl Reporter {
     }
 
     fn with_step(&self, times: ServiceTimes) -> ServiceTimes {
-        let step_ns = times.step_ns.max(self.shared.step_ns.load(Ordering::Relaxed));
-        ServiceTimes { step_ns, ..times }
+        match self.shared.step_ns.load(Ordering::Relaxed) {
+            0 => times,
+            device_ns => ServiceTimes { device_ns, ..times },
+        }
     }
 }
 

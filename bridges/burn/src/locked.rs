@@ -1,0 +1,54 @@
+//! Slots that the CUDA driver has page-locked.
+
+use std::ffi::c_void;
+
+use cudarc::driver::{result, sys};
+use feedline::{Address, Error, ErrorKind, Result};
+
+/// Page-locked ranges of host memory. Dropping it unlocks them.
+pub(crate) struct Locked {
+    slots: Vec<*mut c_void>,
+}
+
+// SAFETY: the addresses are only given to the driver, which takes them from any thread.
+unsafe impl Send for Locked {}
+// SAFETY: as above.
+unsafe impl Sync for Locked {}
+
+impl Locked {
+    /// Page-locks `slots` of `bytes` bytes each, for all CUDA contexts.
+    pub(crate) fn new(slots: &[Address], bytes: usize) -> Result<Self> {
+        // Fails with a clear error where there is no driver; cudarc would panic.
+        let device = feedline::Device::cuda(0)?;
+        device.bind()?;
+        let mut locked = Self { slots: Vec::with_capacity(slots.len()) };
+        for slot in slots {
+            let at = slot.0 as *mut c_void;
+            // SAFETY: a slot of a loader, which lives until this is dropped (`State` and `SlotField`).
+            let status = unsafe { sys::cuMemHostRegister_v2(at, bytes, sys::CU_MEMHOSTREGISTER_PORTABLE) };
+            status.result().map_err(failed)?;
+            locked.slots.push(at);
+        }
+        // The primary context is kept for the life of the process, so that the drop below needs none of its
+        // own.
+        std::mem::forget(device);
+        Ok(locked)
+    }
+}
+
+fn failed(error: result::DriverError) -> Error {
+    Error::new(ErrorKind::Device, "cannot page-lock a slot").caused_by(error)
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        let Ok(device) = feedline::Device::cuda(0) else { return };
+        if device.bind().is_err() {
+            return;
+        }
+        for &slot in &self.slots {
+            // SAFETY: locked by `new`; every copy out of it has ended, since burn drops its bytes after that.
+            let _ = unsafe { sys::cuMemHostUnregister(slot) };
+        }
+    }
+}

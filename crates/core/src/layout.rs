@@ -150,7 +150,7 @@ impl Layout {
         extents.clear();
         for &index in &self.ragged {
             let place = self.offsets[index]..self.values(index).end;
-            let mut region = Region::new(&self.spec.fields()[index], &mut slab[place], self.room(), rows);
+            let mut region = Region::new(&self.spec.fields()[index], &mut slab[place], self.room(rows));
             extents.push(region.finish()?);
         }
         Ok(())
@@ -177,9 +177,9 @@ impl Layout {
         parts
     }
 
-    /// What the regions of ragged fields have room for.
-    pub(crate) fn room(&self) -> Room {
-        Room { capacity: self.capacity, values_at: offsets_bytes(self.capacity) }
+    /// What is the same for all regions of a batch of `rows` rows.
+    pub(crate) fn room(&self, rows: usize) -> Room {
+        Room { values_at: offsets_bytes(self.capacity), rows }
     }
 
     /// The fields in the order of their places in the slab, each with its bytes.

@@ -11,13 +11,13 @@ pub(crate) const OFFSET_BYTES: usize = size_of::<u32>();
 /// The offset of a row that is not written yet.
 const UNWRITTEN: u32 = u32::MAX;
 
-/// What the regions of a layout have room for.
+/// What is the same for all regions of a batch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Room {
-    /// The most rows.
-    pub(crate) capacity: usize,
     /// The byte at which the values begin.
     pub(crate) values_at: usize,
+    /// Rows of the batch.
+    pub(crate) rows: usize,
 }
 
 /// The region of one ragged field, for writing.
@@ -31,15 +31,12 @@ pub(crate) struct Region<'r> {
 }
 
 impl<'r> Region<'r> {
-    /// The region in `bytes`, of which `rows` rows are in use.
-    pub(crate) fn new(
-        field: &'r Field,
-        bytes: &'r mut [u8],
-        Room { capacity, values_at }: Room,
-        rows: usize,
-    ) -> Self {
+    /// The region in `bytes`, which end with the room for values that the layout has.
+    pub(crate) fn new(field: &'r Field, bytes: &'r mut [u8], Room { values_at, rows }: Room) -> Self {
         let (offsets, values) = bytes.split_at_mut(values_at);
-        let most = field.as_ragged().and_then(|ragged| ragged.most_per_batch(capacity)).unwrap_or(0);
+        // One place is for the sum of all values.
+        let sum = field.as_ragged().is_some_and(|ragged| ragged.form == Form::Cumulative);
+        let most = (values.len() / field.item_bytes()).saturating_sub(usize::from(sum));
         Self { field, offsets: &mut offsets[..(rows + 1) * OFFSET_BYTES], values, most }
     }
 

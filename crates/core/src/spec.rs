@@ -138,7 +138,8 @@ impl Spec {
 
     /// States the most items of the ragged field `name` per batch, where not every sample of a batch is as
     /// long as allowed; slots are then smaller. A batch that has more ends the run with an error of kind
-    /// [`Budget`](ErrorKind::Budget).
+    /// [`Budget`](ErrorKind::Budget). The builder of a loader does this; a data set states only the most per
+    /// sample.
     ///
     /// # Errors
     /// `Config` for a field that does not exist or is not ragged, and for less than one sample may have.
@@ -158,7 +159,7 @@ impl Spec {
 
     /// Pads the rows of the ragged field `name` to one width per batch. A batch then holds
     /// `[rows, width, item...]`, where the width is that of its longest row or a multiple, and the `u32` length
-    /// of each row instead of offsets.
+    /// of each row instead of offsets. The builder of a loader does this, not a data set.
     ///
     /// # Errors
     /// `Config` for a field that does not exist, is not ragged or is cumulative, and for padding of another

@@ -128,9 +128,9 @@ pub use epoch::{Epoch, TryNext};
 pub use feedline_core::{
     BadSampleReport, BadSamples, BatchSampler, BatchSamplerOptions, Budget, CheckOptions, Context, Cursor,
     DType, Dataset, Element, Error, ErrorKind, Failure, Field, Fingerprint, InMemory, LastBatch, Layout, Mix,
-    OrderHash, Pad, Proof, Random, ReadError, Result, Row, RowFields, Rows, Sample, Sampler, Scratch, Shard,
-    Source, Spec, Stage, StridedColumn, Substituted, World, bad_samples::Bad, check, check_dataset, compose,
-    from_fn, source,
+    OrderHash, Packed, PackedOptions, Pad, Proof, Random, ReadError, Result, Row, RowFields, Rows, Sample,
+    Sampler, Scratch, Shard, Source, Spec, Stage, StridedColumn, Substituted, World, bad_samples::Bad, check,
+    check_dataset, compose, from_fn, lengths, source,
 };
 #[cfg(any(feature = "cuda-12", feature = "cuda-13"))]
 pub use feedline_device::cuda;

@@ -87,12 +87,18 @@ impl Batcher<(Box<[u8; IMAGE_BYTES]>, u8), Pixels> for Stack {
     }
 }
 
-fn loader(samples: &Samples, feed: &str, workers: usize, device: &Device) -> Result<Arc<dyn DataLoader<Pixels>>> {
+fn loader(
+    samples: &Samples,
+    feed: &str,
+    workers: usize,
+    device: &Device,
+) -> Result<Arc<dyn DataLoader<Pixels>>> {
     if feed != "feedline" {
         let builder = DataLoaderBuilder::new(Stack).batch_size(BATCH).shuffle(7).num_workers(workers);
         return Ok(builder.set_device(device.clone()).build(Items(samples.clone())));
     }
-    let builder = Loader::builder(samples.clone()).batch_size(BATCH).shuffle(7).workers(Workers::Count(workers));
+    let builder =
+        Loader::builder(samples.clone()).batch_size(BATCH).shuffle(7).workers(Workers::Count(workers));
     let loader = builder.last_batch(LastBatch::Keep).build(&feedline::Device::host())?;
     let loader = BurnLoader::new(loader, |fields: &Fields, device| {
         Ok((fields.int::<2>("image", device)?, fields.int::<1>("label", device)?))
@@ -115,7 +121,8 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
         let loader = loader(samples, feed, workers, &training)?;
         for _ in 0..epochs {
             for batch in loader.iter() {
-                let batch = batch.map_err(|error| Error::new(ErrorKind::Data, "no batch").caused_by(error))?;
+                let batch =
+                    batch.map_err(|error| Error::new(ErrorKind::Data, "no batch").caused_by(error))?;
                 let rows = batch.1.dims()[0];
                 let output = learner.train_step(batch);
                 learner.lr_step();

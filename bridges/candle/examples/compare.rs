@@ -88,6 +88,10 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let device = Device::cuda_if_available(0)?;
     println!("candle on {:?}, batch {BATCH}, {epochs} epochs of 10,000 samples", device.location());
     let feeds = ["Vec to Tensor", "feedline"];
-    table(feeds, |samples, feed, clock| run(&device, epochs, samples, feed, clock), || drop(device.synchronize()))?;
+    table(
+        feeds,
+        |samples, feed, clock| run(&device, epochs, samples, feed, clock),
+        || drop(device.synchronize()),
+    )?;
     Ok(())
 }

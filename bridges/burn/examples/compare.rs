@@ -1,6 +1,6 @@
 //! A burn loop fed by feedline, and the same loop fed by burn's `DataLoader`.
 //!
-//! `cargo run --release --example compare [EPOCHS] [WORKERS]`; with `--features cuda` on a GPU.
+//! `cargo run --release --example compare [STEPS] [WORKERS]`; with `--features cuda` on a GPU.
 #![forbid(unsafe_code)]
 
 #[path = "../../compare.rs"]
@@ -110,16 +110,16 @@ fn loader(
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let number = |at: usize, default| std::env::args().nth(at).map_or(Ok(default), |number| number.parse());
-    let (epochs, workers) = (number(1, 3)?, number(2, 2)?);
+    let (steps, workers) = (number(1, 1000)?, number(2, 2)?);
     let device = if cfg!(feature = "cuda") { Device::cuda(0) } else { Device::flex() };
-    println!("burn on {device:?}, batch {BATCH}, {workers} workers, {epochs} epochs of 10,000 samples");
+    println!("burn on {device:?}, batch {BATCH}, {workers} workers, {steps} steps");
     let run = |samples: &Samples, feed: &str, mut clock: Clock| {
         let training = device.clone().autodiff();
         let hidden = LinearConfig::new(IMAGE_BYTES, 128).init(&training);
         let model = Mlp { hidden, relu: Relu::new(), out: LinearConfig::new(128, 10).init(&training) };
         let mut learner = Learner::new(model, AdamConfig::new().init(), ConstantLr::new(1e-3));
         let loader = loader(samples, feed, workers, &training)?;
-        for _ in 0..epochs {
+        loop {
             for batch in loader.iter() {
                 let batch =
                     batch.map_err(|error| Error::new(ErrorKind::Data, "no batch").caused_by(error))?;
@@ -127,11 +127,12 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
                 let output = learner.train_step(batch);
                 learner.lr_step();
                 learner.optimizer_step(output.grads);
-                clock.step(rows, || drop(device.sync()));
+                if !clock.step(rows, || drop(device.sync())) {
+                    return Ok(clock);
+                }
             }
         }
-        Ok(clock)
     };
-    table(["burn's DataLoader", "feedline"], run, || drop(device.sync()))?;
+    table(steps, ["burn's DataLoader", "feedline"], run, || drop(device.sync()))?;
     Ok(())
 }

@@ -67,26 +67,31 @@ pub struct Clock {
     start: Instant,
     first: Option<Instant>,
     samples: usize,
+    /// Steps to go.
+    left: usize,
 }
 
 impl Clock {
-    /// Starts the clock.
-    pub fn start() -> Self {
-        Self { start: Instant::now(), first: None, samples: 0 }
+    /// Starts the clock of a run of `steps` steps.
+    fn start(steps: usize) -> Self {
+        Self { start: Instant::now(), first: None, samples: 0, left: steps }
     }
 
-    /// A step has been queued. `wait` waits for the device, after the first step only.
-    pub fn step(&mut self, rows: usize, wait: impl FnOnce()) {
+    /// A step has been queued; returns whether there are more. `wait` waits for the device, after the first step
+    /// only.
+    pub fn step(&mut self, rows: usize, wait: impl FnOnce()) -> bool {
         if self.first.is_none() {
             wait();
             self.first = Some(Instant::now());
         } else {
             self.samples += rows;
         }
+        self.left = self.left.saturating_sub(1);
+        self.left > 0
     }
 
     /// Prints the row of the table; `wait` waits for the device. The first step is not part of the rate.
-    pub fn finish(self, samples: &str, feed: &str, wait: impl FnOnce()) {
+    fn finish(self, samples: &str, feed: &str, wait: impl FnOnce()) {
         wait();
         let Some(first) = self.first else { return };
         let rate = self.samples as f64 / first.elapsed().as_secs_f64();
@@ -95,8 +100,9 @@ impl Clock {
     }
 }
 
-/// Runs `run(samples, "feed")` for both kinds of samples and each feed, twice, so that a warm-up shows.
+/// Runs `steps` steps for both kinds of samples and each feed, twice, so that a warm-up shows.
 pub fn table(
+    steps: usize,
     feeds: [&str; 2],
     mut run: impl FnMut(&Samples, &str, Clock) -> feedline::Result<Clock>,
     wait: impl Fn(),
@@ -106,7 +112,7 @@ pub fn table(
         let samples = Samples::new(drawn)?;
         for round in 0..2 {
             for feed in feeds {
-                let clock = run(&samples, feed, Clock::start())?;
+                let clock = run(&samples, feed, Clock::start(steps))?;
                 clock.finish(&format!("{name}, run {}", round + 1), feed, &wait);
             }
         }

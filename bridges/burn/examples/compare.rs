@@ -1,6 +1,6 @@
 //! A burn loop fed by feedline, and the same loop fed by burn's `DataLoader`.
 //!
-//! `cargo run --release --example compare [EPOCHS] [WORKERS]`; with `--features cuda` on a GPU.
+//! `cargo run --release --example compare [STEPS] [WORKERS]`; with `--features cuda` on a GPU.
 #![forbid(unsafe_code)]
 
 #[path = "../../compare.rs"]
@@ -87,12 +87,18 @@ impl Batcher<(Box<[u8; IMAGE_BYTES]>, u8), Pixels> for Stack {
     }
 }
 
-fn loader(samples: &Samples, feed: &str, workers: usize, device: &Device) -> Result<Arc<dyn DataLoader<Pixels>>> {
+fn loader(
+    samples: &Samples,
+    feed: &str,
+    workers: usize,
+    device: &Device,
+) -> Result<Arc<dyn DataLoader<Pixels>>> {
     if feed != "feedline" {
         let builder = DataLoaderBuilder::new(Stack).batch_size(BATCH).shuffle(7).num_workers(workers);
         return Ok(builder.set_device(device.clone()).build(Items(samples.clone())));
     }
-    let builder = Loader::builder(samples.clone()).batch_size(BATCH).shuffle(7).workers(Workers::Count(workers));
+    let builder =
+        Loader::builder(samples.clone()).batch_size(BATCH).shuffle(7).workers(Workers::Count(workers));
     let loader = builder.last_batch(LastBatch::Keep).build(&feedline::Device::host())?;
     let loader = BurnLoader::new(loader, |fields: &Fields, device| {
         Ok((fields.int::<2>("image", device)?, fields.int::<1>("label", device)?))
@@ -104,27 +110,29 @@ fn loader(samples: &Samples, feed: &str, workers: usize, device: &Device) -> Res
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let number = |at: usize, default| std::env::args().nth(at).map_or(Ok(default), |number| number.parse());
-    let (epochs, workers) = (number(1, 3)?, number(2, 2)?);
+    let (steps, workers) = (number(1, 1000)?, number(2, 2)?);
     let device = if cfg!(feature = "cuda") { Device::cuda(0) } else { Device::flex() };
-    println!("burn on {device:?}, batch {BATCH}, {workers} workers, {epochs} epochs of 10,000 samples");
+    println!("burn on {device:?}, batch {BATCH}, {workers} workers, {steps} steps");
     let run = |samples: &Samples, feed: &str, mut clock: Clock| {
         let training = device.clone().autodiff();
         let hidden = LinearConfig::new(IMAGE_BYTES, 128).init(&training);
         let model = Mlp { hidden, relu: Relu::new(), out: LinearConfig::new(128, 10).init(&training) };
         let mut learner = Learner::new(model, AdamConfig::new().init(), ConstantLr::new(1e-3));
         let loader = loader(samples, feed, workers, &training)?;
-        for _ in 0..epochs {
+        loop {
             for batch in loader.iter() {
-                let batch = batch.map_err(|error| Error::new(ErrorKind::Data, "no batch").caused_by(error))?;
+                let batch =
+                    batch.map_err(|error| Error::new(ErrorKind::Data, "no batch").caused_by(error))?;
                 let rows = batch.1.dims()[0];
                 let output = learner.train_step(batch);
                 learner.lr_step();
                 learner.optimizer_step(output.grads);
-                clock.step(rows, || drop(device.sync()));
+                if !clock.step(rows, || drop(device.sync())) {
+                    return Ok(clock);
+                }
             }
         }
-        Ok(clock)
     };
-    table(["burn's DataLoader", "feedline"], run, || drop(device.sync()))?;
+    table(steps, ["burn's DataLoader", "feedline"], run, || drop(device.sync()))?;
     Ok(())
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use burn::data::dataloader::DataLoader;
 use burn::tensor::{Bytes, Device, Int, Tensor, TensorData};
-use feedline::{Context, Dataset, ErrorKind, Loader, ReadError, Row, Spec};
+use feedline::{Context, Dataset, ErrorKind, Loader, Pad, ReadError, Row, Spec};
 use feedline_burn::{BurnLoader, Fields};
 use feedline_sim::interceptors::chaos::{Chaos, ChaosHandle, Options};
-use feedline_testkit::fixtures::{Fine, Wide};
+use feedline_testkit::fixtures::{Fine, Uneven, Wide};
 use feedline_testkit::{pattern, with_watchdog};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -21,7 +21,8 @@ fn check_values(fields: &Fields, name: &str, values: impl Iterator<Item = f64>) 
     let batch = fields.batch();
     let field = batch.spec().index_of(name).unwrap();
     let width = batch.spec().fields()[field].elements();
-    let wanted = batch.ids().iter().flat_map(|&id| (0..width).map(move |k| f64::from(Wide::value(id, field, k))));
+    let wanted =
+        batch.ids().iter().flat_map(|&id| (0..width).map(move |k| f64::from(Wide::value(id, field, k))));
     assert!(values.eq(wanted), "{name}");
 }
 
@@ -86,6 +87,26 @@ fn a_wrong_kind_shape_or_name_is_refused_in_one_line() {
         let error = error.unwrap();
         assert_eq!((error.kind(), error.to_string().lines().count()), (ErrorKind::Config, 1));
         assert!(error.message().contains(part), "no {part:?} in: {error}");
+    }
+}
+
+#[test]
+fn a_padded_field_becomes_data_with_lengths() {
+    let uneven = Uneven::new(32, 20).unwrap();
+    let loader = Loader::builder(uneven.clone()).batch_size(8).pad("bytes", Pad::multiple_of(4));
+    let mut loader = loader.build(&feedline::Device::host()).unwrap();
+    let stream = loader.device().stream().unwrap();
+    for batch in loader.epoch(0).unwrap() {
+        let fields = Fields::new(batch.unwrap().wait_on(&stream).unwrap()).unwrap();
+        let (rows, lengths) = (fields.data("bytes").unwrap(), fields.lengths("bytes").unwrap());
+        let width = rows.shape().as_slice()[1];
+        let rows = rows.as_slice::<u8>().unwrap().chunks(width);
+        for ((&id, row), &length) in
+            fields.batch().ids().iter().zip(rows).zip(lengths.as_slice::<u32>().unwrap())
+        {
+            assert_eq!(row[..length as usize], uneven.values(0, Uneven::BYTES, id));
+        }
+        assert!(fields.data("pairs").unwrap_err().message().contains("not padded"));
     }
 }
 
@@ -182,7 +203,8 @@ fn the_loader_follows_burns_protocol_and_refuses_what_it_cannot_do() {
     assert!(second.contains("another iterator"), "{second}");
     drop(first);
     // The first iterator has begun epoch 0; each later one begins the next.
-    let epochs: Vec<u64> = (0..2).flat_map(|_| loader.iter().map(Result::unwrap).collect::<Vec<_>>()).collect();
+    let epochs: Vec<u64> =
+        (0..2).flat_map(|_| loader.iter().map(Result::unwrap).collect::<Vec<_>>()).collect();
     assert_eq!(epochs, [[1; 5], [2; 5]].concat());
     assert_eq!(loader.cursor().unwrap().proof().count(), 40);
     let slice = loader.slice(0, 20);

@@ -1,6 +1,6 @@
 //! A candle loop fed by feedline, and the same loop fed the usual way: samples into a `Vec`, the `Vec` into a tensor.
 //!
-//! `cargo run --release --example compare [EPOCHS]`; with `--features cuda` on a GPU.
+//! `cargo run --release --example compare [STEPS]`; with `--features cuda` on a GPU.
 #![forbid(unsafe_code)]
 
 #[path = "../../compare.rs"]
@@ -21,7 +21,7 @@ fn candle(error: candle_core::Error) -> Error {
 fn train(
     device: &Device,
     clock: Clock,
-    feed: impl FnOnce(&mut dyn FnMut(Tensor, Tensor) -> Result<()>) -> Result<()>,
+    feed: impl FnOnce(&mut dyn FnMut(Tensor, Tensor) -> Result<bool>) -> Result<()>,
 ) -> Result<Clock> {
     let (mut clock, weights) = (clock, VarMap::new());
     let scope = VarBuilder::from_varmap(&weights, DType::F32, device);
@@ -36,8 +36,7 @@ fn train(
             optimizer.backward_step(&candle_nn::loss::cross_entropy(&logits, &labels)?)
         };
         step().map_err(candle)?;
-        clock.step(rows, || drop(device.synchronize()));
-        Ok(())
+        Ok(clock.step(rows, || drop(device.synchronize())))
     })?;
     Ok(clock)
 }
@@ -50,25 +49,27 @@ fn shuffled(count: usize, epoch: u64) -> Vec<usize> {
     ids
 }
 
-fn run(device: &Device, epochs: u64, samples: &Samples, feed: &str, clock: Clock) -> Result<Clock> {
+fn run(device: &Device, samples: &Samples, feed: &str, clock: Clock) -> Result<Clock> {
     if feed == "feedline" {
         let bridge = Bridge::new(device)?;
         let loader = Loader::builder(samples.clone()).batch_size(BATCH).shuffle(7);
         let mut loader = loader.last_batch(LastBatch::Drop).build(bridge.device())?;
         return train(device, clock, |step| {
-            for epoch in 0..epochs {
+            for epoch in 0.. {
                 for batch in loader.epoch(epoch)? {
                     let batch = bridge.open(batch?)?;
                     let (images, labels) = (bridge.tensor(&batch, "image")?, bridge.tensor(&batch, "label")?);
                     drop(batch);
-                    step(images, labels)?;
+                    if !step(images, labels)? {
+                        return Ok(());
+                    }
                 }
             }
             Ok(())
         });
     }
     train(device, clock, |step| {
-        for epoch in 0..epochs {
+        for epoch in 0.. {
             for ids in shuffled(samples.count(), epoch).chunks_exact(BATCH) {
                 let (mut images, mut labels) = (vec![0; BATCH * IMAGE_BYTES], Vec::with_capacity(BATCH));
                 for (&id, image) in ids.iter().zip(images.chunks_exact_mut(IMAGE_BYTES)) {
@@ -76,7 +77,9 @@ fn run(device: &Device, epochs: u64, samples: &Samples, feed: &str, clock: Clock
                     labels.push(i64::from(samples.read_into(id, image)));
                 }
                 let images = Tensor::from_vec(images, (BATCH, IMAGE_BYTES), device).map_err(candle)?;
-                step(images, Tensor::from_vec(labels, BATCH, device).map_err(candle)?)?;
+                if !step(images, Tensor::from_vec(labels, BATCH, device).map_err(candle)?)? {
+                    return Ok(());
+                }
             }
         }
         Ok(())
@@ -84,10 +87,10 @@ fn run(device: &Device, epochs: u64, samples: &Samples, feed: &str, clock: Clock
 }
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
-    let epochs = std::env::args().nth(1).map_or(Ok(3), |epochs| epochs.parse())?;
+    let steps = std::env::args().nth(1).map_or(Ok(1000), |steps| steps.parse())?;
     let device = Device::cuda_if_available(0)?;
-    println!("candle on {:?}, batch {BATCH}, {epochs} epochs of 10,000 samples", device.location());
-    let feeds = ["Vec to Tensor", "feedline"];
-    table(feeds, |samples, feed, clock| run(&device, epochs, samples, feed, clock), || drop(device.synchronize()))?;
+    println!("candle on {:?}, batch {BATCH}, {steps} steps", device.location());
+    let run = |samples: &Samples, feed: &str, clock| run(&device, samples, feed, clock);
+    table(steps, ["Vec to Tensor", "feedline"], run, || drop(device.synchronize()))?;
     Ok(())
 }

@@ -119,8 +119,9 @@ fn open_to_cuda(batch: &Ready, consumer: Consumer) -> Result<Ready> {
     };
     let stream = match consumer {
         Consumer::CudaStream(handle) => {
-            // SAFETY: the consumer named a stream of this device that lives until it has called the deleter.
-            unsafe { cuda.context().wrap_borrowed_stream(handle as _) }
+            // SAFETY: a stream of this context that lives as long as what is opened here
+            // (`StreamHandle::new`).
+            unsafe { cuda.context().wrap_borrowed_stream(handle.get() as _) }
         }
         _ => cuda.context().default_stream(),
     };

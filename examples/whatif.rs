@@ -70,17 +70,13 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, l
     let (mut path, mut what, mut batches, mut json) = (None, WhatIf::default(), 1000, false);
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next()? {
-        let mut count = |most: usize| -> Result<usize, lexopt::Error> {
-            let value: usize = parser.value()?.parse()?;
-            if (1..=most).contains(&value) { Ok(value) } else { Err(format!("give 1 to {most}").into()) }
-        };
         match argument {
-            Long("workers") => what.workers = Some(count(feedline::MAX_WORKERS)?),
-            Long("depth") => what.depth = Some(count(1 << 16)?),
-            Long("step-us") => what.step = Some(micros(count(1 << 40)?)),
-            Long("decode-us") => what.decode = Some(micros(count(1 << 40)?)),
-            Long("copy-us") => what.copy = Some(micros(count(1 << 40)?)),
-            Long("batches") => batches = count(1 << 24)?,
+            Long("workers") => what.workers = Some(count(&mut parser, feedline::MAX_WORKERS)?),
+            Long("depth") => what.depth = Some(count(&mut parser, 1 << 16)?),
+            Long("step-us") => what.step = Some(micros(count(&mut parser, 1 << 40)?)),
+            Long("decode-us") => what.decode = Some(micros(count(&mut parser, 1 << 40)?)),
+            Long("copy-us") => what.copy = Some(micros(count(&mut parser, 1 << 40)?)),
+            Long("batches") => batches = count(&mut parser, 1 << 24)?,
             Long("json") => json = true,
             Long("help") | Short('h') => return Ok(None),
             Value(value) if path.is_none() => path = Some(PathBuf::from(value)),
@@ -89,6 +85,16 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, l
     }
     let path = path.ok_or("give the file of service times: see --help")?;
     Ok(Some(Options { path, what, batches, json }))
+}
+
+/// The option's value, from 1 to `most`.
+fn count(parser: &mut lexopt::Parser, most: usize) -> Result<usize, lexopt::Error> {
+    let value: usize = parser.value()?.parse()?;
+    if (1..=most).contains(&value) {
+        Ok(value)
+    } else {
+        Err(format!("give a number from 1 to {most}").into())
+    }
 }
 
 fn micros(count: usize) -> Duration {

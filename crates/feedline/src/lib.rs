@@ -46,6 +46,7 @@ mod decode;
 mod deliveries;
 mod epoch;
 mod loader;
+pub mod measure;
 pub mod report;
 mod shutdown;
 pub mod trace;

@@ -87,9 +87,14 @@ fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Option<Options>, l
     Ok(Some(Options { path, what, batches, json }))
 }
 
+/// The option's value, from 1 to `most`.
 fn count(parser: &mut lexopt::Parser, most: usize) -> Result<usize, lexopt::Error> {
     let value: usize = parser.value()?.parse()?;
-    if (1..=most).contains(&value) { Ok(value) } else { Err(format!("give 1 to {most}").into()) }
+    if (1..=most).contains(&value) {
+        Ok(value)
+    } else {
+        Err(format!("give a number from 1 to {most}").into())
+    }
 }
 
 fn micros(count: usize) -> Duration {

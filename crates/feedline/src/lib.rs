@@ -113,6 +113,7 @@ mod deliveries;
 mod epoch;
 mod host_loader;
 mod loader;
+pub mod measure;
 mod progress;
 pub mod report;
 mod shutdown;

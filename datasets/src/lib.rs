@@ -14,6 +14,7 @@
 //! | `TfRecord` | records with checksums, such as `tf.train.Example` (feature `tfrecord`) |
 //! | `Csv`, `JsonLines` | tables with typed columns (features `csv`, `jsonl`) |
 //! | `mds` | MosaicML Streaming's shards (feature `mds`) |
+//! | `ImageDataset` | encoded pictures of any reader, decoded and transformed (feature `images`) |
 //! | [`Folder`], [`Lines`] | files as samples, with folders as classes; lines of a text |
 //! | [`Tokens`] | streams of token ids, cut into windows |
 //! | [`Shards`] | several files of one format |
@@ -36,6 +37,8 @@ mod fixed;
 mod folder;
 mod gzip;
 pub mod idx;
+#[cfg(feature = "images")]
+mod images;
 #[cfg(feature = "jsonl")]
 mod jsonl;
 #[cfg(feature = "mds")]
@@ -65,6 +68,8 @@ pub use csv::{Csv, CsvOptions};
 pub use fixed::Fixed;
 pub use folder::Folder;
 pub use idx::{Idx, IdxFile};
+#[cfg(feature = "images")]
+pub use images::ImageDataset;
 #[cfg(feature = "jsonl")]
 pub use jsonl::JsonLines;
 pub use open::{open, open_with_limit};

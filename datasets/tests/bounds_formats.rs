@@ -164,7 +164,7 @@ fn lies_and_bombs_of_all_formats_are_answered_within_a_second_and_64_mib() {
     let mut paths: Vec<_> = cases.iter().map(|(name, bytes)| write(dir.path(), name, bytes)).collect();
     paths.extend(["claims", "bomb", "understates"].map(|folder| dir.path().join(folder)));
     let bombs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/bombs");
-    paths.extend(["runs", "zstd", "gzip", "delta"].map(|name| bombs.join(format!("{name}.parquet"))));
+    paths.extend(["runs", "zstd", "gzip", "page", "delta"].map(|name| bombs.join(format!("{name}.parquet"))));
     drop((cases, zipped, understated));
     answered(&paths);
 }

@@ -36,7 +36,7 @@ class Bug(NamedTuple):
 
 
 SLOTS, DEVICE, SIM = "feedline-slots", "feedline-device", "feedline-sim"
-FEEDLINE, TESTKIT = "feedline", "feedline-testkit"
+FEEDLINE, TESTKIT, DATASETS = "feedline", "feedline-testkit", "feedline-datasets"
 HOST_RING, HOST_LEASE = "crates/slots/src/ring.rs", "crates/slots/src/lease.rs"
 HOST_ACQUIRE = "crates/slots/src/acquire.rs"
 DEVICE_RING, DEVICE_LEASE = "crates/device/src/slot/ring.rs", "crates/device/src/slot/lease.rs"
@@ -55,6 +55,7 @@ PIPELINE = Test(FEEDLINE, "simulated", "a_training_loop_has_no_race_in_any_sched
 IMAGES = "feedline-images"
 PILLOW = Test(IMAGES, "pillow", "every_kind_of_picture_has_pillows_pixels")
 BOMBS = Test(IMAGES, "bounds", "bombs_are_answered_in_under_100_ms_and_64_mib")
+BOUNDS = "lies_and_bombs_of_all_formats_are_answered_within_a_second_and_64_mib"
 
 NO_HOST_GATE = [
     (HOST_ACQUIRE, 'if cfg!(not(planted = "host_gate")) && state', "if cfg!(any()) && state"),
@@ -599,6 +600,37 @@ BUGS = [
              "let Memory { values, scratch, worker } = memory;"),
         ],
     ),
+    Bug(
+        "arrow_sizes_believed",
+        "compressed buffers of an Arrow file are inflated to whatever they claim",
+        Test(DATASETS, "bounds_formats", BOUNDS),
+        [("datasets/src/arrow/messages.rs", "if stored > length || inflated > most {", "if stored > length {")],
+    ),
+    Bug(
+        "parquet_sizes_believed",
+        "a Parquet row group is decoded to whatever its pages claim",
+        Test(DATASETS, "bounds_formats", BOUNDS),
+        [("datasets/src/parquet/claims.rs", "if claimed > most {", "if claimed == u64::MAX {")],
+    ),
+    Bug(
+        "cache_keeps_all",
+        "decoded row groups are never given up",
+        Test(DATASETS, "lib", "cache::tests::the_part_that_was_used_longest_ago_goes_first"),
+        [("datasets/src/cache.rs", "while held.len() > 1 &&", "while held.len() > 100 &&")],
+    ),
+    Bug(
+        "packed_not_compared",
+        "a packed file is not compared with its checksum",
+        Test(DATASETS, "pack", "a_changed_byte_and_a_cut_are_refused"),
+        [("datasets/src/arrow.rs", "if file.content.len() <= VERIFIED {", "if file.content.len() == 0 {")],
+    ),
+    Bug(
+        "pack_of_another_source",
+        "a run of pack goes on with the shards of another source",
+        Test(DATASETS, "pack", "what_cannot_be_packed_is_refused_before_anything_is_written"),
+        [("datasets/src/pack/index.rs", "if same != (&new.source, new.source_samples, new.shard_bytes) {",
+          "if same.2 != new.shard_bytes {")],
+    ),
 ]
 
 
@@ -627,6 +659,8 @@ def cargo(package, targets):
         command += ["--manifest-path", "fuzz/Cargo.toml"]  # a workspace of its own
     else:
         command += ["--package", package]
+    if package == DATASETS:
+        command += ["--all-features"]  # a format each
     for target in targets:
         command += ["--lib"] if target == "lib" else ["--test", target]
     return command

@@ -10,7 +10,7 @@ import json, subprocess, sys
 CORE, SLOTS, BACKEND = "feedline-core", "feedline-slots", "feedline-backend"
 CUDA, DEVICE, SIM = "feedline-cuda", "feedline-device", "feedline-sim"
 FACADE, KERNELS, DATASETS = "feedline", "feedline-kernels", "feedline-datasets"
-IMAGES, EXAMPLES, TESTKIT = "feedline-images", "feedline-examples", "feedline-testkit"
+IMAGES, EXAMPLES, TOOLS, TESTKIT = "feedline-images", "feedline-examples", "feedline-tools", "feedline-testkit"
 DLPACK = "feedline-dlpack"
 
 # The packages that each package may import. Only examples, benches and bridges import the facade.
@@ -29,6 +29,7 @@ may = {
     IMAGES: {CORE},
     DATASETS: {CORE, IMAGES},
     EXAMPLES: programs,
+    TOOLS: {CORE, DATASETS},
     "benches": programs | {EXAMPLES, TESTKIT},
     TESTKIT: {CORE, SLOTS, DEVICE, SIM},
 }

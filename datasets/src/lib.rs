@@ -15,6 +15,7 @@
 //! | `Csv`, `JsonLines` | tables with typed columns (features `csv`, `jsonl`) |
 //! | `ArrowFile`, `ParquetFile` | columns in batches and row groups (features `arrow`, `parquet`) |
 //! | `mds` | MosaicML Streaming's shards (feature `mds`) |
+//! | `ImageDataset` | encoded pictures of any reader, decoded and transformed (feature `images`) |
 //! | [`Folder`], [`Lines`] | files as samples, with folders as classes; lines of a text |
 //! | [`Tokens`] | streams of token ids, cut into windows |
 //! | [`Shards`] | several files of one format |
@@ -28,6 +29,8 @@ pub mod arrays;
 #[cfg(feature = "arrow")]
 mod arrow;
 mod bytes;
+#[cfg(any(feature = "table", feature = "mds"))]
+mod cache;
 pub mod cifar;
 #[cfg(feature = "csv")]
 mod csv;
@@ -40,6 +43,8 @@ mod fixed;
 mod folder;
 mod gzip;
 pub mod idx;
+#[cfg(feature = "images")]
+mod images;
 #[cfg(feature = "jsonl")]
 mod jsonl;
 #[cfg(feature = "mds")]
@@ -49,6 +54,8 @@ pub mod npy;
 #[cfg(feature = "npz")]
 pub mod npz;
 mod open;
+#[cfg(feature = "arrow")]
+mod pack;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod ragged;
@@ -76,9 +83,13 @@ pub use csv::{Csv, CsvOptions};
 pub use fixed::Fixed;
 pub use folder::Folder;
 pub use idx::{Idx, IdxFile};
+#[cfg(feature = "images")]
+pub use images::ImageDataset;
 #[cfg(feature = "jsonl")]
 pub use jsonl::JsonLines;
 pub use open::{open, open_with_limit};
+#[cfg(feature = "arrow")]
+pub use pack::{PackOptions, Packed, pack};
 #[cfg(feature = "parquet")]
 pub use parquet::ParquetFile;
 pub use ragged::Ragged;

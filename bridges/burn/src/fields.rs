@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use burn::tensor::{DType as BurnType, Device, Int, Tensor, TensorData};
-use feedline::{BackendKind, DType, Element, Error, ErrorKind, Ready, Result};
+use feedline::{BackendKind, DType, Element, Error, ErrorKind, Ready, Result, View};
 
 use crate::slot;
 
@@ -47,30 +47,62 @@ impl Fields {
         &self.batch
     }
 
-    /// The field `name`, `[rows, shape...]`, of the field's type; no copy.
+    /// The field `name`, `[rows, shape...]`, of the field's type; no copy. A padded field is
+    /// `[rows, width, item...]`.
     ///
     /// # Errors
-    /// `Config` for a name that the spec does not have.
+    /// `Config` for a name that the spec does not have, or a ragged field that is not padded.
     pub fn data(&self, name: &str) -> Result<TensorData> {
         let field = &self.batch.spec().fields()[self.batch.spec().index_of(name)?];
-        let shape = [&[self.batch.len()], field.shape()].concat();
         match field.dtype() {
-            DType::U8 => self.of::<u8>(name, shape, BurnType::U8),
-            DType::I8 => self.of::<i8>(name, shape, BurnType::I8),
-            DType::U16 => self.of::<u16>(name, shape, BurnType::U16),
-            DType::I16 => self.of::<i16>(name, shape, BurnType::I16),
-            DType::U32 => self.of::<u32>(name, shape, BurnType::U32),
-            DType::I32 => self.of::<i32>(name, shape, BurnType::I32),
-            DType::I64 => self.of::<i64>(name, shape, BurnType::I64),
-            DType::F16 => self.of::<half::f16>(name, shape, BurnType::F16),
-            DType::BF16 => self.of::<half::bf16>(name, shape, BurnType::BF16),
-            DType::F32 => self.of::<f32>(name, shape, BurnType::F32),
-            DType::F64 => self.of::<f64>(name, shape, BurnType::F64),
+            DType::U8 => self.of::<u8>(name, BurnType::U8),
+            DType::I8 => self.of::<i8>(name, BurnType::I8),
+            DType::U16 => self.of::<u16>(name, BurnType::U16),
+            DType::I16 => self.of::<i16>(name, BurnType::I16),
+            DType::U32 => self.of::<u32>(name, BurnType::U32),
+            DType::I32 => self.of::<i32>(name, BurnType::I32),
+            DType::I64 => self.of::<i64>(name, BurnType::I64),
+            DType::F16 => self.of::<half::f16>(name, BurnType::F16),
+            DType::BF16 => self.of::<half::bf16>(name, BurnType::BF16),
+            DType::F32 => self.of::<f32>(name, BurnType::F32),
+            DType::F64 => self.of::<f64>(name, BurnType::F64),
         }
     }
 
-    fn of<T: Element>(&self, name: &str, shape: Vec<usize>, dtype: BurnType) -> Result<TensorData> {
-        let view = self.batch.field::<T>(name)?;
+    /// The lengths of the rows of the padded field `name`: u32, `[rows]`; no copy.
+    ///
+    /// # Errors
+    /// `Config` for a name that the spec does not have, or a field that is not padded.
+    pub fn lengths(&self, name: &str) -> Result<TensorData> {
+        let batch = &self.batch;
+        let lengths = match batch.spec().fields()[batch.spec().index_of(name)?].dtype() {
+            DType::U8 => batch.padded::<u8>(name)?.lengths,
+            DType::I8 => batch.padded::<i8>(name)?.lengths,
+            DType::U16 => batch.padded::<u16>(name)?.lengths,
+            DType::I16 => batch.padded::<i16>(name)?.lengths,
+            DType::U32 => batch.padded::<u32>(name)?.lengths,
+            DType::I32 => batch.padded::<i32>(name)?.lengths,
+            DType::I64 => batch.padded::<i64>(name)?.lengths,
+            DType::F16 => batch.padded::<half::f16>(name)?.lengths,
+            DType::BF16 => batch.padded::<half::bf16>(name)?.lengths,
+            DType::F32 => batch.padded::<f32>(name)?.lengths,
+            DType::F64 => batch.padded::<f64>(name)?.lengths,
+        };
+        self.share(lengths, vec![batch.len()], BurnType::U32)
+    }
+
+    fn of<T: Element>(&self, name: &str, dtype: BurnType) -> Result<TensorData> {
+        let field = &self.batch.spec().fields()[self.batch.spec().index_of(name)?];
+        if field.as_ragged().is_none() {
+            let shape = [&[self.batch.len()], field.shape()].concat();
+            return self.share(self.batch.field::<T>(name)?, shape, dtype);
+        }
+        let padded = self.batch.padded::<T>(name)?;
+        self.share(padded.values, [&[self.batch.len(), padded.width], field.shape()].concat(), dtype)
+    }
+
+    /// A view of this batch as data.
+    fn share<T: Element>(&self, view: View<'_, T>, shape: Vec<usize>, dtype: BurnType) -> Result<TensorData> {
         let len = view.len() * size_of::<T>();
         // SAFETY: the view's bytes, in host memory, which have arrived (`new`).
         let bytes = unsafe {

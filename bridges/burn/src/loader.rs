@@ -72,7 +72,8 @@ impl<O: 'static> BurnLoader<O> {
         Ok(Self { shared: Arc::new(shared), device: Device::default(), refused: None })
     }
 
-    /// Begins with `epoch` instead of epoch 0, for a training that continues.
+    /// Begins with `epoch` instead of epoch 0, for a training that continues. burn counts epochs from 1, so
+    /// after its checkpoint 3 the next one is epoch 3 here.
     ///
     /// # Errors
     /// `Config` while an iterator of this loader is alive.

@@ -3,10 +3,12 @@
 use std::ffi::c_void;
 
 use cudarc::driver::{result, sys};
-use feedline::{Address, Error, ErrorKind, Result};
+use feedline::{Address, Device, Error, ErrorKind, Result};
 
 /// Page-locked ranges of host memory. Dropping it unlocks them.
 pub(crate) struct Locked {
+    /// Keeps a context, which the calls below need.
+    device: Device,
     slots: Vec<*mut c_void>,
 }
 
@@ -19,9 +21,9 @@ impl Locked {
     /// Page-locks `slots` of `bytes` bytes each, for all CUDA contexts.
     pub(crate) fn new(slots: &[Address], bytes: usize) -> Result<Self> {
         // Fails with a clear error where there is no driver; cudarc would panic.
-        let device = feedline::Device::cuda(0)?;
+        let device = Device::cuda(0)?;
         device.bind()?;
-        let mut locked = Self { slots: Vec::with_capacity(slots.len()) };
+        let mut locked = Self { device, slots: Vec::with_capacity(slots.len()) };
         for slot in slots {
             let at = slot.0 as *mut c_void;
             // SAFETY: a slot of a loader, which lives until this is dropped (`State` and `SlotField`).
@@ -29,9 +31,6 @@ impl Locked {
             status.result().map_err(failed)?;
             locked.slots.push(at);
         }
-        // The primary context is kept for the life of the process, so that the drop below needs none of its
-        // own.
-        std::mem::forget(device);
         Ok(locked)
     }
 }
@@ -42,8 +41,7 @@ fn failed(error: result::DriverError) -> Error {
 
 impl Drop for Locked {
     fn drop(&mut self) {
-        let Ok(device) = feedline::Device::cuda(0) else { return };
-        if device.bind().is_err() {
+        if self.device.bind().is_err() {
             return;
         }
         for &slot in &self.slots {

@@ -6,10 +6,10 @@ use candle_core::cuda_backend::{CudaDType, CudaDevice, CudaStorage};
 use candle_core::op::BackpropOp;
 use candle_core::{Storage, Tensor};
 use feedline::cuda::cudarc::driver::{CudaEvent, DeviceRepr, DriverError};
-use feedline::{DType, Device, Element, Error, ErrorKind, Ready, Result, Stream};
+use feedline::{DType, Device, Element, Error, ErrorKind, Ready, Result, Stream, View};
 use half::{bf16, f16};
 
-use crate::{failed, no_such_tensor, shape};
+use crate::{dtype, failed, no_such_tensor, view};
 
 /// The handle of the per-thread default stream.
 const PER_THREAD: usize = 2;
@@ -54,29 +54,28 @@ impl HandOver {
 
     /// The field `name` of a batch as a tensor on the GPU.
     pub(crate) fn tensor(&self, candle: &CudaDevice, batch: &Ready, name: &str) -> Result<Tensor> {
-        let (shape, dtype) = shape(batch, name)?;
+        let dtype = dtype(batch, name)?;
         match dtype {
-            DType::U8 => self.copy::<u8>(candle, batch, name, shape),
-            DType::I16 => self.copy::<i16>(candle, batch, name, shape),
-            DType::U32 => self.copy::<u32>(candle, batch, name, shape),
-            DType::I32 => self.copy::<i32>(candle, batch, name, shape),
-            DType::I64 => self.copy::<i64>(candle, batch, name, shape),
-            DType::F16 => self.copy::<f16>(candle, batch, name, shape),
-            DType::BF16 => self.copy::<bf16>(candle, batch, name, shape),
-            DType::F32 => self.copy::<f32>(candle, batch, name, shape),
-            DType::F64 => self.copy::<f64>(candle, batch, name, shape),
+            DType::U8 => self.copy(candle, batch, view::<u8>(batch, name)?),
+            DType::I16 => self.copy(candle, batch, view::<i16>(batch, name)?),
+            DType::U32 => self.copy(candle, batch, view::<u32>(batch, name)?),
+            DType::I32 => self.copy(candle, batch, view::<i32>(batch, name)?),
+            DType::I64 => self.copy(candle, batch, view::<i64>(batch, name)?),
+            DType::F16 => self.copy(candle, batch, view::<f16>(batch, name)?),
+            DType::BF16 => self.copy(candle, batch, view::<bf16>(batch, name)?),
+            DType::F32 => self.copy(candle, batch, view::<f32>(batch, name)?),
+            DType::F64 => self.copy(candle, batch, view::<f64>(batch, name)?),
             DType::I8 | DType::U16 => Err(no_such_tensor(name, dtype)),
         }
     }
 
-    fn copy<T: Element + CudaDType + DeviceRepr>(
+    /// A copy of a view of the batch.
+    pub(crate) fn copy<T: Element + CudaDType + DeviceRepr>(
         &self,
         candle: &CudaDevice,
         batch: &Ready,
-        name: &str,
-        shape: Vec<usize>,
+        (view, shape): (View<'_, T>, Vec<usize>),
     ) -> Result<Tensor> {
-        let view = batch.field::<T>(name)?;
         let not_cuda = || Error::new(ErrorKind::Config, "the batch is not on a CUDA device");
         let ours = batch.stream().cuda_stream().ok_or_else(not_cuda)?;
         // A panic between two of the calls below leaves the events valid.

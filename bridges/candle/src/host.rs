@@ -3,30 +3,33 @@
 use std::sync::mpsc::channel;
 
 use candle_core::{Device, Tensor, WithDType};
-use feedline::{DType, Element, Error, ErrorKind, Ready, Result};
+use feedline::{DType, Element, Error, ErrorKind, Ready, Result, View};
 use half::{bf16, f16};
 
-use crate::{failed, no_such_tensor, shape};
+use crate::{dtype, failed, no_such_tensor, view};
 
 /// The field `name` of a batch in host memory.
 pub(crate) fn tensor(batch: &Ready, name: &str) -> Result<Tensor> {
-    let (shape, dtype) = shape(batch, name)?;
+    let dtype = dtype(batch, name)?;
     match dtype {
-        DType::U8 => copy::<u8>(batch, name, shape),
-        DType::I16 => copy::<i16>(batch, name, shape),
-        DType::U32 => copy::<u32>(batch, name, shape),
-        DType::I32 => copy::<i32>(batch, name, shape),
-        DType::I64 => copy::<i64>(batch, name, shape),
-        DType::F16 => copy::<f16>(batch, name, shape),
-        DType::BF16 => copy::<bf16>(batch, name, shape),
-        DType::F32 => copy::<f32>(batch, name, shape),
-        DType::F64 => copy::<f64>(batch, name, shape),
+        DType::U8 => copy(batch, view::<u8>(batch, name)?),
+        DType::I16 => copy(batch, view::<i16>(batch, name)?),
+        DType::U32 => copy(batch, view::<u32>(batch, name)?),
+        DType::I32 => copy(batch, view::<i32>(batch, name)?),
+        DType::I64 => copy(batch, view::<i64>(batch, name)?),
+        DType::F16 => copy(batch, view::<f16>(batch, name)?),
+        DType::BF16 => copy(batch, view::<bf16>(batch, name)?),
+        DType::F32 => copy(batch, view::<f32>(batch, name)?),
+        DType::F64 => copy(batch, view::<f64>(batch, name)?),
         DType::I8 | DType::U16 => Err(no_such_tensor(name, dtype)),
     }
 }
 
-fn copy<T: Element + WithDType>(batch: &Ready, name: &str, shape: Vec<usize>) -> Result<Tensor> {
-    let view = batch.field::<T>(name)?;
+/// A copy of a view of the batch.
+pub(crate) fn copy<T: Element + WithDType>(
+    batch: &Ready,
+    (view, shape): (View<'_, T>, Vec<usize>),
+) -> Result<Tensor> {
     let (send, copied) = channel();
     let stream = batch.stream();
     stream.run("copy to candle", [view.into()], [], move |memory| {

@@ -52,7 +52,7 @@ mod gpu;
 mod host;
 
 use candle_core::Tensor;
-use feedline::{BackendKind, Batch, Device, Error, ErrorKind, Ready, Result, Stream};
+use feedline::{BackendKind, Batch, DType, Device, Element, Error, ErrorKind, Ready, Result, Stream, View};
 
 /// A candle device, and the feedline device and stream on which batches become its tensors.
 pub struct Bridge {
@@ -125,16 +125,41 @@ impl Bridge {
         batch.wait_on(&self.stream)
     }
 
-    /// The field `name` of a batch: `[rows, shape...]`, of the field's type, on candle's device.
+    /// The field `name` of a batch: `[rows, shape...]`, of the field's type, on candle's device. A padded
+    /// field is
+    /// `[rows, width, item...]`.
     ///
     /// The tensor is a copy: it may outlive the batch, the loader and the bridge. On a GPU the copy is queued
     /// and the host does not block; on the CPU this blocks until the batch has arrived and is copied.
     ///
     /// # Errors
-    /// `Config` for a name that the spec does not have, for `i8` and `u16`, which candle has no tensors of,
-    /// and for a batch that is open to another stream; a device failure, for example if the GPU is out of
-    /// memory.
+    /// `Config` for a name that the spec does not have, for a ragged field that is not padded, for `i8` and
+    /// `u16`, which candle has no tensors of, and for a batch that is open to another stream; a device
+    /// failure, for example if the GPU is out of memory.
     pub fn tensor(&self, batch: &Ready, name: &str) -> Result<Tensor> {
+        self.check(batch)?;
+        #[cfg(feature = "cuda")]
+        if let (Some(hand_over), Ok(cuda)) = (&self.gpu, self.candle.as_cuda_device()) {
+            return hand_over.tensor(cuda, batch, name);
+        }
+        host::tensor(batch, name)
+    }
+
+    /// The lengths of the rows of the padded field `name`: u32, `[rows]`.
+    ///
+    /// # Errors
+    /// As [`tensor`](Self::tensor), and `Config` for a field that is not padded.
+    pub fn lengths(&self, batch: &Ready, name: &str) -> Result<Tensor> {
+        self.check(batch)?;
+        let (lengths, shape) = (lengths(batch, name)?, vec![batch.len()]);
+        #[cfg(feature = "cuda")]
+        if let (Some(hand_over), Ok(cuda)) = (&self.gpu, self.candle.as_cuda_device()) {
+            return hand_over.copy(cuda, batch, (lengths, shape));
+        }
+        host::copy(batch, (lengths, shape))
+    }
+
+    fn check(&self, batch: &Ready) -> Result<()> {
         if !batch.stream().is(&self.stream) {
             let why = format!(
                 "the batch is open to {}, not to the bridge's {}: open it with Bridge::open",
@@ -143,22 +168,44 @@ impl Bridge {
             );
             return Err(Error::new(ErrorKind::Config, why));
         }
-        #[cfg(feature = "cuda")]
-        if let (Some(hand_over), Ok(cuda)) = (&self.gpu, self.candle.as_cuda_device()) {
-            return hand_over.tensor(cuda, batch, name);
-        }
-        host::tensor(batch, name)
+        Ok(())
     }
 }
 
-/// The shape of field `name` of a batch, and its type.
-fn shape(batch: &Ready, name: &str) -> Result<(Vec<usize>, feedline::DType)> {
+/// The type of field `name` of a batch.
+fn dtype(batch: &Ready, name: &str) -> Result<DType> {
+    Ok(batch.spec().fields()[batch.spec().index_of(name)?].dtype())
+}
+
+/// The field `name` of a batch, and its shape.
+fn view<'a, T: Element>(batch: &'a Ready, name: &str) -> Result<(View<'a, T>, Vec<usize>)> {
     let field = &batch.spec().fields()[batch.spec().index_of(name)?];
-    Ok(([&[batch.len()], field.shape()].concat(), field.dtype()))
+    if field.as_ragged().is_none() {
+        return Ok((batch.field(name)?, [&[batch.len()], field.shape()].concat()));
+    }
+    let padded = batch.padded::<T>(name)?;
+    Ok((padded.values, [&[batch.len(), padded.width], field.shape()].concat()))
+}
+
+/// The lengths of the rows of the padded field `name`.
+fn lengths<'a>(batch: &'a Ready, name: &str) -> Result<View<'a, u32>> {
+    Ok(match dtype(batch, name)? {
+        DType::U8 => batch.padded::<u8>(name)?.lengths,
+        DType::I8 => batch.padded::<i8>(name)?.lengths,
+        DType::U16 => batch.padded::<u16>(name)?.lengths,
+        DType::I16 => batch.padded::<i16>(name)?.lengths,
+        DType::U32 => batch.padded::<u32>(name)?.lengths,
+        DType::I32 => batch.padded::<i32>(name)?.lengths,
+        DType::I64 => batch.padded::<i64>(name)?.lengths,
+        DType::F16 => batch.padded::<half::f16>(name)?.lengths,
+        DType::BF16 => batch.padded::<half::bf16>(name)?.lengths,
+        DType::F32 => batch.padded::<f32>(name)?.lengths,
+        DType::F64 => batch.padded::<f64>(name)?.lengths,
+    })
 }
 
 /// The error for a type that candle does not have.
-fn no_such_tensor(name: &str, dtype: feedline::DType) -> Error {
+fn no_such_tensor(name: &str, dtype: DType) -> Error {
     let why = format!(
         "field \"{name}\" is {dtype}, and candle has no tensors of that: let the data set write u8, \
          i16, i32 or f32"

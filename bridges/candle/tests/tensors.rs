@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use candle_core::{DType, Device as Candle, WithDType};
-use feedline::{Device, ErrorKind, Loader, Ready};
+use feedline::{Device, ErrorKind, Loader, Pad, Ready};
 use feedline_candle::Bridge;
 use feedline_sim::interceptors::chaos::{Chaos, Options};
-use feedline_testkit::fixtures::{Fine, Wide};
+use feedline_testkit::fixtures::{Fine, Uneven, Wide};
 use feedline_testkit::{pattern, with_watchdog};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -53,6 +53,26 @@ fn every_type_that_candle_has_becomes_a_tensor() {
         }
     }
     sim.finish().unwrap();
+}
+
+#[test]
+fn a_padded_field_becomes_a_tensor_with_lengths() {
+    let bridge = Bridge::new(&Candle::Cpu).unwrap();
+    let uneven = Uneven::new(32, 20).unwrap();
+    let loader = Loader::builder(uneven.clone()).batch_size(8).pad("bytes", Pad::multiple_of(4));
+    let mut loader = loader.build(bridge.device()).unwrap();
+    for batch in loader.epoch(0).unwrap() {
+        let batch = bridge.open(batch.unwrap()).unwrap();
+        let rows = bridge.tensor(&batch, "bytes").unwrap().to_vec2::<u8>().unwrap();
+        let lengths = bridge.lengths(&batch, "bytes").unwrap().to_vec1::<u32>().unwrap();
+        assert_eq!((rows.len(), lengths.len(), rows[0].len() % 4), (8, 8, 0));
+        for ((&id, row), length) in batch.ids().iter().zip(rows).zip(lengths) {
+            assert_eq!(row[..length as usize], uneven.values(0, Uneven::BYTES, id));
+        }
+        let ragged = bridge.lengths(&batch, "pairs").unwrap_err();
+        assert!(ragged.message().contains("not padded"), "{ragged}");
+        assert!(bridge.lengths(&batch, "id").is_err());
+    }
 }
 
 #[test]

@@ -127,11 +127,13 @@ impl BatchSampler {
     }
 
     /// Number of positions of an epoch over all ranks, including skipped ones.
+    #[doc(hidden)] // For the cursor.
     pub fn positions(&self) -> u64 {
         self.positions
     }
 
     /// Samples of a full step over all ranks: batch size times world size.
+    #[doc(hidden)] // For the loader.
     pub fn global_batch(&self) -> u64 {
         self.global
     }

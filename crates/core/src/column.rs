@@ -68,11 +68,13 @@ impl<'a> StridedColumn<'a> {
     }
 
     /// Number of rows, at least one.
+    #[doc(hidden)] // For the device that gathers the rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
     /// Bytes per row, at least one.
+    #[doc(hidden)] // For the device that gathers the rows.
     pub fn row_bytes(&self) -> usize {
         self.row_bytes
     }

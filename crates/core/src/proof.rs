@@ -64,6 +64,7 @@ impl Proof {
 
     /// The expected proof of the global `positions` of one epoch: for an epoch that was left early, or that
     /// drops its last batch and was resumed with another world size.
+    #[doc(hidden)] // For tests of resumed runs.
     pub fn expected_part(batch_sampler: &BatchSampler, epoch: u64, positions: Range<u64>) -> Self {
         let mut proof = Self::new();
         let (len, sampler) = (batch_sampler.options().len, &batch_sampler.options().sampler);
@@ -176,6 +177,7 @@ pub struct OrderHash(#[cfg_attr(feature = "serde", serde(with = "hex"))] u64);
 
 impl OrderHash {
     /// The hash of no ids.
+    #[doc(hidden)] // Made by a cursor.
     pub const fn new() -> Self {
         Self(u64::from_le_bytes(*b"in order"))
     }

@@ -14,6 +14,8 @@ pub fn now() -> u64 {
 /// The stages stamp them on the way, and the consumer's thread charges its waits by them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
+    /// The number of the batch, counted over all batches of a loader.
+    pub number: u64,
     /// Since when no host slot was free for this batch.
     pub no_slot: u64,
     /// Whether copies held the host slots then; otherwise work on an abandoned request did.

@@ -143,6 +143,7 @@ impl Device {
     }
 
     /// Whether `other` is the same device.
+    #[doc(hidden)] // For crates built on this one.
     pub fn is(&self, other: &Device) -> bool {
         Arc::ptr_eq(&self.core, &other.core)
     }

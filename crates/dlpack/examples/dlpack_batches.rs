@@ -76,7 +76,8 @@ impl Batches {
     fn tensor(&self, field: usize, stream: Option<i64>) -> Result<*mut DLManagedTensorVersioned> {
         let none = || Error::new(ErrorKind::Config, "no batch was taken");
         let share = self.share.as_ref().ok_or_else(none)?;
-        let consumer = Consumer::from_python(stream, share.device().device_type == 2)?;
+        // SAFETY: Python passes the handle of a stream that lives as long as its tensors.
+        let consumer = unsafe { Consumer::from_python(stream, share.device().device_type == 2) }?;
         Ok(share.tensor(["id", "numbers"][field], consumer)?.into_raw())
     }
 }

@@ -32,8 +32,8 @@ impl Share {
     /// Where the batch is; the answer of Python's `__dlpack_device__`.
     pub fn device(&self) -> DLDevice {
         match self.batch.stream().kind() {
-            BackendKind::Host | BackendKind::Sim => DLDevice { device_type: CPU, device_id: 0 },
             BackendKind::Cuda => DLDevice { device_type: CUDA, device_id: ordinal(&self.batch) },
+            _ => DLDevice { device_type: CPU, device_id: 0 },
         }
     }
 
@@ -119,8 +119,9 @@ fn open_to_cuda(batch: &Ready, consumer: Consumer) -> Result<Ready> {
     };
     let stream = match consumer {
         Consumer::CudaStream(handle) => {
-            // SAFETY: the consumer named a stream of this device that lives until it has called the deleter.
-            unsafe { cuda.context().wrap_borrowed_stream(handle as _) }
+            // SAFETY: a stream of this context that lives as long as what is opened here
+            // (`StreamHandle::new`).
+            unsafe { cuda.context().wrap_borrowed_stream(handle.get() as _) }
         }
         _ => cuda.context().default_stream(),
     };

@@ -46,6 +46,6 @@ mod export;
 pub mod ffi;
 mod import;
 
-pub use consumer::Consumer;
+pub use consumer::{Consumer, StreamHandle};
 pub use export::{Exported, Share};
 pub use import::Imported;

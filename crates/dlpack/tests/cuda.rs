@@ -8,7 +8,7 @@ use feedline::cuda::cudarc::driver::{CudaContext, LaunchConfig, PushKernelArg};
 use feedline::cuda::cudarc::nvrtc::Ptx;
 use feedline::{Device, Loader};
 use feedline_dlpack::ffi::{CUDA, DLManagedTensorVersioned};
-use feedline_dlpack::{Consumer, Imported, Share};
+use feedline_dlpack::{Consumer, Imported, Share, StreamHandle};
 use feedline_sim::interceptors::chaos::{Chaos, Options};
 use feedline_testkit::{fixtures::Fine, gpu, with_watchdog};
 
@@ -55,8 +55,10 @@ fn a_kernel_on_the_consumers_stream_sees_the_right_bytes() {
             .depth(2)
             .build(&device)
             .expect("a loader");
+        // SAFETY: a stream of this context, which is dropped last.
+        let handle = unsafe { StreamHandle::new(own.cu_stream() as u64) };
         let consumers = [
-            (own.clone(), Consumer::CudaStream(own.cu_stream() as u64)),
+            (own.clone(), Consumer::CudaStream(handle)),
             (context.default_stream(), Consumer::DefaultStream),
         ];
         for (epoch, (stream, consumer)) in consumers.into_iter().enumerate() {

@@ -8,7 +8,7 @@ use feedline::{BackendKind, DType, Device, ErrorKind, Loader, Stream};
 use feedline_dlpack::ffi::{
     CPU, DLDataType, DLDevice, DLManagedTensorVersioned, DLPackVersion, DLTensor, READ_ONLY, VERSION,
 };
-use feedline_dlpack::{Consumer, Imported, Share};
+use feedline_dlpack::{Consumer, Imported, Share, StreamHandle};
 use feedline_testkit::fixtures::Wide;
 
 fn shares(device: &Device, stream: &Stream, check: impl Fn(&Share)) {
@@ -91,8 +91,10 @@ fn a_consumer_elsewhere_is_refused_in_one_line() {
     let device = Device::host();
     let stream = device.stream().unwrap();
     assert_eq!(device.kind(), BackendKind::Host);
+    // SAFETY: never used as a stream, since the batch is on the host.
+    let handle = unsafe { StreamHandle::new(77) };
     shares(&device, &stream, |share| {
-        for consumer in [Consumer::DefaultStream, Consumer::CudaStream(77), Consumer::BatchStream] {
+        for consumer in [Consumer::DefaultStream, Consumer::CudaStream(handle), Consumer::BatchStream] {
             let error = share.tensor("u8", consumer).unwrap_err();
             assert_eq!((error.kind(), error.to_string().lines().count()), (ErrorKind::Config, 1), "{error}");
         }
@@ -102,12 +104,16 @@ fn a_consumer_elsewhere_is_refused_in_one_line() {
 
 #[test]
 fn pythons_stream_argument_follows_the_protocol() {
-    let read = |stream, is_cuda| Consumer::from_python(stream, is_cuda).map_err(|error| error.to_string());
+    let read = |stream, is_cuda| {
+        // SAFETY: the result is compared, not used.
+        unsafe { Consumer::from_python(stream, is_cuda) }.map_err(|error| error.to_string())
+    };
     assert_eq!(read(None, false), Ok(Consumer::Cpu));
     assert_eq!(read(None, true), Ok(Consumer::DefaultStream));
     assert_eq!(read(Some(1), true), Ok(Consumer::DefaultStream));
     assert_eq!(read(Some(-1), true), Ok(Consumer::BatchStream));
-    assert_eq!(read(Some(0x7F00), true), Ok(Consumer::CudaStream(0x7F00)));
+    let Ok(Consumer::CudaStream(handle)) = read(Some(0x7F00), true) else { panic!("a handle") };
+    assert_eq!(handle.get(), 0x7F00);
     for (stream, is_cuda, part) in [
         (Some(7), false, "stream=None"),
         (Some(0), true, "stream=0"),

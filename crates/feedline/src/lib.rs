@@ -113,16 +113,18 @@ mod deliveries;
 mod epoch;
 mod host_loader;
 mod loader;
+pub mod measure;
 mod progress;
 pub mod report;
 mod shutdown;
+pub mod trace;
 mod transfer;
 mod transfer_mode;
 
 pub use builder::LoaderBuilder;
 pub use checkpoint::Checkpoint;
 pub use compute::{Batch, HostBatch, HostFields, Padded, Ragged, Ready, Replay, WaitMeter};
-pub use decode::{MAX_WORKERS, Reading, WorkerPool, Workers};
+pub use decode::{FilledBatch, MAX_WORKERS, Reading, WorkerPool, Workers};
 pub use epoch::{Epoch, TryNext};
 pub use feedline_core::{
     BadSampleReport, BadSamples, BatchSampler, BatchSamplerOptions, Budget, CheckOptions, Context, Cursor,

@@ -34,6 +34,7 @@ impl Workers {
     ///
     /// # Errors
     /// `Config` for a count of zero, or above [`MAX_WORKERS`].
+    #[doc(hidden)] // Called by `WorkerPool::new`.
     pub fn count(self) -> Result<usize> {
         match self {
             Self::Count(0) => {

@@ -35,6 +35,11 @@ impl<'a> Worker<'a> {
         timeline.begin(at, self.index, self.last.get().1);
     }
 
+    /// The worker's index in the pool.
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
     /// This worker has finished some work.
     pub(crate) fn set_idle_since(&self, at: u64) {
         self.idle_since.set(at);

@@ -203,6 +203,7 @@ mod tests {
                 ordered: stamp(),
                 device_slot: stamp(),
                 sent: stamp(),
+                number: 0,
                 decode_ns: 0,
                 worker: 0,
                 idle_since: stamp(),

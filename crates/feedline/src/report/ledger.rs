@@ -12,6 +12,7 @@ use super::account::{Account, Report};
 use super::cause::{Cause, Causes};
 use super::charge::Charger;
 use super::profile::{Profile, Recent, ServiceTimes, Setup};
+use crate::trace::{BatchId, LoaderTrace};
 
 /// Waits of polls that found nothing, kept until their batch arrives and says what they were for.
 const POLLS: usize = 16;
@@ -31,6 +32,9 @@ pub(crate) struct Ledger {
     /// Time of the consumer since the last delivery.
     busy: u64,
     charger: Charger,
+    /// The trace, and the batch that the consumer works with.
+    trace: Option<LoaderTrace>,
+    current: Option<BatchId>,
 }
 
 /// A handle that reads a loader's report from any thread, also while an epoch runs. Cheap to clone.
@@ -59,7 +63,7 @@ struct State {
 }
 
 impl Ledger {
-    pub(crate) fn new(setup: Setup) -> Self {
+    pub(crate) fn new(setup: Setup, trace: Option<LoaderTrace>) -> Self {
         let shared =
             Shared { setup, waiting: AtomicU64::new(0), step_ns: AtomicU64::new(0), state: Mutex::default() };
         Self {
@@ -71,6 +75,8 @@ impl Ledger {
             polled: 0,
             busy: 0,
             charger: Charger::default(),
+            trace,
+            current: None,
         }
     }
 
@@ -94,13 +100,14 @@ impl Ledger {
         }
         state.epoch = Account::new(epoch, at);
         drop(state);
-        (self.until, self.is_open) = (at, true);
+        (self.until, self.is_open, self.current) = (at, true, None);
     }
 
     /// The consumer asks for a batch.
     pub(crate) fn ask(&mut self) {
         let at = now();
         self.busy += at.saturating_sub(self.until);
+        self.trace_step(at);
         (self.asked, self.until) = (at, at);
         self.shared.waiting.store(at, Ordering::Relaxed);
     }
@@ -127,6 +134,8 @@ impl Ledger {
             return;
         }
         let at = now();
+        self.trace_step(at);
+        self.current = None;
         let busy = std::mem::take(&mut self.busy) + at.saturating_sub(self.until);
         let polls = self.polls[..std::mem::take(&mut self.polled)].iter().map(|(from, to)| to - from);
         let waited = polls.sum();
@@ -138,6 +147,13 @@ impl Ledger {
         }
         drop(state);
         self.until = at;
+    }
+
+    /// The consumer has worked until `at`.
+    fn trace_step(&self, at: u64) {
+        if let Some((trace, batch)) = self.trace.as_ref().zip(self.current) {
+            trace.step(batch, self.until, at);
+        }
     }
 
     /// The call returns a batch of `bytes` bytes.
@@ -153,6 +169,10 @@ impl Ledger {
         charger.charge(self.asked..at, timeline, &mut causes);
         let busy = std::mem::take(&mut self.busy);
         causes.add(Cause::Consumer, busy);
+        if let Some(trace) = &self.trace {
+            trace.delivered(info, self.asked, at, &causes);
+            self.current = Some(BatchId::of(info));
+        }
         self.until = at;
         self.shared.waiting.store(0, Ordering::Relaxed);
         let times = ServiceTimes {

@@ -62,10 +62,14 @@ impl Profile {
     /// `Data` if it cannot be written.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
         let failed = |what: &str| Error::new(ErrorKind::Data, what).at_path(path.as_ref());
-        let text = serde_json::to_string(self)
-            .map_err(|error| failed("cannot serialize the service times").caused_by(error))?;
-        std::fs::write(path.as_ref(), text + "\n")
+        std::fs::write(path.as_ref(), self.json() + "\n")
             .map_err(|error| failed("cannot write the service times").caused_by(error))
+    }
+
+    /// The profile as one JSON object.
+    pub fn json(&self) -> String {
+        // Plain numbers: nothing here can fail.
+        serde_json::to_string(self).unwrap_or_default()
     }
 
     /// Reads a profile that [`write`](Self::write) has written.

@@ -41,6 +41,7 @@ use self::timed::{Clock, TimedCopies};
 use crate::decode::{
     Decoder, EpochEnd, Job, Message, Note, Outcome, SourceReader, Undecoded, WorkerPool, panic_text,
 };
+use crate::trace::BatchId;
 
 /// A worker is woken for this much decoding; what is shorter is left to the worker that was woken before.
 ///
@@ -173,7 +174,7 @@ impl Transfer {
         reader: Option<Box<SourceReader>>,
         ended: impl FnOnce(Result<()>, Self) + Send + 'static,
     ) -> Result<JoinHandle<()>> {
-        let timed = TimedCopies::new(&self.stream)?;
+        let timed = TimedCopies::new(&self.stream, self.decoder.trace().cloned())?;
         let run = move || {
             let slots = self.host_slots.len();
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -253,6 +254,7 @@ impl Run<'_> {
             };
             let (number, reader) = self.schedule.next(lease.note_mut());
             let timeline = &mut lease.note_mut().info.timeline;
+            timeline.number = number;
             (timeline.no_slot, timeline.handed_out) = (self.no_slot, self.clock.last());
             timeline.held_by_copies = self.has_copied;
             // Asked here: a slot that was waited for has just been released by the copy that is meant.
@@ -420,7 +422,7 @@ impl Run<'_> {
         };
         let mut loaded = loaded.map_err(place)?;
         if is_timed {
-            self.timed.end(stream).map_err(place)?;
+            self.timed.end(stream, BatchId::of(loaded.info())).map_err(place)?;
         }
         self.has_copied = true;
         let timeline = &mut loaded.info_mut().timeline;

@@ -10,7 +10,7 @@ import json, subprocess, sys
 CORE, SLOTS, BACKEND = "feedline-core", "feedline-slots", "feedline-backend"
 CUDA, DEVICE, SIM = "feedline-cuda", "feedline-device", "feedline-sim"
 FACADE, KERNELS, DATASETS = "feedline", "feedline-kernels", "feedline-datasets"
-IMAGES, EXAMPLES, TESTKIT = "feedline-images", "feedline-examples", "feedline-testkit"
+IMAGES, EXAMPLES, TOOLS, TESTKIT = "feedline-images", "feedline-examples", "feedline-tools", "feedline-testkit"
 DLPACK = "feedline-dlpack"
 
 # The packages that each package may import. Only examples, benches and bridges import the facade.
@@ -29,6 +29,7 @@ may = {
     IMAGES: {CORE},
     DATASETS: {CORE, IMAGES},
     EXAMPLES: programs,
+    TOOLS: {CORE, DATASETS},
     "benches": programs | {EXAMPLES, TESTKIT},
     TESTKIT: {CORE, SLOTS, DEVICE, SIM},
 }
@@ -51,7 +52,8 @@ for package in packages:
         continue
     for dependency in package["dependencies"]:
         other = dependency["name"]
-        if other not in names:
+        # A package may depend on itself in its tests, to turn on a feature.
+        if other not in names or other == name and dependency["kind"] == "dev":
             continue
         arrows += 1
         in_tests = dependency["kind"] == "dev"

@@ -14,6 +14,7 @@ import pathlib, re, sys
 # crates/testkit/src/alloc.rs: a global allocator, for tests.
 # crates/testkit/src/fork.rs: forks a child, for tests.
 # crates/testkit/src/null_device.rs: a backend, for tests and benches.
+# examples/check_my_loop.rs: a raw backend call, which the simulator checks.
 # examples/own_kernel.rs, bridges/candle/tests/cuda.rs: launch a kernel.
 # bridges/candle/src/gpu.rs: allocates candle's memory, which it then writes.
 # bridges/burn/src/: a slot as burn's bytes; page-locks slots.
@@ -22,9 +23,10 @@ FILES = {
     "kernels/src/launch.rs", "kernels/src/nvrtc.rs", "kernels/src/blas/mod.rs", "kernels/src/blas/plan.rs",
     "datasets/src/bytes.rs",
     "kernels/tests/cuda.rs", "crates/testkit/src/alloc.rs", "crates/testkit/src/fork.rs", "crates/testkit/src/null_device.rs",
-    "crates/feedline/tests/cudarc_loop.rs", "examples/own_kernel.rs",
+    "crates/feedline/tests/cudarc_loop.rs", "examples/own_kernel.rs", "examples/check_my_loop.rs",
     "bridges/candle/src/gpu.rs", "bridges/candle/tests/cuda.rs",
-    "bridges/burn/src/slot.rs", "bridges/burn/src/fields.rs", "bridges/burn/src/locked.rs", "benches/src/baseline/mod.rs", "benches/src/baseline/empty.rs",
+    "bridges/burn/src/slot.rs", "bridges/burn/src/fields.rs", "bridges/burn/src/locked.rs",
+    "benches/src/baseline/mod.rs", "benches/src/baseline/empty.rs",
 }
 CRATES = tuple(f"crates/{name}/" for name in ("slots", "backend", "cuda", "sim", "device", "dlpack"))
 ROOT = re.compile(r"(src/lib|src/main|src/bin/[^/]+|examples/[^/]+/main|examples/[^/]+)\.rs$")
@@ -32,7 +34,7 @@ ROOT = re.compile(r"(src/lib|src/main|src/bin/[^/]+|examples/[^/]+/main|examples
 NOISE = re.compile(r"//[^\n]*|/\*.*?\*/|r(#*)\".*?\"\1|b?\"(?:\\.|[^\"\\])*\"|b?'(?:\\.[^']*|[^'\\])'", re.S)
 
 def sources():
-    for top in ("crates", "kernels", "images", "datasets", "examples", "benches", "fuzz", "bridges"):
+    for top in ("crates", "kernels", "images", "datasets", "examples", "tools", "benches", "fuzz", "bridges"):
         for path in sorted(pathlib.Path(top).rglob("*.rs")):
             if "target" not in path.parts:
                 yield path.as_posix(), path.read_text()

@@ -19,6 +19,7 @@ const BACKGROUNDS: [u8; 2] = [0x55, 0xAA];
 
 /// The samples to check.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Samples {
     /// This many, evenly spread over the data set, including the first and the last.
     Spread(u64),
@@ -69,6 +70,7 @@ pub enum Fault {
 
 /// A fault and its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Finding {
     /// The sample's id.
     pub sample: u64,
@@ -108,6 +110,7 @@ impl fmt::Display for Finding {
 /// The result of [`check_dataset`]. Displays a summary line, then one line per finding.
 #[derive(Clone, Debug)]
 #[must_use = "the faults are in the report, not in the result"]
+#[non_exhaustive]
 pub struct Report {
     /// Number of samples checked.
     pub samples: u64,

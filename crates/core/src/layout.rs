@@ -6,7 +6,8 @@ use std::ops::Range;
 
 use arrayvec::ArrayVec;
 
-use crate::ragged::{Extent, OFFSET_BYTES, Region, offsets_bytes, read};
+use crate::ragged::Extent;
+use crate::region::{OFFSET_BYTES, Region, Room, read};
 use crate::spec::MAX_FIELDS;
 use crate::{Error, ErrorKind, Field, Result, Spec};
 
@@ -72,6 +73,7 @@ impl Layout {
     }
 
     /// The most samples that fit.
+    #[doc(hidden)] // For the loader.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
@@ -91,6 +93,7 @@ impl Layout {
     ///
     /// # Panics
     /// If `rows` is larger than [`capacity`](Self::capacity).
+    #[doc(hidden)] // For the loader.
     pub fn used_bytes(&self, rows: usize) -> usize {
         assert!(rows <= self.capacity, "{rows} rows in a layout of {}", self.capacity);
         self.last.map_or(0, |last| self.offsets[last] + self.spec.fields()[last].row_bytes() * rows)
@@ -147,7 +150,7 @@ impl Layout {
         extents.clear();
         for &index in &self.ragged {
             let place = self.offsets[index]..self.values(index).end;
-            let mut region = Region::new(&self.spec.fields()[index], &mut slab[place], self.capacity, rows);
+            let mut region = Region::new(&self.spec.fields()[index], &mut slab[place], self.room(rows));
             extents.push(region.finish()?);
         }
         Ok(())
@@ -174,6 +177,11 @@ impl Layout {
         parts
     }
 
+    /// What is the same for all regions of a batch of `rows` rows.
+    pub(crate) fn room(&self, rows: usize) -> Room {
+        Room { values_at: offsets_bytes(self.capacity), rows }
+    }
+
     /// The fields in the order of their places in the slab, each with its bytes.
     pub(crate) fn in_order(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let fixed = (0..self.offsets.len()).filter(|index| !self.ragged.contains(index));
@@ -181,6 +189,11 @@ impl Layout {
         let bytes = |&index: &usize| (index, self.values(index).end - self.offsets[index]);
         fixed.chain(self.ragged.iter().map(bytes))
     }
+}
+
+/// Bytes of the offsets of `rows` rows, with their padding.
+fn offsets_bytes(rows: usize) -> usize {
+    ((rows + 1) * OFFSET_BYTES).next_multiple_of(ALIGN)
 }
 
 /// Bytes of a field in a batch of `capacity` samples; `None` for more than the address space.

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use arrayvec::ArrayVec;
 
-use crate::ragged::{Region, offsets_bytes};
+use crate::region::{Region, Room};
 use crate::spec::MAX_FIELDS;
 use crate::{Element, Error, ErrorKind, Field, Layout, Result, Spec};
 
@@ -42,8 +42,8 @@ pub struct Rows<'a> {
     /// The regions of ragged fields, for all rows of the batch; empty for the others. None at all where no
     /// field is ragged.
     regions: ArrayVec<&'a mut [u8], MAX_FIELDS>,
-    /// Rows that the regions have room for.
-    capacity: usize,
+    /// What is the same for all regions.
+    room: Room,
     first: usize,
     len: usize,
     copy: CopyRows,
@@ -73,20 +73,21 @@ impl<'a> Rows<'a> {
             rest = after;
             let field = &spec.fields()[index];
             if field.as_ragged().is_some() {
-                Region::new(field, bytes, layout.capacity(), len).clear();
+                Region::new(field, bytes, layout.room(len)).clear();
                 regions[index] = bytes;
             } else {
                 fields[index] = &mut bytes[..field.row_bytes() * len];
             }
         }
-        let (capacity, copy) = (layout.capacity(), copy_plainly as CopyRows);
-        Self { spec, fields, regions, capacity, first: 0, len, copy }
+        let (room, copy) = (layout.room(len), copy_plainly as CopyRows);
+        Self { spec, fields, regions, room, first: 0, len, copy }
     }
 
     /// Rows `first..first + len` of a batch, from one column of bytes per field of `spec`.
     ///
     /// # Panics
     /// If there is not exactly one column per field, of exactly `len` rows, or a field is ragged.
+    #[doc(hidden)] // For the workers.
     pub fn from_columns(
         spec: &'a Spec,
         columns: impl IntoIterator<Item = &'a mut [u8]>,
@@ -100,10 +101,11 @@ impl<'a> Rows<'a> {
             "each field needs a column of {len} rows"
         );
         assert!(!spec.is_ragged(), "a ragged field has no column");
-        Self { spec, fields, regions: ArrayVec::new(), capacity: 0, first, len, copy: copy_plainly }
+        Self { spec, fields, regions: ArrayVec::new(), room: Room::default(), first, len, copy: copy_plainly }
     }
 
     /// Makes [`write`](Self::write) copy by `copy`, such as a function that bypasses the caches.
+    #[doc(hidden)] // For the workers.
     pub fn copied_by(self, copy: CopyRows) -> Self {
         Self { copy, ..self }
     }
@@ -113,11 +115,12 @@ impl<'a> Rows<'a> {
     ///
     /// Rows are reused: bytes that [`read`](crate::Dataset::read) does not write would be those of an earlier
     /// sample. Poisoned bytes show in tests; [`check_dataset`](crate::check_dataset) finds them in any build.
+    #[doc(hidden)] // For the workers.
     pub fn poison(&mut self) {
         if cfg!(debug_assertions) {
             self.fields.iter_mut().for_each(|bytes| bytes.fill(POISON));
             let values = self.regions.iter_mut().filter(|bytes| !bytes.is_empty());
-            values.for_each(|bytes| bytes[offsets_bytes(self.capacity)..].fill(POISON));
+            values.for_each(|bytes| bytes[self.room.values_at..].fill(POISON));
         }
     }
 
@@ -145,7 +148,7 @@ impl<'a> Rows<'a> {
     /// The region of field `index`, if it is ragged.
     fn region(&mut self, index: usize) -> Option<Region<'_>> {
         let bytes = self.regions.get_mut(index).filter(|bytes| !bytes.is_empty())?;
-        Some(Region::new(&self.spec.fields()[index], bytes, self.capacity, self.first + self.len))
+        Some(Region::new(&self.spec.fields()[index], bytes, self.room))
     }
 
     /// Number of rows.
@@ -159,6 +162,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The index in the batch of the first row.
+    #[doc(hidden)] // For the workers.
     pub fn first(&self) -> usize {
         self.first
     }
@@ -167,6 +171,7 @@ impl<'a> Rows<'a> {
     ///
     /// # Panics
     /// If `mid` is larger than [`len`](Self::len), or a field is ragged: such rows are written in order.
+    #[doc(hidden)] // For the workers.
     pub fn split_at(self, mid: usize) -> (Self, Self) {
         assert!(mid <= self.len, "split at {mid} of {} rows", self.len);
         assert!(self.regions.is_empty(), "rows with a ragged field cannot be split: write them in order");
@@ -186,6 +191,52 @@ impl<'a> Rows<'a> {
                 ..self
             },
         )
+    }
+
+    /// The rows `range`, for another reader.
+    ///
+    /// # Panics
+    /// If the range is not inside the rows.
+    pub fn part(&mut self, range: Range<usize>) -> Rows<'_> {
+        let fields = self.fields.iter_mut().zip(self.spec.fields());
+        let fields = fields.map(|(bytes, field)| {
+            let row = field.row_bytes();
+            // Empty for a ragged field.
+            if bytes.is_empty() { &mut [] } else { &mut bytes[range.start * row..range.end * row] }
+        });
+        Rows {
+            spec: self.spec,
+            fields: fields.collect(),
+            regions: self.regions.iter_mut().map(|bytes| &mut **bytes).collect(),
+            room: self.room,
+            first: self.first + range.start,
+            len: range.end - range.start,
+            copy: self.copy,
+        }
+    }
+
+    /// The fields `range` of every row, under the names of `spec`: for a reader that writes only those.
+    ///
+    /// # Panics
+    /// If there are no such fields, or `spec` has other sizes.
+    pub fn part_of_fields<'b>(&'b mut self, range: Range<usize>, spec: &'b Spec) -> Rows<'b> {
+        // The loader may have stated another form, or another limit of a batch.
+        let size = |field: &Field| (field.row_bytes(), field.as_ragged().is_some());
+        let given = self.spec.fields()[range.clone()].iter().map(size);
+        assert!(
+            given.eq(spec.fields().iter().map(size)),
+            "fields {range:?} have other sizes than those of the reader"
+        );
+        let regions = if self.regions.is_empty() { &mut [][..] } else { &mut self.regions[range.clone()] };
+        Rows {
+            spec,
+            fields: self.fields[range].iter_mut().map(|bytes| &mut **bytes).collect(),
+            regions: regions.iter_mut().map(|bytes| &mut **bytes).collect(),
+            room: self.room,
+            first: self.first,
+            len: self.len,
+            copy: self.copy,
+        }
     }
 
     /// Row `index` of these rows.
@@ -256,6 +307,11 @@ impl<'a> Row<'_, 'a> {
             Some(bytes) => bytes,
             None => panic!("{}", not_fixed(field).message()),
         }
+    }
+
+    /// This row as the only one of its rows, to take a part of its fields.
+    pub fn as_rows(&mut self) -> Rows<'_> {
+        self.rows.part(self.index..self.index + 1)
     }
 
     /// Copies `bytes` into field `index`, by the fastest copy for this machine.
@@ -386,6 +442,7 @@ impl<'a> Row<'_, 'a> {
     }
 
     /// Like [`Rows::poison`], for this row. In any build, its ragged fields then count as not written.
+    #[doc(hidden)] // For the workers.
     pub fn poison(&mut self) {
         for index in 0..self.rows.spec.fields().len() {
             let row = self.rows.first + self.index;

@@ -7,7 +7,8 @@ use crate::{DType, Error, ErrorKind, Pad, Ragged, Result};
 pub const MAX_FIELDS: usize = 16;
 
 /// A named part of every sample.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Field {
     name: String,
     dtype: DType,
@@ -64,7 +65,8 @@ impl Field {
 /// assert_eq!(spec.index_of("label")?, 1);
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Spec {
     fields: Vec<Field>,
 }
@@ -136,7 +138,8 @@ impl Spec {
 
     /// States the most items of the ragged field `name` per batch, where not every sample of a batch is as
     /// long as allowed; slots are then smaller. A batch that has more ends the run with an error of kind
-    /// [`Budget`](ErrorKind::Budget).
+    /// [`Budget`](ErrorKind::Budget). The builder of a loader does this; a data set states only the most per
+    /// sample.
     ///
     /// # Errors
     /// `Config` for a field that does not exist or is not ragged, and for less than one sample may have.
@@ -156,7 +159,7 @@ impl Spec {
 
     /// Pads the rows of the ragged field `name` to one width per batch. A batch then holds
     /// `[rows, width, item...]`, where the width is that of its longest row or a multiple, and the `u32` length
-    /// of each row instead of offsets.
+    /// of each row instead of offsets. The builder of a loader does this, not a data set.
     ///
     /// # Errors
     /// `Config` for a field that does not exist, is not ragged or is cumulative, and for padding of another
@@ -173,6 +176,14 @@ impl Spec {
         }
         ragged.form = Form::Padded(pad);
         Ok(self)
+    }
+
+    /// Adds a field of another spec, as it is there.
+    ///
+    /// # Errors
+    /// `Config` for a repeated name, or more than [`MAX_FIELDS`] fields.
+    pub fn with(self, field: &Field) -> Result<Self> {
+        self.add(&field.name, field.dtype, field.shape.clone(), field.ragged)
     }
 
     /// Whether a field is ragged.

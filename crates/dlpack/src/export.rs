@@ -32,8 +32,8 @@ impl Share {
     /// Where the batch is; the answer of Python's `__dlpack_device__`.
     pub fn device(&self) -> DLDevice {
         match self.batch.stream().kind() {
-            BackendKind::Host | BackendKind::Sim => DLDevice { device_type: CPU, device_id: 0 },
             BackendKind::Cuda => DLDevice { device_type: CUDA, device_id: ordinal(&self.batch) },
+            _ => DLDevice { device_type: CPU, device_id: 0 },
         }
     }
 

@@ -3,13 +3,14 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::decode::{Input, WorkerPool, Workers};
+use crate::decode::{FilledBatch, Input, MapBatch, WorkerPool, Workers};
 use feedline_core::{
-    BadSamples, BatchSampler, BatchSamplerOptions, Error, ErrorKind, LastBatch, Layout, Pad, Result, Sampler,
-    Spec, World, source,
+    BadSamples, BatchSampler, BatchSamplerOptions, Context, Error, ErrorKind, LastBatch, Layout, Pad,
+    ReadError, Result, Sampler, Spec, World, source,
 };
 use feedline_device::Device;
 
+use crate::trace::Trace;
 use crate::transfer_mode::{Choice, against_zero_copy};
 use crate::{Loader, TransferMode};
 
@@ -44,6 +45,7 @@ const SMALL: usize = 32 << 20;
 /// assert!(error.to_string().contains("11"), "{error}");
 /// # Ok::<(), feedline::Error>(())
 /// ```
+#[must_use = "a builder does nothing until `build`"]
 pub struct LoaderBuilder {
     pub(crate) input: Input,
     batch_size: usize,
@@ -60,7 +62,9 @@ pub struct LoaderBuilder {
     pub(crate) held_limit: Duration,
     pub(crate) drop_limit: Duration,
     pub(crate) bad_samples: BadSamples,
+    pub(crate) map_batch: Option<MapBatch>,
     skips: Vec<(u64, Range<u64>)>,
+    pub(crate) trace: Option<Trace>,
     /// The forms of ragged fields, by name, in the order in which they were stated.
     forms: Vec<(String, RaggedForm)>,
 }
@@ -90,8 +94,10 @@ impl LoaderBuilder {
             held_limit: HELD_LIMIT,
             drop_limit: DROP_LIMIT,
             bad_samples: BadSamples::Fail,
+            map_batch: None,
             skips: Vec::new(),
             forms: Vec::new(),
+            trace: None,
         }
     }
 
@@ -191,6 +197,13 @@ impl LoaderBuilder {
         Self { depth: Some(depth), ..self }
     }
 
+    /// Records what the loader's threads and its copy stream do into `trace`. Default: nothing is recorded.
+    ///
+    /// Every copy is timed by events while a trace is recorded, which costs a few driver calls per batch.
+    pub fn trace(self, trace: &Trace) -> Self {
+        Self { trace: Some(trace.clone()), ..self }
+    }
+
     /// How rows get to the device. Default: [`TransferMode::Auto`].
     ///
     /// ```
@@ -253,6 +266,44 @@ impl LoaderBuilder {
     /// What happens when a sample cannot be read. Default: the run fails.
     pub fn bad_samples(self, bad_samples: BadSamples) -> Self {
         Self { bad_samples, ..self }
+    }
+
+    /// Calls `hook` on every filled batch, before it is copied to the device: for what needs all rows of a
+    /// batch, such as mixup, or is cheaper at once, such as tokenising. Default: none.
+    ///
+    /// The worker that finishes the batch calls it, exactly once per batch; batches are mapped by several
+    /// workers at a time, in any order. It changes the batch in place: for an output of another type or
+    /// size, let [`Dataset::map`](crate::Dataset::map) add a field for it. What it writes must depend only
+    /// on the batch and on the random numbers of the context, which are keyed by the seed, the epoch and the
+    /// position of the batch in the epoch: the same for any number of workers, and after a resume with the
+    /// same batch size and world.
+    ///
+    /// An error or a panic of the hook ends the run, with the batch; it does not count as a bad sample. The
+    /// hook is not covered by the fingerprint, and not possible in zero-copy mode.
+    ///
+    /// ```
+    /// use feedline::{Device, InMemory, Loader};
+    /// let numbers = InMemory::new().field("x", [2], [1.0_f32, 2.0, 3.0, 5.0])?;
+    /// let mixup = Loader::builder(numbers).batch_size(2).map_batch(|batch, context| {
+    ///     let share = context.random().uniform() as f32;
+    ///     let (width, rows) = (2, batch.len());
+    ///     let x = batch.field_mut::<f32>("x")?;
+    ///     let (first, second) = x.split_at_mut(width * (rows / 2));
+    ///     for (a, b) in first.iter_mut().zip(second) {
+    ///         (*a, *b) = (share * *a + (1.0 - share) * *b, share * *b + (1.0 - share) * *a);
+    ///     }
+    ///     Ok(())
+    /// });
+    /// assert_eq!(mixup.build(&Device::host())?.epoch(0)?.count(), 1);
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    ///
+    /// A spec with ragged fields is refused when the loader is built.
+    pub fn map_batch(
+        self,
+        hook: impl Fn(&mut FilledBatch<'_>, &mut Context) -> Result<(), ReadError> + Send + Sync + 'static,
+    ) -> Self {
+        Self { map_batch: Some(MapBatch(Box::new(hook))), ..self }
     }
 
     /// Skips the steps `steps` of `epoch`, counted from its beginning, without decoding them: for example, to
@@ -325,6 +376,10 @@ impl LoaderBuilder {
         }
         self.workers.count()?;
         let layout = Layout::new(&self.spec()?, self.batch_size)?;
+        if layout.is_ragged() && self.map_batch.is_some() {
+            let why = "map_batch does not take ragged fields: change the samples with Dataset::map";
+            return Err(Error::new(ErrorKind::Config, why));
+        }
         self.bad_samples.check()?;
         let batch_sampler = match &self.input {
             Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => self.batch_sampler(dataset.len())?,
@@ -333,6 +388,7 @@ impl LoaderBuilder {
         let choice = Choice {
             transfer_mode: self.transfer_mode,
             against: against_zero_copy((device.kind(), device.name()), &self.sampler, self.workers),
+            map_batch: self.map_batch.is_some(),
             input: &self.input,
             layout: &layout,
             samples: batch_sampler.options().len,

@@ -1,6 +1,6 @@
 //! The loader: runs the three stages and hands out their batches.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
@@ -20,6 +20,7 @@ use crate::epoch::Epoch;
 use crate::progress::Progress;
 use crate::report::{Ledger, Report, Reporter, Setup};
 use crate::shutdown::{Closers, Running, StopHandle};
+use crate::trace::Trace;
 use crate::transfer::{Delivery, Request, Transfer, Wanted};
 use crate::transfer_mode::{Chosen, ChosenMode};
 
@@ -42,6 +43,8 @@ use crate::transfer_mode::{Chosen, ChosenMode};
 /// `exec` or `_exit`.
 pub struct Loader {
     pub(crate) batch_sampler: Arc<BatchSampler>,
+    /// The data set, which the workers drop when they end; `None` for a source.
+    dataset: Option<Weak<dyn Dataset>>,
     layout: Arc<Layout>,
     device: Device,
     slots: SlotRing,
@@ -64,6 +67,7 @@ pub struct Loader {
 /// Bytes held by a loader's slots, and by the set in zero-copy mode. They are allocated at the start
 /// and never grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryUse {
     /// Pinned host memory.
     pub pinned_bytes: u64,
@@ -193,12 +197,17 @@ impl Loader {
             Input::Dataset(_) | Input::ZeroCopy(..) => None,
         };
         let fingerprint = builder.input.fingerprint();
+        let dataset = match &builder.input {
+            Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => Some(Arc::downgrade(dataset)),
+            Input::Source(_) => None,
+        };
         let is_source = reader.is_some();
         let options = DecoderOptions {
             input,
             batch_sampler: batch_sampler.clone(),
             layout: layout.clone(),
             bad_samples: builder.bad_samples,
+            map_batch: builder.map_batch,
             workers: pool.workers(),
             host_slots,
             inbox: to_transfer,
@@ -206,10 +215,12 @@ impl Loader {
         // The last thread that needs the decoder drops the data set with it.
         drop(builder.input);
         let (ended, owner) = (running.stage("decode"), device.clone());
-        let decoder = Arc::new(Decoder::new(options, move |dropped| {
+        let trace = builder.trace.as_ref().map(Trace::loader);
+        let decoder = Decoder::new(options, move |dropped| {
             dropped.unwrap_or_else(|error| owner.stats().report(error));
             ended();
-        }));
+        });
+        let decoder = Arc::new(decoder.traced(trace.clone()));
         running.watch(&decoder);
         let registered = columns.as_ref().map_or(0, |columns| columns.bytes());
         let transfer = Transfer {
@@ -248,6 +259,7 @@ impl Loader {
             transfer_mode: mode,
             memory_use,
             batch_sampler,
+            dataset,
             layout,
             device: device.clone(),
             deliveries: Deliveries::new(to_consumer, slots.clone(), builder.held_limit),
@@ -256,7 +268,7 @@ impl Loader {
             epochs: builder.epochs,
             drop_limit: builder.drop_limit,
             running,
-            ledger: Ledger::new(setup),
+            ledger: Ledger::new(setup, trace),
         })
     }
 
@@ -444,6 +456,26 @@ impl Loader {
         &self.batch_sampler
     }
 
+    /// The data set: to look something up in it, or to keep it when the loader is gone. `None` for a source,
+    /// and once the loader has stopped.
+    ///
+    /// The workers share it. As long as you hold it, the end of the loader does not drop it. To keep its type,
+    /// give the loader an `Arc` of it: `Loader::builder(data.clone())`.
+    ///
+    /// ```
+    /// use feedline::{Dataset, Device, InMemory, Loader};
+    /// let numbers = InMemory::new().field("number", [], [1_u8, 2, 3])?;
+    /// let loader = Loader::builder(numbers).batch_size(2).build(&Device::host())?;
+    /// let numbers = loader.dataset().expect("the loader has not stopped");
+    /// drop(loader);
+    /// let more = Loader::builder(numbers.repeat(10)?).batch_size(2).build(&Device::host())?;
+    /// assert_eq!(more.dataset().map(|set| set.len()), Some(30));
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn dataset(&self) -> Option<Arc<dyn Dataset>> {
+        self.dataset.as_ref()?.upgrade()
+    }
+
     /// The memory layout of a batch.
     pub fn layout(&self) -> &Layout {
         &self.layout
@@ -500,6 +532,7 @@ impl Loader {
     }
 
     /// The addresses of the device slots; fixed for the life of the loader.
+    #[doc(hidden)] // For tests; `Ready::slot` and the views are what a step needs.
     pub fn slot_addresses(&self) -> Vec<feedline_device::Address> {
         self.slots.addresses().collect()
     }

@@ -9,6 +9,7 @@ use feedline_device::{BackendKind, Device};
 
 /// How rows get to the device; set by [`LoaderBuilder::transfer_mode`](crate::LoaderBuilder::transfer_mode).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TransferMode {
     /// Zero copy on a GPU where it is possible, staged otherwise.
     ///
@@ -101,6 +102,8 @@ pub(crate) struct Choice<'a> {
     pub(crate) transfer_mode: TransferMode,
     /// Why `Auto` does not try zero copy.
     pub(crate) against: Option<String>,
+    /// Whether a hook needs the batches in host memory.
+    pub(crate) map_batch: bool,
     pub(crate) input: &'a Input,
     pub(crate) layout: &'a Layout,
     /// The number of samples that the batch sampler was created for.
@@ -129,6 +132,9 @@ impl Choice<'_> {
         let Input::Dataset(dataset) = self.input else {
             return Err(Error::new(ErrorKind::Config, "a source is read in sequence, by a worker"));
         };
+        if self.map_batch {
+            return Err(Error::new(ErrorKind::Config, "map_batch needs the batch in host memory"));
+        }
         let room = self.pinned_budget.saturating_sub(self.slots_bytes(self.ids_bytes()));
         let columns = StridedColumns::new(device, dataset, self.layout, room)?;
         // The set was asked for its length when the batch sampler was created, and again for its columns.
@@ -192,6 +198,7 @@ mod tests {
         let choice = Choice {
             transfer_mode: TransferMode::Auto,
             against: None,
+            map_batch: false,
             input: &Input::Dataset(set),
             layout: &layout,
             samples,
@@ -258,6 +265,7 @@ mod tests {
             let choice = Choice {
                 transfer_mode,
                 against: None,
+                map_batch: false,
                 input: &input,
                 layout: &layout,
                 samples: 500,

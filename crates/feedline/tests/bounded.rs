@@ -250,7 +250,9 @@ fn a_batch_costs_at_most_six_driver_calls_plus_queries_and_creates_nothing() {
             // `HostWrite` is a hook for race checkers; the driver of a GPU never sees it.
             let (queries, hooks) = (made.of(Op::Query), made.of(Op::HostWrite));
             let calls = made.total() - queries - hooks;
-            assert!(calls <= 6 * batches + ahead, "{made:?} in {batches} batches");
+            // One copy in 5 ms is timed: three events, two differences.
+            let timed = 5 * (took.as_micros() as u64 / 5000 + 4);
+            assert!(calls <= 6 * batches + ahead + timed, "{made:?} in {batches} batches");
             // The consumer queries once per batch, the transfer thread at most twice and then every 25 us
             // while it waits.
             let polls = took.as_micros() as u64 / 25;

@@ -4,6 +4,7 @@
 mod common;
 
 use common::{alone, elements};
+use feedline::InMemory;
 use feedline::{
     BadSamples, Budget, Context, DType, Dataset, Device, Error, ErrorKind, Loader, LoaderBuilder, Pad,
     ReadError, Row, Rows, Spec, Stage, StridedColumn, TransferMode,
@@ -204,6 +205,50 @@ fn a_substitute_that_writes_nothing_is_bad_too() {
     });
 }
 
+/// Ragged fields through a map, a concatenation and a zip, in the forms that the builder asks for.
+#[test]
+fn composed_sets_keep_ragged_fields_and_their_limits() {
+    alone(|| {
+        let words = |read: Read| Words(Words::spec(), read, false);
+        let spec = Spec::new().ragged("twice", DType::U16, [], 20).unwrap();
+        let twice = words(good).concat(words(good)).unwrap().map(spec, |sample, row, _| {
+            let words = sample.field::<u16>(0)?;
+            Ok(row.write_ragged(0, &[words, words].concat())?)
+        });
+        let zipped = words(good).concat(words(good)).unwrap().zip(twice.unwrap()).unwrap();
+        let builder = Loader::builder(zipped).batch_size(8).pad("words", Pad::longest());
+        let mut loader = builder.most_per_batch("words", 24).shuffle(1).build_host().unwrap();
+        let mut rows = 0;
+        for batch in loader.epoch(0).unwrap() {
+            let batch = batch.unwrap();
+            let (words, lengths) = batch.padded::<u16>("words").unwrap();
+            let (twice, offsets) = batch.ragged::<u16>("twice").unwrap();
+            for (row, &id) in batch.ids().iter().enumerate() {
+                let wanted = vec![(id % 20) as u16; if id % 20 == 6 { 3 } else { 1 }];
+                let width = words.len() / batch.len();
+                assert_eq!(words[row * width..][..lengths[row] as usize], wanted);
+                let twice = &twice[offsets[row] as usize..offsets[row + 1] as usize];
+                assert_eq!(twice, [wanted.clone(), wanted].concat());
+                rows += 1;
+            }
+        }
+        assert_eq!(rows, 40);
+        let long: Read = |id, row| {
+            row.field_mut::<i64>(1)?[0] = id as i64;
+            Ok(row.write_ragged(0, &[0u16; 6])?)
+        };
+        let zipped =
+            words(long).zip(InMemory::new().field("x", [], (0..20u8).collect::<Vec<_>>()).unwrap()).unwrap();
+        let builder = Loader::builder(zipped).batch_size(4).most_per_batch("words", 20);
+        let (_, error) = first_error(builder.bad_samples(SUBSTITUTE));
+        assert_eq!(
+            (error.kind(), error.batch(), error.sample()),
+            (ErrorKind::Budget, Some(0), Some(3)),
+            "{error}"
+        );
+    });
+}
+
 fn ids(ids: &[u64]) -> Vec<i64> {
     ids.iter().map(|&id| id as i64).collect()
 }
@@ -220,6 +265,10 @@ fn misuse_is_refused_by_name() {
             (refused(loader().most_per_batch("words", 9)), "less than the 10"),
             (refused(loader().transfer_mode(TransferMode::ZeroCopy)), "\"words\" varies in length"),
             (refused(loader().batch_size(1 << 30)), "2^31"),
+            (
+                Words(Words::spec(), good, false).cached(1 << 20).unwrap_err().to_string(),
+                "\"words\" is ragged",
+            ),
         ] {
             assert!(error.contains(part), "no {part:?} in: {error}");
         }

@@ -52,9 +52,15 @@ impl Case {
         let world = pick(random, &[1, 1, 2, 4]);
         let batch = 1 + random.below(len.min(20)) as usize;
         let fits = batch as u64 * u64::from(world) <= len;
-        let sampler = match random.below(3) {
+        let batches = batch as u64;
+        let sampler = match random.below(4) {
             0 => Sampler::Sequential,
             1 => Sampler::Shuffle,
+            2 => {
+                let data = Uneven::new(len, most).unwrap().seed(seed);
+                let lengths: Vec<u32> = (0..len).map(|id| data.items(0, Uneven::BYTES, id) as u32).collect();
+                Sampler::bucketed(&lengths, batches, 1 + random.below(4)).unwrap()
+            }
             _ => Sampler::block(1 + random.below(9), 1 + random.below(30)).unwrap(),
         };
         let last_batch = if fits {

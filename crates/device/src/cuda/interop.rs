@@ -19,6 +19,7 @@ impl Device {
     }
 
     /// The CUDA backend; `None` on other devices.
+    #[doc(hidden)] // For crates that launch kernels.
     pub fn cuda_backend(&self) -> Option<&Cuda> {
         self.backend().downcast_ref()
     }
@@ -140,6 +141,7 @@ impl Stream {
     }
 
     /// The CUDA backend of the stream's device; `None` on other devices.
+    #[doc(hidden)] // For crates that launch kernels.
     pub fn cuda_backend(&self) -> Option<&Cuda> {
         self.core().device.backend.downcast_ref()
     }

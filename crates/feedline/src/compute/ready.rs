@@ -215,6 +215,11 @@ impl Ready {
         self.layout.offset(index)
     }
 
+    /// The offset of the values of ragged field `index` in the slot, in bytes.
+    pub(crate) fn values_at(&self, index: usize) -> usize {
+        self.layout.values(index).start
+    }
+
     fn info(&self) -> &BatchInfo {
         self.reader.info()
     }

@@ -91,7 +91,7 @@ impl<'a> Samples<'a> {
         context: &mut Context,
     ) -> Result<(), (usize, ReadError)> {
         if let Self::Dataset { dataset, .. } = self {
-            return dataset.read_many(ids, rows, context);
+            return (**dataset).read_many(ids, rows, context);
         }
         let first = rows.first();
         for (index, &id) in ids.iter().enumerate() {
@@ -110,7 +110,7 @@ impl<'a> Samples<'a> {
         context: &mut Context,
     ) -> Result<(), ReadError> {
         match self {
-            Self::Dataset { dataset, .. } => dataset.read(id, row, context),
+            Self::Dataset { dataset, .. } => (**dataset).read(id, row, context),
             Self::Source { source, records, .. } => source.decode(&records.bytes[own], row, context),
         }
     }

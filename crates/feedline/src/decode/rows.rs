@@ -85,7 +85,7 @@ impl Reader<'_> {
         context: &mut Context,
     ) -> Result<()> {
         let row = rows.first() + index;
-        if is_over_budget(&error) {
+        if is_over_budget(&*error) {
             return Err(self.locate(unreadable(error), Some(id)));
         }
         let mut failures = vec![self.failure(id, &error)];
@@ -97,7 +97,7 @@ impl Reader<'_> {
                     all.push(Substituted { row, substitute, failures });
                     return Ok(());
                 }
-                Err(error) if is_over_budget(&error) => {
+                Err(error) if is_over_budget(&*error) => {
                     return Err(self.locate(unreadable(error), Some(substitute)));
                 }
                 Err(error) => failures.push(self.failure(substitute, &error)),
@@ -130,13 +130,14 @@ impl Reader<'_> {
 
 /// The error of a sample that cannot be read; of kind `Budget` where the batch has no room for it.
 fn unreadable(error: ReadError) -> Error {
-    let kind = if is_over_budget(&error) { ErrorKind::Budget } else { ErrorKind::Sample };
+    let kind = if is_over_budget(&*error) { ErrorKind::Budget } else { ErrorKind::Sample };
     Error::new(kind, "cannot read a sample").caused_by(error)
 }
 
 /// Whether a batch has no room for a good sample, which must not be replaced for that.
-fn is_over_budget(error: &ReadError) -> bool {
-    error.downcast_ref::<Error>().is_some_and(|error| error.kind() == ErrorKind::Budget)
+fn is_over_budget(error: &(dyn std::error::Error + 'static)) -> bool {
+    let error = error.downcast_ref::<Error>();
+    error.is_some_and(|error| error.kind() == ErrorKind::Budget || error.cause().is_some_and(is_over_budget))
 }
 
 /// The message of a panic. The payload is dropped here, and a panic in its own `Drop` goes no further.

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use feedline::report::History;
 use feedline::trace::{StreamTrace, Trace};
 use feedline::{Cursor, Error, ErrorKind, Loader, Proof, Readback, Replay, Result, Stream, WaitMeter};
 use feedline_examples::mlp::Mlp;
@@ -38,6 +39,7 @@ pub struct Training {
     results: Readback<u32>,
     meter: WaitMeter,
     trace: Option<StreamTrace>,
+    history: History,
     losses: Vec<f32>,
     steps: u64,
     samples: u64,
@@ -72,6 +74,7 @@ impl Training {
             results: Readback::new(compute, 2, RESULTS.max(loader.slot_addresses().len()))?,
             meter: WaitMeter::new(compute, if options.steps < 1000 { 4 } else { 16 })?,
             trace: None,
+            history: History::new(),
             losses: Vec::new(),
             steps: 0,
             samples: 0,
@@ -155,6 +158,7 @@ impl Training {
             // Computed here, before the loader starts; a save within the epoch needs it.
             self.expected.begin(loader.batch_sampler(), epoch);
         }
+        let reporter = loader.reporter();
         let mut batches = match self.resumed.take() {
             Some(cursor) => loader.resume(cursor)?,
             None => loader.epoch(epoch)?,
@@ -185,6 +189,7 @@ impl Training {
                 self.first_step_seconds = started.elapsed().as_secs_f64();
             }
             if self.steps.is_multiple_of(SHOW) {
+                self.history.add(&reporter.report().run);
                 self.show(bar)?;
             }
             let interrupted = self.interrupted();
@@ -271,6 +276,11 @@ impl Training {
             bar.set_message(format!("{rate:.0} samples/s  loss {loss:.4}  waited {waited:.1} %"));
         }
         Ok(())
+    }
+
+    /// The accounts of the run over time.
+    pub fn history(&self) -> &History {
+        &self.history
     }
 
     /// Samples delivered in this process.

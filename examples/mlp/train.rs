@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use feedline::report::History;
+use feedline::report::{Account, History};
 use feedline::trace::{StreamTrace, Trace};
 use feedline::{Cursor, Error, ErrorKind, Loader, Proof, Readback, Replay, Result, Stream, WaitMeter};
 use feedline_examples::mlp::Mlp;
@@ -13,7 +13,7 @@ use crate::expected::Expected;
 use crate::files::Output;
 use crate::interrupt::Interrupt;
 use crate::options::Options;
-use crate::progress;
+use crate::progress::{self, Rate, Smoothed};
 
 /// Results in flight from the device; at least one per device slot. Large enough that the host never
 /// waits for one.
@@ -40,6 +40,12 @@ pub struct Training {
     meter: WaitMeter,
     trace: Option<StreamTrace>,
     history: History,
+    rate: Rate,
+    loss: Smoothed,
+    /// How many losses have been added to it.
+    smoothed: usize,
+    /// When the last line of an epoch was printed.
+    lined: Instant,
     losses: Vec<f32>,
     steps: u64,
     samples: u64,
@@ -75,6 +81,10 @@ impl Training {
             meter: WaitMeter::new(compute, if options.steps < 1000 { 4 } else { 16 })?,
             trace: None,
             history: History::new(),
+            rate: Rate::default(),
+            loss: Smoothed::default(),
+            smoothed: 0,
+            lined: Instant::now(),
             losses: Vec::new(),
             steps: 0,
             samples: 0,
@@ -130,6 +140,7 @@ impl Training {
         for epoch in first..self.epochs {
             bar.set_prefix(format!("epoch {}/{}", epoch + 1, self.epochs));
             self.epoch(epoch, loader, model, started, &bar)?;
+            self.leave_line(epoch, &loader.report().epoch, &bar);
             if self.checkpoint.is_some() {
                 self.save(loader.checkpoint(&self.compute)?, model)?;
             }
@@ -267,11 +278,35 @@ impl Training {
         Ok(())
     }
 
+    /// The loss, smoothed over the last steps.
+    fn smoothed_loss(&mut self) -> f32 {
+        let new = self.losses.get(self.smoothed..).unwrap_or_default();
+        new.iter().for_each(|loss| self.loss.add(*loss));
+        self.smoothed = self.losses.len();
+        self.loss.value()
+    }
+
+    /// Leaves a line about an epoch above the bar; not for epochs that follow each other within a second.
+    fn leave_line(&mut self, epoch: u64, account: &Account, bar: &ProgressBar) {
+        if self.lined.elapsed() < Duration::from_secs(1) {
+            return;
+        }
+        self.lined = Instant::now();
+        let loss = self.smoothed_loss();
+        bar.println(format!(
+            "epoch {}/{}  loss {loss:.4}  {:.0} samples/s  {:.1} MB/s  waited {:.1} %",
+            epoch + 1,
+            self.epochs,
+            account.rows_per_s(),
+            account.bytes_per_s() / 1e6,
+            100.0 * account.wait_share()
+        ));
+    }
+
     fn show(&mut self, bar: &ProgressBar) -> Result<()> {
         bar.set_position(self.steps);
         if !bar.is_hidden() {
-            let rate = self.samples_here() as f64 / self.start.elapsed().as_secs_f64();
-            let loss = self.losses.last().copied().unwrap_or(f32::NAN);
+            let (rate, loss) = (self.rate.add(Instant::now(), self.samples_here()), self.smoothed_loss());
             let waited = 100.0 * self.meter.share()?;
             bar.set_message(format!("{rate:.0} samples/s  loss {loss:.4}  waited {waited:.1} %"));
         }

@@ -12,7 +12,7 @@ use crate::checkpoint::Checkpoint;
 use crate::expected::Expected;
 use crate::files::Output;
 use crate::interrupt::Interrupt;
-use crate::options::Options;
+use crate::options::{Options, quoted};
 use crate::progress::{self, Rate, Smoothed};
 
 /// Results in flight from the device; at least one per device slot. Large enough that the host never
@@ -30,6 +30,8 @@ pub struct Training {
     checkpoint: Option<Output>,
     every: Option<u64>,
     quiet: bool,
+    /// The command line without `--resume`.
+    command: String,
     /// Where to continue, if this run was resumed.
     resumed: Option<Cursor>,
     expected: Expected,
@@ -72,6 +74,7 @@ impl Training {
             checkpoint,
             every: options.every,
             quiet: options.quiet,
+            command: options.command.clone(),
             resumed: None,
             expected: Expected::new(),
             interrupt,
@@ -220,10 +223,14 @@ impl Training {
         if !self.interrupt.pressed() {
             return Ok(());
         }
-        let stopped =
-            |rest| Error::new(ErrorKind::Stopped, format!("interrupted after step {}; {rest}", self.steps));
+        let stopped = |rest: &str| {
+            Error::new(ErrorKind::Stopped, format!("interrupted after step {}; {rest}", self.steps))
+        };
         Err(match &self.checkpoint {
-            Some(output) => stopped("continue with --resume").at_path(output.given()),
+            Some(output) => {
+                let file = quoted(&output.given().to_string_lossy());
+                stopped(&format!("continue with: {} --resume {file}", self.command))
+            }
             None => stopped("nothing is saved without --checkpoint FILE"),
         })
     }

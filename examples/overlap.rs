@@ -133,11 +133,11 @@ fn plot(points: &[Measured]) -> String {
         h = SIDE + 80.0
     );
     for tick in [1.0, 1.5, 2.0, 2.5, 3.0] {
-        let _ = write!(
+        let _ = writeln!(
             svg,
             "<line class=\"grid\" x1=\"{x0}\" y1=\"{y0}\" x2=\"{x1}\" y2=\"{y0}\"/><line class=\"grid\" \
              x1=\"{xt}\" y1=\"20\" x2=\"{xt}\" y2=\"{yb}\"/><text x=\"{tx}\" y=\"{ty}\" text-anchor=\"end\">\
-             {tick:.1}</text><text x=\"{xt}\" y=\"{by}\" text-anchor=\"middle\">{tick:.1}</text>\n",
+             {tick:.1}</text><text x=\"{xt}\" y=\"{by}\" text-anchor=\"middle\">{tick:.1}</text>",
             x0 = LEFT,
             x1 = LEFT + SIDE,
             y0 = y(tick),
@@ -148,11 +148,11 @@ fn plot(points: &[Measured]) -> String {
             by = 40.0 + SIDE,
         );
     }
-    let _ = write!(
+    let _ = writeln!(
         svg,
         "<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" stroke=\"#888\" stroke-dasharray=\"4 4\"/>\n<text x=\"{}\" \
          y=\"{}\" text-anchor=\"middle\">speed-up of the formula (D + T + C) / max(D, T, C)</text>\n<text \
-         transform=\"translate(18 {}) rotate(-90)\" text-anchor=\"middle\">measured speed-up</text>\n",
+         transform=\"translate(18 {}) rotate(-90)\" text-anchor=\"middle\">measured speed-up</text>",
         x(0.8),
         y(0.8),
         x(3.2),
@@ -164,16 +164,16 @@ fn plot(points: &[Measured]) -> String {
     let stages = [("decode", "#3b7dd8"), ("copy", "#d9822b"), ("compute", "#3a9d5d")];
     for (index, (name, colour)) in stages.into_iter().enumerate() {
         let (lx, ly) = (LEFT + SIDE + 16.0, 40.0 + 22.0 * index as f64);
-        let _ = write!(
+        let _ = writeln!(
             svg,
-            "<circle cx=\"{lx}\" cy=\"{ly}\" r=\"5\" fill=\"{colour}\"/><text x=\"{}\" y=\"{}\">{name}-bound</text>\n",
+            "<circle cx=\"{lx}\" cy=\"{ly}\" r=\"5\" fill=\"{colour}\"/><text x=\"{}\" y=\"{}\">{name}-bound</text>",
             lx + 12.0,
             ly + 4.0
         );
         for point in points.iter().filter(|point| point.stages.longest() == name) {
-            let _ = write!(
+            let _ = writeln!(
                 svg,
-                "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"5\" fill=\"{colour}\" fill-opacity=\"0.8\"/>\n",
+                "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"5\" fill=\"{colour}\" fill-opacity=\"0.8\"/>",
                 x(point.stages.speed_up()),
                 y(point.speed_up())
             );

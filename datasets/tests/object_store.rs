@@ -92,7 +92,7 @@ fn real_files_are_read_by_url_as_independent_readers_do_or_refused() {
     }
     with_watchdog(LIMIT, || {
         let server = Server::start();
-        let remote = Remote::new(RemoteOptions { block_bytes: 64 << 10, ..options_for_real() }).unwrap();
+        let remote = Remote::new(RemoteOptions { block_bytes: 64 << 10, memory_bytes: 4 << 20, ..options() }).unwrap();
         let texts = [
             include_str!("golden/default.json"),
             include_str!("golden/arrow.json"),
@@ -119,6 +119,11 @@ fn real_files_are_read_by_url_as_independent_readers_do_or_refused() {
                 server.put(&name, Served::new(fs::read(&path).unwrap()))
             };
             let opened = remote.open(&url);
+            // A text, say.
+            if expected.get("format").is_some_and(|format| format.as_str() != Some(folder)) {
+                assert!(opened.unwrap_err().to_string().contains("download it"), "{name}");
+                continue;
+            }
             let null = expected.as_object_mut().and_then(|entry| entry.remove("null"));
             let why = match &null {
                 Some(null) => Some(format!("column {} has a null in row {}", null[1], null[0])),
@@ -139,10 +144,6 @@ fn real_files_are_read_by_url_as_independent_readers_do_or_refused() {
         let stats = remote.stats();
         assert!(stats.retries == 0 && stats.most_memory <= 4 << 20, "{stats:?}");
     });
-}
-
-fn options_for_real() -> RemoteOptions {
-    RemoteOptions { memory_bytes: 4 << 20, ..options() }
 }
 
 #[test]
@@ -561,14 +562,14 @@ fn what_could_be_secret_is_sent_and_never_shown() {
         texts.push(records(&Remote::new(options).unwrap(), &url).unwrap_err().to_string());
         for bad in [
             "http://user:hunter2@/x",
-            "hunter2:/x",
-            "gopher://hunter2/x",
+            "mailto:hunter2",
+            "gopher://h/x?hunter2",
             "http://user:hunter2@h",
             "s3://b/%FF",
         ] {
             let error = remote.open(bad).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Config, "{bad}: {error}");
-            texts.push(error.to_string().replace("gopher://hunter2", ""));
+            texts.push(error.to_string());
         }
         assert!(texts.iter().all(|text| !text.contains("hunter2")), "{texts:#?}");
     });

@@ -57,6 +57,9 @@ impl Stores {
             cleared.map_err(|()| config("the URL has no host"))?;
         }
         let _ = shown.set_password(None);
+        if !is_url(text) {
+            return Err(config(format!("this is no URL of a store: use {}", SCHEMES.join("://, ") + "://")));
+        }
         let at = |error: Error| error.at_path(shown.as_str());
         let path = Path::from_url_path(url.path());
         let path = path.map_err(|_| at(config("the path of the URL cannot be read: check its escapes")))?;
@@ -104,7 +107,8 @@ impl Stores {
             "s3" | "s3a" => cloud!(AmazonS3Builder, AmazonS3ConfigKey),
             "gs" => cloud!(GoogleCloudStorageBuilder, GoogleConfigKey),
             "az" | "azure" | "abfs" | "abfss" => cloud!(MicrosoftAzureBuilder, AzureConfigKey),
-            "http" | "https" => {
+            // http and https.
+            _ => {
                 let mut builder = HttpBuilder::new().with_url(base.as_str()).with_retry(once);
                 for (key, value) in limits {
                     builder = builder.with_config(key, value);
@@ -117,9 +121,6 @@ impl Stores {
                     builder = builder.with_config(key, value);
                 }
                 Ok(Arc::new(builder.build().map_err(failed)?))
-            }
-            scheme => {
-                Err(config(format!("\"{scheme}\" is no scheme that is read: use {}", SCHEMES.join(", "))))
             }
         }
     }

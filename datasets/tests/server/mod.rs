@@ -166,7 +166,8 @@ fn serve(state: &State, stream: &TcpStream) -> std::io::Result<()> {
         }
         let (start, end) = range.expect("a request without a range");
         state.requests.lock().unwrap().push(Request { target: target.clone(), start, end });
-        let file = state.files.lock().unwrap().get(&target.split('?').next().unwrap().replace("%2F", "/")).cloned();
+        let file =
+            state.files.lock().unwrap().get(&target.split('?').next().unwrap().replace("%2F", "/")).cloned();
         if !answer(state, stream, file, start, end, fault)? {
             return Ok(());
         }

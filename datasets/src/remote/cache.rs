@@ -173,7 +173,7 @@ fn remove(path: &Path) -> std::io::Result<()> {
 fn content(file: &mut File, key: &str, bytes: u64) -> Option<Bytes> {
     let before = MAGIC.len() + 4 + key.len();
     let head = before + 8 + 4;
-    // The length is checked first: it says how much memory the file takes.
+    // What is cut, or of something else, need not be read.
     if file.metadata().ok()?.len() != head as u64 + bytes {
         return None;
     }

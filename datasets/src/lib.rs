@@ -38,6 +38,8 @@ pub mod digits;
 mod disk;
 mod fixed;
 mod folder;
+#[cfg(feature = "table")]
+mod guarded;
 mod gzip;
 pub mod idx;
 #[cfg(feature = "jsonl")]

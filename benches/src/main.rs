@@ -8,9 +8,11 @@ mod epoch;
 mod guards;
 mod handoff;
 mod idle;
+mod jpeg;
 mod measure;
 mod noisy;
 mod options;
+mod overlap;
 mod records;
 mod row;
 mod scale;
@@ -31,7 +33,7 @@ use row::Report;
 type Bench = fn(&Options, &mut Report) -> Result<()>;
 
 /// Every benchmark, in the order `all` runs them.
-const BENCHES: [(&str, Bench); 11] = [
+const BENCHES: [(&str, Bench); 12] = [
     ("handoff", handoff::run),
     ("guards", guards::run),
     ("transfer", transfer::run),
@@ -43,6 +45,7 @@ const BENCHES: [(&str, Bench); 11] = [
     ("start", start::run),
     ("idle", idle::run),
     ("noisy", noisy::run),
+    ("overlap", overlap::run),
 ];
 
 fn main() -> ExitCode {
@@ -76,10 +79,15 @@ fn run() -> Result<()> {
         found = true;
         scale::run(&options, &mut report)?;
     }
+    // It needs files, which the repository does not have.
+    if options.names.iter().any(|asked| asked == "jpeg") {
+        found = true;
+        jpeg::run(&options, &mut report)?;
+    }
     if found {
         return Ok(());
     }
-    let names: Vec<_> = BENCHES.iter().map(|(name, _)| *name).chain(["scale"]).collect();
+    let names: Vec<_> = BENCHES.iter().map(|(name, _)| *name).chain(["scale", "jpeg"]).collect();
     let why = format!("no benchmark is called {:?}: name some of {names:?}, or all", options.names);
     Err(Error::new(ErrorKind::Config, why))
 }

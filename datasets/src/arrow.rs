@@ -12,9 +12,10 @@ use arrow_ipc::{Block, Endianness, MessageHeader, MetadataVersion, root_as_foote
 use arrow_schema::{ArrowError, DataType, SchemaRef};
 use feedline_core::{Error, Fingerprint, Result, StridedColumn};
 
-use crate::bytes::{Content, MEMORY_LIMIT, data, one_line};
+use crate::bytes::{Content, MEMORY_LIMIT};
 use crate::cache::Cache;
 use crate::disk::DiskFile;
+use crate::error::{data, one_line};
 use crate::guarded::guarded;
 use crate::pack::CHECKSUM;
 use crate::reader::outside;

@@ -3,11 +3,13 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{Error, ErrorKind, Fingerprint, Result};
-use memmap2::{Mmap, MmapMut};
+use feedline_core::{Fingerprint, Result};
+use memmap2::Mmap;
 
 use crate::disk::DiskFile;
+use crate::error::data;
 use crate::gzip;
+use crate::memory::{Memory, no_memory};
 
 /// Files up to this size, 4 GiB, are read into memory. In larger files each sample is read on demand.
 pub const MEMORY_LIMIT: u64 = 4 << 30;
@@ -156,47 +158,6 @@ impl Content {
     }
 }
 
-/// Private memory in whole pages, so that a device can register it without touching other data.
-pub(crate) struct Memory {
-    pages: MmapMut,
-    len: usize,
-}
-
-impl Memory {
-    /// `len` bytes, at least one; the system provides pages as they are written.
-    pub(crate) fn new(len: u64) -> Result<Self> {
-        let len = usize::try_from(len).map_err(|_| no_memory(len))?;
-        let pages = MmapMut::map_anon(len).map_err(|error| no_memory(len as u64).caused_by(error))?;
-        // Huge pages: fewer page faults while the file is read, and fewer TLB misses afterwards. Only a hint.
-        #[cfg(target_os = "linux")]
-        let _ = pages.advise(memmap2::Advice::HugePage);
-        Ok(Self { pages, len })
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.pages[..self.len]
-    }
-
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.pages[..self.len]
-    }
-
-    /// Keeps only the first `len` bytes.
-    pub(crate) fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(len);
-    }
-}
-
-impl fmt::Debug for Memory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Memory({} bytes)", self.len)
-    }
-}
-
 /// A file mapped into memory: nothing is copied, processes share its pages, and it may be larger than
 /// the memory.
 ///
@@ -256,20 +217,6 @@ impl fmt::Debug for MappedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "MappedFile({}, {} bytes)", self.path.display(), self.pages.len())
     }
-}
-
-pub(crate) fn data(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Data, message)
-}
-
-/// What `text` says, on one line: what a file holds may have line breaks.
-pub(crate) fn one_line(text: impl fmt::Display) -> String {
-    let text = text.to_string();
-    text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
-}
-
-fn no_memory(bytes: u64) -> Error {
-    data(format!("not enough memory for the file's {bytes} bytes: open it with a lower limit"))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::sync::Once;
 
 use feedline_core::{Result, catch_panic};
 
-use crate::bytes::{data, one_line};
+use crate::error::{data, one_line};
 
 thread_local! {
     /// Whether this thread's panics are about a file, and become errors.

@@ -9,9 +9,10 @@ use std::sync::Arc;
 use feedline_core::{DType, Fingerprint, Result};
 use serde_json::Value as Json;
 
-use crate::bytes::{Content, data, one_line};
+use crate::bytes::Content;
 use crate::cache::Cache;
 use crate::disk::DiskFile;
+use crate::error::{data, one_line};
 use crate::reader::outside;
 use crate::{ElementType, Reader, Schema, SchemaField, Shards, Values};
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use feedline_core::{Error, ErrorKind, Result};
 
-use crate::bytes::data;
+use crate::error::data;
 use crate::{Reader, Shards};
 
 mod columns;

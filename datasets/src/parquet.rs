@@ -15,9 +15,10 @@ use parquet::file::metadata::{
     ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader, ParquetStatisticsPolicy,
 };
 
-use crate::bytes::{Content, data, one_line};
+use crate::bytes::Content;
 use crate::cache::Cache;
 use crate::disk::DiskFile;
+use crate::error::{data, one_line};
 use crate::guarded::guarded;
 use crate::reader::outside;
 use crate::table::{Batch, Layout, TableOptions};

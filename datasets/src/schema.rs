@@ -97,6 +97,21 @@ impl SchemaField {
     pub fn variable(name: impl Into<String>, element: ElementType) -> Self {
         Self { name: name.into(), element, shape: vec![None] }
     }
+
+    /// The type that batches have, and the dimensions that it adds: 2 for the parts of a complex number.
+    pub(crate) fn batch_type(&self) -> Result<(DType, &'static [usize])> {
+        Ok(match self.element {
+            ElementType::Number(dtype) => (dtype, &[]),
+            ElementType::Bool | ElementType::Bytes | ElementType::Text => (DType::U8, &[]),
+            ElementType::Complex64 => (DType::F32, &[2]),
+            ElementType::Complex128 => (DType::F64, &[2]),
+            ElementType::U64 => {
+                let why =
+                    format!("field \"{}\" is u64, which batches do not have: store it as i64", self.name);
+                return Err(Error::new(ErrorKind::Config, why));
+            }
+        })
+    }
 }
 
 impl fmt::Display for SchemaField {
@@ -151,21 +166,12 @@ impl Schema {
             let refuse = |why| Err(Error::new(ErrorKind::Config, format!("field \"{}\" {why}", field.name)));
             let shape: Option<Vec<usize>> = field.shape.iter().copied().collect();
             let Some(mut shape) = shape else {
-                return refuse("varies in size from sample to sample: decode or pad it to a fixed shape");
+                return refuse(
+                    "varies in size from sample to sample: load it by Ragged, or make it one size",
+                );
             };
-            let dtype = match field.element {
-                ElementType::Number(dtype) => dtype,
-                ElementType::Bool | ElementType::Bytes | ElementType::Text => DType::U8,
-                ElementType::U64 => return refuse("is u64, which batches do not have: store it as i64"),
-                ElementType::Complex64 => {
-                    shape.push(2);
-                    DType::F32
-                }
-                ElementType::Complex128 => {
-                    shape.push(2);
-                    DType::F64
-                }
-            };
+            let (dtype, parts) = field.batch_type()?;
+            shape.extend_from_slice(parts);
             spec.field(&field.name, dtype, shape)
         })
     }

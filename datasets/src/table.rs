@@ -8,7 +8,7 @@ use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field};
 use feedline_core::{DType, Error, ErrorKind, Result};
 
-use crate::bytes::{data, one_line};
+use crate::error::{data, one_line};
 use crate::{ElementType, Schema, SchemaField, Value, Values};
 
 mod column;

@@ -10,7 +10,8 @@ use arrow_schema::DataType;
 use feedline_core::Result;
 
 use super::units::units;
-use crate::bytes::{Content, data, one_line};
+use crate::bytes::Content;
+use crate::error::{data, one_line};
 use crate::gzip::most_inflated;
 
 const MARKER: [u8; 4] = [0xFF; 4];

@@ -8,10 +8,12 @@ use feedline_core::{Fingerprint, Result};
 use flate2::read::MultiGzDecoder;
 
 use super::Mds;
-use crate::bytes::{Content, Memory, data, one_line};
+use crate::bytes::Content;
 use crate::cache::Cache;
 use crate::disk::DiskFile;
+use crate::error::{data, one_line};
 use crate::gzip::most_inflated;
+use crate::memory::Memory;
 use crate::reader::outside;
 use crate::{Reader, Schema, Values};
 

@@ -7,7 +7,7 @@ use arrow_schema::{DataType, Field, Schema as ArrowSchema, SchemaRef};
 use feedline_core::{DType, Error, ErrorKind, Result};
 use serde_json::json;
 
-use crate::bytes::one_line;
+use crate::error::one_line;
 use crate::table::FIELD;
 use crate::{ElementType, Schema, SchemaField};
 

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 
 use super::partial::Partial;
 use super::{cannot, data, refuse};
-use crate::bytes::{Content, one_line};
+use crate::bytes::Content;
 use crate::disk::DiskFile;
+use crate::error::one_line;
 use crate::{ArrowFile, Reader, Shards};
 
 /// The name of the index. Programs that read a folder as one table leave out names that begin like this.

@@ -13,7 +13,7 @@ use feedline_core::{Error, Result};
 use super::columns::{Column, Columns, item};
 use super::footer;
 use super::{cannot, data};
-use crate::bytes::one_line;
+use crate::error::one_line;
 use crate::{Reader, Values};
 
 /// Bytes of a batch, about: it is collected in memory.

@@ -9,7 +9,7 @@ use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 
 use super::input::{Input, Part};
 use super::pages::Page;
-use crate::bytes::{data, one_line};
+use crate::error::{data, one_line};
 use crate::gzip::most_inflated;
 
 /// The most rows that are decoded at once.

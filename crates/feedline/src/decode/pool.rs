@@ -1,7 +1,6 @@
 //! The worker threads, owned by one loader or shared by several.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -11,6 +10,7 @@ use super::activity::{Activity, Reading};
 use super::decoder::{Decoder, Job, Share};
 use super::queue::{Queue, Work};
 use super::rows::panic_text;
+use super::worker::Worker;
 
 /// The largest number of workers in a pool.
 pub const MAX_WORKERS: usize = 1024;
@@ -20,6 +20,7 @@ const QUEUE_CAPACITY: usize = 1024;
 
 /// The number of decode threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Workers {
     /// One per core; one fewer on machines with more than two cores, for the training loop.
     #[default]
@@ -33,6 +34,7 @@ impl Workers {
     ///
     /// # Errors
     /// `Config` for a count of zero, or above [`MAX_WORKERS`].
+    #[doc(hidden)] // Called by `WorkerPool::new`.
     pub fn count(self) -> Result<usize> {
         match self {
             Self::Count(0) => {
@@ -81,12 +83,6 @@ struct Shared {
     activity: Activity,
 }
 
-/// One worker thread's handle to the pool.
-pub(crate) struct Worker {
-    shared: Arc<Shared>,
-    index: usize,
-}
-
 impl WorkerPool {
     /// Starts the threads.
     ///
@@ -98,10 +94,10 @@ impl WorkerPool {
         let shared = Arc::new(Shared { queue: Queue::new(QUEUE_CAPACITY), activity: Activity::new(count) });
         let threads = Threads { shared, handles: Mutex::new(Vec::with_capacity(count)) };
         for index in 0..count {
-            let worker = Worker { shared: threads.shared.clone(), index };
+            let shared = threads.shared.clone();
             let spawned = std::thread::Builder::new()
                 .name(format!("fl-decode-{index}"))
-                .spawn(move || worker.run())
+                .spawn(move || shared.work(index))
                 .map_err(|error| {
                     let why = format!("cannot start decode worker {index} of {count}: take fewer workers");
                     Error::new(ErrorKind::Config, why).caused_by(error)
@@ -154,33 +150,25 @@ impl Drop for Threads {
     }
 }
 
-impl Worker {
-    fn run(self) {
-        while let Some(work) = self.shared.queue.next() {
+impl Shared {
+    /// Works as worker number `index` until the queue is closed.
+    fn work(&self, index: usize) {
+        let worker = Worker::new(&self.activity, index);
+        while let Some(work) = self.queue.next() {
             // Dropping the last job of a loader drops its data set, which runs user code.
             let worked = catch_unwind(AssertUnwindSafe(|| match work {
-                Work::Begin(job) => job.run(&self),
-                Work::Join(share) => share.join(&self),
+                Work::Begin(job) => {
+                    if let Some((share, others)) = job.run(&worker) {
+                        self.queue.share(share.clone(), others);
+                        share.join(&worker);
+                    }
+                }
+                Work::Join(share) => share.join(&worker),
             }));
             if let Err(panic) = worked {
                 panic_text(panic);
             }
         }
-    }
-
-    /// The queue, to let other workers join a batch.
-    pub(crate) fn queue(&self) -> &Queue<Job, Share> {
-        &self.shared.queue
-    }
-
-    /// This worker begins to read. Returns the cell in which it stores the id of each sample.
-    pub(crate) fn begin(&self, step: u64, sample: u64) -> Arc<AtomicU64> {
-        self.shared.activity.begin(self.index, step, sample)
-    }
-
-    /// This worker has finished reading.
-    pub(crate) fn end(&self) {
-        self.shared.activity.end(self.index);
     }
 }
 

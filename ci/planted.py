@@ -52,6 +52,10 @@ HAND_OFF = Test(SIM, "sim_seeds", "a_complete_hand_off_has_no_race")
 ALL_READERS = Test(DEVICE, "contract", "slots::a_slot_is_overwritten_after_all_its_readers")
 PIPELINE = Test(FEEDLINE, "simulated", "a_training_loop_has_no_race_in_any_schedule")
 
+IMAGES = "feedline-images"
+PILLOW = Test(IMAGES, "pillow", "every_kind_of_picture_has_pillows_pixels")
+BOMBS = Test(IMAGES, "bounds", "bombs_are_answered_in_under_100_ms_and_64_mib")
+
 NO_HOST_GATE = [
     (HOST_ACQUIRE, 'if cfg!(not(planted = "host_gate")) && state', "if cfg!(any()) && state"),
     (HOST_ACQUIRE, 'in_flight = cfg!(not(planted = "host_gate")) &&', "in_flight = cfg!(any()) &&"),
@@ -540,10 +544,60 @@ BUGS = [
         [("crates/core/src/batch_sampler.rs", "first: first + rank * each + rank.min(over)", "first: first + rank * each")],
     ),
     Bug(
+        "dlpack_batch",
+        "a DLPack tensor does not keep its batch",
+        Test("feedline-dlpack", "tensors", "a_tensor_keeps_its_batch_and_its_drop_releases_it"),
+        [
+            ("crates/dlpack/src/export.rs", "    _batch: Arc<Ready>,\n}", "    _batch: std::sync::Weak<Ready>,\n}"),
+            ("crates/dlpack/src/export.rs", "_batch: batch }", "_batch: Arc::downgrade(&batch) }"),
+        ],
+    ),
+    Bug(
+        "dlpack_deleter",
+        "a DLPack tensor that is refused is not given back",
+        Test("feedline-dlpack", "tensors", "what_cannot_be_read_is_refused_and_given_back"),
+        [("crates/dlpack/src/import.rs", "let owned = Owned(raw);", "let owned = std::mem::ManuallyDrop::new(Owned(raw));")],
+    ),
+    Bug(
         "another_fuzz_target",
         "a fuzz target runs another one",
         Test("feedline-fuzz", "replay", "every_target_is_built_and_has_seeds"),
         [("fuzz/fuzz_targets/idx_bytes.rs", "target!(idx_bytes)", "target!(cursor_bytes)")],
+    ),
+    Bug(
+        "picture_limit",
+        "a picture of any size is decoded",
+        BOMBS,
+        [("images/src/decode/mod.rs", "if header.size.pixels() > self.limits.pixels {", "if false {")],
+    ),
+    Bug(
+        "picture_orientation",
+        "EXIF's orientation of a JPEG is ignored",
+        PILLOW,
+        [("images/src/decode/jpeg/mod.rs", "Turn::of_exif(orientation)", "Turn::of_exif(1)")],
+    ),
+    Bug(
+        "chroma_repeated",
+        "chroma of half the size is repeated instead of interpolated",
+        PILLOW,
+        [("images/src/decode/jpeg/rows.rs", "(2, 2) if is_wide => Self::Both,", "")],
+    ),
+    Bug(
+        "random_of_the_worker",
+        "random numbers of a picture belong to the worker, not to the sample",
+        Test(IMAGES, "epochs", "an_epoch_is_the_same_whatever_the_workers_the_ranks_and_a_resume"),
+        [
+            (
+                "datasets/src/images/dataset.rs",
+                "self.transforms.read(encoded, context.random(), scratch, row.bytes_mut(0))?;",
+                "self.transforms.read(encoded, worker.get_or_insert_with(|| context.random().clone()), scratch, "
+                "row.bytes_mut(0))?;",
+            ),
+            ("datasets/src/images/dataset.rs", "    scratch: Scratch,\n}", "    scratch: Scratch,\n"
+             "    worker: Option<feedline_core::Random>,\n}"),
+            ("datasets/src/images/dataset.rs", "let Memory { values, scratch } = memory;",
+             "let Memory { values, scratch, worker } = memory;"),
+        ],
     ),
 ]
 

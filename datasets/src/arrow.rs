@@ -1,6 +1,6 @@
 //! Arrow's interprocess format, files and streams: record batches of columns.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,10 +12,13 @@ use arrow_ipc::{Block, Endianness, MessageHeader, MetadataVersion, root_as_foote
 use arrow_schema::{ArrowError, SchemaRef};
 use feedline_core::{Error, Fingerprint, Result, StridedColumn};
 
-use crate::bytes::{Content, MEMORY_LIMIT, data, one_line};
+use crate::bytes::{Content, MEMORY_LIMIT};
+use crate::cache::Cache;
 use crate::disk::DiskFile;
+use crate::error::{data, one_line};
+use crate::pack::CHECKSUM;
 use crate::reader::outside;
-use crate::table::{Batch, Layout, TableOptions, cache::Cache};
+use crate::table::{Batch, Layout, TableOptions};
 use crate::{MappedFile, Reader, Schema, Values};
 
 mod messages;
@@ -29,6 +32,9 @@ pub(crate) const MAGIC: &[u8] = b"ARROW1";
 const TRAILER: u64 = 10;
 /// The most parts of a growing dictionary: each is added by copying all before it.
 const MOST_PARTS: usize = 1000;
+
+/// Files of up to so many bytes are compared with their checksum when they are opened.
+const VERIFIED: u64 = 64 << 20;
 
 /// The values of dictionaries, by their numbers.
 type Dictionaries = HashMap<i64, ArrayRef>;
@@ -148,7 +154,53 @@ impl ArrowFile {
         let decoded = Cache::new(index.batches.len(), options.cache_bytes);
         let (path, batches, metadata) = (path.to_path_buf(), index.batches, index.metadata);
         let fingerprint = state.value();
-        Ok(Self { path, content, layout, decoder, batches, ends, ready, decoded, metadata, fingerprint })
+        let file =
+            Self { path, content, layout, decoder, batches, ends, ready, decoded, metadata, fingerprint };
+        if file.content.len() <= VERIFIED {
+            file.verify()?;
+        }
+        Ok(file)
+    }
+
+    /// The CRC-32C of all bytes before the footer, if `pack` wrote the file.
+    pub(crate) fn checksum(&self) -> Option<u32> {
+        self.covered().map(|(checksum, _)| checksum)
+    }
+
+    /// The checksum in the footer, and how many bytes it covers.
+    fn covered(&self) -> Option<(u32, u64)> {
+        let (checksum, bytes) = self.metadata.get(CHECKSUM)?.split_once(':')?;
+        Some((u32::from_str_radix(checksum, 16).ok()?, bytes.parse().ok()?))
+    }
+
+    /// Compares the file with the checksum that [`pack`](crate::pack()) wrote, and says whether it has one. Files
+    /// of up to 64 MiB have been compared when they were opened.
+    ///
+    /// Blocks while the whole file is read.
+    ///
+    /// # Errors
+    /// `Data` when they differ, or the file cannot be read; names the file.
+    pub fn verify(&self) -> Result<bool> {
+        let Some((expected, bytes)) = self.covered() else { return Ok(false) };
+        self.compare(expected, bytes).map_err(|error| error.at_path(&self.path))?;
+        Ok(true)
+    }
+
+    fn compare(&self, expected: u32, bytes: u64) -> Result<()> {
+        let (mut checksum, mut at) = (0, 0);
+        let mut part = vec![0; 1 << 20];
+        while at < bytes {
+            let part = &mut part[..(bytes - at).min(1 << 20) as usize];
+            self.content.read_at(at, part)?;
+            checksum = crc32c::crc32c_append(checksum, part);
+            at += part.len() as u64;
+        }
+        self.content.check_unchanged()?;
+        if checksum != expected {
+            let why = format!("the checksum of the first {bytes} bytes is {checksum:08x}, the footer says");
+            return Err(data(format!("{why} {expected:08x}: the file is damaged, fetch or pack it again")));
+        }
+        Ok(())
     }
 
     /// The key-value pairs of the file's footer and schema.
@@ -324,7 +376,7 @@ impl Decoder {
             .map(|decoder| decoder.with_projection(Some(&self.columns)))
             .and_then(RecordBatchDecoder::read_record_batch)
             .map_err(|error| at(damaged("a record batch", &error)))?;
-        Ok(layout.batch(&decoded))
+        Ok(layout.batch(&decoded, &mut HashSet::new()))
     }
 }
 

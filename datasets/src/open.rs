@@ -12,6 +12,8 @@ use crate::{Folder, Lines, Reader, Shards, cifar, gzip, idx, npy};
 
 /// Bytes at the beginning of a file that tell its kind.
 const START: usize = 512;
+/// The index of a folder that `pack` wrote.
+const PACK_INDEX: &str = "_index.json";
 
 /// Opens a file or a folder, whatever its format.
 ///
@@ -60,6 +62,7 @@ enum Kind {
     TfRecord,
     Mds,
     MdsIndex,
+    PackIndex,
     Image,
     Csv,
     JsonLines,
@@ -84,6 +87,9 @@ fn kind(start: &[u8], len: u64) -> Kind {
         (b"\x89HDF\r\n\x1A\n", "this is HDF5, which is not read: save arrays as .npy or .npz"),
     ];
     let images = [&b"\xFF\xD8\xFF"[..], b"\x89PNG\r\n\x1A\n", b"GIF8", b"II*\0", b"MM\0*"];
+    // A bitmap's second header begins with its length; the letters alone may begin a text.
+    let is_bitmap = start.starts_with(b"BM") && matches!(start.get(14..18), Some([12..=124, 0, 0, 0]));
+    let is_webp = start.starts_with(b"RIFF") && start.get(8..12) == Some(b"WEBP");
     if start.starts_with(npy::header::MAGIC) {
         Kind::Npy
     } else if start.starts_with(b"ARROW1") || is_arrow_stream(start) {
@@ -94,7 +100,7 @@ fn kind(start: &[u8], len: u64) -> Kind {
         Kind::Npz
     } else if let Some((_, why)) = refused.iter().find(|(magic, _)| start.starts_with(magic)) {
         Kind::Refused(why)
-    } else if images.iter().any(|magic| start.starts_with(magic)) {
+    } else if is_bitmap || is_webp || images.iter().any(|magic| start.starts_with(magic)) {
         Kind::Image
     } else if is_tar_header(start) {
         Kind::Tar
@@ -133,6 +139,7 @@ fn kind_by_name(path: &Path) -> Kind {
         Some("tfrecord" | "tfrecords") => Kind::TfRecord,
         _ if name.ends_with(".tar.gz") => Kind::Tar,
         _ if name == "index.json" => Kind::MdsIndex,
+        _ if name == PACK_INDEX => Kind::PackIndex,
         _ if name.contains("idx") => Kind::Idx,
         _ => Kind::Unknown,
     }
@@ -213,11 +220,12 @@ fn file(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
         Kind::Arrow => arrow(path, limit),
         Kind::Parquet => parquet(path),
         Kind::Safetensors => safetensors(path, limit),
-        Kind::Image => Ok(Box::new(Folder::of_file(path)?)),
+        Kind::Image => image(path, &bytes),
         Kind::Tar => tar(path),
         Kind::TfRecord => tfrecord(path),
         Kind::Mds => mds(path, false),
         Kind::MdsIndex => mds(path, true),
+        Kind::PackIndex => packed(path, limit),
         Kind::Refused(why) => Err(data(why)),
         Kind::Csv => csv(path),
         Kind::JsonLines => jsonl(path),
@@ -255,6 +263,15 @@ fn safetensors(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
 #[cfg(not(feature = "safetensors"))]
 fn safetensors(_: &Path, _: u64) -> Result<Box<dyn Reader>> {
     Err(needs("safetensors"))
+}
+
+/// Opens a picture: decoded if this build does that, else as bytes.
+fn image(path: &Path, _start: &[u8]) -> Result<Box<dyn Reader>> {
+    #[cfg(feature = "images")]
+    if feedline_images::Format::of(_start).is_some() {
+        return Ok(Box::new(crate::images::ImageFile::open(path)?));
+    }
+    Ok(Box::new(Folder::of_file(path)?))
 }
 
 #[cfg(feature = "tar")]
@@ -307,6 +324,17 @@ fn arrow(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
 
 #[cfg(not(feature = "arrow"))]
 fn arrow(_: &Path, _: u64) -> Result<Box<dyn Reader>> {
+    Err(needs("arrow"))
+}
+
+/// Opens the folder of an index that `pack` wrote.
+#[cfg(feature = "arrow")]
+fn packed(index: &Path, limit: u64) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::pack::open_folder(index.parent().unwrap_or(index), limit)?))
+}
+
+#[cfg(not(feature = "arrow"))]
+fn packed(_: &Path, _: u64) -> Result<Box<dyn Reader>> {
     Err(needs("arrow"))
 }
 
@@ -377,6 +405,10 @@ fn folder(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
     let index = path.join("index.json");
     if index.is_file() {
         return mds(&index, true);
+    }
+    let index = path.join(PACK_INDEX);
+    if index.is_file() {
+        return packed(&index, limit);
     }
     let (folders, files) = crate::folder::list(path)?;
     let names = files.iter().filter_map(|file| file.file_name()?.to_str());

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use feedline_core::{Error, ErrorKind, Result};
 
-use crate::bytes::data;
+use crate::error::data;
 use crate::{Reader, Shards};
 
 mod columns;
@@ -21,12 +21,10 @@ mod partial;
 mod varying;
 
 use columns::Columns;
-use index::{Index, Shard};
+use index::{INDEX, Index, Shard};
 use partial::Partial;
 
-pub(crate) use columns::FIELD;
 pub(crate) use footer::CHECKSUM;
-pub(crate) use index::INDEX;
 
 /// How to pack.
 #[derive(Clone, Copy, Debug, Default)]

@@ -1,5 +1,6 @@
 //! Parquet files: columns in row groups, encoded and compressed.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,10 +15,12 @@ use parquet::file::metadata::{
     ParquetMetaData, ParquetMetaDataOptions, ParquetMetaDataReader, ParquetStatisticsPolicy,
 };
 
-use crate::bytes::{Content, data, one_line};
+use crate::bytes::Content;
+use crate::cache::Cache;
 use crate::disk::DiskFile;
+use crate::error::{data, one_line};
 use crate::reader::outside;
-use crate::table::{Batch, Layout, TableOptions, cache::Cache};
+use crate::table::{Batch, Layout, TableOptions};
 use crate::{Reader, Schema, Values};
 
 mod claims;
@@ -133,12 +136,13 @@ impl ParquetFile {
                 .build()
                 .map_err(|error| named(&error))?;
         let (mut batches, mut rows, mut bytes) = (Vec::new(), 0, 0u64);
+        let mut counted = HashSet::new();
         for batch in reader {
             let batch = batch.map_err(|error| named(&ParquetError::from(error)))?;
-            let batch = self.layout.batch(&batch);
+            let batch = self.layout.batch(&batch, &mut counted);
             rows += batch.rows as u64;
             bytes = bytes.saturating_add(batch.bytes);
-            if bytes > bounds.bytes.saturating_mul(2) {
+            if bytes > bounds.bytes {
                 let why = format!(
                     "row group {group} decodes to more than {} bytes, which is not read",
                     bounds.bytes

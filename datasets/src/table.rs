@@ -1,18 +1,22 @@
 //! What Arrow and Parquet files share: tables in Arrow's memory, read row by row.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use arrow_array::{Array, RecordBatch};
+use arrow_buffer::Buffer;
+use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field};
 use feedline_core::{DType, Error, ErrorKind, Result};
 
-use crate::bytes::{data, one_line};
+use crate::error::{data, one_line};
 use crate::{ElementType, Schema, SchemaField, Value, Values};
 
-pub(crate) mod cache;
 mod column;
 
 pub(crate) use column::Column;
+
+/// The key of a column's metadata in which `pack` writes the type and the shape of its field.
+pub(crate) const FIELD: &str = "feedline.field";
 
 /// What to read of an Arrow or Parquet file, and how.
 #[derive(Clone, Debug)]
@@ -117,13 +121,14 @@ impl Layout {
     }
 
     /// The columns of a batch that has only [`columns`](Self::columns).
-    pub(crate) fn batch(&self, batch: &RecordBatch) -> Batch {
+    /// Memory that is in `counted` is not counted again.
+    pub(crate) fn batch(&self, batch: &RecordBatch, counted: &mut HashSet<usize>) -> Batch {
         let places = self.columns();
         let column = |leaf: &Leaf| {
             let place = places.partition_point(|&column| column < leaf.path[0]);
             Column::at(&batch.column(place).to_data(), &leaf.path[1..])
         };
-        let bytes = batch.columns().iter().map(|column| column.get_array_memory_size() as u64).sum();
+        let bytes = batch.columns().iter().map(|column| memory(&column.to_data(), counted)).sum();
         Batch { columns: self.leaves.iter().map(column).collect(), rows: batch.num_rows(), bytes }
     }
 
@@ -154,6 +159,17 @@ impl Layout {
     pub(crate) fn ready<'a>(&self, batch: &'a Batch, field: usize) -> Option<(&'a [u8], usize)> {
         (self.leaves.get(field)?.part == Part::Values).then(|| batch.columns[field].ready())?
     }
+}
+
+/// Bytes of the buffers of `data` that are not in `counted` yet: batches share dictionaries and pages.
+fn memory(data: &ArrayData, counted: &mut HashSet<usize>) -> u64 {
+    let nulls = data.nulls().map(|nulls| nulls.buffer());
+    let mut count = |buffer: &Buffer| {
+        let is_new = counted.insert(buffer.data_ptr().as_ptr() as usize);
+        if is_new { buffer.capacity() as u64 } else { 0 }
+    };
+    let own: u64 = data.buffers().iter().chain(nulls).map(&mut count).sum();
+    data.child_data().iter().fold(own, |sum, child| sum + memory(child, counted))
 }
 
 /// Sets the shape of a value whose bytes are there.
@@ -194,6 +210,10 @@ fn add(
     if let Some(tensor) = tensor_shape(field, &shape) {
         shape = tensor.into_iter().map(Some).collect();
     }
+    let mut element = element;
+    if let Some((as_packed, shape_packed)) = packed_as(field, element, &shape) {
+        (element, shape) = (as_packed, shape_packed);
+    }
     if shape.contains(&Some(0)) {
         let name = one_line(&name);
         return Err(data(format!("column \"{name}\" has rows without elements: leave it out")));
@@ -207,6 +227,26 @@ fn add(
         to(Leaf { path, part: Part::Lengths }, field);
     }
     Ok(())
+}
+
+/// The type and the shape that a packed column had before: Arrow has no such type.
+fn packed_as(
+    field: &Field,
+    stored: ElementType,
+    shape: &[Option<usize>],
+) -> Option<(ElementType, Vec<Option<usize>>)> {
+    let about: serde_json::Value = serde_json::from_str(field.metadata().get(FIELD)?).ok()?;
+    let element = ElementType::named(about.get("dtype")?.as_str()?)?;
+    let packed: Vec<Option<usize>> = serde_json::from_value(about.get("shape")?.clone()).ok()?;
+    let bytes = |element: ElementType, shape: &[Option<usize>]| {
+        shape.iter().flatten().try_fold(element.size(), |bytes, &dim| bytes.checked_mul(dim))
+    };
+    // The same bytes, and the same dimension that varies.
+    let varies = |shape: &[Option<usize>]| shape.first() == Some(&None);
+    let fits = bytes(element, &packed)? == bytes(stored, shape)?
+        && varies(&packed) == varies(shape)
+        && !packed.iter().skip(1).any(Option::is_none);
+    fits.then_some((element, packed))
 }
 
 /// Why a type is not read.

@@ -32,6 +32,9 @@ usage: mlp [options]
   --checkpoint FILE   save model, optimizer and cursor at the end of each epoch and at Ctrl-C
   --every N           also save every N steps
   --resume FILE       continue from a checkpoint
+  --trace FILE        write a trace of threads and streams, for ui.perfetto.dev
+  --profile FILE      write the stages' service times, for the example whatif
+  --report FILE.html  write a page with the run's timeline, waits and diagnosis
   --json FILE         write a report; if that fails at the end, it goes to standard output
   --quiet             print errors only
   --help, --version
@@ -93,6 +96,9 @@ pub struct Options {
     pub every: Option<u64>,
     pub resume: Option<PathBuf>,
     pub json: Option<PathBuf>,
+    pub trace: Option<PathBuf>,
+    pub profile: Option<PathBuf>,
+    pub page: Option<PathBuf>,
     pub quiet: bool,
 }
 
@@ -120,6 +126,9 @@ impl Default for Options {
             every: None,
             resume: None,
             json: None,
+            trace: None,
+            profile: None,
+            page: None,
             quiet: false,
         }
     }
@@ -171,6 +180,9 @@ impl Options {
             "every" => self.every = Some(number(name, &text, "a whole number of 1 or more", |n| *n >= 1)?),
             "resume" => self.resume = Some(path),
             "json" => self.json = Some(path),
+            "trace" => self.trace = Some(path),
+            "profile" => self.profile = Some(path),
+            "report" => self.page = Some(path),
             "device" => self.device = device(&text)?,
             "epochs" => self.epochs = number(name, &text, "a whole number of 1 or more", |n| *n >= 1)?,
             "steps" => self.steps = number(name, &text, "a whole number of 1 or more", |n| *n >= 1)?,

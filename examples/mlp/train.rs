@@ -1,7 +1,8 @@
 //! The training loop: batches in, losses out, checkpoints on the way.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use feedline::trace::{StreamTrace, Trace};
 use feedline::{Cursor, Error, ErrorKind, Loader, Proof, Readback, Replay, Result, Stream, WaitMeter};
 use feedline_examples::mlp::Mlp;
 use indicatif::ProgressBar;
@@ -36,6 +37,7 @@ pub struct Training {
     replay: Replay,
     results: Readback<u32>,
     meter: WaitMeter,
+    trace: Option<StreamTrace>,
     losses: Vec<f32>,
     steps: u64,
     samples: u64,
@@ -69,6 +71,7 @@ impl Training {
             replay: Replay::new(compute),
             results: Readback::new(compute, 2, RESULTS.max(loader.slot_addresses().len()))?,
             meter: WaitMeter::new(compute, if options.steps < 1000 { 4 } else { 16 })?,
+            trace: None,
             losses: Vec::new(),
             steps: 0,
             samples: 0,
@@ -98,6 +101,12 @@ impl Training {
         Ok(training)
     }
 
+    /// Draws the steps on the compute stream in `trace`.
+    pub fn trace(&mut self, trace: Option<&Trace>) -> Result<()> {
+        self.trace = trace.map(|trace| trace.stream(&self.compute, "compute stream")).transpose()?;
+        Ok(())
+    }
+
     /// Trains up to the last epoch or step.
     ///
     /// # Errors
@@ -108,7 +117,8 @@ impl Training {
         let bar = progress::training(self.quiet, all);
         let first = match self.resumed {
             Some(cursor) => {
-                loader.resume(cursor)?;
+                // Sets the position; the loop below asks for the epochs.
+                let _ = loader.resume(cursor)?;
                 self.check_resumed(loader)?;
                 cursor.epoch()
             }
@@ -126,6 +136,9 @@ impl Training {
             }
         }
         self.finish()?;
+        if let Some(trace) = &mut self.trace {
+            trace.finish()?;
+        }
         self.seconds = self.start.elapsed().as_secs_f64();
         bar.finish_and_clear();
         Ok(())
@@ -155,9 +168,15 @@ impl Training {
             let batch = self.meter.wait_on(batch)?;
             self.collect()?;
             let result = self.results.begin_at(batch.slot())?;
+            if let Some(trace) = &mut self.trace {
+                trace.begin("step")?;
+            }
             self.replay.step(&batch, result, |batch, result| {
                 model.step(batch.field_at(0)?, batch.field_at(1)?, result)
             })?;
+            if let Some(trace) = &mut self.trace {
+                trace.end()?;
+            }
             drop(batch);
             self.results.send()?;
             self.meter.end()?;
@@ -273,6 +292,11 @@ impl Training {
     /// From the start of the process to the end of its first step.
     pub fn first_step_seconds(&self) -> f64 {
         self.first_step_seconds
+    }
+
+    /// How long a step takes on the compute stream, once one was measured.
+    pub fn step_time(&mut self) -> Result<Option<Duration>> {
+        self.meter.step_time()
     }
 
     /// The share of time that the compute stream waited for data.

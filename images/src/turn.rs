@@ -1,6 +1,6 @@
 //! The eight ways to lay a picture: turned by quarters, mirrored or not.
 
-use crate::Size;
+use crate::{Region, Size};
 
 /// What moves every pixel of a stored picture to its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +40,24 @@ impl Turn {
             Self::None | Self::FlipLeftRight | Self::Half | Self::FlipTopBottom => size,
             Self::Transpose | Self::Right | Self::Transverse | Self::Left => size.transposed(),
         }
+    }
+
+    /// Where `region` of the turned picture lies in the stored one, of `size`.
+    pub(crate) fn stored(self, size: Size, region: Region) -> Region {
+        let Region { top, left, size: part } = region;
+        let turned = self.size(size);
+        let (bottom, right) = (turned.height - top - part.height, turned.width - left - part.width);
+        let (top, left) = match self {
+            Self::None => (top, left),
+            Self::FlipLeftRight => (top, right),
+            Self::Half => (bottom, right),
+            Self::FlipTopBottom => (bottom, left),
+            Self::Transpose => (left, top),
+            Self::Right => (right, top),
+            Self::Transverse => (right, bottom),
+            Self::Left => (left, bottom),
+        };
+        Region { top, left, size: self.size(part) }
     }
 
     /// Writes the picture `from`, of `size`, to `to`.

@@ -51,6 +51,7 @@ impl Context {
     }
 
     /// Stores the id of every sample begun in `watch`, so that a read that never returns can be named.
+    #[doc(hidden)] // The workers' bookkeeping.
     pub fn watched(self, watch: Arc<AtomicU64>) -> Self {
         Self { watch: Some(watch), ..self }
     }
@@ -203,6 +204,7 @@ impl Context {
 
     /// The sample being read: its index in the ids, and its id, as the loader knows them. Identifies the
     /// sample when a read panics.
+    #[doc(hidden)] // The workers' bookkeeping.
     pub fn current(&self) -> Option<(usize, u64)> {
         self.current
     }

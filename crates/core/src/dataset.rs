@@ -45,7 +45,7 @@ pub trait Dataset: Send + Sync + 'static {
     fn spec(&self) -> &Spec;
 
     /// Writes sample `id` into `row`. It must write the whole row: a reused row contains bytes of an earlier
-    /// sample.
+    /// sample. A row of a ragged field is written whole, even if it has no items.
     ///
     /// In debug builds a reused row is filled with 0xFF, so that missing bytes show.
     /// [`check_dataset`](crate::check_dataset) finds them in any build.
@@ -78,7 +78,8 @@ pub trait Dataset: Send + Sync + 'static {
     /// set exists.
     ///
     /// When every field has a column, the device can read the rows itself, without workers and copies. A
-    /// wrapper that changes what `read` writes must return `None`, which is the default.
+    /// wrapper that changes what `read` writes must return `None`, which is the default, and so must a ragged
+    /// field.
     fn column(&self, _field: usize) -> Option<StridedColumn<'_>> {
         None
     }
@@ -289,6 +290,9 @@ pub(crate) fn spec_key(mut state: u64, spec: &Spec) -> u64 {
         }
         for &n in field.shape() {
             state = key(&[state, n as u64]);
+        }
+        if field.as_ragged().is_some() {
+            state = key(&[state, u64::from_le_bytes(*b"ragged  ")]);
         }
     }
     state

@@ -5,6 +5,8 @@
 //! | sample | one item of a data set, identified by its id | [`dataset`] |
 //! | field | a named, typed, shaped part of every sample | [`spec`] |
 //! | spec | the fields of a sample | [`spec`] |
+//! | ragged field | a field of variable length: items and offsets | [`mod@ragged`] |
+//! | packed set | documents laid into windows of one size | [`packed`] |
 //! | layout | the offset of each field of a batch in one slab | [`layout`] |
 //! | source | data without a length: shards of records | [`source`] |
 //! | composition | data sets made of other data sets | [`compose`] |
@@ -24,6 +26,7 @@
 //! | check | a test of a data set against its contract | [`check`] |
 //! | fingerprint | a number that identifies a data set | [`fingerprint`] |
 //! | error | a value that says what is wrong, where, and what to do | [`error`] |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 pub mod bad_samples;
@@ -39,9 +42,13 @@ pub mod dtype;
 pub mod error;
 pub mod fingerprint;
 pub mod layout;
+mod lengths;
+pub mod packed;
 mod panics;
 pub mod proof;
+pub mod ragged;
 pub mod random;
+mod region;
 pub mod row;
 pub mod sampler;
 mod scratch;
@@ -64,8 +71,11 @@ pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result, Stage};
 pub use fingerprint::Fingerprint;
 pub use layout::Layout;
+pub use lengths::lengths;
+pub use packed::{Packed, PackedOptions};
 pub use panics::catch_panic;
 pub use proof::{OrderHash, Proof};
+pub use ragged::{Extent, Pad, Ragged};
 pub use random::Random;
 pub use row::{CopyRows, Row, RowFields, Rows};
 pub use sampler::Sampler;

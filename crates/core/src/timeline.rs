@@ -14,6 +14,8 @@ pub fn now() -> u64 {
 /// The stages stamp them on the way, and the consumer's thread charges its waits by them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Timeline {
+    /// The number of the batch, counted over all batches of a loader.
+    pub number: u64,
     /// Since when no host slot was free for this batch.
     pub no_slot: u64,
     /// Whether copies held the host slots then; otherwise work on an abandoned request did.
@@ -38,6 +40,8 @@ pub struct Timeline {
     pub decode_ns: u64,
     /// The worker that began it.
     pub worker: u32,
+    /// That worker had nothing to do since then.
+    pub idle_since: u64,
     /// Nanoseconds that the last timed copy took on the device.
     pub copy_ns: u64,
     /// Nanoseconds that the last timed copy waited, on the device, for the readers of its slot.
@@ -45,17 +49,11 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// `worker` begins now, unless the batch has begun before.
-    pub fn begin(&mut self, worker: usize) {
+    /// `worker`, which had nothing to do since `idle_since`, begins at `begun`, unless the batch has begun
+    /// before.
+    pub fn begin(&mut self, begun: u64, worker: usize, idle_since: u64) {
         if self.begun == 0 {
-            self.begin_at(now(), worker);
-        }
-    }
-
-    /// `worker` began at `begun`, unless the batch has begun before.
-    pub fn begin_at(&mut self, begun: u64, worker: usize) {
-        if self.begun == 0 {
-            (self.begun, self.worker) = (begun, worker as u32);
+            (self.begun, self.worker, self.idle_since) = (begun, worker as u32, idle_since);
         }
     }
 }

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use crate::decode::{FilledBatch, Input, MapBatch, WorkerPool, Workers};
 use feedline_core::{
-    BadSamples, BatchSampler, BatchSamplerOptions, Context, Error, ErrorKind, LastBatch, Layout, ReadError,
-    Result, Sampler, World, source,
+    BadSamples, BatchSampler, BatchSamplerOptions, Context, Error, ErrorKind, LastBatch, Layout, Pad,
+    ReadError, Result, Sampler, Spec, World, source,
 };
 use feedline_device::Device;
 
+use crate::trace::Trace;
 use crate::transfer_mode::{Choice, against_zero_copy};
 use crate::{Loader, TransferMode};
 
@@ -44,6 +45,7 @@ const SMALL: usize = 32 << 20;
 /// assert!(error.to_string().contains("11"), "{error}");
 /// # Ok::<(), feedline::Error>(())
 /// ```
+#[must_use = "a builder does nothing until `build`"]
 pub struct LoaderBuilder {
     pub(crate) input: Input,
     batch_size: usize,
@@ -63,6 +65,16 @@ pub struct LoaderBuilder {
     pub(crate) bad_samples: BadSamples,
     pub(crate) map_batch: Option<MapBatch>,
     skips: Vec<(u64, Range<u64>)>,
+    pub(crate) trace: Option<Trace>,
+    /// The forms of ragged fields, by name, in the order in which they were stated.
+    forms: Vec<(String, RaggedForm)>,
+}
+
+/// What a builder changes about a ragged field.
+#[derive(Clone, Copy)]
+enum RaggedForm {
+    Pad(Pad),
+    MostPerBatch(usize),
 }
 
 impl LoaderBuilder {
@@ -86,6 +98,8 @@ impl LoaderBuilder {
             bad_samples: BadSamples::Fail,
             map_batch: None,
             skips: Vec::new(),
+            forms: Vec::new(),
+            trace: None,
         }
     }
 
@@ -183,6 +197,13 @@ impl LoaderBuilder {
     /// clamped to 3..=8.
     pub fn depth(self, depth: usize) -> Self {
         Self { depth: Some(depth), ..self }
+    }
+
+    /// Records what the loader's threads and its copy stream do into `trace`. Default: nothing is recorded.
+    ///
+    /// Every copy is timed by events while a trace is recorded, which costs a few driver calls per batch.
+    pub fn trace(self, trace: &Trace) -> Self {
+        Self { trace: Some(trace.clone()), ..self }
     }
 
     /// How rows get to the device. Default: [`TransferMode::Auto`].
@@ -293,6 +314,8 @@ impl LoaderBuilder {
     /// assert_eq!(mixup.build(&Device::host())?.epoch(0)?.count(), 1);
     /// # Ok::<(), feedline::Error>(())
     /// ```
+    ///
+    /// A spec with ragged fields is refused when the loader is built.
     pub fn map_batch(
         self,
         hook: impl Fn(&mut FilledBatch<'_>, &mut Context) -> Result<(), ReadError> + Send + Sync + 'static,
@@ -305,6 +328,55 @@ impl LoaderBuilder {
     pub fn skip(mut self, epoch: u64, steps: Range<u64>) -> Self {
         self.skips.push((epoch, steps));
         self
+    }
+
+    /// Pads the rows of the ragged field `field` to one width per batch; read them by
+    /// [`Ready::padded`](crate::Ready::padded). Only that width crosses the wire.
+    ///
+    /// ```
+    /// use feedline::{Context, DType, Dataset, Device, Loader, Pad, ReadError, Row, Spec};
+    ///
+    /// // Sample 0 is [], sample 1 is [1], sample 2 is [2, 2], ...
+    /// struct Counts(Spec);
+    /// impl Dataset for Counts {
+    ///     fn len(&self) -> u64 { 8 }
+    ///     fn spec(&self) -> &Spec { &self.0 }
+    ///     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+    ///         Ok(row.write_ragged(0, &vec![id as u16; id as usize])?)
+    ///     }
+    /// }
+    /// let counts = Counts(Spec::new().ragged("count", DType::U16, [], 100)?);
+    /// let device = Device::host();
+    /// let compute = device.stream()?;
+    /// let builder = Loader::builder(counts).batch_size(4).pad("count", Pad::multiple_of(2));
+    /// let mut loader = builder.build(&device)?;
+    /// for (batch, width) in loader.epoch(0)?.zip([4, 8]) {
+    ///     let batch = batch?.wait_on(&compute)?;
+    ///     let counts = batch.padded::<u16>("count")?;
+    ///     assert_eq!((counts.width, counts.values.len(), counts.lengths.len()), (width, 4 * width, 4));
+    /// }
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn pad(mut self, field: &str, pad: Pad) -> Self {
+        self.forms.push((field.to_owned(), RaggedForm::Pad(pad)));
+        self
+    }
+
+    /// The most items that a batch holds of the ragged field `field`, padding included. Default: as many as
+    /// `batch_size` samples may have. Slots have room for as many; a batch with more ends the run with an error
+    /// of kind [`Budget`](crate::ErrorKind::Budget).
+    pub fn most_per_batch(mut self, field: &str, items: usize) -> Self {
+        self.forms.push((field.to_owned(), RaggedForm::MostPerBatch(items)));
+        self
+    }
+
+    /// The spec of the batches: that of the samples, with ragged fields in their forms.
+    fn spec(&self) -> Result<Spec> {
+        let spec = self.input.spec().clone();
+        self.forms.iter().try_fold(spec, |spec, (field, form)| match *form {
+            RaggedForm::Pad(pad) => spec.padded(field, pad),
+            RaggedForm::MostPerBatch(items) => spec.most_per_batch(field, items),
+        })
     }
 
     /// Allocates the slots and starts the threads; nothing is read before the first [`Loader::epoch`]. In
@@ -322,7 +394,11 @@ impl LoaderBuilder {
             ));
         }
         self.workers.count()?;
-        let layout = Layout::new(self.input.spec(), self.batch_size)?;
+        let layout = Layout::new(&self.spec()?, self.batch_size)?;
+        if layout.is_ragged() && self.map_batch.is_some() {
+            let why = "map_batch does not take ragged fields: change the samples with Dataset::map";
+            return Err(Error::new(ErrorKind::Config, why));
+        }
         self.bad_samples.check()?;
         let batch_sampler = match &self.input {
             Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => self.batch_sampler(dataset.len())?,

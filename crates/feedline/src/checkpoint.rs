@@ -10,6 +10,7 @@ use crate::{Epoch, Loader};
 /// Save both fields with the model. To continue the run, pass them to [`Loader::set_bad_sample_report`] and
 /// [`Loader::resume`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Checkpoint {
     /// The batches delivered so far.
     pub cursor: Cursor,

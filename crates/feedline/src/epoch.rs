@@ -3,7 +3,7 @@
 use std::iter::FusedIterator;
 use std::time::Duration;
 
-use feedline_core::{BadSampleReport, Cursor, Result};
+use feedline_core::{Cursor, Result};
 
 use crate::{Batch, Loader};
 
@@ -114,11 +114,6 @@ impl<'a> Epoch<'a> {
     /// [`checkpoint`](Self::checkpoint).
     pub fn cursor(&self) -> Cursor {
         self.loader.cursor()
-    }
-
-    /// The samples that could not be read so far; see [`Loader::bad_sample_report`].
-    pub fn bad_sample_report(&self) -> BadSampleReport {
-        self.loader.bad_sample_report()
     }
 
     /// Whether every batch has been delivered, or an error has ended the epoch.

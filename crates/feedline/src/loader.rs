@@ -20,6 +20,7 @@ use crate::epoch::Epoch;
 use crate::progress::Progress;
 use crate::report::{Ledger, Report, Reporter, Setup};
 use crate::shutdown::{Closers, Running, StopHandle};
+use crate::trace::Trace;
 use crate::transfer::{Delivery, Request, Transfer, Wanted};
 use crate::transfer_mode::{Chosen, ChosenMode};
 
@@ -66,6 +67,7 @@ pub struct Loader {
 /// Bytes held by a loader's slots, and by the set in zero-copy and resident mode. They are allocated at the start
 /// and never grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryUse {
     /// Pinned host memory.
     pub pinned_bytes: u64,
@@ -159,7 +161,7 @@ impl Loader {
         let pinned = (0..host_slots).map(|_| device.pinned(slot_bytes)).collect::<Result<Vec<_>>>()?;
         let host_ring = Ring::new(pinned);
         let slots = SlotRing::new(device, device_slots, layout.bytes())?;
-        reserve_ids(&host_ring, &slots, layout.capacity())?;
+        reserve_info(&host_ring, &slots, &layout)?;
         // Room for every batch that is being decoded, the reader of a source, and one wake-up.
         let (to_transfer, inbox) = bounded(host_slots + 2);
         let (loaded, to_consumer) = bounded(device_slots);
@@ -213,10 +215,12 @@ impl Loader {
         // The last thread that needs the decoder drops the data set with it.
         drop(builder.input);
         let (ended, owner) = (running.stage("decode"), device.clone());
-        let decoder = Arc::new(Decoder::new(options, move |dropped| {
+        let trace = builder.trace.as_ref().map(Trace::loader);
+        let decoder = Decoder::new(options, move |dropped| {
             dropped.unwrap_or_else(|error| owner.stats().report(error));
             ended();
-        }));
+        });
+        let decoder = Arc::new(decoder.traced(trace.clone()));
         running.watch(&decoder);
         let (registered, resident) =
             columns.as_ref().map_or((0, 0), |columns| (columns.bytes(), columns.device_bytes()));
@@ -265,7 +269,7 @@ impl Loader {
             epochs: builder.epochs,
             drop_limit: builder.drop_limit,
             running,
-            ledger: Ledger::new(setup),
+            ledger: Ledger::new(setup, trace),
         })
     }
 
@@ -529,6 +533,7 @@ impl Loader {
     }
 
     /// The addresses of the device slots; fixed for the life of the loader.
+    #[doc(hidden)] // For tests; `Ready::slot` and the views are what a step needs.
     pub fn slot_addresses(&self) -> Vec<feedline_device::Address> {
         self.slots.addresses().collect()
     }
@@ -559,12 +564,15 @@ impl Loader {
     }
 }
 
-/// Reserves room for the ids of a batch in every slot, so that loading a batch allocates nothing.
-fn reserve_ids(host_slots: &Ring<Pinned, Note>, device_slots: &SlotRing, rows: usize) -> Result<()> {
+/// Reserves room for the description of a batch in every slot, so that loading a batch allocates nothing.
+fn reserve_info(host_slots: &Ring<Pinned, Note>, device_slots: &SlotRing, layout: &Layout) -> Result<()> {
     let mut host = (0..host_slots.len()).map(|_| host_slots.acquire()).collect::<Result<Vec<_>>>()?;
     let mut device = (0..device_slots.len()).map(|_| device_slots.acquire()).collect::<Result<Vec<_>>>()?;
-    host.iter_mut().for_each(|slot| slot.note_mut().info.ids.reserve(rows));
-    device.iter_mut().for_each(|slot| slot.info_mut().ids.reserve(rows));
+    let host = host.iter_mut().map(|slot| &mut slot.note_mut().info);
+    for info in host.chain(device.iter_mut().map(|slot| slot.info_mut())) {
+        info.ids.reserve(layout.capacity());
+        info.extents.reserve(layout.spec().fields().len());
+    }
     Ok(())
 }
 

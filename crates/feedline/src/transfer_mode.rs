@@ -9,6 +9,7 @@ use feedline_device::{BackendKind, Device};
 
 /// How rows get to the device; set by [`LoaderBuilder::transfer_mode`](crate::LoaderBuilder::transfer_mode).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TransferMode {
     /// Zero copy on a GPU where it is possible, staged otherwise.
     ///

@@ -344,10 +344,10 @@ fn bad_samples_before_a_restart_count_against_the_budget() {
             let (cursor, bad_sample_report) = (first.cursor(), first.loader.bad_sample_report());
             let mut second = loader().loader;
             second.set_bad_sample_report(bad_sample_report);
-            let mut batches = second.resume(cursor).unwrap();
-            let delivered = batches.by_ref().take_while(|batch| batch.is_ok()).count() as u64;
+            let batches = second.resume(cursor).unwrap();
+            let delivered = batches.take_while(|batch| batch.is_ok()).count() as u64;
             assert_eq!(taken + delivered, uninterrupted, "stopped after {taken} batches");
-            assert_eq!(batches.bad_sample_report().samples().len(), BAD.len());
+            assert_eq!(second.bad_sample_report().samples().len(), BAD.len());
             assert_eq!(error.kind(), ErrorKind::Sample);
         }
     });

@@ -40,8 +40,11 @@ struct Case {
     time: u64,
     /// What the consumer's thread takes anyway.
     step: u64,
+    /// What decoding takes anyway.
+    decode: u64,
     workers: usize,
     sim: bool,
+    steps: u64,
 }
 
 /// A sleep, and how long the sleeps of a stage took.
@@ -61,6 +64,12 @@ impl Sleep {
 }
 
 impl Case {
+    /// How far the size may be off. With kernels that nobody waits for, decoding fills the slots at the
+    /// start for longer than the test knows.
+    fn tolerance(&self) -> f64 {
+        if self.slow == Slow::Kernel && self.step == 0 && self.decode > 0 { 0.1 } else { 0.05 }
+    }
+
     fn cause(&self) -> Cause {
         match self.slow {
             Slow::Source => Cause::SourceRead,
@@ -89,19 +98,20 @@ impl Case {
     }
 
     fn builder(&self, slept: &Sleep) -> LoaderBuilder {
-        let (read, decode) = (self.time_of(Slow::Source), self.time_of(Slow::Decode));
+        let (read, decode) = (self.time_of(Slow::Source), self.decode + self.time_of(Slow::Decode));
         if read > 0 {
-            let (slept, records) = (slept.clone(), streams::Generator::new([BATCH * STEPS]).unwrap());
+            let end = BATCH * self.steps;
+            let (slept, records) = (slept.clone(), streams::Generator::new([end]).unwrap());
             // One sleep per batch, before its first record.
             let records = streams::Hooked::new(records).before_read(move |(_, offset)| {
-                if offset % BATCH == 0 && offset < BATCH * STEPS {
+                if offset % BATCH == 0 && offset < end {
                     slept.sleep(read);
                 }
                 Ok(())
             });
             return Loader::from_source(records);
         }
-        let (slept, fine) = (slept.clone(), Fine::new(BATCH * STEPS, 100).unwrap());
+        let (slept, fine) = (slept.clone(), Fine::new(BATCH * self.steps, 100).unwrap());
         Loader::builder(fixtures::Before::new(fine, move |id| {
             if decode > 0 && id % BATCH == 0 {
                 slept.sleep(decode);
@@ -138,13 +148,16 @@ impl Case {
         let account = loader.report().epoch;
         let stepped = stepped.ms();
         // The last step has no batch after it that could come late.
-        let hidden = stepped * (STEPS - 1) as f64 / STEPS as f64;
+        let hidden = stepped * (self.steps - 1) as f64 / self.steps as f64;
         let expected = match self.slow {
             Slow::Consumer => stepped,
             Slow::Source | Slow::Decode => slept.ms() / self.workers as f64 - hidden,
             Slow::Submit => delays.slept().as_secs_f64() * 1e3 - hidden,
-            // Nothing else takes time, and the last copies or kernels are not waited for.
-            Slow::Copy | Slow::Kernel => wall - stepped,
+            // Nothing else takes time once the slots are full: four on the host, three on the device. The
+            // last copies or kernels are not waited for.
+            Slow::Copy | Slow::Kernel if self.step > 0 => wall - stepped,
+            Slow::Copy => wall - 4.0 * self.decode as f64,
+            Slow::Kernel => wall - 7.0 * self.decode as f64,
         };
         loader.stop(LONG).unwrap();
         (account, wall, expected)
@@ -159,13 +172,13 @@ impl Case {
             Cause::ALL.into_iter().filter(|&cause| cause != Cause::Consumer || self.slow == Slow::Consumer);
         let largest = largest.max_by_key(|&cause| account.causes.of(cause)).unwrap();
         let is_right = largest == self.cause()
-            && (charged / expected - 1.0).abs() < 0.05
+            && (charged / expected - 1.0).abs() < self.tolerance()
             && (sum / wall - 1.0).abs() < 0.01
-            && account.batches == STEPS;
-        let (slow, time, step) = (format!("{:?}", self.slow), self.time, self.step);
+            && account.batches == self.steps;
+        let (slow, time, step, decode) = (format!("{:?}", self.slow), self.time, self.step, self.decode);
         let (workers, device) = (self.workers, if self.sim { "sim" } else { "host" });
         let line = format!(
-            "{slow:<9}{time:>3} ms, step {step} ms, {workers} workers, {device:<5} {largest:<20} \
+            "{slow:<9}{time:>3} ms, step {step} ms, decode {decode} ms, {workers} workers, {device:<5} {largest:<20} \
              {charged:>7.1} of {expected:>6.1} ms ({:>+5.1} %), sum {sum:>6.1} of {wall:>6.1} ms ({:>+5.2} %)",
             100.0 * (charged / expected - 1.0),
             100.0 * (sum / wall - 1.0),
@@ -184,13 +197,14 @@ fn the_ledger_names_the_slow_stage_and_its_size_and_sums_to_the_wall_time() {
             for slow in [Slow::Source, Slow::Decode, Slow::Submit, Slow::Consumer] {
                 // The reader of a source is one, and two workers share its batches.
                 if workers == 1 || slow == Slow::Decode {
-                    cases.push(Case { slow, time, step, workers, sim });
+                    cases.push(Case { slow, time, step, decode: 0, workers, sim, steps: STEPS });
                 }
             }
             for slow in [Slow::Copy, Slow::Kernel] {
                 // Work of a simulated stream runs on the threads that look for its end.
                 if workers == 1 && !sim {
-                    cases.push(Case { slow, time, step, workers, sim });
+                    cases.push(Case { slow, time, step, decode: 0, workers, sim, steps: STEPS });
+                    cases.push(Case { slow, time, step, decode: 2, workers, sim, steps: 3 * STEPS });
                 }
             }
         }

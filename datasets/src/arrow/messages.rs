@@ -8,7 +8,8 @@ use std::ops::Range;
 use arrow_ipc::{Message, MessageHeader, RecordBatch, root_as_message};
 use feedline_core::Result;
 
-use crate::bytes::{Content, data, one_line};
+use crate::bytes::Content;
+use crate::error::{data, one_line};
 use crate::gzip::most_inflated;
 
 const MARKER: [u8; 4] = [0xFF; 4];

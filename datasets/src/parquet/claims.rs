@@ -9,7 +9,7 @@ use parquet::file::metadata::{ColumnChunkMetaData, RowGroupMetaData};
 
 use super::input::{Input, Part};
 use super::pages::Page;
-use crate::bytes::{data, one_line};
+use crate::error::{data, one_line};
 use crate::gzip::most_inflated;
 
 /// The most rows that are decoded at once.
@@ -150,5 +150,30 @@ impl<R: Read> Read for Counted<R> {
         let read = self.from.read(to)?;
         self.read += read as u64;
         Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Arc;
+
+    use flate2::{Compression, write::GzEncoder};
+
+    use super::*;
+    use crate::bytes::Content;
+    use crate::disk::DiskFile;
+
+    #[test]
+    fn a_page_that_inflates_to_more_than_it_claims_is_refused_before_it_is_inflated() {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::new(6));
+        encoder.write_all(&[0; 1000]).unwrap();
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        file.write_all(&encoder.finish().unwrap()).unwrap();
+        let content = Content::OnDisk(DiskFile::open(file.path()).unwrap());
+        let input = Input(Arc::new(content));
+        let page = || input.part(0, input.len());
+        assert!(inflates_to(page(), 1000).is_ok());
+        assert!(inflates_to(page(), 999).unwrap_err().to_string().contains("more than the 999 bytes"));
     }
 }

@@ -350,6 +350,7 @@ def main():
     write("default", golden)
     tiny()
     made()
+    bombs()
     by_feature = {"tfrecord": tfrecord, "mds": mds, "csv": csv, "arrow": arrow, "parquet": table}
     for name, read in by_feature.items():
         paths = [path for path in (ROOT / name).rglob("*") if path.is_file() or name == "mds"]
@@ -399,6 +400,24 @@ def made():
     pq.write_table(plain, folder / "delta.parquet", use_dictionary=False, column_encoding=encodings)
     names = sorted(path.name for path in folder.iterdir())
     write("tables", {name: table(folder / name) for name in names})
+
+
+def bombs():
+    """Small Parquet files that become large: they are refused."""
+    folder = OUT / "bombs"
+    folder.mkdir(exist_ok=True)
+    zeros = pa.array(np.zeros(1 << 22, "i8"))
+    many = pa.table({"x": pa.chunked_array([zeros] * 32)})
+    options = {"row_group_size": many.num_rows, "write_statistics": False}
+    # Runs of keys of one value; pages of zeros, by two codecs.
+    pq.write_table(many, folder / "runs.parquet", compression="none", **options)
+    some = many.slice(0, 12 << 20)
+    pq.write_table(some, folder / "zstd.parquet", compression="zstd", use_dictionary=False, **options)
+    pq.write_table(some, folder / "gzip.parquet", compression="gzip", use_dictionary=False, **options)
+    # Values that repeat the one before, each a quarter of a mebibyte.
+    same = pa.table({"x": pa.array([bytes(1 << 18)] * 600)})
+    encoding = {"use_dictionary": False, "column_encoding": {"x": "DELTA_BYTE_ARRAY"}}
+    pq.write_table(same, folder / "delta.parquet", compression="zstd", data_page_size=1 << 30, **encoding, **options)
 
 
 def tiny():

@@ -1,5 +1,7 @@
 //! BMP by zune-bmp.
 
+use std::ops::Range;
+
 use zune_bmp::{BmpDecoder, BmpDecoderErrors};
 use zune_core::bytestream::ZCursor;
 
@@ -22,8 +24,27 @@ pub(super) fn header(bytes: &[u8]) -> Result<Header, Why> {
     Ok(Header { size: Size::new(height as usize, width as usize), turn: Turn::None })
 }
 
-pub(super) fn decode(bytes: &[u8], size: Size, to: &mut [u8], raw: &mut Vec<u8>) -> Result<(), Why> {
-    let mut decoder = BmpDecoder::new(ZCursor::new(bytes));
+/// Bytes that zune-bmp reads as a header, whatever the header's size. Small files are shorter.
+const HEADER: usize = 14 + 108;
+/// Where the fifth header has the size of a colour profile, and the size of that header.
+const PROFILE: Range<usize> = 14 + 116..14 + 120;
+const FIFTH: u8 = 124;
+
+pub(super) fn decode(
+    bytes: &[u8],
+    size: Size,
+    to: &mut [u8],
+    raw: &mut Vec<u8>,
+    copy: &mut Vec<u8>,
+) -> Result<(), Why> {
+    copy.clear();
+    copy.extend_from_slice(bytes);
+    copy.resize(bytes.len().max(HEADER), 0);
+    if copy[14] == FIFTH {
+        // zune-bmp would allocate whatever the size of the profile claims.
+        copy.get_mut(PROFILE).ok_or("the file is cut short in its header")?.fill(0);
+    }
+    let mut decoder = BmpDecoder::new(ZCursor::new(&copy[..]));
     decoder.decode_headers().map_err(why)?;
     if decoder.dimensions() != Some((size.width, size.height)) {
         return Err("the header is damaged".into());

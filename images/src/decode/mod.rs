@@ -18,6 +18,7 @@ use std::fmt;
 use feedline_core::{Error, ErrorKind, Result, catch_panic};
 
 use self::jpeg::Jpeg;
+use crate::canvas::crop;
 use crate::turn::Turn;
 use crate::{Region, Size};
 
@@ -150,6 +151,8 @@ struct Work {
     stored: Vec<u8>,
     /// What the format's crate gives: palette indices, rows with alpha.
     raw: Vec<u8>,
+    /// A file with bytes added that its crate needs.
+    copy: Vec<u8>,
     jpeg: Jpeg,
 }
 
@@ -179,21 +182,33 @@ impl Decoder {
     /// `Data`, on one line, with the format and what is wrong; the caller adds the file.
     pub fn decode(&mut self, bytes: &[u8]) -> Result<Picture<'_>> {
         let mut pixels = std::mem::take(&mut self.pixels);
-        let size = self.decode_to(bytes, &mut pixels);
+        let size = self.decode_region(bytes, &mut pixels, |_| None);
         self.pixels = pixels;
         Ok(Picture { size: size?, pixels: &self.pixels })
     }
 
-    /// Decodes `bytes` into `pixels`, whose length becomes that of the picture.
+    /// Other limits from now on.
+    pub(crate) fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    /// Decodes a part of the picture into `pixels`, whose length becomes that of the part. `region` gets the
+    /// size of the picture, and returns which part; `None` is all of it.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
-    pub(crate) fn decode_to(&mut self, bytes: &[u8], pixels: &mut Vec<u8>) -> Result<Size> {
+    pub(crate) fn decode_region(
+        &mut self,
+        bytes: &[u8],
+        pixels: &mut Vec<u8>,
+        region: impl FnOnce(Size) -> Option<Region>,
+    ) -> Result<Size> {
         let (format, header) = self.header(bytes)?;
         let size = header.turn.size(header.size);
-        pixels.resize(size.bytes(), 0);
-        self.fill(bytes, format, header, pixels)?;
-        Ok(size)
+        let region = region(size).unwrap_or(Region::whole(size));
+        pixels.resize(region.size.bytes(), 0);
+        self.fill(bytes, format, header, region, pixels)?;
+        Ok(region.size)
     }
 
     /// Decodes `bytes` straight into `pixels`, such as a row of a batch, whose size is known.
@@ -206,7 +221,7 @@ impl Decoder {
         if found != size || pixels.len() != size.bytes() {
             return Err(refused(format, format!("the picture is {found}, not {size}: resize it")));
         }
-        self.fill(bytes, format, header, pixels)
+        self.fill(bytes, format, header, Region::whole(size), pixels)
     }
 
     fn header(&self, bytes: &[u8]) -> Result<(Format, Header)> {
@@ -233,29 +248,58 @@ impl Decoder {
         Ok((format, header))
     }
 
-    /// Decodes into `pixels`, which has the length of the turned picture.
-    fn fill(&mut self, bytes: &[u8], format: Format, header: Header, pixels: &mut [u8]) -> Result<()> {
+    /// Decodes `region` of the turned picture into `pixels`.
+    fn fill(
+        &mut self,
+        bytes: &[u8],
+        format: Format,
+        header: Header,
+        region: Region,
+        pixels: &mut [u8],
+    ) -> Result<()> {
         let Header { size, turn } = header;
-        let Work { stored, raw, jpeg } = &mut self.work;
-        let turns = turn != Turn::None;
-        if turns {
-            stored.resize(size.bytes(), 0);
+        let part = turn.stored(size, region);
+        let decoded = if format == Format::Jpeg { part } else { Region::whole(size) };
+        if turn == Turn::None && decoded == part {
+            return self.work.decode(bytes, format, size, decoded, pixels);
         }
-        let to = if turns { &mut stored[..] } else { &mut pixels[..] };
+        let mut stored = std::mem::take(&mut self.work.stored);
+        stored.resize(decoded.size.bytes(), 0);
+        let result = self.work.decode(bytes, format, size, decoded, &mut stored);
+        if result.is_ok() && decoded == part {
+            turn.apply(part.size, &stored, pixels);
+        } else if result.is_ok() {
+            let raw = &mut self.work.raw;
+            raw.resize(part.size.bytes(), 0);
+            crop(size, &stored, part, raw);
+            turn.apply(part.size, raw, pixels);
+        }
+        self.work.stored = stored;
+        result
+    }
+}
+
+impl Work {
+    /// Decodes `region` of the picture as stored, of `size`, to `to`. Only JPEG is decoded in part.
+    fn decode(
+        &mut self,
+        bytes: &[u8],
+        format: Format,
+        size: Size,
+        region: Region,
+        to: &mut [u8],
+    ) -> Result<()> {
+        let Self { raw, copy, jpeg, .. } = self;
         // The crates check what they read; this catches what they do not check.
         let decoded = catch_panic("the decoder panicked", || match format {
-            Format::Jpeg => jpeg.decode(bytes, Region::whole(size), to),
+            Format::Jpeg => jpeg.decode(bytes, region, to),
             Format::Png => png::decode(bytes, size, to, raw),
             Format::WebP => webp::decode(bytes, size, to, raw),
-            Format::Bmp => bmp::decode(bytes, size, to, raw),
+            Format::Bmp => bmp::decode(bytes, size, to, raw, copy),
             Format::Gif => gif::decode(bytes, size, to, raw),
         });
-        let decoded = decoded.unwrap_or_else(|panic| Err(Why::from(panic.to_string())));
-        decoded.map_err(|why| refused(format, why))?;
-        if turns {
-            turn.apply(size, stored, pixels);
-        }
-        Ok(())
+        let decoded = decoded.unwrap_or_else(|panic| Err(Why::from(panic)));
+        decoded.map_err(|why| refused(format, why))
     }
 }
 

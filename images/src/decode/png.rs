@@ -11,6 +11,9 @@ use crate::turn::Turn;
 /// What chunks other than pixels may take: profiles and texts are ignored, tables are small.
 const OTHER: usize = 1 << 20;
 
+/// Bytes that one byte of a deflate stream can stand for: 1032, and some room.
+const MOST_DEFLATED: u64 = 1100;
+
 pub(super) fn header(bytes: &[u8]) -> Result<Header, Why> {
     // The signature, then the chunk IHDR: its length, its name, width, height.
     let number = |at: usize| {
@@ -21,6 +24,16 @@ pub(super) fn header(bytes: &[u8]) -> Result<Header, Why> {
         return Err("the file does not begin with its header, IHDR".into());
     }
     let size = Size::new(number(20)?, number(16)?);
+    let samples = match bytes.get(25) {
+        Some(2) => 3,
+        Some(4) => 2,
+        Some(6) => 4,
+        _ => 1,
+    };
+    let bits = u64::from(bytes.get(24).copied().unwrap_or(1)) * samples;
+    if size.pixels().saturating_mul(bits) / 8 / MOST_DEFLATED > bytes.len() as u64 {
+        return Err(Why(format!("{} bytes are too few for a picture of {size}", bytes.len())));
+    }
     let turn = exif_chunk(bytes).map_or(Turn::None, |exif| Turn::of_exif(exif::orientation(exif)));
     Ok(Header { size, turn })
 }

@@ -1,5 +1,5 @@
 """Makes the encoded pictures in `pictures/` and, with Pillow, `pictures.tsv`: name, height, width and the SHA-256
-of the RGB pixels. `make.py DATA` writes `shared.tsv` instead, of the pictures in the folder DATA (jpeg-awkward, png,
+of the RGB pixels; and `transformed/`, what Pillow makes of `pictures/RGB.png`. `make.py DATA` writes `shared.tsv` instead, of the pictures in the folder DATA (jpeg-awkward, png,
 imagenet-sample); what Pillow refuses has its error in place of the hash. Needs Pillow and NumPy."""
 
 import hashlib
@@ -11,7 +11,7 @@ import warnings
 import zlib
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
 HERE = pathlib.Path(__file__).parent
 warnings.simplefilter("ignore")
@@ -134,6 +134,42 @@ def encoded():
     yield "small-frame.gif", bytes(small)
 
 
+def transformed():
+    """Name and picture of each transform."""
+    rgb = picture()
+    filters = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3}
+    for name, number in filters.items():
+        for size in [(20, 14), (100, 70), (61, 15), (7, 80)]:
+            yield f"resize-{name}-{size[0]}x{size[1]}", rgb.resize(size, number)
+        part = rgb.crop((11, 4, 50, 37))
+        yield f"crop-{name}", part.resize((24, 24), number)
+    for factor in [0.25, 1.75]:
+        yield f"Brightness{factor - 1}", ImageEnhance.Brightness(rgb).enhance(factor)
+        yield f"Color{factor - 1}", ImageEnhance.Color(rgb).enhance(factor)
+        yield f"Contrast{factor - 1}", ImageEnhance.Contrast(rgb).enhance(factor)
+        yield f"Sharpness{factor - 1}", ImageEnhance.Sharpness(rgb).enhance(factor)
+    for turn in [-0.3, 0.1, 0.5]:
+        h, s, v = rgb.convert("HSV").split()
+        by = np.asarray(int(turn * 255)).astype(np.uint8)
+        h = Image.fromarray(np.asarray(h) + by, "L")
+        yield f"hue{turn}", Image.merge("HSV", (h, s, v)).convert("RGB")
+    yield "gray", rgb.convert("L").convert("RGB")
+    yield "Posterize3", ImageOps.posterize(rgb, 3)
+    yield "Solarize100", ImageOps.solarize(rgb, 100)
+    dull = rgb.point(lambda level: 40 + level // 3)
+    dull.save(HERE / "transformed" / "dull.png")
+    yield "AutoContrast0", ImageOps.autocontrast(dull)
+    yield "Equalize0", ImageOps.equalize(rgb)
+    def affine(*numbers):
+        return rgb.transform(rgb.size, Image.Transform.AFFINE, numbers, Image.Resampling.NEAREST)
+    yield "ShearX0.3", affine(1, 0.3, 0, 0, 1, 0)
+    yield "ShearY-0.2", affine(1, 0, 0, -0.2, 1, 0)
+    yield "TranslateX-7.9", affine(1, 0, -7, 0, 1, 0)
+    yield "TranslateY5", affine(1, 0, 0, 0, 1, 5)
+    yield "Rotate30", rgb.rotate(30)
+    yield "Rotate-101", rgb.rotate(-101)
+
+
 def main():
     if len(sys.argv) > 1:
         data = pathlib.Path(sys.argv[1])
@@ -149,6 +185,9 @@ def main():
         (folder / name).write_bytes(data)
         lines.append(line(name, folder / name) + "\n")
     (HERE / "pictures.tsv").write_text("".join(lines))
+    (HERE / "transformed").mkdir(exist_ok=True)
+    for name, image in transformed():
+        image.save(HERE / "transformed" / f"{name}.png")
 
 
 if __name__ == "__main__":

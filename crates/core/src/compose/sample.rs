@@ -17,8 +17,9 @@ impl<'a> Sample<'a> {
     /// Row `index` of a slab of batches of `layout`.
     pub(super) fn of(layout: &'a Layout, slab: &'a [u8], index: usize) -> Self {
         let spec = layout.spec();
-        let row = |(number, field): (usize, &crate::Field)| {
-            &slab[layout.offset(number) + index * field.row_bytes()..][..field.row_bytes()]
+        let row = |(number, field): (usize, &crate::Field)| match field.as_ragged() {
+            Some(_) => layout.row_values(slab, number, index),
+            None => &slab[layout.offset(number) + index * field.row_bytes()..][..field.row_bytes()],
         };
         Self { spec, fields: spec.fields().iter().enumerate().map(row).collect() }
     }
@@ -28,7 +29,7 @@ impl<'a> Sample<'a> {
         self.spec
     }
 
-    /// The bytes of field `index`.
+    /// The bytes of field `index`; of a ragged field, as many as the sample has.
     ///
     /// # Panics
     /// If the spec has no such field.

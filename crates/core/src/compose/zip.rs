@@ -37,7 +37,7 @@ impl Zip {
                 )));
             }
             for field in part.spec().fields() {
-                let added = spec.field(field.name(), field.dtype(), field.shape());
+                let added = spec.with(field);
                 spec = added.map_err(|error| {
                     config(format!("part {number} of the zip, {}: map it to another spec", error.message()))
                 })?;

@@ -1,5 +1,6 @@
 //! The leases of a device slot: write, loaded, reader.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -106,15 +107,32 @@ impl WriteLease {
     /// `Config` for a stream of another device, or if the sizes do not fit; a device failure. A slot
     /// whose copy failed is taken out of use.
     pub fn upload<T>(self, stream: &Stream, from: ReadyLease<Pinned, T>, bytes: usize) -> Result<Loaded> {
-        let shared = &self.hold.shared;
-        if bytes > shared.bytes || bytes > from.bytes().len() {
-            let why = format!("{bytes} bytes do not fit a device slot of {} bytes", shared.bytes);
+        self.upload_parts(stream, from, std::slice::from_ref(&(0..bytes)))
+    }
+
+    /// Like [`upload`](Self::upload), but copies only `parts` of the host slot, each to the same place in this
+    /// slot and in a copy of its own.
+    ///
+    /// # Errors
+    /// As for [`upload`](Self::upload).
+    pub fn upload_parts<T>(
+        self,
+        stream: &Stream,
+        from: ReadyLease<Pinned, T>,
+        parts: &[Range<usize>],
+    ) -> Result<Loaded> {
+        let (slot, host) = (self.hold.shared.bytes, from.bytes().len());
+        if let Some(part) = parts.iter().find(|part| part.start > part.end || part.end > slot.min(host)) {
+            let why = format!("bytes {part:?} do not fit a device slot of {slot} bytes");
             return Err(Error::new(ErrorKind::Config, why));
         }
         self.fill(stream.core(), from, |copier, at, slot| {
-            // SAFETY: both ranges have this length, checked above. `fill` keeps the host away from the
-            // block until the copy is done, and orders the copy after all readers of the slot.
-            unsafe { copier.device.backend.copy_to_device(copier.id(), at, slot, bytes) }
+            parts.iter().try_for_each(|part| {
+                let (at, slot) = (at.wrapping_add(part.start), Address(slot.0 + part.start as u64));
+                // SAFETY: both slots have these bytes, checked above. `fill` keeps the host away from the
+                // block until the copies are done, and orders them after all readers of the slot.
+                unsafe { copier.device.backend.copy_to_device(copier.id(), at, slot, part.len()) }
+            })
         })
     }
 

@@ -282,6 +282,9 @@ fn column<'a>(
 ) -> Result<StridedColumn<'a>> {
     let field = &layout.spec().fields()[index];
     let refuse = |why: String| Error::new(ErrorKind::Config, format!("field \"{}\" {why}", field.name()));
+    if field.as_ragged().is_some() {
+        return Err(refuse("varies in length: only rows of one size can be read in place".to_owned()));
+    }
     let column = dataset.column(index).ok_or_else(|| refuse("has no column".to_owned()))?;
     if column.row_bytes() != field.row_bytes() || (column.rows() as u64) < len {
         return Err(refuse(format!(

@@ -113,6 +113,32 @@ impl<'a> HostFields<'a> {
         // Cannot fail: slots and the fields in them are 256-byte aligned.
         Ok(bytemuck::cast_slice(bytes))
     }
+
+    /// The ragged field `name`: the items of all rows, and `rows + 1` offsets; see [`Ready::ragged`].
+    ///
+    /// # Errors
+    /// As [`Ready::ragged`].
+    pub fn ragged<T: Element>(&self, name: &str) -> Result<(&'a [T], &'a [u32])> {
+        let ragged = self.batch.ragged::<T>(name)?;
+        self.parts(name, ragged.values.len(), ragged.offsets.len())
+    }
+
+    /// The padded field `name`: `[rows, width, item...]`, and the length of each row; see [`Ready::padded`].
+    ///
+    /// # Errors
+    /// As [`Ready::padded`].
+    pub fn padded<T: Element>(&self, name: &str) -> Result<(&'a [T], &'a [u32])> {
+        let padded = self.batch.padded::<T>(name)?;
+        self.parts(name, padded.values.len(), padded.lengths.len())
+    }
+
+    fn parts<T: Element>(&self, name: &str, values: usize, numbers: usize) -> Result<(&'a [T], &'a [u32])> {
+        let index = self.batch.spec().index_of(name)?;
+        let (at, numbers_at) = (self.batch.values_at(index), self.batch.offset(index));
+        // Cannot fail, as above.
+        let values = bytemuck::cast_slice(&self.bytes[at..][..values * size_of::<T>()]);
+        Ok((values, bytemuck::cast_slice(&self.bytes[numbers_at..][..numbers * size_of::<u32>()])))
+    }
 }
 
 /// A batch on the host: its fields are slices. Dropping it releases its slot.
@@ -145,6 +171,22 @@ impl HostBatch {
     /// As [`field`](Self::field).
     pub fn field_at<T: Element>(&self, index: usize) -> Result<&[T]> {
         self.ready.host_fields()?.field_at(index)
+    }
+
+    /// The ragged field `name`: the items of all rows, and `rows + 1` offsets; see [`Ready::ragged`].
+    ///
+    /// # Errors
+    /// As [`Ready::ragged`].
+    pub fn ragged<T: Element>(&self, name: &str) -> Result<(&[T], &[u32])> {
+        self.ready.host_fields()?.ragged(name)
+    }
+
+    /// The padded field `name`: `[rows, width, item...]`, and the length of each row; see [`Ready::padded`].
+    ///
+    /// # Errors
+    /// As [`Ready::padded`].
+    pub fn padded<T: Element>(&self, name: &str) -> Result<(&[T], &[u32])> {
+        self.ready.host_fields()?.padded(name)
     }
 
     /// The sample ids, row by row.

@@ -22,5 +22,5 @@ pub use batch::Batch;
 pub(crate) use holder::{CrossThread, Holder};
 pub use host::{HostBatch, HostFields};
 pub use meter::WaitMeter;
-pub use ready::Ready;
+pub use ready::{Padded, Ragged, Ready};
 pub use replay::Replay;

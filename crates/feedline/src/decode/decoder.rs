@@ -8,7 +8,7 @@ use std::time::Duration;
 use crossbeam_channel::Sender;
 use feedline_core::{
     BadSamples, BatchInfo, BatchSampler, Context, CopyRows, Error, ErrorKind, Layout, Result, Rows, Source,
-    SourcePosition, Substituted, catch_panic, timeline::now,
+    SourcePosition, Stage, Substituted, catch_panic, timeline::now,
 };
 use feedline_device::Pinned;
 use feedline_slots::{FillLease, ReadyLease, SharedFill, copy_rows, stream_rows};
@@ -19,6 +19,7 @@ use super::rows::{Reader, panic_text};
 use super::source::{Read, SourceReader};
 use super::tuning::{STREAMING_WORKERS, piece_rows};
 use super::worker::Worker;
+use crate::trace::{BatchId, LoaderTrace};
 
 /// What the workers need to know about a loader.
 pub(crate) struct Decoder {
@@ -39,6 +40,7 @@ pub(crate) struct Decoder {
     row_ns: AtomicU64,
     /// The batches that are split, by host slot.
     split: Box<[RwLock<Option<Split>>]>,
+    trace: Option<LoaderTrace>,
     /// Called with the outcome of dropping the data, once no worker needs it.
     on_end: Mutex<Option<OnEnd>>,
 }
@@ -154,7 +156,25 @@ impl Decoder {
             first_failed: AtomicU64::new(u64::MAX),
             row_ns: AtomicU64::new(0),
             split: (0..host_slots).map(|_| RwLock::new(None)).collect(),
+            trace: None,
             on_end: Mutex::new(Some(Box::new(on_end))),
+        }
+    }
+
+    /// Records into `trace`.
+    pub(crate) fn traced(mut self, trace: Option<LoaderTrace>) -> Self {
+        self.trace = trace;
+        self
+    }
+
+    pub(crate) fn trace(&self) -> Option<&LoaderTrace> {
+        self.trace.as_ref()
+    }
+
+    /// `worker` worked on the batch of `info` from `start` to `end`.
+    fn record(&self, worker: &Worker, what: &'static str, info: &BatchInfo, start: u64, end: u64) {
+        if let Some(trace) = &self.trace {
+            trace.worker(worker.index(), what, BatchId::of(info), (start, end));
         }
     }
 
@@ -294,9 +314,10 @@ impl Undecoded {
             Input::ZeroCopy(_, gather_order) => {
                 self.sample(&decoder.batch_sampler);
                 let (bytes, note) = self.lease.parts_mut();
-                note.info.timeline.begun = now();
+                worker.begin_batch(now(), &mut note.info.timeline);
                 gather_order.write(&note.info.ids, bytes);
                 note.info.timeline.decoded = now();
+                worker.set_idle_since(note.info.timeline.decoded);
                 return Ok(Begun::Done(Outcome::Ready(self.lease.ready())));
             }
             Input::Source(source) => match self.read_records(&**source, decoder, worker)? {
@@ -328,9 +349,12 @@ impl Undecoded {
         let note = self.lease.note_mut();
         let request = note.info.request;
         let watch = worker.begin(note.info.step, 0);
-        note.info.timeline.begin(worker.index());
+        worker.begin_batch(now(), &mut note.info.timeline);
         let read = reader.read(source, note, &watch, || decoder.is_stale(request));
         note.info.timeline.read = now();
+        worker.set_idle_since(note.info.timeline.read);
+        let info = &note.info;
+        decoder.record(worker, "read the source", info, info.timeline.begun, info.timeline.read);
         worker.end();
         let read = read?;
         if read != Read::Later
@@ -345,8 +369,9 @@ impl Undecoded {
         let Self { number, mut lease, .. } = self;
         let rows = lease.note().info.ids.len();
         let piece_rows = piece_rows(rows, decoder.row_ns.load(Ordering::Relaxed), decoder.workers);
-        if rows > piece_rows {
-            lease.note_mut().info.timeline.begin(worker.index());
+        // The rows of a ragged field are written in order, by one worker.
+        if rows > piece_rows && !decoder.layout.is_ragged() {
+            worker.begin_batch(now(), &mut lease.note_mut().info.timeline);
             let share = Share::open(decoder.clone(), number, lease, piece_rows)?;
             let others = (rows.div_ceil(piece_rows) - 1).min(decoder.workers - 1);
             return Ok(Begun::Split(share, others));
@@ -358,9 +383,14 @@ impl Undecoded {
         let reader = Reader { samples, bad_samples: decoder.bad_samples, substituted: &substituted };
         let start = now();
         read_piece(decoder, &reader, rows_of_batch, worker)?;
+        if decoder.layout.is_ragged() {
+            bring_into_form(decoder, &mut lease, rows)?;
+        }
         let busy = now() - start;
         decoder.measured(Duration::from_nanos(busy), rows);
-        lease.note_mut().info.timeline.begin_at(start, worker.index());
+        worker.begin_batch(start, &mut lease.note_mut().info.timeline);
+        worker.set_idle_since(start + busy);
+        decoder.record(worker, "decode", &lease.note().info, start, start + busy);
         let ready = decoder.finish(number, lease, substituted, busy, worker)?;
         Ok(Begun::Done(Outcome::Ready(ready)))
     }
@@ -436,7 +466,7 @@ impl Split {
             bad_samples: decoder.bad_samples,
             substituted: &self.substituted,
         };
-        let mut is_finished = false;
+        let (mut is_finished, mut pieces) = (false, None::<(u64, u64)>);
         while let Some(mut piece) = self.fill.claim(self.piece_rows) {
             let first = piece.range().start;
             let start = now();
@@ -450,8 +480,14 @@ impl Split {
                 // ones are given up.
                 is_finished |= self.fill.give_up();
             }
-            self.busy_ns.fetch_add(now() - start, Ordering::Relaxed);
+            let end = now();
+            self.busy_ns.fetch_add(end - start, Ordering::Relaxed);
+            worker.set_idle_since(end);
+            pieces = Some((pieces.map_or(start, |(first, _)| first), end));
             is_finished |= piece.finish();
+        }
+        if let Some((start, end)) = pieces {
+            decoder.record(worker, "decode", &note.info, start, end);
         }
         is_finished
     }
@@ -482,4 +518,13 @@ fn read_piece(decoder: &Decoder, reader: &Reader<'_>, rows: Rows<'_>, worker: &W
         worker.keep_scratch(scratch);
     }
     read
+}
+
+/// Finishes the ragged fields of a batch.
+fn bring_into_form(decoder: &Decoder, lease: &mut FillLease<Pinned, Note>, rows: usize) -> Result<()> {
+    let (bytes, Note { info, .. }) = lease.parts_mut();
+    decoder.layout.finish(bytes, rows, &mut info.extents).map_err(|(row, error)| {
+        let error = error.at_stage(Stage::Decode).at_batch(info.step);
+        info.ids.get(row).map_or(error.clone(), |&id| error.at_sample(id))
+    })
 }

@@ -32,7 +32,7 @@ pub struct Account {
 
 /// What a loader's time went to. Displays as a table with the diagnosis; [`json`](Self::json) is for
 /// programs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Workers, slots and sizes.
     pub setup: Setup,

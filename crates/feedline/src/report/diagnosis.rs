@@ -153,12 +153,12 @@ struct Stages {
 
 impl Stages {
     fn new(setup: &Setup, service: &ServiceTimes) -> Self {
-        let ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, step_ns } = *service;
+        let ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, step_ns, device_ns } = *service;
         let times = [
             (Bound::Source, read_ns as f64),
             (Bound::Decode, (decode_ns + read_ns) as f64 / setup.workers.max(1) as f64),
             (Bound::Copy, copy_ns.max(submit_ns) as f64),
-            (Bound::Compute, step_ns as f64),
+            (Bound::Compute, step_ns.max(device_ns) as f64),
         ];
         Self { times, bytes: setup.batch_bytes, rows: setup.batch_size }
     }
@@ -233,6 +233,7 @@ mod tests {
             submit_ns: 0,
             copy_ns: 1000 * copy,
             step_ns: 1000 * step,
+            device_ns: 0,
         };
         let profile = Profile { setup, samples: vec![service] };
         let account = WhatIf::default().predict(&profile, 200).account;

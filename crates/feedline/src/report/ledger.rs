@@ -10,8 +10,9 @@ use feedline_core::timeline::now;
 
 use super::account::{Account, Report};
 use super::cause::{Cause, Causes};
-use super::charge::charge;
+use super::charge::Charger;
 use super::profile::{Profile, Recent, ServiceTimes, Setup};
+use crate::trace::{BatchId, LoaderTrace};
 
 /// Waits of polls that found nothing, kept until their batch arrives and says what they were for.
 const POLLS: usize = 16;
@@ -30,6 +31,10 @@ pub(crate) struct Ledger {
     polled: usize,
     /// Time of the consumer since the last delivery.
     busy: u64,
+    charger: Charger,
+    /// The trace, and the batch that the consumer works with.
+    trace: Option<LoaderTrace>,
+    current: Option<BatchId>,
 }
 
 /// A handle that reads a loader's report from any thread, also while an epoch runs. Cheap to clone.
@@ -58,7 +63,7 @@ struct State {
 }
 
 impl Ledger {
-    pub(crate) fn new(setup: Setup) -> Self {
+    pub(crate) fn new(setup: Setup, trace: Option<LoaderTrace>) -> Self {
         let shared =
             Shared { setup, waiting: AtomicU64::new(0), step_ns: AtomicU64::new(0), state: Mutex::default() };
         Self {
@@ -69,6 +74,9 @@ impl Ledger {
             polls: [(0, 0); POLLS],
             polled: 0,
             busy: 0,
+            charger: Charger::default(),
+            trace,
+            current: None,
         }
     }
 
@@ -92,13 +100,14 @@ impl Ledger {
         }
         state.epoch = Account::new(epoch, at);
         drop(state);
-        (self.until, self.is_open) = (at, true);
+        (self.until, self.is_open, self.current) = (at, true, None);
     }
 
     /// The consumer asks for a batch.
     pub(crate) fn ask(&mut self) {
         let at = now();
         self.busy += at.saturating_sub(self.until);
+        self.trace_step(at);
         (self.asked, self.until) = (at, at);
         self.shared.waiting.store(at, Ordering::Relaxed);
     }
@@ -125,6 +134,8 @@ impl Ledger {
             return;
         }
         let at = now();
+        self.trace_step(at);
+        self.current = None;
         let busy = std::mem::take(&mut self.busy) + at.saturating_sub(self.until);
         let polls = self.polls[..std::mem::take(&mut self.polled)].iter().map(|(from, to)| to - from);
         let waited = polls.sum();
@@ -138,17 +149,30 @@ impl Ledger {
         self.until = at;
     }
 
+    /// The consumer has worked until `at`.
+    fn trace_step(&self, at: u64) {
+        if let Some((trace, batch)) = self.trace.as_ref().zip(self.current) {
+            trace.step(batch, self.until, at);
+        }
+    }
+
     /// The call returns a batch of `bytes` bytes.
     pub(crate) fn deliver(&mut self, info: &BatchInfo, bytes: usize) {
         let timeline = &info.timeline;
         let mut causes = Causes::default();
         let polls = std::mem::take(&mut self.polled);
-        self.polls[..polls].iter().for_each(|&(from, to)| charge(from..to, timeline, &mut causes));
+        let charger = &mut self.charger;
+        charger.next(timeline);
+        self.polls[..polls].iter().for_each(|&(from, to)| charger.charge(from..to, timeline, &mut causes));
         // A batch that was sent before it was asked for is not waited for.
         let at = if timeline.sent > self.asked { now() } else { self.asked };
-        charge(self.asked..at, timeline, &mut causes);
+        charger.charge(self.asked..at, timeline, &mut causes);
         let busy = std::mem::take(&mut self.busy);
         causes.add(Cause::Consumer, busy);
+        if let Some(trace) = &self.trace {
+            trace.delivered(info, self.asked, at, &causes);
+            self.current = Some(BatchId::of(info));
+        }
         self.until = at;
         self.shared.waiting.store(0, Ordering::Relaxed);
         let times = ServiceTimes {
@@ -156,7 +180,9 @@ impl Ledger {
             decode_ns: timeline.decode_ns,
             submit_ns: timeline.sent.saturating_sub(timeline.device_slot),
             copy_ns: timeline.copy_ns,
-            step_ns: busy + causes.ns(Cause::NoDeviceSlot),
+            step_ns: busy,
+            // For now, what the step held up; `Recent` makes a time per step of it.
+            device_ns: causes.ns(Cause::NoDeviceSlot),
         };
         let mut state = self.shared.state();
         for account in state.accounts() {
@@ -199,8 +225,10 @@ impl Reporter {
     }
 
     fn with_step(&self, times: ServiceTimes) -> ServiceTimes {
-        let step_ns = times.step_ns.max(self.shared.step_ns.load(Ordering::Relaxed));
-        ServiceTimes { step_ns, ..times }
+        match self.shared.step_ns.load(Ordering::Relaxed) {
+            0 => times,
+            device_ns => ServiceTimes { device_ns, ..times },
+        }
     }
 }
 

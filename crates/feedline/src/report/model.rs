@@ -1,8 +1,8 @@
 //! The pipeline in virtual time: from the service times of a run, what other settings would give.
 //!
 //! It follows the code: host slots are handed out in order, and come back when their copy has ended; a long
-//! batch is split among the workers; copies run one after the other; a device slot comes back when the
-//! consumer has finished with it. It has no wake-up times, so steps of a few microseconds are predicted too
+//! batch is split among the workers; copies run one after the other, each after the work on the batch that
+//! its slot held before. It has no wake-up times, so steps of a few microseconds are predicted too
 //! fast.
 
 use std::cmp::Reverse;
@@ -13,7 +13,7 @@ use feedline_core::Timeline;
 
 use super::account::Account;
 use super::cause::{Cause, Causes};
-use super::charge::charge;
+use super::charge::Charger;
 use super::profile::{Profile, ServiceTimes, Setup};
 use crate::decode::piece_rows;
 
@@ -37,7 +37,7 @@ pub struct WhatIf {
     pub workers: Option<usize>,
     /// Batches on the device at a time.
     pub depth: Option<usize>,
-    /// Time of the consumer per batch.
+    /// Time of the consumer per batch: on the device if the profile knows it, otherwise on its thread.
     pub step: Option<Duration>,
     /// Time of decoding a batch, of one worker.
     pub decode: Option<Duration>,
@@ -86,7 +86,8 @@ impl WhatIf {
         ServiceTimes {
             decode_ns: or(self.decode, times.decode_ns),
             copy_ns: or(self.copy, times.copy_ns),
-            step_ns: or(self.step, times.step_ns),
+            step_ns: if times.device_ns > 0 { times.step_ns } else { or(self.step, times.step_ns) },
+            device_ns: if times.device_ns > 0 { or(self.step, times.device_ns) } else { 0 },
             ..times
         }
     }
@@ -99,7 +100,12 @@ struct Passed {
     copy_end: u64,
     asked: u64,
     got: u64,
+    /// The consumer's thread asks for the next batch.
     step_end: u64,
+    /// Its work on the device has ended.
+    device_end: u64,
+    copy_ns: u64,
+    readers_ns: u64,
 }
 
 /// The state of the pipeline. Virtual time begins at 1, because 0 stands for "never".
@@ -120,37 +126,46 @@ impl Model {
 
     /// Lets the next batch pass.
     fn batch(&mut self, times: ServiceTimes) {
-        let ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, step_ns } = times;
+        let ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, step_ns, device_ns } = times;
         let before = self.passed.last().copied().unwrap_or(Passed {
             timeline: Timeline { handed_out: 1, sent: 1, ..Timeline::default() },
             copy_end: 1,
             step_end: 1,
+            device_end: 1,
             ..Passed::default()
         });
-        let mut timeline = Timeline { copy_ns, decode_ns, ..Timeline::default() };
+        let mut timeline = Timeline { decode_ns, ..Timeline::default() };
         let in_order = before.timeline.handed_out.max(self.reader);
-        let host_slot = self.back(self.setup.host_slots).map_or(1, |passed| passed.copy_end);
-        timeline.handed_out = in_order.max(host_slot);
-        if host_slot > in_order {
+        timeline.handed_out = in_order;
+        if let Some(holder) = self.back(self.setup.host_slots).filter(|holder| holder.copy_end > in_order) {
             (timeline.no_slot, timeline.held_by_copies) = (in_order, true);
+            (timeline.copy_ns, timeline.readers_ns) = (holder.copy_ns, holder.readers_ns);
+            timeline.handed_out = holder.copy_end;
         }
         let Reverse(free) = self.workers.pop().unwrap_or(Reverse(1));
-        timeline.begun = timeline.handed_out.max(free);
-        timeline.read = timeline.begun + read_ns;
-        self.reader = if self.setup.is_source { timeline.read } else { 1 };
-        self.workers.push(Reverse(timeline.read));
-        timeline.decoded = self.decode(timeline.read, decode_ns);
+        (timeline.begun, timeline.idle_since) = (timeline.handed_out.max(free), free);
+        if self.setup.is_source {
+            timeline.read = timeline.begun + read_ns;
+        }
+        let read = timeline.begun + read_ns;
+        self.reader = if self.setup.is_source { read } else { 1 };
+        self.workers.push(Reverse(read));
+        timeline.decoded = self.decode(read, decode_ns);
 
         timeline.ordered = timeline.decoded.max(before.timeline.sent);
-        let released = self.back(self.setup.device_slots).map_or(1, |passed| passed.step_end);
+        let holder = self.back(self.setup.device_slots);
+        let (released, read) = holder.map_or((1, 1), |holder| (holder.step_end, holder.device_end));
         timeline.device_slot = timeline.ordered.max(released);
         timeline.sent = timeline.device_slot + submit_ns;
-        let copy_end = timeline.sent.max(before.copy_end) + copy_ns;
+        let queued = timeline.sent.max(before.copy_end);
+        let readers_ns = read.saturating_sub(queued);
+        let copy_end = queued + readers_ns + copy_ns;
         let asked = before.step_end;
         let got = asked.max(timeline.sent);
-        // The consumer's work needs the data.
-        let step_end = got.max(copy_end) + step_ns;
-        self.passed.push(Passed { timeline, copy_end, asked, got, step_end });
+        let step_end = got + step_ns;
+        let device_end = got.max(copy_end).max(before.device_end) + device_ns;
+        let passed = Passed { timeline, copy_end, asked, got, step_end, device_end, copy_ns, readers_ns };
+        self.passed.push(passed);
     }
 
     /// Decodes a batch from `at` on, in pieces if it is long; returns the end of the last piece.
@@ -183,13 +198,12 @@ impl Model {
             timeline.overtaken = earliest.filter(|&earliest| earliest < timeline.decoded).unwrap_or(0);
         }
         let mut account = Account::new(0, 1);
-        let mut until = 1;
-        for Passed { timeline, copy_end, asked, got, step_end } in &self.passed {
+        let (mut until, mut charger) = (1, Charger::default());
+        for Passed { timeline, asked, got, step_end, .. } in &self.passed {
             let mut causes = Causes::default();
-            charge(*asked..*got, timeline, &mut causes);
-            let copy = copy_end.saturating_sub(*got);
-            causes.add(Cause::Copy, copy);
-            causes.add(Cause::Consumer, step_end - got - copy);
+            charger.next(timeline);
+            charger.charge(*asked..*got, timeline, &mut causes);
+            causes.add(Cause::Consumer, step_end - got);
             until = *step_end;
             account.add(&causes, self.setup.batch_size, self.setup.batch_bytes, until);
         }
@@ -214,7 +228,7 @@ mod tests {
             is_source: read_ns > 0,
             ..Setup::default()
         };
-        let sample = ServiceTimes { read_ns, decode_ns, submit_ns: 0, copy_ns, step_ns };
+        let sample = ServiceTimes { read_ns, decode_ns, submit_ns: 0, copy_ns, step_ns, device_ns: 0 };
         Profile { setup, samples: vec![sample] }
     }
 
@@ -229,25 +243,25 @@ mod tests {
     #[test]
     fn the_slow_stage_is_named_with_its_size_in_virtual_time() {
         let stages = [Cause::SourceRead, Cause::Decode, Cause::Copy, Cause::Consumer];
-        let mut cases = 0;
+        let (mut cases, mut named) = (0, 0);
         for (stage, cause) in stages.into_iter().enumerate() {
             for slow in [2, 5, 20] {
                 for base in [0, 1] {
                     for (workers, depth) in [(1, 3), (2, 3), (4, 8)] {
-                        let mut times = [base; 4];
-                        // A step that takes no time would leave nobody to wait.
+                        // Only a source is read in sequence, by a worker that then decodes.
+                        let mut times = [0, base, base, base];
                         times[stage] = slow;
                         let (per_batch, account) = predict(workers, depth, times);
                         let [read, decode, copy, step] = times.map(|ms| ms as f64);
-                        let longest = [read, decode / workers as f64, copy, step];
-                        let longest = longest.into_iter().fold(0.0, f64::max);
+                        let working = read + decode / workers as f64;
+                        let longest = working.max(copy).max(step);
                         let what = format!("{cause}: {times:?}, {workers} workers, depth {depth}\n{account}");
                         assert!(
                             (per_batch / longest - 1.0).abs() < 0.05,
                             "{per_batch} ms of {longest}: {what}"
                         );
                         assert_eq!(account.causes.sum(), account.wall(), "{what}");
-                        let own = times[stage] as f64 / if stage == 1 { workers as f64 } else { 1.0 };
+                        let own = if stage == 1 { working } else { times[stage] as f64 };
                         if own == longest {
                             let waited = if stage == 3 { own } else { own - step };
                             let charged = 1e3 * account.causes.of(cause).as_secs_f64() / 500.0;
@@ -255,13 +269,14 @@ mod tests {
                                 (charged - waited).abs() <= 0.05 * longest,
                                 "{charged} of {waited}: {what}"
                             );
+                            named += 1;
                         }
                         cases += 1;
                     }
                 }
             }
         }
-        assert_eq!(cases, 72);
+        assert!((cases, named) == (72, 62), "{named} of {cases}");
     }
 
     #[test]
@@ -277,9 +292,15 @@ mod tests {
 
     #[test]
     fn a_depth_of_one_takes_turns() {
-        let (per_batch, account) = predict(1, 1, [0, 1, 3, 4]);
-        assert!((per_batch - 7.0).abs() < 0.1, "copy and step: {account}");
-        let (per_batch, _) = predict(1, 2, [0, 1, 3, 4]);
-        assert!((per_batch - 4.0).abs() < 0.1, "the longer of them");
+        let on_the_device = |depth| {
+            let mut profile = profile(1, depth, [0, 1, 3, 0]);
+            profile.samples[0].device_ns = 4 * MS;
+            let account = WhatIf::default().predict(&profile, 500).account;
+            (account.wall().as_secs_f64() * 1e3 / 500.0, account)
+        };
+        let (per_batch, account) = on_the_device(1);
+        assert!((per_batch - 7.0).abs() < 0.1, "copy and step: {per_batch} {account}");
+        let (per_batch, account) = on_the_device(2);
+        assert!((per_batch - 4.0).abs() < 0.1, "the longer of them: {per_batch} {account}");
     }
 }

@@ -38,9 +38,11 @@ pub struct ServiceTimes {
     pub submit_ns: u64,
     /// The copy on the device, of the last batch that was timed; 0 before the first.
     pub copy_ns: u64,
-    /// The consumer: its thread between two calls, or its work on the device where that is longer and held
-    /// up the pipeline.
+    /// The consumer's thread, between two calls.
     pub step_ns: u64,
+    /// The consumer's work on the device, where it held up the pipeline or was told
+    /// ([`Reporter::set_step_time`](super::Reporter::set_step_time)); 0 if it is not known.
+    pub device_ns: u64,
 }
 
 /// The service times of a run's last batches, up to 256: enough to predict other settings
@@ -60,10 +62,14 @@ impl Profile {
     /// `Data` if it cannot be written.
     pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
         let failed = |what: &str| Error::new(ErrorKind::Data, what).at_path(path.as_ref());
-        let text = serde_json::to_string(self)
-            .map_err(|error| failed("cannot serialize the service times").caused_by(error))?;
-        std::fs::write(path.as_ref(), text + "\n")
+        std::fs::write(path.as_ref(), self.json() + "\n")
             .map_err(|error| failed("cannot write the service times").caused_by(error))
+    }
+
+    /// The profile as one JSON object.
+    pub fn json(&self) -> String {
+        // Plain numbers: nothing here can fail.
+        serde_json::to_string(self).unwrap_or_default()
     }
 
     /// Reads a profile that [`write`](Self::write) has written.
@@ -103,12 +109,19 @@ impl Recent {
     /// The batches, the oldest first, without the very first one: its consumer has not had a batch yet.
     pub(super) fn samples(&self) -> Vec<ServiceTimes> {
         let first = self.count.saturating_sub(KEPT).max(1);
-        (first..self.count).map(|index| self.samples[index % KEPT]).collect()
+        let device_ns = self.mean().device_ns;
+        let sample = |index: usize| ServiceTimes { device_ns, ..self.samples[index % KEPT] };
+        (first..self.count).map(sample).collect()
     }
 
     pub(super) fn mean(&self) -> ServiceTimes {
         let (kept, count) = (&self.samples[..self.count.min(KEPT)], self.count);
-        mean(if (2..KEPT).contains(&count) { &kept[1..] } else { kept })
+        let mean = mean(if (2..KEPT).contains(&count) { &kept[1..] } else { kept });
+        // A step that is the longest part holds up the pipeline for the rest of its time. Host slots come
+        // back several at a time, so only the mean over many batches says for how long.
+        let held = mean.device_ns;
+        let device_ns = if held > mean.step_ns / 20 { mean.step_ns + held } else { 0 };
+        ServiceTimes { device_ns, ..mean }
     }
 }
 
@@ -129,5 +142,6 @@ fn mean(samples: &[ServiceTimes]) -> ServiceTimes {
         submit_ns: mean(|times| times.submit_ns),
         copy_ns: samples.iter().map(|times| times.copy_ns).fold(0, u64::saturating_add) / timed,
         step_ns: mean(|times| times.step_ns),
+        device_ns: mean(|times| times.device_ns),
     }
 }

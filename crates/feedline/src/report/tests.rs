@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn a_report_goes_to_json_and_back() {
     let setup = Setup { workers: 2, host_slots: 4, device_slots: 3, batch_size: 8, ..Setup::default() };
-    let reporter = Ledger::new(setup).reporter();
+    let reporter = Ledger::new(setup, None).reporter();
     let report = reporter.report();
     let json = report.json();
     for key in ["\"source_read\":0", "\"no_device_slot\":0", "\"workers\":2", "\"waiting\":null"] {

@@ -41,6 +41,7 @@ use self::timed::{Clock, TimedCopies};
 use crate::decode::{
     Decoder, EpochEnd, Job, Message, Note, Outcome, SourceReader, Undecoded, WorkerPool, panic_text,
 };
+use crate::trace::BatchId;
 
 /// A worker is woken for this much decoding; what is shorter is left to the worker that was woken before.
 ///
@@ -173,7 +174,7 @@ impl Transfer {
         reader: Option<Box<SourceReader>>,
         ended: impl FnOnce(Result<()>, Self) + Send + 'static,
     ) -> Result<JoinHandle<()>> {
-        let timed = TimedCopies::new(&self.stream)?;
+        let timed = TimedCopies::new(&self.stream, self.decoder.trace().cloned())?;
         let run = move || {
             let slots = self.host_slots.len();
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -242,20 +243,19 @@ impl Run<'_> {
 
     /// Gives the workers every slot that can be filled; returns how many there were.
     fn hand_out_slots(&mut self) -> Result<usize> {
-        let mut count = 0;
+        let (mut count, mut is_out_of_slots) = (0, false);
         // A worker is woken for the last of them, and before that for each that keeps it busy for long. Not
         // for the first: a worker that is done with it before the second is queued would sleep again.
         let (mut work, mut last) = (Duration::ZERO, None);
         while self.schedule.has_next() {
             let Some(mut lease) = self.with.host_slots.try_acquire()? else {
-                if self.no_slot == 0 {
-                    self.no_slot = self.clock.last();
-                }
+                is_out_of_slots = true;
                 break;
             };
             let (number, reader) = self.schedule.next(lease.note_mut());
             let timeline = &mut lease.note_mut().info.timeline;
-            (timeline.no_slot, timeline.handed_out) = (std::mem::take(&mut self.no_slot), self.clock.last());
+            timeline.number = number;
+            (timeline.no_slot, timeline.handed_out) = (self.no_slot, self.clock.last());
             timeline.held_by_copies = self.has_copied;
             // Asked here: a slot that was waited for has just been released by the copy that is meant.
             let times = self.timed.times()?;
@@ -272,6 +272,9 @@ impl Run<'_> {
         }
         if let Some(batch) = last {
             self.give(batch, true);
+        }
+        if count > 0 {
+            self.no_slot = if is_out_of_slots { self.clock.last() } else { 0 };
         }
         Ok(count)
     }
@@ -410,12 +413,16 @@ impl Run<'_> {
         let rows = slot.info_mut().ids.len();
         let is_timed = self.timed.begin(stream, &mut slot, at).map_err(place)?;
         let loaded = match columns {
+            None if layout.is_ragged() => {
+                let parts = layout.used(rows, &slot.info_mut().extents);
+                slot.upload_parts(stream, filled, &parts)
+            }
             None => slot.upload(stream, filled, layout.used_bytes(rows)),
             Some(columns) => slot.gather(stream, filled, columns),
         };
         let mut loaded = loaded.map_err(place)?;
         if is_timed {
-            self.timed.end(stream).map_err(place)?;
+            self.timed.end(stream, BatchId::of(loaded.info())).map_err(place)?;
         }
         self.has_copied = true;
         let timeline = &mut loaded.info_mut().timeline;

@@ -11,6 +11,8 @@ use feedline_core::timeline::now;
 use feedline_device::slot::WriteLease;
 use feedline_device::{Event, Stream};
 
+use crate::trace::{BatchId, DeviceClock, LoaderTrace};
+
 /// The mean time between two timed copies, in nanoseconds.
 const EVERY_NS: u64 = 5_000_000;
 
@@ -30,6 +32,8 @@ pub(crate) struct TimedCopies {
     /// Grows by [`EVERY_NS`] with each timed copy, and is at most so far behind the clock as a burst.
     last: u64,
     times: CopyTimes,
+    /// With a trace every copy is timed, as far as events are free.
+    trace: Option<(LoaderTrace, DeviceClock)>,
 }
 
 /// How long the last timed copy took.
@@ -47,6 +51,7 @@ struct Sample {
     /// Behind the wait for the slot's readers.
     started: Arc<Event>,
     ended: Event,
+    batch: BatchId,
 }
 
 impl TimedCopies {
@@ -54,12 +59,13 @@ impl TimedCopies {
     ///
     /// # Errors
     /// A device failure.
-    pub(crate) fn new(stream: &Stream) -> Result<Self> {
+    pub(crate) fn new(stream: &Stream, trace: Option<LoaderTrace>) -> Result<Self> {
         let sample = |_| {
             Ok(Sample {
                 queued: stream.event(true)?,
                 started: Arc::new(stream.event(true)?),
                 ended: stream.event(true)?,
+                batch: BatchId::default(),
             })
         };
         Ok(Self {
@@ -69,6 +75,10 @@ impl TimedCopies {
             running: 0,
             last: 0,
             times: CopyTimes::default(),
+            trace: match trace {
+                Some(trace) => Some((trace, DeviceClock::new(stream)?)),
+                None => None,
+            },
         })
     }
 
@@ -87,7 +97,7 @@ impl TimedCopies {
     /// # Errors
     /// A device failure.
     pub(crate) fn begin(&mut self, stream: &Stream, slot: &mut WriteLease, at: u64) -> Result<bool> {
-        if at.saturating_sub(self.last) < EVERY_NS {
+        if at.saturating_sub(self.last) < EVERY_NS && self.trace.is_none() {
             return Ok(false);
         }
         self.collect()?;
@@ -101,11 +111,12 @@ impl TimedCopies {
         Ok(true)
     }
 
-    /// The copy is queued.
+    /// The copy of `batch` is queued.
     ///
     /// # Errors
     /// A device failure.
-    pub(crate) fn end(&mut self, stream: &Stream) -> Result<()> {
+    pub(crate) fn end(&mut self, stream: &Stream, batch: BatchId) -> Result<()> {
+        self.samples[self.next].batch = batch;
         stream.record(&self.samples[self.next].ended)?;
         self.next = (self.next + 1) % OPEN;
         self.running += 1;
@@ -115,7 +126,7 @@ impl TimedCopies {
     /// Reads the events of the copies that have ended.
     fn collect(&mut self) -> Result<()> {
         while self.running > 0 {
-            let sample = &self.samples[self.oldest];
+            let sample = &mut self.samples[self.oldest];
             if !sample.ended.query()? {
                 break;
             }
@@ -124,6 +135,11 @@ impl TimedCopies {
                 copy_ns: ns(sample.ended.elapsed_ms_since(&sample.started)?),
                 readers_ns: ns(sample.started.elapsed_ms_since(&sample.queued)?),
             };
+            if let Some((trace, clock)) = &mut self.trace {
+                let ended = clock.time(&mut sample.ended)?;
+                let started = ended.saturating_sub(self.times.copy_ns);
+                trace.copy(sample.batch, started.saturating_sub(self.times.readers_ns), started, ended);
+            }
             self.oldest = (self.oldest + 1) % OPEN;
             self.running -= 1;
         }

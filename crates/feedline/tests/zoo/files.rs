@@ -57,13 +57,13 @@ impl Loaded {
 }
 
 /// A reader whose fields are padded to [`MOST`] bytes where they vary in size.
-struct Padded {
+pub struct Padded {
     reader: Box<dyn Reader>,
     spec: Spec,
 }
 
 impl Padded {
-    fn new(reader: Box<dyn Reader>) -> Self {
+    pub fn new(reader: Box<dyn Reader>) -> Self {
         let mut spec = Spec::new();
         for field in reader.schema().fields() {
             let fixed: Option<Vec<usize>> = field.shape.iter().copied().collect();

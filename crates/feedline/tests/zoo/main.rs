@@ -121,6 +121,83 @@ fn every_data_set_is_the_same_in_worlds_of_1_2_and_4() {
     });
 }
 
+/// Changes a byte of every file below `path` that holds samples, without changing its size.
+fn change(path: &Path) {
+    for entry in std::fs::read_dir(path).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            change(&path);
+            continue;
+        }
+        let mut bytes = std::fs::read(&path).unwrap();
+        let at = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("tar") => 512,             // the first byte of the first sample
+            Some("txt") => bytes.len() - 2, // the last one before the end of the last line
+            _ => bytes.len() - 1,
+        };
+        bytes[at] = bytes[at].wrapping_add(1);
+        std::fs::write(&path, bytes).unwrap();
+        // Two writes within the resolution of the file system's clock have one time.
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        let later = std::time::SystemTime::now() + std::time::Duration::from_secs(10);
+        file.set_modified(later).unwrap();
+    }
+}
+
+#[test]
+fn a_run_over_files_that_have_changed_does_not_resume() {
+    alone_in_parts(|| {
+        let formats = |dir: &Path| files::data_sets(dir).into_iter().chain(files::readers(dir));
+        let count = formats(Path::new("")).count();
+        for index in 0..count {
+            let dir = tempfile::tempdir().unwrap();
+            let Entry { name, build, .. } = formats(dir.path()).nth(index).unwrap();
+            let loader = || Restored::new(build().batch_size(BATCH).shuffle(5), MIXES[0]);
+            let mut first = loader();
+            first.run(From::Epoch(0), 1);
+            let cursor = first.cursor();
+            drop(first);
+            loader().loader.resume(cursor).map(drop).unwrap_or_else(|error| panic!("{name}: {error}"));
+            change(dir.path());
+            let refused = loader().loader.resume(cursor).map(drop).map_err(|error| error.to_string());
+            let why = refused.expect_err(name);
+            assert!(why.contains("the cursor belongs to another data set"), "{name}: {why}");
+        }
+    });
+}
+
+#[test]
+fn a_run_over_a_folder_with_other_files_does_not_resume() {
+    alone_in_parts(|| {
+        type Change = fn(&Path);
+        let changes: [(&str, Change); 4] = [
+            ("one more", |folder| std::fs::write(folder.join("bees/more"), "x").unwrap()),
+            ("one fewer", |folder| std::fs::remove_file(folder.join("cats/002")).unwrap()),
+            ("renamed", |folder| std::fs::rename(folder.join("ants/000"), folder.join("ants/0000")).unwrap()),
+            ("another class", |folder| {
+                std::fs::rename(folder.join("ants/021"), folder.join("bees/021")).unwrap()
+            }),
+        ];
+        for (what, change) in changes {
+            let dir = tempfile::tempdir().unwrap();
+            let entry =
+                || files::readers(dir.path()).into_iter().find(|entry| entry.name == "Folder").unwrap();
+            let build = || (entry().build)().batch_size(BATCH).shuffle(5);
+            let mut first = Restored::new(build(), MIXES[0]);
+            first.run(From::Epoch(0), 1);
+            let cursor = first.cursor();
+            drop(first);
+            change(&dir.path().join("folder"));
+            let folder = feedline_datasets::Folder::open(dir.path().join("folder")).unwrap();
+            let builder = feedline::Loader::builder(files::Padded::new(Box::new(folder)));
+            let mut loader = Restored::new(builder.batch_size(BATCH).shuffle(5), MIXES[0]);
+            let refused = loader.loader.resume(cursor).map(drop).map_err(|error| error.to_string());
+            let why = refused.expect_err(what);
+            assert!(why.contains("the cursor belongs to another data set"), "{what}: {why}");
+        }
+    });
+}
+
 /// Fails when a data set, a composition or a format is added and is not in the zoo.
 #[test]
 fn no_data_set_composition_or_format_is_left_out() {

@@ -64,6 +64,10 @@ fn room(inner: &dyn Dataset, budget: u64, row: u64) -> Result<u64> {
     if inner.spec().fields().is_empty() {
         return Err(config("a cache of a set without fields: there is nothing to keep".to_owned()));
     }
+    if let Some(field) = inner.spec().fields().iter().find(|field| field.as_ragged().is_some()) {
+        let why = format!("field \"{}\" is ragged: a cache keeps rows of one size", field.name());
+        return Err(config(why));
+    }
     Ok(inner.len().min(budget / row))
 }
 

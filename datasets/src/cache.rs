@@ -102,7 +102,7 @@ mod tests {
         let decode = || Ok((7, 100));
         assert_eq!(*cache.get(0, decode).unwrap(), 7);
         assert_eq!(*cache.get(0, || panic!("it is held")).unwrap(), 7);
-        assert!(cache.get(1, || Err(crate::bytes::data("no"))).is_err());
+        assert!(cache.get(1, || Err(crate::error::data("no"))).is_err());
         assert_eq!(*cache.get(1, || Ok((8, 100))).unwrap(), 8);
         assert_eq!(*cache.get(0, || Ok((9, 100))).unwrap(), 9);
     }

@@ -34,12 +34,12 @@ pub(crate) const MAGIC: &[u8] = b"PAR1";
 
 /// The rows of a Parquet file, compressed by snappy, gzip, zstd or LZ4, or not.
 ///
-/// The types of columns are those of [`ArrowFile`](crate::ArrowFile), see there; nulls are refused with column
-/// and row unless [`TableOptions`] say otherwise.
+/// The types of columns are those of [`ArrowFile`](crate::ArrowFile), see there; nulls are refused with
+/// column and row unless [`TableOptions`] say otherwise.
 ///
 /// The file stays on disk. A row group is decoded when a row of it is read, by one worker, and kept while
-/// [`TableOptions::cache_bytes`] allow: where they hold fewer row groups than a shuffled order jumps between, each
-/// sample costs a row group. So shuffle blocks of [`together`](Reader::together) samples instead
+/// [`TableOptions::cache_bytes`] allow: where they hold fewer row groups than a shuffled order jumps between,
+/// each sample costs a row group. So shuffle blocks of [`together`](Reader::together) samples instead
 /// (`Sampler::block`), or write smaller row groups.
 #[derive(Debug)]
 pub struct ParquetFile {
@@ -67,8 +67,8 @@ impl ParquetFile {
     /// Opens a file: all columns, no nulls.
     ///
     /// # Errors
-    /// `Data` for a file that is missing, cut short, encrypted or damaged, or has a column of a type that is not
-    /// read; names the file and the byte or the column.
+    /// `Data` for a file that is missing, cut short, encrypted or damaged, or has a column of a type that is
+    /// not read; names the file and the byte or the column.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path, TableOptions::default())
     }
@@ -162,7 +162,8 @@ impl ParquetFile {
     }
 }
 
-/// The file's metadata, with a schema whose byte strings are views: so they are not copied out of their pages.
+/// The file's metadata, with a schema whose byte strings are views: so they are not copied out of their
+/// pages.
 fn metadata(input: &Input) -> Result<ArrowReaderMetadata> {
     let len = input.len();
     let mut magic = [0; MAGIC.len()];

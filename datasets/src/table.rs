@@ -21,8 +21,8 @@ pub(crate) const FIELD: &str = "feedline.field";
 /// What to read of an Arrow or Parquet file, and how.
 #[derive(Clone, Debug)]
 pub struct TableOptions {
-    /// The columns to read, in the file's order; all where this is `None`. The name of a struct stands for all
-    /// of its fields, which have the names `STRUCT.FIELD`.
+    /// The columns to read, in the file's order; all where this is `None`. The name of a struct stands for
+    /// all of its fields, which have the names `STRUCT.FIELD`.
     pub columns: Option<Vec<String>>,
     /// What a null becomes.
     pub nulls: Nulls,

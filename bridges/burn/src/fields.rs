@@ -16,8 +16,9 @@ pub(crate) type Lock = Option<std::convert::Infallible>;
 
 /// A batch that has arrived in host memory. Its tensors keep it.
 pub struct Fields {
-    batch: Arc<Ready>,
+    /// Dropped before the batch: the memory is unlocked before it is freed.
     lock: Lock,
+    batch: Arc<Ready>,
 }
 
 impl Fields {

@@ -1,4 +1,37 @@
 //! Views as arguments of cudarc's launch builder, and as cudarc slices.
+//!
+//! ```no_run
+//! use feedline_device::cuda::cudarc::driver::{CudaFunction, DriverError, LaunchConfig, PushKernelArg};
+//! use feedline_device::slot::Reader;
+//!
+//! fn launch(batch: Reader, kernel: &CudaFunction) -> Result<(), DriverError> {
+//!     let (stream, view) = (batch.stream().cuda_stream(), batch.view::<f32>(0, 64));
+//!     let (Some(stream), Ok(view)) = (stream.cloned(), view) else { return Ok(()) };
+//!     let mut launch = stream.launch_builder(kernel);
+//!     launch.arg(&view);
+//!     // SAFETY: the kernel takes a `const float *` to 64 elements.
+//!     unsafe { launch.launch(LaunchConfig::for_num_elems(64)) }?;
+//!     drop(batch);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! The batch cannot be dropped before the launch:
+//!
+//! ```compile_fail,E0505
+//! # use feedline_device::cuda::cudarc::driver::{CudaFunction, DriverError, LaunchConfig, PushKernelArg};
+//! # use feedline_device::slot::Reader;
+//! #
+//! # fn launch(batch: Reader, kernel: &CudaFunction) -> Result<(), DriverError> {
+//! #     let (stream, view) = (batch.stream().cuda_stream(), batch.view::<f32>(0, 64));
+//! #     let (Some(stream), Ok(view)) = (stream.cloned(), view) else { return Ok(()) };
+//! #     let mut launch = stream.launch_builder(kernel);
+//! launch.arg(&view);
+//! drop(batch);
+//! unsafe { launch.launch(LaunchConfig::for_num_elems(64)) }?;
+//! #     Ok(())
+//! # }
+//! ```
 
 use std::mem::ManuallyDrop;
 use std::ops::Deref;

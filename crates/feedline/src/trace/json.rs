@@ -8,8 +8,13 @@ use super::{Lane, Span};
 /// The process of the user's own lanes is shown above the loaders.
 const OWN: &str = "program";
 
-/// One JSON object per line: names of the lanes, then spans, then the arrows between the spans of a batch.
+/// The whole file.
 pub(super) fn write(spans: &[Span], names: &[String]) -> String {
+    format!("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":{}}}\n", events(spans, names))
+}
+
+/// One JSON object per line: names of the lanes, then spans, then the arrows between the spans of a batch.
+pub(super) fn events(spans: &[Span], names: &[String]) -> String {
     let mut lines = Vec::with_capacity(2 * spans.len());
     let lanes: BTreeSet<_> = spans.iter().map(|span| (span.loader, span.lane)).collect();
     let loaders: BTreeSet<_> = lanes.iter().map(|&(loader, _)| loader).collect();
@@ -51,7 +56,7 @@ pub(super) fn write(spans: &[Span], names: &[String]) -> String {
             ));
         }
     }
-    format!("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}\n]}}\n", lines.join(",\n"))
+    format!("[\n{}\n]", lines.join(",\n"))
 }
 
 impl Lane {

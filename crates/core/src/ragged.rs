@@ -15,7 +15,8 @@ use crate::Element;
 pub const MAX_ITEMS: usize = i32::MAX as usize;
 
 /// How much a field of variable length holds, and the form in which a batch has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Ragged {
     pub(crate) per_sample: usize,
     /// `None` for as many as every sample of a full batch may have.
@@ -24,7 +25,8 @@ pub struct Ragged {
 }
 
 /// The form of a ragged field in a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Form {
     /// The rows one behind another, with `rows + 1` offsets.
     Rows,
@@ -42,7 +44,8 @@ pub enum Form {
 /// assert_eq!((longest.width(13), longest.width(0)), (13, 1));
 /// assert_eq!(Pad::multiple_of(8).with(-100i32).width(13), 16);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Pad {
     multiple: usize,
     /// The bytes of one element of padding, and how many of them count; none for zeros.

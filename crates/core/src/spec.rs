@@ -14,7 +14,7 @@ pub struct Field {
     dtype: DType,
     shape: Vec<usize>,
     row_bytes: usize,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     ragged: Option<Ragged>,
 }
 

@@ -76,7 +76,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let train = loader(train.last_batch(LastBatch::Drop))?;
     let test = loader(Loader::builder(Idx::open_test("datasets/digits")?).batch_size(500))?;
 
-    let device = if cfg!(feature = "cuda") { Device::cuda(0) } else { Device::flex() }.autodiff();
+    let device = Device::default().autodiff(); // the GPU with the feature `cuda`
     let learner = Learner::new(Mlp::new(&device), AdamConfig::new().init(), ConstantLr::new(1e-3));
     let trained = SupervisedTraining::new("burn_mlp", train.clone(), test)
         .metrics((LossMetric::new(), AccuracyMetric::new()))
@@ -86,6 +86,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     if let Some(error) = trained.error {
         return Err(error.to_string().into());
     }
-    println!("trained on {} samples of epoch 1", train.cursor()?.proof().count());
+    println!("trained on {} samples", train.cursor()?.proof().count());
     Ok(())
 }

@@ -111,7 +111,7 @@ fn loader(
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let number = |at: usize, default| std::env::args().nth(at).map_or(Ok(default), |number| number.parse());
     let (steps, workers) = (number(1, 1000)?, number(2, 2)?);
-    let device = if cfg!(feature = "cuda") { Device::cuda(0) } else { Device::flex() };
+    let device = Device::default(); // the GPU with the feature `cuda`
     println!("burn on {device:?}, batch {BATCH}, {workers} workers, {steps} steps");
     let run = |samples: &Samples, feed: &str, mut clock: Clock| {
         let training = device.clone().autodiff();

@@ -62,8 +62,8 @@ impl InferenceStep for Mlp {
 /// Images as `[rows, pixels]`, from 0 to 1, and labels.
 fn tensors(fields: &Fields, device: &Device) -> feedline::Result<Digits> {
     let images = fields.int::<3>("image", device)?.float().flatten::<2>(1, 2) / 255.0;
-    let labels = fields.int::<1>("label", device)?;
-    Ok((images, labels.cast(burn::tensor::IntDType::I64)))
+    // As the device's own integers, which burn's loss and metrics take.
+    Ok((images, Tensor::from_data(fields.data("label")?, device)))
 }
 
 fn loader(builder: LoaderBuilder) -> feedline::Result<Arc<BurnLoader<Digits>>> {

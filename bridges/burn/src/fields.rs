@@ -131,6 +131,9 @@ impl Fields {
 
     /// An integer field as a tensor of the field's type on `device`.
     ///
+    /// burn's losses and metrics take the device's own integer type: for those,
+    /// `Tensor::from_data(fields.data(name)?, device)` converts.
+    ///
     /// # Errors
     /// As [`float`](Self::float), for a field of floats.
     pub fn int<const D: usize>(&self, name: &str, device: &Device) -> Result<Tensor<D, Int>> {

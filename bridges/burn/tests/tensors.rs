@@ -206,7 +206,7 @@ fn the_loader_follows_burns_protocol_and_refuses_what_it_cannot_do() {
     let epochs: Vec<u64> =
         (0..2).flat_map(|_| loader.iter().map(Result::unwrap).collect::<Vec<_>>()).collect();
     assert_eq!(epochs, [[1; 5], [2; 5]].concat());
-    assert_eq!(loader.cursor().unwrap().proof().count(), 40);
+    assert_eq!(loader.cursor().unwrap().proof().count(), 80);
     let slice = loader.slice(0, 20);
     let mut slice = slice.iter();
     let error = slice.next().unwrap().unwrap_err().to_string();

@@ -74,7 +74,7 @@ fn every_lane_is_drawn_and_the_spans_of_a_batch_are_linked() {
         assert_eq!([count("compute", "kernel"), count(&test, "mine \"quoted\"")], [20, 20]);
         assert!(count("consumer", "wait: decode") > 5, "{:?}", spans["consumer"]);
         assert!(count("copy stream", "copy") > 5, "{:?}", spans["copy stream"]);
-        // A thread does one thing at a time; what a thread notes of a batch may overlap by a few microseconds.
+        // A thread does one thing at a time; what it notes of a batch may overlap by a few microseconds.
         for lane in ["consumer", "compute", "copy stream", "fl-decode-0", "fl-decode-1"] {
             spans.get_mut(lane).unwrap().sort_by(|a, b| a.1.total_cmp(&b.1));
             for pair in spans[lane].windows(2) {

@@ -563,6 +563,25 @@ BUGS = [
         [("crates/dlpack/src/import.rs", "let owned = Owned(raw);", "let owned = std::mem::ManuallyDrop::new(Owned(raw));")],
     ),
     Bug(
+        "first_wakes",
+        "the first of several batches wakes a worker, which may sleep again before the others are queued",
+        Test(FEEDLINE, "ledger", "the_ledger_names_the_slow_stage_and_its_size_and_sums_to_the_wall_time"),
+        [(TRANSFER, "            self.give(batch, true);\n        }\n        if count > 0", "            self.give(batch, false);\n        }\n        if count > 0")],
+    ),
+    Bug(
+        "copies_untimed",
+        "the wait for a slot's readers counts as part of the copy",
+        Test(FEEDLINE, "ledger", "the_ledger_names_the_slow_stage_and_its_size_and_sums_to_the_wall_time"),
+        [("crates/feedline/src/transfer/timed.rs", "slot.record_copy_start(&sample.started);",
+          "stream.record(&sample.started)?;\n        let _ = &slot;")],
+    ),
+    Bug(
+        "trace_grows",
+        "a trace keeps every span",
+        Test(FEEDLINE, "trace", "a_long_run_keeps_whole_batches_within_the_limit"),
+        [("crates/feedline/src/trace/mod.rs", "if state.spans.len() < self.limit {", "if true {")],
+    ),
+    Bug(
         "another_fuzz_target",
         "a fuzz target runs another one",
         Test("feedline-fuzz", "replay", "every_target_is_built_and_has_seeds"),

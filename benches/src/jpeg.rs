@@ -124,7 +124,11 @@ fn measure(options: &Options, report: &mut Report, pictures: Pictures, setting: 
     let (batch, threads) = (setting.batch, setting.workers.count()?);
     let name = pictures.work.name();
     let plain = Plain::new(
-        Pictures { encoded: pictures.encoded.clone(), spec: pictures.spec.clone(), work: pictures.work.clone() },
+        Pictures {
+            encoded: pictures.encoded.clone(),
+            spec: pictures.spec.clone(),
+            work: pictures.work.clone(),
+        },
         batch,
         threads,
     );

@@ -47,9 +47,8 @@ pub fn write(options: &Options, path: &Path) -> Result<()> {
             place(left, &pixels(&others, id, options.seed, epoch as u64)?);
         }
     }
-    save(path, width as u32, height as u32, &sheet).map_err(|error| {
-        Error::new(ErrorKind::Data, "cannot write the sheet").caused_by(error).at_path(path)
-    })
+    save(path, width as u32, height as u32, &sheet)
+        .map_err(|error| Error::new(ErrorKind::Data, "cannot write the sheet").caused_by(error).at_path(path))
 }
 
 /// The pixels of sample `id` in `epoch`: the same as a loader with this seed delivers.

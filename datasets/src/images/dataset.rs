@@ -8,8 +8,20 @@ use feedline_images::{Scratch, Transforms};
 use crate::{ElementType, Reader, Schema, SchemaField, Values};
 
 /// Names of fields that hold encoded pictures; the first that a reader has is decoded.
-const NAMES: [&str; 12] =
-    ["image", "data", "jpg", "jpeg", "png", "webp", "bmp", "gif", "img", "image_bytes", "image/encoded", "bytes"];
+const NAMES: [&str; 12] = [
+    "image",
+    "data",
+    "jpg",
+    "jpeg",
+    "png",
+    "webp",
+    "bmp",
+    "gif",
+    "img",
+    "image_bytes",
+    "image/encoded",
+    "bytes",
+];
 
 /// The data set of a reader with a field of encoded pictures: a folder, a tar archive, a table.
 ///
@@ -54,10 +66,12 @@ impl ImageDataset {
     /// own, or a batch cannot hold another field.
     pub fn new(reader: Box<dyn Reader>, transforms: Transforms) -> Result<Self> {
         let fields = reader.schema().fields();
-        let found = NAMES.iter().find(|name| fields.iter().any(|field| field.name == **name && is_bytes(field)));
+        let found =
+            NAMES.iter().find(|name| fields.iter().any(|field| field.name == **name && is_bytes(field)));
         let Some(name) = found else {
             let names: Vec<_> = fields.iter().map(|field| field.name.as_str()).collect();
-            let why = format!("no field looks like encoded pictures, there are {names:?}: name it to with_field");
+            let why =
+                format!("no field looks like encoded pictures, there are {names:?}: name it to with_field");
             return Err(at_first(&*reader, Error::new(ErrorKind::Config, why)));
         };
         Self::with_field(reader, name, transforms)
@@ -100,7 +114,13 @@ impl ImageDataset {
         &*self.reader
     }
 
-    fn write(&self, id: u64, row: &mut Row<'_, '_>, memory: &mut Memory, context: &mut Context) -> Result<()> {
+    fn write(
+        &self,
+        id: u64,
+        row: &mut Row<'_, '_>,
+        memory: &mut Memory,
+        context: &mut Context,
+    ) -> Result<()> {
         let Memory { values, scratch } = memory;
         self.reader.read(id, values)?;
         let values = values.fields();

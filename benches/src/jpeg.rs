@@ -177,7 +177,8 @@ impl Plain {
     fn run(&self, steps: usize) -> Result<()> {
         let next = AtomicUsize::new(0);
         std::thread::scope(|scope| {
-            let start = |memory| scope.spawn(|| self.thread(memory, &next, steps));
+            let next = &next;
+            let start = |memory| scope.spawn(move || self.thread(memory, next, steps));
             let threads: Vec<_> = self.threads.iter().map(start).collect();
             let panicked = |_| Err(Error::new(ErrorKind::Panic, "a thread of the baseline panicked"));
             threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(panicked))

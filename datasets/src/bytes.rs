@@ -274,6 +274,20 @@ mod tests {
         assert!(map(&dir.path().join("none")).unwrap_err().to_string().contains("no such file"));
     }
 
+    #[cfg(feature = "arrow")]
+    #[test]
+    fn a_mapped_arrow_file_is_ready_for_zero_copy() {
+        use crate::{ArrowFile, Fixed, TableOptions};
+        let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny.arrow");
+        // SAFETY: nobody writes to a file of the repository while the test runs.
+        let file = unsafe { MappedFile::open(&tiny) }.unwrap();
+        let first = file.pages.as_ptr();
+        let data =
+            Fixed::new(Box::new(ArrowFile::from_mapped(file, TableOptions::default()).unwrap())).unwrap();
+        let column = data.column(0).unwrap();
+        assert_eq!((column.bytes().as_ptr(), column.row(2)), (first, Some(&9i32.to_le_bytes()[..])));
+    }
+
     #[test]
     fn blocks_of_memory_share_no_page() {
         let [one, two] = [0, 1].map(|_| Memory::new(10).unwrap());

@@ -12,6 +12,8 @@ use crate::{Folder, Lines, Reader, Shards, cifar, gzip, idx, npy};
 
 /// Bytes at the beginning of a file that tell its kind.
 const START: usize = 512;
+/// The index of a folder that `pack` wrote.
+const PACK_INDEX: &str = "_index.json";
 
 /// Opens a file or a folder, whatever its format.
 ///
@@ -52,12 +54,15 @@ pub fn open_with_limit(path: impl AsRef<Path>, limit: u64) -> Result<Box<dyn Rea
 enum Kind {
     Npy,
     Npz,
+    Arrow,
+    Parquet,
     Safetensors,
     Idx,
     Tar,
     TfRecord,
     Mds,
     MdsIndex,
+    PackIndex,
     Image,
     Csv,
     JsonLines,
@@ -70,8 +75,8 @@ enum Kind {
 /// The kind of a file that begins with `start` and has `len` bytes.
 fn kind(start: &[u8], len: u64) -> Kind {
     let refused = [
-        (&b"ARROW1"[..], "this is an Arrow file, which this build does not read"),
-        (b"PAR1", "this is a Parquet file, which this build does not read"),
+        (&b"FEA1"[..], "this is a Feather file of version 1, which is not read: write version 2"),
+        (b"PARE", "this is an encrypted Parquet file, which is not read: write it without encryption"),
         (b"\x80\x02", "this is a Python pickle, which is not read: save arrays as .npy or .npz"),
         (b"\x80\x03", "this is a Python pickle, which is not read: save arrays as .npy or .npz"),
         (b"\x80\x04", "this is a Python pickle, which is not read: save arrays as .npy or .npz"),
@@ -87,6 +92,10 @@ fn kind(start: &[u8], len: u64) -> Kind {
     let is_webp = start.starts_with(b"RIFF") && start.get(8..12) == Some(b"WEBP");
     if start.starts_with(npy::header::MAGIC) {
         Kind::Npy
+    } else if start.starts_with(b"ARROW1") || is_arrow_stream(start) {
+        Kind::Arrow
+    } else if start.starts_with(b"PAR1") {
+        Kind::Parquet
     } else if start.starts_with(b"PK\x03\x04") || start.starts_with(b"PK\x05\x06") {
         Kind::Npz
     } else if let Some((_, why)) = refused.iter().find(|(magic, _)| start.starts_with(magic)) {
@@ -120,6 +129,8 @@ fn kind_by_name(path: &Path) -> Kind {
         Some("npz") => Kind::Npz,
         Some("safetensors") => Kind::Safetensors,
         Some("mds") => Kind::Mds,
+        Some("arrow" | "arrows" | "feather") => Kind::Arrow,
+        Some("parquet") => Kind::Parquet,
         Some("csv") => Kind::Csv,
         Some("jsonl" | "ndjson") => Kind::JsonLines,
         _ if name.ends_with(".jsonl.gz") => Kind::JsonLines,
@@ -128,6 +139,7 @@ fn kind_by_name(path: &Path) -> Kind {
         Some("tfrecord" | "tfrecords") => Kind::TfRecord,
         _ if name.ends_with(".tar.gz") => Kind::Tar,
         _ if name == "index.json" => Kind::MdsIndex,
+        _ if name == PACK_INDEX => Kind::PackIndex,
         _ if name.contains("idx") => Kind::Idx,
         _ => Kind::Unknown,
     }
@@ -201,16 +213,19 @@ fn file(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
     match kind {
         Kind::Npy => Ok(Box::new(npy::open_with_limit(path, limit)?)),
         Kind::Idx => Ok(Box::new(idx::arrays::of_file(path, limit)?)),
-        Kind::Npz | Kind::Safetensors | Kind::Image if is_gzip => {
+        Kind::Npz | Kind::Safetensors | Kind::Image | Kind::Arrow | Kind::Parquet if is_gzip => {
             Err(data("this kind of file is not read from gzip: gunzip it"))
         }
         Kind::Npz => npz(path),
+        Kind::Arrow => arrow(path, limit),
+        Kind::Parquet => parquet(path),
         Kind::Safetensors => safetensors(path, limit),
         Kind::Image => image(path, &bytes),
         Kind::Tar => tar(path),
         Kind::TfRecord => tfrecord(path),
         Kind::Mds => mds(path, false),
         Kind::MdsIndex => mds(path, true),
+        Kind::PackIndex => packed(path, limit),
         Kind::Refused(why) => Err(data(why)),
         Kind::Csv => csv(path),
         Kind::JsonLines => jsonl(path),
@@ -293,6 +308,46 @@ fn is_tfrecord(_: &[u8]) -> bool {
     false
 }
 
+#[cfg(feature = "arrow")]
+use crate::arrow::is_stream as is_arrow_stream;
+
+/// Without the feature such files are known by their name alone.
+#[cfg(not(feature = "arrow"))]
+fn is_arrow_stream(_: &[u8]) -> bool {
+    false
+}
+
+#[cfg(feature = "arrow")]
+fn arrow(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::ArrowFile::open_with(path, limit, Default::default())?))
+}
+
+#[cfg(not(feature = "arrow"))]
+fn arrow(_: &Path, _: u64) -> Result<Box<dyn Reader>> {
+    Err(needs("arrow"))
+}
+
+/// Opens the folder of an index that `pack` wrote.
+#[cfg(feature = "arrow")]
+fn packed(index: &Path, limit: u64) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::pack::open_folder(index.parent().unwrap_or(index), limit)?))
+}
+
+#[cfg(not(feature = "arrow"))]
+fn packed(_: &Path, _: u64) -> Result<Box<dyn Reader>> {
+    Err(needs("arrow"))
+}
+
+#[cfg(feature = "parquet")]
+fn parquet(path: &Path) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::ParquetFile::open(path)?))
+}
+
+#[cfg(not(feature = "parquet"))]
+fn parquet(_: &Path) -> Result<Box<dyn Reader>> {
+    Err(needs("parquet"))
+}
+
 #[cfg(feature = "csv")]
 fn csv(path: &Path) -> Result<Box<dyn Reader>> {
     Ok(Box::new(crate::Csv::open(path)?))
@@ -350,6 +405,10 @@ fn folder(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
     let index = path.join("index.json");
     if index.is_file() {
         return mds(&index, true);
+    }
+    let index = path.join(PACK_INDEX);
+    if index.is_file() {
+        return packed(&index, limit);
     }
     let (folders, files) = crate::folder::list(path)?;
     let names = files.iter().filter_map(|file| file.file_name()?.to_str());

@@ -23,7 +23,7 @@ usage: mlp [options]
   --lr X              learning rate [0.05; 0.001 with adamw]
   --momentum X        momentum of sgd [0.9]
   --workers N         decode threads, or auto [auto]
-  --transfer-mode M   how rows get to the device: auto, staged or zero-copy [auto]
+  --transfer-mode M   how rows get to the device: auto, staged, zero-copy or resident [auto]
   --depth N           batches on the device at a time [3 to 8, by batch size]
   --seed N            seed of the order and the first weights [1]
   --no-shuffle        samples in file order
@@ -32,6 +32,9 @@ usage: mlp [options]
   --checkpoint FILE   save model, optimizer and cursor at the end of each epoch and at Ctrl-C
   --every N           also save every N steps
   --resume FILE       continue from a checkpoint
+  --trace FILE        write a trace of threads and streams, for ui.perfetto.dev
+  --profile FILE      write the stages' service times, for the example whatif
+  --report FILE.html  write a page with the run's timeline, waits and diagnosis
   --json FILE         write a report; if that fails at the end, it goes to standard output
   --quiet             print errors only
   --help, --version
@@ -93,7 +96,12 @@ pub struct Options {
     pub every: Option<u64>,
     pub resume: Option<PathBuf>,
     pub json: Option<PathBuf>,
+    pub trace: Option<PathBuf>,
+    pub profile: Option<PathBuf>,
+    pub page: Option<PathBuf>,
     pub quiet: bool,
+    /// The command line without `--resume`, for the command that continues the run.
+    pub command: String,
 }
 
 impl Default for Options {
@@ -120,7 +128,11 @@ impl Default for Options {
             every: None,
             resume: None,
             json: None,
+            trace: None,
+            profile: None,
+            page: None,
             quiet: false,
+            command: String::new(),
         }
     }
 }
@@ -139,6 +151,8 @@ pub enum Command {
 /// `Config` naming the option and the values it takes.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
     let mut options = Options::default();
+    let arguments: Vec<_> = arguments.into_iter().collect();
+    options.command = command(&arguments);
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next().map_err(usage)? {
         match argument {
@@ -171,6 +185,9 @@ impl Options {
             "every" => self.every = Some(number(name, &text, "a whole number of 1 or more", |n| *n >= 1)?),
             "resume" => self.resume = Some(path),
             "json" => self.json = Some(path),
+            "trace" => self.trace = Some(path),
+            "profile" => self.profile = Some(path),
+            "report" => self.page = Some(path),
             "device" => self.device = device(&text)?,
             "epochs" => self.epochs = number(name, &text, "a whole number of 1 or more", |n| *n >= 1)?,
             "steps" => self.steps = number(name, &text, "a whole number of 1 or more", |n| *n >= 1)?,
@@ -199,6 +216,7 @@ impl Options {
                     ("auto", TransferMode::Auto),
                     ("staged", TransferMode::Staged),
                     ("zero-copy", TransferMode::ZeroCopy),
+                    ("resident", TransferMode::Resident),
                 ];
                 self.transfer_mode = choice(name, &text, &modes)?;
             }
@@ -210,6 +228,29 @@ impl Options {
         }
         Ok(())
     }
+}
+
+/// The arguments as a shell reads them, without `--resume FILE`.
+fn command(arguments: &[OsString]) -> String {
+    let mut words = vec!["mlp".to_owned()];
+    let mut arguments = arguments.iter().map(|argument| argument.to_string_lossy());
+    while let Some(argument) = arguments.next() {
+        if argument == "--resume" {
+            arguments.next();
+        } else if !argument.starts_with("--resume=") {
+            words.push(quoted(&argument));
+        }
+    }
+    words.join(" ")
+}
+
+/// A word as a shell reads it.
+pub fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 fn unknown(name: &str) -> Error {
@@ -246,5 +287,16 @@ fn device(text: &str) -> Result<Where> {
                 Err(Error::new(ErrorKind::Config, why))
             }
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_that_continues_a_run_is_what_a_shell_reads() {
+        let words = ["--data", "my set", "--resume", "old.ckpt", "--lr=0.1", "--resume=x", "it's"];
+        assert_eq!(command(&words.map(OsString::from)), "mlp --data 'my set' --lr=0.1 'it'\\''s'");
     }
 }

@@ -36,6 +36,10 @@ pub struct Report {
     pub bad_samples: Vec<Bad>,
     /// The share of time that the compute stream waited for data.
     pub wait_share: f64,
+    /// What limits the run, and what would help.
+    pub diagnosis: String,
+    /// What the consumer's time went to, and the service times of the stages.
+    pub stalls: feedline::Report,
     pub peak_pinned_bytes: u64,
     pub peak_device_bytes: u64,
 }
@@ -82,6 +86,7 @@ impl fmt::Display for Report {
         }
         writeln!(f, "throughput     {:.0} samples/s", self.samples_per_s)?;
         writeln!(f, "waited         {:.1} % of the time for data", 100.0 * self.wait_share)?;
+        writeln!(f, "diagnosis      {}", self.diagnosis)?;
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         writeln!(
             f,

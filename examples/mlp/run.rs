@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use feedline::trace::Trace;
 use feedline::{Dataset, Device, Error, ErrorKind, Loader, LoaderBuilder, Result, Stream};
 use feedline_datasets::Idx;
 use feedline_examples::mlp::{Init, Mlp, Optimizer, Shape};
@@ -22,18 +23,20 @@ const STOP: Duration = Duration::from_secs(10);
 /// Trains and tests as the options say. Returns the report, and the file to write it to.
 pub fn run(options: &Options) -> Result<(Report, Option<Output>)> {
     let started = Instant::now();
-    let (report_file, checkpoint) = outputs(options)?;
+    let Outputs { report: report_file, checkpoint, trace: trace_file, profile, page } =
+        Outputs::new(options)?;
     let resumed = options.resume.as_deref().map(Checkpoint::read).transpose()?;
     let device = options.device.open()?;
     let data = Data::open(options.data.as_deref(), options.classes, options.quiet)?;
-    for output in report_file.iter().chain(&checkpoint) {
+    for output in [&report_file, &checkpoint, &trace_file, &profile, &page].into_iter().flatten() {
         for path in data.train.paths().into_iter().chain(data.test.paths()) {
             output.spares(path, "a file of the data set")?;
         }
     }
     let pixels = data.train.shape().iter().product();
     let compute = device.stream()?;
-    let mut loader = train_loader(options, data.train, &device)?;
+    let trace = (trace_file.is_some() || page.is_some()).then(Trace::new);
+    let mut loader = train_loader(options, data.train, &device, trace.as_ref())?;
     let (held, transfer_mode) = (loader.memory_use(), loader.transfer_mode().to_string());
     let shape =
         Shape { inputs: pixels, hidden: options.hidden, classes: options.classes, batch: options.batch };
@@ -44,7 +47,23 @@ pub fn run(options: &Options) -> Result<(Report, Option<Output>)> {
     let interrupt = Interrupt::watch()?;
     let mut training =
         Training::new(&compute, options, interrupt, checkpoint, resumed, &mut loader, &mut model)?;
-    training.run(&mut loader, &mut model, started)?;
+    training.trace(trace.as_ref())?;
+    let trained = training.run(&mut loader, &mut model, started);
+    // After an interrupt or an error, too: then it is wanted most.
+    if let Some(step) = training.step_time()? {
+        loader.reporter().set_step_time(step);
+    }
+    let stalls = loader.report();
+    if let Some((file, trace)) = trace_file.as_ref().zip(trace.as_ref()) {
+        file.replace(trace.json().as_bytes())?;
+    }
+    if let Some(file) = &profile {
+        file.replace(format!("{}\n", loader.reporter().profile().json()).as_bytes())?;
+    }
+    if let Some(file) = &page {
+        file.replace(training.history().page(&stalls, trace.as_ref()).as_bytes())?;
+    }
+    trained?;
     let cursor = loader.cursor();
     let expected_proof = training.expected_proof(&loader);
     let test_accuracy = test(options, data.test, &device, &compute, &mut model, &training)?;
@@ -67,29 +86,58 @@ pub fn run(options: &Options) -> Result<(Report, Option<Output>)> {
         exactly_once: *cursor.proof() == expected_proof,
         bad_samples,
         wait_share: training.wait_share()?,
+        diagnosis: stalls.diagnosis().text,
+        stalls,
         peak_pinned_bytes: held.pinned_bytes,
         peak_device_bytes: held.device_bytes,
     };
     Ok((report, report_file))
 }
 
-/// The output files of the report and the checkpoints.
-fn outputs(options: &Options) -> Result<(Option<Output>, Option<Output>)> {
-    let output =
-        |what, path: &Option<PathBuf>| path.as_deref().map(|path| Output::new(what, path)).transpose();
-    let (report, checkpoint) = (output("report", &options.json)?, output("checkpoint", &options.checkpoint)?);
-    if let Some(report) = &report {
-        if let Some(checkpoint) = &checkpoint {
-            report.spares(checkpoint.target(), "the checkpoint")?;
-        }
-        if let Some(resumed) = &options.resume {
-            report.spares(resumed, "the checkpoint to resume from")?;
-        }
-    }
-    Ok((report, checkpoint))
+/// The files that a run writes.
+struct Outputs {
+    report: Option<Output>,
+    checkpoint: Option<Output>,
+    trace: Option<Output>,
+    profile: Option<Output>,
+    page: Option<Output>,
 }
 
-fn train_loader(options: &Options, data: Idx, device: &Device) -> Result<Loader> {
+impl Outputs {
+    /// Checks that each can be written, and that none replaces another.
+    fn new(options: &Options) -> Result<Self> {
+        let output =
+            |what, path: &Option<PathBuf>| path.as_deref().map(|path| Output::new(what, path)).transpose();
+        let outputs = Self {
+            report: output("report", &options.json)?,
+            checkpoint: output("checkpoint", &options.checkpoint)?,
+            trace: output("trace", &options.trace)?,
+            profile: output("service times", &options.profile)?,
+            page: output("report page", &options.page)?,
+        };
+        let Self { report, checkpoint, trace, profile, page } = &outputs;
+        let named = [
+            (checkpoint, "the checkpoint"),
+            (report, "the report"),
+            (trace, "the trace"),
+            (profile, "the service times"),
+            (page, "the report page"),
+        ];
+        for (index, (output, _)) in named.iter().enumerate() {
+            let Some(output) = output else { continue };
+            for (other, name) in &named[..index] {
+                other.as_ref().map_or(Ok(()), |other| output.spares(other.target(), name))?;
+            }
+            // A run may continue into the checkpoint that it was resumed from.
+            if let Some(resumed) = options.resume.as_ref().filter(|_| index > 0) {
+                output.spares(resumed, "the checkpoint to resume from")?;
+            }
+        }
+        Ok(outputs)
+    }
+}
+
+fn train_loader(options: &Options, data: Idx, device: &Device, trace: Option<&Trace>) -> Result<Loader> {
     // The loader refuses this too, but its message names its own options.
     let (batch, images) = (options.batch as u64, data.len());
     if batch > images {
@@ -98,6 +146,7 @@ fn train_loader(options: &Options, data: Idx, device: &Device) -> Result<Loader>
         return Err(Error::new(ErrorKind::Config, why));
     }
     let builder = builder(options, data).seed(options.seed).drop_last(true).epochs(options.epochs);
+    let builder = if let Some(trace) = trace { builder.trace(trace) } else { builder };
     if options.shuffle { builder.shuffle(options.seed) } else { builder }.build(device)
 }
 

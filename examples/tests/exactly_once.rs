@@ -92,6 +92,8 @@ fn report_of(ids: &[u64]) -> Report {
         exactly_once: proof == expected_proof,
         bad_samples: Vec::new(),
         wait_share: 0.0,
+        diagnosis: String::new(),
+        stalls: feedline::Report::default(),
         peak_pinned_bytes: 0,
         peak_device_bytes: 0,
     }

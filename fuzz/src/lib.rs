@@ -15,6 +15,8 @@
 //! | [`token_bytes`] | the bytes of a token stream, after the options |
 //! | [`tfrecord_bytes`] | the bytes of a TFRecord file |
 //! | [`mds_bytes`] | the bytes of an MDS shard |
+//! | [`arrow_bytes`] | the bytes of an Arrow file or stream |
+//! | [`parquet_bytes`] | the bytes of a Parquet file |
 //! | [`csv_bytes`] | the bytes of a table of comma-separated values |
 //! | [`jsonl_bytes`] | the bytes of a JSON Lines file |
 //! | [`jpeg_bytes`], [`png_bytes`], [`webp_bytes`], [`bmp_bytes`], [`gif_bytes`] | the bytes of a picture |
@@ -23,6 +25,7 @@
 //! any compiler.
 #![forbid(unsafe_code)]
 
+pub mod arrow_bytes;
 pub mod bmp_bytes;
 pub mod cifar_bytes;
 pub mod csv_bytes;
@@ -35,6 +38,7 @@ pub mod mds_bytes;
 pub mod npy_bytes;
 pub mod npz_bytes;
 pub mod open_bytes;
+pub mod parquet_bytes;
 mod picture;
 pub mod png_bytes;
 mod reader;
@@ -54,7 +58,7 @@ pub const SENTINEL: &str = "FEEDLINE_FUZZ_SENTINEL";
 pub type Check = fn(&[u8]);
 
 /// Every target by its name.
-pub const TARGETS: [(&str, Check); 20] = [
+pub const TARGETS: [(&str, Check); 22] = [
     ("idx_bytes", idx_bytes::check),
     ("cursor_bytes", cursor_bytes::check),
     ("spec_layout", spec_layout::check),
@@ -70,6 +74,8 @@ pub const TARGETS: [(&str, Check); 20] = [
     ("mds_bytes", mds_bytes::check),
     ("csv_bytes", csv_bytes::check),
     ("jsonl_bytes", jsonl_bytes::check),
+    ("arrow_bytes", arrow_bytes::check),
+    ("parquet_bytes", parquet_bytes::check),
     ("jpeg_bytes", jpeg_bytes::check),
     ("png_bytes", png_bytes::check),
     ("webp_bytes", webp_bytes::check),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::SourcePosition;
+use crate::{Extent, SourcePosition, Timeline};
 
 /// Describes the batch in a slot. It travels with the slot, and its memory is reused for the slot's next
 /// batch.
@@ -22,6 +22,10 @@ pub struct BatchInfo {
     pub source_position: Option<SourcePosition>,
     /// Rows whose sample could not be read, in ascending order.
     pub substituted: Vec<Substituted>,
+    /// When each stage worked on the batch.
+    pub timeline: Timeline,
+    /// What the batch holds of each ragged field, in the order of the spec.
+    pub extents: Vec<Extent>,
 }
 
 /// A row whose sample could not be read, and its substitute.
@@ -51,7 +55,9 @@ impl BatchInfo {
     pub fn reset(&mut self, request: u64, epoch: u64, step: u64) {
         (self.request, self.epoch, self.step) = (request, epoch, step);
         (self.valid, self.source_position) = (0, None);
+        self.timeline = Timeline::default();
         self.ids.clear();
         self.substituted.clear();
+        self.extents.clear();
     }
 }

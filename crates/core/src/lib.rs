@@ -5,8 +5,12 @@
 //! | sample | one item of a data set, identified by its id | [`dataset`] |
 //! | field | a named, typed, shaped part of every sample | [`spec`] |
 //! | spec | the fields of a sample | [`spec`] |
+//! | ragged field | a field of variable length: items and offsets | [`mod@ragged`] |
+//! | packed set | documents laid into windows of one size | [`packed`] |
 //! | layout | the offset of each field of a batch in one slab | [`layout`] |
 //! | source | data without a length: shards of records | [`source`] |
+//! | composition | data sets made of other data sets | [`compose`] |
+//! | context | the epoch, random numbers and scratch memory of a read | [`Context`] |
 //! | strided column | one field of every sample, in memory at a fixed stride | [`mod@column`] |
 //! | row | the bytes of one sample in a slab, for writing | [`row`] |
 //! | scratch | memory that a worker keeps from sample to sample | [`Scratch`] |
@@ -17,10 +21,12 @@
 //! | proof | that every sample was delivered exactly once | [`proof`] |
 //! | bad-sample report | the samples that could not be read | [`bad_samples`] |
 //! | batch info | the ids and position of a batch | [`batch_info`] |
+//! | timeline | when each stage worked on a batch | [`timeline`] |
 //! | stop | the first cause that ended a pipeline | [`stop`] |
 //! | check | a test of a data set against its contract | [`check`] |
 //! | fingerprint | a number that identifies a data set | [`fingerprint`] |
 //! | error | a value that says what is wrong, where, and what to do | [`error`] |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 pub mod bad_samples;
@@ -28,21 +34,28 @@ pub mod batch_info;
 pub mod batch_sampler;
 pub mod check;
 pub mod column;
+pub mod compose;
+mod context;
 pub mod cursor;
 pub mod dataset;
 pub mod dtype;
 pub mod error;
 pub mod fingerprint;
 pub mod layout;
+mod lengths;
+pub mod packed;
 mod panics;
 pub mod proof;
+pub mod ragged;
 pub mod random;
+mod region;
 pub mod row;
 pub mod sampler;
 mod scratch;
 pub mod source;
 pub mod spec;
 pub mod stop;
+pub mod timeline;
 pub mod world;
 
 pub use bad_samples::{BadSampleReport, BadSamples, Budget};
@@ -50,19 +63,25 @@ pub use batch_info::{BatchInfo, Failure, Substituted};
 pub use batch_sampler::{BatchSampler, BatchSamplerOptions, LastBatch};
 pub use check::{CheckOptions, check_dataset};
 pub use column::StridedColumn;
+pub use compose::{InMemory, Mix, Sample, from_fn};
+pub use context::Context;
 pub use cursor::Cursor;
-pub use dataset::{Context, Dataset, ReadError};
+pub use dataset::{Dataset, ReadError};
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result, Stage};
 pub use fingerprint::Fingerprint;
 pub use layout::Layout;
+pub use lengths::lengths;
+pub use packed::{Packed, PackedOptions};
 pub use panics::catch_panic;
 pub use proof::{OrderHash, Proof};
+pub use ragged::{Extent, Pad, Ragged};
 pub use random::Random;
-pub use row::{CopyRows, Row, Rows};
+pub use row::{CopyRows, Row, RowFields, Rows};
 pub use sampler::Sampler;
 pub use scratch::Scratch;
 pub use source::{Next, Shard, Source, SourcePosition};
 pub use spec::{Field, Spec};
 pub use stop::Stop;
+pub use timeline::Timeline;
 pub use world::World;

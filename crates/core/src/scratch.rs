@@ -17,12 +17,14 @@ use std::fmt;
 #[derive(Default)]
 pub struct Scratch {
     values: Vec<Box<dyn Any + Send>>,
+    /// The loader's samples (index and id) for the ids that composed sets read under other ids.
+    pub(crate) places: Vec<(usize, u64)>,
 }
 
 impl Scratch {
     /// No values; each is made when it is first asked for.
     pub const fn new() -> Self {
-        Self { values: Vec::new() }
+        Self { values: Vec::new(), places: Vec::new() }
     }
 
     /// Number of values.

@@ -121,6 +121,17 @@ impl WaitMeter {
         Ok(if self.total_ms > 0.0 { (self.waited_ms / self.total_ms).clamp(0.0, 1.0) } else { 0.0 })
     }
 
+    /// How long a step takes on the stream without its waits for data, as a mean over the measured steps;
+    /// `None` before the first.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn step_time(&mut self) -> Result<Option<Duration>> {
+        self.collect()?;
+        let busy_ms = (self.total_ms - self.waited_ms).max(0.0);
+        Ok((self.measured > 0).then(|| Duration::from_secs_f64(busy_ms / 1e3 / self.measured as f64)))
+    }
+
     /// Steps measured so far.
     pub fn measured(&self) -> u64 {
         self.measured

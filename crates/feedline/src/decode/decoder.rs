@@ -3,21 +3,23 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use feedline_core::{
     BadSamples, BatchInfo, BatchSampler, Context, CopyRows, Error, ErrorKind, Layout, Result, Rows, Source,
-    SourcePosition, Substituted, catch_panic,
+    SourcePosition, Stage, Substituted, catch_panic, timeline::now,
 };
 use feedline_device::Pinned;
 use feedline_slots::{FillLease, ReadyLease, SharedFill, copy_rows, stream_rows};
 
 use super::input::{Input, Note};
+use super::map_batch::MapBatch;
 use super::rows::{Reader, panic_text};
 use super::source::{Read, SourceReader};
 use super::tuning::{STREAMING_WORKERS, piece_rows};
 use super::worker::Worker;
+use crate::trace::{BatchId, LoaderTrace};
 
 /// What the workers need to know about a loader.
 pub(crate) struct Decoder {
@@ -25,6 +27,7 @@ pub(crate) struct Decoder {
     batch_sampler: Arc<BatchSampler>,
     layout: Arc<Layout>,
     bad_samples: BadSamples,
+    map_batch: Option<MapBatch>,
     /// Number of workers in the pool.
     workers: usize,
     /// The only sender. Dropping it drops the messages that were not received, and the slots in them.
@@ -37,6 +40,7 @@ pub(crate) struct Decoder {
     row_ns: AtomicU64,
     /// The batches that are split, by host slot.
     split: Box<[RwLock<Option<Split>>]>,
+    trace: Option<LoaderTrace>,
     /// Called with the outcome of dropping the data, once no worker needs it.
     on_end: Mutex<Option<OnEnd>>,
 }
@@ -122,6 +126,7 @@ pub(crate) struct DecoderOptions {
     pub(crate) batch_sampler: Arc<BatchSampler>,
     pub(crate) layout: Arc<Layout>,
     pub(crate) bad_samples: BadSamples,
+    pub(crate) map_batch: Option<MapBatch>,
     pub(crate) workers: usize,
     pub(crate) host_slots: usize,
     pub(crate) inbox: Sender<Message>,
@@ -129,20 +134,47 @@ pub(crate) struct DecoderOptions {
 
 impl Decoder {
     pub(crate) fn new(options: DecoderOptions, on_end: impl FnOnce(Result<()>) + Send + 'static) -> Self {
-        let DecoderOptions { input, batch_sampler, layout, bad_samples, workers, host_slots, inbox } =
-            options;
+        let DecoderOptions {
+            input,
+            batch_sampler,
+            layout,
+            bad_samples,
+            map_batch,
+            workers,
+            host_slots,
+            inbox,
+        } = options;
         Self {
             input: Some(input),
             batch_sampler,
             layout,
             bad_samples,
+            map_batch,
             workers,
             inbox,
             request: AtomicU64::new(0),
             first_failed: AtomicU64::new(u64::MAX),
             row_ns: AtomicU64::new(0),
             split: (0..host_slots).map(|_| RwLock::new(None)).collect(),
+            trace: None,
             on_end: Mutex::new(Some(Box::new(on_end))),
+        }
+    }
+
+    /// Records into `trace`.
+    pub(crate) fn traced(mut self, trace: Option<LoaderTrace>) -> Self {
+        self.trace = trace;
+        self
+    }
+
+    pub(crate) fn trace(&self) -> Option<&LoaderTrace> {
+        self.trace.as_ref()
+    }
+
+    /// `worker` worked on the batch of `info` from `start` to `end`.
+    fn record(&self, worker: &Worker, what: &'static str, info: &BatchInfo, start: u64, end: u64) {
+        if let Some(trace) = &self.trace {
+            trace.worker(worker.index(), what, BatchId::of(info), (start, end));
         }
     }
 
@@ -197,6 +229,34 @@ impl Decoder {
         if self.workers <= STREAMING_WORKERS { stream_rows } else { copy_rows }
     }
 
+    /// Finishes batch `number`: stores the substitutes in its note, calls the hook of the user, and stores the
+    /// `busy` nanoseconds of the workers.
+    fn finish(
+        &self,
+        number: u64,
+        mut lease: FillLease<Pinned, Note>,
+        substituted: Mutex<Vec<Substituted>>,
+        busy: u64,
+        worker: &Worker<'_>,
+    ) -> Result<ReadyLease<Pinned, Note>> {
+        let info = &mut lease.note_mut().info;
+        info.substituted = substituted.into_inner().unwrap_or_else(PoisonError::into_inner);
+        info.substituted.sort_unstable_by_key(|substituted| substituted.row);
+        for Substituted { row, substitute, .. } in &info.substituted {
+            info.ids[*row] = *substitute;
+        }
+        let start = now();
+        // After a failure not every row is read, and the batch is not delivered.
+        if let Some(map_batch) = self.map_batch.as_ref().filter(|_| !self.is_after_failure(number)) {
+            let (bytes, note) = lease.parts_mut();
+            map_batch.run(&self.batch_sampler, &self.layout, (bytes, note), worker)?;
+        }
+        let timeline = &mut lease.note_mut().info.timeline;
+        timeline.decoded = now();
+        timeline.decode_ns = busy + (timeline.decoded - start);
+        Ok(lease.ready())
+    }
+
     fn measured(&self, busy: Duration, rows: usize) {
         let ns = busy.as_nanos() as u64 / rows.max(1) as u64;
         self.row_ns.store(ns.max(1), Ordering::Relaxed);
@@ -205,8 +265,8 @@ impl Decoder {
 
 impl Drop for Decoder {
     fn drop(&mut self) {
-        let input = self.input.take();
-        let dropped = catch_panic("the data set panicked when it was dropped", || drop(input));
+        let data = (self.input.take(), self.map_batch.take());
+        let dropped = catch_panic("the data set panicked when it was dropped", || drop(data));
         self.inbox = crossbeam_channel::bounded(0).0;
         let on_end = self.on_end.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(on_end) = on_end {
@@ -254,7 +314,10 @@ impl Undecoded {
             Input::ZeroCopy(_, gather_order) => {
                 self.sample(&decoder.batch_sampler);
                 let (bytes, note) = self.lease.parts_mut();
+                worker.begin_batch(now(), &mut note.info.timeline);
                 gather_order.write(&note.info.ids, bytes);
+                note.info.timeline.decoded = now();
+                worker.set_idle_since(note.info.timeline.decoded);
                 return Ok(Begun::Done(Outcome::Ready(self.lease.ready())));
             }
             Input::Source(source) => match self.read_records(&**source, decoder, worker)? {
@@ -286,7 +349,12 @@ impl Undecoded {
         let note = self.lease.note_mut();
         let request = note.info.request;
         let watch = worker.begin(note.info.step, 0);
+        worker.begin_batch(now(), &mut note.info.timeline);
         let read = reader.read(source, note, &watch, || decoder.is_stale(request));
+        note.info.timeline.read = now();
+        worker.set_idle_since(note.info.timeline.read);
+        let info = &note.info;
+        decoder.record(worker, "read the source", info, info.timeline.begun, info.timeline.read);
         worker.end();
         let read = read?;
         if read != Read::Later
@@ -301,7 +369,9 @@ impl Undecoded {
         let Self { number, mut lease, .. } = self;
         let rows = lease.note().info.ids.len();
         let piece_rows = piece_rows(rows, decoder.row_ns.load(Ordering::Relaxed), decoder.workers);
-        if rows > piece_rows {
+        // The rows of a ragged field are written in order, by one worker.
+        if rows > piece_rows && !decoder.layout.is_ragged() {
+            worker.begin_batch(now(), &mut lease.note_mut().info.timeline);
             let share = Share::open(decoder.clone(), number, lease, piece_rows)?;
             let others = (rows.div_ceil(piece_rows) - 1).min(decoder.workers - 1);
             return Ok(Begun::Split(share, others));
@@ -311,10 +381,18 @@ impl Undecoded {
         let samples = decoder.input()?.samples(&decoder.batch_sampler, note);
         let rows_of_batch = Rows::new(&decoder.layout, bytes, rows).copied_by(decoder.copy());
         let reader = Reader { samples, bad_samples: decoder.bad_samples, substituted: &substituted };
-        let start = Instant::now();
+        let start = now();
         read_piece(decoder, &reader, rows_of_batch, worker)?;
-        decoder.measured(start.elapsed(), rows);
-        Ok(Begun::Done(Outcome::Ready(finish(lease, substituted))))
+        if decoder.layout.is_ragged() {
+            bring_into_form(decoder, &mut lease, rows)?;
+        }
+        let busy = now() - start;
+        decoder.measured(Duration::from_nanos(busy), rows);
+        worker.begin_batch(start, &mut lease.note_mut().info.timeline);
+        worker.set_idle_since(start + busy);
+        decoder.record(worker, "decode", &lease.note().info, start, start + busy);
+        let ready = decoder.finish(number, lease, substituted, busy, worker)?;
+        Ok(Begun::Done(Outcome::Ready(ready)))
     }
 }
 
@@ -357,10 +435,14 @@ impl Share {
         let Some(split) = self.write().take() else { return };
         let Split { number, fill, busy_ns, substituted, error, .. } = split;
         let rows = fill.note().info.ids.len();
-        self.decoder.measured(Duration::from_nanos(busy_ns.into_inner()), rows);
+        let busy = busy_ns.into_inner();
+        self.decoder.measured(Duration::from_nanos(busy), rows);
         let outcome = match error.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some((_, error)) => Err(error),
-            None => Ok(Outcome::Ready(finish(fill.into_lease(), substituted))),
+            None => {
+                let ready = self.decoder.finish(number, fill.into_lease(), substituted, busy, worker);
+                ready.map(Outcome::Ready)
+            }
         };
         self.decoder.send(number, outcome);
     }
@@ -384,10 +466,10 @@ impl Split {
             bad_samples: decoder.bad_samples,
             substituted: &self.substituted,
         };
-        let mut is_finished = false;
+        let (mut is_finished, mut pieces) = (false, None::<(u64, u64)>);
         while let Some(mut piece) = self.fill.claim(self.piece_rows) {
             let first = piece.range().start;
-            let start = Instant::now();
+            let start = now();
             if !decoder.is_after_failure(self.number)
                 && let Err(error) =
                     read_piece(decoder, &reader, piece.rows().copied_by(decoder.copy()), worker)
@@ -398,8 +480,14 @@ impl Split {
                 // ones are given up.
                 is_finished |= self.fill.give_up();
             }
-            self.busy_ns.fetch_add(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+            let end = now();
+            self.busy_ns.fetch_add(end - start, Ordering::Relaxed);
+            worker.set_idle_since(end);
+            pieces = Some((pieces.map_or(start, |(first, _)| first), end));
             is_finished |= piece.finish();
+        }
+        if let Some((start, end)) = pieces {
+            decoder.record(worker, "decode", &note.info, start, end);
         }
         is_finished
     }
@@ -432,16 +520,11 @@ fn read_piece(decoder: &Decoder, reader: &Reader<'_>, rows: Rows<'_>, worker: &W
     read
 }
 
-/// Finishes a batch: stores the substitutes in its note.
-fn finish(
-    mut lease: FillLease<Pinned, Note>,
-    substituted: Mutex<Vec<Substituted>>,
-) -> ReadyLease<Pinned, Note> {
-    let info = &mut lease.note_mut().info;
-    info.substituted = substituted.into_inner().unwrap_or_else(PoisonError::into_inner);
-    info.substituted.sort_unstable_by_key(|substituted| substituted.row);
-    for Substituted { row, substitute, .. } in &info.substituted {
-        info.ids[*row] = *substitute;
-    }
-    lease.ready()
+/// Finishes the ragged fields of a batch.
+fn bring_into_form(decoder: &Decoder, lease: &mut FillLease<Pinned, Note>, rows: usize) -> Result<()> {
+    let (bytes, Note { info, .. }) = lease.parts_mut();
+    decoder.layout.finish(bytes, rows, &mut info.extents).map_err(|(row, error)| {
+        let error = error.at_stage(Stage::Decode).at_batch(info.step);
+        info.ids.get(row).map_or(error.clone(), |&id| error.at_sample(id))
+    })
 }

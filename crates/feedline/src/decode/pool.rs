@@ -20,6 +20,7 @@ const QUEUE_CAPACITY: usize = 1024;
 
 /// The number of decode threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Workers {
     /// One per core; one fewer on machines with more than two cores, for the training loop.
     #[default]
@@ -33,6 +34,7 @@ impl Workers {
     ///
     /// # Errors
     /// `Config` for a count of zero, or above [`MAX_WORKERS`].
+    #[doc(hidden)] // Called by `WorkerPool::new`.
     pub fn count(self) -> Result<usize> {
         match self {
             Self::Count(0) => {

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use feedline_core::{Scratch, catch_panic};
+use feedline_core::{Scratch, Timeline, catch_panic};
 
 use super::activity::Activity;
 
@@ -14,12 +14,35 @@ pub(crate) struct Worker<'a> {
     index: usize,
     /// Kept across batches; empty while a batch uses it.
     scratch: Cell<Scratch>,
+    /// When it last finished some work; 0 before.
+    idle_since: Cell<u64>,
+    /// When its last batch was handed out, and since when it was idle then.
+    last: Cell<(u64, u64)>,
 }
 
 impl<'a> Worker<'a> {
     /// Worker number `index` of the pool of `activity`.
     pub(crate) fn new(activity: &'a Activity, index: usize) -> Self {
-        Self { activity, index, scratch: Cell::default() }
+        Self { activity, index, scratch: Cell::default(), idle_since: Cell::default(), last: Cell::default() }
+    }
+
+    /// This worker begins the batch of `timeline` at `at`. It counts as idle before the first of the batches
+    /// that were handed out together, for all of them.
+    pub(crate) fn begin_batch(&self, at: u64, timeline: &mut Timeline) {
+        if self.last.get().0 != timeline.handed_out {
+            self.last.set((timeline.handed_out, self.idle_since.get()));
+        }
+        timeline.begin(at, self.index, self.last.get().1);
+    }
+
+    /// The worker's index in the pool.
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
+    /// This worker has finished some work.
+    pub(crate) fn set_idle_since(&self, at: u64) {
+        self.idle_since.set(at);
     }
 
     /// The worker begins to read rows of `step`. Returns the cell in which it stores the id of each sample.

@@ -7,6 +7,7 @@
 //! | which batch is decoded next | `schedule.rs` |
 //! | batches back in their order | `reorder.rs` |
 //! | how often to look for the end of a copy | `poll.rs` |
+//! | how long copies take on the device | `timed.rs` |
 //!
 //! The two waits of this stage must not be confused:
 //! - The **copy stream** waits on the device for `consumed` of every reader before a device slot is
@@ -18,6 +19,7 @@ mod reorder;
 mod schedule;
 #[cfg(test)]
 mod tests;
+mod timed;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,9 +37,11 @@ use self::poll::CopyPoll;
 use self::reorder::Reorder;
 pub(crate) use self::schedule::Request;
 use self::schedule::Schedule;
+use self::timed::{Clock, TimedCopies};
 use crate::decode::{
     Decoder, EpochEnd, Job, Message, Note, Outcome, SourceReader, Undecoded, WorkerPool, panic_text,
 };
+use crate::trace::BatchId;
 
 /// A worker is woken for this much decoding; what is shorter is left to the worker that was woken before.
 ///
@@ -93,6 +97,14 @@ struct Run<'a> {
     /// Batches that the workers have.
     decoding: usize,
     copies: CopyPoll,
+    timed: TimedCopies,
+    clock: Clock,
+    /// Since when no host slot was free; 0 if one was.
+    no_slot: u64,
+    /// Whether a batch of this request was copied, so that it may hold a host slot.
+    has_copied: bool,
+    /// Since when a later batch than the next one is decoded; 0 if none is.
+    overtaken: u64,
     waits: Arc<Backoff>,
     /// A batch of a source that had nothing, to be begun again.
     later: Option<Box<Undecoded>>,
@@ -162,6 +174,7 @@ impl Transfer {
         reader: Option<Box<SourceReader>>,
         ended: impl FnOnce(Result<()>, Self) + Send + 'static,
     ) -> Result<JoinHandle<()>> {
+        let timed = TimedCopies::new(&self.stream, self.decoder.trace().cloned())?;
         let run = move || {
             let slots = self.host_slots.len();
             let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
@@ -172,6 +185,11 @@ impl Transfer {
                     request: 0,
                     decoding: 0,
                     copies: CopyPoll::default(),
+                    timed,
+                    clock: Clock::default(),
+                    no_slot: 0,
+                    has_copied: false,
+                    overtaken: 0,
                     waits: Arc::default(),
                     later: None,
                 }
@@ -217,25 +235,46 @@ impl Run<'_> {
 
     fn begin(&mut self, request: Request) {
         self.request = request.number;
+        (self.no_slot, self.has_copied) = (0, false);
+        self.clock.read();
         self.with.decoder.set_request(request.number);
         self.schedule.begin(request);
     }
 
     /// Gives the workers every slot that can be filled; returns how many there were.
     fn hand_out_slots(&mut self) -> Result<usize> {
-        let mut count = 0;
-        // A worker is woken for the first of them, and for each further one that would keep it busy for long.
-        let mut work = Duration::MAX;
+        let (mut count, mut is_out_of_slots) = (0, false);
+        // A worker is woken for the last of them, and before that for each that keeps it busy for long. Not
+        // for the first: a worker that is done with it before the second is queued would sleep again.
+        let (mut work, mut last) = (Duration::ZERO, None);
         while self.schedule.has_next() {
-            let Some(mut lease) = self.with.host_slots.try_acquire()? else { break };
+            let Some(mut lease) = self.with.host_slots.try_acquire()? else {
+                is_out_of_slots = true;
+                break;
+            };
             let (number, reader) = self.schedule.next(lease.note_mut());
-            work = work.saturating_add(self.with.decoder.batch_time());
-            let wake = work >= WORK_PER_WAKE;
-            self.give(Undecoded { number, lease, reader }, wake);
-            if wake {
-                work = Duration::ZERO;
+            let timeline = &mut lease.note_mut().info.timeline;
+            timeline.number = number;
+            (timeline.no_slot, timeline.handed_out) = (self.no_slot, self.clock.last());
+            timeline.held_by_copies = self.has_copied;
+            // Asked here: a slot that was waited for has just been released by the copy that is meant.
+            let times = self.timed.times()?;
+            (timeline.copy_ns, timeline.readers_ns) = (times.copy_ns, times.readers_ns);
+            if let Some(batch) = last.replace(Undecoded { number, lease, reader }) {
+                work = work.saturating_add(self.with.decoder.batch_time());
+                let wake = work >= WORK_PER_WAKE;
+                self.give(batch, wake);
+                if wake {
+                    work = Duration::ZERO;
+                }
             }
             count += 1;
+        }
+        if let Some(batch) = last {
+            self.give(batch, true);
+        }
+        if count > 0 {
+            self.no_slot = if is_out_of_slots { self.clock.last() } else { 0 };
         }
         Ok(count)
     }
@@ -263,6 +302,7 @@ impl Run<'_> {
             self.give(*batch, true);
             return Ok(true);
         }
+        self.clock.read();
         let copies = self.hand_out_slots()?;
         if copies > 0 {
             self.copies.waited(waited, copies);
@@ -278,6 +318,7 @@ impl Run<'_> {
         let mut spin = waits.wait();
         while spin.should_spin() {
             if let Ok(message) = self.with.inbox.try_recv() {
+                self.clock.read();
                 self.handle(message);
                 return Ok(());
             }
@@ -293,6 +334,7 @@ impl Run<'_> {
             };
             match received {
                 Ok(message) => {
+                    self.clock.read();
                     self.handle(message);
                     return Ok(());
                 }
@@ -318,6 +360,9 @@ impl Run<'_> {
         match message {
             Message::Decoded { number, outcome } => {
                 self.decoding -= 1;
+                if self.overtaken == 0 && !self.reorder.is_next(number) {
+                    self.overtaken = self.clock.last();
+                }
                 self.reorder.put(number, outcome);
             }
             Message::Reader { reader, request } => self.schedule.accept_reader(reader, request),
@@ -331,13 +376,19 @@ impl Run<'_> {
 
     /// Sends what became of a batch to the consumer; false when nobody receives.
     fn deliver(&mut self, outcome: Outcome) -> Result<bool> {
+        let overtaken = self.overtaken;
+        if self.reorder.is_empty() {
+            self.overtaken = 0;
+        }
         let delivery = match outcome {
             Outcome::Stale => return Ok(true),
             Outcome::EpochEnd(end) => Delivery::EpochEnd(end),
-            Outcome::Ready(filled) => {
+            Outcome::Ready(mut filled) => {
                 if self.is_stale(&filled) {
                     return Ok(true);
                 }
+                let timeline = &mut filled.note_mut().info.timeline;
+                (timeline.overtaken, timeline.ordered) = (overtaken, self.clock.last());
                 match self.copy(filled)? {
                     Some(loaded) => Delivery::Batch(loaded),
                     None => return Ok(true),
@@ -351,18 +402,32 @@ impl Run<'_> {
     fn copy(&mut self, mut filled: ReadyLease<Pinned, Note>) -> Result<Option<Loaded>> {
         let Transfer { layout, columns, stream, .. } = self.with;
         let mut slot = self.device_slot()?;
+        let at = self.clock.last();
         if self.is_stale(&filled) {
             return Ok(None);
         }
         let step = filled.note().info.step;
         // Swapped, so that the memory of both is used again.
         std::mem::swap(slot.info_mut(), &mut filled.note_mut().info);
+        let place = |error: Error| error.at_stage(Stage::Transfer).at_batch(step);
         let rows = slot.info_mut().ids.len();
+        let is_timed = self.timed.begin(stream, &mut slot, at).map_err(place)?;
         let loaded = match columns {
+            None if layout.is_ragged() => {
+                let parts = layout.used(rows, &slot.info_mut().extents);
+                slot.upload_parts(stream, filled, &parts)
+            }
             None => slot.upload(stream, filled, layout.used_bytes(rows)),
             Some(columns) => slot.gather(stream, filled, columns),
         };
-        loaded.map(Some).map_err(|error| error.at_stage(Stage::Transfer).at_batch(step))
+        let mut loaded = loaded.map_err(place)?;
+        if is_timed {
+            self.timed.end(stream, BatchId::of(loaded.info())).map_err(place)?;
+        }
+        self.has_copied = true;
+        let timeline = &mut loaded.info_mut().timeline;
+        (timeline.device_slot, timeline.sent) = (at, self.clock.read());
+        Ok(Some(loaded))
     }
 
     /// Waits for a device slot; meanwhile the workers get every host slot that can be filled.
@@ -377,8 +442,13 @@ impl Run<'_> {
             // Nothing that is sent to the inbox ends this wait, so the reader of a source has to be looked
             // for.
             let limit = limit.or(self.schedule.is_reader_away().then_some(SOURCE_POLL));
-            let Some(limit) = limit else { return device_slots.acquire() };
+            let Some(limit) = limit else {
+                let slot = device_slots.acquire();
+                self.clock.read();
+                return slot;
+            };
             if let Some(slot) = device_slots.acquire_timeout(limit)? {
+                self.clock.read();
                 return Ok(slot);
             }
             self.handle_all();

@@ -15,6 +15,16 @@ impl<T> Reorder<T> {
         Self { next: 0, places: VecDeque::with_capacity(capacity) }
     }
 
+    /// Whether `number` is the next one to leave.
+    pub(super) fn is_next(&self, number: u64) -> bool {
+        number == self.next
+    }
+
+    /// Whether no item has arrived that has not left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
     /// Inserts an item. A number that has already left is a bug and is ignored.
     pub(super) fn put(&mut self, number: u64, item: T) {
         let Some(index) = number.checked_sub(self.next) else { return };

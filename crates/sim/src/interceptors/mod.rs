@@ -5,6 +5,7 @@
 //! | [`Faults`] | fails the n-th call, once or permanently | `faults.rs` |
 //! | [`Chaos`] | delays calls and streams, poisons memory that is about to be overwritten | `chaos.rs` |
 //! | [`Count`] | counts calls, by operation and by thread | `count.rs` |
+//! | [`SlowCopies`] | makes copies slower by a known time | `slow.rs` |
 //!
 //! Each is a [`Backend`], so they nest: `Faults::new(Count::new(Host::new()), plan)` counts the calls
 //! that pass the faults. All are an [`Intercepted`], which sends every call of the trait through one
@@ -14,6 +15,7 @@
 pub mod chaos;
 pub mod count;
 pub mod faults;
+pub mod slow;
 
 use feedline_backend::{
     Access, Address, Backend, BackendKind, EventId, Gather, GraphId, Launch, Priority, Span, StreamId, Task,
@@ -23,6 +25,7 @@ use feedline_core::{Error, Result};
 pub use chaos::Chaos;
 pub use count::Count;
 pub use faults::Faults;
+pub use slow::SlowCopies;
 
 macro_rules! operations {
     ($($(#[doc = $doc:literal])* $name:ident,)*) => {

@@ -1,43 +1,24 @@
 //! The example `inspect`: what it prints, and how it ends.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+mod run;
 
+use run::{npy, run, shared, write};
 use serde_json::{Value, json};
 
 /// Two samples of a big-endian array in Fortran order: rows 1 2 3 and 4 5 6.
-fn npy() -> Vec<u8> {
-    let mut header = "{'descr': '>i2', 'fortran_order': True, 'shape': (2, 3), }".to_owned();
-    while !(10 + header.len() + 1).is_multiple_of(64) {
-        header.push(' ');
-    }
-    header.push('\n');
-    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-    bytes.extend((header.len() as u16).to_le_bytes());
-    bytes.extend(header.bytes());
-    bytes.extend([1, 4, 2, 5, 3, 6].iter().flat_map(|&number: &i16| number.to_be_bytes()));
-    bytes
+fn array() -> Vec<u8> {
+    let numbers: Vec<u8> = [1, 4, 2, 5, 3, 6].iter().flat_map(|&number: &i16| number.to_be_bytes()).collect();
+    npy(">i2", "True", "(2, 3)", &numbers)
 }
 
-fn inspect(arguments: &[&str]) -> Output {
-    // Cargo builds examples before tests, beside their folder.
-    let mut program = std::env::current_exe().unwrap();
-    program.pop();
-    program.pop();
-    let output = Command::new(program.join("examples/inspect")).args(arguments).output();
-    output.expect("run the example (cargo build --example inspect)")
-}
-
-fn write(folder: &Path, name: &str, bytes: &[u8]) -> PathBuf {
-    let path = folder.join(name);
-    std::fs::write(&path, bytes).unwrap();
-    path
+fn inspect(arguments: &[&str]) -> std::process::Output {
+    run("inspect", arguments)
 }
 
 #[test]
 fn json_has_format_samples_fields_and_checksums() {
     let folder = tempfile::tempdir().unwrap();
-    let path = write(folder.path(), "numbers", &npy());
+    let path = write(folder.path(), "numbers", &array());
     for arguments in [&["--json"][..], &["--json", "--all"]] {
         let output = inspect(&[&[path.to_str().unwrap()], arguments].concat());
         assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
@@ -57,9 +38,9 @@ fn json_has_format_samples_fields_and_checksums() {
 #[test]
 fn what_is_wrong_is_one_line_with_the_file_and_the_byte() {
     let folder = tempfile::tempdir().unwrap();
-    let cut = write(folder.path(), "cut.npy", &npy()[..npy().len() - 1]);
+    let cut = write(folder.path(), "cut.npy", &array()[..array().len() - 1]);
     let cut = cut.to_str().unwrap();
-    let end = format!("byte {}", npy().len() - 1);
+    let end = format!("byte {}", array().len() - 1);
     let cases: [(&[&str], &[&str]); 4] = [
         (&[cut], &["cut short: [2, 3] of i16 are 12 bytes of data, found 11", cut, &end]),
         (&["/nowhere/x.npy"], &["no such file", "/nowhere/x.npy"]),
@@ -72,5 +53,33 @@ fn what_is_wrong_is_one_line_with_the_file_and_the_byte() {
         assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(2), &b""[..]), "{line}");
         assert!(line.starts_with("inspect: ") && line.matches('\n').count() == 1, "{line}");
         assert!(parts.iter().all(|part| line.contains(part)), "{parts:?}: {line}");
+    }
+}
+
+#[test]
+fn every_format_is_read_by_one_program() {
+    let Some(shared) = shared() else { return };
+    for (file, format, samples) in [
+        ("arrow/1.0.0-littleendian__generated_nested.stream", "arrow", 17),
+        ("arrow/2.0.0-compression__generated_uncompressible_zstd.arrow_file", "arrow", 4),
+        ("cifar10/cifar_test_first1000.bin.gz", "cifar10", 1000),
+        ("csv/seaborn-data__iris.csv", "csv", 150),
+        ("imagenet-sample", "folder", 45),
+        ("mds/timeseries20_text", "mds", 20),
+        ("mnist", "idx", 60000),
+        ("npy/npyz__compressed.npz", "npz", 1),
+        ("parquet/parquet-testing__alltypes_plain.snappy.parquet", "parquet", 2),
+        ("text", "text", 40000),
+    ] {
+        let path = shared.join(file);
+        let output = inspect(&[path.to_str().unwrap(), "--json"]);
+        let line = String::from_utf8(output.stderr).unwrap();
+        if output.status.code() == Some(2) {
+            // The first row of these has a null: the line names row and column.
+            assert!(line.contains("has a null in row 0") && line.contains("column \""), "{line}");
+            continue;
+        }
+        let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!((&printed["format"], &printed["samples"]), (&json!(format), &json!(samples)), "{file}");
     }
 }

@@ -5,7 +5,6 @@
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -35,14 +34,7 @@ struct Options {
 }
 
 fn main() -> ExitCode {
-    let printed = match run(std::env::args_os().skip(1)) {
-        Ok(text) => std::io::stdout().write_all(text.as_bytes()).map_err(|error| error.to_string()),
-        Err(error) => Err(error.to_string()),
-    };
-    let Err(error) = printed else { return ExitCode::SUCCESS };
-    // Not `eprintln`, which panics where standard error is closed: the exit code still says what happened.
-    let _ = writeln!(std::io::stderr(), "inspect: {}", error.replace(char::is_control, " "));
-    ExitCode::from(2)
+    feedline_tools::end("inspect", run(std::env::args_os().skip(1)))
 }
 
 fn run(arguments: impl Iterator<Item = OsString>) -> Result<String, Box<dyn std::error::Error>> {

@@ -1,0 +1,59 @@
+//! When each part of a batch's way through the pipeline happened.
+
+use std::sync::OnceLock;
+use std::time::Instant;
+
+/// Nanoseconds since the first call in this process, on a clock that never goes back; at least 1.
+pub fn now() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    START.get_or_init(Instant::now).elapsed().as_nanos() as u64 + 1
+}
+
+/// The moments of one batch, as returned by [`now`]; 0 stands for a moment that did not happen.
+///
+/// The stages stamp them on the way, and the consumer's thread charges its waits by them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Timeline {
+    /// The number of the batch, counted over all batches of a loader.
+    pub number: u64,
+    /// Since when no host slot was free for this batch.
+    pub no_slot: u64,
+    /// Whether copies held the host slots then; otherwise work on an abandoned request did.
+    pub held_by_copies: bool,
+    /// The batch got its host slot and was queued for the workers.
+    pub handed_out: u64,
+    /// A worker began to read it.
+    pub begun: u64,
+    /// The records of a source were read.
+    pub read: u64,
+    /// A later batch was decoded before this one.
+    pub overtaken: u64,
+    /// Its last row was decoded.
+    pub decoded: u64,
+    /// Every earlier batch had been sent on.
+    pub ordered: u64,
+    /// It got its device slot.
+    pub device_slot: u64,
+    /// Its copy was queued, and it was sent to the consumer.
+    pub sent: u64,
+    /// Nanoseconds that workers spent decoding it, summed over the workers.
+    pub decode_ns: u64,
+    /// The worker that began it.
+    pub worker: u32,
+    /// That worker had nothing to do since then.
+    pub idle_since: u64,
+    /// Nanoseconds that the last timed copy took on the device.
+    pub copy_ns: u64,
+    /// Nanoseconds that the last timed copy waited, on the device, for the readers of its slot.
+    pub readers_ns: u64,
+}
+
+impl Timeline {
+    /// `worker`, which had nothing to do since `idle_since`, begins at `begun`, unless the batch has begun
+    /// before.
+    pub fn begin(&mut self, begun: u64, worker: usize, idle_since: u64) {
+        if self.begun == 0 {
+            (self.begun, self.worker, self.idle_since) = (begun, worker as u32, idle_since);
+        }
+    }
+}

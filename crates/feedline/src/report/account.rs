@@ -1,0 +1,141 @@
+//! The report: what the time went to, in an epoch and in the run, as values, text and JSON.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::cause::{Cause, Causes};
+use super::diagnosis::Diagnosis;
+use super::profile::{ServiceTimes, Setup};
+
+/// An account of the consumer's time, from the beginning of an epoch or a run to its last delivery.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Account {
+    /// The epoch; for a run, its first one.
+    pub epoch: u64,
+    /// Batches delivered.
+    pub batches: u64,
+    /// Rows delivered.
+    pub rows: u64,
+    /// Bytes copied to the device.
+    pub bytes: u64,
+    /// Where the time went; sums to [`wall`](Self::wall).
+    pub causes: Causes,
+    /// The first moment, in nanoseconds.
+    #[serde(rename = "from_ns")]
+    pub(crate) from: u64,
+    /// The last moment.
+    #[serde(rename = "until_ns")]
+    pub(crate) until: u64,
+}
+
+/// What a loader's time went to. Displays as a table with the diagnosis; [`json`](Self::json) is for
+/// programs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// Workers, slots and sizes.
+    pub setup: Setup,
+    /// How long the consumer has been waiting for the next batch; `None` if it is not waiting.
+    pub waiting: Option<Duration>,
+    /// How long the stages took for a batch, as means over the last batches.
+    pub service: ServiceTimes,
+    /// The whole run, with the time between epochs.
+    pub run: Account,
+    /// The current epoch, or the last one.
+    pub epoch: Account,
+    /// The epoch before it.
+    pub previous: Option<Account>,
+}
+
+impl Account {
+    pub(super) fn new(epoch: u64, from: u64) -> Self {
+        Self { epoch, from, until: from, ..Self::default() }
+    }
+
+    pub(super) fn charge(&mut self, cause: Cause, ns: u64) {
+        self.causes.add(cause, ns);
+        self.until += ns;
+    }
+
+    pub(super) fn add(&mut self, causes: &Causes, rows: usize, bytes: usize, until: u64) {
+        self.causes.merge(causes);
+        self.batches += 1;
+        self.rows += rows as u64;
+        self.bytes += bytes as u64;
+        self.until = until;
+    }
+
+    /// The time from the beginning to the last delivery, or to the end of the epoch once it has ended.
+    pub fn wall(&self) -> Duration {
+        Duration::from_nanos(self.until.saturating_sub(self.from))
+    }
+
+    /// The share of the time that `cause` took, from 0 to 1.
+    pub fn share(&self, cause: Cause) -> f64 {
+        ratio(self.causes.of(cause).as_secs_f64(), self.wall().as_secs_f64())
+    }
+
+    /// The share of the time that the consumer waited for data, from 0 to 1.
+    pub fn wait_share(&self) -> f64 {
+        Cause::ALL.into_iter().filter(|cause| cause.is_wait_for_data()).map(|cause| self.share(cause)).sum()
+    }
+
+    /// Rows per second.
+    pub fn rows_per_s(&self) -> f64 {
+        ratio(self.rows as f64, self.wall().as_secs_f64())
+    }
+
+    /// Bytes per second to the device.
+    pub fn bytes_per_s(&self) -> f64 {
+        ratio(self.bytes as f64, self.wall().as_secs_f64())
+    }
+}
+
+impl Report {
+    /// What limits the run, and what would help, from the service times.
+    pub fn diagnosis(&self) -> Diagnosis {
+        let account = if self.epoch.batches > 0 { &self.epoch } else { &self.run };
+        Diagnosis::of(&self.setup, &self.service, account)
+    }
+
+    /// The report as one JSON object. Times are in nanoseconds, and `waiting` in seconds and nanoseconds.
+    pub fn json(&self) -> String {
+        // Plain numbers and strings: nothing here can fail.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.wall().as_secs_f64();
+        writeln!(
+            f,
+            "epoch {}: {} batches in {seconds:.3} s, {:.0} rows/s, {:.1} MB/s",
+            self.epoch,
+            self.batches,
+            self.rows_per_s(),
+            self.bytes_per_s() / 1e6
+        )?;
+        for cause in Cause::ALL {
+            let (time, share) = (self.causes.of(cause).as_secs_f64(), 100.0 * self.share(cause));
+            writeln!(f, "  {cause:<20} {share:>5.1} %  {time:>9.3} s")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.epoch)?;
+        if let Some(waiting) = self.waiting {
+            writeln!(f, "  the consumer has been waiting for {:.1} s", waiting.as_secs_f64())?;
+        }
+        write!(f, "{}", self.diagnosis())
+    }
+}
+
+/// `part / whole`, or 0 for nothing.
+pub(super) fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}

@@ -1,0 +1,217 @@
+//! Charges a wait of the consumer along the timeline of the batch that ended it.
+//!
+//! The batch that is delivered next is always the oldest one on its way, so nothing but its own way delays
+//! it: each moment of the wait belongs to the part of the way that the batch was on.
+//!
+//! One thing is not seen that way. Where copies hold every host slot, a batch is handed out late to a worker
+//! that had nothing to do. It is then decoded while the consumer waits, but quicker decoding would gain
+//! nothing: the next slot would come no sooner. So time of decoding goes to what held the batch up before
+//! it, as far as that did: to the copies, or to the source that is read in sequence. Slots come back several
+//! at a time, so the idle time before one batch counts for the next ones too.
+
+use std::ops::Range;
+
+use feedline_core::Timeline;
+
+use super::cause::{Cause, Causes};
+
+/// Charges the waits of one consumer, batch by batch.
+#[derive(Debug, Default)]
+pub(super) struct Charger {
+    /// When the last batch was handed out: batches that were handed out together had one wait for slots.
+    handed_out: u64,
+    /// How long workers were idle for want of slots, as far as it has not been set off against decoding.
+    idle: u64,
+}
+
+impl Charger {
+    /// The batch of `timeline` is the next one.
+    pub(super) fn next(&mut self, timeline: &Timeline) {
+        let Timeline { no_slot, handed_out, idle_since, .. } = *timeline;
+        if std::mem::replace(&mut self.handed_out, handed_out) == handed_out {
+            return;
+        }
+        let idle = if no_slot > 0 { handed_out.saturating_sub(no_slot.max(idle_since)) } else { 0 };
+        // Half of the older time is forgotten: it was another part of the run.
+        self.idle = self.idle / 2 + idle;
+    }
+
+    /// Charges the wait `wait` for the batch of `timeline`, announced by [`next`](Self::next), to `causes`.
+    /// The parts sum to the whole.
+    pub(super) fn charge(&mut self, wait: Range<u64>, timeline: &Timeline, causes: &mut Causes) {
+        charge(wait, timeline, &mut self.idle, causes);
+    }
+}
+
+fn charge(wait: Range<u64>, timeline: &Timeline, idle: &mut u64, causes: &mut Causes) {
+    let Timeline { no_slot, handed_out, begun, read, overtaken, decoded, idle_since, .. } = *timeline;
+    let mut at = wait.start;
+    // Stamps of different threads may be a little out of order: a part that would be negative is empty.
+    let until = |end: u64, at: &mut u64| {
+        let part = end.min(wait.end).saturating_sub(*at);
+        *at += part;
+        part
+    };
+    let mut held = 0;
+    if no_slot > 0 {
+        causes.add(Cause::HandOff, until(no_slot, &mut at));
+        held = until(handed_out, &mut at);
+    }
+    causes.add(Cause::HandOff, until(handed_out, &mut at));
+    let mut decoding = until(begun, &mut at);
+    let mut reading = until(read, &mut at);
+    let end = if overtaken > 0 { overtaken.min(decoded) } else { decoded };
+    decoding += until(end, &mut at);
+    let order = until(decoded, &mut at);
+
+    // What held up the batch before the wait began.
+    let set_off = take(&mut decoding, *idle);
+    *idle -= set_off;
+    held += set_off;
+    if read > 0 && idle_since <= handed_out {
+        let before = read.saturating_sub(begun).saturating_sub(reading);
+        reading += take(&mut decoding, before);
+    }
+    charge_slot(held, timeline, causes);
+    causes.add(Cause::Decode, decoding);
+    causes.add(Cause::SourceRead, reading);
+    causes.add(Cause::OrderWait, order);
+    causes.add(Cause::HandOff, until(timeline.ordered, &mut at));
+    causes.add(Cause::NoDeviceSlot, until(timeline.device_slot, &mut at));
+    causes.add(Cause::Copy, until(timeline.sent, &mut at));
+    causes.add(Cause::HandOff, until(wait.end, &mut at));
+}
+
+/// Charges `held` nanoseconds without a free host slot to what held the slots.
+fn charge_slot(held: u64, timeline: &Timeline, causes: &mut Causes) {
+    if !timeline.held_by_copies {
+        causes.add(Cause::NoHostSlot, held);
+        return;
+    }
+    // A copy holds its host slot while it waits for the readers of its device slot, too. Only timed copies
+    // tell how long, so the last one speaks for the others.
+    let readers = share(held, timeline.readers_ns, timeline.copy_ns);
+    causes.add(Cause::NoDeviceSlot, readers);
+    causes.add(Cause::Copy, held - readers);
+}
+
+/// Takes up to `most` off `time`.
+fn take(time: &mut u64, most: u64) -> u64 {
+    let taken = most.min(*time);
+    *time -= taken;
+    taken
+}
+
+/// `whole` times `part / (part + rest)`.
+fn share(whole: u64, part: u64, rest: u64) -> u64 {
+    let all = u128::from(part) + u128::from(rest);
+    (u128::from(whole) * u128::from(part)).checked_div(all).unwrap_or(0) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A batch whose parts take 1, 2, 4, ... nanoseconds, from 100 on.
+    fn timeline() -> Timeline {
+        Timeline {
+            no_slot: 101,
+            // The worker was busy until then.
+            idle_since: 107,
+            held_by_copies: true,
+            handed_out: 103,
+            begun: 107,
+            read: 115,
+            overtaken: 131,
+            decoded: 163,
+            ordered: 227,
+            device_slot: 355,
+            sent: 611,
+            ..Timeline::default()
+        }
+    }
+
+    fn charged(wait: Range<u64>, timeline: &Timeline) -> [u64; 8] {
+        let (mut charger, mut causes) = (Charger::default(), Causes::default());
+        charger.next(timeline);
+        charger.charge(wait, timeline, &mut causes);
+        Cause::ALL.map(|cause| causes.ns(cause))
+    }
+
+    #[test]
+    fn every_part_of_a_wait_goes_to_its_cause() {
+        // read, decode, order, no host slot, copy, no device slot, hand-off, consumer
+        let whole = charged(100..1123, &timeline());
+        assert_eq!(whole, [8, 4 + 16, 32, 0, 2 + 256, 128, 1 + 64 + 512, 0]);
+        assert_eq!(whole.iter().sum::<u64>(), 1023);
+        assert_eq!(charged(120..140, &timeline()), [0, 11, 9, 0, 0, 0, 0, 0]);
+        let older = Timeline { held_by_copies: false, ..timeline() };
+        assert_eq!(charged(100..104, &older), [0, 1, 0, 2, 0, 0, 1, 0]);
+    }
+
+    #[test]
+    fn a_host_slot_held_by_a_copy_that_waits_for_readers_is_charged_to_them() {
+        let slow = Timeline { copy_ns: 100, readers_ns: 300, no_slot: 1, handed_out: 1001, ..timeline() };
+        assert_eq!(charged(1..1001, &slow), [0, 0, 0, 0, 250, 750, 0, 0]);
+    }
+
+    #[test]
+    fn decoding_is_charged_to_what_held_up_the_batch_while_its_worker_was_idle() {
+        // Handed out 30 late, of which the worker was idle for 20; then decoded within 50.
+        let late = Timeline {
+            no_slot: 70,
+            held_by_copies: true,
+            idle_since: 80,
+            handed_out: 100,
+            begun: 100,
+            decoded: 150,
+            ordered: 150,
+            device_slot: 150,
+            sent: 150,
+            ..Timeline::default()
+        };
+        assert_eq!(charged(100..150, &late), [0, 30, 0, 0, 20, 0, 0, 0]);
+        assert_eq!(charged(90..150, &late), [0, 30, 0, 0, 30, 0, 0, 0]);
+        // The second of two that were handed out together.
+        let (mut charger, mut causes) = (Charger::default(), Causes::default());
+        for wait in [140..150, 130..150] {
+            charger.next(&late);
+            charger.charge(wait, &late, &mut causes);
+        }
+        assert_eq!((causes.ns(Cause::Decode), causes.ns(Cause::Copy)), (10, 20));
+        let busy = Timeline { idle_since: 120, begun: 120, ..late };
+        assert_eq!(charged(100..150, &busy), [0, 50, 0, 0, 0, 0, 0, 0]);
+        // A source that was read for 30 before.
+        let source = Timeline { no_slot: 0, begun: 100, read: 130, ..late };
+        assert_eq!(charged(130..150, &source), [20, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(charged(100..150, &source), [30, 20, 0, 0, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_wait_sums_to_its_length_for_stamps_in_any_order() {
+        let mut random = feedline_core::Random::for_sample(7, 0, 0);
+        for _ in 0..10_000 {
+            let mut stamp = || random.below(1000);
+            let timeline = Timeline {
+                no_slot: stamp(),
+                held_by_copies: stamp() > 500,
+                handed_out: stamp(),
+                begun: stamp(),
+                read: stamp(),
+                overtaken: stamp(),
+                decoded: stamp(),
+                ordered: stamp(),
+                device_slot: stamp(),
+                sent: stamp(),
+                number: 0,
+                decode_ns: 0,
+                worker: 0,
+                idle_since: stamp(),
+                copy_ns: stamp(),
+                readers_ns: stamp(),
+            };
+            let (from, length) = (stamp(), stamp());
+            assert_eq!(charged(from..from + length, &timeline).iter().sum::<u64>(), length);
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! What limits a run, and what would help, in words.
+
+use std::fmt;
+use std::thread::available_parallelism;
+
+use serde::{Deserialize, Serialize};
+
+use super::account::{Account, ratio};
+use super::model::WhatIf;
+use super::profile::{Profile, ServiceTimes, Setup};
+
+/// Batches of a prediction.
+const BATCHES: usize = 400;
+
+/// A consumer that waits less than this share of its time is not held up.
+const LITTLE: f64 = 0.03;
+
+/// Other settings are worth a try if they give this much.
+const WORTH: f64 = 1.03;
+
+/// The stage that limits a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// Reading a source in sequence.
+    Source,
+    /// Decoding.
+    Decode,
+    /// Copying to the device.
+    Copy,
+    /// The consumer: its own work is the longest.
+    Compute,
+    /// No stage: uneven times, with too few slots to even them out, or wake-ups of threads.
+    Latency,
+    /// Too few batches to tell.
+    Unknown,
+}
+
+/// What limits a run, and what would help. Displays as one or two sentences.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Diagnosis {
+    /// The stage that limits the run.
+    pub bound: Bound,
+    /// The share of the time that the consumer waits for data, from 0 to 1.
+    pub wait_share: f64,
+    /// The number of workers that would help, and the predicted gain as a factor.
+    pub workers: Option<(usize, f64)>,
+    /// The depth that would help, and the predicted gain as a factor.
+    pub depth: Option<(usize, f64)>,
+    /// The sentences.
+    pub text: String,
+}
+
+impl Diagnosis {
+    pub(super) fn of(setup: &Setup, service: &ServiceTimes, account: &Account) -> Self {
+        let cores = available_parallelism().map_or(1, usize::from);
+        Self::on(cores, setup, service, account)
+    }
+
+    /// The diagnosis on a machine of `cores` cores.
+    fn on(cores: usize, setup: &Setup, service: &ServiceTimes, account: &Account) -> Self {
+        let wait_share = account.wait_share();
+        let mut diagnosis =
+            Self { bound: Bound::Unknown, wait_share, workers: None, depth: None, text: String::new() };
+        if account.batches < 8 {
+            diagnosis.text = "too few batches to tell what limits the run".to_owned();
+            return diagnosis;
+        }
+        let stages = Stages::new(setup, service);
+        let per_batch = account.wall().as_nanos() as f64 / account.batches as f64;
+        let (bound, longest) = stages.longest();
+        let waits = format!("the consumer waits {:.0} % of the time", 100.0 * wait_share);
+        if wait_share < LITTLE || bound == Bound::Compute && longest > 0.9 * per_batch {
+            diagnosis.bound = Bound::Compute;
+            diagnosis.text = format!(
+                "already compute-bound: {waits}, and prefetching more will not help{}",
+                stages.headroom(per_batch)
+            );
+            return diagnosis;
+        }
+        let profile = Profile { setup: *setup, samples: vec![*service] };
+        let rate = |what: WhatIf| what.predict(&profile, BATCHES).batches_per_s();
+        let present = rate(WhatIf::default());
+        if longest < 0.6 * per_batch {
+            diagnosis.bound = Bound::Latency;
+            diagnosis.text = format!(
+                "latency-bound: {waits}, but no stage is busy for more than {:.0} % of it; a greater depth \
+                 (now {}) evens out uneven stages, larger batches wake threads less often",
+                100.0 * longest / per_batch,
+                setup.device_slots
+            );
+            return diagnosis;
+        }
+        diagnosis.bound = bound;
+        diagnosis.text = match bound {
+            Bound::Decode => {
+                let next = stages.without_decode();
+                let more = (setup.workers + 1..=(4 * cores).max(setup.workers + 1))
+                    .map(|workers| (workers, rate(WhatIf { workers: Some(workers), ..WhatIf::default() })))
+                    .find(|(_, rate)| rate * next.1 >= 0.97e9)
+                    .unwrap_or_else(|| {
+                        let workers = (2 * setup.workers).max(cores);
+                        (workers, rate(WhatIf { workers: Some(workers), ..WhatIf::default() }))
+                    });
+                let gain = ratio(more.1, present);
+                diagnosis.workers = (gain > WORTH).then_some((more.0, gain));
+                let added = more.0 - setup.workers;
+                let s = if added == 1 { "" } else { "s" };
+                let then = stages.describe(next.0);
+                let mut text = format!(
+                    "decode-bound: {waits}; {added} more worker{s} give{} {:+.0} %, then {then} is next",
+                    if added == 1 { "s" } else { "" },
+                    100.0 * (gain - 1.0)
+                );
+                if more.0 > cores {
+                    text += &format!(
+                        "; but this machine has {cores} cores, so decode less per batch, or cache what is \
+                         decoded"
+                    );
+                }
+                text
+            }
+            Bound::Copy => format!(
+                "copy-bound: {waits} while {}; more workers will not help: send fewer bytes (smaller \
+                 types, widened on the device), or larger batches",
+                stages.describe(bound)
+            ),
+            Bound::Source => format!(
+                "source-bound: {waits} while {}; records are read one after the other, so more workers \
+                 will not help: read larger pieces, or a data set with random access",
+                stages.describe(bound)
+            ),
+            Bound::Compute | Bound::Latency | Bound::Unknown => waits.clone(),
+        };
+        if setup.device_slots < 8 {
+            let depth = 2 * setup.device_slots;
+            let gain = ratio(rate(WhatIf { depth: Some(depth), ..WhatIf::default() }), present);
+            if gain > WORTH {
+                diagnosis.depth = Some((depth, gain));
+                diagnosis.text += &format!("; depth {depth} gives {:+.0} %", 100.0 * (gain - 1.0));
+            }
+        }
+        diagnosis
+    }
+}
+
+/// How long each stage takes per batch, in nanoseconds, with all its workers.
+struct Stages {
+    times: [(Bound, f64); 4],
+    bytes: usize,
+    rows: usize,
+}
+
+impl Stages {
+    fn new(setup: &Setup, service: &ServiceTimes) -> Self {
+        let ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, step_ns, device_ns } = *service;
+        let times = [
+            (Bound::Source, read_ns as f64),
+            (Bound::Decode, (decode_ns + read_ns) as f64 / setup.workers.max(1) as f64),
+            (Bound::Copy, copy_ns.max(submit_ns) as f64),
+            (Bound::Compute, step_ns.max(device_ns) as f64),
+        ];
+        Self { times, bytes: setup.batch_bytes, rows: setup.batch_size }
+    }
+
+    fn longest(&self) -> (Bound, f64) {
+        self.longest_of(|_| true)
+    }
+
+    fn without_decode(&self) -> (Bound, f64) {
+        self.longest_of(|bound| bound != Bound::Decode)
+    }
+
+    fn longest_of(&self, counts: impl Fn(Bound) -> bool) -> (Bound, f64) {
+        let stages = self.times.into_iter().filter(|(bound, _)| counts(*bound));
+        stages.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((Bound::Unknown, 0.0))
+    }
+
+    fn time(&self, bound: Bound) -> f64 {
+        self.times.iter().find(|(other, _)| *other == bound).map_or(0.0, |(_, time)| *time)
+    }
+
+    /// The stage with its rate.
+    fn describe(&self, bound: Bound) -> String {
+        let time = self.time(bound).max(1.0);
+        match bound {
+            Bound::Copy => format!("the copy at {:.1} GB/s", self.bytes as f64 / time),
+            Bound::Source => format!("the source at {:.0} records/s", self.rows as f64 / time * 1e9),
+            Bound::Compute => format!("the step of {}", micros(time)),
+            Bound::Decode => format!("decoding at {} per batch", micros(time)),
+            Bound::Latency | Bound::Unknown => "nothing".to_owned(),
+        }
+    }
+
+    /// How much the stages before the consumer could give beyond `per_batch`.
+    fn headroom(&self, per_batch: f64) -> String {
+        let (bound, longest) = self.longest_of(|bound| bound != Bound::Compute);
+        if longest < 1000.0 {
+            return String::new();
+        }
+        format!("; {} could feed {:.1} times as much", self.describe(bound), ratio(per_batch, longest))
+    }
+}
+
+fn micros(ns: f64) -> String {
+    if ns < 1e6 { format!("{:.0} us", ns / 1e3) } else { format!("{:.1} ms", ns / 1e6) }
+}
+
+impl fmt::Display for Diagnosis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The diagnosis of the run that the model predicts for these times, in microseconds.
+    fn diagnose(workers: usize, [read, decode, copy, step]: [u64; 4]) -> Diagnosis {
+        let setup = Setup {
+            workers,
+            host_slots: 9,
+            device_slots: 8,
+            batch_size: 64,
+            batch_bytes: 48_000_000,
+            is_source: read > 0,
+            ..Setup::default()
+        };
+        let service = ServiceTimes {
+            read_ns: 1000 * read,
+            decode_ns: 1000 * decode,
+            submit_ns: 0,
+            copy_ns: 1000 * copy,
+            step_ns: 1000 * step,
+            device_ns: 0,
+        };
+        let profile = Profile { setup, samples: vec![service] };
+        let account = WhatIf::default().predict(&profile, 200).account;
+        Diagnosis::on(16, &setup, &service, &account)
+    }
+
+    #[test]
+    fn a_decode_bound_run_is_told_how_many_workers_help_and_what_comes_next() {
+        let diagnosis = diagnose(4, [0, 6000, 1000, 900]);
+        assert_eq!(diagnosis.bound, Bound::Decode);
+        let (workers, gain) = diagnosis.workers.expect("more workers help");
+        assert!((6..=7).contains(&workers) && (gain - 1.5).abs() < 0.06, "{diagnosis:?}");
+        let text = "decode-bound: the consumer waits 40 % of the time; 2 more workers give +";
+        assert!(diagnosis.text.starts_with(text), "{diagnosis}");
+        assert!(diagnosis.text.ends_with("%, then the copy at 48.0 GB/s is next"), "{diagnosis}");
+    }
+
+    #[test]
+    fn the_other_stages_are_named_too() {
+        for (times, bound, words) in [
+            ([0, 100, 100, 5000], Bound::Compute, "prefetching more will not help"),
+            ([0, 100, 5000, 1000], Bound::Copy, "the copy at 9.6 GB/s"),
+            ([5000, 1000, 100, 1000], Bound::Source, "the source at 12800 records/s"),
+        ] {
+            let diagnosis = diagnose(4, times);
+            assert_eq!(diagnosis.bound, bound, "{diagnosis}");
+            assert!(diagnosis.text.contains(words), "{diagnosis}");
+            assert_eq!(diagnosis.workers, None);
+        }
+    }
+
+    #[test]
+    fn workers_beyond_the_cores_are_not_promised() {
+        let diagnosis = diagnose(16, [0, 100_000, 100, 100]);
+        assert!(diagnosis.text.contains("this machine has 16 cores"), "{diagnosis}");
+    }
+}

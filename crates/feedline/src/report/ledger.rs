@@ -1,0 +1,252 @@
+//! The account, kept by the consumer's thread: one reading of the clock per batch, and a second one where it
+//! waited.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use feedline_core::BatchInfo;
+use feedline_core::timeline::now;
+
+use super::account::{Account, Report};
+use super::cause::{Cause, Causes};
+use super::charge::Charger;
+use super::profile::{Profile, Recent, ServiceTimes, Setup};
+use crate::trace::{BatchId, LoaderTrace};
+
+/// Waits of polls that found nothing, kept until their batch arrives and says what they were for.
+const POLLS: usize = 16;
+
+/// Charges the consumer's time; owned by the loader.
+pub(crate) struct Ledger {
+    shared: Arc<Shared>,
+    /// Up to when time has been charged; 0 before the first epoch.
+    until: u64,
+    /// Whether an epoch has begun and not ended.
+    is_open: bool,
+    /// When the consumer asked for the batch that it waits for.
+    asked: u64,
+    /// Waits without a batch since the last delivery.
+    polls: [(u64, u64); POLLS],
+    polled: usize,
+    /// Time of the consumer since the last delivery.
+    busy: u64,
+    charger: Charger,
+    /// The trace, and the batch that the consumer works with.
+    trace: Option<LoaderTrace>,
+    current: Option<BatchId>,
+}
+
+/// A handle that reads a loader's report from any thread, also while an epoch runs. Cheap to clone.
+///
+/// It stays valid when the loader is dropped, and then returns the last report.
+#[derive(Clone)]
+pub struct Reporter {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    setup: Setup,
+    /// Since when the consumer waits for a batch; 0 if it does not.
+    waiting: AtomicU64,
+    /// Nanoseconds of a step on the device, if the user has measured them.
+    step_ns: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    run: Account,
+    epoch: Account,
+    previous: Option<Account>,
+    recent: Recent,
+}
+
+impl Ledger {
+    pub(crate) fn new(setup: Setup, trace: Option<LoaderTrace>) -> Self {
+        let shared =
+            Shared { setup, waiting: AtomicU64::new(0), step_ns: AtomicU64::new(0), state: Mutex::default() };
+        Self {
+            shared: Arc::new(shared),
+            until: 0,
+            is_open: false,
+            asked: 0,
+            polls: [(0, 0); POLLS],
+            polled: 0,
+            busy: 0,
+            charger: Charger::default(),
+            trace,
+            current: None,
+        }
+    }
+
+    pub(crate) fn reporter(&self) -> Reporter {
+        Reporter { shared: self.shared.clone() }
+    }
+
+    /// An epoch begins. The time since the last batch, such as for a validation, belongs to the run only.
+    pub(crate) fn begin(&mut self, epoch: u64) {
+        let at = now();
+        let between = std::mem::take(&mut self.busy)
+            + if self.until == 0 { 0 } else { at.saturating_sub(self.until) }
+            + self.polls[..std::mem::take(&mut self.polled)].iter().map(|(from, to)| to - from).sum::<u64>();
+        let mut state = self.shared.state();
+        state.run.charge(Cause::Consumer, between);
+        if state.epoch.batches > 0 {
+            state.previous = Some(state.epoch);
+        }
+        if self.until == 0 {
+            state.run = Account::new(epoch, at);
+        }
+        state.epoch = Account::new(epoch, at);
+        drop(state);
+        (self.until, self.is_open, self.current) = (at, true, None);
+    }
+
+    /// The consumer asks for a batch.
+    pub(crate) fn ask(&mut self) {
+        let at = now();
+        self.busy += at.saturating_sub(self.until);
+        self.trace_step(at);
+        (self.asked, self.until) = (at, at);
+        self.shared.waiting.store(at, Ordering::Relaxed);
+    }
+
+    /// The call returns without a batch: its time is up, or the epoch has ended.
+    pub(crate) fn nothing(&mut self) {
+        let at = now();
+        if self.polled < POLLS {
+            self.polls[self.polled] = (self.asked, at);
+            self.polled += 1;
+        } else {
+            // One long wait in place of many short ones: what the consumer did between them counts as part.
+            let between = self.asked - self.polls[POLLS - 1].1;
+            self.busy -= between;
+            self.polls[POLLS - 1].1 = at;
+        }
+        self.until = at;
+        self.shared.waiting.store(0, Ordering::Relaxed);
+    }
+
+    /// The epoch is over. The last wait was for the source, which had nothing more.
+    pub(crate) fn end(&mut self) {
+        if !std::mem::take(&mut self.is_open) {
+            return;
+        }
+        let at = now();
+        self.trace_step(at);
+        self.current = None;
+        let busy = std::mem::take(&mut self.busy) + at.saturating_sub(self.until);
+        let polls = self.polls[..std::mem::take(&mut self.polled)].iter().map(|(from, to)| to - from);
+        let waited = polls.sum();
+        let mut state = self.shared.state();
+        for account in state.accounts() {
+            account.charge(Cause::Consumer, busy);
+            account.charge(Cause::SourceRead, waited);
+            account.until = at;
+        }
+        drop(state);
+        self.until = at;
+    }
+
+    /// The consumer has worked until `at`.
+    fn trace_step(&self, at: u64) {
+        if let Some((trace, batch)) = self.trace.as_ref().zip(self.current) {
+            trace.step(batch, self.until, at);
+        }
+    }
+
+    /// The call returns a batch of `bytes` bytes.
+    pub(crate) fn deliver(&mut self, info: &BatchInfo, bytes: usize) {
+        let timeline = &info.timeline;
+        let mut causes = Causes::default();
+        let polls = std::mem::take(&mut self.polled);
+        let charger = &mut self.charger;
+        charger.next(timeline);
+        self.polls[..polls].iter().for_each(|&(from, to)| charger.charge(from..to, timeline, &mut causes));
+        // A batch that was sent before it was asked for is not waited for.
+        let at = if timeline.sent > self.asked { now() } else { self.asked };
+        charger.charge(self.asked..at, timeline, &mut causes);
+        let busy = std::mem::take(&mut self.busy);
+        causes.add(Cause::Consumer, busy);
+        if let Some(trace) = &self.trace {
+            trace.delivered(info, self.asked, at, &causes);
+            self.current = Some(BatchId::of(info));
+        }
+        self.until = at;
+        self.shared.waiting.store(0, Ordering::Relaxed);
+        let times = ServiceTimes {
+            read_ns: timeline.read.saturating_sub(timeline.begun) * u64::from(timeline.read > 0),
+            decode_ns: timeline.decode_ns,
+            submit_ns: timeline.sent.saturating_sub(timeline.device_slot),
+            copy_ns: timeline.copy_ns,
+            step_ns: busy,
+            // For now, what the step held up; `Recent` makes a time per step of it.
+            device_ns: causes.ns(Cause::NoDeviceSlot),
+        };
+        let mut state = self.shared.state();
+        for account in state.accounts() {
+            account.add(&causes, info.ids.len(), bytes, at);
+        }
+        state.recent.push(times);
+    }
+}
+
+impl Reporter {
+    /// The report up to the last delivery; never blocks for long.
+    pub fn report(&self) -> Report {
+        let State { run, epoch, previous, recent } = &*self.shared.state();
+        let waiting = self.shared.waiting.load(Ordering::Relaxed);
+        Report {
+            setup: self.shared.setup,
+            waiting: (waiting > 0).then(|| Duration::from_nanos(now().saturating_sub(waiting))),
+            service: self.with_step(recent.mean()),
+            run: *run,
+            epoch: *epoch,
+            previous: *previous,
+        }
+    }
+
+    /// The service times of the last batches, to be saved and replayed with other settings
+    /// ([`WhatIf`](super::WhatIf)).
+    pub fn profile(&self) -> Profile {
+        let samples = self.shared.state().recent.samples();
+        let samples = samples.into_iter().map(|sample| self.with_step(sample)).collect();
+        Profile { setup: self.shared.setup, samples }
+    }
+
+    /// Tells how long a step takes on the device, if it is known (from
+    /// [`WaitMeter::step_time`](crate::WaitMeter::step_time), for example).
+    ///
+    /// The loader sees only when the consumer asks. Where steps are queued on a stream and data comes late,
+    /// that says nothing about the step, and a prediction without it is too high.
+    pub fn set_step_time(&self, step: Duration) {
+        self.shared.step_ns.store(step.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    fn with_step(&self, times: ServiceTimes) -> ServiceTimes {
+        match self.shared.step_ns.load(Ordering::Relaxed) {
+            0 => times,
+            device_ns => ServiceTimes { device_ns, ..times },
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The accounts that a batch is charged to.
+    fn accounts(&mut self) -> [&mut Account; 2] {
+        [&mut self.run, &mut self.epoch]
+    }
+}
+
+impl std::fmt::Debug for Reporter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Reporter({:?})", self.shared.setup)
+    }
+}

@@ -1,0 +1,306 @@
+//! The pipeline in virtual time: from the service times of a run, what other settings would give.
+//!
+//! It follows the code: host slots are handed out in order, and come back when their copy has ended; a long
+//! batch is split among the workers; copies run one after the other, each after the work on the batch that
+//! its slot held before. It has no wake-up times, so steps of a few microseconds are predicted too
+//! fast.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::time::Duration;
+
+use feedline_core::Timeline;
+
+use super::account::Account;
+use super::cause::{Cause, Causes};
+use super::charge::Charger;
+use super::profile::{Profile, ServiceTimes, Setup};
+use crate::decode::piece_rows;
+
+/// Settings to try on a [`Profile`]; what is `None` stays as it was measured.
+///
+/// ```
+/// use std::time::Duration;
+/// use feedline::report::{Cause, Profile, ServiceTimes, Setup, WhatIf};
+/// let setup = Setup { workers: 1, host_slots: 4, device_slots: 3, batch_size: 64, ..Setup::default() };
+/// let times = ServiceTimes { decode_ns: 4_000_000, step_ns: 1_000_000, ..ServiceTimes::default() };
+/// let profile = Profile { setup, samples: vec![times] };
+///
+/// let now = WhatIf::default().predict(&profile, 100); // decoding takes 4 ms of every batch
+/// assert_eq!(now.batches_per_s().round(), 250.0);
+/// let four = WhatIf { workers: Some(4), ..WhatIf::default() }.predict(&profile, 100);
+/// assert!(four.batches_per_s() > 950.0 && four.account.share(Cause::Consumer) > 0.9);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WhatIf {
+    /// Decode threads.
+    pub workers: Option<usize>,
+    /// Batches on the device at a time.
+    pub depth: Option<usize>,
+    /// Time of the consumer per batch: on the device if the profile knows it, otherwise on its thread.
+    pub step: Option<Duration>,
+    /// Time of decoding a batch, of one worker.
+    pub decode: Option<Duration>,
+    /// Time of a copy on the device.
+    pub copy: Option<Duration>,
+}
+
+/// What a setting would give.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// The account of the predicted run.
+    pub account: Account,
+}
+
+impl Prediction {
+    /// Batches per second.
+    pub fn batches_per_s(&self) -> f64 {
+        self.account.batches as f64 / self.account.wall().as_secs_f64().max(1e-9)
+    }
+}
+
+impl WhatIf {
+    /// Replays `batches` batches of the profile with these settings. The samples repeat.
+    pub fn predict(&self, profile: &Profile, batches: usize) -> Prediction {
+        let setup = self.setup(&profile.setup);
+        let mut model = Model::new(setup, batches);
+        let mean = profile.mean();
+        for index in 0..batches {
+            let sample = profile.samples.get(index % profile.samples.len().max(1)).copied().unwrap_or(mean);
+            // A copy that was not timed took as long as the others.
+            let copy_ns = if sample.copy_ns > 0 { sample.copy_ns } else { mean.copy_ns };
+            model.batch(self.times(ServiceTimes { copy_ns, ..sample }));
+        }
+        Prediction { account: model.account() }
+    }
+
+    fn setup(&self, measured: &Setup) -> Setup {
+        let workers = self.workers.unwrap_or(measured.workers).max(1);
+        let device_slots = self.depth.unwrap_or(measured.device_slots).max(1);
+        let extra = measured.host_slots.saturating_sub(measured.device_slots);
+        Setup { workers, device_slots, host_slots: device_slots + extra.max(1), ..*measured }
+    }
+
+    fn times(&self, times: ServiceTimes) -> ServiceTimes {
+        let or = |given: Option<Duration>, measured| given.map_or(measured, |time| time.as_nanos() as u64);
+        ServiceTimes {
+            decode_ns: or(self.decode, times.decode_ns),
+            copy_ns: or(self.copy, times.copy_ns),
+            step_ns: if times.device_ns > 0 { times.step_ns } else { or(self.step, times.step_ns) },
+            device_ns: if times.device_ns > 0 { or(self.step, times.device_ns) } else { 0 },
+            ..times
+        }
+    }
+}
+
+/// What is known of a batch once it has been simulated.
+#[derive(Clone, Copy, Default)]
+struct Passed {
+    timeline: Timeline,
+    copy_end: u64,
+    asked: u64,
+    got: u64,
+    /// The consumer's thread asks for the next batch.
+    step_end: u64,
+    /// Its work on the device has ended.
+    device_end: u64,
+    copy_ns: u64,
+    readers_ns: u64,
+}
+
+/// The state of the pipeline. Virtual time begins at 1, because 0 stands for "never".
+struct Model {
+    setup: Setup,
+    /// When each worker is free.
+    workers: BinaryHeap<Reverse<u64>>,
+    /// When the reader of a source is free.
+    reader: u64,
+    passed: Vec<Passed>,
+}
+
+impl Model {
+    fn new(setup: Setup, batches: usize) -> Self {
+        let workers = (0..setup.workers).map(|_| Reverse(1)).collect();
+        Self { setup, workers, reader: 1, passed: Vec::with_capacity(batches) }
+    }
+
+    /// Lets the next batch pass.
+    fn batch(&mut self, times: ServiceTimes) {
+        let ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, step_ns, device_ns } = times;
+        let before = self.passed.last().copied().unwrap_or(Passed {
+            timeline: Timeline { handed_out: 1, sent: 1, ..Timeline::default() },
+            copy_end: 1,
+            step_end: 1,
+            device_end: 1,
+            ..Passed::default()
+        });
+        let mut timeline = Timeline { decode_ns, ..Timeline::default() };
+        let in_order = before.timeline.handed_out.max(self.reader);
+        timeline.handed_out = in_order;
+        if let Some(holder) = self.back(self.setup.host_slots).filter(|holder| holder.copy_end > in_order) {
+            (timeline.no_slot, timeline.held_by_copies) = (in_order, true);
+            (timeline.copy_ns, timeline.readers_ns) = (holder.copy_ns, holder.readers_ns);
+            timeline.handed_out = holder.copy_end;
+        }
+        let Reverse(free) = self.workers.pop().unwrap_or(Reverse(1));
+        (timeline.begun, timeline.idle_since) = (timeline.handed_out.max(free), free);
+        if self.setup.is_source {
+            timeline.read = timeline.begun + read_ns;
+        }
+        let read = timeline.begun + read_ns;
+        self.reader = if self.setup.is_source { read } else { 1 };
+        self.workers.push(Reverse(read));
+        timeline.decoded = self.decode(read, decode_ns);
+
+        timeline.ordered = timeline.decoded.max(before.timeline.sent);
+        let holder = self.back(self.setup.device_slots);
+        let (released, read) = holder.map_or((1, 1), |holder| (holder.step_end, holder.device_end));
+        timeline.device_slot = timeline.ordered.max(released);
+        timeline.sent = timeline.device_slot + submit_ns;
+        let queued = timeline.sent.max(before.copy_end);
+        let readers_ns = read.saturating_sub(queued);
+        let copy_end = queued + readers_ns + copy_ns;
+        let asked = before.step_end;
+        let got = asked.max(timeline.sent);
+        let step_end = got + step_ns;
+        let device_end = got.max(copy_end).max(before.device_end) + device_ns;
+        let passed = Passed { timeline, copy_end, asked, got, step_end, device_end, copy_ns, readers_ns };
+        self.passed.push(passed);
+    }
+
+    /// Decodes a batch from `at` on, in pieces if it is long; returns the end of the last piece.
+    fn decode(&mut self, at: u64, decode_ns: u64) -> u64 {
+        let rows = self.setup.batch_size.max(1);
+        let row_ns = (decode_ns / rows as u64).max(1);
+        let pieces = rows.div_ceil(piece_rows(rows, row_ns, self.setup.workers));
+        // Many pieces per worker are as good as any number.
+        let pieces = pieces.min(8 * self.setup.workers) as u64;
+        let mut decoded = at;
+        for piece in 0..pieces {
+            let Reverse(free) = self.workers.pop().unwrap_or(Reverse(1));
+            let end = free.max(at) + decode_ns / pieces + u64::from(piece < decode_ns % pieces);
+            self.workers.push(Reverse(end));
+            decoded = decoded.max(end);
+        }
+        decoded
+    }
+
+    /// The batch `count` before the next one.
+    fn back(&self, count: usize) -> Option<&Passed> {
+        self.passed.len().checked_sub(count).map(|index| &self.passed[index])
+    }
+
+    fn account(mut self) -> Account {
+        for index in 0..self.passed.len() {
+            let after = &self.passed[index + 1..];
+            let earliest = after.iter().take(self.setup.host_slots).map(|later| later.timeline.decoded).min();
+            let timeline = &mut self.passed[index].timeline;
+            timeline.overtaken = earliest.filter(|&earliest| earliest < timeline.decoded).unwrap_or(0);
+        }
+        let mut account = Account::new(0, 1);
+        let (mut until, mut charger) = (1, Charger::default());
+        for Passed { timeline, asked, got, step_end, .. } in &self.passed {
+            let mut causes = Causes::default();
+            charger.next(timeline);
+            charger.charge(*asked..*got, timeline, &mut causes);
+            causes.add(Cause::Consumer, step_end - got);
+            until = *step_end;
+            account.add(&causes, self.setup.batch_size, self.setup.batch_bytes, until);
+        }
+        account.until = until;
+        account
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn profile(workers: usize, depth: usize, times: [u64; 4]) -> Profile {
+        let [read_ns, decode_ns, copy_ns, step_ns] = times.map(|ms| ms * MS);
+        let setup = Setup {
+            workers,
+            host_slots: depth + 1,
+            device_slots: depth,
+            batch_size: 16,
+            is_source: read_ns > 0,
+            ..Setup::default()
+        };
+        let sample = ServiceTimes { read_ns, decode_ns, submit_ns: 0, copy_ns, step_ns, device_ns: 0 };
+        Profile { setup, samples: vec![sample] }
+    }
+
+    /// Milliseconds per batch, and the share of each cause, after the start.
+    fn predict(workers: usize, depth: usize, times: [u64; 4]) -> (f64, Account) {
+        let account = WhatIf::default().predict(&profile(workers, depth, times), 500).account;
+        (account.wall().as_secs_f64() * 1e3 / 500.0, account)
+    }
+
+    /// The injected time is named, with its size, on a grid: source, decode, copy and consumer, each slow
+    /// in turn, with other stages that take nothing or a millisecond.
+    #[test]
+    fn the_slow_stage_is_named_with_its_size_in_virtual_time() {
+        let stages = [Cause::SourceRead, Cause::Decode, Cause::Copy, Cause::Consumer];
+        let (mut cases, mut named) = (0, 0);
+        for (stage, cause) in stages.into_iter().enumerate() {
+            for slow in [2, 5, 20] {
+                for base in [0, 1] {
+                    for (workers, depth) in [(1, 3), (2, 3), (4, 8)] {
+                        // Only a source is read in sequence, by a worker that then decodes.
+                        let mut times = [0, base, base, base];
+                        times[stage] = slow;
+                        let (per_batch, account) = predict(workers, depth, times);
+                        let [read, decode, copy, step] = times.map(|ms| ms as f64);
+                        let working = read + decode / workers as f64;
+                        let longest = working.max(copy).max(step);
+                        let what = format!("{cause}: {times:?}, {workers} workers, depth {depth}\n{account}");
+                        assert!(
+                            (per_batch / longest - 1.0).abs() < 0.05,
+                            "{per_batch} ms of {longest}: {what}"
+                        );
+                        assert_eq!(account.causes.sum(), account.wall(), "{what}");
+                        let own = if stage == 1 { working } else { times[stage] as f64 };
+                        if own == longest {
+                            let waited = if stage == 3 { own } else { own - step };
+                            let charged = 1e3 * account.causes.of(cause).as_secs_f64() / 500.0;
+                            assert!(
+                                (charged - waited).abs() <= 0.05 * longest,
+                                "{charged} of {waited}: {what}"
+                            );
+                            named += 1;
+                        }
+                        cases += 1;
+                    }
+                }
+            }
+        }
+        assert!((cases, named) == (72, 62), "{named} of {cases}");
+    }
+
+    #[test]
+    fn a_batch_that_is_overtaken_is_charged_to_the_order() {
+        let mut profile = profile(2, 3, [0, 1, 0, 0]);
+        let slow = ServiceTimes { decode_ns: 20 * MS, ..profile.samples[0] };
+        let quick = profile.samples[0];
+        profile.samples = [slow, quick, quick, quick].to_vec();
+        profile.setup.batch_size = 1; // not split
+        let account = WhatIf::default().predict(&profile, 400).account;
+        assert!(account.share(Cause::OrderWait) > 0.7, "{account}");
+    }
+
+    #[test]
+    fn a_depth_of_one_takes_turns() {
+        let on_the_device = |depth| {
+            let mut profile = profile(1, depth, [0, 1, 3, 0]);
+            profile.samples[0].device_ns = 4 * MS;
+            let account = WhatIf::default().predict(&profile, 500).account;
+            (account.wall().as_secs_f64() * 1e3 / 500.0, account)
+        };
+        let (per_batch, account) = on_the_device(1);
+        assert!((per_batch - 7.0).abs() < 0.1, "copy and step: {per_batch} {account}");
+        let (per_batch, account) = on_the_device(2);
+        assert!((per_batch - 4.0).abs() < 0.1, "the longer of them: {per_batch} {account}");
+    }
+}

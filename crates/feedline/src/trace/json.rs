@@ -1,0 +1,113 @@
+//! The file: Chrome's trace event format, which Perfetto reads.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use super::{Lane, Span};
+
+/// The process of the user's own lanes is shown above the loaders.
+const OWN: &str = "program";
+
+/// The whole file.
+pub(super) fn write(spans: &[Span], names: &[String]) -> String {
+    format!("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":{}}}\n", events(spans, names))
+}
+
+/// One JSON object per line: names of the lanes, then spans, then the arrows between the spans of a batch.
+pub(super) fn events(spans: &[Span], names: &[String]) -> String {
+    let mut lines = Vec::with_capacity(2 * spans.len());
+    let lanes: BTreeSet<_> = spans.iter().map(|span| (span.loader, span.lane)).collect();
+    let loaders: BTreeSet<_> = lanes.iter().map(|&(loader, _)| loader).collect();
+    for loader in loaders {
+        let name = if loader == 0 { OWN.to_owned() } else { format!("feedline loader {loader}") };
+        lines.push(named("process_name", loader, 0, &name));
+    }
+    for (loader, lane) in lanes {
+        let id = lane.id();
+        lines.push(named("thread_name", loader, id, &lane.name(names)));
+        lines.push(format!(
+            r#"{{"ph":"M","name":"thread_sort_index","pid":{loader},"tid":{id},"args":{{"sort_index":{id}}}}}"#
+        ));
+    }
+    let mut batches: BTreeMap<_, Vec<&Span>> = BTreeMap::new();
+    for span in spans {
+        lines.push(span.json());
+        if let Some(batch) = span.batch
+            && !span.name.starts_with("wait")
+        {
+            batches.entry((span.loader, batch.number)).or_default().push(span);
+        }
+    }
+    for ((loader, number), mut spans) in batches {
+        // One span per lane: the first.
+        spans.sort_by_key(|span| (span.lane, span.start));
+        spans.dedup_by_key(|span| span.lane);
+        spans.sort_by_key(|span| span.start);
+        let last = spans.len() - 1;
+        for (index, span) in spans.iter().enumerate().filter(|_| last > 0) {
+            let phase = match index {
+                0 => r#""ph":"s""#,
+                _ if index == last => r#""ph":"f","bp":"e""#,
+                _ => r#""ph":"t""#,
+            };
+            let (tid, ts) = (span.lane.id(), micros(span.start));
+            lines.push(format!(
+                r#"{{{phase},"id":"{loader}.{number}","name":"batch","cat":"batch","pid":{loader},"tid":{tid},"ts":{ts}}}"#
+            ));
+        }
+    }
+    format!("[\n{}\n]", lines.join(",\n"))
+}
+
+impl Lane {
+    fn id(self) -> u32 {
+        match self {
+            Self::Own(index) => 1 + index,
+            Self::Consumer => 1,
+            Self::CopyStream => 2,
+            Self::Transfer => 3,
+            Self::Worker(index) => 10 + index,
+        }
+    }
+
+    fn name(self, names: &[String]) -> String {
+        match self {
+            Self::Own(index) => names.get(index as usize).cloned().unwrap_or_default(),
+            Self::Consumer => "consumer".to_owned(),
+            Self::CopyStream => "copy stream".to_owned(),
+            Self::Transfer => "fl-transfer".to_owned(),
+            Self::Worker(index) => format!("fl-decode-{index}"),
+        }
+    }
+}
+
+impl Span {
+    fn json(&self) -> String {
+        let Self { loader, lane, name, start, end, batch, .. } = self;
+        let (tid, ts, dur) = (lane.id(), micros(*start), micros(end.saturating_sub(*start)));
+        let name = text(name);
+        let mut line = format!(
+            r#"{{"ph":"X","name":{name},"cat":"feedline","pid":{loader},"tid":{tid},"ts":{ts},"dur":{dur}"#
+        );
+        if let Some(batch) = batch {
+            let (number, epoch, step) = (batch.number, batch.epoch, batch.step);
+            let _ = write!(line, r#","args":{{"batch":{number},"epoch":{epoch},"step":{step}}}"#);
+        }
+        line + "}"
+    }
+}
+
+fn named(what: &str, pid: u32, tid: u32, name: &str) -> String {
+    let name = text(name);
+    format!(r#"{{"ph":"M","name":"{what}","pid":{pid},"tid":{tid},"args":{{"name":{name}}}}}"#)
+}
+
+/// A JSON string.
+fn text(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Nanoseconds as microseconds with three digits.
+fn micros(ns: u64) -> String {
+    format!("{}.{:03}", ns / 1000, ns % 1000)
+}

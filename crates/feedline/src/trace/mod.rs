@@ -1,0 +1,312 @@
+//! A timeline of a run, for Perfetto (<https://ui.perfetto.dev>) and `chrome://tracing`.
+//!
+//! | part | file |
+//! | --- | --- |
+//! | the handle, and the bounded memory of spans | `mod.rs` |
+//! | the file | `json.rs` |
+//! | times of device events on the host's clock | `device_clock.rs` |
+//! | the work of a stream, by events | `stream.rs` |
+
+mod device_clock;
+mod json;
+mod stream;
+
+use std::borrow::Cow;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use feedline_core::timeline::now;
+use feedline_core::{BatchInfo, Error, ErrorKind, Result, Timeline};
+
+pub(crate) use device_clock::DeviceClock;
+pub use stream::StreamTrace;
+
+use crate::report::{Cause, Causes};
+
+/// Spans kept by default: 24 MB, and a file of about 40 MB.
+const SPANS: usize = 1 << 18;
+
+/// Records what each thread and stream of a loader did, and writes it as a trace.
+///
+/// One lane per worker, one for the transfer thread, the copy stream and the consumer, and one for each
+/// stream that is traced ([`stream`](Self::stream)). Waits are visible, and named by their cause. Arrows link
+/// the spans of a batch.
+///
+/// Memory is bounded: when it is full, every other batch is dropped, and from then on only every other one
+/// is recorded, and so on. So a long trace shows whole batches, evenly spread over the run.
+///
+/// Clones record into the same trace. Without a trace nothing is recorded and nothing is paid.
+///
+/// ```
+/// use feedline::trace::Trace;
+/// # use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec};
+/// # struct Ones(Spec);
+/// # impl Dataset for Ones {
+/// #     fn len(&self) -> u64 { 40 }
+/// #     fn spec(&self) -> &Spec { &self.0 }
+/// #     fn read(&self, _: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+/// #         row.bytes_mut(0).fill(1);
+/// #         Ok(())
+/// #     }
+/// # }
+/// # let data = Ones(Spec::new().field("x", DType::U8, [])?);
+/// let trace = Trace::new();
+/// let mut loader = Loader::builder(data).batch_size(4).trace(&trace).build(&Device::host())?;
+/// for batch in loader.epoch(0)? {
+///     let _batch = batch?;
+///     let _span = trace.span("my work"); // until the end of the block, in a lane of this thread
+/// }
+/// assert!(trace.json().contains("my work"));
+/// // trace.write("trace.json")?;
+/// # Ok::<(), feedline::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Trace {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    limit: usize,
+    /// One batch in so many is recorded; a power of two.
+    stride: AtomicU64,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    spans: Vec<Span>,
+    loaders: u32,
+    /// Names of streams and threads that users trace.
+    names: Vec<String>,
+    /// Spans without a batch, which are counted instead.
+    count: u64,
+}
+
+/// Where a span is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Lane {
+    /// A lane of the user, by its index in the names.
+    Own(u32),
+    Consumer,
+    CopyStream,
+    Transfer,
+    Worker(u32),
+}
+
+/// A batch, as far as a trace names it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct BatchId {
+    pub(crate) number: u64,
+    pub(crate) epoch: u64,
+    pub(crate) step: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Span {
+    /// 0 for the user's own lanes, else the number of the loader.
+    loader: u32,
+    lane: Lane,
+    name: Cow<'static, str>,
+    start: u64,
+    end: u64,
+    batch: Option<BatchId>,
+    /// What is sampled: the number of the batch, or a count.
+    key: u64,
+}
+
+/// A span of the user's own; recorded when it is dropped.
+#[must_use = "the span ends when this is dropped"]
+pub struct SpanGuard<'a> {
+    trace: &'a Trace,
+    name: Cow<'static, str>,
+    start: u64,
+}
+
+/// One loader's part of a trace.
+#[derive(Clone)]
+pub(crate) struct LoaderTrace {
+    trace: Trace,
+    loader: u32,
+}
+
+impl Trace {
+    /// An empty trace.
+    pub fn new() -> Self {
+        Self::with_limit(SPANS)
+    }
+
+    /// An empty trace that holds at most `spans` spans, at least 64. A batch has five to ten, and more if it
+    /// is split among workers.
+    pub fn with_limit(spans: usize) -> Self {
+        let shared = Shared { limit: spans.max(64), stride: AtomicU64::new(1), state: Mutex::default() };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Begins a span on the calling thread; it ends when the guard is dropped.
+    pub fn span(&self, name: impl Into<Cow<'static, str>>) -> SpanGuard<'_> {
+        SpanGuard { trace: self, name: name.into(), start: now() }
+    }
+
+    /// The trace in Chrome's JSON format. Times are in microseconds since the process first read the clock.
+    pub fn json(&self) -> String {
+        let state = self.shared.state();
+        json::write(&state.spans, &state.names)
+    }
+
+    /// The events alone, as a JSON array.
+    pub(crate) fn events(&self) -> String {
+        let state = self.shared.state();
+        json::events(&state.spans, &state.names)
+    }
+
+    /// Writes [`json`](Self::json) to a file.
+    ///
+    /// # Errors
+    /// `Data` if it cannot be written.
+    pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
+        std::fs::write(path.as_ref(), self.json()).map_err(|error| {
+            Error::new(ErrorKind::Data, "cannot write the trace").caused_by(error).at_path(path.as_ref())
+        })
+    }
+
+    /// The number of spans held.
+    pub fn len(&self) -> usize {
+        self.shared.state().spans.len()
+    }
+
+    /// Whether nothing has been recorded.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The trace of the next loader.
+    pub(crate) fn loader(&self) -> LoaderTrace {
+        let mut state = self.shared.state();
+        state.loaders += 1;
+        LoaderTrace { trace: self.clone(), loader: state.loaders }
+    }
+
+    /// The lane called `name`, new or known.
+    fn own(&self, name: &str) -> Lane {
+        let names = &mut self.shared.state().names;
+        let index = names.iter().position(|known| known == name).unwrap_or_else(|| {
+            names.push(name.to_owned());
+            names.len() - 1
+        });
+        Lane::Own(index as u32)
+    }
+
+    fn record_own(&self, lane: Lane, name: Cow<'static, str>, start: u64, end: u64) {
+        let mut state = self.shared.state();
+        state.count += 1;
+        let key = state.count;
+        self.shared.push(&mut state, Span { loader: 0, lane, name, start, end, batch: None, key });
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_sampled(&self, key: u64) -> bool {
+        key & (self.stride.load(Ordering::Relaxed) - 1) == 0
+    }
+
+    /// Adds a span, if it is one of those that are recorded.
+    fn push(&self, state: &mut State, span: Span) {
+        while self.is_sampled(span.key) {
+            if state.spans.len() < self.limit {
+                state.spans.push(span);
+                return;
+            }
+            let stride = self.stride.load(Ordering::Relaxed).saturating_mul(2).min(1 << 62);
+            self.stride.store(stride, Ordering::Relaxed);
+            state.spans.retain(|span| self.is_sampled(span.key));
+        }
+    }
+}
+
+impl LoaderTrace {
+    /// A worker worked on a batch.
+    pub(crate) fn worker(&self, worker: usize, name: &'static str, batch: BatchId, (start, end): (u64, u64)) {
+        self.record(Lane::Worker(worker as u32), name, batch, start, end);
+    }
+
+    /// A copy ran on the device.
+    pub(crate) fn copy(&self, batch: BatchId, queued: u64, started: u64, ended: u64) {
+        self.record(Lane::CopyStream, "wait: readers of the slot", batch, queued, started);
+        self.record(Lane::CopyStream, "copy", batch, started, ended);
+    }
+
+    /// A batch was delivered after a wait that began at `asked`.
+    pub(crate) fn delivered(&self, info: &BatchInfo, asked: u64, at: u64, causes: &Causes) {
+        let batch = BatchId::of(info);
+        if !self.trace.shared.is_sampled(batch.number) {
+            return;
+        }
+        let Timeline { no_slot, handed_out, ordered, device_slot, sent, .. } = info.timeline;
+        if no_slot > 0 {
+            self.record(Lane::Transfer, "wait: no free host slot", batch, no_slot, handed_out);
+        }
+        self.record(Lane::Transfer, "wait: no free device slot", batch, ordered, device_slot);
+        self.record(Lane::Transfer, "queue the copy", batch, device_slot, sent);
+        let causes =
+            Cause::ALL.into_iter().filter(|&cause| cause != Cause::Consumer).map(|c| (causes.of(c), c));
+        let cause = causes.max_by_key(|&(time, _)| time).map_or(Cause::HandOff, |(_, cause)| cause);
+        self.record(Lane::Consumer, wait_name(cause), batch, asked, at);
+    }
+
+    /// The consumer worked with a batch.
+    pub(crate) fn step(&self, batch: BatchId, start: u64, end: u64) {
+        self.record(Lane::Consumer, "step", batch, start, end);
+    }
+
+    fn record(&self, lane: Lane, name: &'static str, batch: BatchId, start: u64, end: u64) {
+        let shared = &self.trace.shared;
+        if end > start && shared.is_sampled(batch.number) {
+            let (key, batch, name) = (batch.number, Some(batch), Cow::Borrowed(name));
+            shared
+                .push(&mut shared.state(), Span { loader: self.loader, lane, name, start, end, batch, key });
+        }
+    }
+}
+
+impl BatchId {
+    pub(crate) fn of(info: &BatchInfo) -> Self {
+        Self { number: info.timeline.number, epoch: info.epoch, step: info.step }
+    }
+}
+
+fn wait_name(cause: Cause) -> &'static str {
+    match cause {
+        Cause::SourceRead => "wait: source read",
+        Cause::Decode => "wait: decode",
+        Cause::OrderWait => "wait: order",
+        Cause::NoHostSlot => "wait: no free host slot",
+        Cause::Copy => "wait: host-to-device copy",
+        Cause::NoDeviceSlot => "wait: no free device slot",
+        Cause::HandOff | Cause::Consumer => "wait: hand-off",
+    }
+}
+
+impl Drop for SpanGuard<'_> {
+    fn drop(&mut self) {
+        let thread = std::thread::current();
+        let lane = self.trace.own(thread.name().unwrap_or("thread"));
+        self.trace.record_own(lane, std::mem::take(&mut self.name), self.start, now());
+    }
+}
+
+impl Default for Trace {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for Trace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Trace({} spans)", self.len())
+    }
+}

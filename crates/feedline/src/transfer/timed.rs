@@ -1,0 +1,165 @@
+//! Times a sample of the copies on the device, by events.
+//!
+//! Three events for each copy would add half to the driver's calls. So one in five milliseconds is timed, or
+//! a few at once after a pause: that costs less than a thousandth of the time, and times every copy where a
+//! step takes longer.
+
+use std::sync::Arc;
+
+use feedline_core::Result;
+use feedline_core::timeline::now;
+use feedline_device::slot::WriteLease;
+use feedline_device::{Event, Stream};
+
+use crate::trace::{BatchId, DeviceClock, LoaderTrace};
+
+/// The mean time between two timed copies, in nanoseconds.
+const EVERY_NS: u64 = 5_000_000;
+
+/// Copies that may be timed at once after a pause.
+const BURST: u64 = 4;
+
+/// Timed copies that may run at the same time. If so many do, further copies are not timed.
+const OPEN: usize = 8;
+
+/// Times copies of one stream.
+pub(crate) struct TimedCopies {
+    samples: Vec<Sample>,
+    /// The sample that is begun next, and the oldest that is running.
+    next: usize,
+    oldest: usize,
+    running: usize,
+    /// Grows by [`EVERY_NS`] with each timed copy, and is at most so far behind the clock as a burst.
+    last: u64,
+    times: CopyTimes,
+    /// With a trace every copy is timed, as far as events are free.
+    trace: Option<(LoaderTrace, DeviceClock)>,
+}
+
+/// How long the last timed copy took.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CopyTimes {
+    /// The copy itself.
+    pub(crate) copy_ns: u64,
+    /// The wait for the readers of its slot before.
+    pub(crate) readers_ns: u64,
+}
+
+struct Sample {
+    /// Behind the copy before.
+    queued: Event,
+    /// Behind the wait for the slot's readers.
+    started: Arc<Event>,
+    ended: Event,
+    batch: BatchId,
+}
+
+impl TimedCopies {
+    /// Creates the events.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub(crate) fn new(stream: &Stream, trace: Option<LoaderTrace>) -> Result<Self> {
+        let sample = |_| {
+            Ok(Sample {
+                queued: stream.event(true)?,
+                started: Arc::new(stream.event(true)?),
+                ended: stream.event(true)?,
+                batch: BatchId::default(),
+            })
+        };
+        Ok(Self {
+            samples: (0..OPEN).map(sample).collect::<Result<_>>()?,
+            next: 0,
+            oldest: 0,
+            running: 0,
+            last: 0,
+            times: CopyTimes::default(),
+            trace: match trace {
+                Some(trace) => Some((trace, DeviceClock::new(stream)?)),
+                None => None,
+            },
+        })
+    }
+
+    /// The times of the last copy that was timed and has ended.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub(crate) fn times(&mut self) -> Result<CopyTimes> {
+        self.collect()?;
+        Ok(self.times)
+    }
+
+    /// Prepares to time the copy into `slot` if it is time for a sample. `true` asks for [`end`](Self::end)
+    /// once the copy is queued.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub(crate) fn begin(&mut self, stream: &Stream, slot: &mut WriteLease, at: u64) -> Result<bool> {
+        if at.saturating_sub(self.last) < EVERY_NS && self.trace.is_none() {
+            return Ok(false);
+        }
+        self.collect()?;
+        if self.running == OPEN {
+            return Ok(false);
+        }
+        self.last = at.saturating_sub(BURST * EVERY_NS).max(self.last) + EVERY_NS;
+        let sample = &self.samples[self.next];
+        stream.record(&sample.queued)?;
+        slot.record_copy_start(&sample.started);
+        Ok(true)
+    }
+
+    /// The copy of `batch` is queued.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub(crate) fn end(&mut self, stream: &Stream, batch: BatchId) -> Result<()> {
+        self.samples[self.next].batch = batch;
+        stream.record(&self.samples[self.next].ended)?;
+        self.next = (self.next + 1) % OPEN;
+        self.running += 1;
+        Ok(())
+    }
+
+    /// Reads the events of the copies that have ended.
+    fn collect(&mut self) -> Result<()> {
+        while self.running > 0 {
+            let sample = &mut self.samples[self.oldest];
+            if !sample.ended.query()? {
+                break;
+            }
+            let ns = |ms: f32| (f64::from(ms) * 1e6) as u64;
+            self.times = CopyTimes {
+                copy_ns: ns(sample.ended.elapsed_ms_since(&sample.started)?),
+                readers_ns: ns(sample.started.elapsed_ms_since(&sample.queued)?),
+            };
+            if let Some((trace, clock)) = &mut self.trace {
+                let ended = clock.time(&mut sample.ended)?;
+                let started = ended.saturating_sub(self.times.copy_ns);
+                trace.copy(sample.batch, started.saturating_sub(self.times.readers_ns), started, ended);
+            }
+            self.oldest = (self.oldest + 1) % OPEN;
+            self.running -= 1;
+        }
+        Ok(())
+    }
+}
+
+/// The thread's view of the clock: read once where several stamps need it.
+#[derive(Debug, Default)]
+pub(super) struct Clock(u64);
+
+impl Clock {
+    /// Reads the clock.
+    pub(super) fn read(&mut self) -> u64 {
+        self.0 = now();
+        self.0
+    }
+
+    /// The last reading.
+    pub(super) fn last(&self) -> u64 {
+        self.0
+    }
+}

@@ -1,0 +1,120 @@
+//! The trace: what is drawn, that batches are linked, and that its memory is bounded.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use common::{LONG, alone};
+use feedline::trace::Trace;
+use feedline::{Device, Loader, Workers};
+use feedline_testkit::fixtures::{Before, Fine};
+use serde_json::Value;
+
+const BATCH: usize = 4;
+
+/// The events of `trace` with phase `phase`.
+fn events(trace: &Trace, phase: &str) -> Vec<Value> {
+    let whole: Value = serde_json::from_str(&trace.json()).expect("JSON");
+    let events = whole["traceEvents"].as_array().expect("events").clone();
+    events.into_iter().filter(|event| event["ph"] == phase).collect()
+}
+
+fn load(trace: &Trace, batches: u64, sleep: Duration) {
+    let device = Device::host();
+    let data = Before::new(Fine::new(batches * BATCH as u64, 100).unwrap(), move |id| {
+        if !sleep.is_zero() && id % BATCH as u64 == 0 {
+            std::thread::sleep(sleep);
+        }
+        Ok(())
+    });
+    let builder = Loader::builder(data).batch_size(BATCH).workers(Workers::Count(2)).epochs(1);
+    let mut loader = builder.trace(trace).build(&device).unwrap();
+    let compute = device.stream().unwrap();
+    let mut steps = trace.stream(&compute, "compute").unwrap();
+    for batch in loader.epoch(0).unwrap() {
+        let ready = batch.unwrap().wait_on(&compute).unwrap();
+        steps.begin("kernel").unwrap();
+        let sleep = |_: &mut feedline::Memory<'_>| std::thread::sleep(Duration::from_millis(1));
+        compute.run("kernel", [ready.field_at::<u8>(1).unwrap().into()], [], sleep).unwrap();
+        steps.end().unwrap();
+        let _span = trace.span("mine \"quoted\"");
+    }
+    steps.finish().unwrap();
+    loader.stop(LONG).unwrap();
+}
+
+#[test]
+fn every_lane_is_drawn_and_the_spans_of_a_batch_are_linked() {
+    alone(|| {
+        let trace = Trace::new();
+        load(&trace, 20, Duration::from_millis(3));
+        let mut lanes = BTreeMap::new();
+        for event in events(&trace, "M").iter().filter(|event| event["name"] == "thread_name") {
+            let name = event["args"]["name"].as_str().unwrap().to_owned();
+            lanes.insert((event["pid"].as_u64(), event["tid"].as_u64()), name);
+        }
+        let mut spans: BTreeMap<String, Vec<(String, f64, f64, Option<u64>)>> = BTreeMap::new();
+        for event in events(&trace, "X") {
+            let lane = &lanes[&(event["pid"].as_u64(), event["tid"].as_u64())];
+            let (start, length) = (event["ts"].as_f64().unwrap(), event["dur"].as_f64().unwrap());
+            let name = event["name"].as_str().unwrap().to_owned();
+            let step = event["args"]["step"].as_u64();
+            spans.entry(lane.clone()).or_default().push((name, start, start + length, step));
+        }
+        let test = std::thread::current().name().unwrap().to_owned();
+        let expected =
+            ["compute", "consumer", "copy stream", "fl-decode-0", "fl-decode-1", "fl-transfer", &test];
+        assert_eq!(spans.keys().map(String::as_str).collect::<BTreeSet<_>>(), expected.into());
+        let count = |lane: &str, name: &str| spans[lane].iter().filter(|span| span.0 == name).count();
+        assert_eq!([count("consumer", "step"), count("fl-transfer", "queue the copy")], [20, 20]);
+        assert_eq!([count("compute", "kernel"), count(&test, "mine \"quoted\"")], [20, 20]);
+        assert!(count("consumer", "wait: decode") > 5, "{:?}", spans["consumer"]);
+        assert!(count("copy stream", "copy") > 5, "{:?}", spans["copy stream"]);
+        // A thread does one thing at a time; what a thread notes of a batch may overlap by a few microseconds.
+        for lane in ["consumer", "compute", "copy stream", "fl-decode-0", "fl-decode-1"] {
+            spans.get_mut(lane).unwrap().sort_by(|a, b| a.1.total_cmp(&b.1));
+            for pair in spans[lane].windows(2) {
+                assert!(pair[0].2 <= pair[1].1 + 100.0, "{lane}: {pair:?}");
+            }
+        }
+        // Of each batch: the end of its decoding comes before its copy, and its copy before its kernel.
+        let when = |lane: &str, name: &str, step: u64| {
+            let span = spans[lane].iter().find(|span| span.0 == name && span.3 == Some(step));
+            span.map(|span| (span.1, span.2))
+        };
+        let mut copies = 0;
+        for step in 0..20 {
+            let queued = when("fl-transfer", "queue the copy", step).unwrap();
+            for worker in ["fl-decode-0", "fl-decode-1"] {
+                assert!(when(worker, "decode", step).is_none_or(|decoded| decoded.1 <= queued.0 + 1.0));
+            }
+            if let Some(copied) = when("copy stream", "copy", step) {
+                // The clocks of host and device agree to half a millisecond on a busy machine.
+                assert!(copied.0 >= queued.0 - 500.0, "step {step}: {copied:?} {queued:?}");
+                copies += 1;
+            }
+        }
+        assert!(copies > 5);
+        let ids = |phase: &str| -> BTreeSet<_> {
+            events(&trace, phase).iter().map(|event| event["id"].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!((ids("s").len(), ids("s")), (20, ids("f")));
+    });
+}
+
+#[test]
+fn a_long_run_keeps_whole_batches_within_the_limit() {
+    alone(|| {
+        const LIMIT: usize = 200;
+        let trace = Trace::with_limit(LIMIT);
+        load(&trace, 500, Duration::ZERO);
+        assert!(trace.len() <= LIMIT && trace.len() > LIMIT / 4, "{trace:?}");
+        let steps: BTreeSet<_> =
+            events(&trace, "X").iter().filter_map(|e| e["args"]["step"].as_u64()).collect();
+        let stride = (1..).map(|power| 1 << power).find(|stride| steps.contains(stride)).unwrap();
+        assert!(steps.iter().all(|step| step % stride == 0), "{steps:?}");
+        assert!(steps.len() as u64 >= 500 / stride, "{steps:?}");
+        assert_eq!(events(&trace, "s").len(), events(&trace, "f").len());
+    });
+}

@@ -36,7 +36,7 @@ class Bug(NamedTuple):
 
 
 SLOTS, DEVICE, SIM = "feedline-slots", "feedline-device", "feedline-sim"
-FEEDLINE, TESTKIT = "feedline", "feedline-testkit"
+FEEDLINE, TESTKIT, DATASETS = "feedline", "feedline-testkit", "feedline-datasets"
 HOST_RING, HOST_LEASE = "crates/slots/src/ring.rs", "crates/slots/src/lease.rs"
 HOST_ACQUIRE = "crates/slots/src/acquire.rs"
 DEVICE_RING, DEVICE_LEASE = "crates/device/src/slot/ring.rs", "crates/device/src/slot/lease.rs"
@@ -48,6 +48,9 @@ CAPTURE, EVENT_POOL = "crates/device/src/capture.rs", "crates/device/src/event_p
 LOADER, SHUTDOWN = "crates/feedline/src/loader.rs", "crates/feedline/src/shutdown.rs"
 PROGRESS, HOST = "crates/feedline/src/progress.rs", "crates/feedline/src/compute/host.rs"
 
+LAYOUT, REGION = "crates/core/src/layout.rs", "crates/core/src/region.rs"
+BUCKETED, PACKED = "crates/core/src/sampler/bucketed.rs", "crates/core/src/packed.rs"
+
 HAND_OFF = Test(SIM, "sim_seeds", "a_complete_hand_off_has_no_race")
 ALL_READERS = Test(DEVICE, "contract", "slots::a_slot_is_overwritten_after_all_its_readers")
 PIPELINE = Test(FEEDLINE, "simulated", "a_training_loop_has_no_race_in_any_schedule")
@@ -55,6 +58,7 @@ PIPELINE = Test(FEEDLINE, "simulated", "a_training_loop_has_no_race_in_any_sched
 IMAGES = "feedline-images"
 PILLOW = Test(IMAGES, "pillow", "every_kind_of_picture_has_pillows_pixels")
 BOMBS = Test(IMAGES, "bounds", "bombs_are_answered_in_under_100_ms_and_64_mib")
+BOUNDS = "lies_and_bombs_of_all_formats_are_answered_within_a_second_and_64_mib"
 
 NO_HOST_GATE = [
     (HOST_ACQUIRE, 'if cfg!(not(planted = "host_gate")) && state', "if cfg!(any()) && state"),
@@ -559,6 +563,25 @@ BUGS = [
         [("crates/dlpack/src/import.rs", "let owned = Owned(raw);", "let owned = std::mem::ManuallyDrop::new(Owned(raw));")],
     ),
     Bug(
+        "first_wakes",
+        "the first of several batches wakes a worker, which may sleep again before the others are queued",
+        Test(FEEDLINE, "ledger", "the_ledger_names_the_slow_stage_and_its_size_and_sums_to_the_wall_time"),
+        [(TRANSFER, "            self.give(batch, true);\n        }\n        if count > 0", "            self.give(batch, false);\n        }\n        if count > 0")],
+    ),
+    Bug(
+        "copies_untimed",
+        "the wait for a slot's readers counts as part of the copy",
+        Test(FEEDLINE, "ledger", "the_ledger_names_the_slow_stage_and_its_size_and_sums_to_the_wall_time"),
+        [("crates/feedline/src/transfer/timed.rs", "slot.record_copy_start(&sample.started);",
+          "stream.record(&sample.started)?;\n        let _ = &slot;")],
+    ),
+    Bug(
+        "trace_grows",
+        "a trace keeps every span",
+        Test(FEEDLINE, "trace", "a_long_run_keeps_whole_batches_within_the_limit"),
+        [("crates/feedline/src/trace/mod.rs", "if state.spans.len() < self.limit {", "if true {")],
+    ),
+    Bug(
         "another_fuzz_target",
         "a fuzz target runs another one",
         Test("feedline-fuzz", "replay", "every_target_is_built_and_has_seeds"),
@@ -599,6 +622,79 @@ BUGS = [
              "let Memory { values, scratch, worker } = memory;"),
         ],
     ),
+    Bug(
+        "arrow_sizes_believed",
+        "compressed buffers of an Arrow file are inflated to whatever they claim",
+        Test(DATASETS, "bounds_formats", BOUNDS),
+        [("datasets/src/arrow/messages.rs", "if stored > length || inflated > most {", "if stored > length {")],
+    ),
+    Bug(
+        "parquet_sizes_believed",
+        "a Parquet row group is decoded to whatever its pages claim",
+        Test(DATASETS, "bounds_formats", BOUNDS),
+        [("datasets/src/parquet/claims.rs", "if claimed > most {", "if claimed == u64::MAX {")],
+    ),
+    Bug(
+        "cache_keeps_all",
+        "decoded row groups are never given up",
+        Test(DATASETS, "lib", "cache::tests::the_part_that_was_used_longest_ago_goes_first"),
+        [("datasets/src/cache.rs", "while held.len() > 1 &&", "while held.len() > 100 &&")],
+    ),
+    Bug(
+        "packed_not_compared",
+        "a packed file is not compared with its checksum",
+        Test(DATASETS, "pack", "a_changed_byte_and_a_cut_are_refused"),
+        [("datasets/src/arrow.rs", "if file.content.len() <= VERIFIED {", "if file.content.len() == 0 {")],
+    ),
+    Bug(
+        "pack_of_another_source",
+        "a run of pack goes on with the shards of another source",
+        Test(DATASETS, "pack", "what_cannot_be_packed_is_refused_before_anything_is_written"),
+        [("datasets/src/pack/index.rs", "if same != (&new.source, new.source_samples, new.shard_bytes) {",
+          "if same.2 != new.shard_bytes {")],
+    ),
+    Bug(
+        "ragged_split",
+        "a batch with a ragged field is split over workers",
+        Test(FEEDLINE, "ragged_errors", "a_sample_beyond_its_limit_is_named_with_field_and_limit"),
+        [(DECODER, "if rows > piece_rows && !decoder.layout.is_ragged() {", "if rows > piece_rows {")],
+    ),
+    Bug(
+        "ragged_bytes",
+        "the last item of a ragged field is not copied",
+        Test(FEEDLINE, "ragged_errors", "nothing_of_a_bad_sample_stays_in_its_batch"),
+        [(LAYOUT, "values.start + extent.items *", "values.start + extent.items.saturating_sub(1) *")],
+    ),
+    Bug(
+        "ragged_forget",
+        "what a bad sample wrote counts as written by its substitute",
+        Test(FEEDLINE, "ragged_errors", "a_substitute_that_writes_nothing_is_bad_too"),
+        [(DECODE_ROWS, "row.poison();\n        self.samples", "self.samples")],
+    ),
+    Bug(
+        "ragged_budget",
+        "a good sample is replaced because its batch is full",
+        Test(FEEDLINE, "ragged_errors", "a_batch_beyond_its_limit_ends_the_run_whatever_the_policy"),
+        [(DECODE_ROWS, "error.kind() == ErrorKind::Budget || ", "error.kind() == ErrorKind::Cursor || ")],
+    ),
+    Bug(
+        "padded_forwards",
+        "padded rows are moved from the first on, over rows that are still to be moved",
+        Test("feedline-core", "lib", "row::tests::padded_rows_have_one_width_and_their_lengths"),
+        [(REGION, "for row in (0..rows).rev() {", "for row in 0..rows {")],
+    ),
+    Bug(
+        "bucket_doubled",
+        "samples of the short batch of a bucketed epoch come twice",
+        Test("feedline-core", "samplers", "a_permutation_yields_every_sample_once"),
+        [(BUCKETED, "if at < self.short.start { 0 }", "if at <= self.short.end { 0 }")],
+    ),
+    Bug(
+        "packed_class",
+        "documents change places with longer ones",
+        Test("feedline-core", "packed", "every_item_is_in_one_window_of_an_epoch_and_no_document_is_split"),
+        [(PACKED, "partition_point(|piece| piece.len >= len)", "partition_point(|piece| piece.len > len + 1)")],
+    ),
 ]
 
 
@@ -627,6 +723,8 @@ def cargo(package, targets):
         command += ["--manifest-path", "fuzz/Cargo.toml"]  # a workspace of its own
     else:
         command += ["--package", package]
+    if package == DATASETS:
+        command += ["--all-features"]  # a format each
     for target in targets:
         command += ["--lib"] if target == "lib" else ["--test", target]
     return command

@@ -3,7 +3,8 @@
 
 Counted are the functions that a user sees on the pages that rustdoc writes: inherent methods and associated
 functions of every type, also of types of other crates that feedline exports; methods of its traits; free functions.
-Not counted: implementations of traits such as Debug or Iterator, and hidden items.
+Not counted: implementations of traits such as Debug or Iterator, hidden items, and the crate cudarc, which is
+exported whole.
 
     ci/public-api.py            builds the documentation and prints the number
     ci/public-api.py --list     also prints the number for each type, the largest first
@@ -16,7 +17,7 @@ import subprocess
 import sys
 
 # Raise it only for what a user would miss.
-LIMIT = 320
+LIMIT = 460
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 METHOD = re.compile(r'<section id="(?:ty)?method\.[^"]*" class="method">')
@@ -28,6 +29,8 @@ def pages(folder):
     found = {}
     for page in sorted(folder.rglob("*.html"), key=lambda page: len(page.parts)):
         kind, _, name = page.stem.partition(".")
+        if "cudarc" in page.parts:  # exported whole
+            continue
         if kind in ("struct", "enum", "union", "trait", "fn"):
             found.setdefault((kind, name), page)
     return found

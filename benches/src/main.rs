@@ -12,6 +12,7 @@ mod jpeg;
 mod measure;
 mod noisy;
 mod options;
+mod overlap;
 mod records;
 mod row;
 mod scale;
@@ -32,7 +33,7 @@ use row::Report;
 type Bench = fn(&Options, &mut Report) -> Result<()>;
 
 /// Every benchmark, in the order `all` runs them.
-const BENCHES: [(&str, Bench); 11] = [
+const BENCHES: [(&str, Bench); 12] = [
     ("handoff", handoff::run),
     ("guards", guards::run),
     ("transfer", transfer::run),
@@ -44,6 +45,7 @@ const BENCHES: [(&str, Bench); 11] = [
     ("start", start::run),
     ("idle", idle::run),
     ("noisy", noisy::run),
+    ("overlap", overlap::run),
 ];
 
 fn main() -> ExitCode {

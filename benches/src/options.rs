@@ -13,8 +13,8 @@ pub const HELP: &str = "\
 Measures feedline and its baselines.
 
 usage: benches NAME... [options]
-  NAME              handoff, guards, transfer, train, raw, gather, tiny, epoch, start, idle, noisy, or
-                    all; scale; jpeg
+  NAME              handoff, guards, transfer, train, raw, gather, tiny, epoch, start, idle, noisy,
+                    overlap, or all; scale; jpeg
   --json FILE       append the rows to FILE, one JSON object per line
   --device NAME     auto, cuda or host [auto]
   --reps N          timed repetitions of each side [7]

@@ -9,19 +9,21 @@ use arrow_buffer::{Buffer, MutableBuffer};
 use arrow_ipc::convert::try_fb_to_schema;
 use arrow_ipc::reader::{RecordBatchDecoder, read_dictionary};
 use arrow_ipc::{Block, Endianness, MessageHeader, MetadataVersion, root_as_footer};
-use arrow_schema::{ArrowError, SchemaRef};
+use arrow_schema::{ArrowError, DataType, SchemaRef};
 use feedline_core::{Error, Fingerprint, Result, StridedColumn};
 
 use crate::bytes::{Content, MEMORY_LIMIT};
 use crate::cache::Cache;
 use crate::disk::DiskFile;
 use crate::error::{data, one_line};
+use crate::guarded::guarded;
 use crate::pack::CHECKSUM;
 use crate::reader::outside;
 use crate::table::{Batch, Layout, TableOptions};
 use crate::{MappedFile, Reader, Schema, Values};
 
 mod messages;
+mod units;
 
 pub(crate) use messages::is_stream;
 use messages::{Place, check, parse};
@@ -42,13 +44,13 @@ type Dictionaries = HashMap<i64, ArrayRef>;
 /// The rows of an Arrow file or stream.
 ///
 /// Numbers, `bool`, dates and times (integers), decimals (the nearest `f64`), byte strings and texts of every
-/// kind, dictionaries of those, lists of a fixed size, and lists (a dimension that varies) are read. A list of
-/// texts or byte strings has them one behind another, and a further field `NAME.lengths`. The fields of a struct
-/// are `STRUCT.FIELD`. Other types, and nulls, are refused with column and row; see [`TableOptions`].
+/// kind, dictionaries of those, lists of a fixed size, and lists (a dimension that varies) are read. A list
+/// of texts or byte strings has them one behind another, and a further field `NAME.lengths`. The fields of a
+/// struct are `STRUCT.FIELD`. Other types, and nulls, are refused with column and row; see [`TableOptions`].
 ///
 /// A file in memory or mapped whose batches are not compressed is read where it lies; a column of one size in
-/// one batch, without nulls, is [ready](Reader::column) for zero-copy loading. Otherwise a batch is decoded when
-/// a row of it is read, and kept while [`TableOptions::cache_bytes`] allow.
+/// one batch, without nulls, is [ready](Reader::column) for zero-copy loading. Otherwise a batch is decoded
+/// when a row of it is read, and kept while [`TableOptions::cache_bytes`] allow.
 ///
 /// ```
 /// # // One batch of one column, made by pyarrow.
@@ -101,8 +103,8 @@ impl ArrowFile {
     /// Opens a file or a stream: all columns, no nulls, in memory up to [`MEMORY_LIMIT`].
     ///
     /// # Errors
-    /// `Data` for a file that is missing, cut short or damaged, big-endian, or has a column of a type that is not
-    /// read; names the file and the byte or the column.
+    /// `Data` for a file that is missing, cut short or damaged, big-endian, or has a column of a type that is
+    /// not read; names the file and the byte or the column.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path, MEMORY_LIMIT, TableOptions::default())
     }
@@ -128,7 +130,7 @@ impl ArrowFile {
 
     fn of(path: &Path, content: Content, options: TableOptions) -> Result<Self> {
         let content = Arc::new(content);
-        let index = Index::read(&content)?;
+        let index = guarded("the schema or a dictionary", || Index::read(&content))?;
         let layout = Layout::new(&index.schema, &options)?;
         let decoder = Decoder { schema: index.schema, columns: layout.columns() };
         let mut ends = Vec::new();
@@ -142,7 +144,7 @@ impl ArrowFile {
         let mut ready = Vec::new();
         if content.bytes().is_some() && !index.is_compressed {
             for batch in &index.batches {
-                ready.push(decoder.batch(&content, batch, &layout)?);
+                ready.push(guarded("a record batch", || decoder.batch(&content, batch, &layout))?);
             }
         }
         content.check_unchanged()?;
@@ -173,8 +175,8 @@ impl ArrowFile {
         Some((u32::from_str_radix(checksum, 16).ok()?, bytes.parse().ok()?))
     }
 
-    /// Compares the file with the checksum that [`pack`](crate::pack()) wrote, and says whether it has one. Files
-    /// of up to 64 MiB have been compared when they were opened.
+    /// Compares the file with the checksum that [`pack`](crate::pack()) wrote, and says whether it has one.
+    /// Files of up to 64 MiB have been compared when they were opened.
     ///
     /// Blocks while the whole file is read.
     ///
@@ -337,7 +339,13 @@ impl Index {
         }
         let Some(batch) = dictionary.data() else { return Err(at(data("a dictionary has no values"))) };
         let body = body(content, place)?;
-        check(batch, &body).map_err(at)?;
+        #[allow(deprecated)] // nothing takes its place, and `read_dictionary` asks it too
+        let fields = self.schema.fields_with_dict_id(dictionary.id());
+        let values = fields.first().and_then(|field| match field.data_type() {
+            DataType::Dictionary(_, values) => Some(&**values),
+            _ => None,
+        });
+        check(batch, values, message.version(), &body).map_err(at)?;
         read_dictionary(&body, dictionary, &self.schema, to, &message.version())
             .map_err(|error| at(damaged("a dictionary", &error)))
     }
@@ -369,7 +377,8 @@ impl Decoder {
         let Some(batch) = message.header_as_record_batch() else {
             return Err(at(data("a message is no record batch any more: fetch the file again")));
         };
-        check(batch, &body).map_err(at)?;
+        let columns = self.schema.fields().iter().map(|field| field.data_type());
+        check(batch, columns, version, &body).map_err(at)?;
         let decoder =
             RecordBatchDecoder::try_new(&body, batch, self.schema.clone(), &stored.dictionaries, &version);
         let decoded = decoder
@@ -436,7 +445,9 @@ impl Reader for ArrowFile {
             return self.layout.read(batch, row, sample, values).map_err(at);
         }
         let decoded = self.decoded.get(batch, || {
-            let decoded = self.decoder.batch(&self.content, &self.batches[batch], &self.layout)?;
+            let stored = &self.batches[batch];
+            let decode = || self.decoder.batch(&self.content, stored, &self.layout);
+            let decoded = guarded("a record batch", decode)?;
             let bytes = decoded.bytes;
             Ok((decoded, bytes))
         });

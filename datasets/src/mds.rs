@@ -28,8 +28,8 @@ const KEPT: u64 = 512 << 20;
 
 /// Opens the folder of an `index.json`: the shards that it lists, in its order.
 ///
-/// Shards compressed by zstd, gzip or snappy are inflated when a sample of them is read, and 512 MiB of them are
-/// kept: shuffle blocks of [`together`](Reader::together) samples. Where the plain shard lies beside the
+/// Shards compressed by zstd, gzip or snappy are inflated when a sample of them is read, and 512 MiB of them
+/// are kept: shuffle blocks of [`together`](Reader::together) samples. Where the plain shard lies beside the
 /// compressed one, it is read instead.
 ///
 /// # Errors

@@ -1,9 +1,9 @@
 //! Packs the samples of any reader into Arrow files, which are read fastest.
 //!
-//! A set whose fields have one size each becomes one record batch per file, whose columns begin at multiples of
-//! 64 bytes: held in memory or mapped, they are ready for zero-copy loading. Other sets become batches of about
-//! 64 MiB. Fields that Arrow has no type for have their type and shape in the metadata, so that they are read back
-//! as they were.
+//! A set whose fields have one size each becomes one record batch per file, whose columns begin at multiples
+//! of 64 bytes: held in memory or mapped, they are ready for zero-copy loading. Other sets become batches of
+//! about 64 MiB. Fields that Arrow has no type for have their type and shape in the metadata, so that they
+//! are read back as they were.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -46,29 +46,28 @@ pub struct Packed {
     pub kept: u64,
 }
 
-/// Writes every sample of `reader` to the file `to`, or to shards in the folder `to`; `progress` gets the number
-/// of samples that are written.
+/// Writes every sample of `reader` to the file `to`, or to shards in the folder `to`; `progress` gets the
+/// number of samples that are written.
 ///
-/// A file appears under its name when it is whole and on the disk; until then it is `NAME.partial`. Where a run
-/// with shards was ended, the next one of the same source and size keeps the shards that are done. Each file's
-/// footer has the CRC-32C of all bytes before it, and so has the index, `_index.json`.
+/// A file appears under its name when it is whole and on the disk; until then it is `NAME.partial`. Where a
+/// run with shards was ended, the next one of the same source and size keeps the shards that are done. Each
+/// file's footer has the CRC-32C of all bytes before it, and so has the index, `_index.json`.
 ///
 /// ```
 /// use feedline_datasets::{PackOptions, Reader, open, pack};
 ///
 /// # let dir = std::env::temp_dir().join(format!("feedline-doc-pack-{}", std::process::id()));
 /// # std::fs::create_dir_all(&dir)?;
-/// std::fs::write(dir.join("lines.txt"), "one\ntwo\n")?;
-/// let packed = pack(&*open(dir.join("lines.txt"))?, dir.join("lines.arrow"), PackOptions::default(), |_| {})?;
-/// assert_eq!((packed.samples, packed.files), (2, 1));
-/// assert_eq!(open(dir.join("lines.arrow"))?.schema().to_string(), "text text [?]");
+/// std::fs::write(dir.join("lines.txt"), "one\ntwo\n")?; let packed = pack(&*open(dir.join("lines.txt"))?,
+/// dir.join("lines.arrow"), PackOptions::default(), |_| {})?; assert_eq!((packed.samples, packed.files), (2,
+/// 1)); assert_eq!(open(dir.join("lines.arrow"))?.schema().to_string(), "text text [?]");
 /// # std::fs::remove_dir_all(&dir)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 ///
 /// # Errors
-/// `Config` for a source without samples or with a field of two dimensions that vary, a target that exists, and
-/// shards of size zero; `Data` when a sample cannot be read, or a file not be written; names the file.
+/// `Config` for a source without samples or with a field of two dimensions that vary, a target that exists,
+/// and shards of size zero; `Data` when a sample cannot be read, or a file not be written; names the file.
 pub fn pack(
     reader: &dyn Reader,
     to: impl AsRef<Path>,

@@ -19,6 +19,7 @@ use crate::bytes::Content;
 use crate::cache::Cache;
 use crate::disk::DiskFile;
 use crate::error::{data, one_line};
+use crate::guarded::guarded;
 use crate::reader::outside;
 use crate::table::{Batch, Layout, TableOptions};
 use crate::{Reader, Schema, Values};
@@ -34,12 +35,12 @@ pub(crate) const MAGIC: &[u8] = b"PAR1";
 
 /// The rows of a Parquet file, compressed by snappy, gzip, zstd or LZ4, or not.
 ///
-/// The types of columns are those of [`ArrowFile`](crate::ArrowFile), see there; nulls are refused with column
-/// and row unless [`TableOptions`] say otherwise.
+/// The types of columns are those of [`ArrowFile`](crate::ArrowFile), see there; nulls are refused with
+/// column and row unless [`TableOptions`] say otherwise.
 ///
 /// The file stays on disk. A row group is decoded when a row of it is read, by one worker, and kept while
-/// [`TableOptions::cache_bytes`] allow: where they hold fewer row groups than a shuffled order jumps between, each
-/// sample costs a row group. So shuffle blocks of [`together`](Reader::together) samples instead
+/// [`TableOptions::cache_bytes`] allow: where they hold fewer row groups than a shuffled order jumps between,
+/// each sample costs a row group. So shuffle blocks of [`together`](Reader::together) samples instead
 /// (`Sampler::block`), or write smaller row groups.
 #[derive(Debug)]
 pub struct ParquetFile {
@@ -67,8 +68,8 @@ impl ParquetFile {
     /// Opens a file: all columns, no nulls.
     ///
     /// # Errors
-    /// `Data` for a file that is missing, cut short, encrypted or damaged, or has a column of a type that is not
-    /// read; names the file and the byte or the column.
+    /// `Data` for a file that is missing, cut short, encrypted or damaged, or has a column of a type that is
+    /// not read; names the file and the byte or the column.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path, TableOptions::default())
     }
@@ -84,7 +85,7 @@ impl ParquetFile {
 
     fn of(path: &Path, options: TableOptions) -> Result<Self> {
         let input = Input(Arc::new(Content::OnDisk(DiskFile::open(path)?)));
-        let metadata = metadata(&input)?;
+        let metadata = guarded("the metadata at the end of the file", || metadata(&input))?;
         let layout = Layout::new(metadata.schema(), &options)?;
         let descriptor = metadata.parquet_schema();
         let projection = ProjectionMask::roots(descriptor, layout.columns());
@@ -162,7 +163,8 @@ impl ParquetFile {
     }
 }
 
-/// The file's metadata, with a schema whose byte strings are views: so they are not copied out of their pages.
+/// The file's metadata, with a schema whose byte strings are views: so they are not copied out of their
+/// pages.
 fn metadata(input: &Input) -> Result<ArrowReaderMetadata> {
     let len = input.len();
     let mut magic = [0; MAGIC.len()];
@@ -238,10 +240,11 @@ impl Reader for ParquetFile {
         }
         let number = self.ends.partition_point(|&end| end <= sample);
         let row = (sample - self.row_group(number).start) as usize;
-        let read = self.groups.get(number, || self.decode(number)).and_then(|group| {
-            let batch = &group.batches[row / group.rows];
-            self.layout.read(batch, row % group.rows, sample, values)
-        });
+        let read =
+            self.groups.get(number, || guarded("a row group", || self.decode(number))).and_then(|group| {
+                let batch = &group.batches[row / group.rows];
+                self.layout.read(batch, row % group.rows, sample, values)
+            });
         read.map_err(|error: Error| error.at_path(&self.path).at_sample(sample))
     }
 

@@ -42,8 +42,8 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
 
     /// Samples that are read together: where one of so many neighbours is read, the others are decoded too.
     ///
-    /// Shuffle blocks of this many samples (`Sampler::block`), so that each is decoded once per epoch. None where
-    /// samples are read one by one.
+    /// Shuffle blocks of this many samples (`Sampler::block`), so that each is decoded once per epoch. None
+    /// where samples are read one by one.
     fn together(&self) -> Option<u64> {
         None
     }

@@ -113,6 +113,7 @@ fn lies_and_bombs_of_all_formats_are_answered_within_a_second_and_64_mib() {
         ("at.stream", stream(2, 2, &[(0, 0), (-8, 8)], false, &[0; 8])),
         ("length.stream", stream(2, 2, &[(0, 0), (0, -8)], false, &[0; 8])),
         ("beyond.stream", stream(2, 2, &[(0, 0), (huge, huge)], false, &[0; 8])),
+        ("unit.stream", stream(1, 1, &[(0, 0), (0, 7)], false, &[0; 8])),
         ("none.stream", stream(2, 2, &[], false, &[0; 8])),
         ("bomb.stream", stream(1 << 28, 1 << 28, &[(0, 0), (0, length)], true, &zipped)),
         (
@@ -164,7 +165,7 @@ fn lies_and_bombs_of_all_formats_are_answered_within_a_second_and_64_mib() {
     let mut paths: Vec<_> = cases.iter().map(|(name, bytes)| write(dir.path(), name, bytes)).collect();
     paths.extend(["claims", "bomb", "understates"].map(|folder| dir.path().join(folder)));
     let bombs = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/bombs");
-    paths.extend(["runs", "zstd", "gzip", "delta"].map(|name| bombs.join(format!("{name}.parquet"))));
+    paths.extend(["runs", "zstd", "gzip", "page", "delta"].map(|name| bombs.join(format!("{name}.parquet"))));
     drop((cases, zipped, understated));
     answered(&paths);
 }

@@ -23,7 +23,7 @@ usage: mlp [options]
   --lr X              learning rate [0.05; 0.001 with adamw]
   --momentum X        momentum of sgd [0.9]
   --workers N         decode threads, or auto [auto]
-  --transfer-mode M   how rows get to the device: auto, staged or zero-copy [auto]
+  --transfer-mode M   how rows get to the device: auto, staged, zero-copy or resident [auto]
   --depth N           batches on the device at a time [3 to 8, by batch size]
   --seed N            seed of the order and the first weights [1]
   --no-shuffle        samples in file order
@@ -100,6 +100,8 @@ pub struct Options {
     pub profile: Option<PathBuf>,
     pub page: Option<PathBuf>,
     pub quiet: bool,
+    /// The command line without `--resume`, for the command that continues the run.
+    pub command: String,
 }
 
 impl Default for Options {
@@ -130,6 +132,7 @@ impl Default for Options {
             profile: None,
             page: None,
             quiet: false,
+            command: String::new(),
         }
     }
 }
@@ -148,6 +151,8 @@ pub enum Command {
 /// `Config` naming the option and the values it takes.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
     let mut options = Options::default();
+    let arguments: Vec<_> = arguments.into_iter().collect();
+    options.command = command(&arguments);
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next().map_err(usage)? {
         match argument {
@@ -211,6 +216,7 @@ impl Options {
                     ("auto", TransferMode::Auto),
                     ("staged", TransferMode::Staged),
                     ("zero-copy", TransferMode::ZeroCopy),
+                    ("resident", TransferMode::Resident),
                 ];
                 self.transfer_mode = choice(name, &text, &modes)?;
             }
@@ -222,6 +228,29 @@ impl Options {
         }
         Ok(())
     }
+}
+
+/// The arguments as a shell reads them, without `--resume FILE`.
+fn command(arguments: &[OsString]) -> String {
+    let mut words = vec!["mlp".to_owned()];
+    let mut arguments = arguments.iter().map(|argument| argument.to_string_lossy());
+    while let Some(argument) = arguments.next() {
+        if argument == "--resume" {
+            arguments.next();
+        } else if !argument.starts_with("--resume=") {
+            words.push(quoted(&argument));
+        }
+    }
+    words.join(" ")
+}
+
+/// A word as a shell reads it.
+pub fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 fn unknown(name: &str) -> Error {
@@ -258,5 +287,16 @@ fn device(text: &str) -> Result<Where> {
                 Err(Error::new(ErrorKind::Config, why))
             }
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_that_continues_a_run_is_what_a_shell_reads() {
+        let words = ["--data", "my set", "--resume", "old.ckpt", "--lr=0.1", "--resume=x", "it's"];
+        assert_eq!(command(&words.map(OsString::from)), "mlp --data 'my set' --lr=0.1 'it'\\''s'");
     }
 }

@@ -1,5 +1,8 @@
 //! The progress bars; hidden with `--quiet`, and if standard error is not a terminal.
 
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 fn bar(quiet: bool, template: &str) -> ProgressBar {
@@ -20,4 +23,75 @@ pub fn training(quiet: bool, steps: u64) -> ProgressBar {
     let bar = bar(quiet, "{prefix} {wide_bar} {msg}  {eta} left");
     bar.set_length(steps);
     bar
+}
+
+/// The rate over the last seconds, not since the start: it shows at once when something changes.
+#[derive(Debug, Default)]
+pub struct Rate {
+    /// Moments and how many samples there were by then, the oldest first.
+    points: VecDeque<(Instant, u64)>,
+}
+
+/// What counts as the last seconds, and how close two points are at most.
+const WINDOW: Duration = Duration::from_secs(5);
+const CLOSE: Duration = Duration::from_millis(100);
+
+impl Rate {
+    /// There are `samples` by now; returns how many come in a second.
+    pub fn add(&mut self, now: Instant, samples: u64) -> f64 {
+        if self.points.back().is_none_or(|(last, _)| now - *last >= CLOSE) {
+            self.points.push_back((now, samples));
+        }
+        while self.points.len() > 2 && now - self.points[1].0 > WINDOW {
+            self.points.pop_front();
+        }
+        let Some(&(first, before)) = self.points.front() else { return 0.0 };
+        let seconds = (now - first).as_secs_f64();
+        if seconds > 0.0 { (samples - before) as f64 / seconds } else { 0.0 }
+    }
+}
+
+/// A mean in which older values count less and less.
+#[derive(Debug, Default)]
+pub struct Smoothed(Option<f32>);
+
+impl Smoothed {
+    /// Adds a value; the last twenty or so count.
+    pub fn add(&mut self, value: f32) {
+        self.0 = Some(self.0.map_or(value, |mean| mean + 0.05 * (value - mean)));
+    }
+
+    /// The mean so far; not a number before the first value.
+    pub fn value(&self) -> f32 {
+        self.0.unwrap_or(f32::NAN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_that_of_the_last_seconds() {
+        let (start, mut rate) = (Instant::now(), Rate::default());
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        assert_eq!(rate.add(at(0), 0), 0.0);
+        for second in 1..=20 {
+            rate.add(at(1000 * second), 100 * second);
+        }
+        assert_eq!(rate.add(at(20_000), 2000), 100.0);
+        for second in 21..=30 {
+            rate.add(at(1000 * second), 2000 + 700 * (second - 20));
+        }
+        assert_eq!(rate.add(at(30_000), 9000), 700.0);
+    }
+
+    #[test]
+    fn a_smoothed_value_moves_slowly() {
+        let mut loss = Smoothed::default();
+        assert!(loss.value().is_nan());
+        loss.add(1.0);
+        loss.add(3.0);
+        assert!((loss.value() - 1.1).abs() < 1e-6);
+    }
 }

@@ -60,6 +60,9 @@ pub fn run(options: &Options) -> Result<(Report, Option<Output>)> {
     if let Some(file) = &profile {
         file.replace(format!("{}\n", loader.reporter().profile().json()).as_bytes())?;
     }
+    if let Some(file) = &page {
+        file.replace(training.history().page(&stalls, trace.as_ref()).as_bytes())?;
+    }
     trained?;
     let cursor = loader.cursor();
     let expected_proof = training.expected_proof(&loader);

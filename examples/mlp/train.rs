@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use feedline::report::{Account, History};
 use feedline::trace::{StreamTrace, Trace};
 use feedline::{Cursor, Error, ErrorKind, Loader, Proof, Readback, Replay, Result, Stream, WaitMeter};
 use feedline_examples::mlp::Mlp;
@@ -11,8 +12,8 @@ use crate::checkpoint::Checkpoint;
 use crate::expected::Expected;
 use crate::files::Output;
 use crate::interrupt::Interrupt;
-use crate::options::Options;
-use crate::progress;
+use crate::options::{Options, quoted};
+use crate::progress::{self, Rate, Smoothed};
 
 /// Results in flight from the device; at least one per device slot. Large enough that the host never
 /// waits for one.
@@ -29,6 +30,8 @@ pub struct Training {
     checkpoint: Option<Output>,
     every: Option<u64>,
     quiet: bool,
+    /// The command line without `--resume`.
+    command: String,
     /// Where to continue, if this run was resumed.
     resumed: Option<Cursor>,
     expected: Expected,
@@ -38,6 +41,13 @@ pub struct Training {
     results: Readback<u32>,
     meter: WaitMeter,
     trace: Option<StreamTrace>,
+    history: History,
+    rate: Rate,
+    loss: Smoothed,
+    /// How many losses have been added to it.
+    smoothed: usize,
+    /// When the last line of an epoch was printed.
+    lined: Instant,
     losses: Vec<f32>,
     steps: u64,
     samples: u64,
@@ -64,6 +74,7 @@ impl Training {
             checkpoint,
             every: options.every,
             quiet: options.quiet,
+            command: options.command.clone(),
             resumed: None,
             expected: Expected::new(),
             interrupt,
@@ -72,6 +83,11 @@ impl Training {
             results: Readback::new(compute, 2, RESULTS.max(loader.slot_addresses().len()))?,
             meter: WaitMeter::new(compute, if options.steps < 1000 { 4 } else { 16 })?,
             trace: None,
+            history: History::new(),
+            rate: Rate::default(),
+            loss: Smoothed::default(),
+            smoothed: 0,
+            lined: Instant::now(),
             losses: Vec::new(),
             steps: 0,
             samples: 0,
@@ -128,6 +144,7 @@ impl Training {
         for epoch in first..self.epochs {
             bar.set_prefix(format!("epoch {}/{}", epoch + 1, self.epochs));
             self.epoch(epoch, loader, model, started, &bar)?;
+            self.leave_line(epoch, &loader.report().epoch, &bar);
             if self.checkpoint.is_some() {
                 self.save(loader.checkpoint(&self.compute)?, model)?;
             }
@@ -156,6 +173,7 @@ impl Training {
             // Computed here, before the loader starts; a save within the epoch needs it.
             self.expected.begin(loader.batch_sampler(), epoch);
         }
+        let reporter = loader.reporter();
         let mut batches = match self.resumed.take() {
             Some(cursor) => loader.resume(cursor)?,
             None => loader.epoch(epoch)?,
@@ -186,6 +204,7 @@ impl Training {
                 self.first_step_seconds = started.elapsed().as_secs_f64();
             }
             if self.steps.is_multiple_of(SHOW) {
+                self.history.add(&reporter.report().run);
                 self.show(bar)?;
             }
             let interrupted = self.interrupted();
@@ -205,10 +224,14 @@ impl Training {
         if !self.interrupt.pressed() {
             return Ok(());
         }
-        let stopped =
-            |rest| Error::new(ErrorKind::Stopped, format!("interrupted after step {}; {rest}", self.steps));
+        let stopped = |rest: &str| {
+            Error::new(ErrorKind::Stopped, format!("interrupted after step {}; {rest}", self.steps))
+        };
         Err(match &self.checkpoint {
-            Some(output) => stopped("continue with --resume").at_path(output.given()),
+            Some(output) => {
+                let file = quoted(&output.given().to_string_lossy());
+                stopped(&format!("continue with: {} --resume {file}", self.command))
+            }
             None => stopped("nothing is saved without --checkpoint FILE"),
         })
     }
@@ -263,15 +286,44 @@ impl Training {
         Ok(())
     }
 
+    /// The loss, smoothed over the last steps.
+    fn smoothed_loss(&mut self) -> f32 {
+        let new = self.losses.get(self.smoothed..).unwrap_or_default();
+        new.iter().for_each(|loss| self.loss.add(*loss));
+        self.smoothed = self.losses.len();
+        self.loss.value()
+    }
+
+    /// Leaves a line about an epoch above the bar; not for epochs that follow each other within a second.
+    fn leave_line(&mut self, epoch: u64, account: &Account, bar: &ProgressBar) {
+        if self.lined.elapsed() < Duration::from_secs(1) {
+            return;
+        }
+        self.lined = Instant::now();
+        let loss = self.smoothed_loss();
+        bar.println(format!(
+            "epoch {}/{}  loss {loss:.4}  {:.0} samples/s  {:.1} MB/s  waited {:.1} %",
+            epoch + 1,
+            self.epochs,
+            account.rows_per_s(),
+            account.bytes_per_s() / 1e6,
+            100.0 * account.wait_share()
+        ));
+    }
+
     fn show(&mut self, bar: &ProgressBar) -> Result<()> {
         bar.set_position(self.steps);
         if !bar.is_hidden() {
-            let rate = self.samples_here() as f64 / self.start.elapsed().as_secs_f64();
-            let loss = self.losses.last().copied().unwrap_or(f32::NAN);
+            let (rate, loss) = (self.rate.add(Instant::now(), self.samples_here()), self.smoothed_loss());
             let waited = 100.0 * self.meter.share()?;
             bar.set_message(format!("{rate:.0} samples/s  loss {loss:.4}  waited {waited:.1} %"));
         }
         Ok(())
+    }
+
+    /// The accounts of the run over time.
+    pub fn history(&self) -> &History {
+        &self.history
     }
 
     /// Samples delivered in this process.

@@ -1,7 +1,8 @@
-//! The model that the trainer and the benchmarks share.
+//! What the examples and the benchmarks share.
 #![forbid(unsafe_code)]
 
 pub mod mlp;
+pub mod overlap;
 
 /// Compiles the programs in the README.
 #[cfg(doctest)]

@@ -1,4 +1,5 @@
-//! The example `pack`: what it writes is read back as it was, by this library and by pyarrow, also after a kill.
+//! The example `pack`: what it writes is read back as it was, by this library and by pyarrow, also after a
+//! kill.
 
 mod run;
 

@@ -57,6 +57,7 @@ pub struct LoaderBuilder {
     pool: Option<WorkerPool>,
     depth: Option<usize>,
     pinned_budget: usize,
+    resident_budget: usize,
     transfer_mode: TransferMode,
     pub(crate) epochs: Option<u64>,
     pub(crate) held_limit: Duration,
@@ -89,6 +90,7 @@ impl LoaderBuilder {
             pool: None,
             depth: None,
             pinned_budget: PINNED_BUDGET,
+            resident_budget: usize::MAX,
             transfer_mode: TransferMode::Auto,
             epochs: None,
             held_limit: HELD_LIMIT,
@@ -239,6 +241,21 @@ impl LoaderBuilder {
         Self { pinned_budget: bytes, ..self }
     }
 
+    /// The most device memory, in bytes, for a set in [`Resident`](TransferMode::Resident) mode, beside that of
+    /// the slots. Default: no limit but the device's.
+    ///
+    /// ```
+    /// use feedline::{Device, InMemory, Loader, TransferMode};
+    /// let numbers = InMemory::new().field("number", [], [1_u8, 2, 3])?;
+    /// let builder = Loader::builder(numbers).batch_size(2).transfer_mode(TransferMode::Resident);
+    /// let loader = builder.resident_budget(1 << 30).build(&Device::host())?;
+    /// assert!(loader.transfer_mode().is_resident());
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn resident_budget(self, bytes: usize) -> Self {
+        Self { resident_budget: bytes, ..self }
+    }
+
     /// The number of epochs: nothing is read ahead beyond epoch `epochs - 1`, and asking for a later
     /// one is an error. Default: no limit.
     pub fn epochs(self, epochs: u64) -> Self {
@@ -362,11 +379,13 @@ impl LoaderBuilder {
         })
     }
 
-    /// Allocates the slots and starts the threads; nothing is read before the first [`Loader::epoch`].
+    /// Allocates the slots and starts the threads; nothing is read before the first [`Loader::epoch`]. In
+    /// resident mode it blocks until the whole set is read and on the device.
     ///
     /// # Errors
     /// `Config` for options that cannot work; `Budget` for slots beyond the budget; the reason why zero
-    /// copy is not possible, if it was asked for; a device failure.
+    /// copy or residence is not possible, if it was asked for, and then a sample that cannot be read; a device
+    /// failure.
     pub fn build(self, device: &Device) -> Result<Loader> {
         if self.depth == Some(0) {
             return Err(Error::new(
@@ -394,16 +413,18 @@ impl LoaderBuilder {
             samples: batch_sampler.options().len,
             host_slots: self.host_slots(&layout),
             pinned_budget: self.pinned_budget,
+            resident_budget: self.resident_budget,
+            workers: self.workers,
         };
         let chosen = choice.choose(device)?;
         Loader::start(self, chosen, batch_sampler, layout, device)
     }
 
-    /// The given pool, or a new one. In zero-copy mode one worker is enough: it writes ids only.
-    pub(crate) fn start_pool(&self, is_zero_copy: bool) -> Result<WorkerPool> {
+    /// The given pool, or a new one. If the device gathers the rows one worker is enough: it writes ids only.
+    pub(crate) fn start_pool(&self, is_gathered: bool) -> Result<WorkerPool> {
         match &self.pool {
             Some(pool) => Ok(pool.clone()),
-            None if is_zero_copy => WorkerPool::new(Workers::Count(1)),
+            None if is_gathered => WorkerPool::new(Workers::Count(1)),
             None => WorkerPool::new(self.workers),
         }
     }

@@ -64,7 +64,7 @@ pub struct Loader {
     pub(crate) ledger: Ledger,
 }
 
-/// Bytes held by a loader's slots, and by the set in zero-copy mode. They are allocated at the start
+/// Bytes held by a loader's slots, and by the set in zero-copy and resident mode. They are allocated at the start
 /// and never grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -222,7 +222,8 @@ impl Loader {
         });
         let decoder = Arc::new(decoder.traced(trace.clone()));
         running.watch(&decoder);
-        let registered = columns.as_ref().map_or(0, |columns| columns.bytes());
+        let (registered, resident) =
+            columns.as_ref().map_or((0, 0), |columns| (columns.bytes(), columns.device_bytes()));
         let transfer = Transfer {
             layout: layout.clone(),
             columns,
@@ -245,7 +246,7 @@ impl Loader {
         running.join(thread);
         let memory_use = MemoryUse {
             pinned_bytes: (slot_bytes * host_slots + registered) as u64,
-            device_bytes: (layout.bytes() * device_slots) as u64,
+            device_bytes: (layout.bytes() * device_slots + resident) as u64,
         };
         Ok(Self {
             progress: Progress::new(

@@ -178,8 +178,10 @@ impl Case {
         let (slow, time, step, decode) = (format!("{:?}", self.slow), self.time, self.step, self.decode);
         let (workers, device) = (self.workers, if self.sim { "sim" } else { "host" });
         let line = format!(
-            "{slow:<9}{time:>3} ms, step {step} ms, decode {decode} ms, {workers} workers, {device:<5} {largest:<20} \
-             {charged:>7.1} of {expected:>6.1} ms ({:>+5.1} %), sum {sum:>6.1} of {wall:>6.1} ms ({:>+5.2} %)",
+            "{slow:<9}{time:>3} ms, step {step} ms, decode {decode} ms, {workers} workers, {device:<5} \
+             {largest:<20} \
+             {charged:>7.1} of {expected:>6.1} ms ({:>+5.1} %), sum {sum:>6.1} of {wall:>6.1} ms \
+             ({:>+5.2} %)",
             100.0 * (charged / expected - 1.0),
             100.0 * (sum / wall - 1.0),
         );

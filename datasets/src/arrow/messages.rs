@@ -1,13 +1,15 @@
 //! The messages of Arrow's interprocess format: where each lies, and whether its sizes can be true.
 //!
-//! A message is the length of its metadata (`i32`, behind four bytes 0xFF since Arrow 0.15), the metadata as a
-//! flatbuffer, and a body of buffers (Arrow, "Columnar Format").
+//! A message is the length of its metadata (`i32`, behind four bytes 0xFF since Arrow 0.15), the metadata as
+//! a flatbuffer, and a body of buffers (Arrow, "Columnar Format").
 
 use std::ops::Range;
 
-use arrow_ipc::{Message, MessageHeader, RecordBatch, root_as_message};
+use arrow_ipc::{Message, MessageHeader, MetadataVersion, RecordBatch, root_as_message};
+use arrow_schema::DataType;
 use feedline_core::Result;
 
+use super::units::units;
 use crate::bytes::Content;
 use crate::error::{data, one_line};
 use crate::gzip::most_inflated;
@@ -94,7 +96,12 @@ pub(crate) fn is_stream(start: &[u8]) -> bool {
 
 /// Checks the numbers of a batch against its body: with them nothing is read beyond it, and what is allocated
 /// is at most what [`most_inflated`] allows.
-pub(super) fn check(batch: RecordBatch<'_>, body: &[u8]) -> Result<()> {
+pub(super) fn check<'a>(
+    batch: RecordBatch<'_>,
+    columns: impl IntoIterator<Item = &'a DataType>,
+    version: MetadataVersion,
+    body: &[u8],
+) -> Result<()> {
     let length = body.len() as u64;
     let most = most_inflated(length);
     // No row is smaller than a bit.
@@ -108,7 +115,12 @@ pub(super) fn check(batch: RecordBatch<'_>, body: &[u8]) -> Result<()> {
         }
     }
     let (mut stored, mut inflated) = (0, 0u64);
-    for buffer in batch.buffers().iter().flatten() {
+    let mut of_buffers = Vec::new();
+    let mut views = batch.variadicBufferCounts().into_iter().flatten();
+    for kind in columns {
+        units(kind, version < MetadataVersion::V5, &mut views, &mut of_buffers);
+    }
+    for (index, buffer) in batch.buffers().iter().flatten().enumerate() {
         let range = u64::try_from(buffer.offset()).ok().zip(u64::try_from(buffer.length()).ok());
         let range = range.and_then(|(start, length)| Some(start..start.checked_add(length)?));
         let Some(bytes) = range.and_then(|range| body.get(range.start as usize..range.end as usize)) else {
@@ -120,11 +132,17 @@ pub(super) fn check(batch: RecordBatch<'_>, body: &[u8]) -> Result<()> {
             return Err(data(why + ": fetch the file again"));
         };
         stored += bytes.len() as u64;
-        if batch.compression().is_some() && bytes.len() as u64 >= LENGTH {
+        let mut holds = bytes.len() as u64;
+        if batch.compression().is_some() && holds >= LENGTH {
             let claimed = bytes.first_chunk().map_or(0, |number| i64::from_le_bytes(*number));
             // Minus one: the buffer is as it was.
-            let claimed = if claimed == -1 { 0 } else { u64::try_from(claimed).unwrap_or(u64::MAX) };
-            inflated = inflated.saturating_add(claimed);
+            holds = if claimed == -1 { holds - LENGTH } else { u64::try_from(claimed).unwrap_or(u64::MAX) };
+            inflated = inflated.saturating_add(holds);
+        }
+        let unit = of_buffers.get(index).copied().unwrap_or(1);
+        if !holds.is_multiple_of(unit) {
+            let why = format!("buffer {index} has {holds} bytes, which is no multiple of {unit}");
+            return Err(data(why + ": fetch the file again"));
         }
     }
     if stored > length || inflated > most {

@@ -118,7 +118,8 @@ impl Claims {
 /// Checks that a gzip page has no more bytes than it claims: the crate inflates all of it.
 fn inflates_to(page: Part, claimed: u64) -> Result<()> {
     let mut inflated = MultiGzDecoder::new(BufReader::new(page)).take(claimed.saturating_add(1));
-    // A page of the second kind has levels before its gzip stream; what is damaged is found when it is decoded.
+    // A page of the second kind has levels before its gzip stream; what is damaged is found when it is
+    // decoded.
     match std::io::copy(&mut inflated, &mut std::io::sink()) {
         Ok(bytes) if bytes > claimed => Err(data(format!(
             "a page inflates to more than the {claimed} bytes that it claims: fetch the file again"

@@ -195,6 +195,7 @@ impl Column {
     }
 
     /// The bytes of all rows, and of one, where they lie as they are read.
+    #[cfg(feature = "arrow")]
     pub(crate) fn ready(&self) -> Option<(&[u8], usize)> {
         match &self.cells {
             Cells::Fixed { bytes, width } if self.nulls.is_none() => Some((bytes, *width)),
@@ -231,8 +232,8 @@ fn key(keys: &[u8], width: usize, row: usize) -> usize {
     u64::from_le_bytes(all) as usize
 }
 
-/// The bytes that a view stands for: its length, then the bytes themselves, or their first four, the number of
-/// the buffer and the place in it.
+/// The bytes that a view stands for: its length, then the bytes themselves, or their first four, the number
+/// of the buffer and the place in it.
 fn view<'a>(view: &'a [u8], buffers: &'a [Buffer]) -> &'a [u8] {
     let number = |at: usize| {
         let mut number = [0; 4];

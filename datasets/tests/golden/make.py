@@ -407,13 +407,16 @@ def bombs():
     folder = OUT / "bombs"
     folder.mkdir(exist_ok=True)
     zeros = pa.array(np.zeros(1 << 22, "i8"))
-    many = pa.table({"x": pa.chunked_array([zeros] * 32)})
+    many = pa.table({"x": pa.chunked_array([zeros] * 8)})
     options = {"row_group_size": many.num_rows, "write_statistics": False}
     # Runs of keys of one value; pages of zeros, by two codecs.
     pq.write_table(many, folder / "runs.parquet", compression="none", **options)
-    some = many.slice(0, 12 << 20)
+    some = many.slice(0, 10 << 20)
     pq.write_table(some, folder / "zstd.parquet", compression="zstd", use_dictionary=False, **options)
     pq.write_table(some, folder / "gzip.parquet", compression="gzip", use_dictionary=False, **options)
+    # The same in one page, which is inflated before any value is read.
+    page = {"compression": "zstd", "use_dictionary": False, "data_page_size": 1 << 30, "max_rows_per_page": 1 << 30}
+    pq.write_table(some, folder / "page.parquet", **page, **options)
     # Values that repeat the one before, each a quarter of a mebibyte.
     same = pa.table({"x": pa.array([bytes(1 << 18)] * 600)})
     encoding = {"use_dictionary": False, "column_encoding": {"x": "DELTA_BYTE_ARRAY"}}

@@ -13,7 +13,7 @@ use feedline_device::zero_copy::GatherOrder;
 pub(crate) enum Input {
     /// Samples with random access; the batch sampler is over samples.
     Dataset(Arc<dyn Dataset>),
-    /// Samples that the device reads itself: a host slot holds only their ids.
+    /// Samples that the device gathers itself, from host or device memory: a host slot holds only their ids.
     ZeroCopy(Arc<dyn Dataset>, GatherOrder),
     /// Records in sequence; the batch sampler is over shards, one per step.
     Source(Arc<dyn Source>),

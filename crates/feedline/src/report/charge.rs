@@ -105,7 +105,7 @@ fn take(time: &mut u64, most: u64) -> u64 {
 /// `whole` times `part / (part + rest)`.
 fn share(whole: u64, part: u64, rest: u64) -> u64 {
     let all = u128::from(part) + u128::from(rest);
-    if all == 0 { 0 } else { (u128::from(whole) * u128::from(part) / all) as u64 }
+    (u128::from(whole) * u128::from(part)).checked_div(all).unwrap_or(0) as u64
 }
 
 #[cfg(test)]

@@ -130,7 +130,7 @@ impl Diagnosis {
                  will not help: read larger pieces, or a data set with random access",
                 stages.describe(bound)
             ),
-            Bound::Compute | Bound::Latency | Bound::Unknown => format!("{waits}"),
+            Bound::Compute | Bound::Latency | Bound::Unknown => waits.clone(),
         };
         if setup.device_slots < 8 {
             let depth = 2 * setup.device_slots;

@@ -9,6 +9,7 @@
 //! | service times of the stages, for a small file | `profile.rs` |
 //! | the pipeline in virtual time: what other settings would give | `model.rs` |
 //! | the diagnosis in words | `diagnosis.rs` |
+//! | the report page for a browser | `page.rs`, `page.html` |
 
 mod account;
 mod cause;
@@ -16,6 +17,7 @@ mod charge;
 mod diagnosis;
 mod ledger;
 mod model;
+mod page;
 mod profile;
 #[cfg(test)]
 mod tests;
@@ -26,4 +28,5 @@ pub use diagnosis::{Bound, Diagnosis};
 pub(crate) use ledger::Ledger;
 pub use ledger::Reporter;
 pub use model::{Prediction, WhatIf};
+pub use page::History;
 pub use profile::{Profile, ServiceTimes, Setup};

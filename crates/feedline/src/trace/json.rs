@@ -8,8 +8,13 @@ use super::{Lane, Span};
 /// The process of the user's own lanes is shown above the loaders.
 const OWN: &str = "program";
 
-/// One JSON object per line: names of the lanes, then spans, then the arrows between the spans of a batch.
+/// The whole file.
 pub(super) fn write(spans: &[Span], names: &[String]) -> String {
+    format!("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":{}}}\n", events(spans, names))
+}
+
+/// One JSON object per line: names of the lanes, then spans, then the arrows between the spans of a batch.
+pub(super) fn events(spans: &[Span], names: &[String]) -> String {
     let mut lines = Vec::with_capacity(2 * spans.len());
     let lanes: BTreeSet<_> = spans.iter().map(|span| (span.loader, span.lane)).collect();
     let loaders: BTreeSet<_> = lanes.iter().map(|&(loader, _)| loader).collect();
@@ -21,7 +26,8 @@ pub(super) fn write(spans: &[Span], names: &[String]) -> String {
         let id = lane.id();
         lines.push(named("thread_name", loader, id, &lane.name(names)));
         lines.push(format!(
-            r#"{{"ph":"M","name":"thread_sort_index","pid":{loader},"tid":{id},"args":{{"sort_index":{id}}}}}"#
+            r#"{{"ph":"M","name":"thread_sort_index","pid":{loader},"tid":{id},{}}}"#,
+            format_args!(r#""args":{{"sort_index":{id}}}"#)
         ));
     }
     let mut batches: BTreeMap<_, Vec<&Span>> = BTreeMap::new();
@@ -46,12 +52,13 @@ pub(super) fn write(spans: &[Span], names: &[String]) -> String {
                 _ => r#""ph":"t""#,
             };
             let (tid, ts) = (span.lane.id(), micros(span.start));
+            let place = format!(r#""pid":{loader},"tid":{tid},"ts":{ts}"#);
             lines.push(format!(
-                r#"{{{phase},"id":"{loader}.{number}","name":"batch","cat":"batch","pid":{loader},"tid":{tid},"ts":{ts}}}"#
+                r#"{{{phase},"id":"{loader}.{number}","name":"batch","cat":"batch",{place}}}"#
             ));
         }
     }
-    format!("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n{}\n]}}\n", lines.join(",\n"))
+    format!("[\n{}\n]", lines.join(",\n"))
 }
 
 impl Lane {

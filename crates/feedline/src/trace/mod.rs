@@ -154,6 +154,12 @@ impl Trace {
         json::write(&state.spans, &state.names)
     }
 
+    /// The events alone, as a JSON array.
+    pub(crate) fn events(&self) -> String {
+        let state = self.shared.state();
+        json::events(&state.spans, &state.names)
+    }
+
     /// Writes [`json`](Self::json) to a file.
     ///
     /// # Errors

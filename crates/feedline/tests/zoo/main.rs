@@ -1,0 +1,246 @@
+//! Every data set, composition and format of this repository: restored at every step with other workers and
+//! depths, and read by worlds of 1, 2 and 4 ranks, it gives the same batches. A new one that is not listed
+//! here makes a test fail.
+//!
+//! | part | file |
+//! | --- | --- |
+//! | data sets and compositions | `sets.rs` |
+//! | files of every format | `files.rs` |
+
+#[path = "../common/mod.rs"]
+mod common;
+mod files;
+#[path = "../restoring/mod.rs"]
+mod restoring;
+mod sets;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use common::{alone_in_parts, one_at_a_time};
+use feedline::{LoaderBuilder, World};
+use feedline_testkit::restore::{self, From, MIXES, Pipeline};
+use feedline_testkit::{Watchdog, watchdog};
+use restoring::{Restored, implementations, read_source, sources};
+
+/// Samples of every set: two full batches of [`BATCH`] and a short one.
+const LEN: u64 = 23;
+const BATCH: usize = 9;
+
+/// A data set of the zoo.
+struct Entry {
+    /// The name of its type, and after it what makes it different from others of this type.
+    name: &'static str,
+    /// A loader of it, of single samples.
+    build: Box<dyn Fn() -> LoaderBuilder>,
+    /// Whether a row depends on the other rows of its batch.
+    mixes_rows: bool,
+}
+
+impl Entry {
+    fn new(name: &'static str, build: impl Fn() -> LoaderBuilder + 'static) -> Self {
+        Self { name, build: Box::new(build), mixes_rows: false }
+    }
+
+    /// The name of its type.
+    fn type_name(&self) -> &str {
+        self.name.split(' ').next().unwrap_or_default()
+    }
+}
+
+/// Every entry, with its files in `dir`.
+fn zoo(dir: &Path) -> Vec<Entry> {
+    let mut all = sets::fixtures();
+    all.extend(sets::compositions(dir));
+    all.extend(files::data_sets(dir));
+    all.extend(files::readers(dir));
+    all
+}
+
+#[test]
+fn every_data_set_resumes() {
+    alone_in_parts(|| {
+        let dir = tempfile::tempdir().unwrap();
+        for Entry { name, build, .. } in zoo(dir.path()) {
+            let _watchdog = Watchdog::new(watchdog::LIMIT, name);
+            println!("{name}");
+            let builder = || build().batch_size(BATCH).shuffle(5);
+            let done = restore::everywhere(|mix| Restored::new(builder(), mix));
+            assert!(done.steps >= 4 && done.restored >= 12 * done.steps, "{name}: {done:?}");
+        }
+    });
+}
+
+/// The rows of each step of two epochs, each with its sample.
+fn rows(loader: &mut Restored) -> Vec<Vec<(u64, Vec<u8>)>> {
+    let spec = loader.loader.layout().spec().clone();
+    let mut steps = Vec::new();
+    for epoch in 0..2 {
+        for batch in loader.loader.epoch(epoch).unwrap() {
+            let batch = batch.unwrap().wait_on(&loader.compute).unwrap();
+            steps.push(batch.ids().iter().copied().zip(restoring::rows(&spec, &batch)).collect());
+        }
+    }
+    steps
+}
+
+#[test]
+fn every_data_set_is_the_same_in_worlds_of_1_2_and_4() {
+    alone_in_parts(|| {
+        let dir = tempfile::tempdir().unwrap();
+        for Entry { name, build, mixes_rows, .. } in zoo(dir.path()) {
+            if mixes_rows {
+                continue;
+            }
+            let _watchdog = Watchdog::new(watchdog::LIMIT, name);
+            // The rows of each step, over all ranks.
+            let steps = |world: u32| -> Vec<Vec<(u64, Vec<u8>)>> {
+                let mut steps = Vec::new();
+                for rank in 0..world {
+                    let builder = build().batch_size(8 / world as usize).shuffle(5);
+                    let builder = builder.world(World::new(rank, world).unwrap());
+                    let mut loader = Restored::new(builder, MIXES[(rank + world) as usize]);
+                    for (number, rows) in rows(&mut loader).into_iter().enumerate() {
+                        steps.resize_with(steps.len().max(number + 1), Vec::new);
+                        steps[number].extend(rows);
+                    }
+                }
+                steps
+            };
+            let alone = steps(1);
+            assert_eq!(alone.len(), 2 * 3, "{name}");
+            for world in [2, 4] {
+                assert!(steps(world) == alone, "{name}: {world} ranks read something else");
+            }
+        }
+    });
+}
+
+/// Changes a byte of every file below `path` that holds samples, without changing its size.
+fn change(path: &Path) {
+    for entry in std::fs::read_dir(path).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            change(&path);
+            continue;
+        }
+        let mut bytes = std::fs::read(&path).unwrap();
+        let at = match path.extension().and_then(|extension| extension.to_str()) {
+            Some("tar") => 512,             // the first byte of the first sample
+            Some("txt") => bytes.len() - 2, // the last one before the end of the last line
+            _ => bytes.len() - 1,
+        };
+        bytes[at] = bytes[at].wrapping_add(1);
+        std::fs::write(&path, bytes).unwrap();
+        // Two writes within the resolution of the file system's clock have one time.
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        let later = std::time::SystemTime::now() + std::time::Duration::from_secs(10);
+        file.set_modified(later).unwrap();
+    }
+}
+
+#[test]
+fn a_run_over_files_that_have_changed_does_not_resume() {
+    alone_in_parts(|| {
+        let formats = |dir: &Path| files::data_sets(dir).into_iter().chain(files::readers(dir));
+        let count = formats(Path::new("")).count();
+        for index in 0..count {
+            let dir = tempfile::tempdir().unwrap();
+            let Entry { name, build, .. } = formats(dir.path()).nth(index).unwrap();
+            let loader = || Restored::new(build().batch_size(BATCH).shuffle(5), MIXES[0]);
+            let mut first = loader();
+            first.run(From::Epoch(0), 1);
+            let cursor = first.cursor();
+            drop(first);
+            loader().loader.resume(cursor).map(drop).unwrap_or_else(|error| panic!("{name}: {error}"));
+            change(dir.path());
+            let refused = loader().loader.resume(cursor).map(drop).map_err(|error| error.to_string());
+            let why = refused.expect_err(name);
+            assert!(why.contains("the cursor belongs to another data set"), "{name}: {why}");
+        }
+    });
+}
+
+#[test]
+fn a_run_over_a_folder_with_other_files_does_not_resume() {
+    alone_in_parts(|| {
+        type Change = fn(&Path);
+        let changes: [(&str, Change); 4] = [
+            ("one more", |folder| std::fs::write(folder.join("bees/more"), "x").unwrap()),
+            ("one fewer", |folder| std::fs::remove_file(folder.join("cats/002")).unwrap()),
+            ("renamed", |folder| std::fs::rename(folder.join("ants/000"), folder.join("ants/0000")).unwrap()),
+            ("another class", |folder| {
+                std::fs::rename(folder.join("ants/021"), folder.join("bees/021")).unwrap()
+            }),
+        ];
+        for (what, change) in changes {
+            let dir = tempfile::tempdir().unwrap();
+            let entry =
+                || files::readers(dir.path()).into_iter().find(|entry| entry.name == "Folder").unwrap();
+            let build = || (entry().build)().batch_size(BATCH).shuffle(5);
+            let mut first = Restored::new(build(), MIXES[0]);
+            first.run(From::Epoch(0), 1);
+            let cursor = first.cursor();
+            drop(first);
+            change(&dir.path().join("folder"));
+            let folder = feedline_datasets::Folder::open(dir.path().join("folder")).unwrap();
+            let builder = feedline::Loader::builder(files::of_any_size(Box::new(folder)));
+            let mut loader = Restored::new(builder.batch_size(BATCH).shuffle(5), MIXES[0]);
+            let refused = loader.loader.resume(cursor).map(drop).map_err(|error| error.to_string());
+            let why = refused.expect_err(what);
+            assert!(why.contains("the cursor belongs to another data set"), "{what}: {why}");
+        }
+    });
+}
+
+/// Fails when a data set, a composition or a format is added and is not in the zoo.
+#[test]
+fn no_data_set_composition_or_format_is_left_out() {
+    let _one = one_at_a_time(); // The files that it opens would show in the census of another test.
+    let Some(root) = sources("no_data_set_composition_or_format_is_left_out") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let listed = |entries: &[Entry]| -> BTreeSet<String> {
+        entries.iter().map(|entry| entry.type_name().to_owned()).collect()
+    };
+    let mut sets = sets::fixtures();
+    sets.extend(sets::compositions(dir.path()));
+    sets.extend(files::data_sets(dir.path()));
+    let mut tested = listed(&sets);
+    for pointer in ["Arc", "Box", "Ref"] {
+        assert!(tested.remove(pointer), "{pointer}: a pointer to a data set is one too");
+    }
+    // What is behind a feature that is off by default is tested with the formats.
+    let modules = read_source(&root.join("datasets/src/lib.rs"));
+    let on_by_default = |name: &str| -> BTreeSet<String> {
+        let all = implementations(&root, name).into_iter();
+        all.filter(|(_, file)| is_on_by_default(&root, &modules, file)).map(|(name, _)| name).collect()
+    };
+    assert_eq!(on_by_default("Dataset"), tested);
+    assert_eq!(on_by_default("Reader"), listed(&files::readers(dir.path())));
+
+    // Several methods make the same type, so each is named.
+    let methods = read_source(&root.join("crates/core/src/dataset.rs")).replace("(\n        self", "(self");
+    let composing = methods.lines().filter_map(|line| line.trim().strip_prefix("fn ")?.split_once("(self"));
+    let composing = Vec::from_iter(composing.map(|(method, _)| method.split('<').next().unwrap_or(method)));
+    assert!(composing.len() >= 12, "only {composing:?} were found");
+    for method in composing {
+        let is_named = |entry: &Entry| entry.name.split([' ', ',']).any(|word| word == method);
+        assert!(sets.iter().any(is_named), "Dataset::{method} is not in the zoo");
+    }
+}
+
+/// Whether `modules`, the root of the data sets, has the module of `file` in a default build.
+fn is_on_by_default(root: &Path, modules: &str, file: &Path) -> bool {
+    let Ok(inside) = file.strip_prefix(root.join("datasets/src")) else { return true };
+    let module = inside.iter().next().and_then(|first| Path::new(first).file_stem()).expect("a module");
+    let line = format!("mod {};", module.to_str().expect("a name"));
+    let (before, _) = modules.split_once(&line).unwrap_or_else(|| panic!("{}: not a module", file.display()));
+    let Some((_, feature)) = before.rsplit_once('\n').map_or(before, |(before, _)| before).rsplit_once('\n')
+    else {
+        return true;
+    };
+    let Some(feature) = feature.strip_prefix("#[cfg(feature = \"") else { return true };
+    let defaults = read_source(&root.join("datasets/Cargo.toml"));
+    let defaults = defaults.lines().find(|line| line.starts_with("default = ")).expect("default features");
+    defaults.contains(&format!("\"{}", feature.trim_end_matches(")]")))
+}

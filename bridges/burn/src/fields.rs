@@ -29,8 +29,8 @@ impl Fields {
     pub fn new(batch: Ready) -> Result<Self> {
         if batch.stream().kind() != BackendKind::Host {
             let why = format!(
-                "the batch is on {}, and burn takes host memory, which it copies to its device: build the loader \
-                 on Device::host()",
+                "the batch is on {}, and burn takes host memory, which it copies to its device: build the \
+                 loader on Device::host()",
                 batch.stream().device()
             );
             return Err(Error::new(ErrorKind::Config, why));

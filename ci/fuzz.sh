@@ -9,7 +9,8 @@ seconds="${1:---build}"
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/../target}/fuzz"
 targets=(idx_bytes cursor_bytes spec_layout sampler_params
     npy_bytes npz_bytes safetensors_bytes tar_bytes cifar_bytes open_bytes token_bytes
-    tfrecord_bytes mds_bytes csv_bytes jsonl_bytes)
+    tfrecord_bytes mds_bytes csv_bytes jsonl_bytes arrow_bytes parquet_bytes
+    jpeg_bytes png_bytes webp_bytes bmp_bytes gif_bytes)
 
 cargo test --locked --no-default-features --test replay
 replayed="seeds of ${#targets[@]} targets replayed"

@@ -13,15 +13,21 @@ pack() {
     mkdir -p "$dir"
     # Stripped, because the archive is copied to another machine.
     export CARGO_PROFILE_DEV_STRIP=symbols CARGO_PROFILE_DEV_DEBUG=false CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target/gpu}
-    cargo nextest archive -p feedline-device -p feedline-kernels -p feedline -p feedline-examples \
+    cargo nextest archive -p feedline-device -p feedline-kernels -p feedline -p feedline-examples -p feedline-dlpack \
         --archive-file "$dir/tests.tar.zst"
-    cargo build --release -p feedline-examples --example mlp
-    strip -o "$dir/mlp" "$CARGO_TARGET_DIR/release/examples/mlp"
+    cargo build --release -p feedline-examples --example mlp --example own_kernel
+    for example in mlp own_kernel; do
+        strip -o "$dir/$example" "$CARGO_TARGET_DIR/release/examples/$example"
+    done
+    cargo build -p feedline-dlpack --example dlpack_batches
+    strip -o "$dir/libdlpack_batches.so" "$CARGO_TARGET_DIR/debug/examples/libdlpack_batches.so"
     cp "$(command -v cargo-nextest)" "$dir/"
 }
 
 run_tests() {
-    export FEEDLINE_MLP=$PWD/$dir/mlp FEEDLINE_RAN=$PWD/$dir/ran.txt FEEDLINE_NOT_RUN=$PWD/$dir/not-run.txt
+    export FEEDLINE_MLP=$PWD/$dir/mlp FEEDLINE_OWN_KERNEL=$PWD/$dir/own_kernel
+    export FEEDLINE_DLPACK_BATCHES=$PWD/$dir/libdlpack_batches.so
+    export FEEDLINE_RAN=$PWD/$dir/ran.txt FEEDLINE_NOT_RUN=$PWD/$dir/not-run.txt
     rm -f "$FEEDLINE_RAN" "$FEEDLINE_NOT_RUN"
     touch "$FEEDLINE_RAN" "$FEEDLINE_NOT_RUN"
     # One at a time: tests that measure with events must not share the GPU.

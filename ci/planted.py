@@ -36,7 +36,7 @@ class Bug(NamedTuple):
 
 
 SLOTS, DEVICE, SIM = "feedline-slots", "feedline-device", "feedline-sim"
-FEEDLINE, TESTKIT = "feedline", "feedline-testkit"
+FEEDLINE, TESTKIT, DATASETS = "feedline", "feedline-testkit", "feedline-datasets"
 HOST_RING, HOST_LEASE = "crates/slots/src/ring.rs", "crates/slots/src/lease.rs"
 HOST_ACQUIRE = "crates/slots/src/acquire.rs"
 DEVICE_RING, DEVICE_LEASE = "crates/device/src/slot/ring.rs", "crates/device/src/slot/lease.rs"
@@ -46,11 +46,19 @@ QUEUE, POOL = "crates/feedline/src/decode/queue.rs", "crates/feedline/src/decode
 TRANSFER, SCHEDULE = "crates/feedline/src/transfer/mod.rs", "crates/feedline/src/transfer/schedule.rs"
 CAPTURE, EVENT_POOL = "crates/device/src/capture.rs", "crates/device/src/event_pool.rs"
 LOADER, SHUTDOWN = "crates/feedline/src/loader.rs", "crates/feedline/src/shutdown.rs"
-CHECKPOINT = "crates/feedline/src/checkpoint.rs"
+PROGRESS, HOST = "crates/feedline/src/progress.rs", "crates/feedline/src/compute/host.rs"
+
+LAYOUT, REGION = "crates/core/src/layout.rs", "crates/core/src/region.rs"
+BUCKETED, PACKED = "crates/core/src/sampler/bucketed.rs", "crates/core/src/packed.rs"
 
 HAND_OFF = Test(SIM, "sim_seeds", "a_complete_hand_off_has_no_race")
 ALL_READERS = Test(DEVICE, "contract", "slots::a_slot_is_overwritten_after_all_its_readers")
 PIPELINE = Test(FEEDLINE, "simulated", "a_training_loop_has_no_race_in_any_schedule")
+
+IMAGES = "feedline-images"
+PILLOW = Test(IMAGES, "pillow", "every_kind_of_picture_has_pillows_pixels")
+BOMBS = Test(IMAGES, "bounds", "bombs_are_answered_in_under_100_ms_and_64_mib")
+BOUNDS = "lies_and_bombs_of_all_formats_are_answered_within_a_second_and_64_mib"
 
 NO_HOST_GATE = [
     (HOST_ACQUIRE, 'if cfg!(not(planted = "host_gate")) && state', "if cfg!(any()) && state"),
@@ -134,6 +142,12 @@ BUGS = [
         "a buffer that a recorded step uses is freed when it is dropped",
         Test(DEVICE, "graph", "graphs_keep_the_memory_that_they_use"),
         [(CAPTURE, "let is_used = state.used.iter().any(|used| used.overlaps(&buffer));", "let is_used = false;")],
+    ),
+    Bug(
+        "host_bytes_before_the_copy",
+        "a slot of the host device is read in place before its copy has ended",
+        Test(DEVICE, "host", "in_place::the_bytes_of_a_slot_are_read_after_its_copy"),
+        [(DEVICE_LEASE, "        self.copied.synchronize()?;\n", "")],
     ),
     Bug(
         "any_batch_in_a_recording",
@@ -451,21 +465,52 @@ BUGS = [
         "cursor_counts_prefetched",
         "the cursor counts one batch that was read ahead and not delivered",
         Test(FEEDLINE, "resume", "every_data_set_resumes"),
-        [(LOADER, "None => self.cursor.deliver(&self.batch_sampler, &batch.ids()[..batch.valid_rows()]),",
+        [(PROGRESS, "None => cursor.deliver(batch_sampler, &batch.ids()[..batch.valid_rows()]),",
           "None => (0..=u8::from(batch.step() == 0))\n"
-          "                .for_each(|_| self.cursor.deliver(&self.batch_sampler, &batch.ids()[..batch.valid_rows()])),")],
+          "                .for_each(|_| cursor.deliver(batch_sampler, &batch.ids()[..batch.valid_rows()])),")],
     ),
     Bug(
         "checkpoint_wait",
         "a checkpoint does not wait for the work queued so far",
         Test(FEEDLINE, "checkpoint", "a_checkpoint_matches_the_model_when_the_device_is_ten_steps_behind"),
-        [(CHECKPOINT, "        compute.synchronize()?;\n", "")],
+        [(PROGRESS, "        compute.synchronize()?;\n", "")],
     ),
     Bug(
         "checkpoint_held",
         "a checkpoint is taken while a batch is held",
         Test(FEEDLINE, "checkpoint", "a_checkpoint_is_refused_while_a_batch_is_held"),
-        [(CHECKPOINT, "let held = self.batches_in_hand();", "let held = 0 * self.batches_in_hand();")],
+        [(PROGRESS, "let held = self.in_hand.count();", "let held = 0 * self.in_hand.count();")],
+    ),
+    Bug(
+        "checkpoint_during_a_delivery",
+        "a checkpoint does not see that another thread took a batch while it waited",
+        Test(FEEDLINE, "progress", "a_checkpoint_during_which_a_batch_is_delivered_is_refused"),
+        [(PROGRESS, "if saved.cursor != after.cursor {", "if false && saved.cursor != after.cursor {")],
+    ),
+    Bug(
+        "stop_handle_closes_nothing",
+        "a stop from another thread does not end a next that blocks",
+        Test(FEEDLINE, "progress", "a_stop_handle_ends_a_next_that_blocks"),
+        [(SHUTDOWN, "            closers.close(&self.decoder);\n", "")],
+    ),
+    Bug(
+        "batches_after_a_stop",
+        "batches that were read ahead are delivered after a stop",
+        Test(FEEDLINE, "progress", "a_stop_drops_the_batches_that_were_read_ahead"),
+        [(LOADER, "        self.running.check_stopped()?;\n", "")],
+    ),
+    Bug(
+        "with_host_before_earlier_work",
+        "code on the host reads a batch before the earlier work of the stream has run",
+        Test(FEEDLINE, "host", "with_host_runs_after_the_work_queued_before_it"),
+        [(HOST, "        self.stream().synchronize()?;\n", "")],
+    ),
+    Bug(
+        "over_taken_for_not_yet",
+        "the end of an epoch is reported as a batch that is not there yet",
+        Test(FEEDLINE, "iterable", "the_loader_finds_the_end_of_an_epoch_and_starts_the_next"),
+        [("crates/feedline/src/epoch.rs", "None if self.is_over() => TryNext::Over,",
+          "None if self.is_over() => TryNext::NotYet,")],
     ),
     Bug(
         "cause_after_the_end",
@@ -482,7 +527,7 @@ BUGS = [
         "stop_leaves_the_device_slots_open",
         "stop does not wake a transfer that waits for a device slot",
         Test(FEEDLINE, "shutdown", "a_consumer_that_stops_taking_batches_stops_the_pipeline_when_all_slots_are_full"),
-        [(SHUTDOWN, "        self.closers.device_slots.close();\n", "")],
+        [(SHUTDOWN, "        self.device_slots.close();\n", "")],
     ),
     Bug(
         "stop_does_not_wait_for_the_device",
@@ -520,12 +565,133 @@ BUGS = [
         "a trace keeps every span",
         Test(FEEDLINE, "trace", "a_long_run_keeps_whole_batches_within_the_limit"),
         [("crates/feedline/src/trace/mod.rs", "if state.spans.len() < self.limit {", "if true {")],
+        "dlpack_batch",
+        "a DLPack tensor does not keep its batch",
+        Test("feedline-dlpack", "tensors", "a_tensor_keeps_its_batch_and_its_drop_releases_it"),
+        [
+            ("crates/dlpack/src/export.rs", "    _batch: Arc<Ready>,\n}", "    _batch: std::sync::Weak<Ready>,\n}"),
+            ("crates/dlpack/src/export.rs", "_batch: batch }", "_batch: Arc::downgrade(&batch) }"),
+        ],
+    ),
+    Bug(
+        "dlpack_deleter",
+        "a DLPack tensor that is refused is not given back",
+        Test("feedline-dlpack", "tensors", "what_cannot_be_read_is_refused_and_given_back"),
+        [("crates/dlpack/src/import.rs", "let owned = Owned(raw);", "let owned = std::mem::ManuallyDrop::new(Owned(raw));")],
     ),
     Bug(
         "another_fuzz_target",
         "a fuzz target runs another one",
         Test("feedline-fuzz", "replay", "every_target_is_built_and_has_seeds"),
         [("fuzz/fuzz_targets/idx_bytes.rs", "target!(idx_bytes)", "target!(cursor_bytes)")],
+    ),
+    Bug(
+        "picture_limit",
+        "a picture of any size is decoded",
+        BOMBS,
+        [("images/src/decode/mod.rs", "if header.size.pixels() > self.limits.pixels {", "if false {")],
+    ),
+    Bug(
+        "picture_orientation",
+        "EXIF's orientation of a JPEG is ignored",
+        PILLOW,
+        [("images/src/decode/jpeg/mod.rs", "Turn::of_exif(orientation)", "Turn::of_exif(1)")],
+    ),
+    Bug(
+        "chroma_repeated",
+        "chroma of half the size is repeated instead of interpolated",
+        PILLOW,
+        [("images/src/decode/jpeg/rows.rs", "(2, 2) if is_wide => Self::Both,", "")],
+    ),
+    Bug(
+        "random_of_the_worker",
+        "random numbers of a picture belong to the worker, not to the sample",
+        Test(IMAGES, "epochs", "an_epoch_is_the_same_whatever_the_workers_the_ranks_and_a_resume"),
+        [
+            (
+                "datasets/src/images/dataset.rs",
+                "self.transforms.read(encoded, context.random(), scratch, row.bytes_mut(0))?;",
+                "self.transforms.read(encoded, worker.get_or_insert_with(|| context.random().clone()), scratch, "
+                "row.bytes_mut(0))?;",
+            ),
+            ("datasets/src/images/dataset.rs", "    scratch: Scratch,\n}", "    scratch: Scratch,\n"
+             "    worker: Option<feedline_core::Random>,\n}"),
+            ("datasets/src/images/dataset.rs", "let Memory { values, scratch } = memory;",
+             "let Memory { values, scratch, worker } = memory;"),
+        ],
+    ),
+    Bug(
+        "arrow_sizes_believed",
+        "compressed buffers of an Arrow file are inflated to whatever they claim",
+        Test(DATASETS, "bounds_formats", BOUNDS),
+        [("datasets/src/arrow/messages.rs", "if stored > length || inflated > most {", "if stored > length {")],
+    ),
+    Bug(
+        "parquet_sizes_believed",
+        "a Parquet row group is decoded to whatever its pages claim",
+        Test(DATASETS, "bounds_formats", BOUNDS),
+        [("datasets/src/parquet/claims.rs", "if claimed > most {", "if claimed == u64::MAX {")],
+    ),
+    Bug(
+        "cache_keeps_all",
+        "decoded row groups are never given up",
+        Test(DATASETS, "lib", "cache::tests::the_part_that_was_used_longest_ago_goes_first"),
+        [("datasets/src/cache.rs", "while held.len() > 1 &&", "while held.len() > 100 &&")],
+    ),
+    Bug(
+        "packed_not_compared",
+        "a packed file is not compared with its checksum",
+        Test(DATASETS, "pack", "a_changed_byte_and_a_cut_are_refused"),
+        [("datasets/src/arrow.rs", "if file.content.len() <= VERIFIED {", "if file.content.len() == 0 {")],
+    ),
+    Bug(
+        "pack_of_another_source",
+        "a run of pack goes on with the shards of another source",
+        Test(DATASETS, "pack", "what_cannot_be_packed_is_refused_before_anything_is_written"),
+        [("datasets/src/pack/index.rs", "if same != (&new.source, new.source_samples, new.shard_bytes) {",
+          "if same.2 != new.shard_bytes {")],
+    ),
+    Bug(
+        "ragged_split",
+        "a batch with a ragged field is split over workers",
+        Test(FEEDLINE, "ragged_errors", "a_sample_beyond_its_limit_is_named_with_field_and_limit"),
+        [(DECODER, "if rows > piece_rows && !decoder.layout.is_ragged() {", "if rows > piece_rows {")],
+    ),
+    Bug(
+        "ragged_bytes",
+        "the last item of a ragged field is not copied",
+        Test(FEEDLINE, "ragged_errors", "nothing_of_a_bad_sample_stays_in_its_batch"),
+        [(LAYOUT, "values.start + extent.items *", "values.start + extent.items.saturating_sub(1) *")],
+    ),
+    Bug(
+        "ragged_forget",
+        "what a bad sample wrote counts as written by its substitute",
+        Test(FEEDLINE, "ragged_errors", "a_substitute_that_writes_nothing_is_bad_too"),
+        [(DECODE_ROWS, "row.poison();\n        self.samples", "self.samples")],
+    ),
+    Bug(
+        "ragged_budget",
+        "a good sample is replaced because its batch is full",
+        Test(FEEDLINE, "ragged_errors", "a_batch_beyond_its_limit_ends_the_run_whatever_the_policy"),
+        [(DECODE_ROWS, "error.kind() == ErrorKind::Budget || ", "error.kind() == ErrorKind::Cursor || ")],
+    ),
+    Bug(
+        "padded_forwards",
+        "padded rows are moved from the first on, over rows that are still to be moved",
+        Test("feedline-core", "lib", "row::tests::padded_rows_have_one_width_and_their_lengths"),
+        [(REGION, "for row in (0..rows).rev() {", "for row in 0..rows {")],
+    ),
+    Bug(
+        "bucket_doubled",
+        "samples of the short batch of a bucketed epoch come twice",
+        Test("feedline-core", "samplers", "a_permutation_yields_every_sample_once"),
+        [(BUCKETED, "if at < self.short.start { 0 }", "if at <= self.short.end { 0 }")],
+    ),
+    Bug(
+        "packed_class",
+        "documents change places with longer ones",
+        Test("feedline-core", "packed", "every_item_is_in_one_window_of_an_epoch_and_no_document_is_split"),
+        [(PACKED, "partition_point(|piece| piece.len >= len)", "partition_point(|piece| piece.len > len + 1)")],
     ),
 ]
 
@@ -555,6 +721,8 @@ def cargo(package, targets):
         command += ["--manifest-path", "fuzz/Cargo.toml"]  # a workspace of its own
     else:
         command += ["--package", package]
+    if package == DATASETS:
+        command += ["--all-features"]  # a format each
     for target in targets:
         command += ["--lib"] if target == "lib" else ["--test", target]
     return command

@@ -14,12 +14,13 @@ Measures feedline and its baselines.
 
 usage: benches NAME... [options]
   NAME              handoff, guards, transfer, train, raw, gather, tiny, epoch, start, idle, noisy,
-                    overlap, or all; scale
+                    overlap, or all; scale; jpeg
   --json FILE       append the rows to FILE, one JSON object per line
   --device NAME     auto, cuda or host [auto]
   --reps N          timed repetitions of each side [7]
   --seconds X       length of one repetition [0.25]
   --data DIR        IDX files to train on [the built-in digits]
+  --images DIR      folder of JPEG files for jpeg, or of folders of them
   --scratch DIR     folder for the record files of raw and gather [the system's temporary folder]
   --file-mib N      size of a record file [4096 with a GPU, 256 without]
   --workers LIST    decode threads for raw, gather and tiny, as in 1,2,4 [1,2,4,8,16 up to the cores]
@@ -46,6 +47,7 @@ pub struct Options {
     pub reps: usize,
     pub repetition: Duration,
     pub data: Option<PathBuf>,
+    pub images: Option<PathBuf>,
     pub scratch: PathBuf,
     pub file_bytes: u64,
     pub workers: Vec<usize>,
@@ -63,7 +65,7 @@ pub struct Options {
 /// `Config` for an invalid option, which the message names; a device failure.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
     let (mut names, mut device) = (Vec::new(), "auto".to_owned());
-    let (mut json, mut data, mut scratch, mut mlp) = (None, None, None, None);
+    let (mut json, mut data, mut images, mut scratch, mut mlp) = (None, None, None, None, None);
     let (mut reps, mut seconds, mut file_mib, mut workers, mut limit, mut smoke) =
         (None, None, None, None, None, false);
     let (mut transfer_modes, mut batches) = (vec![TransferMode::Staged, TransferMode::ZeroCopy], None);
@@ -74,6 +76,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
             Value(name) => names.push(name.string().map_err(usage)?),
             Long("json") => json = Some(path(&mut parser)?),
             Long("data") => data = Some(path(&mut parser)?),
+            Long("images") => images = Some(path(&mut parser)?),
             Long("scratch") => scratch = Some(path(&mut parser)?),
             Long("mlp") => mlp = Some(path(&mut parser)?),
             Long("device") => device = parser.value().and_then(|v| v.string()).map_err(usage)?,
@@ -119,6 +122,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
         repetition: duration("--seconds", seconds.unwrap_or(default_seconds))?,
         limit: limit.map(|seconds| duration("--limit", seconds)).transpose()?,
         data,
+        images,
         scratch: scratch.unwrap_or_else(std::env::temp_dir),
         file_bytes: file_mib.unwrap_or(default_mib).max(1_u64) << 20,
         workers: workers.unwrap_or_else(|| default_workers(smoke)),

@@ -67,26 +67,31 @@ pub(crate) fn one(
         }
         compute.synchronize()
     };
-    // Whole epochs: an aborted epoch wastes its prefetched batches.
-    let whole = steps(options, |steps| baseline(steps, &mut model))?.div_ceil(epoch_steps) * epoch_steps;
+    // Whole epochs where a repetition holds one: an aborted epoch wastes its prefetched batches.
+    let wanted = steps(options, |steps| baseline(steps, &mut model))?;
+    let short = epoch_steps <= wanted.saturating_mul(4);
+    let (lead, steps) =
+        if short { (epoch_steps, wanted.div_ceil(epoch_steps) * epoch_steps) } else { (wanted / 8, wanted) };
     let mut epoch = 0;
     let (mut replay, mut result) = (Replay::new(&compute), compute.buffer::<u32>(2)?);
     // Both sides train the same model.
     let model = std::cell::RefCell::new(model);
     let fed = |steps: usize| {
         let mut model = model.borrow_mut();
-        for _ in 0..steps / epoch_steps {
-            for batch in loader.epoch(epoch)? {
+        let mut left = steps;
+        while left > 0 {
+            for batch in loader.epoch(epoch)?.take(left) {
                 let batch = batch?.wait_on(&compute)?;
                 replay.step(&batch, result.view_mut(), |batch, result| {
                     model.step(batch.field_at(0)?, batch.field_at(1)?, result)
                 })?;
+                left -= 1;
             }
             epoch += 1;
         }
         compute.synchronize()
     };
-    let sides = sides(options, (epoch_steps, whole), fed, |steps| baseline(steps, &mut model.borrow_mut()))?;
+    let sides = sides(options, (lead, steps), fed, |steps| baseline(steps, &mut model.borrow_mut()))?;
     let us = |figures: &Figures| figures.map(|seconds| seconds * 1e6);
     let rate = |seconds: f64| batch as f64 / seconds;
     let more = json!({
@@ -94,7 +99,7 @@ pub(crate) fn one(
         "baseline_samples_per_s": rate(sides.baseline.median()),
         "baseline_min": us(&sides.baseline).min(),
         "baseline_max": us(&sides.baseline).max(),
-        "steps": whole, "hidden": hidden, "depth": depth, "products": products,
+        "steps": steps, "hidden": hidden, "depth": depth, "products": products,
     });
     let mode = if loader.transfer_mode().is_zero_copy() { "zero-copy" } else { "staged" };
     report.add(

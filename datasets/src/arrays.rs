@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use feedline_core::{Fingerprint, Result, StridedColumn};
 
-use crate::bytes::{Content, data};
+use crate::bytes::Content;
+use crate::error::data;
 use crate::reader::outside;
 use crate::{ElementType, Reader, Schema, SchemaField, Value, Values};
 

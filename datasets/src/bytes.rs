@@ -3,11 +3,13 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{Error, ErrorKind, Fingerprint, Result};
-use memmap2::{Mmap, MmapMut};
+use feedline_core::{Fingerprint, Result};
+use memmap2::Mmap;
 
 use crate::disk::DiskFile;
+use crate::error::data;
 use crate::gzip;
+use crate::memory::{Memory, no_memory};
 
 /// Files up to this size, 4 GiB, are read into memory. In larger files each sample is read on demand.
 pub const MEMORY_LIMIT: u64 = 4 << 30;
@@ -156,47 +158,6 @@ impl Content {
     }
 }
 
-/// Private memory in whole pages, so that a device can register it without touching other data.
-pub(crate) struct Memory {
-    pages: MmapMut,
-    len: usize,
-}
-
-impl Memory {
-    /// `len` bytes, at least one; the system provides pages as they are written.
-    pub(crate) fn new(len: u64) -> Result<Self> {
-        let len = usize::try_from(len).map_err(|_| no_memory(len))?;
-        let pages = MmapMut::map_anon(len).map_err(|error| no_memory(len as u64).caused_by(error))?;
-        // Huge pages: fewer page faults while the file is read, and fewer TLB misses afterwards. Only a hint.
-        #[cfg(target_os = "linux")]
-        let _ = pages.advise(memmap2::Advice::HugePage);
-        Ok(Self { pages, len })
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.len
-    }
-
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.pages[..self.len]
-    }
-
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.pages[..self.len]
-    }
-
-    /// Keeps only the first `len` bytes.
-    pub(crate) fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(len);
-    }
-}
-
-impl fmt::Debug for Memory {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Memory({} bytes)", self.len)
-    }
-}
-
 /// A file mapped into memory: nothing is copied, processes share its pages, and it may be larger than
 /// the memory.
 ///
@@ -258,20 +219,6 @@ impl fmt::Debug for MappedFile {
     }
 }
 
-pub(crate) fn data(message: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Data, message)
-}
-
-/// What `text` says, on one line: what a file holds may have line breaks.
-pub(crate) fn one_line(text: impl fmt::Display) -> String {
-    let text = text.to_string();
-    text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
-}
-
-fn no_memory(bytes: u64) -> Error {
-    data(format!("not enough memory for the file's {bytes} bytes: open it with a lower limit"))
-}
-
 #[cfg(test)]
 #[allow(unsafe_code)]
 mod tests {
@@ -325,6 +272,20 @@ mod tests {
             IdxFile::from_mapped(map(&plain).unwrap()).unwrap_err().message().contains("not an IDX file")
         );
         assert!(map(&dir.path().join("none")).unwrap_err().to_string().contains("no such file"));
+    }
+
+    #[cfg(feature = "arrow")]
+    #[test]
+    fn a_mapped_arrow_file_is_ready_for_zero_copy() {
+        use crate::{ArrowFile, Fixed, TableOptions};
+        let tiny = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tiny.arrow");
+        // SAFETY: nobody writes to a file of the repository while the test runs.
+        let file = unsafe { MappedFile::open(&tiny) }.unwrap();
+        let first = file.pages.as_ptr();
+        let data =
+            Fixed::new(Box::new(ArrowFile::from_mapped(file, TableOptions::default()).unwrap())).unwrap();
+        let column = data.column(0).unwrap();
+        assert_eq!((column.bytes().as_ptr(), column.row(2)), (first, Some(&9i32.to_le_bytes()[..])));
     }
 
     #[test]

@@ -9,7 +9,9 @@ use feedline_core::{DType, Result};
 
 use crate::ElementType;
 use crate::arrays::{Array, Arrays, Coding};
-use crate::bytes::{Content, MEMORY_LIMIT, Memory, data};
+use crate::bytes::{Content, MEMORY_LIMIT};
+use crate::error::data;
+use crate::memory::Memory;
 
 const PIXELS: [usize; 3] = [3, 32, 32];
 const PIXEL_BYTES: u64 = 3 * 32 * 32;

@@ -7,8 +7,9 @@ use csv::{ByteRecord, ErrorKind as CsvError, ReaderBuilder};
 use csv_core::ReadRecordResult;
 use feedline_core::{DType, Error, ErrorKind, Fingerprint, Result};
 
-use crate::bytes::{Content, data, one_line};
+use crate::bytes::Content;
 use crate::cursor::Cursor;
+use crate::error::{data, one_line};
 use crate::reader::outside;
 use crate::{ElementType, Reader, Schema, SchemaField, Values};
 

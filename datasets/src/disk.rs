@@ -7,7 +7,8 @@ use std::time::SystemTime;
 
 use feedline_core::{Error, Result};
 
-use crate::bytes::{Memory, data};
+use crate::error::data;
+use crate::memory::Memory;
 
 /// An open regular file, with a shared advisory lock if the file system supports locks.
 #[derive(Debug)]

@@ -1,6 +1,5 @@
 //! A data set of a reader whose samples all have the same size.
 
-use std::cell::RefCell;
 use std::fmt;
 use std::path::Path;
 
@@ -9,11 +8,6 @@ use feedline_core::{
 };
 
 use crate::{Reader, Values};
-
-thread_local! {
-    /// One sample per worker, for readers that have no column.
-    static SCRATCH: RefCell<Values> = RefCell::new(Values::new());
-}
 
 /// A [`Reader`] of samples of one size as a [`Dataset`].
 ///
@@ -68,23 +62,22 @@ impl Dataset for Fixed {
         &self.spec
     }
 
-    fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
-        SCRATCH.with_borrow_mut(|values| {
-            self.reader.read(id, values)?;
-            for (index, (field, value)) in self.spec.fields().iter().zip(values.fields()).enumerate() {
-                if value.bytes.len() != field.row_bytes() {
-                    let why = format!(
-                        "field \"{}\" has {} bytes instead of {}",
-                        field.name(),
-                        value.bytes.len(),
-                        field.row_bytes()
-                    );
-                    return Err(Error::new(ErrorKind::Sample, why).at_sample(id).into());
-                }
-                row.write(index, &value.bytes);
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        let values: &mut Values = context.scratch();
+        self.reader.read(id, values)?;
+        for (index, (field, value)) in self.spec.fields().iter().zip(values.fields()).enumerate() {
+            if value.bytes.len() != field.row_bytes() {
+                let why = format!(
+                    "field \"{}\" has {} bytes instead of {}",
+                    field.name(),
+                    value.bytes.len(),
+                    field.row_bytes()
+                );
+                return Err(Error::new(ErrorKind::Sample, why).at_sample(id).into());
             }
-            Ok(())
-        })
+            row.write(index, &value.bytes);
+        }
+        Ok(())
     }
 
     // Rows in memory are copied field by field: one bounds check and one copy per row.

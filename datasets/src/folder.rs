@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use feedline_core::{DType, Fingerprint, Result};
 
-use crate::bytes::{data, one_line};
+use crate::error::{data, one_line};
 use crate::reader::outside;
 use crate::{ElementType, Reader, Schema, SchemaField, Values};
 

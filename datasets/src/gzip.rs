@@ -6,7 +6,8 @@ use std::io::{BufReader, Read};
 use feedline_core::Result;
 use flate2::bufread::MultiGzDecoder;
 
-use crate::bytes::{Memory, data};
+use crate::error::data;
+use crate::memory::Memory;
 
 /// The first bytes of a gzip stream (RFC 1952, section 2.3.1).
 pub(crate) const MAGIC: [u8; 2] = [0x1F, 0x8B];

@@ -11,7 +11,7 @@ use serde::Deserializer as _;
 use serde::de::{MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::bytes::{data, one_line};
+use crate::error::{data, one_line};
 use crate::{ElementType, Lines, Reader, Schema, SchemaField, Value, Values};
 
 /// The most different keys: more are no columns.

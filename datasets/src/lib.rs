@@ -2,7 +2,7 @@
 //! download.
 //!
 //! [`open`] recognises a file or a folder by its content and returns a [`Reader`]; [`Fixed`] makes a data
-//! set of a reader whose samples have one size. The README of this crate has a table of the formats.
+//! set of a reader whose samples have one size, [`Ragged`] of any reader. The README of this crate has a table of the formats.
 //!
 //! | part | what |
 //! | --- | --- |
@@ -13,17 +13,24 @@
 //! | `WebDataset` | tar archives, plain or gzip, with samples grouped by key |
 //! | `TfRecord` | records with checksums, such as `tf.train.Example` (feature `tfrecord`) |
 //! | `Csv`, `JsonLines` | tables with typed columns (features `csv`, `jsonl`) |
+//! | `ArrowFile`, `ParquetFile` | columns in batches and row groups (features `arrow`, `parquet`) |
 //! | `mds` | MosaicML Streaming's shards (feature `mds`) |
+//! | `ImageDataset` | encoded pictures of any reader, decoded and transformed (feature `images`) |
 //! | [`Folder`], [`Lines`] | files as samples, with folders as classes; lines of a text |
 //! | [`Tokens`] | streams of token ids, cut into windows |
 //! | [`Shards`] | several files of one format |
 //! | [`records`] | records of one size in a plain file, without a header: [`Records`] |
 //! | [`digits`] | 70,000 handwritten-looking digits, drawn by the program and written as IDX files |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // One exception, in `bytes`: to map a file is a promise that only the caller can make.
 #![deny(unsafe_code)]
 
 pub mod arrays;
+#[cfg(feature = "arrow")]
+mod arrow;
 mod bytes;
+#[cfg(any(feature = "table", feature = "mds"))]
+mod cache;
 pub mod cifar;
 #[cfg(feature = "csv")]
 mod csv;
@@ -31,24 +38,35 @@ mod csv;
 mod cursor;
 pub mod digits;
 mod disk;
+mod error;
 mod fixed;
 mod folder;
 mod gzip;
 pub mod idx;
+#[cfg(feature = "images")]
+mod images;
 #[cfg(feature = "jsonl")]
 mod jsonl;
 #[cfg(feature = "mds")]
 pub mod mds;
+mod memory;
 pub mod npy;
 #[cfg(feature = "npz")]
 pub mod npz;
 mod open;
+#[cfg(feature = "arrow")]
+mod pack;
+#[cfg(feature = "parquet")]
+mod parquet;
+mod ragged;
 mod reader;
 pub mod records;
 #[cfg(feature = "safetensors")]
 pub mod safetensors;
 mod schema;
 mod shards;
+#[cfg(feature = "table")]
+mod table;
 #[cfg(feature = "tar")]
 mod tar;
 mod text;
@@ -57,19 +75,30 @@ mod tfrecord;
 mod tokens;
 
 pub use arrays::Arrays;
+#[cfg(feature = "arrow")]
+pub use arrow::ArrowFile;
 pub use bytes::{MEMORY_LIMIT, MappedFile};
 #[cfg(feature = "csv")]
 pub use csv::{Csv, CsvOptions};
 pub use fixed::Fixed;
 pub use folder::Folder;
 pub use idx::{Idx, IdxFile};
+#[cfg(feature = "images")]
+pub use images::ImageDataset;
 #[cfg(feature = "jsonl")]
 pub use jsonl::JsonLines;
 pub use open::{open, open_with_limit};
+#[cfg(feature = "arrow")]
+pub use pack::{PackOptions, Packed, pack};
+#[cfg(feature = "parquet")]
+pub use parquet::ParquetFile;
+pub use ragged::Ragged;
 pub use reader::{Reader, Value, Values};
 pub use records::Records;
 pub use schema::{ElementType, Schema, SchemaField};
 pub use shards::Shards;
+#[cfg(feature = "table")]
+pub use table::{Nulls, TableOptions};
 #[cfg(feature = "tar")]
 pub use tar::WebDataset;
 pub use text::Lines;

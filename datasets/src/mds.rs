@@ -4,64 +4,112 @@
 //! object that names the columns, and the samples: the sizes of the columns that vary, then the columns.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use feedline_core::{DType, Fingerprint, Result};
 use serde_json::Value as Json;
 
-use crate::bytes::{Content, data, one_line};
+use crate::bytes::Content;
+use crate::cache::Cache;
 use crate::disk::DiskFile;
+use crate::error::{data, one_line};
 use crate::reader::outside;
 use crate::{ElementType, Reader, Schema, SchemaField, Shards, Values};
+
+mod zipped;
+
+use zipped::{Codec, Zipped};
 
 /// The longest description of columns or shards that is read.
 const MOST_JSON: u64 = 64 << 20;
 
+/// Bytes of inflated shards that are kept, for all workers together.
+const KEPT: u64 = 512 << 20;
+
 /// Opens the folder of an `index.json`: the shards that it lists, in its order.
 ///
+/// Shards compressed by zstd, gzip or snappy are inflated when a sample of them is read, and 512 MiB of them
+/// are kept: shuffle blocks of [`together`](Reader::together) samples. Where the plain shard lies beside the
+/// compressed one, it is read instead.
+///
 /// # Errors
-/// `Data` when the index or a shard cannot be read, a shard is compressed, or is not what [`Mds::open`]
-/// reads; names the file.
+/// `Data` when the index or a shard cannot be read, or is not what [`Mds::open`] reads; names the file.
 pub fn open_folder(folder: impl AsRef<Path>) -> Result<Shards> {
     let folder = folder.as_ref();
     let path = folder.join("index.json");
-    let names = index(&path).map_err(|error| error.at_path(&path))?;
+    let shards = index(&path).map_err(|error| error.at_path(&path))?;
+    let inflated = Arc::new(Cache::new(shards.len(), KEPT));
     let mut readers = Vec::<Box<dyn Reader>>::new();
-    for (name, samples) in names {
-        let shard = Mds::open(folder.join(&name))?;
+    for (number, Listed { name, samples, zipped }) in shards.into_iter().enumerate() {
+        let path = folder.join(&name);
+        if let Some(ZippedAs { name, codec, bytes, schema }) = zipped
+            && !path.exists()
+        {
+            let path = folder.join(name);
+            let shard = Zipped::new(path.clone(), codec, bytes, samples, schema, (number, inflated.clone()));
+            readers.push(Box::new(shard.map_err(|error| error.at_path(path))?));
+            continue;
+        }
+        let shard = Mds::open(&path)?;
         if shard.len() != samples {
             let why = format!("the index claims {samples} samples, the shard has {}", shard.len());
-            return Err(data(why + ": fetch both again").at_path(folder.join(name)));
+            return Err(data(why + ": fetch both again").at_path(path));
         }
         readers.push(Box::new(shard));
     }
     Shards::new(readers).map_err(|error| error.at_path(&path))
 }
 
-/// The names of the shards, and how many samples each has.
-fn index(path: &Path) -> Result<Vec<(String, u64)>> {
+/// A shard as the index lists it.
+struct Listed {
+    name: String,
+    samples: u64,
+    zipped: Option<ZippedAs>,
+}
+
+/// Its compressed form.
+struct ZippedAs {
+    name: String,
+    codec: Codec,
+    /// Bytes when it is inflated.
+    bytes: u64,
+    schema: Schema,
+}
+
+fn index(path: &Path) -> Result<Vec<Listed>> {
     let file = DiskFile::open(path)?;
     let json = json(&Content::OnDisk(file), 0, None)?;
     let shards = json.get("shards").and_then(Json::as_array);
     let shards = shards.ok_or_else(|| data("the index lacks \"shards\": give a folder of MDS shards"))?;
-    let shard = |shard: &Json| {
-        if shard.get("zip_data").is_some_and(|zip| !zip.is_null()) {
-            return Err(data("the shards are compressed, which is not read: write them without compression"));
-        }
-        let name = shard.pointer("/raw_data/basename").and_then(Json::as_str);
-        let samples = shard.get("samples").and_then(Json::as_u64);
-        let (Some(name), Some(samples)) = (name, samples) else {
-            return Err(data("a shard of the index lacks its \"basename\" or \"samples\": fetch it again"));
+    shards.iter().map(listed).collect()
+}
+
+fn listed(shard: &Json) -> Result<Listed> {
+    let name = |pointer: &str| -> Result<String> {
+        let Some(name) = shard.pointer(pointer).and_then(Json::as_str) else {
+            return Err(data("a shard of the index lacks its \"basename\": fetch it again"));
         };
         // A shard lies in the folder; a name that leads elsewhere comes from nobody who wrote shards.
         if Path::new(name).components().any(|part| !matches!(part, std::path::Component::Normal(_))) {
-            return Err(data(format!(
-                "the index names the shard \"{}\", outside of its folder",
-                one_line(name)
-            )));
+            let name = one_line(name);
+            return Err(data(format!("the index names the shard \"{name}\", outside of its folder")));
         }
-        Ok((name.to_owned(), samples))
+        Ok(name.to_owned())
     };
-    shards.iter().map(shard).collect()
+    let number = |pointer: &str, what: &str| {
+        let number = shard.pointer(pointer).and_then(Json::as_u64);
+        number.ok_or_else(|| data(format!("a shard of the index lacks its \"{what}\": fetch it again")))
+    };
+    let samples = number("/samples", "samples")?;
+    let zipped = if shard.get("zip_data").is_some_and(|zip| !zip.is_null()) {
+        let codec = Codec::named(shard.get("compression").and_then(Json::as_str).unwrap_or_default())?;
+        let schema = Schema::new(fields(shard)?.into_iter().map(|(field, _)| field));
+        let bytes = number("/raw_data/bytes", "bytes")?;
+        Some(ZippedAs { name: name("/zip_data/basename")?, codec, bytes, schema })
+    } else {
+        None
+    };
+    Ok(Listed { name: name("/raw_data/basename")?, samples, zipped })
 }
 
 /// The JSON object in `content`, from byte `start` to `end`.
@@ -105,7 +153,10 @@ impl Mds {
     }
 
     fn of(path: &Path) -> Result<Self> {
-        let content = Content::OnDisk(DiskFile::open(path)?);
+        Self::of_content(path, Content::OnDisk(DiskFile::open(path)?))
+    }
+
+    fn of_content(path: &Path, content: Content) -> Result<Self> {
         let len = content.len();
         let mut count = [0; 4];
         if len < 8 {

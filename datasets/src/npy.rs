@@ -8,7 +8,8 @@ use std::path::Path;
 use feedline_core::Result;
 
 use crate::arrays::Arrays;
-use crate::bytes::{Content, MEMORY_LIMIT, data};
+use crate::bytes::{Content, MEMORY_LIMIT};
+use crate::error::data;
 
 pub(crate) mod header;
 mod literal;

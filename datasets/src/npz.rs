@@ -7,9 +7,11 @@ use feedline_core::{Error, Result};
 use zip::ZipArchive;
 
 use crate::arrays::Arrays;
-use crate::bytes::{Content, MEMORY_LIMIT, Memory, data, one_line};
+use crate::bytes::{Content, MEMORY_LIMIT};
 use crate::disk::DiskFile;
+use crate::error::{data, one_line};
 use crate::gzip::most_inflated;
+use crate::memory::Memory;
 use crate::npy::header::{Header, MOST_BYTES};
 
 /// Opens a `.npz` archive, compressed or not: the fields are its arrays, in the archive's order.

@@ -5,12 +5,15 @@ use std::path::Path;
 
 use feedline_core::{Error, Result};
 
-use crate::bytes::{Content, MEMORY_LIMIT, data};
+use crate::bytes::{Content, MEMORY_LIMIT};
 use crate::disk::DiskFile;
+use crate::error::data;
 use crate::{Folder, Lines, Reader, Shards, cifar, gzip, idx, npy};
 
 /// Bytes at the beginning of a file that tell its kind.
 const START: usize = 512;
+/// The index of a folder that `pack` wrote.
+const PACK_INDEX: &str = "_index.json";
 
 /// Opens a file or a folder, whatever its format.
 ///
@@ -51,12 +54,15 @@ pub fn open_with_limit(path: impl AsRef<Path>, limit: u64) -> Result<Box<dyn Rea
 enum Kind {
     Npy,
     Npz,
+    Arrow,
+    Parquet,
     Safetensors,
     Idx,
     Tar,
     TfRecord,
     Mds,
     MdsIndex,
+    PackIndex,
     Image,
     Csv,
     JsonLines,
@@ -69,8 +75,8 @@ enum Kind {
 /// The kind of a file that begins with `start` and has `len` bytes.
 fn kind(start: &[u8], len: u64) -> Kind {
     let refused = [
-        (&b"ARROW1"[..], "this is an Arrow file, which this build does not read"),
-        (b"PAR1", "this is a Parquet file, which this build does not read"),
+        (&b"FEA1"[..], "this is a Feather file of version 1, which is not read: write version 2"),
+        (b"PARE", "this is an encrypted Parquet file, which is not read: write it without encryption"),
         (b"\x80\x02", "this is a Python pickle, which is not read: save arrays as .npy or .npz"),
         (b"\x80\x03", "this is a Python pickle, which is not read: save arrays as .npy or .npz"),
         (b"\x80\x04", "this is a Python pickle, which is not read: save arrays as .npy or .npz"),
@@ -81,13 +87,20 @@ fn kind(start: &[u8], len: u64) -> Kind {
         (b"\x89HDF\r\n\x1A\n", "this is HDF5, which is not read: save arrays as .npy or .npz"),
     ];
     let images = [&b"\xFF\xD8\xFF"[..], b"\x89PNG\r\n\x1A\n", b"GIF8", b"II*\0", b"MM\0*"];
+    // A bitmap's second header begins with its length; the letters alone may begin a text.
+    let is_bitmap = start.starts_with(b"BM") && matches!(start.get(14..18), Some([12..=124, 0, 0, 0]));
+    let is_webp = start.starts_with(b"RIFF") && start.get(8..12) == Some(b"WEBP");
     if start.starts_with(npy::header::MAGIC) {
         Kind::Npy
+    } else if start.starts_with(b"ARROW1") || is_arrow_stream(start) {
+        Kind::Arrow
+    } else if start.starts_with(b"PAR1") {
+        Kind::Parquet
     } else if start.starts_with(b"PK\x03\x04") || start.starts_with(b"PK\x05\x06") {
         Kind::Npz
     } else if let Some((_, why)) = refused.iter().find(|(magic, _)| start.starts_with(magic)) {
         Kind::Refused(why)
-    } else if images.iter().any(|magic| start.starts_with(magic)) {
+    } else if is_bitmap || is_webp || images.iter().any(|magic| start.starts_with(magic)) {
         Kind::Image
     } else if is_tar_header(start) {
         Kind::Tar
@@ -116,6 +129,8 @@ fn kind_by_name(path: &Path) -> Kind {
         Some("npz") => Kind::Npz,
         Some("safetensors") => Kind::Safetensors,
         Some("mds") => Kind::Mds,
+        Some("arrow" | "arrows" | "feather") => Kind::Arrow,
+        Some("parquet") => Kind::Parquet,
         Some("csv") => Kind::Csv,
         Some("jsonl" | "ndjson") => Kind::JsonLines,
         _ if name.ends_with(".jsonl.gz") => Kind::JsonLines,
@@ -124,6 +139,7 @@ fn kind_by_name(path: &Path) -> Kind {
         Some("tfrecord" | "tfrecords") => Kind::TfRecord,
         _ if name.ends_with(".tar.gz") => Kind::Tar,
         _ if name == "index.json" => Kind::MdsIndex,
+        _ if name == PACK_INDEX => Kind::PackIndex,
         _ if name.contains("idx") => Kind::Idx,
         _ => Kind::Unknown,
     }
@@ -197,16 +213,19 @@ fn file(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
     match kind {
         Kind::Npy => Ok(Box::new(npy::open_with_limit(path, limit)?)),
         Kind::Idx => Ok(Box::new(idx::arrays::of_file(path, limit)?)),
-        Kind::Npz | Kind::Safetensors | Kind::Image if is_gzip => {
+        Kind::Npz | Kind::Safetensors | Kind::Image | Kind::Arrow | Kind::Parquet if is_gzip => {
             Err(data("this kind of file is not read from gzip: gunzip it"))
         }
         Kind::Npz => npz(path),
+        Kind::Arrow => arrow(path, limit),
+        Kind::Parquet => parquet(path),
         Kind::Safetensors => safetensors(path, limit),
-        Kind::Image => Ok(Box::new(Folder::of_file(path)?)),
+        Kind::Image => image(path, &bytes),
         Kind::Tar => tar(path),
         Kind::TfRecord => tfrecord(path),
         Kind::Mds => mds(path, false),
         Kind::MdsIndex => mds(path, true),
+        Kind::PackIndex => packed(path, limit),
         Kind::Refused(why) => Err(data(why)),
         Kind::Csv => csv(path),
         Kind::JsonLines => jsonl(path),
@@ -246,6 +265,15 @@ fn safetensors(_: &Path, _: u64) -> Result<Box<dyn Reader>> {
     Err(needs("safetensors"))
 }
 
+/// Opens a picture: decoded if this build does that, else as bytes.
+fn image(path: &Path, _start: &[u8]) -> Result<Box<dyn Reader>> {
+    #[cfg(feature = "images")]
+    if feedline_images::Format::of(_start).is_some() {
+        return Ok(Box::new(crate::images::ImageFile::open(path)?));
+    }
+    Ok(Box::new(Folder::of_file(path)?))
+}
+
 #[cfg(feature = "tar")]
 fn tar(path: &Path) -> Result<Box<dyn Reader>> {
     let content = Content::open_unclaimed(path)?;
@@ -278,6 +306,46 @@ use crate::tfrecord::is_tfrecord;
 #[cfg(not(feature = "tfrecord"))]
 fn is_tfrecord(_: &[u8]) -> bool {
     false
+}
+
+#[cfg(feature = "arrow")]
+use crate::arrow::is_stream as is_arrow_stream;
+
+/// Without the feature such files are known by their name alone.
+#[cfg(not(feature = "arrow"))]
+fn is_arrow_stream(_: &[u8]) -> bool {
+    false
+}
+
+#[cfg(feature = "arrow")]
+fn arrow(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::ArrowFile::open_with(path, limit, Default::default())?))
+}
+
+#[cfg(not(feature = "arrow"))]
+fn arrow(_: &Path, _: u64) -> Result<Box<dyn Reader>> {
+    Err(needs("arrow"))
+}
+
+/// Opens the folder of an index that `pack` wrote.
+#[cfg(feature = "arrow")]
+fn packed(index: &Path, limit: u64) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::pack::open_folder(index.parent().unwrap_or(index), limit)?))
+}
+
+#[cfg(not(feature = "arrow"))]
+fn packed(_: &Path, _: u64) -> Result<Box<dyn Reader>> {
+    Err(needs("arrow"))
+}
+
+#[cfg(feature = "parquet")]
+fn parquet(path: &Path) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::ParquetFile::open(path)?))
+}
+
+#[cfg(not(feature = "parquet"))]
+fn parquet(_: &Path) -> Result<Box<dyn Reader>> {
+    Err(needs("parquet"))
 }
 
 #[cfg(feature = "csv")]
@@ -337,6 +405,10 @@ fn folder(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
     let index = path.join("index.json");
     if index.is_file() {
         return mds(&index, true);
+    }
+    let index = path.join(PACK_INDEX);
+    if index.is_file() {
+        return packed(&index, limit);
     }
     let (folders, files) = crate::folder::list(path)?;
     let names = files.iter().filter_map(|file| file.file_name()?.to_str());

@@ -40,6 +40,14 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Samples that are read together: where one of so many neighbours is read, the others are decoded too.
+    ///
+    /// Shuffle blocks of this many samples (`Sampler::block`), so that each is decoded once per epoch. None
+    /// where samples are read one by one.
+    fn together(&self) -> Option<u64> {
+        None
+    }
+
     /// The file that holds sample `sample`.
     fn path(&self, sample: u64) -> Option<&Path>;
 

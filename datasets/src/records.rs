@@ -6,7 +6,8 @@ use feedline_core::{
     Context, Dataset, Error, ErrorKind, Field, Fingerprint, ReadError, Result, Row, Rows, Spec, StridedColumn,
 };
 
-use crate::bytes::{Content, MEMORY_LIMIT, MappedFile, data};
+use crate::bytes::{Content, MEMORY_LIMIT, MappedFile};
+use crate::error::data;
 use crate::gzip;
 
 /// A file of records of [`sample_bytes`](Spec::sample_bytes) bytes: the fields of a spec, in order,

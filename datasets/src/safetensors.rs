@@ -8,8 +8,9 @@ use safetensors::tensor::Metadata;
 
 use crate::ElementType;
 use crate::arrays::{Array, Arrays, Coding};
-use crate::bytes::{Content, MEMORY_LIMIT, data, one_line};
+use crate::bytes::{Content, MEMORY_LIMIT};
 use crate::disk::DiskFile;
+use crate::error::{data, one_line};
 
 /// Bytes before the header: its length.
 const LENGTH: u64 = 8;

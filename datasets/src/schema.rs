@@ -48,6 +48,28 @@ impl ElementType {
     }
 }
 
+#[cfg(feature = "table")]
+impl ElementType {
+    /// The type of this [`name`](Self::name).
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        let numbers = [
+            DType::U8,
+            DType::I8,
+            DType::U16,
+            DType::I16,
+            DType::U32,
+            DType::I32,
+            DType::I64,
+            DType::F16,
+            DType::BF16,
+            DType::F32,
+            DType::F64,
+        ];
+        let others = [Self::Bool, Self::U64, Self::Complex64, Self::Complex128, Self::Bytes, Self::Text];
+        numbers.map(Self::Number).into_iter().chain(others).find(|element| element.name() == name)
+    }
+}
+
 impl fmt::Display for ElementType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -74,6 +96,21 @@ impl SchemaField {
     /// A field of one dimension that varies, such as the bytes of an image.
     pub fn variable(name: impl Into<String>, element: ElementType) -> Self {
         Self { name: name.into(), element, shape: vec![None] }
+    }
+
+    /// The type that batches have, and the dimensions that it adds: 2 for the parts of a complex number.
+    pub(crate) fn batch_type(&self) -> Result<(DType, &'static [usize])> {
+        Ok(match self.element {
+            ElementType::Number(dtype) => (dtype, &[]),
+            ElementType::Bool | ElementType::Bytes | ElementType::Text => (DType::U8, &[]),
+            ElementType::Complex64 => (DType::F32, &[2]),
+            ElementType::Complex128 => (DType::F64, &[2]),
+            ElementType::U64 => {
+                let why =
+                    format!("field \"{}\" is u64, which batches do not have: store it as i64", self.name);
+                return Err(Error::new(ErrorKind::Config, why));
+            }
+        })
     }
 }
 
@@ -129,21 +166,12 @@ impl Schema {
             let refuse = |why| Err(Error::new(ErrorKind::Config, format!("field \"{}\" {why}", field.name)));
             let shape: Option<Vec<usize>> = field.shape.iter().copied().collect();
             let Some(mut shape) = shape else {
-                return refuse("varies in size from sample to sample: decode or pad it to a fixed shape");
+                return refuse(
+                    "varies in size from sample to sample: load it by Ragged, or make it one size",
+                );
             };
-            let dtype = match field.element {
-                ElementType::Number(dtype) => dtype,
-                ElementType::Bool | ElementType::Bytes | ElementType::Text => DType::U8,
-                ElementType::U64 => return refuse("is u64, which batches do not have: store it as i64"),
-                ElementType::Complex64 => {
-                    shape.push(2);
-                    DType::F32
-                }
-                ElementType::Complex128 => {
-                    shape.push(2);
-                    DType::F64
-                }
-            };
+            let (dtype, parts) = field.batch_type()?;
+            shape.extend_from_slice(parts);
             spec.field(&field.name, dtype, shape)
         })
     }

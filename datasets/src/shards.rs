@@ -76,6 +76,10 @@ impl Reader for Shards {
         }
     }
 
+    fn together(&self) -> Option<u64> {
+        self.readers.iter().filter_map(|reader| reader.together()).max()
+    }
+
     fn path(&self, sample: u64) -> Option<&Path> {
         let (reader, inside) = self.find(sample)?;
         reader.path(inside)

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use feedline_core::{Fingerprint, Result};
 use tar::Archive;
 
-use crate::bytes::{Content, data, one_line};
+use crate::bytes::Content;
 use crate::cursor::Cursor;
+use crate::error::{data, one_line};
 use crate::reader::outside;
 use crate::{ElementType, Reader, Schema, SchemaField, Values};
 

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use feedline_core::{DType, Fingerprint, Result};
 
-use crate::bytes::{Content, data, one_line};
+use crate::bytes::Content;
+use crate::error::{data, one_line};
 use crate::reader::outside;
 use crate::{ElementType, Reader, Schema, SchemaField, Value, Values};
 

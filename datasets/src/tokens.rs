@@ -6,7 +6,8 @@ use feedline_core::{
     Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Spec, StridedColumn,
 };
 
-use crate::bytes::{Content, MEMORY_LIMIT, data};
+use crate::bytes::{Content, MEMORY_LIMIT};
+use crate::error::data;
 use crate::reader::outside;
 use crate::{ElementType, Reader, Schema, SchemaField, Values};
 

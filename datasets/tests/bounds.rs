@@ -2,34 +2,14 @@
 //!
 //! One test: it looks at the memory of the whole process.
 
+mod bounded;
 mod made;
 
 use std::fs;
-use std::io::Write;
-use std::time::{Duration, Instant};
 
-use feedline_datasets::{Values, open};
-use flate2::{Compression, write::GzEncoder};
+use bounded::{answered, bomb};
 use made::{npy, safetensors, tar_header, write, zip};
 use tempfile::tempdir;
-
-/// The most memory that the process has had, in bytes.
-fn peak() -> u64 {
-    let status = fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
-}
-
-/// `start`, then a gibibyte of zeros, as gzip.
-fn bomb(start: &[u8]) -> Vec<u8> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::new(1));
-    encoder.write_all(start).unwrap();
-    let zeros = vec![0; 1 << 20];
-    for _ in 0..1 << 10 {
-        encoder.write_all(&zeros).unwrap();
-    }
-    encoder.finish().unwrap()
-}
 
 /// An archive with one deflated member that claims, and has, a gibibyte.
 fn zip_bomb() -> Vec<u8> {
@@ -88,19 +68,5 @@ fn lies_and_bombs_are_answered_within_a_second_and_64_mib() {
         fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(3 << 30).unwrap();
         paths.push(path);
     }
-    let before = peak();
-    for path in &paths {
-        let start = Instant::now();
-        let line = match open(path) {
-            Err(error) => error.to_string(),
-            Ok(reader) => match reader.read(0, &mut Values::new()) {
-                Err(error) => error.to_string(),
-                Ok(()) => panic!("{} was read", path.display()),
-            },
-        };
-        let (took, grown) = (start.elapsed(), peak() - before);
-        assert!(took < Duration::from_secs(1), "{took:?}: {line}");
-        assert!(grown < 64 << 20, "{} MiB: {line}", grown >> 20);
-        assert!(line.contains(path.to_str().unwrap()) && !line.contains('\n'), "{line}");
-    }
+    answered(&paths);
 }

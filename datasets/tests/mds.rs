@@ -2,6 +2,8 @@
 
 mod made;
 
+use std::fs;
+
 use feedline_datasets::{Values, mds, open};
 use made::{read, write};
 use proptest::prelude::*;
@@ -54,6 +56,56 @@ fn a_shard_and_a_folder_of_shards_are_read() {
     assert_eq!(read(&*one, 1), [b"".to_vec(), 2i64.to_le_bytes().into(), vec![1, 0, 2, 0]]);
 }
 
+/// An index of one shard, compressed by `codec`.
+fn zipped_index(codec: &str, bytes: usize, samples: u64) -> String {
+    let columns = columns(r#"["a","n","x"]"#, r#"["str","int","ndarray:uint16:2,1"]"#, "[null,8,4]");
+    format!(
+        r#"{{"version":2,"shards":[{{{},"raw_data":{{"basename":"0.mds","bytes":{bytes}}},"samples":{samples},
+        "compression":"{codec}","zip_data":{{"basename":"0.mds.zip"}}}}]}}"#,
+        columns.trim_matches(['{', '}'])
+    )
+}
+
+#[test]
+fn compressed_shards_are_inflated_when_they_are_read() {
+    let raw = good();
+    let zstd = zstd::bulk::compress(&raw, 3).unwrap();
+    let snappy = snap::raw::Encoder::new().compress_vec(&raw).unwrap();
+    for (codec, bytes) in [("zstd:7", zstd.clone()), ("gz", made::gz(&raw)), ("snappy", snappy)] {
+        let dir = tempdir().unwrap();
+        let zipped = write(dir.path(), "0.mds.zip", &bytes);
+        write(dir.path(), "index.json", zipped_index(codec, raw.len(), 2).as_bytes());
+        let reader = open(dir.path()).unwrap();
+        assert_eq!((reader.format(), reader.len(), reader.together()), ("mds", 2, Some(2)));
+        assert_eq!(read(&*reader, 0), [b"one".to_vec(), (-1i64).to_le_bytes().into(), vec![1, 0, 2, 0]]);
+        // Cut, and of another size than the index says.
+        for (cut, claimed) in
+            [(bytes.len() - 3, raw.len()), (bytes.len(), raw.len() - 1), (bytes.len(), raw.len() + 1)]
+        {
+            fs::write(&zipped, &bytes[..cut]).unwrap();
+            write(dir.path(), "index.json", zipped_index(codec, claimed, 2).as_bytes());
+            let error = open(dir.path()).unwrap().read(1, &mut Values::new()).unwrap_err();
+            assert!(error.to_string().contains("cannot be inflated to the size"), "{codec}, {cut}: {error}");
+            assert_eq!(error.path(), Some(zipped.as_path()));
+        }
+        // Where the plain shard is there it is taken.
+        write(dir.path(), "0.mds", &raw);
+        assert_eq!(read(&*open(dir.path()).unwrap(), 1)[1], 2i64.to_le_bytes());
+    }
+    for (codec, bytes, samples, why) in [
+        ("br:11", raw.len(), 2, "compressed by \"br:11\", which is not read"),
+        ("zstd", 1 << 40, 2, "claims 1099511627776 bytes"),
+        ("zstd", 0, 2, "claims 0 bytes"),
+        ("zstd", raw.len(), 3, "other samples or columns than the index says"),
+    ] {
+        let dir = tempdir().unwrap();
+        write(dir.path(), "0.mds.zip", &zstd);
+        write(dir.path(), "index.json", zipped_index(codec, bytes, samples).as_bytes());
+        let error = open(dir.path()).and_then(|reader| reader.read(0, &mut Values::new())).unwrap_err();
+        assert!(error.to_string().contains(why), "{error}");
+    }
+}
+
 #[test]
 fn damaged_shards_are_refused_with_what_is_wrong() {
     let dir = tempdir().unwrap();
@@ -88,7 +140,7 @@ fn damaged_shards_are_refused_with_what_is_wrong() {
         (index(&[("0.mds", 3)]), "claims 3 samples, the shard has 2"),
         (index(&[("../0.mds", 2)]), "outside of its folder"),
         (index(&[("none.mds", 2)]), "no such file"),
-        (index(&[("0.mds", 2)]).replace("null", r#"{"basename":"0.mds.zstd"}"#), "compressed"),
+        (index(&[("none.mds", 2)]).replace("null", r#"{"basename":"0.mds.zstd"}"#), "compressed by \"\""),
         ("{}".into(), "lacks \"shards\""),
     ] {
         write(dir.path(), "index.json", index.as_bytes());

@@ -1,9 +1,12 @@
 //! Every file of the folder of real files is read as independent readers read it, or refused as it should be.
 
+mod described;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use described::{describe, hex};
 use feedline_datasets::{Reader, Values, open_with_limit};
 use feedline_testkit::not_run;
 use serde_json::{Value as Json, json};
@@ -13,10 +16,10 @@ use sha2::{Digest, Sha256};
 /// default ones with the folder they lie in, and whether this build reads it.
 const GOLDEN: &str = include_str!("golden/default.json");
 const BY_FEATURE: [(&str, bool, &str); 5] = [
-    ("arrow", false, "{}"),
+    ("arrow", cfg!(feature = "arrow"), include_str!("golden/arrow.json")),
     ("csv", cfg!(feature = "csv"), include_str!("golden/csv.json")),
     ("mds", cfg!(feature = "mds"), include_str!("golden/mds.json")),
-    ("parquet", false, "{}"),
+    ("parquet", cfg!(feature = "parquet"), include_str!("golden/parquet.json")),
     ("tfrecord", cfg!(feature = "tfrecord"), include_str!("golden/tfrecord.json")),
 ];
 
@@ -48,40 +51,6 @@ fn list(root: &Path, folder: &Path, to: &mut Vec<String>) {
             to.push(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned());
         }
     }
-}
-
-/// What `inspect` prints of a reader; reads every sample.
-fn describe(reader: &dyn Reader) -> Json {
-    let fields = reader.schema().fields().iter();
-    let fields: Vec<_> = fields
-        .map(|field| json!({"name": field.name, "dtype": field.element.name(), "shape": field.shape}))
-        .collect();
-    let mut values = Values::new();
-    let mut hashes = Vec::new();
-    for sample in 0..reader.len() {
-        reader.read(sample, &mut values).unwrap();
-        for (value, field) in values.fields().iter().zip(reader.schema().fields()) {
-            let elements: usize = value.shape.iter().product();
-            assert_eq!(value.bytes.len(), elements * field.element.size(), "sample {sample}: {field}");
-            assert_eq!(value.shape.len(), field.shape.len());
-            let fits = |(is, says): (&usize, &Option<usize>)| says.is_none_or(|says| says == *is);
-            assert!(value.shape.iter().zip(&field.shape).all(fits), "sample {sample}: {field}");
-        }
-        if sample == 0 || sample + 1 == reader.len() {
-            let mut hash = Sha256::new();
-            values.fields().iter().for_each(|value| hash.update(&value.bytes));
-            hashes.push(hex(&hash.finalize()));
-        }
-    }
-    assert!(reader.read(reader.len(), &mut values).is_err(), "a sample beyond the last one");
-    json!({
-        "format": reader.format(), "samples": reader.len(), "fields": fields,
-        "first": hashes.first(), "last": hashes.last(),
-    })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[test]
@@ -129,14 +98,45 @@ fn every_real_file_is_read_as_independent_readers_do_or_refused() {
 }
 
 fn compare(file: &str, path: &Path, limit: u64, expected: &Json) {
-    match (open_with_limit(path, limit), expected.get("refused")) {
-        (Ok(reader), None) => assert_eq!(describe(&*reader), *expected, "{file}, limit {limit}"),
-        (Err(error), Some(why)) => {
-            let line = error.to_string();
-            assert!(line.contains(why.as_str().unwrap()), "{file}: {line}");
-            assert!(line.contains(path.to_str().unwrap()) && !line.contains('\n'), "{line}");
-        }
-        (Ok(reader), Some(why)) => panic!("{file} was read as {reader:?}, not refused: {why}"),
-        (Err(error), None) => panic!("{file}, limit {limit}: {error}"),
+    let mut expected = expected.clone();
+    let null = expected.as_object_mut().and_then(|entry| entry.remove("null"));
+    let opened = open_with_limit(path, limit);
+    // The first sample with a null is an error that names it.
+    let why = match &null {
+        Some(null) => Some(format!("column {} has a null in row {}", null[1], null[0])),
+        None => expected.get("refused").map(|why| why.as_str().unwrap().to_owned()),
+    };
+    if let Some(why) = why {
+        let line = opened.and_then(|reader| read_all(&*reader)).unwrap_err().to_string();
+        assert!(line.contains(&why), "{file}: {line}");
+        assert!(line.contains(path.to_str().unwrap()) && !line.contains('\n'), "{line}");
+    } else {
+        let reader = opened.unwrap_or_else(|error| panic!("{file}, limit {limit}: {error}"));
+        assert_eq!(describe(&*reader), expected, "{file}, limit {limit}");
     }
+    if null.is_some() {
+        assert_eq!(describe(&*filled(path, limit)), expected, "{file}, limit {limit}, nulls filled");
+    }
+}
+
+fn read_all(reader: &dyn Reader) -> feedline_core::Result<()> {
+    let mut values = Values::new();
+    (0..reader.len()).try_for_each(|sample| reader.read(sample, &mut values))
+}
+
+/// The same file, with its nulls filled.
+#[cfg(all(feature = "arrow", feature = "parquet"))]
+fn filled(path: &Path, limit: u64) -> Box<dyn Reader> {
+    use feedline_datasets::{ArrowFile, Nulls, ParquetFile, TableOptions};
+    let options = TableOptions { nulls: Nulls::Fill, ..Default::default() };
+    if path.extension().is_some_and(|name| name == "parquet") {
+        Box::new(ParquetFile::open_with(path, options).unwrap())
+    } else {
+        Box::new(ArrowFile::open_with(path, limit, options).unwrap())
+    }
+}
+
+#[cfg(not(all(feature = "arrow", feature = "parquet")))]
+fn filled(path: &Path, _: u64) -> Box<dyn Reader> {
+    panic!("{} has nulls, which only tables have: test with the features arrow and parquet", path.display())
 }

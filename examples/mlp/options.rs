@@ -23,7 +23,7 @@ usage: mlp [options]
   --lr X              learning rate [0.05; 0.001 with adamw]
   --momentum X        momentum of sgd [0.9]
   --workers N         decode threads, or auto [auto]
-  --transfer-mode M   how rows get to the device: auto, staged or zero-copy [auto]
+  --transfer-mode M   how rows get to the device: auto, staged, zero-copy or resident [auto]
   --depth N           batches on the device at a time [3 to 8, by batch size]
   --seed N            seed of the order and the first weights [1]
   --no-shuffle        samples in file order
@@ -216,6 +216,7 @@ impl Options {
                     ("auto", TransferMode::Auto),
                     ("staged", TransferMode::Staged),
                     ("zero-copy", TransferMode::ZeroCopy),
+                    ("resident", TransferMode::Resident),
                 ];
                 self.transfer_mode = choice(name, &text, &modes)?;
             }

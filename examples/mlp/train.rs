@@ -133,7 +133,8 @@ impl Training {
         let bar = progress::training(self.quiet, all);
         let first = match self.resumed {
             Some(cursor) => {
-                loader.resume(cursor)?;
+                // Sets the position; the loop below asks for the epochs.
+                let _ = loader.resume(cursor)?;
                 self.check_resumed(loader)?;
                 cursor.epoch()
             }
@@ -237,7 +238,7 @@ impl Training {
 
     /// The proof expected up to now: every sample of the batch sampler, with substitutes for bad samples.
     pub fn expected_proof(&mut self, loader: &Loader) -> Proof {
-        self.expected.until(loader.batch_sampler(), &loader.cursor(), loader.bad_sample_report())
+        self.expected.until(loader.batch_sampler(), &loader.cursor(), &loader.bad_sample_report())
     }
 
     /// Refuses a checkpoint whose cursor contradicts its proofs.

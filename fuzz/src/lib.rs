@@ -15,22 +15,32 @@
 //! | [`token_bytes`] | the bytes of a token stream, after the options |
 //! | [`tfrecord_bytes`] | the bytes of a TFRecord file |
 //! | [`mds_bytes`] | the bytes of an MDS shard |
+//! | [`arrow_bytes`] | the bytes of an Arrow file or stream |
+//! | [`parquet_bytes`] | the bytes of a Parquet file |
 //! | [`csv_bytes`] | the bytes of a table of comma-separated values |
 //! | [`jsonl_bytes`] | the bytes of a JSON Lines file |
+//! | [`jpeg_bytes`], [`png_bytes`], [`webp_bytes`], [`bmp_bytes`], [`gif_bytes`] | the bytes of a picture |
 //!
 //! The files in `fuzz_targets/` pass them to libFuzzer; `tests/replay.rs` runs them over the seeds with
 //! any compiler.
 #![forbid(unsafe_code)]
 
+pub mod arrow_bytes;
+pub mod bmp_bytes;
 pub mod cifar_bytes;
 pub mod csv_bytes;
 pub mod cursor_bytes;
+pub mod gif_bytes;
 pub mod idx_bytes;
+pub mod jpeg_bytes;
 pub mod jsonl_bytes;
 pub mod mds_bytes;
 pub mod npy_bytes;
 pub mod npz_bytes;
 pub mod open_bytes;
+pub mod parquet_bytes;
+mod picture;
+pub mod png_bytes;
 mod reader;
 pub mod safetensors_bytes;
 pub mod sampler_params;
@@ -38,6 +48,7 @@ pub mod spec_layout;
 pub mod tar_bytes;
 pub mod tfrecord_bytes;
 pub mod token_bytes;
+pub mod webp_bytes;
 
 /// If this environment variable is set, the target NAME panics at the bytes `sentinel NAME`. A script can
 /// check that way that it runs the intended target.
@@ -47,7 +58,7 @@ pub const SENTINEL: &str = "FEEDLINE_FUZZ_SENTINEL";
 pub type Check = fn(&[u8]);
 
 /// Every target by its name.
-pub const TARGETS: [(&str, Check); 15] = [
+pub const TARGETS: [(&str, Check); 22] = [
     ("idx_bytes", idx_bytes::check),
     ("cursor_bytes", cursor_bytes::check),
     ("spec_layout", spec_layout::check),
@@ -63,6 +74,13 @@ pub const TARGETS: [(&str, Check); 15] = [
     ("mds_bytes", mds_bytes::check),
     ("csv_bytes", csv_bytes::check),
     ("jsonl_bytes", jsonl_bytes::check),
+    ("arrow_bytes", arrow_bytes::check),
+    ("parquet_bytes", parquet_bytes::check),
+    ("jpeg_bytes", jpeg_bytes::check),
+    ("png_bytes", png_bytes::check),
+    ("webp_bytes", webp_bytes::check),
+    ("bmp_bytes", bmp_bytes::check),
+    ("gif_bytes", gif_bytes::check),
 ];
 
 /// Runs the target `name` once.

@@ -9,6 +9,7 @@
 //! | `compile` | compiles sources to PTX with NVRTC |
 //! | `cache` | compiled PTX on disk |
 //! | `ptx` | finds PTX: from the cache, NVRTC or this crate |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
 #[cfg(feature = "cuda")]

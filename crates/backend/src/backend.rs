@@ -154,7 +154,7 @@ pub unsafe trait Backend: Any + Send + Sync {
         Ok(())
     }
 
-    /// Gathers rows of registered memory into device memory, on `stream`. Reads no byte outside the rows
+    /// Gathers rows of registered memory, or of device memory, into device memory, on `stream`. Reads no byte outside the rows
     /// of the given ids.
     ///
     /// # Safety

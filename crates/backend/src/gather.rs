@@ -1,4 +1,4 @@
-//! Gathers: rows selected by id, copied from host memory into device memory. [`Gather::execute`] is the
+//! Gathers: rows selected by id, copied from host memory, or a copy of it on the device, into device memory. [`Gather::execute`] is the
 //! host implementation.
 
 use arrayvec::ArrayVec;
@@ -12,7 +12,8 @@ use crate::types::Address;
 /// row * row_bytes`, where `row` is `places[v]`, or `v` if the gather has no places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GatherField {
-    /// Row 0 of the source, as returned by [`register_host`](crate::Backend::register_host).
+    /// Row 0 of the source, as returned by [`register_host`](crate::Backend::register_host), or in device
+    /// memory ([`Gather::from_device`]).
     pub src: Address,
     /// Bytes from the start of one source row to the start of the next.
     pub stride: usize,
@@ -32,6 +33,7 @@ pub struct Gather {
     places: Option<Address>,
     rows: usize,
     fields: ArrayVec<GatherField, MAX_FIELDS>,
+    from_device: bool,
 }
 
 impl Gather {
@@ -60,7 +62,18 @@ impl Gather {
             let why = format!("a gather of {rows} rows exceeds the address space");
             return Err(Error::new(ErrorKind::Config, why));
         }
-        Ok(Self { ids, places, rows, fields: all })
+        Ok(Self { ids, places, rows, fields: all, from_device: false })
+    }
+
+    /// The same gather from sources in device memory instead of registered host memory. The ids stay in
+    /// pinned memory.
+    pub fn from_device(self) -> Self {
+        Self { from_device: true, ..self }
+    }
+
+    /// Whether the sources are in device memory.
+    pub fn is_from_device(&self) -> bool {
+        self.from_device
     }
 
     /// The memory that holds the ids.

@@ -22,6 +22,7 @@ pub struct Address(pub u64);
 
 /// Which implementation a backend is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum BackendKind {
     /// An NVIDIA GPU.
     Cuda,

@@ -33,8 +33,10 @@ pub fn substitute(seed: u64, epoch: u64, position: u64, attempt: u32, len: u64) 
 }
 
 /// What to do about a sample that cannot be read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+#[non_exhaustive]
 pub enum BadSamples {
     /// End the run with the error.
     #[default]
@@ -47,8 +49,10 @@ pub enum BadSamples {
 }
 
 /// How many bad samples each rank tolerates.
-#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+#[non_exhaustive]
 pub enum Budget {
     /// At most this many different samples over the whole run.
     Count(u64),
@@ -66,6 +70,7 @@ impl BadSamples {
     ///
     /// # Errors
     /// `Config` for a fraction outside 0 to 1.
+    #[doc(hidden)] // Called by `LoaderBuilder::build`.
     pub fn check(self) -> Result<()> {
         match self {
             Self::Substitute { budget: Budget::Rate { fraction, .. } }
@@ -80,7 +85,9 @@ impl BadSamples {
 }
 
 /// One sample that could not be read.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
 pub struct Bad {
     /// The sample's id.
     pub sample: u64,
@@ -98,27 +105,27 @@ pub struct Bad {
 /// with the cursor.
 ///
 /// ```
-/// use feedline_core::{BadSamples, Budget, BadSampleReport};
-/// let policy = BadSamples::Substitute { budget: Budget::Count(1) };
-/// let mut report = BadSampleReport::new();
-/// report.replaced(0, 3, 8, Some("d/3.jpg".into()), "not a JPEG");
-/// report.delivered(512);
-/// assert!(report.check(policy).is_ok());
-/// report.replaced(0, 5, 9, Some("d/5.jpg".into()), "cut short");
-/// let error = report.check(policy).unwrap_err();
-/// assert!(error.to_string().contains("d/3.jpg (not a JPEG), d/5.jpg (cut short)"));
+/// # use feedline_core::BadSampleReport;
+/// # let mut report = BadSampleReport::new();
+/// # report.replaced(0, 3, 8, Some("d/3.jpg".into()), "not a JPEG");
+/// // Usually from `Loader::bad_sample_report`.
+/// for bad in report.samples() {
+///     println!("sample {}: {}, {} times", bad.sample, bad.cause, bad.times);
+/// }
+/// assert_eq!(report.failures(), 1);
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct BadSampleReport {
     /// Sorted by sample.
     samples: Vec<Bad>,
     failures: u64,
     delivered: u64,
     /// Samples that were replaced.
-    #[serde(rename = "due")]
+    #[cfg_attr(feature = "serde", serde(rename = "due"))]
     replaced: Proof,
     /// Samples delivered in their place.
-    #[serde(rename = "given")]
+    #[cfg_attr(feature = "serde", serde(rename = "given"))]
     substitutes: Proof,
 }
 
@@ -129,11 +136,13 @@ impl BadSampleReport {
     }
 
     /// Counts delivered rows, including substitutes.
+    #[doc(hidden)] // The loader's bookkeeping.
     pub fn delivered(&mut self, rows: u64) {
         self.delivered = self.delivered.saturating_add(rows);
     }
 
     /// Records that `sample` of `epoch` could not be read, and that `substitute` was delivered in its place.
+    #[doc(hidden)] // The loader's bookkeeping.
     pub fn replaced(&mut self, epoch: u64, sample: u64, substitute: u64, path: Option<PathBuf>, cause: &str) {
         self.replaced.add(epoch, sample);
         self.substitutes.add(epoch, substitute);
@@ -141,6 +150,7 @@ impl BadSampleReport {
     }
 
     /// Records that `sample` could not be read as a substitute.
+    #[doc(hidden)] // The loader's bookkeeping.
     pub fn failed(&mut self, sample: u64, path: Option<PathBuf>, cause: &str) {
         self.failures = self.failures.saturating_add(1);
         match self.samples.binary_search_by_key(&sample, |bad| bad.sample) {
@@ -166,6 +176,7 @@ impl BadSampleReport {
     ///
     /// # Errors
     /// `Sample` when it does not; the message says how many there are and names the first files.
+    #[doc(hidden)] // The loader checks its own report.
     pub fn check(&self, policy: BadSamples) -> Result<()> {
         let (over, budget) = match policy {
             BadSamples::Fail => (!self.samples.is_empty(), "and none is tolerated".to_owned()),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::{SourcePosition, Timeline};
+use crate::{Extent, SourcePosition, Timeline};
 
 /// Describes the batch in a slot. It travels with the slot, and its memory is reused for the slot's next
 /// batch.
@@ -24,6 +24,8 @@ pub struct BatchInfo {
     pub substituted: Vec<Substituted>,
     /// When each stage worked on the batch.
     pub timeline: Timeline,
+    /// What the batch holds of each ragged field, in the order of the spec.
+    pub extents: Vec<Extent>,
 }
 
 /// A row whose sample could not be read, and its substitute.
@@ -56,5 +58,6 @@ impl BatchInfo {
         self.timeline = Timeline::default();
         self.ids.clear();
         self.substituted.clear();
+        self.extents.clear();
     }
 }

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::bad_samples::substitute;
 use crate::sampler::MAX_LEN;
-use crate::{Error, ErrorKind, Result, Sampler, World};
+use crate::{Error, ErrorKind, Pad, Result, Sampler, World};
 
 /// What to do with samples that do not fill the last step.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -127,16 +127,19 @@ impl BatchSampler {
     }
 
     /// Number of positions of an epoch over all ranks, including skipped ones.
+    #[doc(hidden)] // For the cursor.
     pub fn positions(&self) -> u64 {
         self.positions
     }
 
     /// Samples of a full step over all ranks: batch size times world size.
+    #[doc(hidden)] // For the loader.
     pub fn global_batch(&self) -> u64 {
         self.global
     }
 
     /// A number that identifies the order of samples; see [`Sampler::digest`].
+    #[doc(hidden)] // Part of a cursor.
     pub fn digest(&self) -> u64 {
         self.options.sampler.digest(self.options.len)
     }
@@ -155,6 +158,7 @@ impl BatchSampler {
     ///
     /// # Errors
     /// As for [`skip_positions`](Self::skip_positions).
+    #[doc(hidden)] // Called by `LoaderBuilder::skip`.
     pub fn skip(&mut self, epoch: u64, steps: Range<u64>) -> Result<()> {
         let first = steps.start.saturating_mul(self.global);
         let end = steps.end.saturating_mul(self.global);
@@ -165,6 +169,7 @@ impl BatchSampler {
     ///
     /// # Errors
     /// `Config` for an empty range, and for a range beyond the end of the epoch.
+    #[doc(hidden)] // For runs that mix batch sizes, in tests.
     pub fn skip_positions(&mut self, epoch: u64, positions: Range<u64>) -> Result<()> {
         let Range { start: mut first, mut end } = positions;
         if first >= end || end > self.positions {
@@ -216,6 +221,7 @@ impl BatchSampler {
     }
 
     /// The global position of row `row` of this rank's batch; `None` if there is no such row.
+    #[doc(hidden)] // For the workers.
     pub fn position(&self, epoch: u64, start: u64, step: u64, row: usize) -> Option<u64> {
         let part = self.part(epoch, start, step).filter(|part| (row as u64) < part.rows)?;
         let live = self.live_before(epoch, self.positions);
@@ -224,6 +230,7 @@ impl BatchSampler {
 
     /// The global position after step `step`, at which a run resumes that has delivered the step. For a
     /// `step` after the last one, the position after the last step.
+    #[doc(hidden)] // For the cursor.
     pub fn position_after(&self, epoch: u64, start: u64, step: u64) -> u64 {
         let done = step.saturating_add(1).min(self.steps(epoch, start));
         if done == 0 {
@@ -235,6 +242,7 @@ impl BatchSampler {
     }
 
     /// The global position after the last step from `start`.
+    #[doc(hidden)] // For the cursor.
     pub fn end(&self, epoch: u64, start: u64) -> u64 {
         self.position_after(epoch, start, u64::MAX)
     }
@@ -248,12 +256,43 @@ impl BatchSampler {
     /// The sample to read in place of the one at `position`, after `attempt` other substitutes failed. It is
     /// the sample at another position of the same epoch, the same on every rank and in every replay; see
     /// [`substitute`].
+    #[doc(hidden)] // For the workers.
     pub fn substitute(&self, epoch: u64, position: u64, attempt: u32) -> u64 {
         let BatchSamplerOptions { len, sampler, seed, .. } = &self.options;
         sampler.id(*len, *seed, epoch, substitute(*seed, epoch, position, attempt, self.positions))
     }
 
+    /// The share of padding in this rank's batches of `epoch`, from 0 to 1, where the rows of a batch are padded
+    /// by `pad`; `lengths[i]` is the number of items of sample `i`, 0 if it is not listed.
+    ///
+    /// ```
+    /// # use feedline_core::{BatchSampler, BatchSamplerOptions, LastBatch, Sampler, World};
+    /// use feedline_core::Pad;
+    /// let batches = BatchSampler::new(BatchSamplerOptions {
+    ///     len: 4,
+    ///     sampler: Sampler::Sequential,
+    ///     seed: 0,
+    ///     batch: 2,
+    ///     last_batch: LastBatch::Keep,
+    ///     world: World::single(),
+    /// })?;
+    /// assert_eq!(batches.padding_share(0, &[1, 3, 2, 2], Pad::longest()), 0.2); // 2 of 10
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    pub fn padding_share(&self, epoch: u64, lengths: &[u32], pad: Pad) -> f64 {
+        let length =
+            |id: &u64| usize::try_from(*id).ok().and_then(|id| lengths.get(id)).map_or(0, |&n| n as usize);
+        let (mut ids, mut padded, mut used) = (Vec::new(), 0, 0);
+        for step in 0..self.steps(epoch, 0) {
+            self.batch(epoch, 0, step, &mut ids);
+            padded += pad.width(ids.iter().map(length).max().unwrap_or(0)) * ids.len();
+            used += ids.iter().map(length).sum::<usize>();
+        }
+        if padded == 0 { 0.0 } else { (padded - used) as f64 / padded as f64 }
+    }
+
     /// Number of skipped positions of `epoch` within `positions`.
+    #[doc(hidden)] // For the cursor.
     pub fn skipped(&self, epoch: u64, positions: Range<u64>) -> u64 {
         let inside =
             |skip: &Skip| skip.end.min(positions.end).saturating_sub(skip.first.max(positions.start));

@@ -19,6 +19,7 @@ const BACKGROUNDS: [u8; 2] = [0x55, 0xAA];
 
 /// The samples to check.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Samples {
     /// This many, evenly spread over the data set, including the first and the last.
     Spread(u64),
@@ -69,6 +70,7 @@ pub enum Fault {
 
 /// A fault and its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Finding {
     /// The sample's id.
     pub sample: u64,
@@ -108,6 +110,7 @@ impl fmt::Display for Finding {
 /// The result of [`check_dataset`]. Displays a summary line, then one line per finding.
 #[derive(Clone, Debug)]
 #[must_use = "the faults are in the report, not in the result"]
+#[non_exhaustive]
 pub struct Report {
     /// Number of samples checked.
     pub samples: u64,
@@ -284,12 +287,14 @@ impl Check<'_> {
         let read = catch_unwind(AssertUnwindSafe(|| {
             let mut rows = slab.rows();
             if many {
-                return self.dataset.read_many(ids, &mut rows, &mut context);
+                self.dataset.read_many(ids, &mut rows, &mut context)?;
+            } else {
+                ids.iter().enumerate().try_for_each(|(index, &id)| {
+                    context.begin(index, id);
+                    self.dataset.read(id, &mut rows.row(index), &mut context).map_err(|error| (index, error))
+                })?;
             }
-            ids.iter().enumerate().try_for_each(|(index, &id)| {
-                context.begin(index, id);
-                self.dataset.read(id, &mut rows.row(index), &mut context).map_err(|error| (index, error))
-            })
+            rows.check_written().map_err(|(row, error)| (row, error.into()))
         }));
         match read {
             Ok(Ok(())) if slab.is_touched_outside() => Err((0, Fault::Outside)),
@@ -318,6 +323,8 @@ impl Check<'_> {
             let pairs = || first.field(0, field).iter().copied().zip(second.field(0, field).iter().copied());
             let untouched = pairs().position(|(one, two)| [one, two] == BACKGROUNDS);
             let differs = pairs().position(|(one, two)| one != two && [one, two] != BACKGROUNDS);
+            let (one, two) = (first.field(0, field).len(), second.field(0, field).len());
+            let differs = differs.or_else(|| (one != two).then(|| one.min(two)));
             for (byte, fault) in [(untouched, Fault::NotWritten), (differs, Fault::Differs)] {
                 if byte.is_some() {
                     self.add(id, epoch, Some((field, byte)), fault);
@@ -347,7 +354,7 @@ impl Check<'_> {
             let Some(column) = self.dataset.column(field) else { continue };
             let row = read.field(0, field);
             match column.row(id) {
-                Some(stored) if stored.len() == row.len() => {
+                Some(stored) if stored.len() == row.len() && !read.is_ragged(field) => {
                     if let Some(byte) = first_difference(row, stored) {
                         self.add(id, epoch, Some((field, Some(byte))), Fault::ColumnDiffers);
                     }
@@ -364,8 +371,10 @@ impl Check<'_> {
     }
 }
 
+/// The first byte that only one of the two has, or that differs.
 fn first_difference(one: &[u8], two: &[u8]) -> Option<usize> {
-    one.iter().zip(two).position(|(one, two)| one != two)
+    let differs = one.iter().zip(two).position(|(one, two)| one != two);
+    differs.or_else(|| (one.len() != two.len()).then(|| one.len().min(two.len())))
 }
 
 fn unreadable(error: &ReadError) -> Fault {
@@ -378,10 +387,12 @@ fn panicked(panic: &(dyn Any + Send)) -> Fault {
     Fault::Panicked(text.unwrap_or("no message").to_owned())
 }
 
-/// Rows to read into, with an unused row before and after them, all filled with one background byte.
+/// Rows to read into, with unused bytes before and after them, all filled with one background byte.
 struct Slab {
     layout: Layout,
     rows: usize,
+    /// Unused rows before the others; ragged rows begin with the first.
+    before: usize,
     background: u8,
     block: Vec<u8>,
     start: usize,
@@ -394,32 +405,46 @@ impl Slab {
         // Aligned, and with a margin of at least ALIGN on both sides.
         let address = block.as_ptr() as usize;
         let start = (address + ALIGN).next_multiple_of(ALIGN) - address;
-        Self { layout: layout.clone(), rows, background, block, start }
+        let before = if layout.is_ragged() { 0 } else { 1 };
+        Self { layout: layout.clone(), rows, before, background, block, start }
     }
 
     fn rows(&mut self) -> Rows<'_> {
         let slab = &mut self.block[self.start..][..self.layout.bytes()];
-        let (_, rest) = Rows::new(&self.layout, slab, self.rows + 2).split_at(1);
+        if self.before == 0 {
+            return Rows::new(&self.layout, slab, self.rows);
+        }
+        let (_, rest) = Rows::new(&self.layout, slab, self.rows + 2).split_at(self.before);
         rest.split_at(self.rows).0
     }
 
-    /// The range of a field's rows in the block.
+    /// The range of a field's rows in the block; of a ragged field, all that may be written.
     fn place(&self, field: usize) -> std::ops::Range<usize> {
+        let first = self.start + self.layout.offset(field);
+        if self.is_ragged(field) {
+            return first..self.start + self.layout.values(field).end;
+        }
         let bytes = self.layout.spec().fields()[field].row_bytes();
-        let first = self.start + self.layout.offset(field) + bytes;
-        first..first + bytes * self.rows
+        first + bytes * self.before..first + bytes * (self.before + self.rows)
     }
 
     /// The bytes of one field of one row.
     fn field(&self, row: usize, field: usize) -> &[u8] {
+        if self.is_ragged(field) {
+            return self.layout.row_values(&self.block[self.start..], field, row);
+        }
         let bytes = self.layout.spec().fields()[field].row_bytes();
         &self.block[self.place(field)][row * bytes..][..bytes]
+    }
+
+    fn is_ragged(&self, field: usize) -> bool {
+        self.layout.spec().fields()[field].as_ragged().is_some()
     }
 
     fn is_touched_outside(&self) -> bool {
         let is_touched = |bytes: &[u8]| bytes.iter().any(|&byte| byte != self.background);
         let mut end = 0;
-        for field in 0..self.layout.spec().fields().len() {
+        for (field, _) in self.layout.in_order() {
             let place = self.place(field);
             if is_touched(&self.block[end..place.start]) {
                 return true;

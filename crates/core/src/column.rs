@@ -50,26 +50,31 @@ impl<'a> StridedColumn<'a> {
     }
 
     /// The memory that contains the rows.
+    #[doc(hidden)] // For the device that gathers the rows.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
     /// The byte at which row 0 begins.
+    #[doc(hidden)] // For the device that gathers the rows.
     pub fn first(&self) -> usize {
         self.first
     }
 
     /// Bytes from the beginning of one row to the beginning of the next.
+    #[doc(hidden)] // For the device that gathers the rows.
     pub fn stride(&self) -> usize {
         self.stride
     }
 
     /// Number of rows, at least one.
+    #[doc(hidden)] // For the device that gathers the rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
     /// Bytes per row, at least one.
+    #[doc(hidden)] // For the device that gathers the rows.
     pub fn row_bytes(&self) -> usize {
         self.row_bytes
     }

@@ -1,9 +1,10 @@
 //! Checkpoints: a cursor covers what was delivered, never what was only prefetched.
 //!
-//! A cursor has two serialized forms: [`Cursor::to_bytes`], of fixed size with a checksum, and serde, for
+//! A cursor has two serialized forms: [`Cursor::to_bytes`], of fixed size with a checksum, and serde (feature `serde`), for
 //! readable JSON. [`Cursor::fit`] checks either against the batch sampler before a run resumes from it, in
 //! constant time.
 
+#[cfg(feature = "serde")]
 use crate::proof::hex;
 use crate::random::splitmix64;
 use crate::{BatchSampler, Error, ErrorKind, OrderHash, Proof, Result, SourcePosition, Stage};
@@ -19,37 +20,37 @@ const WORDS: usize = 16;
 /// order hash cover what this rank delivered.
 ///
 /// ```
-/// use feedline_core::{BatchSampler, BatchSamplerOptions, Cursor, LastBatch, Sampler, World};
-/// let options = BatchSamplerOptions {
-///     len: 100,
-///     sampler: Sampler::Shuffle,
-///     seed: 7,
-///     batch: 8,
-///     last_batch: LastBatch::Keep,
-///     world: World::single(),
-/// };
-/// let (batch_sampler, fingerprint, mut ids) = (BatchSampler::new(options)?, 0xDA7A, Vec::new());
-///
-/// let mut cursor = Cursor::new(&batch_sampler, fingerprint);
-/// for step in 0..3 {
-///     let valid = batch_sampler.batch(0, 0, step, &mut ids);
-///     cursor.deliver(&batch_sampler, &ids[..valid]);
-/// }
+/// # use feedline_core::{BatchSampler, BatchSamplerOptions, LastBatch, Sampler, World};
+/// use feedline_core::Cursor;
+/// # let options = BatchSamplerOptions {
+/// #     len: 100,
+/// #     sampler: Sampler::Shuffle,
+/// #     seed: 7,
+/// #     batch: 8,
+/// #     last_batch: LastBatch::Keep,
+/// #     world: World::single(),
+/// # };
+/// # let (batch_sampler, fingerprint, mut ids) = (BatchSampler::new(options)?, 0xDA7A, Vec::new());
+/// # let mut cursor = Cursor::new(&batch_sampler, fingerprint);
+/// # for step in 0..3 {
+/// #     let valid = batch_sampler.batch(0, 0, step, &mut ids);
+/// #     cursor.deliver(&batch_sampler, &ids[..valid]);
+/// # }
+/// // After three batches of 8; usually from `Loader::checkpoint`.
+/// assert_eq!((cursor.epoch(), cursor.position(), cursor.proof().count()), (0, 24, 24));
 /// let saved = cursor.to_bytes();
-///
-/// let cursor = Cursor::from_bytes(&saved)?.fit(&batch_sampler, fingerprint)?;
-/// assert_eq!((cursor.epoch(), cursor.position()), (0, 24));
-/// batch_sampler.batch(cursor.epoch(), cursor.position(), 0, &mut ids); // step 3
+/// assert_eq!(Cursor::from_bytes(&saved)?, cursor);
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Cursor {
     // First, so that a newer version is rejected as such, not for unknown or missing fields.
-    #[serde(deserialize_with = "known_version")]
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "known_version"))]
     version: u32,
-    #[serde(with = "hex")]
+    #[cfg_attr(feature = "serde", serde(with = "hex"))]
     fingerprint: u64,
-    #[serde(rename = "order", with = "hex")]
+    #[cfg_attr(feature = "serde", serde(rename = "order", with = "hex"))]
     sampler: u64,
     seed: u64,
     epoch: u64,
@@ -73,6 +74,7 @@ impl Cursor {
 
     /// The cursor of a new run: epoch 0, nothing delivered. `fingerprint` is that of the
     /// [data set](crate::Dataset::fingerprint).
+    #[doc(hidden)] // Made by the loader.
     pub fn new(batch_sampler: &BatchSampler, fingerprint: u64) -> Self {
         let options = batch_sampler.options();
         Self {
@@ -94,12 +96,14 @@ impl Cursor {
     }
 
     /// Moves to the beginning of `epoch`. The proof keeps what was delivered before.
+    #[doc(hidden)] // The loader's bookkeeping.
     pub fn begin(&mut self, epoch: u64) {
         (self.epoch, self.position, self.offset, self.start, self.skipped) = (epoch, 0, 0, 0, 0);
     }
 
     /// Advances over one delivered step. `ids` are the valid samples of this rank, with substitutes in place
     /// of samples that could not be read.
+    #[doc(hidden)] // The loader's bookkeeping.
     pub fn deliver(&mut self, batch_sampler: &BatchSampler, ids: &[u64]) {
         let after = batch_sampler.position_after(self.epoch, self.position, 0);
         self.skipped += batch_sampler.skipped(self.epoch, self.position..after);
@@ -109,6 +113,7 @@ impl Cursor {
 
     /// Advances over a delivered batch of a source, to the position up to which it was read; `ids` are its
     /// samples.
+    #[doc(hidden)] // The loader's bookkeeping.
     pub fn reach(&mut self, source_position: SourcePosition, ids: &[u64]) {
         (self.position, self.offset) = (source_position.position, source_position.offset);
         self.add(ids);
@@ -136,6 +141,7 @@ impl Cursor {
     }
 
     /// Whether `batch_sampler` has no step left in this epoch.
+    #[doc(hidden)] // The loader's bookkeeping.
     pub fn is_at_end(&self, batch_sampler: &BatchSampler) -> bool {
         batch_sampler.steps(self.epoch, self.position) == 0
     }
@@ -161,6 +167,7 @@ impl Cursor {
     /// `Cursor` for another data set, seed or sampler, for a position beyond the epoch or inside a step of
     /// the saved world (some ranks delivered their part of that step, others did not), and for an offset in a
     /// shard, which only the cursor of a source has.
+    #[doc(hidden)] // Called by `Loader::resume`.
     pub fn fit(self, batch_sampler: &BatchSampler, fingerprint: u64) -> Result<Self> {
         let next = self.fit_any(batch_sampler, fingerprint)?;
         if self.offset != 0 {
@@ -219,6 +226,7 @@ impl Cursor {
     /// As for [`fit`](Self::fit). Also for another rank or world size than that of the saved run, unless the
     /// cursor is at the beginning or the end of an epoch: each rank has its own position, which other ranks
     /// do not know.
+    #[doc(hidden)] // Called by `Loader::resume`.
     pub fn fit_source(self, shards: &BatchSampler, fingerprint: u64) -> Result<Self> {
         let next = self.fit_any(shards, fingerprint)?;
         let world = shards.options().world;
@@ -383,6 +391,7 @@ fn check_version(version: u32) -> Result<(), String> {
     }
 }
 
+#[cfg(feature = "serde")]
 fn known_version<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u32, D::Error> {
     let version = serde::Deserialize::deserialize(from)?;
     check_version(version).map_err(serde::de::Error::custom)?;

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::compose::{self, Cached, Concat, Map, Repeat, Sample, Subset, Window, Zip};
 use crate::random::key;
-use crate::{Random, Row, Rows, Spec, StridedColumn};
+use crate::{Context, Row, Rows, Spec, StridedColumn};
 
 /// The error of a read: any error type.
 pub type ReadError = Box<dyn std::error::Error + Send + Sync>;
@@ -45,7 +45,7 @@ pub trait Dataset: Send + Sync + 'static {
     fn spec(&self) -> &Spec;
 
     /// Writes sample `id` into `row`. It must write the whole row: a reused row contains bytes of an earlier
-    /// sample.
+    /// sample. A row of a ragged field is written whole, even if it has no items.
     ///
     /// In debug builds a reused row is filled with 0xFF, so that missing bytes show.
     /// [`check_dataset`](crate::check_dataset) finds them in any build.
@@ -78,7 +78,8 @@ pub trait Dataset: Send + Sync + 'static {
     /// set exists.
     ///
     /// When every field has a column, the device can read the rows itself, without workers and copies. A
-    /// wrapper that changes what `read` writes must return `None`, which is the default.
+    /// wrapper that changes what `read` writes must return `None`, which is the default, and so must a ragged
+    /// field.
     fn column(&self, _field: usize) -> Option<StridedColumn<'_>> {
         None
     }
@@ -96,6 +97,189 @@ pub trait Dataset: Send + Sync + 'static {
     fn fingerprint(&self) -> u64 {
         spec_key(key(&[self.len()]), self.spec())
     }
+
+    /// Writes a function of each sample: `function` gets the sample and the row to write, of `spec`.
+    ///
+    /// The sample is read into scratch memory, so nothing is allocated per sample. The function must write
+    /// the whole row, and what it writes must depend only on the sample and on the random numbers of the
+    /// context. It has a random stream of its own.
+    ///
+    /// ```
+    /// use feedline_core::{DType, Dataset, InMemory, Spec};
+    /// let pixels = InMemory::new().field("pixels", [2], [0_u8, 255, 51, 102])?;
+    /// let spec = Spec::new().field("pixels", DType::F32, [2])?;
+    /// let scaled = pixels.map(spec, |sample, row, context| {
+    ///     let brightness = context.random().range(0.9, 1.1) as f32;
+    ///     for (to, &from) in row.field_mut::<f32>(0)?.iter_mut().zip(sample.field::<u8>(0)?) {
+    ///         *to = f32::from(from) / 255.0 * brightness;
+    ///     }
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(scaled.len(), 2);
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Config` for a spec without fields.
+    fn map(
+        self,
+        spec: Spec,
+        function: impl Fn(&Sample<'_>, &mut Row<'_, '_>, &mut Context) -> Result<(), ReadError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> crate::Result<Map>
+    where
+        Self: Sized,
+    {
+        Map::new(Arc::new(self), spec, function)
+    }
+
+    /// The samples for which `keep` is true. Blocks while it reads every sample once;
+    /// [`Subset::ids`] are the index, which [`subset`](Self::subset) takes another time.
+    ///
+    /// ```
+    /// use feedline_core::{Dataset, InMemory};
+    /// let data = InMemory::new().field("label", [], [3_u8, 7, 3, 1])?;
+    /// let threes = data.filter(|sample| sample.bytes(0) == [3])?;
+    /// assert_eq!(threes.ids(), [0, 2]);
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Sample` for a sample that cannot be read, with its file; `Config` for a set whose reads use random
+    /// numbers or the epoch.
+    fn filter(self, keep: impl FnMut(&Sample<'_>) -> bool) -> crate::Result<Subset>
+    where
+        Self: Sized,
+    {
+        compose::filter(Arc::new(self), keep, |_| {})
+    }
+
+    /// As [`filter`](Self::filter), and calls `progress` with the number of samples read so far.
+    ///
+    /// # Errors
+    /// As [`filter`](Self::filter).
+    fn filter_with_progress(
+        self,
+        keep: impl FnMut(&Sample<'_>) -> bool,
+        progress: impl FnMut(u64),
+    ) -> crate::Result<Subset>
+    where
+        Self: Sized,
+    {
+        compose::filter(Arc::new(self), keep, progress)
+    }
+
+    /// The samples `ids`, in this order; sample `n` of the subset is sample `ids[n]`.
+    ///
+    /// # Errors
+    /// `Config` for an id that the set does not have.
+    fn subset(self, ids: impl Into<Vec<u64>>) -> crate::Result<Subset>
+    where
+        Self: Sized,
+    {
+        Subset::new(Arc::new(self), ids.into())
+    }
+
+    /// The first `count` samples, or all if there are fewer.
+    fn take(self, count: u64) -> Window
+    where
+        Self: Sized,
+    {
+        Window::new(Arc::new(self), 0, count)
+    }
+
+    /// The samples after the first `count`; none if there are fewer.
+    fn skip(self, count: u64) -> Window
+    where
+        Self: Sized,
+    {
+        Window::new(Arc::new(self), count, u64::MAX)
+    }
+
+    /// Splits the samples at random: part `n` gets `fractions[n]` of them, in the order of their ids. Every
+    /// sample is in exactly one part; which, depends only on the number of samples, the fractions and
+    /// `seed`.
+    ///
+    /// ```
+    /// use feedline_core::{Dataset, InMemory};
+    /// let data = InMemory::new().field("x", [], (0..100_u8).collect::<Vec<_>>())?;
+    /// let [train, validate] = data.split([0.8, 0.2], 7)?;
+    /// assert_eq!((train.len(), validate.len()), (80, 20));
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Config` for fractions below 0, or whose sum is not 1.
+    fn split<const N: usize>(self, fractions: [f64; N], seed: u64) -> crate::Result<[Subset; N]>
+    where
+        Self: Sized,
+    {
+        let shared: Arc<dyn Dataset> = Arc::new(self);
+        compose::split(&shared, fractions, seed)
+    }
+
+    /// The samples of this set and then those of `other`; [`Concat::new`] takes any number of sets.
+    ///
+    /// # Errors
+    /// `Config` for sets of different specs, or more than 2^63 samples.
+    fn concat(self, other: impl Dataset) -> crate::Result<Concat>
+    where
+        Self: Sized,
+    {
+        Concat::new([Arc::new(self) as Arc<dyn Dataset>, Arc::new(other)])
+    }
+
+    /// Sample `id` of this set and of `other` side by side; [`Zip::new`] takes any number of sets.
+    ///
+    /// # Errors
+    /// `Config` for sets of different lengths, or a field name that both have.
+    fn zip(self, other: impl Dataset) -> crate::Result<Zip>
+    where
+        Self: Sized,
+    {
+        Zip::new([Arc::new(self) as Arc<dyn Dataset>, Arc::new(other)])
+    }
+
+    /// The samples `times` times within an epoch, each time with other random numbers.
+    ///
+    /// # Errors
+    /// `Config` for more than 2^63 samples.
+    fn repeat(self, times: u64) -> crate::Result<Repeat>
+    where
+        Self: Sized,
+    {
+        Repeat::new(Arc::new(self), times)
+    }
+
+    /// Keeps the samples in memory once they are read: the first ones, as many as fit `budget` bytes.
+    ///
+    /// # Errors
+    /// `Config` for a set without fields.
+    fn cached(self, budget: usize) -> crate::Result<Cached>
+    where
+        Self: Sized,
+    {
+        Cached::in_memory(Arc::new(self), budget)
+    }
+
+    /// Keeps the samples in the file at `path` once they are read: the first ones, as many as fit `budget`
+    /// bytes. The file lasts: the next run finds the samples there, and several processes may share it.
+    ///
+    /// The file has a header with the fingerprint and the spec of the set, and a checksum for every sample.
+    /// A cache of other data or a file that was cut is replaced by a new one, and a damaged sample is read
+    /// again and written anew.
+    ///
+    /// # Errors
+    /// `Config` for a set without fields, or a path at which there is something else than a cache; `Data`
+    /// when the file cannot be opened or made.
+    fn cached_in_file(self, path: impl AsRef<Path>, budget: u64) -> crate::Result<Cached>
+    where
+        Self: Sized,
+    {
+        Cached::in_file(Arc::new(self), path.as_ref(), budget)
+    }
 }
 
 /// Mixes a spec into a fingerprint.
@@ -107,58 +291,9 @@ pub(crate) fn spec_key(mut state: u64, spec: &Spec) -> u64 {
         for &n in field.shape() {
             state = key(&[state, n as u64]);
         }
-    }
-    state
-}
-
-/// The context of a [`Dataset::read`]: the epoch, and random numbers that belong to the sample.
-#[derive(Debug)]
-pub struct Context {
-    seed: u64,
-    epoch: u64,
-    current: Option<(usize, u64)>,
-    /// Created on first use: it costs as much as copying a short row, and many data sets never use it.
-    random: Option<Random>,
-    watch: Option<Arc<AtomicU64>>,
-}
-
-impl Context {
-    /// A context for samples of `epoch` under `seed`.
-    pub fn new(seed: u64, epoch: u64) -> Self {
-        Self { seed, epoch, current: None, random: None, watch: None }
-    }
-
-    /// Stores the id of every sample begun in `watch`, so that a read that never returns can be named.
-    pub fn watched(self, watch: Arc<AtomicU64>) -> Self {
-        Self { watch: Some(watch), ..self }
-    }
-
-    /// Begins sample `id`, at `index` of the ids being read, and restarts the random stream.
-    ///
-    /// A custom [`Dataset::read_many`] must call this before each sample that uses random numbers.
-    pub fn begin(&mut self, index: usize, id: u64) {
-        self.current = Some((index, id));
-        self.random = None;
-        if let Some(watch) = &self.watch {
-            watch.store(id, Ordering::Relaxed);
+        if field.as_ragged().is_some() {
+            state = key(&[state, u64::from_le_bytes(*b"ragged  ")]);
         }
     }
-
-    /// The epoch being read.
-    pub fn epoch(&self) -> u64 {
-        self.epoch
-    }
-
-    /// Random numbers keyed by (seed, epoch, sample id): the same for any number of workers.
-    pub fn random(&mut self) -> &mut Random {
-        self.random.get_or_insert_with(|| match self.current {
-            Some((_, id)) => Random::for_sample(self.seed, self.epoch, id),
-            None => Random::from_key(0),
-        })
-    }
-
-    /// The sample being read: its index in the ids, and its id. Identifies the sample when a read panics.
-    pub fn current(&self) -> Option<(usize, u64)> {
-        self.current
-    }
+    state
 }

@@ -12,6 +12,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The part of the pipeline where an error occurred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Stage {
     /// The order of samples and the cursor.
     Sampler,
@@ -139,16 +140,19 @@ impl Error {
     }
 
     /// Adds the stage.
+    #[doc(hidden)] // Added by the pipeline.
     pub fn at_stage(self, stage: Stage) -> Self {
         self.with(|e| e.stage = Some(stage))
     }
 
     /// Adds the batch: its step within the epoch.
+    #[doc(hidden)] // Added by the pipeline.
     pub fn at_batch(self, batch: u64) -> Self {
         self.with(|e| e.batch = Some(batch))
     }
 
     /// Adds the sample's id.
+    #[doc(hidden)] // Added by the pipeline.
     pub fn at_sample(self, sample: u64) -> Self {
         self.with(|e| e.sample = Some(sample))
     }

@@ -1,13 +1,23 @@
 //! The memory layout of a batch: one slab with every field at an aligned offset.
 //!
-//! One slab needs one copy per batch. 256-byte alignment suits every GPU load width and is best for cuBLAS.
+//! One slab needs one copy per batch, and one more for each ragged field after the first. 256-byte alignment suits every GPU load width and is best for cuBLAS.
 
-use crate::{Error, ErrorKind, Result, Spec};
+use std::ops::Range;
+
+use arrayvec::ArrayVec;
+
+use crate::ragged::Extent;
+use crate::region::{OFFSET_BYTES, Region, Room, read};
+use crate::spec::MAX_FIELDS;
+use crate::{Error, ErrorKind, Field, Result, Spec};
 
 /// Alignment of every field, in bytes.
 pub const ALIGN: usize = 256;
 
-/// The offsets of a batch's fields in a slab of [`bytes`](Self::bytes) bytes.
+/// The places of a batch's fields in a slab of [`bytes`](Self::bytes) bytes.
+///
+/// Fields of one size come first, in the order of the spec, and ragged fields behind them, each with its offsets
+/// before its values. So a batch is one copy, and one more for each ragged field after the first.
 ///
 /// ```
 /// use feedline_core::{DType, Layout, Spec};
@@ -22,13 +32,18 @@ pub struct Layout {
     capacity: usize,
     offsets: Vec<usize>,
     bytes: usize,
+    /// The indices of the ragged fields.
+    ragged: ArrayVec<usize, MAX_FIELDS>,
+    /// The last field of one size.
+    last: Option<usize>,
 }
 
 impl Layout {
     /// The layout of batches of up to `capacity` samples of `spec`.
     ///
     /// # Errors
-    /// `Config` for a spec without fields, a capacity of zero, or a batch larger than the address space.
+    /// `Config` for a spec without fields, a capacity of zero, a batch larger than the address space, or a
+    /// ragged field whose batch may have 2^31 items or more.
     pub fn new(spec: &Spec, capacity: usize) -> Result<Self> {
         if spec.fields().is_empty() {
             return Err(Error::new(ErrorKind::Config, "the spec has no fields: add at least one"));
@@ -36,29 +51,20 @@ impl Layout {
         if capacity == 0 {
             return Err(Error::new(ErrorKind::Config, "batch size is 0: it must be at least 1"));
         }
-        let mut offsets = Vec::with_capacity(spec.fields().len());
+        let (ragged, fixed): (Vec<usize>, Vec<usize>) =
+            (0..spec.fields().len()).partition(|&index| spec.fields()[index].as_ragged().is_some());
+        let mut offsets = vec![0; spec.fields().len()];
         let mut end = 0usize;
-        for field in spec.fields() {
-            offsets.push(end);
-            end = field
-                .row_bytes()
-                .checked_mul(capacity)
+        for &index in fixed.iter().chain(&ragged) {
+            offsets[index] = end;
+            end = region_bytes(&spec.fields()[index], capacity)?
                 .and_then(|bytes| bytes.checked_add(end))
                 .and_then(|end| end.checked_next_multiple_of(ALIGN))
                 .filter(|&end| end <= isize::MAX as usize)
-                .ok_or_else(|| {
-                    Error::new(
-                        ErrorKind::Config,
-                        format!(
-                            "a batch of {capacity} samples is larger than the address space at field \"{}\" \
-                             ({} bytes per sample): take a smaller batch",
-                            field.name(),
-                            field.row_bytes()
-                        ),
-                    )
-                })?;
+                .ok_or_else(|| too_large(&spec.fields()[index], capacity))?;
         }
-        Ok(Self { spec: spec.clone(), capacity, offsets, bytes: end })
+        let (ragged, last) = (ragged.into_iter().collect(), fixed.last().copied());
+        Ok(Self { spec: spec.clone(), capacity, offsets, bytes: end, ragged, last })
     }
 
     /// The fields.
@@ -67,6 +73,7 @@ impl Layout {
     }
 
     /// The most samples that fit.
+    #[doc(hidden)] // For the loader.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
@@ -76,20 +83,145 @@ impl Layout {
         self.bytes
     }
 
-    /// Byte offset of field `index` in the slab.
+    /// Byte offset of field `index` in the slab; of a ragged field, that of its offsets or lengths.
     pub fn offset(&self, index: usize) -> usize {
         self.offsets[index]
     }
 
-    /// The leading bytes of the slab that a batch of `rows` samples uses, which must be copied.
+    /// The leading bytes of the slab that the fields of one size use in a batch of `rows` samples, which must
+    /// be copied.
     ///
     /// # Panics
     /// If `rows` is larger than [`capacity`](Self::capacity).
+    #[doc(hidden)] // For the loader.
     pub fn used_bytes(&self, rows: usize) -> usize {
         assert!(rows <= self.capacity, "{rows} rows in a layout of {}", self.capacity);
-        let last = self.offsets.len() - 1;
-        self.offsets[last] + self.spec.fields()[last].row_bytes() * rows
+        self.last.map_or(0, |last| self.offsets[last] + self.spec.fields()[last].row_bytes() * rows)
     }
+
+    /// Whether a field is ragged.
+    pub fn is_ragged(&self) -> bool {
+        !self.ragged.is_empty()
+    }
+
+    /// The place of the ragged field `index` among the ragged fields, which is that of its [`Extent`].
+    pub fn ragged_place(&self, index: usize) -> Option<usize> {
+        self.ragged.iter().position(|&ragged| ragged == index)
+    }
+
+    /// The bytes of the slab that hold the values of ragged field `index`.
+    ///
+    /// # Panics
+    /// If there is no such field, or it is not ragged.
+    pub fn values(&self, index: usize) -> Range<usize> {
+        let field = &self.spec.fields()[index];
+        let room = field.as_ragged().and_then(|ragged| ragged.room(self.capacity));
+        let Some(room) = room else { panic!("field \"{}\" is not ragged", field.name()) };
+        let first = self.offsets[index] + offsets_bytes(self.capacity);
+        first..first + room * field.item_bytes()
+    }
+
+    /// The bytes of `slab` that row `row` of ragged field `index` has, as `read` wrote them: before
+    /// [`finish`](Self::finish), or after it where the form is [`Form::Rows`](crate::ragged::Form::Rows).
+    ///
+    /// # Panics
+    /// If there is no such row or field, the field is not ragged, or the row is not written.
+    pub fn row_values<'s>(&self, slab: &'s [u8], index: usize, row: usize) -> &'s [u8] {
+        let offsets = &slab[self.offsets[index]..][..offsets_bytes(self.capacity)];
+        let item = self.spec.fields()[index].item_bytes();
+        let [start, end] = [row, row + 1].map(|row| read(offsets, row) as usize * item);
+        &slab[self.values(index)][start..end]
+    }
+
+    /// Brings the ragged fields of a batch whose `rows` rows are all written into their forms, and replaces
+    /// `extents` by what each holds. Does nothing else for specs without ragged fields.
+    ///
+    /// # Errors
+    /// `Budget` for rows that do not fit any more once they are padded, with the row.
+    ///
+    /// # Panics
+    /// If `rows` is larger than [`capacity`](Self::capacity), or `slab` smaller than the layout.
+    pub fn finish(
+        &self,
+        slab: &mut [u8],
+        rows: usize,
+        extents: &mut Vec<Extent>,
+    ) -> Result<(), (usize, Error)> {
+        extents.clear();
+        for &index in &self.ragged {
+            let place = self.offsets[index]..self.values(index).end;
+            let mut region = Region::new(&self.spec.fields()[index], &mut slab[place], self.room(rows));
+            extents.push(region.finish()?);
+        }
+        Ok(())
+    }
+
+    /// The parts of the slab that hold a batch of `rows` samples, which must be copied; `extents` are those of
+    /// [`finish`](Self::finish).
+    ///
+    /// # Panics
+    /// If `rows` is larger than [`capacity`](Self::capacity).
+    pub fn used(&self, rows: usize, extents: &[Extent]) -> ArrayVec<Range<usize>, MAX_FIELDS> {
+        let mut parts = ArrayVec::new();
+        let mut first = 0;
+        for (&index, extent) in self.ragged.iter().zip(extents) {
+            let values = self.values(index);
+            let end = values.start + extent.items * self.spec.fields()[index].item_bytes();
+            // The first one goes with the fields of one size, which lie before it.
+            parts.push(first..end.min(values.end));
+            first = self.ragged.get(parts.len()).map_or(self.bytes, |&next| self.offsets[next]);
+        }
+        if parts.is_empty() {
+            parts.push(0..self.used_bytes(rows));
+        }
+        parts
+    }
+
+    /// What is the same for all regions of a batch of `rows` rows.
+    pub(crate) fn room(&self, rows: usize) -> Room {
+        Room { values_at: offsets_bytes(self.capacity), rows }
+    }
+
+    /// The fields in the order of their places in the slab, each with its bytes.
+    pub(crate) fn in_order(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let fixed = (0..self.offsets.len()).filter(|index| !self.ragged.contains(index));
+        let fixed = fixed.map(|index| (index, self.spec.fields()[index].row_bytes() * self.capacity));
+        let bytes = |&index: &usize| (index, self.values(index).end - self.offsets[index]);
+        fixed.chain(self.ragged.iter().map(bytes))
+    }
+}
+
+/// Bytes of the offsets of `rows` rows, with their padding.
+fn offsets_bytes(rows: usize) -> usize {
+    ((rows + 1) * OFFSET_BYTES).next_multiple_of(ALIGN)
+}
+
+/// Bytes of a field in a batch of `capacity` samples; `None` for more than the address space.
+fn region_bytes(field: &Field, capacity: usize) -> Result<Option<usize>> {
+    let Some(ragged) = field.as_ragged() else { return Ok(field.row_bytes().checked_mul(capacity)) };
+    let Some(room) = ragged.room(capacity) else {
+        let why = format!(
+            "field \"{}\": a batch of {capacity} samples of up to {} items may have 2^31 or more: take a \
+             smaller batch, or state fewer by most_per_batch",
+            field.name(),
+            ragged.most_per_sample()
+        );
+        return Err(Error::new(ErrorKind::Config, why));
+    };
+    let offsets = capacity.checked_add(1).and_then(|rows| rows.checked_mul(2 * OFFSET_BYTES));
+    let values = field.item_bytes().checked_mul(room);
+    // Not summed here where the product alone is too large.
+    Ok(offsets.and(values).and_then(|values| values.checked_add(offsets_bytes(capacity))))
+}
+
+fn too_large(field: &Field, capacity: usize) -> Error {
+    let why = format!(
+        "a batch of {capacity} samples is larger than the address space at field \"{}\" ({} bytes per sample): \
+         take a smaller batch",
+        field.name(),
+        field.row_bytes()
+    );
+    Error::new(ErrorKind::Config, why)
 }
 
 #[cfg(test)]

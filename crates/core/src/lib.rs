@@ -5,10 +5,15 @@
 //! | sample | one item of a data set, identified by its id | [`dataset`] |
 //! | field | a named, typed, shaped part of every sample | [`spec`] |
 //! | spec | the fields of a sample | [`spec`] |
+//! | ragged field | a field of variable length: items and offsets | [`mod@ragged`] |
+//! | packed set | documents laid into windows of one size | [`packed`] |
 //! | layout | the offset of each field of a batch in one slab | [`layout`] |
 //! | source | data without a length: shards of records | [`source`] |
+//! | composition | data sets made of other data sets | [`compose`] |
+//! | context | the epoch, random numbers and scratch memory of a read | [`Context`] |
 //! | strided column | one field of every sample, in memory at a fixed stride | [`mod@column`] |
 //! | row | the bytes of one sample in a slab, for writing | [`row`] |
+//! | scratch | memory that a worker keeps from sample to sample | [`Scratch`] |
 //! | sampler | the order of the samples of an epoch | [`sampler`] |
 //! | world | the rank of this process and the number of ranks | [`world`] |
 //! | batch sampler | the samples of each batch | [`batch_sampler`] |
@@ -21,6 +26,7 @@
 //! | check | a test of a data set against its contract | [`check`] |
 //! | fingerprint | a number that identifies a data set | [`fingerprint`] |
 //! | error | a value that says what is wrong, where, and what to do | [`error`] |
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 pub mod bad_samples;
@@ -28,17 +34,24 @@ pub mod batch_info;
 pub mod batch_sampler;
 pub mod check;
 pub mod column;
+pub mod compose;
+mod context;
 pub mod cursor;
 pub mod dataset;
 pub mod dtype;
 pub mod error;
 pub mod fingerprint;
 pub mod layout;
+mod lengths;
+pub mod packed;
 mod panics;
 pub mod proof;
+pub mod ragged;
 pub mod random;
+mod region;
 pub mod row;
 pub mod sampler;
+mod scratch;
 pub mod source;
 pub mod spec;
 pub mod stop;
@@ -50,17 +63,23 @@ pub use batch_info::{BatchInfo, Failure, Substituted};
 pub use batch_sampler::{BatchSampler, BatchSamplerOptions, LastBatch};
 pub use check::{CheckOptions, check_dataset};
 pub use column::StridedColumn;
+pub use compose::{InMemory, Mix, Sample, from_fn};
+pub use context::Context;
 pub use cursor::Cursor;
-pub use dataset::{Context, Dataset, ReadError};
+pub use dataset::{Dataset, ReadError};
 pub use dtype::{DType, Element};
 pub use error::{Error, ErrorKind, Result, Stage};
 pub use fingerprint::Fingerprint;
 pub use layout::Layout;
+pub use lengths::lengths;
+pub use packed::{Packed, PackedOptions};
 pub use panics::catch_panic;
 pub use proof::{OrderHash, Proof};
+pub use ragged::{Extent, Pad, Ragged};
 pub use random::Random;
-pub use row::{CopyRows, Row, Rows};
+pub use row::{CopyRows, Row, RowFields, Rows};
 pub use sampler::Sampler;
+pub use scratch::Scratch;
 pub use source::{Next, Shard, Source, SourcePosition};
 pub use spec::{Field, Spec};
 pub use stop::Stop;

@@ -31,10 +31,11 @@ const CHUNK: usize = 512;
 /// a.add(0, 2);
 /// assert!(a.check(&all).is_err());
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Proof {
     count: u64,
-    #[serde(with = "hex")]
+    #[cfg_attr(feature = "serde", serde(with = "hex"))]
     sum: u128,
 }
 
@@ -63,6 +64,7 @@ impl Proof {
 
     /// The expected proof of the global `positions` of one epoch: for an epoch that was left early, or that
     /// drops its last batch and was resumed with another world size.
+    #[doc(hidden)] // For tests of resumed runs.
     pub fn expected_part(batch_sampler: &BatchSampler, epoch: u64, positions: Range<u64>) -> Self {
         let mut proof = Self::new();
         let (len, sampler) = (batch_sampler.options().len, &batch_sampler.options().sampler);
@@ -79,6 +81,7 @@ impl Proof {
     }
 
     /// Adds one sample.
+    #[doc(hidden)] // The loader's bookkeeping.
     pub fn add(&mut self, epoch: u64, id: u64) {
         self.add_all(epoch, &[id]);
     }
@@ -91,6 +94,7 @@ impl Proof {
     }
 
     /// Removes one sample.
+    #[doc(hidden)] // The loader's bookkeeping.
     pub fn remove(&mut self, epoch: u64, id: u64) {
         let mut one = Self::new();
         one.add(epoch, id);
@@ -114,6 +118,7 @@ impl Proof {
     }
 
     /// The 128-bit sum.
+    #[doc(hidden)] // Part of a cursor.
     pub fn sum(&self) -> u128 {
         self.sum
     }
@@ -165,12 +170,14 @@ impl Mixer {
 /// two.add(&[3, 8]);
 /// assert_eq!(one, two);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(transparent)]
-pub struct OrderHash(#[serde(with = "hex")] u64);
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(transparent))]
+pub struct OrderHash(#[cfg_attr(feature = "serde", serde(with = "hex"))] u64);
 
 impl OrderHash {
     /// The hash of no ids.
+    #[doc(hidden)] // Made by a cursor.
     pub const fn new() -> Self {
         Self(u64::from_le_bytes(*b"in order"))
     }
@@ -181,6 +188,7 @@ impl OrderHash {
     }
 
     /// Adds ids in the order of delivery.
+    #[doc(hidden)] // The loader's bookkeeping.
     pub fn add(&mut self, ids: &[u64]) {
         // Each step is a bijection of the state and of the id, so a single changed id always changes the
         // result.
@@ -202,6 +210,7 @@ impl Default for OrderHash {
 }
 
 /// Serializes hashes as `"0x..."`, because JSON readers that parse numbers as f64 would round them.
+#[cfg(feature = "serde")]
 pub(crate) mod hex {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};

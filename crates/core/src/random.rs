@@ -36,11 +36,13 @@ pub struct Random {
 
 impl Random {
     /// The stream of sample `id` in `epoch` under `seed`.
+    #[doc(hidden)] // Made by `Context::random`.
     pub fn for_sample(seed: u64, epoch: u64, id: u64) -> Self {
         Self::from_key(key(&[seed, epoch, id]))
     }
 
     /// The stream of `key`; see [`key`].
+    #[doc(hidden)] // Made by `Context::random`.
     pub fn from_key(key: u64) -> Self {
         Self { key, counter: 0 }
     }

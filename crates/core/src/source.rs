@@ -43,6 +43,7 @@ pub const MAX_OFFSET: u64 = 1 << OFFSET_BITS;
 /// assert_eq!(id(0, 1 << 40), None);
 /// assert_eq!(place(3 * (1 << 40) + 1000), (3, 1000));
 /// ```
+#[doc(hidden)] // For the loader.
 pub const fn id(shard: u64, offset: u64) -> Option<u64> {
     if shard < MAX_SHARDS && offset < MAX_OFFSET { Some(shard << OFFSET_BITS | offset) } else { None }
 }
@@ -172,6 +173,7 @@ pub struct SourcePosition {
 /// # Errors
 /// `Config` for more than [`MAX_SHARDS`] shards, and for a sampler that may repeat a shard within an epoch:
 /// its records would be delivered twice.
+#[doc(hidden)] // Called by `LoaderBuilder::build`.
 pub fn check(batch_sampler: &BatchSampler) -> Result<()> {
     let options = batch_sampler.options();
     if options.len > MAX_SHARDS {

@@ -77,6 +77,7 @@ impl World {
     ///
     /// # Errors
     /// As for [`from_env`](Self::from_env).
+    #[doc(hidden)] // For tests of `from_env`.
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Result<Self> {
         for (launcher, rank, size) in SOURCES {
             let half = |set: &str, unset: &str| {

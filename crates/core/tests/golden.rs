@@ -101,6 +101,17 @@ fn balanced() {
 }
 
 #[test]
+fn bucketed() {
+    let lengths: Vec<u32> = (0..103).map(|id| id * id % 41).collect();
+    check(
+        &Sampler::bucketed(&lengths, 10, 3).unwrap(),
+        103,
+        [65, 2, 40, 58, 38, 54, 1, 80, 24, 42, 27, 36],
+        0x61AF_8418_A8D2_6CAA,
+    );
+}
+
+#[test]
 fn subset() {
     check(
         &Sampler::subset((50..90).collect(), Sampler::Shuffle).unwrap(),

@@ -13,7 +13,7 @@ fn epoch(sampler: &Sampler, len: u64, seed: u64, epoch: u64) -> Vec<u64> {
     ids
 }
 
-fn sorted(mut ids: Vec<u64>) -> Vec<u64> {
+fn sorted<T: Ord>(mut ids: Vec<T>) -> Vec<T> {
     ids.sort_unstable();
     ids
 }
@@ -34,6 +34,7 @@ fn every_kind(len: u64) -> Vec<Sampler> {
         Sampler::distinct(&weights).unwrap(),
         Sampler::distinct(&weights).unwrap().draws(1).unwrap(),
         Sampler::balanced(&labels(len), 3).unwrap(),
+        Sampler::bucketed(&labels(len), 3, 2).unwrap(),
         Sampler::subset((0..len).step_by(2).collect(), Sampler::Shuffle).unwrap(),
     ]
 }
@@ -64,7 +65,9 @@ proptest! {
         block in 1u64..4000,
         window in 1u64..4000,
     ) {
-        for sampler in [Sampler::Sequential, Sampler::Shuffle, Sampler::block(block, window).unwrap()] {
+        let block_shuffle = Sampler::block(block, window).unwrap();
+        let bucketed = Sampler::bucketed(&labels(len), block, window).unwrap();
+        for sampler in [Sampler::Sequential, Sampler::Shuffle, block_shuffle, bucketed] {
             prop_assert!(sampler.is_permutation());
             let ids = sorted(epoch(&sampler, len, seed, 3));
             prop_assert_eq!(ids, (0..len).collect::<Vec<_>>(), "{:?}", sampler);
@@ -83,6 +86,33 @@ fn random_samplers_depend_only_on_seed_and_epoch() {
         assert_ne!(first, epoch(&sampler, 500, 7, 1), "{sampler:?} is the same in the next epoch");
         assert_ne!(first, epoch(&sampler, 500, 8, 0), "{sampler:?} is the same under another seed");
     }
+}
+
+/// Batches of 8 from buckets of 32 of 805 samples: a bucket spans a range of lengths, the batches are shuffled,
+/// and the short batch of 5 comes last, with other lengths in each epoch.
+#[test]
+fn a_bucketed_batch_has_similar_lengths_and_other_samples_in_every_epoch() {
+    let lengths: Vec<u32> = (0..805).map(|id| id * 7 % 805).collect();
+    let sampler = Sampler::bucketed(&lengths, 8, 4).unwrap();
+    let of = |number| -> Vec<Vec<u32>> {
+        let ids = epoch(&sampler, 805, 7, number);
+        ids.chunks(8).map(|ids| ids.iter().map(|&id| lengths[id as usize]).collect()).collect()
+    };
+    let mut short = BTreeSet::new();
+    for number in 0..5 {
+        let batches = of(number);
+        assert_eq!((batches.len(), batches[100].len()), (101, 5));
+        for batch in &batches {
+            let (least, most) = (batch.iter().min().unwrap(), batch.iter().max().unwrap());
+            assert!(most - least < 32 + 5, "{batch:?}");
+        }
+        short.insert(batches[100].iter().max().copied());
+        let ascending = batches.windows(2).filter(|two| two[0][0] < two[1][0]).count();
+        assert!((30..70).contains(&ascending), "{ascending} batches are longer than the one before");
+    }
+    assert!(short.len() >= 4, "{short:?}");
+    let sets = |number| of(number).into_iter().map(sorted).collect::<BTreeSet<_>>();
+    assert!(sets(0).intersection(&sets(1)).count() < 5);
 }
 
 #[test]
@@ -193,6 +223,9 @@ fn invalid_arguments_are_rejected_with_the_index() {
         (Sampler::distinct(&[0.0]).map(drop), "all 1 weights are zero"),
         (Sampler::weighted(&[1.0, 1.0]).and_then(|sampler| sampler.check(3)), "2 weights for 3 samples"),
         (Sampler::distinct(&[1.0, 1.0]).and_then(|sampler| sampler.check(1)), "2 weights for 1 samples"),
+        (Sampler::bucketed(&[1, 1], 0, 1).map(drop), "the batch size is 0"),
+        (Sampler::bucketed(&[1, 1], 1, 0).map(drop), "the number of batches per bucket is 0"),
+        (Sampler::bucketed(&[1, 1], 1, 1).and_then(|sampler| sampler.check(3)), "2 lengths for 3 samples"),
         (Sampler::balanced(&[0, 1], 2).and_then(|sampler| sampler.check(3)), "2 labels for 3 samples"),
         (Sampler::balanced(&[0, 1, 3], 3).map(drop), "label 2 is 3: with 3 classes, labels are below 3"),
         (Sampler::balanced(&[0, 2, 2], 3).map(drop), "class 1 has no samples"),

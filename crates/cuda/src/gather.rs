@@ -16,7 +16,8 @@ pub const SOURCE: &str = include_str!("gather.cu");
 /// [`SOURCE`] compiled to PTX; `kernels/README.md` says how to regenerate it.
 pub const PTX: &str = include_str!("gather.ptx");
 
-/// Enough blocks to saturate the PCIe link (`gather.cu`), for any batch size.
+/// Enough blocks to saturate the PCIe link (`gather.cu`), for any batch size. Device memory needs one per
+/// multiprocessor.
 const BLOCKS: u32 = 8;
 const THREADS: u32 = 512;
 
@@ -110,12 +111,13 @@ impl Cuda {
             std::ptr::from_mut(&mut fields).cast(),
             std::ptr::from_mut(&mut all).cast::<c_void>(),
         ];
+        let blocks = if gather.is_from_device() { self.multiprocessors()?.max(1) as u32 } else { BLOCKS };
         // SAFETY: the parameters match the kernel's signature, live for the call and are copied by it;
         // the rest is the caller's contract.
         let launched = unsafe {
             result::launch_kernel(
                 kernel.raw(),
-                (BLOCKS, 1, 1),
+                (blocks, 1, 1),
                 (THREADS, 1, 1),
                 0,
                 raw(stream),

@@ -12,6 +12,7 @@
 //!
 //! `feedline-device` opens the backend (`Device::cuda`), launches its kernels, and hands out cudarc's
 //! streams.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod blocking_wait;
 mod gather;

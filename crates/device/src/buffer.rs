@@ -9,6 +9,7 @@ use feedline_slots::HostMemory;
 
 use crate::Stream;
 use crate::pinned::Pinned;
+use crate::stream::StreamCore;
 use crate::view::{View, ViewMut};
 
 /// `len` elements of device memory, for use on one stream.
@@ -118,7 +119,7 @@ impl<T: Element> Buffer<T> {
         let copied = unsafe {
             core.device.backend.copy_to_device(core.id(), staging.as_ptr(), self.address, bytes.len())
         };
-        drain(copied, &self.stream, staging).map(drop)
+        drain(copied, core, staging).map(drop)
     }
 
     /// Copies all elements to the host and blocks until the copy is done. For tests and checkpoints, not
@@ -127,24 +128,40 @@ impl<T: Element> Buffer<T> {
     /// # Errors
     /// A device failure.
     pub fn read(&self) -> Result<Vec<T>> {
-        let core = self.stream.core();
-        core.refuse("a copy")?;
-        let bytes = self.len * size_of::<T>();
-        let staging = Pinned::new(&core.device, bytes)?;
-        // SAFETY: both ranges are `bytes` long and live until `drain` below has drained the stream.
-        let copied =
-            unsafe { core.device.backend.copy_to_host(core.id(), self.address, staging.as_ptr(), bytes) };
-        let staging = drain(copied, &self.stream, staging)?;
+        self.view().to_vec()
+    }
+}
+
+impl<T: Element> View<'_, T> {
+    /// Copies the elements to the host. Blocks until all work that the stream has so far, and the copy
+    /// behind it, have ended. For tests and checkpoints, not for loops: it allocates pinned memory.
+    ///
+    /// # Errors
+    /// `Config` while the stream is being recorded; a device failure.
+    pub fn to_vec(&self) -> Result<Vec<T>> {
+        let stream = self.stream();
+        stream.refuse("a copy")?;
+        if self.is_empty() {
+            return Ok(Vec::new());
+        }
+        let bytes = self.len() * size_of::<T>();
+        let staging = Pinned::new(&stream.device, bytes)?;
+        // SAFETY: both ranges are `bytes` long and live until `drain` below has drained the stream; the
+        // stream orders the copy after the work that wrote the elements.
+        let copied = unsafe {
+            stream.device.backend.copy_to_host(stream.id(), self.address(), staging.as_ptr(), bytes)
+        };
+        let staging = drain(copied, stream, staging)?;
         staging.host_access(0, bytes, Access::Read)?;
         // SAFETY: the block is initialised, 4096-byte aligned and `bytes` long, and the copy into it has
         // ended.
-        Ok(unsafe { std::slice::from_raw_parts(staging.as_ptr().cast::<T>(), self.len) }.to_vec())
+        Ok(unsafe { std::slice::from_raw_parts(staging.as_ptr().cast::<T>(), self.len()) }.to_vec())
     }
 }
 
 /// Waits for a copy between `staging` and the device. Leaks the block if it is unknown whether the copy
 /// has ended.
-fn drain(copied: Result<()>, stream: &Stream, staging: Pinned) -> Result<Pinned> {
+fn drain(copied: Result<()>, stream: &StreamCore, staging: Pinned) -> Result<Pinned> {
     match stream.synchronize() {
         Ok(()) => copied.map(|()| staging),
         Err(error) => {

@@ -58,6 +58,7 @@ impl Device {
     }
 
     /// Creates a device on any [`Backend`].
+    #[doc(hidden)] // For the simulator and tests.
     pub fn with_backend(backend: impl Backend) -> Self {
         Self { core: Arc::new(Core::new(Box::new(backend))) }
     }
@@ -118,6 +119,7 @@ impl Device {
     ///
     /// # Errors
     /// A device failure.
+    #[doc(hidden)] // Every call does it.
     pub fn bind(&self) -> Result<()> {
         self.core.backend.bind()
     }
@@ -135,13 +137,22 @@ impl Device {
     ///
     /// # Errors
     /// `Config` if it does not.
+    #[doc(hidden)] // For crates built on this one.
     pub fn check_stream(&self, stream: &Stream) -> Result<()> {
         self.core.same(&stream.core().device, "the stream")
     }
 
     /// Whether `other` is the same device.
+    #[doc(hidden)] // For crates built on this one.
     pub fn is(&self, other: &Device) -> bool {
         Arc::ptr_eq(&self.core, &other.core)
+    }
+}
+
+impl Stream {
+    /// The stream's device.
+    pub fn device(&self) -> Device {
+        Device { core: self.core().device.clone() }
     }
 }
 

@@ -24,6 +24,7 @@ pub struct Graph {
 
 impl Stream {
     /// Whether the device can record graphs. CUDA can.
+    #[doc(hidden)] // For `Replay`.
     pub fn records(&self) -> bool {
         self.core().device.backend.records()
     }
@@ -163,6 +164,7 @@ impl Graph {
     }
 
     /// Whether this graph was recorded for the slot of `batch` and the stream that reads it.
+    #[doc(hidden)] // For `Replay`.
     pub fn is_for(&self, batch: &Reader) -> bool {
         self.slot.as_ref().is_some_and(|slot| slot.id() == batch.slot_id())
             && Arc::ptr_eq(batch.stream().core(), &self.stream)

@@ -16,6 +16,7 @@
 //!
 //! The backends are separate crates: the trait and the host in `feedline-backend`, NVIDIA GPUs in
 //! `feedline-cuda`, and a simulated device that finds missing waits in `feedline-sim`.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod buffer;

@@ -50,6 +50,7 @@ pub struct DeviceStats {
 
 impl DeviceStats {
     /// Records an error that a drop could not return.
+    #[doc(hidden)] // For crates that add work of another library.
     pub fn report(&self, error: Error) {
         // Bounded: after a device is lost every drop fails, and the first errors are enough.
         const KEPT: usize = 16;

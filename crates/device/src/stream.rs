@@ -159,6 +159,7 @@ impl Stream {
     }
 
     /// Whether `other` is the same stream.
+    #[doc(hidden)] // For crates built on this one.
     pub fn is(&self, other: &Stream) -> bool {
         Arc::ptr_eq(&self.core, &other.core)
     }

@@ -81,12 +81,14 @@ impl Stream {
 
     /// Keeps `needed` alive with the graph that the calling thread records on this stream. Does nothing
     /// without a recording.
+    #[doc(hidden)] // For crates that add work of another library.
     pub fn keep_with_graph(&self, needed: impl FnOnce() -> Arc<dyn Any + Send + Sync>) {
         self.core().recorder.need(needed);
     }
 
     /// Reports an error that cannot be returned, such as one of a drop, to the device's
     /// [`DeviceStats`](crate::DeviceStats).
+    #[doc(hidden)] // For crates that add work of another library.
     pub fn report(&self, error: Error) {
         self.core().device.stats.report(error);
     }

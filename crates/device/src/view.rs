@@ -72,9 +72,14 @@ impl<'a, T: Element> View<'a, T> {
         Ok(View { address, len, ..*self })
     }
 
-    #[cfg(feature = "cuda")]
     pub(crate) fn stream(&self) -> &'a Arc<StreamCore> {
         self.stream
+    }
+
+    /// The address, for a launch that keeps a pointer to it.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn address_ref(&self) -> &Address {
+        &self.address
     }
 }
 
@@ -102,6 +107,12 @@ impl<'a, T: Element> ViewMut<'a, T> {
     #[cfg(feature = "cuda")]
     pub(crate) fn stream(&self) -> &'a Arc<StreamCore> {
         self.stream
+    }
+
+    /// The address, for a launch that keeps a pointer to it.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn address_ref(&self) -> &Address {
+        &self.address
     }
 
     /// The same elements, for reading.

@@ -3,10 +3,10 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::decode::{Input, WorkerPool, Workers};
+use crate::decode::{FilledBatch, Input, MapBatch, WorkerPool, Workers};
 use feedline_core::{
-    BadSamples, BatchSampler, BatchSamplerOptions, Error, ErrorKind, LastBatch, Layout, Result, Sampler,
-    World, source,
+    BadSamples, BatchSampler, BatchSamplerOptions, Context, Error, ErrorKind, LastBatch, Layout, Pad,
+    ReadError, Result, Sampler, Spec, World, source,
 };
 use feedline_device::Device;
 
@@ -45,6 +45,7 @@ const SMALL: usize = 32 << 20;
 /// assert!(error.to_string().contains("11"), "{error}");
 /// # Ok::<(), feedline::Error>(())
 /// ```
+#[must_use = "a builder does nothing until `build`"]
 pub struct LoaderBuilder {
     pub(crate) input: Input,
     batch_size: usize,
@@ -56,13 +57,24 @@ pub struct LoaderBuilder {
     pool: Option<WorkerPool>,
     depth: Option<usize>,
     pinned_budget: usize,
+    resident_budget: usize,
     transfer_mode: TransferMode,
     pub(crate) epochs: Option<u64>,
     pub(crate) held_limit: Duration,
     pub(crate) drop_limit: Duration,
     pub(crate) bad_samples: BadSamples,
+    pub(crate) map_batch: Option<MapBatch>,
     skips: Vec<(u64, Range<u64>)>,
     pub(crate) trace: Option<Trace>,
+    /// The forms of ragged fields, by name, in the order in which they were stated.
+    forms: Vec<(String, RaggedForm)>,
+}
+
+/// What a builder changes about a ragged field.
+#[derive(Clone, Copy)]
+enum RaggedForm {
+    Pad(Pad),
+    MostPerBatch(usize),
 }
 
 impl LoaderBuilder {
@@ -78,12 +90,15 @@ impl LoaderBuilder {
             pool: None,
             depth: None,
             pinned_budget: PINNED_BUDGET,
+            resident_budget: usize::MAX,
             transfer_mode: TransferMode::Auto,
             epochs: None,
             held_limit: HELD_LIMIT,
             drop_limit: DROP_LIMIT,
             bad_samples: BadSamples::Fail,
+            map_batch: None,
             skips: Vec::new(),
+            forms: Vec::new(),
             trace: None,
         }
     }
@@ -226,6 +241,21 @@ impl LoaderBuilder {
         Self { pinned_budget: bytes, ..self }
     }
 
+    /// The most device memory, in bytes, for a set in [`Resident`](TransferMode::Resident) mode, beside that of
+    /// the slots. Default: no limit but the device's.
+    ///
+    /// ```
+    /// use feedline::{Device, InMemory, Loader, TransferMode};
+    /// let numbers = InMemory::new().field("number", [], [1_u8, 2, 3])?;
+    /// let builder = Loader::builder(numbers).batch_size(2).transfer_mode(TransferMode::Resident);
+    /// let loader = builder.resident_budget(1 << 30).build(&Device::host())?;
+    /// assert!(loader.transfer_mode().is_resident());
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn resident_budget(self, bytes: usize) -> Self {
+        Self { resident_budget: bytes, ..self }
+    }
+
     /// The number of epochs: nothing is read ahead beyond epoch `epochs - 1`, and asking for a later
     /// one is an error. Default: no limit.
     pub fn epochs(self, epochs: u64) -> Self {
@@ -255,6 +285,44 @@ impl LoaderBuilder {
         Self { bad_samples, ..self }
     }
 
+    /// Calls `hook` on every filled batch, before it is copied to the device: for what needs all rows of a
+    /// batch, such as mixup, or is cheaper at once, such as tokenising. Default: none.
+    ///
+    /// The worker that finishes the batch calls it, exactly once per batch; batches are mapped by several
+    /// workers at a time, in any order. It changes the batch in place: for an output of another type or
+    /// size, let [`Dataset::map`](crate::Dataset::map) add a field for it. What it writes must depend only
+    /// on the batch and on the random numbers of the context, which are keyed by the seed, the epoch and the
+    /// position of the batch in the epoch: the same for any number of workers, and after a resume with the
+    /// same batch size and world.
+    ///
+    /// An error or a panic of the hook ends the run, with the batch; it does not count as a bad sample. The
+    /// hook is not covered by the fingerprint, and not possible in zero-copy mode.
+    ///
+    /// ```
+    /// use feedline::{Device, InMemory, Loader};
+    /// let numbers = InMemory::new().field("x", [2], [1.0_f32, 2.0, 3.0, 5.0])?;
+    /// let mixup = Loader::builder(numbers).batch_size(2).map_batch(|batch, context| {
+    ///     let share = context.random().uniform() as f32;
+    ///     let (width, rows) = (2, batch.len());
+    ///     let x = batch.field_mut::<f32>("x")?;
+    ///     let (first, second) = x.split_at_mut(width * (rows / 2));
+    ///     for (a, b) in first.iter_mut().zip(second) {
+    ///         (*a, *b) = (share * *a + (1.0 - share) * *b, share * *b + (1.0 - share) * *a);
+    ///     }
+    ///     Ok(())
+    /// });
+    /// assert_eq!(mixup.build(&Device::host())?.epoch(0)?.count(), 1);
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    ///
+    /// A spec with ragged fields is refused when the loader is built.
+    pub fn map_batch(
+        self,
+        hook: impl Fn(&mut FilledBatch<'_>, &mut Context) -> Result<(), ReadError> + Send + Sync + 'static,
+    ) -> Self {
+        Self { map_batch: Some(MapBatch(Box::new(hook))), ..self }
+    }
+
     /// Skips the steps `steps` of `epoch`, counted from its beginning, without decoding them: for example, to
     /// pass a loss spike. Not for a source.
     pub fn skip(mut self, epoch: u64, steps: Range<u64>) -> Self {
@@ -262,11 +330,62 @@ impl LoaderBuilder {
         self
     }
 
-    /// Allocates the slots and starts the threads; nothing is read before the first [`Loader::epoch`].
+    /// Pads the rows of the ragged field `field` to one width per batch; read them by
+    /// [`Ready::padded`](crate::Ready::padded). Only that width crosses the wire.
+    ///
+    /// ```
+    /// use feedline::{Context, DType, Dataset, Device, Loader, Pad, ReadError, Row, Spec};
+    ///
+    /// // Sample 0 is [], sample 1 is [1], sample 2 is [2, 2], ...
+    /// struct Counts(Spec);
+    /// impl Dataset for Counts {
+    ///     fn len(&self) -> u64 { 8 }
+    ///     fn spec(&self) -> &Spec { &self.0 }
+    ///     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+    ///         Ok(row.write_ragged(0, &vec![id as u16; id as usize])?)
+    ///     }
+    /// }
+    /// let counts = Counts(Spec::new().ragged("count", DType::U16, [], 100)?);
+    /// let device = Device::host();
+    /// let compute = device.stream()?;
+    /// let builder = Loader::builder(counts).batch_size(4).pad("count", Pad::multiple_of(2));
+    /// let mut loader = builder.build(&device)?;
+    /// for (batch, width) in loader.epoch(0)?.zip([4, 8]) {
+    ///     let batch = batch?.wait_on(&compute)?;
+    ///     let counts = batch.padded::<u16>("count")?;
+    ///     assert_eq!((counts.width, counts.values.len(), counts.lengths.len()), (width, 4 * width, 4));
+    /// }
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn pad(mut self, field: &str, pad: Pad) -> Self {
+        self.forms.push((field.to_owned(), RaggedForm::Pad(pad)));
+        self
+    }
+
+    /// The most items that a batch holds of the ragged field `field`, padding included. Default: as many as
+    /// `batch_size` samples may have. Slots have room for as many; a batch with more ends the run with an error
+    /// of kind [`Budget`](crate::ErrorKind::Budget).
+    pub fn most_per_batch(mut self, field: &str, items: usize) -> Self {
+        self.forms.push((field.to_owned(), RaggedForm::MostPerBatch(items)));
+        self
+    }
+
+    /// The spec of the batches: that of the samples, with ragged fields in their forms.
+    fn spec(&self) -> Result<Spec> {
+        let spec = self.input.spec().clone();
+        self.forms.iter().try_fold(spec, |spec, (field, form)| match *form {
+            RaggedForm::Pad(pad) => spec.padded(field, pad),
+            RaggedForm::MostPerBatch(items) => spec.most_per_batch(field, items),
+        })
+    }
+
+    /// Allocates the slots and starts the threads; nothing is read before the first [`Loader::epoch`]. In
+    /// resident mode it blocks until the whole set is read and on the device.
     ///
     /// # Errors
     /// `Config` for options that cannot work; `Budget` for slots beyond the budget; the reason why zero
-    /// copy is not possible, if it was asked for; a device failure.
+    /// copy or residence is not possible, if it was asked for, and then a sample that cannot be read; a device
+    /// failure.
     pub fn build(self, device: &Device) -> Result<Loader> {
         if self.depth == Some(0) {
             return Err(Error::new(
@@ -275,7 +394,11 @@ impl LoaderBuilder {
             ));
         }
         self.workers.count()?;
-        let layout = Layout::new(self.input.spec(), self.batch_size)?;
+        let layout = Layout::new(&self.spec()?, self.batch_size)?;
+        if layout.is_ragged() && self.map_batch.is_some() {
+            let why = "map_batch does not take ragged fields: change the samples with Dataset::map";
+            return Err(Error::new(ErrorKind::Config, why));
+        }
         self.bad_samples.check()?;
         let batch_sampler = match &self.input {
             Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => self.batch_sampler(dataset.len())?,
@@ -284,21 +407,24 @@ impl LoaderBuilder {
         let choice = Choice {
             transfer_mode: self.transfer_mode,
             against: against_zero_copy((device.kind(), device.name()), &self.sampler, self.workers),
+            map_batch: self.map_batch.is_some(),
             input: &self.input,
             layout: &layout,
             samples: batch_sampler.options().len,
             host_slots: self.host_slots(&layout),
             pinned_budget: self.pinned_budget,
+            resident_budget: self.resident_budget,
+            workers: self.workers,
         };
         let chosen = choice.choose(device)?;
         Loader::start(self, chosen, batch_sampler, layout, device)
     }
 
-    /// The given pool, or a new one. In zero-copy mode one worker is enough: it writes ids only.
-    pub(crate) fn start_pool(&self, is_zero_copy: bool) -> Result<WorkerPool> {
+    /// The given pool, or a new one. If the device gathers the rows one worker is enough: it writes ids only.
+    pub(crate) fn start_pool(&self, is_gathered: bool) -> Result<WorkerPool> {
         match &self.pool {
             Some(pool) => Ok(pool.clone()),
-            None if is_zero_copy => WorkerPool::new(Workers::Count(1)),
+            None if is_gathered => WorkerPool::new(Workers::Count(1)),
             None => WorkerPool::new(self.workers),
         }
     }

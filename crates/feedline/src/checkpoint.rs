@@ -1,6 +1,6 @@
 //! A checkpoint that matches the model: the position after exactly the batches whose work has finished.
 
-use feedline_core::{BadSampleReport, Cursor, Error, ErrorKind, Result, Stage};
+use feedline_core::{BadSampleReport, Cursor, Result};
 use feedline_device::Stream;
 
 use crate::{Epoch, Loader};
@@ -10,6 +10,7 @@ use crate::{Epoch, Loader};
 /// Save both fields with the model. To continue the run, pass them to [`Loader::set_bad_sample_report`] and
 /// [`Loader::resume`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Checkpoint {
     /// The batches delivered so far.
     pub cursor: Cursor,
@@ -18,7 +19,8 @@ pub struct Checkpoint {
 }
 
 impl Loader {
-    /// A checkpoint to save with the model.
+    /// A checkpoint to save with the model. In a loop that borrows the loader, take it from
+    /// [`progress`](Self::progress).
     ///
     /// Blocks until all work queued on `compute` so far has finished. Without that wait the model would be
     /// behind the loader: work on a stream runs later, so when `next` returns batch 40 the weights may
@@ -63,18 +65,7 @@ impl Loader {
     /// # Ok::<(), feedline::Error>(())
     /// ```
     pub fn checkpoint(&self, compute: &Stream) -> Result<Checkpoint> {
-        self.device().check_stream(compute)?;
-        // Checked before the wait, so that no work queued for a batch after this point is missed.
-        let held = self.batches_in_hand();
-        if held > 0 {
-            let batches = if held == 1 { "batch is held" } else { "batches are held" };
-            let why = format!(
-                "cannot take a checkpoint while {held} delivered {batches}: queue the work and drop it first"
-            );
-            return Err(Error::new(ErrorKind::BatchHeld, why).at_stage(Stage::Compute));
-        }
-        compute.synchronize()?;
-        Ok(Checkpoint { cursor: self.cursor(), bad_sample_report: self.bad_sample_report().clone() })
+        self.progress().checkpoint(compute)
     }
 }
 

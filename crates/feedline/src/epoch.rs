@@ -1,15 +1,39 @@
 //! The batches of one epoch, as an iterator.
 
+use std::iter::FusedIterator;
 use std::time::Duration;
 
-use feedline_core::{BadSampleReport, Cursor, Result};
+use feedline_core::{Cursor, Result};
 
 use crate::{Batch, Loader};
 
+/// What [`Epoch::try_next`] and [`Epoch::next_timeout`] have found.
+#[derive(Debug)]
+#[must_use = "a batch that is dropped unread was decoded and copied for nothing"]
+pub enum TryNext {
+    /// The next batch.
+    Batch(Batch),
+    /// The batch is not there yet: ask again.
+    NotYet,
+    /// The epoch is over: every batch has been delivered, or an error has ended it.
+    Over,
+}
+
+impl TryNext {
+    /// The batch, if there is one.
+    pub fn batch(self) -> Option<Batch> {
+        match self {
+            Self::Batch(batch) => Some(batch),
+            Self::NotYet | Self::Over => None,
+        }
+    }
+}
+
 /// The batches of one epoch, in order; created by [`Loader::epoch`].
 ///
-/// `next` blocks until a batch's copy to the device is queued. An error ends the epoch: after it `next`
-/// returns `None`. An epoch never ends early without an error.
+/// `next` blocks until a batch's copy to the device is queued; a [`StopHandle`](crate::StopHandle) ends the
+/// wait. An error ends the epoch: after it `next` returns `None`. An epoch never ends early without an error.
+#[must_use = "its batches are read ahead for nothing if no one takes them"]
 pub struct Epoch<'a> {
     loader: &'a mut Loader,
     epoch: u64,
@@ -34,21 +58,52 @@ impl<'a> Epoch<'a> {
         self.steps
     }
 
-    /// The next batch if it is ready; never blocks. `None` means "not yet" or that the epoch is over:
-    /// [`is_over`](Self::is_over) tells which.
+    /// The next batch if it is ready; never blocks.
+    ///
+    /// ```
+    /// use feedline::TryNext;
+    /// # use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec};
+    /// # struct Ones(Spec);
+    /// # impl Dataset for Ones {
+    /// #     fn len(&self) -> u64 { 10 }
+    /// #     fn spec(&self) -> &Spec { &self.0 }
+    /// #     fn read(&self, _: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+    /// #         row.bytes_mut(0).fill(1);
+    /// #         Ok(())
+    /// #     }
+    /// # }
+    /// # let data = Ones(Spec::new().field("x", DType::U8, [])?);
+    /// let mut loader = Loader::builder(data).batch_size(2).build(&Device::host())?;
+    /// let mut batches = loader.epoch(0)?;
+    /// let mut steps = 0;
+    /// loop {
+    ///     match batches.try_next()? {
+    ///         TryNext::Batch(_batch) => steps += 1,
+    ///         TryNext::NotYet => std::thread::yield_now(), // do something else meanwhile
+    ///         TryNext::Over => break,
+    ///     }
+    /// }
+    /// assert_eq!(steps, 5);
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
     ///
     /// # Errors
     /// As the iterator's items.
-    pub fn try_next(&mut self) -> Result<Option<Batch>> {
+    pub fn try_next(&mut self) -> Result<TryNext> {
         self.next_timeout(Duration::ZERO)
     }
 
-    /// Like `next`, but blocks for at most `limit`; `None` once it has passed, or if the epoch is over.
+    /// The next batch. Blocks for at most `limit`, and is [`NotYet`](TryNext::NotYet) once it has passed.
     ///
     /// # Errors
     /// As the iterator's items.
-    pub fn next_timeout(&mut self, limit: Duration) -> Result<Option<Batch>> {
-        self.advance(Some(limit))
+    pub fn next_timeout(&mut self, limit: Duration) -> Result<TryNext> {
+        Ok(match self.advance(Some(limit))? {
+            Some(batch) => TryNext::Batch(batch),
+            // Asked only now: a source finds out that its epoch is over while it looks for a batch.
+            None if self.is_over() => TryNext::Over,
+            None => TryNext::NotYet,
+        })
     }
 
     pub(crate) fn loader(&self) -> &Loader {
@@ -61,16 +116,12 @@ impl<'a> Epoch<'a> {
         self.loader.cursor()
     }
 
-    /// The samples that could not be read so far; see [`Loader::bad_sample_report`].
-    pub fn bad_sample_report(&self) -> &BadSampleReport {
-        self.loader.bad_sample_report()
-    }
-
     /// Whether every batch has been delivered, or an error has ended the epoch.
     pub fn is_over(&self) -> bool {
         self.failed || self.loader.is_at_end()
     }
 
+    /// The next batch; `None` once `limit` has passed, or if the epoch is over.
     fn advance(&mut self, limit: Option<Duration>) -> Result<Option<Batch>> {
         if self.is_over() {
             self.loader.ledger.end();
@@ -100,6 +151,9 @@ impl Iterator for Epoch<'_> {
         (0, left.and_then(|left| usize::try_from(left).ok()))
     }
 }
+
+/// Once `next` has returned `None`, it returns `None` for good.
+impl FusedIterator for Epoch<'_> {}
 
 impl std::fmt::Debug for Epoch<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -5,6 +5,7 @@
 //! compute, not their sum.
 //!
 //! ```
+//! use feedline::{CheckOptions, check_dataset};
 //! use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec};
 //!
 //! // A data set says how many samples there are, what a sample is, and how to write one.
@@ -20,6 +21,8 @@
 //! }
 //!
 //! let data = Squares { spec: Spec::new().field("square", DType::I64, [])? };
+//! // In a test, or once before a long run:
+//! assert!(check_dataset(&data, &CheckOptions::default())?.is_clean());
 //! let device = Device::best()?;
 //! let compute = device.stream()?;
 //! let mut loader = Loader::builder(data).batch_size(64).shuffle(7).build(&device)?;
@@ -30,13 +33,76 @@
 //!         let squares = batch.field::<i64>("square")?; // a view for kernels on `compute`
 //!         rows += squares.len();
 //!     } // dropped: the slot is reused once the work queued on `compute` so far has finished
+//!     let _saved = loader.checkpoint(&compute)?; // waits for that work: the cursor matches the model
 //! }
 //! assert_eq!(rows, 2000);
 //! # Ok::<(), feedline::Error>(())
 //! ```
 //!
-//! To save a run, drop the batch and call [`Loader::checkpoint`]. It waits for the work queued so far and
-//! returns the cursor that matches the model.
+//! # A run that can be resumed
+//!
+//! A cursor alone is ahead of the model, because work on a stream runs later. [`Loader::checkpoint`] and
+//! [`Progress::checkpoint`] wait for the work, and refuse while a batch is held. This loop continues with the
+//! same bits wherever it was killed:
+//!
+//! ```
+//! # use feedline::{Checkpoint, Context, DType, Dataset, Device, Loader};
+//! # use feedline::{ReadError, Ready, Row, Spec, Stream};
+//! # struct Ones(Spec);
+//! # impl Dataset for Ones {
+//! #     fn len(&self) -> u64 { 40 }
+//! #     fn spec(&self) -> &Spec { &self.0 }
+//! #     fn read(&self, _: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+//! #         row.bytes_mut(0).fill(1);
+//! #         Ok(())
+//! #     }
+//! # }
+//! # fn data() -> feedline::Result<Ones> { Ok(Ones(Spec::new().field("x", DType::U8, [])?)) }
+//! # const EPOCHS: u64 = 2;
+//! # #[derive(Default)]
+//! # struct Model { steps: u64, saved: Vec<Checkpoint> }
+//! # impl Model {
+//! #     fn step(&mut self, _: &Stream, _: &Ready) -> feedline::Result<()> { self.steps += 1; Ok(()) }
+//! #     fn is_due(&self) -> bool { self.steps % 3 == 0 }
+//! #     fn save(&mut self, saved: Checkpoint) -> feedline::Result<()> { self.saved.push(saved); Ok(()) }
+//! # }
+//! fn train(device: &Device, saved: Option<Checkpoint>, model: &mut Model) -> feedline::Result<()> {
+//!     let compute = device.stream()?;
+//!     let mut loader = Loader::builder(data()?).batch_size(8).shuffle(7).build(device)?;
+//!     let progress = loader.progress(); // usable while an epoch borrows the loader
+//!     let first = saved.as_ref().map_or(0, |saved| saved.cursor.epoch());
+//!     if let Some(saved) = &saved {
+//!         loader.set_bad_sample_report(saved.bad_sample_report.clone());
+//!     }
+//!     for epoch in first..EPOCHS {
+//!         let batches = match &saved {
+//!             Some(saved) if epoch == first => loader.resume(saved.cursor)?,
+//!             _ => loader.epoch(epoch)?,
+//!         };
+//!         for batch in batches {
+//!             let batch = batch?.wait_on(&compute)?;
+//!             model.step(&compute, &batch)?; // queues the work of one step
+//!             drop(batch); // released, with its work queued: the checkpoint counts this batch
+//!             if model.is_due() {
+//!                 model.save(progress.checkpoint(&compute)?)?; // waits until the steps so far have run
+//!             }
+//!         }
+//!     }
+//!     compute.synchronize()
+//! }
+//! # let (device, mut model) = (Device::host(), Model::default());
+//! # train(&device, None, &mut model)?;
+//! # let saved = model.saved.remove(1);
+//! # train(&device, Some(saved), &mut model)?;
+//! # assert_eq!(model.steps, 10 + 4);
+//! # Ok::<(), feedline::Error>(())
+//! ```
+//!
+//! # Without a device
+//!
+//! [`LoaderBuilder::build_host`] gives batches whose fields are slices; [`Ready::to_vec`] copies a field from
+//! any device.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod builder;
@@ -45,8 +111,10 @@ mod compute;
 mod decode;
 mod deliveries;
 mod epoch;
+mod host_loader;
 mod loader;
 pub mod measure;
+mod progress;
 pub mod report;
 mod shutdown;
 pub mod trace;
@@ -55,19 +123,25 @@ mod transfer_mode;
 
 pub use builder::LoaderBuilder;
 pub use checkpoint::Checkpoint;
-pub use compute::{Batch, Ready, Replay, WaitMeter};
-pub use decode::{MAX_WORKERS, Reading, WorkerPool, Workers};
-pub use epoch::Epoch;
+pub use compute::{Batch, HostBatch, HostFields, Padded, Ragged, Ready, Replay, WaitMeter};
+pub use decode::{FilledBatch, MAX_WORKERS, Reading, WorkerPool, Workers};
+pub use epoch::{Epoch, TryNext};
 pub use feedline_core::{
-    BadSampleReport, BadSamples, BatchSampler, Budget, CheckOptions, Context, Cursor, DType, Dataset,
-    Element, Error, ErrorKind, Field, Fingerprint, LastBatch, Layout, OrderHash, Proof, Random, ReadError,
-    Result, Row, Rows, Sampler, Shard, Source, Spec, Stage, StridedColumn, World, check, check_dataset,
-    source,
+    BadSampleReport, BadSamples, BatchSampler, BatchSamplerOptions, Budget, CheckOptions, Context, Cursor,
+    DType, Dataset, Element, Error, ErrorKind, Failure, Field, Fingerprint, InMemory, LastBatch, Layout, Mix,
+    OrderHash, Packed, PackedOptions, Pad, Proof, Random, ReadError, Result, Row, RowFields, Rows, Sample,
+    Sampler, Scratch, Shard, Source, Spec, Stage, StridedColumn, Substituted, World, bad_samples::Bad, check,
+    check_dataset, compose, from_fn, lengths, source,
 };
+#[cfg(any(feature = "cuda-12", feature = "cuda-13"))]
+pub use feedline_device::cuda;
 pub use feedline_device::{
-    Address, BackendKind, Buffer, Device, DeviceStats, Event, Graph, Input, Memory, Output, Priority,
-    Readback, Stream, View, ViewMut,
+    Address, BackendKind, Buffer, Device, DeviceStats, Event, Gauge, Graph, Input, Memory, Output, Pinned,
+    Priority, Readback, Span, Stream, StreamId, Submission, View, ViewMut,
 };
+pub use host_loader::{HostEpoch, HostLoader};
 pub use loader::{Loader, MemoryUse};
+pub use progress::Progress;
 pub use report::{Report, Reporter};
+pub use shutdown::StopHandle;
 pub use transfer_mode::{ChosenMode, TransferMode};

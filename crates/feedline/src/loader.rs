@@ -1,12 +1,12 @@
 //! The loader: runs the three stages and hands out their batches.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::bounded;
 use feedline_core::{
-    BadSampleReport, BadSamples, BatchSampler, Cursor, Dataset, Error, ErrorKind, Layout, Result, Source,
-    Stop,
+    BadSampleReport, BadSamples, BatchSampler, Cursor, Dataset, Error, ErrorKind, LastBatch, Layout, Result,
+    Source, Stop,
 };
 use feedline_device::slot::SlotRing;
 use feedline_device::{Device, Pinned, Priority};
@@ -17,8 +17,9 @@ use crate::builder::LoaderBuilder;
 use crate::decode::{Decoder, DecoderOptions, Input, Note, SourceReader};
 use crate::deliveries::Deliveries;
 use crate::epoch::Epoch;
+use crate::progress::Progress;
 use crate::report::{Ledger, Report, Reporter, Setup};
-use crate::shutdown::{Closers, Running};
+use crate::shutdown::{Closers, Running, StopHandle};
 use crate::trace::Trace;
 use crate::transfer::{Delivery, Request, Transfer, Wanted};
 use crate::transfer_mode::{Chosen, ChosenMode};
@@ -42,6 +43,8 @@ use crate::transfer_mode::{Chosen, ChosenMode};
 /// `exec` or `_exit`.
 pub struct Loader {
     pub(crate) batch_sampler: Arc<BatchSampler>,
+    /// The data set, which the workers drop when they end; `None` for a source.
+    dataset: Option<Weak<dyn Dataset>>,
     layout: Arc<Layout>,
     device: Device,
     slots: SlotRing,
@@ -49,12 +52,11 @@ pub struct Loader {
     /// The current request, and the next batch it will deliver; `None` before the first epoch.
     current: Option<Position>,
     epochs: Option<u64>,
-    cursor: Cursor,
+    progress: Progress,
     fingerprint: u64,
     /// Whether the batch sampler is over shards, so that the end of an epoch is not known in advance.
     is_source: bool,
     bad_samples: BadSamples,
-    bad_sample_report: BadSampleReport,
     transfer_mode: ChosenMode,
     memory_use: MemoryUse,
     drop_limit: Duration,
@@ -62,9 +64,10 @@ pub struct Loader {
     pub(crate) ledger: Ledger,
 }
 
-/// Bytes held by a loader's slots, and by the set in zero-copy mode. They are allocated at the start
+/// Bytes held by a loader's slots, and by the set in zero-copy and resident mode. They are allocated at the start
 /// and never grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryUse {
     /// Pinned host memory.
     pub pinned_bytes: u64,
@@ -158,7 +161,7 @@ impl Loader {
         let pinned = (0..host_slots).map(|_| device.pinned(slot_bytes)).collect::<Result<Vec<_>>>()?;
         let host_ring = Ring::new(pinned);
         let slots = SlotRing::new(device, device_slots, layout.bytes())?;
-        reserve_ids(&host_ring, &slots, layout.capacity())?;
+        reserve_info(&host_ring, &slots, &layout)?;
         // Room for every batch that is being decoded, the reader of a source, and one wake-up.
         let (to_transfer, inbox) = bounded(host_slots + 2);
         let (loaded, to_consumer) = bounded(device_slots);
@@ -194,12 +197,17 @@ impl Loader {
             Input::Dataset(_) | Input::ZeroCopy(..) => None,
         };
         let fingerprint = builder.input.fingerprint();
+        let dataset = match &builder.input {
+            Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => Some(Arc::downgrade(dataset)),
+            Input::Source(_) => None,
+        };
         let is_source = reader.is_some();
         let options = DecoderOptions {
             input,
             batch_sampler: batch_sampler.clone(),
             layout: layout.clone(),
             bad_samples: builder.bad_samples,
+            map_batch: builder.map_batch,
             workers: pool.workers(),
             host_slots,
             inbox: to_transfer,
@@ -214,7 +222,8 @@ impl Loader {
         });
         let decoder = Arc::new(decoder.traced(trace.clone()));
         running.watch(&decoder);
-        let registered = columns.as_ref().map_or(0, |columns| columns.bytes());
+        let (registered, resident) =
+            columns.as_ref().map_or((0, 0), |columns| (columns.bytes(), columns.device_bytes()));
         let transfer = Transfer {
             layout: layout.clone(),
             columns,
@@ -237,17 +246,21 @@ impl Loader {
         running.join(thread);
         let memory_use = MemoryUse {
             pinned_bytes: (slot_bytes * host_slots + registered) as u64,
-            device_bytes: (layout.bytes() * device_slots) as u64,
+            device_bytes: (layout.bytes() * device_slots + resident) as u64,
         };
         Ok(Self {
-            cursor: Cursor::new(&batch_sampler, fingerprint),
+            progress: Progress::new(
+                Cursor::new(&batch_sampler, fingerprint),
+                slots.in_hand().clone(),
+                device.clone(),
+            ),
             fingerprint,
             is_source,
             bad_samples: builder.bad_samples,
-            bad_sample_report: BadSampleReport::new(),
             transfer_mode: mode,
             memory_use,
             batch_sampler,
+            dataset,
             layout,
             device: device.clone(),
             deliveries: Deliveries::new(to_consumer, slots.clone(), builder.held_limit),
@@ -272,7 +285,7 @@ impl Loader {
     pub fn epoch(&mut self, epoch: u64) -> Result<Epoch<'_>> {
         self.running.check_process()?;
         self.check_epoch(epoch)?;
-        self.cursor.begin(epoch);
+        self.progress.begin(epoch);
         self.continue_epoch()
     }
 
@@ -297,7 +310,7 @@ impl Loader {
         self.running.check_process()?;
         self.check_epoch(cursor.epoch())?;
         let fit = if self.is_source { Cursor::fit_source } else { Cursor::fit };
-        self.cursor = fit(cursor, &self.batch_sampler, self.fingerprint)?;
+        self.progress.set_cursor(fit(cursor, &self.batch_sampler, self.fingerprint)?);
         self.continue_epoch()
     }
 
@@ -312,7 +325,8 @@ impl Loader {
 
     /// The batches from the cursor to the end of its epoch.
     fn continue_epoch(&mut self) -> Result<Epoch<'_>> {
-        let (epoch, start, offset) = (self.cursor.epoch(), self.cursor.position(), self.cursor.offset());
+        let cursor = self.cursor();
+        let (epoch, start, offset) = (cursor.epoch(), cursor.position(), cursor.offset());
         self.ledger.begin(epoch);
         let steps = self.batch_sampler.steps(epoch, start);
         let is_next = |Position { request, step }: Position| {
@@ -345,33 +359,52 @@ impl Loader {
     /// It counts a batch as soon as it is delivered, before the work on it has finished. To save a run, use
     /// [`checkpoint`](Self::checkpoint), which waits for the model.
     pub fn cursor(&self) -> Cursor {
-        self.cursor
+        self.progress.cursor()
     }
 
     /// The samples that could not be read so far, and their substitutes.
-    pub fn bad_sample_report(&self) -> &BadSampleReport {
-        &self.bad_sample_report
+    pub fn bad_sample_report(&self) -> BadSampleReport {
+        self.progress.bad_sample_report()
     }
 
     /// Continues the report of the run that saved the cursor: its samples count towards the budget.
     pub fn set_bad_sample_report(&mut self, bad_sample_report: BadSampleReport) {
-        self.bad_sample_report = bad_sample_report;
+        self.progress.set_bad_sample_report(bad_sample_report);
     }
 
-    /// Batches that were delivered and are not yet released.
-    pub(crate) fn batches_in_hand(&self) -> usize {
-        self.slots.in_hand()
+    /// A handle to take checkpoints and read the cursor with while an epoch borrows the loader.
+    pub fn progress(&self) -> Progress {
+        self.progress.clone()
+    }
+
+    /// A handle that another thread can stop the loader with.
+    pub fn stop_handle(&self) -> StopHandle {
+        self.running.stop_handle()
+    }
+
+    /// Steps of an epoch, the same on every rank; `None` for a source, whose end is not known in advance.
+    ///
+    /// [`Epoch::steps`] is less where [`skip`](LoaderBuilder::skip) leaves out steps, and after
+    /// [`resume`](Self::resume).
+    pub fn steps_per_epoch(&self) -> Option<u64> {
+        let (positions, per_step) = (self.batch_sampler.positions(), self.batch_sampler.global_batch());
+        let steps = match self.batch_sampler.options().last_batch {
+            LastBatch::Drop => positions / per_step,
+            LastBatch::Keep | LastBatch::Pad => positions.div_ceil(per_step),
+        };
+        (!self.is_source).then_some(steps)
     }
 
     /// Whether the epoch has nothing more to deliver.
     pub(crate) fn is_at_end(&self) -> bool {
-        self.cursor.is_at_end(&self.batch_sampler)
+        self.progress.is_at_end(&self.batch_sampler)
     }
 
     /// The next batch of the current request. Blocks for at most `limit`; `None` once it has passed,
     /// and at the end of a source's epoch.
     pub(crate) fn receive(&mut self, limit: Option<Duration>) -> Result<Option<Batch>> {
         self.running.check_process()?;
+        self.running.check_stopped()?;
         let holder = self.deliveries.holder();
         self.ledger.ask();
         let start = limit.map(|_| Instant::now());
@@ -389,7 +422,7 @@ impl Loader {
                 Delivery::EpochEnd(end) if end.request != at.request.number => {}
                 Delivery::EpochEnd(end) => {
                     at.begin_next_epoch();
-                    self.cursor.reach(end.source_position, &[]);
+                    self.progress.end_epoch(end.source_position);
                     self.ledger.nothing();
                     return Ok(None);
                 }
@@ -412,42 +445,36 @@ impl Loader {
                     if is_last {
                         at.begin_next_epoch();
                     }
-                    self.count(&batch)?;
+                    self.progress.count(&batch, &self.batch_sampler, self.bad_samples)?;
                     return Ok(Some(batch));
                 }
             }
         }
     }
 
-    /// Advances the cursor over a batch that is about to be delivered, and checks its bad samples against the
-    /// budget.
-    fn count(&mut self, batch: &Batch) -> Result<()> {
-        self.bad_sample_report.delivered(batch.len() as u64);
-        for substituted in batch.substituted() {
-            for (number, failure) in substituted.failures.iter().enumerate() {
-                let path = failure.path.clone();
-                if number == 0 {
-                    let (own, substitute) = (failure.sample, substituted.substitute);
-                    self.bad_sample_report.replaced(batch.epoch(), own, substitute, path, &failure.cause);
-                } else {
-                    self.bad_sample_report.failed(failure.sample, path, &failure.cause);
-                }
-            }
-        }
-        // Only once there are some, because the check allocates.
-        if !self.bad_sample_report.samples().is_empty() {
-            self.bad_sample_report.check(self.bad_samples).map_err(|error| error.at_batch(batch.step()))?;
-        }
-        match batch.info().source_position {
-            Some(source_position) => self.cursor.reach(source_position, batch.ids()),
-            None => self.cursor.deliver(&self.batch_sampler, &batch.ids()[..batch.valid_rows()]),
-        }
-        Ok(())
-    }
-
     /// Which samples make up which batch; for a source, which shard this rank reads at which step.
     pub fn batch_sampler(&self) -> &BatchSampler {
         &self.batch_sampler
+    }
+
+    /// The data set: to look something up in it, or to keep it when the loader is gone. `None` for a source,
+    /// and once the loader has stopped.
+    ///
+    /// The workers share it. As long as you hold it, the end of the loader does not drop it. To keep its type,
+    /// give the loader an `Arc` of it: `Loader::builder(data.clone())`.
+    ///
+    /// ```
+    /// use feedline::{Dataset, Device, InMemory, Loader};
+    /// let numbers = InMemory::new().field("number", [], [1_u8, 2, 3])?;
+    /// let loader = Loader::builder(numbers).batch_size(2).build(&Device::host())?;
+    /// let numbers = loader.dataset().expect("the loader has not stopped");
+    /// drop(loader);
+    /// let more = Loader::builder(numbers.repeat(10)?).batch_size(2).build(&Device::host())?;
+    /// assert_eq!(more.dataset().map(|set| set.len()), Some(30));
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn dataset(&self) -> Option<Arc<dyn Dataset>> {
+        self.dataset.as_ref()?.upgrade()
     }
 
     /// The memory layout of a batch.
@@ -506,6 +533,7 @@ impl Loader {
     }
 
     /// The addresses of the device slots; fixed for the life of the loader.
+    #[doc(hidden)] // For tests; `Ready::slot` and the views are what a step needs.
     pub fn slot_addresses(&self) -> Vec<feedline_device::Address> {
         self.slots.addresses().collect()
     }
@@ -536,12 +564,15 @@ impl Loader {
     }
 }
 
-/// Reserves room for the ids of a batch in every slot, so that loading a batch allocates nothing.
-fn reserve_ids(host_slots: &Ring<Pinned, Note>, device_slots: &SlotRing, rows: usize) -> Result<()> {
+/// Reserves room for the description of a batch in every slot, so that loading a batch allocates nothing.
+fn reserve_info(host_slots: &Ring<Pinned, Note>, device_slots: &SlotRing, layout: &Layout) -> Result<()> {
     let mut host = (0..host_slots.len()).map(|_| host_slots.acquire()).collect::<Result<Vec<_>>>()?;
     let mut device = (0..device_slots.len()).map(|_| device_slots.acquire()).collect::<Result<Vec<_>>>()?;
-    host.iter_mut().for_each(|slot| slot.note_mut().info.ids.reserve(rows));
-    device.iter_mut().for_each(|slot| slot.info_mut().ids.reserve(rows));
+    let host = host.iter_mut().map(|slot| &mut slot.note_mut().info);
+    for info in host.chain(device.iter_mut().map(|slot| slot.info_mut())) {
+        info.ids.reserve(layout.capacity());
+        info.extents.reserve(layout.spec().fields().len());
+    }
     Ok(())
 }
 

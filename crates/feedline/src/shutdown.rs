@@ -22,7 +22,6 @@ use crate::decode::{Decoder, Note, WorkerPool};
 use crate::transfer::{Request, Wanted};
 
 /// What ends every wait of the threads.
-#[derive(Clone)]
 pub(crate) struct Closers {
     pub(crate) stop: Arc<Stop>,
     pub(crate) host_slots: Ring<Pinned, Note>,
@@ -30,12 +29,80 @@ pub(crate) struct Closers {
     pub(crate) wanted: Arc<Wanted>,
 }
 
+/// Ends a loader from another thread, for example when the user interrupts the program; created by
+/// [`Loader::stop_handle`](crate::Loader::stop_handle).
+///
+/// Clones are handles of the same loader. A handle keeps nothing of the loader alive.
+///
+/// ```
+/// use feedline::{Device, ErrorKind, Loader};
+/// # use feedline::{Context, DType, Dataset, ReadError, Row, Spec};
+/// # struct Ones(Spec);
+/// # impl Dataset for Ones {
+/// #     fn len(&self) -> u64 { 40 }
+/// #     fn spec(&self) -> &Spec { &self.0 }
+/// #     fn read(&self, _: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+/// #         row.bytes_mut(0).fill(1);
+/// #         Ok(())
+/// #     }
+/// # }
+/// # let data = Ones(Spec::new().field("x", DType::U8, [])?);
+/// let mut loader = Loader::builder(data).batch_size(4).build(&Device::host())?;
+/// let stop = loader.stop_handle();
+/// let mut batches = loader.epoch(0)?;
+/// batches.next().transpose()?;
+/// std::thread::spawn(move || stop.stop()).join().unwrap();
+/// assert_eq!(batches.next().unwrap().unwrap_err().kind(), ErrorKind::Stopped);
+/// # Ok::<(), feedline::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct StopHandle {
+    forks: u64,
+    closers: Weak<Closers>,
+    decoder: Weak<Decoder>,
+}
+
+impl StopHandle {
+    /// Stops the loader, and returns at once. A call of `next` that blocks, and every later one, returns an
+    /// error of kind [`Stopped`](ErrorKind::Stopped); the batches read ahead are dropped.
+    ///
+    /// Batches that were delivered stay valid. [`Loader::stop`](crate::Loader::stop) or the drop of the
+    /// loader waits for the threads. In a forked child this does nothing.
+    pub fn stop(&self) {
+        if self.forks == forks()
+            && let Some(closers) = self.closers.upgrade()
+        {
+            closers.stop.request();
+            closers.close(&self.decoder);
+        }
+    }
+}
+
+impl std::fmt::Debug for StopHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("StopHandle")
+    }
+}
+
+impl Closers {
+    /// Ends every wait of the threads.
+    fn close(&self, decoder: &Weak<Decoder>) {
+        self.host_slots.close();
+        self.device_slots.close();
+        // Without a decoder no thread is left that waits.
+        if let Some(decoder) = decoder.upgrade() {
+            decoder.stop();
+            self.wanted.stop(decoder.inbox());
+        }
+    }
+}
+
 /// The threads of a loader, and how to end them.
 pub(crate) struct Running {
     /// The value of [`forks`] at the start. Threads do not survive a fork, so a forked child waits for
     /// nothing.
     forks: u64,
-    closers: Closers,
+    closers: Arc<Closers>,
     device: Device,
     /// The stages that have not ended yet.
     started: Vec<&'static str>,
@@ -51,7 +118,7 @@ impl Running {
         let (started, ended) = (Vec::new(), unbounded());
         Self {
             forks: forks(),
-            closers,
+            closers: Arc::new(closers),
             device,
             started,
             ended,
@@ -94,6 +161,17 @@ impl Running {
     pub(crate) fn ask(&self, request: Request) -> Result<()> {
         let decoder = self.decoder.upgrade().ok_or_else(|| self.cause())?;
         self.closers.wanted.ask(request, decoder.inbox()).map_err(|_| self.cause())
+    }
+
+    pub(crate) fn stop_handle(&self) -> StopHandle {
+        let closers = Arc::downgrade(&self.closers);
+        StopHandle { forks: self.forks, closers, decoder: self.decoder.clone() }
+    }
+
+    /// Fails once someone has asked for a stop. The batches before any other cause are still delivered.
+    pub(crate) fn check_stopped(&self) -> Result<()> {
+        let stopped = |cause: &&Error| cause.kind() == ErrorKind::Stopped;
+        self.closers.stop.cause().filter(stopped).cloned().map_or(Ok(()), Err)
     }
 
     /// Fails with the first cause once the pipeline has ended.
@@ -181,13 +259,7 @@ impl Running {
     }
 
     fn close(&self) {
-        self.closers.host_slots.close();
-        self.closers.device_slots.close();
-        // Without a decoder no thread is left that waits.
-        if let Some(decoder) = self.decoder.upgrade() {
-            decoder.stop();
-            self.closers.wanted.stop(decoder.inbox());
-        }
+        self.closers.close(&self.decoder);
     }
 
     fn stuck(&self, limit: Duration) -> Error {

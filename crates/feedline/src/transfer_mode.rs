@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use crate::decode::{Input, Workers};
-use feedline_core::{Error, ErrorKind, Layout, Result, Sampler};
+use feedline_core::{Dataset, Error, ErrorKind, Layout, Result, Sampler};
 use feedline_device::zero_copy::{GatherOrder, StridedColumns};
 use feedline_device::{BackendKind, Device};
 
 /// How rows get to the device; set by [`LoaderBuilder::transfer_mode`](crate::LoaderBuilder::transfer_mode).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TransferMode {
     /// Zero copy on a GPU where it is possible, staged otherwise.
     ///
@@ -24,21 +25,38 @@ pub enum TransferMode {
     ///
     /// The copy engine copies contiguous rows; a kernel gathers others.
     ZeroCopy,
+    /// The whole set is read once, while the loader is built, and kept in device memory; batches are gathered
+    /// there, and only their ids cross the bus. For any set that fits
+    /// ([`resident_budget`](crate::LoaderBuilder::resident_budget)) and writes the same bytes in every epoch;
+    /// never chosen by `Auto`.
+    Resident,
 }
 
 /// The transfer mode that a loader uses; returned by [`Loader::transfer_mode`](crate::Loader::transfer_mode).
 ///
-/// Displays as `zero-copy`, `staged`, or `staged: WHY` if `Auto` did not choose zero copy.
+/// Displays as `zero-copy`, `resident`, `staged`, or `staged: WHY` if `Auto` did not choose zero copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChosenMode {
-    zero_copy: bool,
+    mode: Mode,
     why: Option<String>,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Staged,
+    ZeroCopy,
+    Resident,
+}
+
 impl ChosenMode {
-    /// Whether the device reads the rows itself.
+    /// Whether the device reads the rows from host memory itself.
     pub fn is_zero_copy(&self) -> bool {
-        self.zero_copy
+        self.mode == Mode::ZeroCopy
+    }
+
+    /// Whether the set is on the device.
+    pub fn is_resident(&self) -> bool {
+        self.mode == Mode::Resident
     }
 
     /// Why `Auto` chose staged copies, in a short sentence; `None` otherwise.
@@ -49,19 +67,20 @@ impl ChosenMode {
 
 impl std::fmt::Display for ChosenMode {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match (self.zero_copy, &self.why) {
-            (true, _) => f.write_str("zero-copy"),
-            (false, None) => f.write_str("staged"),
-            (false, Some(why)) => write!(f, "staged: {why}"),
+        match (self.mode, &self.why) {
+            (Mode::ZeroCopy, _) => f.write_str("zero-copy"),
+            (Mode::Resident, _) => f.write_str("resident"),
+            (Mode::Staged, None) => f.write_str("staged"),
+            (Mode::Staged, Some(why)) => write!(f, "staged: {why}"),
         }
     }
 }
 
-/// The error for zero copy that was asked for and is not possible. Keeps a device failure as it is.
-fn cannot(error: Error) -> Error {
+/// The error for the `mode` that was asked for and is not possible. Keeps a device failure as it is.
+fn cannot(mode: &str, error: Error) -> Error {
     match error.kind() {
         kind @ (ErrorKind::Config | ErrorKind::Budget | ErrorKind::Unavailable) => {
-            let why = format!("zero copy is not possible, {}: ask for auto or staged", error.message());
+            let why = format!("{mode} is not possible, {}: ask for auto or staged", error.message());
             Error::new(kind, why)
         }
         _ => error,
@@ -90,9 +109,9 @@ pub(crate) fn against_zero_copy(
 /// The chosen mode, and what the loader needs for it.
 pub(crate) struct Chosen {
     pub(crate) mode: ChosenMode,
-    /// The set's columns, in zero-copy mode.
+    /// The set's columns, in zero-copy and resident mode.
     pub(crate) columns: Option<Arc<StridedColumns>>,
-    /// Bytes per host slot, for the samples of a batch or, in zero-copy mode, its ids.
+    /// Bytes per host slot, for the samples of a batch or, if the device gathers them, its ids.
     pub(crate) slot_bytes: usize,
 }
 
@@ -101,12 +120,18 @@ pub(crate) struct Choice<'a> {
     pub(crate) transfer_mode: TransferMode,
     /// Why `Auto` does not try zero copy.
     pub(crate) against: Option<String>,
+    /// Whether a hook needs the batches in host memory.
+    pub(crate) map_batch: bool,
     pub(crate) input: &'a Input,
     pub(crate) layout: &'a Layout,
     /// The number of samples that the batch sampler was created for.
     pub(crate) samples: u64,
     pub(crate) host_slots: usize,
     pub(crate) pinned_budget: usize,
+    /// The most device memory for a resident set.
+    pub(crate) resident_budget: usize,
+    /// Threads that read a resident set.
+    pub(crate) workers: Workers,
 }
 
 impl Choice<'_> {
@@ -114,23 +139,53 @@ impl Choice<'_> {
     pub(crate) fn choose(&self, device: &Device) -> Result<Chosen> {
         let why = match self.transfer_mode {
             TransferMode::Staged => None,
+            TransferMode::Resident => {
+                let columns = self.keep(device).map_err(|error| cannot("resident", error))?;
+                return self.chosen(Mode::Resident, None, Some(columns));
+            }
             TransferMode::Auto if self.against.is_some() => self.against.clone(),
             TransferMode::Auto | TransferMode::ZeroCopy => match self.register(device) {
-                Ok(columns) => return self.chosen(None, Some(columns)),
+                Ok(columns) => return self.chosen(Mode::ZeroCopy, None, Some(columns)),
                 Err(error) if error.is_device_lost() => return Err(error),
-                Err(error) if self.transfer_mode == TransferMode::ZeroCopy => return Err(cannot(error)),
+                Err(error) if self.transfer_mode == TransferMode::ZeroCopy => {
+                    return Err(cannot("zero copy", error));
+                }
                 Err(error) => Some(error.message().to_owned()),
             },
         };
-        self.chosen(why, None)
+        self.chosen(Mode::Staged, why, None)
+    }
+
+    /// Copies the set to the device.
+    fn keep(&self, device: &Device) -> Result<StridedColumns> {
+        let dataset = self.dataset()?;
+        let threads = self.workers.count()?;
+        let columns =
+            StridedColumns::resident(device, &**dataset, self.layout, self.resident_budget, threads)?;
+        self.check_samples(&columns)?;
+        Ok(columns)
     }
 
     fn register(&self, device: &Device) -> Result<StridedColumns> {
+        let dataset = self.dataset()?;
+        let room = self.pinned_budget.saturating_sub(self.slots_bytes(self.ids_bytes()));
+        let columns = StridedColumns::new(device, dataset, self.layout, room)?;
+        self.check_samples(&columns)?;
+        Ok(columns)
+    }
+
+    /// The data set, if the device may gather its batches.
+    fn dataset(&self) -> Result<&Arc<dyn Dataset>> {
         let Input::Dataset(dataset) = self.input else {
             return Err(Error::new(ErrorKind::Config, "a source is read in sequence, by a worker"));
         };
-        let room = self.pinned_budget.saturating_sub(self.slots_bytes(self.ids_bytes()));
-        let columns = StridedColumns::new(device, dataset, self.layout, room)?;
+        if self.map_batch {
+            return Err(Error::new(ErrorKind::Config, "map_batch needs the batch in host memory"));
+        }
+        Ok(dataset)
+    }
+
+    fn check_samples(&self, columns: &StridedColumns) -> Result<()> {
         // The set was asked for its length when the batch sampler was created, and again for its columns.
         if columns.samples() < self.samples {
             let why = format!(
@@ -140,13 +195,13 @@ impl Choice<'_> {
             );
             return Err(Error::new(ErrorKind::Config, why));
         }
-        Ok(columns)
+        Ok(())
     }
 
-    fn chosen(&self, why: Option<String>, columns: Option<StridedColumns>) -> Result<Chosen> {
+    fn chosen(&self, mode: Mode, why: Option<String>, columns: Option<StridedColumns>) -> Result<Chosen> {
         let slot_bytes = if columns.is_some() { self.ids_bytes() } else { self.layout.bytes() };
         self.check_budget(slot_bytes)?;
-        let mode = ChosenMode { zero_copy: columns.is_some(), why };
+        let mode = ChosenMode { mode, why };
         Ok(Chosen { mode, columns: columns.map(Arc::new), slot_bytes })
     }
 
@@ -175,7 +230,7 @@ impl Choice<'_> {
 
 #[cfg(test)]
 mod tests {
-    use feedline_core::{DType, Dataset, Spec};
+    use feedline_core::{DType, Spec};
     use feedline_device::Backend;
     use feedline_device::host::Host;
     use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
@@ -192,11 +247,14 @@ mod tests {
         let choice = Choice {
             transfer_mode: TransferMode::Auto,
             against: None,
+            map_batch: false,
             input: &Input::Dataset(set),
             layout: &layout,
             samples,
             host_slots: 4,
             pinned_budget,
+            resident_budget: usize::MAX,
+            workers: Workers::Count(1),
         };
         choice.choose(device).map(|chosen| chosen.mode.to_string())
     }
@@ -258,11 +316,14 @@ mod tests {
             let choice = Choice {
                 transfer_mode,
                 against: None,
+                map_batch: false,
                 input: &input,
                 layout: &layout,
                 samples: 500,
                 host_slots: 4,
                 pinned_budget,
+                resident_budget: usize::MAX,
+                workers: Workers::Count(1),
             };
             choice.choose(&Device::host()).map(drop).map_err(|error| error.kind())
         };

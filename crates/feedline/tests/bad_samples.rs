@@ -137,7 +137,7 @@ fn corrupted_run(mix: Mix) -> (Vec<Step>, BadSampleReport) {
     let dir = tempfile::tempdir().unwrap();
     let mut loader = Restored::new(builder(Files::corrupted(dir.path()), Budget::Count(5)), mix);
     let steps = two_epochs(&mut loader);
-    (steps, without_folder(loader.loader.bad_sample_report(), dir.path()))
+    (steps, without_folder(&loader.loader.bad_sample_report(), dir.path()))
 }
 
 /// The report with paths relative to their folder.
@@ -311,7 +311,8 @@ fn exceeding_the_count_delivers_the_batches_before_and_one_error_that_names_the_
                 assert_eq!((error.kind(), error.batch()), (ErrorKind::Sample, Some(delivered)));
                 let text = error.to_string();
                 assert!(text.contains(&format!("the budget is {most}: ")) && !text.contains('\n'), "{text}");
-                let listed = loader.bad_sample_report().samples();
+                let report = loader.bad_sample_report();
+                let listed = report.samples();
                 assert!(listed.len() > most);
                 for bad in listed {
                     let named = format!("{} ({})", bad.path.as_ref().unwrap().display(), bad.cause);
@@ -340,13 +341,13 @@ fn bad_samples_before_a_restart_count_against_the_budget() {
         for taken in 0..=uninterrupted {
             let mut first = loader();
             first.run(From::Epoch(0), taken as usize);
-            let (cursor, bad_sample_report) = (first.cursor(), first.loader.bad_sample_report().clone());
+            let (cursor, bad_sample_report) = (first.cursor(), first.loader.bad_sample_report());
             let mut second = loader().loader;
             second.set_bad_sample_report(bad_sample_report);
-            let mut batches = second.resume(cursor).unwrap();
-            let delivered = batches.by_ref().take_while(|batch| batch.is_ok()).count() as u64;
+            let batches = second.resume(cursor).unwrap();
+            let delivered = batches.take_while(|batch| batch.is_ok()).count() as u64;
             assert_eq!(taken + delivered, uninterrupted, "stopped after {taken} batches");
-            assert_eq!(batches.bad_sample_report().samples().len(), BAD.len());
+            assert_eq!(second.bad_sample_report().samples().len(), BAD.len());
             assert_eq!(error.kind(), ErrorKind::Sample);
         }
     });

@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{LONG, assert_empty, one_at_a_time, wait_until};
-use feedline::{Batch, Device, Epoch, Loader, Stream, TransferMode, Workers};
+use feedline::{Batch, Device, Epoch, Loader, Pad, Stream, TransferMode, TryNext, Workers};
 use feedline_device::host::Host;
 use feedline_sim::interceptors::{Count, Op};
 use feedline_testkit::alloc::{Allocations, CountingAllocator};
-use feedline_testkit::fixtures::{self, Fine, Laid};
+use feedline_testkit::fixtures::{self, Fine, Laid, Uneven};
 use feedline_testkit::{Census, pattern};
 
 #[global_allocator]
@@ -76,13 +76,13 @@ fn blocking(batches: &mut Epoch<'_>) -> Option<Batch> {
 
 /// Polls for the next batch.
 fn polling(batches: &mut Epoch<'_>) -> Option<Batch> {
-    while !batches.is_over() {
-        if let Some(batch) = batches.try_next().unwrap() {
-            return Some(batch);
+    loop {
+        match batches.try_next().unwrap() {
+            TryNext::Batch(batch) => return Some(batch),
+            TryNext::NotYet => std::thread::yield_now(),
+            TryNext::Over => return None,
         }
-        std::thread::yield_now();
     }
-    None
 }
 
 /// Runs `work` on a thread named `consumer`.
@@ -117,6 +117,22 @@ fn a_steady_pipeline_allocates_nothing_on_the_heap() {
         });
         assert_empty(&device);
     }
+}
+
+#[test]
+fn a_steady_pipeline_of_ragged_fields_allocates_nothing_on_the_heap() {
+    let _one = one_at_a_time();
+    let device = Device::host();
+    as_consumer(|| {
+        let compute = device.stream().unwrap();
+        let data = Uneven::new(BATCH as u64 * STEPS, 200).unwrap();
+        let builder = Loader::builder(data).batch_size(BATCH).shuffle(1).pad("pairs", Pad::multiple_of(8));
+        let mut loader = builder.workers(Workers::Count(2)).depth(2).build(&device).unwrap();
+        let mut epoch = 0;
+        take(&mut loader, &compute, &mut epoch, 4 * STEPS, blocking);
+        assert_a_round_without(|| take(&mut loader, &compute, &mut epoch, 10 * STEPS, blocking));
+    });
+    assert_empty(&device);
 }
 
 /// Zero-copy mode sorts the rows of a batch. Only the worker and the consumer are counted, because the host

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use common::small::{BATCH, STEPS, builder, fine, on_a_device, take_epoch};
 use common::{LONG, alone, assert_intact, hush_planned_panics, wait_until, wait_until_gone};
 use feedline::{
-    Context, Dataset, Device, Error, ErrorKind, Loader, ReadError, Row, Spec, Stage, Stream, Workers,
+    Context, Dataset, Device, Error, ErrorKind, Loader, ReadError, Row, Spec, Stage, Stream, TryNext, Workers,
 };
 use feedline_device::Backend;
 use feedline_device::host::Host;
@@ -36,7 +36,8 @@ fn assert_ends_at(loader: &mut Loader, compute: &Stream, id: u64, kind: ErrorKin
         (Some(Stage::Decode), Some(bad_batch), Some(id))
     );
     assert!(error.to_string().contains(&format!("planned {word} of sample {id}")), "{error}");
-    assert!(batches.is_over() && batches.next().is_none() && batches.try_next().unwrap().is_none());
+    assert!(batches.is_over() && batches.next().is_none());
+    assert!(matches!(batches.try_next().unwrap(), TryNext::Over));
     error
 }
 
@@ -158,7 +159,8 @@ fn a_read_that_never_returns_is_named_and_keeps_its_memory() {
                 assert_intact(&fine(), &batches.next().unwrap().unwrap().wait_on(compute).unwrap());
             }
             assert!(gate.wait_until_waiting(1, LONG));
-            assert!(batches.next_timeout(Duration::from_millis(20)).unwrap().is_none());
+            let next = batches.next_timeout(Duration::from_millis(20)).unwrap();
+            assert!(matches!(next, TryNext::NotYet));
             assert!(!batches.is_over());
 
             let error = loader.stop(Duration::from_millis(50)).unwrap_err();
@@ -219,8 +221,9 @@ fn holding_every_slot_is_an_error() {
             // Opened or not, each batch holds its slot.
             let one = batches.next().unwrap().unwrap().wait_on(compute).unwrap();
             let two = batches.next().unwrap().unwrap();
-            assert!(batches.try_next().unwrap().is_none());
-            assert!(batches.next_timeout(Duration::from_millis(5)).unwrap().is_none());
+            assert!(matches!(batches.try_next().unwrap(), TryNext::NotYet));
+            let next = batches.next_timeout(Duration::from_millis(5)).unwrap();
+            assert!(matches!(next, TryNext::NotYet));
             let error = batches.next().unwrap().unwrap_err();
             assert_eq!(error.kind(), ErrorKind::SlotsHeld);
             assert!(error.to_string().contains("all 2 device slots"), "{error}");

@@ -106,7 +106,7 @@ fn the_first_batch_of_the_next_epoch_is_on_the_device_before_it_is_requested() {
             let mut last = None;
             while !batches.is_over() {
                 drop(last.take());
-                last = batches.next_timeout(LONG).unwrap();
+                last = batches.next_timeout(LONG).unwrap().batch();
             }
             let _last = last.expect("a last batch");
             if epoch + 1 < EPOCHS as u64 {
@@ -114,7 +114,7 @@ fn the_first_batch_of_the_next_epoch_is_on_the_device_before_it_is_requested() {
                 let mut first = None;
                 // `try_next` does not block: the batch arrives without a waiting consumer.
                 wait_until("the first batch has arrived", || {
-                    first = next.try_next().unwrap();
+                    first = next.try_next().unwrap().batch();
                     first.is_some()
                 });
                 assert!(first.is_some_and(|batch| (batch.epoch(), batch.step()) == (epoch + 1, 0)));

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use common::small::{builder, fine, on_a_device, take_epoch};
 use common::{LONG, alone, assert_empty, assert_intact, wait_until};
-use feedline::{Device, ErrorKind, Loader, Ready, Stream};
+use feedline::{Device, ErrorKind, Loader, Ready, Stream, TryNext};
 use feedline_testkit::fixtures::Fine;
 
 /// How long to watch for a copy that must not happen: some hundred times what a copy takes.
@@ -109,13 +109,12 @@ fn no_copy_into_a_slot_is_queued_while_a_reader_is_held() {
             let on_compute = batches.next().unwrap().unwrap().wait_on(compute).unwrap();
             let on_branch = on_compute.also_on(&branch).unwrap();
             drop(on_compute);
-            assert!(
-                batches.next_timeout(WINDOW).unwrap().is_none(),
-                "the slot was released while a reader was held"
-            );
+            let next = batches.next_timeout(WINDOW).unwrap();
+            assert!(matches!(next, TryNext::NotYet), "the slot was released while a reader was held");
             assert_intact(&fine(), &on_branch);
             drop(on_branch);
-            assert_intact(&fine(), &batches.next_timeout(LONG).unwrap().unwrap().wait_on(compute).unwrap());
+            let next = batches.next_timeout(LONG).unwrap().batch().expect("a batch");
+            assert_intact(&fine(), &next.wait_on(compute).unwrap());
         });
     });
 }
@@ -208,6 +207,7 @@ fn a_stream_of_another_device_is_refused() {
                 let batch = batches
                     .next_timeout(LONG)
                     .unwrap()
+                    .batch()
                     .expect("the slot was released")
                     .wait_on(compute)
                     .unwrap();

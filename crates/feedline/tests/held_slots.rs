@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::small::{STEPS, builder, fine, on_a_device};
 use common::{alone, assert_intact};
-use feedline::{Batch, Device, ErrorKind, Loader, Ready, Stream};
+use feedline::{Batch, Device, ErrorKind, Loader, Ready, Stream, TryNext};
 
 /// How long `next` waits in these tests before it fails with `SlotsHeld`.
 const LIMIT: Duration = Duration::from_millis(400);
@@ -28,9 +28,9 @@ fn a_wait_with_its_own_limit_does_not_fail_with_slots_held() {
             let held: Vec<_> =
                 batches.by_ref().take(2).map(|batch| batch.unwrap().wait_on(compute)).collect();
             for limit in [Duration::ZERO, LIMIT / 2, 2 * LIMIT] {
-                assert!(batches.next_timeout(limit).unwrap().is_none(), "{limit:?}");
+                assert!(matches!(batches.next_timeout(limit).unwrap(), TryNext::NotYet), "{limit:?}");
             }
-            assert!(batches.try_next().unwrap().is_none());
+            assert!(matches!(batches.try_next().unwrap(), TryNext::NotYet));
             assert!(!batches.is_over());
             drop(held);
             assert_eq!(batches.map(|batch| drop(batch.unwrap())).count() as u64, STEPS - 2);

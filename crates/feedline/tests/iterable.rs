@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{LONG, alone, alone_in_parts, wait_until};
-use feedline::{BatchSampler, Device, LastBatch, Loader, LoaderBuilder, Sampler, Workers, World, source};
+use feedline::{
+    BatchSampler, Device, LastBatch, Loader, LoaderBuilder, Sampler, TryNext, Workers, World, source,
+};
 use feedline_core::BatchSamplerOptions;
 use feedline_testkit::fixtures::streams::{
     Archive, Generator, Hooked, MOST, Server, Socket, append, finish, record, row,
@@ -233,9 +235,8 @@ fn the_loader_finds_the_end_of_an_epoch_and_starts_the_next() {
                 let read: Vec<usize> = batches.by_ref().map(|batch| batch.unwrap().len()).collect();
                 assert_eq!(read, sizes, "{lens:?}");
                 assert!(batches.is_over() && batches.next().is_none());
-                assert!(
-                    batches.try_next().unwrap().is_none() && batches.next_timeout(LONG).unwrap().is_none()
-                );
+                assert!(matches!(batches.try_next().unwrap(), TryNext::Over));
+                assert!(matches!(batches.next_timeout(LONG).unwrap(), TryNext::Over));
             }
         }
     });
@@ -263,13 +264,14 @@ fn a_growing_log_delivers_full_batches_and_the_rest_at_its_end() {
         };
         grow(3);
         // Three records are not a batch, however long the test waits.
-        assert!(batches.next_timeout(Duration::from_millis(30)).unwrap().is_none() && !batches.is_over());
+        assert!(matches!(batches.next_timeout(Duration::from_millis(30)).unwrap(), TryNext::NotYet));
+        assert!(!batches.is_over());
         grow(1);
-        assert_eq!(batches.next_timeout(LONG).unwrap().expect("a batch").len(), 4);
+        assert_eq!(batches.next_timeout(LONG).unwrap().batch().expect("a batch").len(), 4);
         grow(6);
-        assert_eq!(batches.next_timeout(LONG).unwrap().expect("a batch").len(), 4);
+        assert_eq!(batches.next_timeout(LONG).unwrap().batch().expect("a batch").len(), 4);
         finish(&path).unwrap();
-        assert_eq!(batches.next_timeout(LONG).unwrap().expect("a batch").len(), 2);
+        assert_eq!(batches.next_timeout(LONG).unwrap().batch().expect("a batch").len(), 2);
         assert!(batches.next().is_none() && batches.is_over());
     });
 }
@@ -307,7 +309,7 @@ fn a_pipeline_that_waits_for_a_log_can_start_another_epoch_or_stop() {
         let mut loader = Loader::from_source(log).batch_size(4).build(&Device::host()).unwrap();
         for epoch in 0..3 {
             let mut batches = loader.epoch(epoch).unwrap();
-            let batch = batches.next_timeout(LONG).unwrap().expect("a batch");
+            let batch = batches.next_timeout(LONG).unwrap().batch().expect("a batch");
             assert_eq!(
                 (batch.epoch(), batch.len()),
                 (epoch, 4),

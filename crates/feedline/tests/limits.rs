@@ -11,7 +11,7 @@ use common::small::{builder, fine, on_a_device, take_epoch};
 use common::{LONG, alone, hush_planned_panics, one_at_a_time, wait_until_gone};
 use feedline::{
     Context, Dataset, Device, ErrorKind, Loader, LoaderBuilder, ReadError, Ready, Row, Spec, Stream,
-    StridedColumn, TransferMode,
+    StridedColumn, TransferMode, TryNext,
 };
 use feedline_device::Backend;
 use feedline_device::host::Host;
@@ -218,7 +218,7 @@ fn the_longest_duration_is_a_valid_limit() {
         on_a_device(|device, compute| {
             let mut loader = builder(fine()).build(device).unwrap();
             let mut batches = loader.epoch(0).unwrap();
-            while let Some(batch) = batches.next_timeout(Duration::MAX).unwrap() {
+            while let TryNext::Batch(batch) = batches.next_timeout(Duration::MAX).unwrap() {
                 drop(batch.wait_on(compute).unwrap());
             }
             assert!(batches.is_over());

@@ -1,22 +1,19 @@
-//! A loader restored at any step continues as if it had never stopped, for every sampler, last batch and
-//! data set. A cursor that does not fit is refused, and the loader keeps working.
+//! A loader restored at any step continues as if it had never stopped, for every sampler and last batch;
+//! `zoo` has every data set. A cursor that does not fit is refused, and the loader keeps working.
 
 mod common;
 mod restoring;
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use common::{alone, alone_in_parts, assert_empty, one_at_a_time};
 use feedline::{
-    Cursor, DType, Device, Error, ErrorKind, LastBatch, Loader, LoaderBuilder, Result, Sampler, Spec,
-    TransferMode, Workers, World,
+    Cursor, Device, Error, ErrorKind, LastBatch, Loader, LoaderBuilder, Result, Sampler, Workers, World,
 };
-use feedline_datasets::{Fixed, Idx, Records, TokenOptions, Tokens, open};
-use feedline_testkit::fixtures::{self, Fine, Laid, Random, Wide};
+use feedline_testkit::fixtures::{self, Fine, Random};
 use feedline_testkit::restore::{self, From, MIXES, Pipeline};
 use feedline_testkit::{Watchdog, watchdog};
-use restoring::{Restored, implementors, read_source, sources, variants};
+use restoring::{Restored, read_source, sources, variants};
 
 /// Samples of the data sets: two full batches of [`BATCH`] and a short one.
 const LEN: u64 = 23;
@@ -37,58 +34,6 @@ fn samplers() -> Vec<(&'static str, Sampler)> {
         ("Balanced", Sampler::balanced(&labels, 2).unwrap().draws(LEN + 4).unwrap()),
         ("Subset", Sampler::subset(listed, Sampler::Shuffle).unwrap()),
     ]
-}
-
-/// Every data set of this repository, with the name of its type.
-fn data_sets(dir: &Path) -> Vec<(&'static str, LoaderBuilder)> {
-    let fine = Fine::new(LEN, 50).unwrap();
-    vec![
-        ("Fine", Loader::builder(fine.clone())),
-        ("Before", Loader::builder(fixtures::counting(fine.clone()).0)),
-        ("Random", Loader::builder(Random::new(LEN, 3).unwrap())),
-        ("Wide", Loader::builder(Wide::new(LEN).unwrap())),
-        ("Idx", Loader::builder(idx(dir))),
-        ("Records", Loader::builder(records(dir))),
-        ("Fixed", Loader::builder(array(dir))),
-        ("Tokens", Loader::builder(tokens(dir))),
-        // The device reads these itself.
-        ("Laid", Loader::builder(Laid::columns(&fine, 1).unwrap()).transfer_mode(TransferMode::ZeroCopy)),
-        ("Laid", Loader::builder(Laid::records(&fine, 3, 1).unwrap()).transfer_mode(TransferMode::ZeroCopy)),
-    ]
-}
-
-/// Images of 2 x 3 pixels; all pixels differ.
-fn idx(dir: &Path) -> Idx {
-    let count = LEN as u8;
-    let (images, labels) = (dir.join("images"), dir.join("labels"));
-    let header = [0, 0, 8, 3, 0, 0, 0, count, 0, 0, 0, 2, 0, 0, 0, 3];
-    std::fs::write(&images, [&header[..], &Vec::from_iter(0..6 * count)].concat()).unwrap();
-    std::fs::write(&labels, [&[0, 0, 8, 1, 0, 0, 0, count][..], &Vec::from_iter(0..count)].concat()).unwrap();
-    Idx::open(&images, &labels).unwrap()
-}
-
-/// An array of [`LEN`] rows of five bytes, by the reader that `open` finds.
-fn array(dir: &Path) -> Fixed {
-    let path = dir.join("array");
-    let header = [0, 0, 8, 2, 0, 0, 0, LEN as u8, 0, 0, 0, 5];
-    std::fs::write(&path, [&header[..], &Vec::from_iter(0..5 * LEN as u8)].concat()).unwrap();
-    Fixed::new(open(&path).unwrap()).unwrap()
-}
-
-/// [`LEN`] windows of four tokens; all tokens differ.
-fn tokens(dir: &Path) -> Tokens {
-    let path = dir.join("tokens");
-    let ids = (0..4 * LEN as u16 + 1).flat_map(u16::to_le_bytes);
-    std::fs::write(&path, Vec::from_iter(ids)).unwrap();
-    Tokens::open(&[(&path, 1.0)], TokenOptions::new(DType::U16, 4)).unwrap()
-}
-
-/// Records of three bytes and a label; all bytes differ.
-fn records(dir: &Path) -> Records {
-    let path = dir.join("records");
-    std::fs::write(&path, Vec::from_iter(0..4 * LEN as u8)).unwrap();
-    let spec = Spec::new().field("pixels", DType::U8, [3]).unwrap().field("label", DType::U8, []).unwrap();
-    Records::open(&path, spec).unwrap()
 }
 
 /// Restores the loader at every step, and checks that it continues the same.
@@ -114,16 +59,6 @@ fn every_sampler_and_last_batch_resumes_with_random_augmentation() {
 }
 
 #[test]
-fn every_data_set_resumes() {
-    alone_in_parts(|| {
-        let dir = tempfile::tempdir().unwrap();
-        for index in 0..data_sets(dir.path()).len() {
-            everywhere(|| data_sets(dir.path()).swap_remove(index).1.batch_size(BATCH).shuffle(5));
-        }
-    });
-}
-
-#[test]
 fn every_rank_and_a_run_with_skipped_steps_resume() {
     alone_in_parts(|| {
         let data = || Loader::builder(Random::new(61, 2).unwrap()).batch_size(5).shuffle(3);
@@ -134,11 +69,11 @@ fn every_rank_and_a_run_with_skipped_steps_resume() {
     });
 }
 
-/// Fails when a sampler, a last batch or a data set is added and not restored above.
+/// Fails when a sampler or a last batch is added and not restored above; `zoo` looks for data sets.
 #[test]
-fn no_sampler_last_batch_or_data_set_is_left_out() {
+fn no_sampler_or_last_batch_is_left_out() {
     let _one = one_at_a_time(); // The files that it opens would show in the census of another test.
-    let Some(root) = sources("no_sampler_last_batch_or_data_set_is_left_out") else { return };
+    let Some(root) = sources("no_sampler_or_last_batch_is_left_out") else { return };
     let names = |tested: Vec<&str>| tested.into_iter().map(str::to_owned).collect::<BTreeSet<_>>();
 
     let text = read_source(&root.join("crates/core/src/sampler/mod.rs"));
@@ -147,10 +82,6 @@ fn no_sampler_last_batch_or_data_set_is_left_out() {
     let text = read_source(&root.join("crates/core/src/batch_sampler.rs"));
     let last_batches = LAST_BATCHES.map(|last_batch| format!("{last_batch:?}"));
     assert_eq!(variants(&text, "LastBatch"), BTreeSet::from(last_batches));
-
-    let dir = tempfile::tempdir().unwrap();
-    let tested = data_sets(dir.path());
-    assert_eq!(implementors(&root, "Dataset"), names(tested.iter().map(|(name, _)| *name).collect()));
 }
 
 #[test]

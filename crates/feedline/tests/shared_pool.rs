@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use common::small::{BATCH, STEPS, fine, on_a_device, take_epoch};
 use common::{LONG, alone, assert_intact, wait_until, wait_until_gone};
-use feedline::{Dataset, Device, Loader, Stream, WorkerPool, Workers};
+use feedline::{Dataset, Device, Loader, Stream, TryNext, WorkerPool, Workers};
 use feedline_testkit::Census;
 use feedline_testkit::fixtures::{self, Fine};
 
@@ -24,7 +24,7 @@ fn loader(data: impl Dataset, pool: &WorkerPool, depth: usize, device: &Device) 
 /// Takes the next batch of `fine`, and checks its ids and every byte.
 #[track_caller]
 fn take(batches: &mut feedline::Epoch<'_>, fine: &Fine, ids: &[u64], compute: &Stream) {
-    let batch = batches.next_timeout(LONG).unwrap().expect("a batch").wait_on(compute).unwrap();
+    let batch = batches.next_timeout(LONG).unwrap().batch().expect("a batch").wait_on(compute).unwrap();
     assert_eq!(batch.ids(), ids);
     assert_intact(fine, &batch);
 }
@@ -125,7 +125,7 @@ fn a_stop_does_not_wait_for_the_reads_of_another_loader() {
             assert!(gate.wait_until_waiting(1, LONG));
             let mut waiting = other.epoch(0).unwrap();
             let next = waiting.next_timeout(Duration::from_millis(50)).unwrap();
-            assert!(next.is_none(), "its batches wait behind the blocked read");
+            assert!(matches!(next, TryNext::NotYet), "its batches wait behind the blocked read");
             other.stop(LONG).unwrap();
             gate.open();
             let all: Vec<_> = batches.map(|batch| batch.unwrap().wait_on(compute).unwrap().step()).collect();
@@ -153,7 +153,7 @@ fn requests_of_a_loader_that_waits_for_its_consumer_block_no_worker() {
             gate.open();
             let mut second = loader(fine(), &pool, 1, device);
             let mut batches = second.epoch(0).unwrap();
-            let batch = batches.next_timeout(LONG).unwrap().expect("the worker is free");
+            let batch = batches.next_timeout(LONG).unwrap().batch().expect("the worker is free");
             assert_intact(&fine(), &batch.wait_on(compute).unwrap());
             drop(held);
             take_epoch(&mut first, 20, compute);

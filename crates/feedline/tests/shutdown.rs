@@ -39,7 +39,7 @@ fn a_loader_can_be_dropped_after_any_batch() {
     alone(|| {
         on_a_device(|device, _| drop(builder(fine()).build(device).unwrap()));
         on_a_device(|device, _| {
-            builder(fine()).build(device).unwrap().epoch(0).unwrap();
+            let _ = builder(fine()).build(device).unwrap().epoch(0).unwrap();
         });
         for taken in 0..=STEPS as usize {
             on_a_device(|device, compute| {
@@ -92,7 +92,7 @@ fn a_loader_can_be_dropped_during_a_read() {
         on_a_device(|device, _| {
             let (data, gate) = fixtures::blocking(fine(), [11]);
             let mut loader = builder(data).build(device).unwrap();
-            loader.epoch(0).unwrap();
+            let _ = loader.epoch(0).unwrap();
             assert!(gate.wait_until_waiting(1, LONG));
             std::thread::scope(|scope| {
                 scope.spawn(|| drop(loader));

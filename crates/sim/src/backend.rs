@@ -220,8 +220,9 @@ unsafe impl Backend for Sim {
             |span: Span, space| Region { address: span.address.0, bytes: span.bytes, space: Some(space) };
         let inputs = [gather.ids()].into_iter().chain(gather.places());
         let mut touches: Vec<_> = inputs.map(|span| (at(span, Space::Host), Access::Read)).collect();
+        let source = if gather.is_from_device() { Space::Device } else { Space::Registered };
         for field in gather.fields() {
-            touches.push((at(field.source(), Space::Registered), Access::Read));
+            touches.push((at(field.source(), source), Access::Read));
             touches.push((at(field.target(gather.rows()), Space::Device), Access::Write));
         }
         self.submit(stream, "gather", &touches, Command::Gather(Box::new(gather.clone())))

@@ -6,7 +6,7 @@ use feedline_core::Result;
 
 use super::{IdxFile, names};
 use crate::Arrays;
-use crate::bytes::data;
+use crate::error::data;
 
 /// One file, with the field `array`.
 pub(crate) fn of_file(path: &Path, limit: u64) -> Result<Arrays> {

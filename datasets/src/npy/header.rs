@@ -5,7 +5,7 @@ use feedline_core::{DType, Error, Result};
 use super::literal::{Literal, parse};
 use crate::ElementType;
 use crate::arrays::{Array, Coding, array_bytes};
-use crate::bytes::data;
+use crate::error::data;
 
 /// What a `.npy` file begins with.
 pub(crate) const MAGIC: &[u8] = b"\x93NUMPY";

@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 """Makes the golden files of the tests: what readers that are not ours say of every file in a data folder.
 
-    python3 -m venv /tmp/golden && /tmp/golden/bin/pip install numpy safetensors pandas tfrecord protobuf crc32c
+    python3 -m venv /tmp/golden && /tmp/golden/bin/pip install numpy safetensors pandas tfrecord protobuf crc32c pyarrow
     /tmp/golden/bin/python datasets/tests/golden/make.py ../shared/data datasets/tests/golden
 
 Not run by the tests. Each entry: format, samples, fields (name, dtype, shape; null for a dimension that varies),
 and the SHA-256 of the first and the last sample: the bytes of its fields in order, little-endian, C order.
 """
-import gzip, hashlib, json, pathlib, struct, sys, tarfile
+import decimal, gzip, hashlib, json, pathlib, struct, sys, tarfile
 
 import crc32c
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.compute
+import pyarrow.parquet as pq
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 from safetensors.numpy import load_file
@@ -209,12 +212,117 @@ def csv(path):
     return entry("csv", len(table), fields, lambda i: b"".join(column[i] for column in columns))
 
 
+# Arrow's types by name: their code in NumPy.
+CODES = {
+    "bool": "?", "int8": "i1", "int16": "i2", "int32": "i4", "int64": "i8", "uint8": "u1", "uint16": "u2",
+    "uint32": "u4", "uint64": "u8", "date32[day]": "i4", "halffloat": "f2", "float": "f4", "double": "f8",
+}
+
+
+def arrow_kind(kind):
+    """Code in NumPy (none for bytes and text), its name here, the shape, and whether it is a list of texts."""
+    if pa.types.is_dictionary(kind):
+        return arrow_kind(kind.value_type)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        code, name, shape, _ = arrow_kind(kind.value_type)
+        return (code, name, [None], True) if shape == [None] else (code, name, [None, *shape], False)
+    if pa.types.is_fixed_size_list(kind):
+        code, name, shape, _ = arrow_kind(kind.value_type)
+        return code, name, [kind.list_size, *shape], False
+    if pa.types.is_fixed_size_binary(kind):
+        return None, "bytes", [kind.byte_width], False
+    if str(kind) in ("binary", "binary_view", "string", "string_view", "large_string"):
+        return None, "text" if "string" in str(kind) else "bytes", [None], False
+    code = "f8" if pa.types.is_decimal(kind) else "i8" if pa.types.is_timestamp(kind) else CODES[str(kind)]
+    return code, dtype_name(np.dtype(code)), [], False
+
+
+def cell_bytes(value, code, width):
+    """A value, and whether there is a null in it; `width` is that of a value whose size is fixed."""
+    if isinstance(value, list):
+        parts = [cell_bytes(one, code, width) for one in value]
+        return b"".join(part for part, _ in parts), any(null for _, null in parts)
+    if value is None:
+        blank = np.full(width // np.dtype(code).itemsize, np.nan, code).tobytes() if code in ("f2", "f4", "f8") else bytes(width)
+        return blank, True
+    if code is None:
+        return value.encode() if isinstance(value, str) else value, False
+    return np.array(value, code).tobytes(), False
+
+
+def table(path):
+    """Tables by pyarrow; with the first null, and nulls as NaN, zeros or nothing."""
+    if path.suffix == ".parquet":
+        form, content = "parquet", pq.ParquetFile(path).read()
+    else:
+        start = path.read_bytes()[:6]
+        form, content = "arrow", (pa.ipc.open_file if start == b"ARROW1" else pa.ipc.open_stream)(path).read_all()
+    names, columns, fields, first_null = [], [], [], []
+
+    def add(name, column):
+        if pa.types.is_struct(column.type):
+            for index in range(column.type.num_fields):
+                child = pa.compute.struct_field(column, [index])
+                add(f"{name}.{column.type.field(index).name}", child)
+            return
+        code, dtype, shape, lengths = arrow_kind(column.type)
+        if pa.types.is_timestamp(column.type) or pa.types.is_date32(column.type):
+            column = column.cast("int64" if pa.types.is_timestamp(column.type) else "int32")
+        values = column.to_pylist()
+        fixed = None not in shape
+        size = int(np.prod(shape, dtype=int)) if fixed else 0
+        item = 1 if code is None else np.dtype(code).itemsize
+        whole = size * item
+        cells = []
+        for row, value in enumerate(values):
+            # An item of a list that is null is one item; a null row is all of it.
+            width = whole if value is None else item if isinstance(value, list) else whole
+            part, null = cell_bytes(value, code, 0 if lengths else width)
+            if null:
+                first_null.append((row, len(fields), name))
+            cells.append(part)
+        fields.append(field(name, dtype, shape))
+        columns.append(cells)
+        if lengths:
+            texts = [value or [] for value in values]
+            counts = [[len(part or b"") if not isinstance(part, str) else len(part.encode()) for part in t] for t in texts]
+            fields.append(field(name + ".lengths", "i64", [None]))
+            columns.append([np.array(count, "<i8").tobytes() for count in counts])
+
+    for index, name in enumerate(content.schema.names):
+        column = content.column(index)
+        add(name, column.combine_chunks() if column.num_chunks != 1 else column.chunk(0))
+    sample = lambda i: b"".join(column[i] for column in columns)
+    result = entry(form, content.num_rows, fields, sample)
+    if path.is_relative_to(OUT):
+        result["all"] = hashlib.sha256(b"".join(map(sample, range(content.num_rows)))).hexdigest()
+    if first_null:
+        row, _, name = min(first_null)
+        result["null"] = [row, name]
+    return result
+
+
+def arrow(path):
+    # The expected contents, as text.
+    return text_gz(path) if path.suffix == ".gz" else table(path)
+
+
+def text_gz(path):
+    lines = gzip.decompress(path.read_bytes()).removesuffix(b"\n").split(b"\n")
+    return entry("text", len(lines), [field("text", "text", [None])], lambda i: lines[i])
+
+
 # What is refused, and a part of the line that says why.
 REFUSED = {
     "npy/npyz__pickle.npy": "Python objects are not read",
     "npy/numpy__py3-objarr.npy": "Python objects are not read",
     "npy/numpy__py3-objarr.npz": "Python objects are not read",
     "npy/npyz__structured.npy": "structured type",
+    "arrow/1.0.0-littleendian__generated_null.arrow_file": "column \"f0\" holds nulls only, from row 0 on",
+    "arrow/1.0.0-littleendian__generated_null.stream": "column \"f0\" holds nulls only, from row 0 on",
+    "parquet/parquet-testing__ARROW-RS-GH-6229-LEVELS.parquet": "column \"outer\" is of type List(",
+    "parquet/parquet-testing__PARQUET-1481.parquet": "metadata at the end of the file is damaged",
+    "parquet/parquet-testing__nested_lists.snappy.parquet": "column \"a\" is of type List(",
     "cifar10-python-tiny/batches.meta": "Python pickle",
     "cifar10-python-tiny/data_batch_1": "Python pickle",
     "cifar10-python-tiny/test_batch": "Python pickle",
@@ -222,7 +330,8 @@ REFUSED = {
 
 
 def main():
-    golden = {path: {"refused": why} for path, why in REFUSED.items()}
+    refused = {path: {"refused": why} for path, why in REFUSED.items()}
+    golden = {path: why for path, why in refused.items() if not path.startswith(("arrow/", "parquet/"))}
     readers = {"npy": npy, "safetensors": safetensors, "webdataset": webdataset, "cifar10": cifar10, "text": text}
     for name, read in readers.items():
         for path in sorted((ROOT / name).iterdir()):
@@ -239,11 +348,86 @@ def main():
     for name in ("imagenet-sample", "jpeg-awkward", "png"):
         golden[name] = folder(ROOT / name)
     write("default", golden)
-    for name, read in {"tfrecord": tfrecord, "mds": mds, "csv": csv}.items():
+    tiny()
+    made()
+    bombs()
+    by_feature = {"tfrecord": tfrecord, "mds": mds, "csv": csv, "arrow": arrow, "parquet": table}
+    for name, read in by_feature.items():
         paths = [path for path in (ROOT / name).rglob("*") if path.is_file() or name == "mds"]
         # Without the feature these are text.
         paths += [path for path in ROOT.glob("*.tsv") if name == "csv"]
-        write(name, {path.relative_to(ROOT).as_posix(): read(path) for path in paths})
+        names = {path.relative_to(ROOT).as_posix(): path for path in paths}
+        write(name, {name: refused.get(name) or read(path) for name, path in names.items()})
+
+
+def made():
+    """Tables of every type that is read, as Arrow and Parquet files, and what they hold."""
+    count = 90
+    rows = range(count)
+    texts = [f"row {row}" * (row % 4) for row in rows]
+    columns = {
+        "f16": pa.array(np.arange(count, dtype="f2")),
+        "time": pa.array([row * 1000 for row in rows], pa.timestamp("us")),
+        "date": pa.array(rows, pa.int32()).cast(pa.date32()),
+        "price": pa.array([decimal.Decimal(row - 7) / 100 for row in rows], pa.decimal128(9, 2)),
+        "large": pa.array(texts, pa.large_string()),
+        "view": pa.array([text * 3 for text in texts], pa.string_view()),
+        "blob": pa.array([text.encode() for text in texts], pa.binary_view()),
+        "three": pa.array([bytes([row % 256, 1, 2]) for row in rows], pa.binary(3)),
+        "pair": pa.array([[row, row + 1] for row in rows], pa.list_(pa.float32(), 2)),
+        "flags": pa.array([[row % 2 == 0] * (row % 3) for row in rows], pa.list_(pa.bool_())),
+        "points": pa.array([[[row, 1]] * (row % 3) for row in rows], pa.list_(pa.list_(pa.int16(), 2))),
+        "words": pa.array([texts[row].split() for row in rows], pa.large_list(pa.string())),
+        "class": pa.array([f"class {row % 5}" for row in rows]).dictionary_encode(),
+        "at": pa.array([{"x": row, "in": {"y": row / 2, "on": row % 2 == 1}} for row in rows]),
+    }
+    all_of = pa.table(columns)
+    plain = all_of.drop_columns(["view", "blob"])
+    folder = OUT / "tables"
+    folder.mkdir(exist_ok=True)
+    for name, codec in [("plain", None), ("lz4", "lz4"), ("zstd", "zstd")]:
+        options = pa.ipc.IpcWriteOptions(compression=codec)
+        with pa.ipc.new_file(str(folder / f"{name}.arrow"), all_of.schema, options=options) as file:
+            file.write_table(all_of, max_chunksize=40)
+        with pa.ipc.new_stream(str(folder / f"{name}.stream"), all_of.schema, options=options) as file:
+            file.write_table(all_of, max_chunksize=40)
+    for codec in ["none", "snappy", "gzip", "zstd", "lz4"]:
+        version = "2.0" if codec in ("zstd", "gzip") else "1.0"
+        path = folder / f"{codec}.parquet"
+        pq.write_table(plain, path, row_group_size=40, compression=codec, data_page_version=version)
+    # Values that build on the one before, and others split into streams of bytes.
+    encodings = {"large": "DELTA_BYTE_ARRAY", "pair.list.element": "BYTE_STREAM_SPLIT", "date": "DELTA_BINARY_PACKED"}
+    pq.write_table(plain, folder / "delta.parquet", use_dictionary=False, column_encoding=encodings)
+    names = sorted(path.name for path in folder.iterdir())
+    write("tables", {name: table(folder / name) for name in names})
+
+
+def bombs():
+    """Small Parquet files that become large: they are refused."""
+    folder = OUT / "bombs"
+    folder.mkdir(exist_ok=True)
+    zeros = pa.array(np.zeros(1 << 22, "i8"))
+    many = pa.table({"x": pa.chunked_array([zeros] * 8)})
+    options = {"row_group_size": many.num_rows, "write_statistics": False}
+    # Runs of keys of one value; pages of zeros, by two codecs.
+    pq.write_table(many, folder / "runs.parquet", compression="none", **options)
+    some = many.slice(0, 10 << 20)
+    pq.write_table(some, folder / "zstd.parquet", compression="zstd", use_dictionary=False, **options)
+    pq.write_table(some, folder / "gzip.parquet", compression="gzip", use_dictionary=False, **options)
+    # The same in one page, which is inflated before any value is read.
+    page = {"compression": "zstd", "use_dictionary": False, "data_page_size": 1 << 30, "max_rows_per_page": 1 << 30}
+    pq.write_table(some, folder / "page.parquet", **page, **options)
+    # Values that repeat the one before, each a quarter of a mebibyte.
+    same = pa.table({"x": pa.array([bytes(1 << 18)] * 600)})
+    encoding = {"use_dictionary": False, "column_encoding": {"x": "DELTA_BYTE_ARRAY"}}
+    pq.write_table(same, folder / "delta.parquet", compression="zstd", data_page_size=1 << 30, **encoding, **options)
+
+
+def tiny():
+    """The file of an example in the documentation."""
+    schema = pa.schema([pa.field("label", pa.int32(), False)])
+    with pa.ipc.new_file(str(OUT / "tiny.arrow"), schema) as file:
+        file.write(pa.record_batch([pa.array([7, 8, 9], pa.int32())], schema=schema))
 
 
 def write(name, golden):

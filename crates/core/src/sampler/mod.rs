@@ -8,6 +8,7 @@
 //! | weighted | draws with replacement | 16 bytes per sample | [`weighted`] |
 //! | distinct | weighted draws without replacement | 8 bytes per sample and 16 per draw | [`distinct`] |
 //! | balanced | each class equally often | 8 bytes per sample | [`balanced`] |
+//! | bucketed | every sample, batches of similar lengths | 8 bytes per sample | [`bucketed`] |
 //! | subset | another sampler over listed samples | 8 bytes per listed sample | [`subset`] |
 //!
 //! `tests/golden.rs` fixes the orders. If you change one on purpose, raise its version below, so that a
@@ -15,6 +16,7 @@
 
 pub mod balanced;
 pub mod block;
+pub mod bucketed;
 pub mod distinct;
 pub mod permutation;
 pub mod subset;
@@ -22,6 +24,7 @@ pub mod weighted;
 
 pub use balanced::Balanced;
 pub use block::Block;
+pub use bucketed::Bucketed;
 pub use distinct::Distinct;
 pub use permutation::Permutation;
 pub use subset::Subset;
@@ -66,6 +69,8 @@ pub enum Sampler {
     Distinct(Distinct),
     /// Each class equally often; see [`Sampler::balanced`].
     Balanced(Balanced),
+    /// Every sample once, in batches of similar lengths; see [`Sampler::bucketed`].
+    Bucketed(Bucketed),
     /// Another sampler over some of the samples; see [`Sampler::subset`].
     Subset(Subset),
 }
@@ -105,6 +110,32 @@ impl Sampler {
     /// `Config` when a label is not below `classes` (the message has its index), or a class has no samples.
     pub fn balanced(labels: &[u32], classes: u32) -> Result<Self> {
         Balanced::new(labels, classes).map(Self::Balanced)
+    }
+
+    /// Every sample once, in batches of `batch` samples of similar lengths, so that padded batches have little
+    /// padding; `lengths[i]` is the length of sample `i`. A batch is a random part of a bucket of
+    /// `batches_per_bucket` batches, and the batches of an epoch are in random order.
+    ///
+    /// `batch` is the batch size of the loader. With several ranks that wait for each other at every step, it
+    /// is the batch size times the number of ranks, so that the ranks of a step have similar lengths. More
+    /// batches per bucket mix more samples and pad more; with 1, batches have the same samples in nearly every
+    /// epoch. [`BatchSampler::padding_share`](crate::BatchSampler::padding_share) counts the padding.
+    ///
+    /// ```
+    /// use feedline_core::Sampler;
+    /// let lengths = [9, 1, 8, 2, 9, 1, 8, 2];
+    /// let sampler = Sampler::bucketed(&lengths, 4, 1)?;
+    /// let mut ids = [0; 8];
+    /// sampler.fill(8, 7, 0, 0, &mut ids);
+    /// ids[..4].sort();
+    /// assert!(ids[..4] == [0, 2, 4, 6] || ids[..4] == [1, 3, 5, 7]);
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Config` for a batch size or a number of batches of 0.
+    pub fn bucketed(lengths: &[u32], batch: u64, batches_per_bucket: u64) -> Result<Self> {
+        Bucketed::new(lengths, batch, batches_per_bucket).map(Self::Bucketed)
     }
 
     /// `inner` over the samples `ids`: index `i` of `inner` is sample `ids[i]`.
@@ -147,6 +178,7 @@ impl Sampler {
     /// # Errors
     /// `Config` for an empty data set, one longer than [`MAX_LEN`], a number of weights or labels other than
     /// `len`, and listed ids that the data set does not have.
+    #[doc(hidden)] // Called by `BatchSampler::new`.
     pub fn check(&self, len: u64) -> Result<()> {
         if len == 0 {
             return Err(config("the data set is empty: add samples"));
@@ -159,17 +191,20 @@ impl Sampler {
             Self::Weighted(sampler) => same_count("weights", sampler.samples(), len),
             Self::Distinct(sampler) => same_count("weights", sampler.samples(), len),
             Self::Balanced(sampler) => same_count("labels", sampler.samples(), len),
+            Self::Bucketed(sampler) => same_count("lengths", sampler.samples(), len),
             Self::Subset(sampler) => sampler.check(len),
         }
     }
 
     /// Number of positions of an epoch over a data set of `len` samples.
+    #[doc(hidden)] // For the batch sampler.
     pub fn len(&self, len: u64) -> u64 {
         match self {
             Self::Sequential | Self::Shuffle | Self::Block(_) => len,
             Self::Weighted(sampler) => sampler.len(),
             Self::Distinct(sampler) => sampler.len(),
             Self::Balanced(sampler) => sampler.len(),
+            Self::Bucketed(sampler) => sampler.samples(),
             Self::Subset(sampler) => sampler.len(),
         }
     }
@@ -178,6 +213,7 @@ impl Sampler {
     ///
     /// # Panics
     /// As for [`fill`](Self::fill).
+    #[doc(hidden)] // For the batch sampler.
     pub fn id(&self, len: u64, seed: u64, epoch: u64, position: u64) -> u64 {
         let mut id = [0];
         self.fill(len, seed, epoch, position, &mut id);
@@ -190,6 +226,7 @@ impl Sampler {
     ///
     /// # Panics
     /// If the positions exceed [`len(len)`](Self::len), or the sampler fails [`check(len)`](Self::check).
+    #[doc(hidden)] // For the batch sampler.
     pub fn fill(&self, len: u64, seed: u64, epoch: u64, start: u64, out: &mut [u64]) {
         let positions = self.len(len);
         let end = start.checked_add(out.len() as u64);
@@ -204,25 +241,30 @@ impl Sampler {
             Self::Weighted(sampler) => sampler.fill(seed, epoch, start, out),
             Self::Distinct(sampler) => sampler.fill(seed, epoch, start, out),
             Self::Balanced(sampler) => sampler.fill(seed, epoch, start, out),
+            Self::Bucketed(sampler) => sampler.fill(seed, epoch, start, out),
             Self::Subset(sampler) => sampler.fill(seed, epoch, start, out),
         }
     }
 
     /// Whether an epoch contains every sample of the data set exactly once.
+    #[doc(hidden)] // For tests.
     pub fn is_permutation(&self) -> bool {
-        matches!(self, Self::Sequential | Self::Shuffle | Self::Block(_))
+        matches!(self, Self::Sequential | Self::Shuffle | Self::Block(_) | Self::Bucketed(_))
     }
 
     /// Whether an epoch may contain a sample more than once.
+    #[doc(hidden)] // For the check of a source.
     pub fn repeats(&self) -> bool {
         match self {
-            Self::Sequential | Self::Shuffle | Self::Block(_) | Self::Distinct(_) => false,
+            Self::Sequential | Self::Shuffle | Self::Block(_) => false,
+            Self::Distinct(_) | Self::Bucketed(_) => false,
             Self::Weighted(_) | Self::Balanced(_) => true,
             Self::Subset(sampler) => sampler.repeats(),
         }
     }
 
     /// A number that identifies this order over `len` samples; a cursor with another digest is rejected.
+    #[doc(hidden)] // Part of a cursor.
     pub fn digest(&self, len: u64) -> u64 {
         self.digest_of_version(len, SHUFFLED)
     }
@@ -241,6 +283,7 @@ impl Sampler {
             Self::Weighted(sampler) => (VERSION, key(&[4, sampler.digest()])),
             Self::Distinct(sampler) => (VERSION, key(&[5, sampler.digest()])),
             Self::Balanced(sampler) => (shuffled, key(&[6, sampler.digest()])),
+            Self::Bucketed(sampler) => (shuffled, key(&[8, sampler.digest()])),
             Self::Subset(sampler) => (VERSION, key(&[7, sampler.digest_of_version(shuffled)])),
         };
         key(&[version, len, kind])

@@ -19,6 +19,7 @@ impl Device {
     }
 
     /// The CUDA backend; `None` on other devices.
+    #[doc(hidden)] // For crates that launch kernels.
     pub fn cuda_backend(&self) -> Option<&Cuda> {
         self.backend().downcast_ref()
     }
@@ -64,6 +65,11 @@ fn check(own: &StreamCore, stream: &CudaStream) {
     // cudarc compares the handle and the context: the default streams of two contexts have the same
     // handle.
     assert!(own.lend().is_some_and(|own| **own == *stream), "the view is for another stream");
+    refuse_captured(own);
+}
+
+/// Panics while cudarc captures `own`, the stream of a view.
+pub(super) fn refuse_captured(own: &StreamCore) {
     if let Err(error) = own.refuse_captured("a view") {
         panic!("{error}");
     }
@@ -135,6 +141,7 @@ impl Stream {
     }
 
     /// The CUDA backend of the stream's device; `None` on other devices.
+    #[doc(hidden)] // For crates that launch kernels.
     pub fn cuda_backend(&self) -> Option<&Cuda> {
         self.core().device.backend.downcast_ref()
     }
@@ -152,7 +159,7 @@ impl StreamCore {
     }
 
     /// The cudarc stream, for code outside feedline, which may capture it from now on.
-    fn lend(&self) -> Option<&Arc<CudaStream>> {
+    pub(super) fn lend(&self) -> Option<&Arc<CudaStream>> {
         if let Some(cuda) = self.device.backend.downcast_ref::<Cuda>() {
             cuda.lend();
         }

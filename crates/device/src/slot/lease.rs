@@ -1,10 +1,12 @@
 //! The leases of a device slot: write, loaded, reader.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use feedline_backend::Address;
+use feedline_backend::host::Host;
 use feedline_core::{BatchInfo, Element, Error, ErrorKind, Result};
 use feedline_slots::ReadyLease;
 
@@ -105,15 +107,32 @@ impl WriteLease {
     /// `Config` for a stream of another device, or if the sizes do not fit; a device failure. A slot
     /// whose copy failed is taken out of use.
     pub fn upload<T>(self, stream: &Stream, from: ReadyLease<Pinned, T>, bytes: usize) -> Result<Loaded> {
-        let shared = &self.hold.shared;
-        if bytes > shared.bytes || bytes > from.bytes().len() {
-            let why = format!("{bytes} bytes do not fit a device slot of {} bytes", shared.bytes);
+        self.upload_parts(stream, from, std::slice::from_ref(&(0..bytes)))
+    }
+
+    /// Like [`upload`](Self::upload), but copies only `parts` of the host slot, each to the same place in this
+    /// slot and in a copy of its own.
+    ///
+    /// # Errors
+    /// As for [`upload`](Self::upload).
+    pub fn upload_parts<T>(
+        self,
+        stream: &Stream,
+        from: ReadyLease<Pinned, T>,
+        parts: &[Range<usize>],
+    ) -> Result<Loaded> {
+        let (slot, host) = (self.hold.shared.bytes, from.bytes().len());
+        if let Some(part) = parts.iter().find(|part| part.start > part.end || part.end > slot.min(host)) {
+            let why = format!("bytes {part:?} do not fit a device slot of {slot} bytes");
             return Err(Error::new(ErrorKind::Config, why));
         }
         self.fill(stream.core(), from, |copier, at, slot| {
-            // SAFETY: both ranges have this length, checked above. `fill` keeps the host away from the
-            // block until the copy is done, and orders the copy after all readers of the slot.
-            unsafe { copier.device.backend.copy_to_device(copier.id(), at, slot, bytes) }
+            parts.iter().try_for_each(|part| {
+                let (at, slot) = (at.wrapping_add(part.start), Address(slot.0 + part.start as u64));
+                // SAFETY: both slots have these bytes, checked above. `fill` keeps the host away from the
+                // block until the copies are done, and orders them after all readers of the slot.
+                unsafe { copier.device.backend.copy_to_device(copier.id(), at, slot, part.len()) }
+            })
         })
     }
 
@@ -219,7 +238,7 @@ impl Loaded {
     pub fn deliver(&mut self) {
         if !std::mem::replace(&mut self.hold.delivered, true) {
             self.hold.shared.delivered.fetch_add(1, Ordering::AcqRel);
-            self.hold.shared.in_hand.fetch_add(1, Ordering::AcqRel);
+            self.hold.shared.in_hand.add_one();
         }
     }
 
@@ -286,6 +305,28 @@ impl Reader {
         Ok(View::new(address, len, self.stream.core(), Some(self.slot_id())))
     }
 
+    /// The bytes of the slot, in place. For the host device, whose memory is host memory. Blocks until the
+    /// slot's copy has ended.
+    ///
+    /// # Errors
+    /// `Config` on another device; a device failure.
+    pub fn host_bytes(&self) -> Result<&[u8]> {
+        let device = &self.shared.device;
+        // Of the host itself: of other backends it is not known what an address is.
+        if device.backend.downcast_ref::<Host>().is_none() {
+            let why = format!(
+                "cannot read a batch on {device} in place, only one on the host device: copy it \
+                 with to_vec, or build the loader with build_host"
+            );
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        self.copied.synchronize()?;
+        let address = self.slot().address.0 as *const u8;
+        // SAFETY: on the host an address is a pointer, here to `bytes` initialised bytes. The copy into them
+        // has ended, the next one waits for this reader, and the views of a batch can only be read.
+        Ok(unsafe { std::slice::from_raw_parts(address, self.shared.bytes) })
+    }
+
     /// The stream on which this reader reads.
     pub fn stream(&self) -> &Stream {
         &self.stream
@@ -341,7 +382,7 @@ impl Drop for Reader {
         if slot.live.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
-        self.shared.in_hand.fetch_sub(1, Ordering::AcqRel);
+        self.shared.in_hand.subtract_one();
         // A lost slot counts as delivered for good, so that a thread that holds all others does not wait
         // for a slot that never returns.
         if !slot.lost.load(Ordering::Acquire) {
@@ -371,7 +412,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         if self.armed {
             if self.delivered {
-                self.shared.in_hand.fetch_sub(1, Ordering::AcqRel);
+                self.shared.in_hand.subtract_one();
                 self.shared.delivered.fetch_sub(1, Ordering::AcqRel);
             }
             self.shared.release(self.index);

@@ -77,7 +77,7 @@ pub(crate) struct Shared {
     pub(crate) delivered: AtomicUsize,
     /// Batches that the consumer has not released. A lost slot counts only until its last reader is
     /// dropped.
-    pub(crate) in_hand: AtomicUsize,
+    pub(crate) in_hand: InHand,
     /// Slots that are out of use for good.
     lost: AtomicUsize,
     /// Why the first of them was lost.
@@ -86,6 +86,26 @@ pub(crate) struct Shared {
     pub(crate) copier: OnceLock<Arc<StreamCore>>,
     /// The columns that the copy stream gathers from, if any. Kept until that stream has been drained.
     pub(crate) columns: OnceLock<Arc<StridedColumns>>,
+}
+
+/// The number of batches of a ring that the consumer has not released. Clones are handles of the same
+/// number; they do not keep the ring's memory.
+#[derive(Clone, Debug, Default)]
+pub struct InHand(Arc<AtomicUsize>);
+
+impl InHand {
+    /// The number.
+    pub fn count(&self) -> usize {
+        self.0.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn add_one(&self) {
+        self.0.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn subtract_one(&self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// A fixed set of device slots of equal size. Clones share the slots.
@@ -123,7 +143,7 @@ impl SlotRing {
             copy_events,
             free: FreeList::new(count),
             delivered: AtomicUsize::new(0),
-            in_hand: AtomicUsize::new(0),
+            in_hand: InHand::default(),
             lost: AtomicUsize::new(0),
             first_loss: OnceLock::new(),
             copier: OnceLock::new(),
@@ -162,8 +182,8 @@ impl SlotRing {
 
     /// The number of batches that the consumer has not released. Unlike [`delivered`](Self::delivered),
     /// it does not count a lost slot once its readers are dropped.
-    pub fn in_hand(&self) -> usize {
-        self.shared.in_hand.load(Ordering::Acquire)
+    pub fn in_hand(&self) -> &InHand {
+        &self.shared.in_hand
     }
 
     /// Blocks until the device has run all copies into the slots and all work of dropped readers, for at

@@ -10,18 +10,27 @@ use crate::Device;
 use crate::stream::StreamCore;
 use crate::zero_copy::gather_order::GatherOrder;
 use crate::zero_copy::registered::Registered;
+use crate::zero_copy::resident::Resident;
 
-/// A strided column for each field of a data set, readable by the device while this lives. Keeps the data
-/// set alive.
+/// A strided column for each field of a data set, readable by the device while this lives: of the set's own
+/// memory, which keeps the data set alive, or a copy on the device.
 ///
 /// Dropping it blocks until the stream that reads it has drained.
 pub struct StridedColumns {
-    blocks: Vec<Registered>,
+    blocks: Vec<Block>,
     fields: Vec<Field>,
     gather_order: GatherOrder,
     capacity: usize,
     /// The bytes of a slot that holds a batch.
     slot_bytes: usize,
+}
+
+/// Memory that the device reads rows from.
+enum Block {
+    /// Memory of the data set.
+    Registered(Registered),
+    /// A copy of the whole set in device memory.
+    Resident(Resident),
 }
 
 /// The source and destination of one field's rows.
@@ -77,6 +86,7 @@ impl StridedColumns {
             // SAFETY: `Dataset::column` lends the bytes while the set is borrowed. The set is behind an
             // `Arc`, of which `Registered` keeps a clone, so it is only ever borrowed shared.
             let registered = unsafe { Registered::new(device.core(), dataset.clone(), bytes) }?;
+            let registered = registered.map(Block::Registered);
             let cannot = || {
                 Error::new(ErrorKind::Unavailable, format!("{} cannot read the set's memory", device.name()))
             };
@@ -87,9 +97,51 @@ impl StridedColumns {
         Ok(Self { blocks, fields, gather_order, capacity: layout.capacity(), slot_bytes: layout.bytes() })
     }
 
+    /// Copies all samples of `dataset` to the device, at most `budget` bytes, for batches of `layout`. Reads
+    /// each once, on `threads` threads. The memory counts as device memory in the device's
+    /// [`DeviceStats`](crate::DeviceStats).
+    ///
+    /// Blocks until the set is on the device.
+    ///
+    /// # Errors
+    /// `Budget` for more than `budget` bytes, `Config` for an empty set or one whose reads use random numbers
+    /// or the epoch, `Sample` or `Panic` for a sample that cannot be read; a device failure, for example if
+    /// the device is out of memory.
+    pub fn resident(
+        device: &Device,
+        dataset: &dyn Dataset,
+        layout: &Layout,
+        budget: usize,
+        threads: usize,
+    ) -> Result<Self> {
+        // Read once: a faulty data set may return a different length at each call.
+        let len = dataset.len();
+        let resident = Resident::new(device, dataset, len, budget, threads.max(1))?;
+        let fields = layout.spec().fields().iter().enumerate().map(|(index, field)| Field {
+            block: 0,
+            first: resident.offset(index),
+            stride: field.row_bytes(),
+            rows: len as usize,
+            row_bytes: field.row_bytes(),
+            offset: layout.offset(index),
+        });
+        Ok(Self {
+            fields: fields.collect(),
+            blocks: vec![Block::Resident(resident)],
+            gather_order: GatherOrder::default(),
+            capacity: layout.capacity(),
+            slot_bytes: layout.bytes(),
+        })
+    }
+
     /// The number of registered bytes of host memory.
     pub fn bytes(&self) -> usize {
-        self.blocks.iter().map(|block| block.bytes().len()).sum()
+        self.blocks.iter().map(Block::host_bytes).sum()
+    }
+
+    /// The number of bytes of device memory that hold the set.
+    pub fn device_bytes(&self) -> usize {
+        self.blocks.iter().map(Block::device_bytes).sum()
     }
 
     /// The number of samples for which every field has a row. Rows of later samples would be zeros, so a
@@ -140,7 +192,9 @@ impl StridedColumns {
     ) -> Result<()> {
         if let Some(first) = self.contiguous(ids) {
             for field in &self.fields {
-                let from = self.blocks[field.block].host(field.first + first * field.stride);
+                let Some(from) = self.blocks[field.block].host(field.first + first * field.stride) else {
+                    return Err(Error::new(ErrorKind::Config, "contiguous rows are copied from host memory"));
+                };
                 let (to, bytes) = (Address(to.0 + field.offset as u64), ids.len() * field.row_bytes);
                 // SAFETY: the rows are rows of the column (`contiguous`), which `StridedColumn::new` has
                 // checked to lie in its bytes, and `Registered` keeps those until the stream is drained;
@@ -159,18 +213,63 @@ impl StridedColumns {
         let at = |offset| Address(ids_at as u64 + offset as u64);
         let places = self.gather_order.places(ids.len()).map(at);
         let gather = Gather::new(at(0), places, ids.len(), self.fields.iter().map(field))?;
-        // SAFETY: every row of a column lies in its bytes (`StridedColumn::new`), which `Registered`
-        // keeps until the stream is drained. Other ids read nothing (`GatherField::rows`), and other
+        let is_resident = self.blocks.iter().all(|block| matches!(block, Block::Resident(_)));
+        let gather = if is_resident { gather.from_device() } else { gather };
+        // SAFETY: every row of a column lies in its bytes (`StridedColumn::new`, `Resident::new`), which the
+        // block keeps until the stream is drained. Other ids read nothing (`GatherField::rows`), and other
         // places write nothing (`Gather::new`). The rest is the caller's contract.
         unsafe { stream.device.backend.gather(stream.id(), &gather) }
     }
 
-    /// The first of `ids`, if the ids are consecutive and the rows of every field are contiguous.
+    /// The first of `ids`, if the ids are consecutive and the rows of every field are contiguous in host
+    /// memory.
     fn contiguous(&self, ids: &[u64]) -> Option<usize> {
         let (&first, &last) = (ids.first()?, ids.last()?);
         let consecutive = ids.windows(2).all(|pair| pair[0].checked_add(1) == Some(pair[1]));
-        let whole = |field: &Field| field.stride == field.row_bytes && last < field.rows as u64;
+        let whole = |field: &Field| {
+            let is_host = matches!(self.blocks[field.block], Block::Registered(_));
+            is_host && field.stride == field.row_bytes && last < field.rows as u64
+        };
         (consecutive && self.fields.iter().all(whole)).then_some(first as usize)
+    }
+}
+
+impl Block {
+    fn accepts(&self, stream: &Arc<StreamCore>) -> Result<()> {
+        match self {
+            Self::Registered(registered) => registered.accepts(stream),
+            Self::Resident(resident) => resident.accepts(stream),
+        }
+    }
+
+    /// The host address of byte `offset`, if this is host memory.
+    fn host(&self, offset: usize) -> Option<*const u8> {
+        match self {
+            Self::Registered(registered) => Some(registered.host(offset)),
+            Self::Resident(_) => None,
+        }
+    }
+
+    /// The device address of byte `offset`.
+    fn device(&self, offset: usize) -> Address {
+        match self {
+            Self::Registered(registered) => registered.device(offset),
+            Self::Resident(resident) => resident.device(offset),
+        }
+    }
+
+    fn host_bytes(&self) -> usize {
+        match self {
+            Self::Registered(registered) => registered.bytes().len(),
+            Self::Resident(_) => 0,
+        }
+    }
+
+    fn device_bytes(&self) -> usize {
+        match self {
+            Self::Registered(_) => 0,
+            Self::Resident(resident) => resident.bytes(),
+        }
     }
 }
 
@@ -183,6 +282,9 @@ fn column<'a>(
 ) -> Result<StridedColumn<'a>> {
     let field = &layout.spec().fields()[index];
     let refuse = |why: String| Error::new(ErrorKind::Config, format!("field \"{}\" {why}", field.name()));
+    if field.as_ragged().is_some() {
+        return Err(refuse("varies in length: only rows of one size can be read in place".to_owned()));
+    }
     let column = dataset.column(index).ok_or_else(|| refuse("has no column".to_owned()))?;
     if column.row_bytes() != field.row_bytes() || (column.rows() as u64) < len {
         return Err(refuse(format!(

@@ -18,6 +18,7 @@
 //! | --- | --- |
 //! | registered memory: pinned while the device may read it | `registered.rs` |
 //! | the columns of a set, checked against the batch layout, and the work that fills a slot | `columns.rs` |
+//! | resident memory: the columns of a set, copied to the device once | `resident.rs` |
 //! | gather order: the order in which the rows of a batch are read | `gather_order.rs` |
 //!
 //! # Gather order
@@ -26,6 +27,12 @@
 //! therefore arrive faster when neighbouring rows are read one after the other. [`GatherOrder`] sorts the
 //! ids of a batch into buckets, and stores after them the batch row of each id. Small sets and small
 //! batches keep the order of the batch.
+//!
+//! # Resident
+//!
+//! [`StridedColumns::resident`] copies the set to the device instead of registering it: every sample is read
+//! once, by [`read_many`](feedline_core::Dataset::read_many), so the set needs no columns. After that a batch
+//! is gathered as above, from device memory, and only ids cross the bus.
 //!
 //! # Soundness
 //!
@@ -42,6 +49,7 @@
 mod columns;
 mod gather_order;
 mod registered;
+mod resident;
 
 pub use columns::StridedColumns;
 pub use gather_order::GatherOrder;

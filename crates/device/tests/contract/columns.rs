@@ -17,33 +17,52 @@ use feedline_testkit::fixtures::{Fine, Laid, Wide};
 
 use crate::rig::{Ending, Rig, everywhere};
 
-const BATCH: usize = 37;
+pub(crate) const BATCH: usize = 37;
 const ROOM: usize = 1 << 30;
 
 /// A data set with its registered columns, and the rings and streams that bring its rows to the device.
-struct ZeroCopy<'a> {
-    rig: &'a Rig,
-    set: Arc<dyn Dataset>,
-    layout: Layout,
-    columns: Arc<StridedColumns>,
+pub(crate) struct ZeroCopy<'a> {
+    pub(crate) rig: &'a Rig,
+    pub(crate) set: Arc<dyn Dataset>,
+    pub(crate) layout: Layout,
+    pub(crate) columns: Arc<StridedColumns>,
     host: Ring<Pinned>,
     slots: SlotRing,
     copies: Stream,
-    seen: Pinned,
+    pub(crate) seen: Pinned,
 }
 
 impl<'a> ZeroCopy<'a> {
-    fn new(rig: &'a Rig, set: impl Dataset, host_slots: usize, slots: usize) -> Result<Self> {
+    pub(crate) fn new(rig: &'a Rig, set: impl Dataset, host_slots: usize, slots: usize) -> Result<Self> {
         Self::of(rig, set, BATCH, host_slots, slots)
     }
 
     fn of(rig: &'a Rig, set: impl Dataset, batch: usize, host_slots: usize, slots: usize) -> Result<Self> {
         let set: Arc<dyn Dataset> = Arc::new(set);
         let layout = Layout::new(set.spec(), batch)?;
+        let columns = StridedColumns::new(&rig.device, &set, &layout, ROOM)?;
+        Self::with(rig, (set, layout, columns), batch, host_slots, slots)
+    }
+
+    /// With a copy of the set on the device.
+    pub(crate) fn resident(rig: &'a Rig, set: impl Dataset, host_slots: usize, slots: usize) -> Result<Self> {
+        let set: Arc<dyn Dataset> = Arc::new(set);
+        let layout = Layout::new(set.spec(), BATCH)?;
+        let columns = StridedColumns::resident(&rig.device, &*set, &layout, ROOM, 3)?;
+        Self::with(rig, (set, layout, columns), BATCH, host_slots, slots)
+    }
+
+    fn with(
+        rig: &'a Rig,
+        (set, layout, columns): (Arc<dyn Dataset>, Layout, StridedColumns),
+        batch: usize,
+        host_slots: usize,
+        slots: usize,
+    ) -> Result<Self> {
         let block = |_| rig.device.pinned(GatherOrder::slot_bytes(batch));
         let blocks = (0..host_slots).map(block).collect::<Result<_>>()?;
         Ok(Self {
-            columns: Arc::new(StridedColumns::new(&rig.device, &set, &layout, ROOM)?),
+            columns: Arc::new(columns),
             host: Ring::new(blocks),
             slots: SlotRing::new(&rig.device, slots, layout.bytes())?,
             copies: rig.stream("copies")?,
@@ -54,7 +73,7 @@ impl<'a> ZeroCopy<'a> {
         })
     }
 
-    fn load(&self, ids: &[u64]) -> Result<Loaded> {
+    pub(crate) fn load(&self, ids: &[u64]) -> Result<Loaded> {
         let mut lease = self.host.acquire()?;
         self.columns.gather_order().write(ids, lease.bytes_mut());
         let mut slot = self.slots.acquire()?;
@@ -63,13 +82,13 @@ impl<'a> ZeroCopy<'a> {
     }
 
     /// Fetches the whole slot on the reader's stream.
-    fn fetch(&self, reader: &Reader, to: &Pinned) -> Result<()> {
+    pub(crate) fn fetch(&self, reader: &Reader, to: &Pinned) -> Result<()> {
         let from: Address = reader.view::<u8>(0, self.layout.bytes())?.address();
         self.rig.fetch(reader.stream().into(), from, to)
     }
 
     /// Checks the rows of a fetched slot against `read`. Rows of ids out of range must be zeros.
-    fn check(&self, ids: &[u64], slab: &[u8]) {
+    pub(crate) fn check(&self, ids: &[u64], slab: &[u8]) {
         for (row, &id) in ids.iter().enumerate() {
             let mut want = vec![0; self.layout.bytes()];
             if id < self.set.len() {
@@ -85,7 +104,7 @@ impl<'a> ZeroCopy<'a> {
     }
 
     /// Loads a batch, reads it back and checks every byte.
-    fn pass(&self, ids: &[u64], compute: &Stream) -> Result<()> {
+    pub(crate) fn pass(&self, ids: &[u64], compute: &Stream) -> Result<()> {
         let reader = self.load(ids)?.wait_on(compute)?;
         self.fetch(&reader, &self.seen)?;
         compute.synchronize()?;
@@ -94,15 +113,15 @@ impl<'a> ZeroCopy<'a> {
     }
 }
 
-fn shuffled(round: u64, rows: usize, len: u64) -> Vec<u64> {
+pub(crate) fn shuffled(round: u64, rows: usize, len: u64) -> Vec<u64> {
     (0..rows as u64).map(|row| key(&[round, row]) % len).collect()
 }
 
 /// Samples with two fields of the given widths.
-struct Two(Spec, u64);
+pub(crate) struct Two(Spec, u64);
 
 impl Two {
-    fn new(first: usize, second: usize, len: u64) -> Result<Self> {
+    pub(crate) fn new(first: usize, second: usize, len: u64) -> Result<Self> {
         Ok(Self(Spec::new().field("a", DType::U8, [first])?.field("b", DType::U8, [second])?, len))
     }
 }

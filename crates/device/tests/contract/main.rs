@@ -6,6 +6,7 @@ mod lost;
 mod memory;
 mod mismatch;
 mod order;
+mod resident;
 mod rig;
 mod slots;
 mod types;

@@ -57,6 +57,8 @@ fn batches_arrive_intact_on_one_stream_and_on_two() {
             let reader = pipe.load(batch)?.wait_on(&compute)?;
             let second = (batch % 2 == 0).then(|| reader.also_on(&branch)).transpose()?;
             assert_eq!(pipe.see(&reader)?, [batch; BYTES]);
+            assert_eq!(reader.view::<u8>(1, BYTES - 1)?.to_vec()?, [batch; BYTES - 1]);
+            assert!(reader.view::<u8>(BYTES, 0)?.to_vec()?.is_empty());
             drop(reader);
             assert_eq!(pipe.slots.delivered(), second.iter().count(), "the last reader releases the slot");
             if let Some(second) = second {

@@ -1,9 +1,10 @@
-//! Stress tests of the host device: concurrent calls, work that uses its own stream, and work that
-//! panics.
+//! Tests of the host device: concurrent calls, work that uses its own stream, work that panics, and slots
+//! that are read in place.
 //!
 //! Each case is a regression test for a hang, so each runs under a watchdog.
 
 mod concurrent;
+mod in_place;
 mod own_stream;
 mod panics;
 

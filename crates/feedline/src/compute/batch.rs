@@ -87,6 +87,7 @@ impl Batch {
 
     /// The index of the device slot that holds the batch. Slots have fixed addresses, so a step
     /// captured once per slot can be replayed.
+    #[doc(hidden)] // `Ready::slot` is where it is needed.
     pub fn slot(&self) -> usize {
         self.loaded.index()
     }

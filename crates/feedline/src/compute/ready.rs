@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use feedline_core::{BatchInfo, Element, Error, ErrorKind, Layout, Result, Spec, Substituted};
+use feedline_core::ragged::Form;
+use feedline_core::{BatchInfo, Element, Error, ErrorKind, Extent, Layout, Result, Spec, Substituted};
 use feedline_device::slot::Reader;
 use feedline_device::{Stream, View};
 
@@ -20,6 +21,28 @@ pub struct Ready {
     pub(crate) reader: Reader,
     layout: Arc<Layout>,
     holder: Holder,
+}
+
+/// A ragged field of a batch, on the device; from [`Ready::ragged`].
+#[derive(Clone, Copy, Debug)]
+pub struct Ragged<'a, T: Element> {
+    /// The items of all rows, one behind another.
+    pub values: View<'a, T>,
+    /// `rows + 1` offsets, counted in items: row `i` has the items from offset `i` to offset `i + 1`.
+    pub offsets: View<'a, u32>,
+}
+
+/// A padded field of a batch, on the device; from [`Ready::padded`].
+#[derive(Clone, Copy, Debug)]
+pub struct Padded<'a, T: Element> {
+    /// `[rows, width, item...]`, row-major.
+    pub values: View<'a, T>,
+    /// The items of each row that are not padding.
+    pub lengths: View<'a, u32>,
+    /// Items per row; at least 1, or 0 in a batch without rows.
+    pub width: usize,
+    /// Items of padding in the whole batch.
+    pub padding: usize,
 }
 
 impl Ready {
@@ -50,7 +73,85 @@ impl Ready {
             let why = format!("field \"{}\" is {}, not {}", field.name(), field.dtype(), T::DTYPE);
             return Err(Error::new(ErrorKind::Config, why));
         }
+        if field.as_ragged().is_some() {
+            let why = format!("field \"{}\" is ragged: read it by ragged or padded", field.name());
+            return Err(Error::new(ErrorKind::Config, why));
+        }
         self.reader.view(layout.offset(index), field.elements() * self.len())
+    }
+
+    /// The ragged field `name`: the items of all rows one behind another, and `rows + 1` offsets.
+    ///
+    /// What a host thread can know without waiting is the number of items: the length of the values, divided
+    /// by the elements of an item.
+    ///
+    /// ```
+    /// use feedline::{Context, DType, Dataset, Device, Loader, ReadError, Row, Spec};
+    ///
+    /// struct Names(Spec);
+    /// impl Dataset for Names {
+    ///     fn len(&self) -> u64 { 3 }
+    ///     fn spec(&self) -> &Spec { &self.0 }
+    ///     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+    ///         let name = ["Ada", "Grace", "Al"][id as usize];
+    ///         Ok(row.write_ragged(0, name.as_bytes())?)
+    ///     }
+    /// }
+    /// let names = Names(Spec::new().ragged("name", DType::U8, [], 100)?);
+    /// let device = Device::host();
+    /// let compute = device.stream()?;
+    /// let mut loader = Loader::builder(names).batch_size(3).build(&device)?;
+    /// for batch in loader.epoch(0)? {
+    ///     let batch = batch?.wait_on(&compute)?;
+    ///     let names = batch.ragged::<u8>("name")?; // offsets 0, 3, 8, 10, for kernels on `compute`
+    ///     assert_eq!((names.values.len(), names.offsets.len()), (10, 4));
+    /// }
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Config` for a name that the spec does not have, a field that is not ragged or is padded, or one of another
+    /// type.
+    pub fn ragged<T: Element>(&self, name: &str) -> Result<Ragged<'_, T>> {
+        let (values, index, extent, form) = self.values(name)?;
+        if let Form::Padded(_) = form {
+            let why = format!("field \"{name}\" is padded: read it by padded");
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        debug_assert_eq!(extent.padding, 0);
+        Ok(Ragged { values, offsets: self.reader.view(self.layout.offset(index), self.len() + 1)? })
+    }
+
+    /// The padded field `name`: `[rows, width, item...]`, row-major, and the length of each row.
+    ///
+    /// # Errors
+    /// `Config` for a name that the spec does not have, a field that is not padded, or one of another type.
+    pub fn padded<T: Element>(&self, name: &str) -> Result<Padded<'_, T>> {
+        let (values, index, extent, form) = self.values(name)?;
+        let Form::Padded(_) = form else {
+            let why = format!("field \"{name}\" is not padded: read it by ragged, or pad it in the builder");
+            return Err(Error::new(ErrorKind::Config, why));
+        };
+        let lengths = self.reader.view(self.layout.offset(index), self.len())?;
+        let width = extent.items.checked_div(self.len()).unwrap_or(0);
+        Ok(Padded { values, lengths, width, padding: extent.padding })
+    }
+
+    /// The values of a ragged field, its index, and what the batch holds of it.
+    fn values<T: Element>(&self, name: &str) -> Result<(View<'_, T>, usize, Extent, Form)> {
+        let index = self.layout.spec().index_of(name)?;
+        let field = &self.layout.spec().fields()[index];
+        let refuse = |why: String| Err(Error::new(ErrorKind::Config, format!("field \"{name}\" {why}")));
+        let (Some(ragged), Some(place)) = (field.as_ragged(), self.layout.ragged_place(index)) else {
+            return refuse("is not ragged: read it by field".to_owned());
+        };
+        if field.dtype() != T::DTYPE {
+            return refuse(format!("is {}, not {}", field.dtype(), T::DTYPE));
+        }
+        let extent = self.info().extents.get(place).copied().unwrap_or_default();
+        let elements = extent.items * field.item_bytes() / size_of::<T>();
+        let values = self.reader.view(self.layout.values(index).start, elements)?;
+        Ok((values, index, extent, ragged.form()))
     }
 
     /// Opens the batch to one more stream. The slot is overwritten only after all readers.
@@ -107,6 +208,16 @@ impl Ready {
     /// The fields of a sample.
     pub fn spec(&self) -> &Spec {
         self.layout.spec()
+    }
+
+    /// The offset of field `index` in the slot, in bytes.
+    pub(crate) fn offset(&self, index: usize) -> usize {
+        self.layout.offset(index)
+    }
+
+    /// The offset of the values of ragged field `index` in the slot, in bytes.
+    pub(crate) fn values_at(&self, index: usize) -> usize {
+        self.layout.values(index).start
     }
 
     fn info(&self) -> &BatchInfo {

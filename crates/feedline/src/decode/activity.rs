@@ -61,6 +61,7 @@ impl Activity {
         entry.sample.clone()
     }
 
+    /// Worker `worker` has finished reading.
     pub(crate) fn end(&self, worker: usize) {
         self.workers[worker].step.store(IDLE, Ordering::Relaxed);
     }

@@ -8,16 +8,17 @@ use std::time::Duration;
 use crossbeam_channel::Sender;
 use feedline_core::{
     BadSamples, BatchInfo, BatchSampler, Context, CopyRows, Error, ErrorKind, Layout, Result, Rows, Source,
-    SourcePosition, Substituted, catch_panic, timeline::now,
+    SourcePosition, Stage, Substituted, catch_panic, timeline::now,
 };
 use feedline_device::Pinned;
 use feedline_slots::{FillLease, ReadyLease, SharedFill, copy_rows, stream_rows};
 
 use super::input::{Input, Note};
-use super::pool::Worker;
+use super::map_batch::MapBatch;
 use super::rows::{Reader, panic_text};
 use super::source::{Read, SourceReader};
 use super::tuning::{STREAMING_WORKERS, piece_rows};
+use super::worker::Worker;
 use crate::trace::{BatchId, LoaderTrace};
 
 /// What the workers need to know about a loader.
@@ -26,6 +27,7 @@ pub(crate) struct Decoder {
     batch_sampler: Arc<BatchSampler>,
     layout: Arc<Layout>,
     bad_samples: BadSamples,
+    map_batch: Option<MapBatch>,
     /// Number of workers in the pool.
     workers: usize,
     /// The only sender. Dropping it drops the messages that were not received, and the slots in them.
@@ -91,6 +93,15 @@ pub(crate) enum Outcome {
     Stale,
 }
 
+/// What became of a batch that a worker has begun.
+enum Begun {
+    Done(Outcome),
+    /// Up to that many other workers may join.
+    Split(Share, usize),
+    /// It is queued again.
+    Later,
+}
+
 /// Where the epoch of a source has ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EpochEnd {
@@ -115,6 +126,7 @@ pub(crate) struct DecoderOptions {
     pub(crate) batch_sampler: Arc<BatchSampler>,
     pub(crate) layout: Arc<Layout>,
     pub(crate) bad_samples: BadSamples,
+    pub(crate) map_batch: Option<MapBatch>,
     pub(crate) workers: usize,
     pub(crate) host_slots: usize,
     pub(crate) inbox: Sender<Message>,
@@ -122,13 +134,22 @@ pub(crate) struct DecoderOptions {
 
 impl Decoder {
     pub(crate) fn new(options: DecoderOptions, on_end: impl FnOnce(Result<()>) + Send + 'static) -> Self {
-        let DecoderOptions { input, batch_sampler, layout, bad_samples, workers, host_slots, inbox } =
-            options;
+        let DecoderOptions {
+            input,
+            batch_sampler,
+            layout,
+            bad_samples,
+            map_batch,
+            workers,
+            host_slots,
+            inbox,
+        } = options;
         Self {
             input: Some(input),
             batch_sampler,
             layout,
             bad_samples,
+            map_batch,
             workers,
             inbox,
             request: AtomicU64::new(0),
@@ -208,6 +229,34 @@ impl Decoder {
         if self.workers <= STREAMING_WORKERS { stream_rows } else { copy_rows }
     }
 
+    /// Finishes batch `number`: stores the substitutes in its note, calls the hook of the user, and stores the
+    /// `busy` nanoseconds of the workers.
+    fn finish(
+        &self,
+        number: u64,
+        mut lease: FillLease<Pinned, Note>,
+        substituted: Mutex<Vec<Substituted>>,
+        busy: u64,
+        worker: &Worker<'_>,
+    ) -> Result<ReadyLease<Pinned, Note>> {
+        let info = &mut lease.note_mut().info;
+        info.substituted = substituted.into_inner().unwrap_or_else(PoisonError::into_inner);
+        info.substituted.sort_unstable_by_key(|substituted| substituted.row);
+        for Substituted { row, substitute, .. } in &info.substituted {
+            info.ids[*row] = *substitute;
+        }
+        let start = now();
+        // After a failure not every row is read, and the batch is not delivered.
+        if let Some(map_batch) = self.map_batch.as_ref().filter(|_| !self.is_after_failure(number)) {
+            let (bytes, note) = lease.parts_mut();
+            map_batch.run(&self.batch_sampler, &self.layout, (bytes, note), worker)?;
+        }
+        let timeline = &mut lease.note_mut().info.timeline;
+        timeline.decoded = now();
+        timeline.decode_ns = busy + (timeline.decoded - start);
+        Ok(lease.ready())
+    }
+
     fn measured(&self, busy: Duration, rows: usize) {
         let ns = busy.as_nanos() as u64 / rows.max(1) as u64;
         self.row_ns.store(ns.max(1), Ordering::Relaxed);
@@ -216,8 +265,8 @@ impl Decoder {
 
 impl Drop for Decoder {
     fn drop(&mut self) {
-        let input = self.input.take();
-        let dropped = catch_panic("the data set panicked when it was dropped", || drop(input));
+        let data = (self.input.take(), self.map_batch.take());
+        let dropped = catch_panic("the data set panicked when it was dropped", || drop(data));
         self.inbox = crossbeam_channel::bounded(0).0;
         let on_end = self.on_end.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(on_end) = on_end {
@@ -227,34 +276,37 @@ impl Drop for Decoder {
 }
 
 impl Job {
-    /// Decodes the batch, and lets other workers join if it is long.
-    pub(crate) fn run(self, worker: &Worker) {
+    /// Decodes the batch. A long one is only split: the caller joins it, and lets as many others join as the
+    /// second value says.
+    pub(crate) fn run(self, worker: &Worker<'_>) -> Option<(Share, usize)> {
         let Self { decoder, batch } = self;
         let number = batch.number;
         // Each call of user code is guarded by itself. A panic that gets this far is a bug, and must
         // not hang the loader.
         let run = catch_unwind(AssertUnwindSafe(|| batch.begin(&decoder, worker)));
         match run {
-            Ok(Ok(None)) => {}
-            Ok(Ok(Some(outcome))) => decoder.send(number, Ok(outcome)),
+            Ok(Ok(Begun::Split(share, others))) => return Some((share, others)),
+            Ok(Ok(Begun::Later)) => {}
+            Ok(Ok(Begun::Done(outcome))) => decoder.send(number, Ok(outcome)),
             Ok(Err(error)) => decoder.send(number, Err(error)),
             Err(panic) => {
                 let why = format!("a decode worker panicked: {}", panic_text(panic));
                 decoder.send(number, Err(Error::new(ErrorKind::Panic, why)));
             }
         }
+        None
     }
 }
 
 impl Undecoded {
-    /// The outcome of the batch; `None` if it will be sent later.
-    fn begin(mut self, decoder: &Arc<Decoder>, worker: &Worker) -> Result<Option<Outcome>> {
+    /// Reads the records of a source, and decodes the batch or splits it.
+    fn begin(mut self, decoder: &Arc<Decoder>, worker: &Worker<'_>) -> Result<Begun> {
         let request = self.lease.note().info.request;
         if decoder.is_stale(request) || decoder.is_after_failure(self.number) {
             if let Some(reader) = self.reader.take() {
                 let _ = decoder.inbox.send(Message::Reader { reader, request });
             }
-            return Ok(Some(Outcome::Stale));
+            return Ok(Begun::Done(Outcome::Stale));
         }
         let input = decoder.input()?;
         match input {
@@ -266,17 +318,18 @@ impl Undecoded {
                 gather_order.write(&note.info.ids, bytes);
                 note.info.timeline.decoded = now();
                 worker.set_idle_since(note.info.timeline.decoded);
-                return Ok(Some(Outcome::Ready(self.lease.ready())));
+                return Ok(Begun::Done(Outcome::Ready(self.lease.ready())));
             }
             Input::Source(source) => match self.read_records(&**source, decoder, worker)? {
                 Read::Batch => {}
                 Read::EpochEnd => {
                     let source_position = self.lease.note().info.source_position.unwrap_or_default();
-                    return Ok(Some(Outcome::EpochEnd(EpochEnd { request, source_position })));
+                    let end = EpochEnd { request, source_position };
+                    return Ok(Begun::Done(Outcome::EpochEnd(end)));
                 }
                 Read::Later => {
                     let _ = decoder.inbox.send(Message::Later(Box::new(self)));
-                    return Ok(None);
+                    return Ok(Begun::Later);
                 }
             },
         }
@@ -291,7 +344,7 @@ impl Undecoded {
     }
 
     /// Reads the records of a source, and sends the reader back.
-    fn read_records(&mut self, source: &dyn Source, decoder: &Decoder, worker: &Worker) -> Result<Read> {
+    fn read_records(&mut self, source: &dyn Source, decoder: &Decoder, worker: &Worker<'_>) -> Result<Read> {
         let Some(reader) = &mut self.reader else { return Ok(Read::Batch) };
         let note = self.lease.note_mut();
         let request = note.info.request;
@@ -312,17 +365,16 @@ impl Undecoded {
         Ok(read)
     }
 
-    fn decode(self, decoder: &Arc<Decoder>, worker: &Worker) -> Result<Option<Outcome>> {
+    fn decode(self, decoder: &Arc<Decoder>, worker: &Worker<'_>) -> Result<Begun> {
         let Self { number, mut lease, .. } = self;
         let rows = lease.note().info.ids.len();
         let piece_rows = piece_rows(rows, decoder.row_ns.load(Ordering::Relaxed), decoder.workers);
-        if rows > piece_rows {
+        // The rows of a ragged field are written in order, by one worker.
+        if rows > piece_rows && !decoder.layout.is_ragged() {
             worker.begin_batch(now(), &mut lease.note_mut().info.timeline);
             let share = Share::open(decoder.clone(), number, lease, piece_rows)?;
             let others = (rows.div_ceil(piece_rows) - 1).min(decoder.workers - 1);
-            worker.queue().share(share.clone(), others);
-            share.join(worker);
-            return Ok(None);
+            return Ok(Begun::Split(share, others));
         }
         let (bytes, note) = lease.parts_mut();
         let substituted = Mutex::new(std::mem::take(&mut note.info.substituted));
@@ -331,12 +383,16 @@ impl Undecoded {
         let reader = Reader { samples, bad_samples: decoder.bad_samples, substituted: &substituted };
         let start = now();
         read_piece(decoder, &reader, rows_of_batch, worker)?;
+        if decoder.layout.is_ragged() {
+            bring_into_form(decoder, &mut lease, rows)?;
+        }
         let busy = now() - start;
         decoder.measured(Duration::from_nanos(busy), rows);
         worker.begin_batch(start, &mut lease.note_mut().info.timeline);
         worker.set_idle_since(start + busy);
         decoder.record(worker, "decode", &lease.note().info, start, start + busy);
-        Ok(Some(Outcome::Ready(finish(lease, substituted, busy))))
+        let ready = decoder.finish(number, lease, substituted, busy, worker)?;
+        Ok(Begun::Done(Outcome::Ready(ready)))
     }
 }
 
@@ -370,7 +426,7 @@ impl Share {
     }
 
     /// Decodes pieces until none is left. The worker that finishes the last piece sends the batch.
-    pub(crate) fn join(&self, worker: &Worker) {
+    pub(crate) fn join(&self, worker: &Worker<'_>) {
         let is_finished = self.read().as_ref().is_some_and(|split| split.decode(&self.decoder, worker));
         if !is_finished {
             return;
@@ -383,7 +439,10 @@ impl Share {
         self.decoder.measured(Duration::from_nanos(busy), rows);
         let outcome = match error.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some((_, error)) => Err(error),
-            None => Ok(Outcome::Ready(finish(fill.into_lease(), substituted, busy))),
+            None => {
+                let ready = self.decoder.finish(number, fill.into_lease(), substituted, busy, worker);
+                ready.map(Outcome::Ready)
+            }
         };
         self.decoder.send(number, outcome);
     }
@@ -399,7 +458,7 @@ impl Share {
 
 impl Split {
     /// Decodes pieces until none is left; returns whether that finished the batch.
-    fn decode(&self, decoder: &Decoder, worker: &Worker) -> bool {
+    fn decode(&self, decoder: &Decoder, worker: &Worker<'_>) -> bool {
         let note = self.fill.note();
         let Ok(input) = decoder.input() else { return false };
         let reader = Reader {
@@ -443,28 +502,29 @@ impl Split {
 }
 
 /// Reads one piece of a batch, and publishes which sample is being read.
-fn read_piece(decoder: &Decoder, reader: &Reader<'_>, rows: Rows<'_>, worker: &Worker) -> Result<()> {
+fn read_piece(decoder: &Decoder, reader: &Reader<'_>, rows: Rows<'_>, worker: &Worker<'_>) -> Result<()> {
     let info = reader.samples.info();
     let Some(&first) = info.ids.get(rows.first()) else { return Ok(()) };
     let watch = worker.begin(info.step, first);
-    let mut context = Context::new(decoder.batch_sampler.options().seed, info.epoch).watched(watch);
+    let context = Context::new(decoder.batch_sampler.options().seed, info.epoch);
+    let mut context = context.watched(watch).with_scratch(worker.take_scratch());
     let read = reader.read(rows, &mut context);
     worker.end();
+    let scratch = context.into_scratch();
+    // A read that panicked may have left its scratch half written: the next one starts anew.
+    if read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic) {
+        let _ = catch_panic("the scratch memory panicked when it was dropped", || drop(scratch));
+    } else {
+        worker.keep_scratch(scratch);
+    }
     read
 }
 
-/// Finishes a batch: stores the substitutes, and the `busy` nanoseconds of the workers, in its note.
-fn finish(
-    mut lease: FillLease<Pinned, Note>,
-    substituted: Mutex<Vec<Substituted>>,
-    busy: u64,
-) -> ReadyLease<Pinned, Note> {
-    let info = &mut lease.note_mut().info;
-    (info.timeline.decode_ns, info.timeline.decoded) = (busy, now());
-    info.substituted = substituted.into_inner().unwrap_or_else(PoisonError::into_inner);
-    info.substituted.sort_unstable_by_key(|substituted| substituted.row);
-    for Substituted { row, substitute, .. } in &info.substituted {
-        info.ids[*row] = *substitute;
-    }
-    lease.ready()
+/// Finishes the ragged fields of a batch.
+fn bring_into_form(decoder: &Decoder, lease: &mut FillLease<Pinned, Note>, rows: usize) -> Result<()> {
+    let (bytes, Note { info, .. }) = lease.parts_mut();
+    decoder.layout.finish(bytes, rows, &mut info.extents).map_err(|(row, error)| {
+        let error = error.at_stage(Stage::Decode).at_batch(info.step);
+        info.ids.get(row).map_or(error.clone(), |&id| error.at_sample(id))
+    })
 }

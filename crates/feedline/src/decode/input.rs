@@ -13,7 +13,7 @@ use feedline_device::zero_copy::GatherOrder;
 pub(crate) enum Input {
     /// Samples with random access; the batch sampler is over samples.
     Dataset(Arc<dyn Dataset>),
-    /// Samples that the device reads itself: a host slot holds only their ids.
+    /// Samples that the device gathers itself, from host or device memory: a host slot holds only their ids.
     ZeroCopy(Arc<dyn Dataset>, GatherOrder),
     /// Records in sequence; the batch sampler is over shards, one per step.
     Source(Arc<dyn Source>),
@@ -91,7 +91,7 @@ impl<'a> Samples<'a> {
         context: &mut Context,
     ) -> Result<(), (usize, ReadError)> {
         if let Self::Dataset { dataset, .. } = self {
-            return dataset.read_many(ids, rows, context);
+            return (**dataset).read_many(ids, rows, context);
         }
         let first = rows.first();
         for (index, &id) in ids.iter().enumerate() {
@@ -110,7 +110,7 @@ impl<'a> Samples<'a> {
         context: &mut Context,
     ) -> Result<(), ReadError> {
         match self {
-            Self::Dataset { dataset, .. } => dataset.read(id, row, context),
+            Self::Dataset { dataset, .. } => (**dataset).read(id, row, context),
             Self::Source { source, records, .. } => source.decode(&records.bytes[own], row, context),
         }
     }

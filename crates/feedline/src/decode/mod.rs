@@ -10,13 +10,16 @@
 //! | one loader's decoding: whole batches, and batches split over workers | `decoder.rs` |
 //! | a range of rows read by one worker; errors, panics, substitutes | `rows.rs` |
 //! | the samples of a batch, of a data set or a source | `input.rs` |
+//! | the user's hook on a filled batch | `map_batch.rs` |
 //! | the records of a source, read in sequence | `source.rs` |
-//! | what each worker is reading | `activity.rs` |
+//! | what every worker is reading | `activity.rs` |
+//! | one worker: what it reads, its scratch memory | `worker.rs` |
 //! | numbers chosen by measurement | `tuning.rs` |
 
 mod activity;
 mod decoder;
 mod input;
+mod map_batch;
 mod pool;
 mod queue;
 mod rows;
@@ -25,10 +28,13 @@ mod sync;
 #[cfg(test)]
 mod tests;
 mod tuning;
+mod worker;
 
 pub use activity::Reading;
 pub(crate) use decoder::{Decoder, DecoderOptions, EpochEnd, Job, Message, Outcome, Undecoded};
 pub(crate) use input::{Input, Note};
+pub use map_batch::FilledBatch;
+pub(crate) use map_batch::MapBatch;
 pub use pool::{MAX_WORKERS, WorkerPool, Workers};
 pub(crate) use rows::panic_text;
 pub(crate) use source::SourceReader;

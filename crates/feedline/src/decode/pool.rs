@@ -1,17 +1,16 @@
 //! The worker threads, owned by one loader or shared by several.
 
-use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use feedline_core::{Error, ErrorKind, Result, Timeline};
+use feedline_core::{Error, ErrorKind, Result};
 
 use super::activity::{Activity, Reading};
 use super::decoder::{Decoder, Job, Share};
 use super::queue::{Queue, Work};
 use super::rows::panic_text;
+use super::worker::Worker;
 
 /// The largest number of workers in a pool.
 pub const MAX_WORKERS: usize = 1024;
@@ -21,6 +20,7 @@ const QUEUE_CAPACITY: usize = 1024;
 
 /// The number of decode threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Workers {
     /// One per core; one fewer on machines with more than two cores, for the training loop.
     #[default]
@@ -34,6 +34,7 @@ impl Workers {
     ///
     /// # Errors
     /// `Config` for a count of zero, or above [`MAX_WORKERS`].
+    #[doc(hidden)] // Called by `WorkerPool::new`.
     pub fn count(self) -> Result<usize> {
         match self {
             Self::Count(0) => {
@@ -82,16 +83,6 @@ struct Shared {
     activity: Activity,
 }
 
-/// One worker thread's handle to the pool.
-pub(crate) struct Worker {
-    shared: Arc<Shared>,
-    index: usize,
-    /// When it last finished some work; 0 before.
-    idle_since: Cell<u64>,
-    /// When its last batch was handed out, and since when it was idle then.
-    last: Cell<(u64, u64)>,
-}
-
 impl WorkerPool {
     /// Starts the threads.
     ///
@@ -103,15 +94,10 @@ impl WorkerPool {
         let shared = Arc::new(Shared { queue: Queue::new(QUEUE_CAPACITY), activity: Activity::new(count) });
         let threads = Threads { shared, handles: Mutex::new(Vec::with_capacity(count)) };
         for index in 0..count {
-            let worker = Worker {
-                shared: threads.shared.clone(),
-                index,
-                idle_since: Cell::default(),
-                last: Cell::default(),
-            };
+            let shared = threads.shared.clone();
             let spawned = std::thread::Builder::new()
                 .name(format!("fl-decode-{index}"))
-                .spawn(move || worker.run())
+                .spawn(move || shared.work(index))
                 .map_err(|error| {
                     let why = format!("cannot start decode worker {index} of {count}: take fewer workers");
                     Error::new(ErrorKind::Config, why).caused_by(error)
@@ -164,52 +150,25 @@ impl Drop for Threads {
     }
 }
 
-impl Worker {
-    fn run(self) {
-        while let Some(work) = self.shared.queue.next() {
+impl Shared {
+    /// Works as worker number `index` until the queue is closed.
+    fn work(&self, index: usize) {
+        let worker = Worker::new(&self.activity, index);
+        while let Some(work) = self.queue.next() {
             // Dropping the last job of a loader drops its data set, which runs user code.
             let worked = catch_unwind(AssertUnwindSafe(|| match work {
-                Work::Begin(job) => job.run(&self),
-                Work::Join(share) => share.join(&self),
+                Work::Begin(job) => {
+                    if let Some((share, others)) = job.run(&worker) {
+                        self.queue.share(share.clone(), others);
+                        share.join(&worker);
+                    }
+                }
+                Work::Join(share) => share.join(&worker),
             }));
             if let Err(panic) = worked {
                 panic_text(panic);
             }
         }
-    }
-
-    /// This worker begins the batch of `timeline` at `at`. It counts as idle before the first of the batches
-    /// that were handed out together, for all of them.
-    pub(crate) fn begin_batch(&self, at: u64, timeline: &mut Timeline) {
-        if self.last.get().0 != timeline.handed_out {
-            self.last.set((timeline.handed_out, self.idle_since.get()));
-        }
-        timeline.begin(at, self.index, self.last.get().1);
-    }
-
-    /// The worker's index in the pool.
-    pub(crate) fn index(&self) -> usize {
-        self.index
-    }
-
-    /// This worker has finished some work.
-    pub(crate) fn set_idle_since(&self, at: u64) {
-        self.idle_since.set(at);
-    }
-
-    /// The queue, to let other workers join a batch.
-    pub(crate) fn queue(&self) -> &Queue<Job, Share> {
-        &self.shared.queue
-    }
-
-    /// This worker begins to read. Returns the cell in which it stores the id of each sample.
-    pub(crate) fn begin(&self, step: u64, sample: u64) -> Arc<AtomicU64> {
-        self.shared.activity.begin(self.index, step, sample)
-    }
-
-    /// This worker has finished reading.
-    pub(crate) fn end(&self) {
-        self.shared.activity.end(self.index);
     }
 }
 

@@ -39,20 +39,40 @@ impl Reader<'_> {
 
     /// Reads in bulk. If bad samples are tolerated, continues row by row after the first one.
     fn read_or_substitute(&self, ids: &[u64], rows: &mut Rows<'_>, context: &mut Context) -> Result<()> {
-        let Err((bad, error)) = self.samples.read_many(ids, rows, context) else { return Ok(()) };
+        let read = self.samples.read_many(ids, rows, context);
+        let unwritten = rows.check_written().map_err(|(row, error)| (row, error.into()));
+        let (bad, error) = match (read, unwritten) {
+            (Ok(()), Ok(())) => return Ok(()),
+            // A row that was left out makes the next one fail.
+            (Err((bad, _)), Err((row, error))) if row < bad => (row, error),
+            (Err(bad), _) | (Ok(()), Err(bad)) => bad,
+        };
         if self.bad_samples == BadSamples::Fail || bad >= ids.len() {
-            let failed = Error::new(ErrorKind::Sample, "cannot read a sample").caused_by(error);
-            return Err(self.locate(failed, ids.get(bad).copied()));
+            return Err(self.locate(unreadable(error), ids.get(bad).copied()));
         }
         self.substitute(ids[bad], error, bad, rows, context)?;
         for (index, &id) in ids.iter().enumerate().skip(bad + 1) {
-            context.begin(index, id);
-            let row = rows.first() + index;
-            if let Err(error) = self.samples.read(id, row, &mut rows.row(index), context) {
+            if let Err(error) = self.read_one(id, rows.first() + index, index, rows, context) {
                 self.substitute(id, error, index, rows, context)?;
             }
         }
         Ok(())
+    }
+
+    /// Reads sample `id`, which belongs to row `own` of the batch, into row `index` of `rows`.
+    fn read_one(
+        &self,
+        id: u64,
+        own: usize,
+        index: usize,
+        rows: &mut Rows<'_>,
+        context: &mut Context,
+    ) -> Result<(), ReadError> {
+        context.begin(index, id);
+        let mut row = rows.row(index);
+        row.poison();
+        self.samples.read(id, own, &mut row, context)?;
+        Ok(row.check_written()?)
     }
 
     /// Reads another sample into row `index` of `rows`, in place of `id`.
@@ -65,16 +85,20 @@ impl Reader<'_> {
         context: &mut Context,
     ) -> Result<()> {
         let row = rows.first() + index;
+        if is_over_budget(&*error) {
+            return Err(self.locate(unreadable(error), Some(id)));
+        }
         let mut failures = vec![self.failure(id, &error)];
         for attempt in 0..ATTEMPTS {
             let (substitute, own) = self.samples.substitute(row, attempt);
-            context.begin(index, substitute);
-            rows.row(index).poison();
-            match self.samples.read(substitute, own, &mut rows.row(index), context) {
+            match self.read_one(substitute, own, index, rows, context) {
                 Ok(()) => {
                     let mut all = self.substituted.lock().unwrap_or_else(PoisonError::into_inner);
                     all.push(Substituted { row, substitute, failures });
                     return Ok(());
+                }
+                Err(error) if is_over_budget(&*error) => {
+                    return Err(self.locate(unreadable(error), Some(substitute)));
                 }
                 Err(error) => failures.push(self.failure(substitute, &error)),
             }
@@ -102,6 +126,18 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+/// The error of a sample that cannot be read; of kind `Budget` where the batch has no room for it.
+fn unreadable(error: ReadError) -> Error {
+    let kind = if is_over_budget(&*error) { ErrorKind::Budget } else { ErrorKind::Sample };
+    Error::new(kind, "cannot read a sample").caused_by(error)
+}
+
+/// Whether a batch has no room for a good sample, which must not be replaced for that.
+fn is_over_budget(error: &(dyn std::error::Error + 'static)) -> bool {
+    let error = error.downcast_ref::<Error>();
+    error.is_some_and(|error| error.kind() == ErrorKind::Budget || error.cause().is_some_and(is_over_budget))
 }
 
 /// The message of a panic. The payload is dropped here, and a panic in its own `Drop` goes no further.

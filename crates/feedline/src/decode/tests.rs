@@ -69,6 +69,7 @@ impl Rig {
             batch_sampler: batch_sampler.clone(),
             layout: layout.clone(),
             bad_samples: BadSamples::Fail,
+            map_batch: None,
             workers,
             host_slots: SLOTS,
             inbox: to_test,

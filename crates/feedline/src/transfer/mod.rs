@@ -413,6 +413,10 @@ impl Run<'_> {
         let rows = slot.info_mut().ids.len();
         let is_timed = self.timed.begin(stream, &mut slot, at).map_err(place)?;
         let loaded = match columns {
+            None if layout.is_ragged() => {
+                let parts = layout.used(rows, &slot.info_mut().extents);
+                slot.upload_parts(stream, filled, &parts)
+            }
             None => slot.upload(stream, filled, layout.used_bytes(rows)),
             Some(columns) => slot.gather(stream, filled, columns),
         };

@@ -6,7 +6,9 @@ mod device;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use feedline::{Batch, Epoch, Error, ErrorKind, Loader, Random, Ready, Result, Stage, Stream, Workers};
+use feedline::{
+    Batch, Epoch, Error, ErrorKind, Loader, Random, Ready, Result, Stage, Stream, TryNext, Workers,
+};
 use feedline_testkit::fixtures::Fine;
 
 use crate::common::{LONG, assert_intact, wait_until};
@@ -207,7 +209,8 @@ impl Run<'_> {
     /// Requests a batch whose read is blocked, with a short limit.
     fn next_gives_up(&self, batches: &mut Epoch<'_>) {
         self.gate.wait();
-        assert!(batches.next_timeout(self.cycle.pause).expect("no error").is_none(), "the read is blocked");
+        let next = batches.next_timeout(self.cycle.pause).expect("no error");
+        assert!(matches!(next, TryNext::NotYet), "the read is blocked");
     }
 
     /// Expects the batches before the fault, then its error, and the same error for later requests.

@@ -207,7 +207,11 @@ fn sampler(random: &mut Random, len: u64) -> Sampler {
         1 => Sampler::Shuffle,
         _ => Sampler::block(1 + random.below(9), 1 + random.below(30)).unwrap(),
     };
-    match random.below(8) {
+    match random.below(9) {
+        4 => {
+            let lengths: Vec<u32> = (0..len).map(|id| id as u32 * 7 % 13).collect();
+            Sampler::bucketed(&lengths, 1 + random.below(9), 1 + random.below(4)).unwrap()
+        }
         0 => Sampler::weighted(&weights).unwrap().draws(1 + random.below(2 * len)).unwrap(),
         1 => Sampler::distinct(&weights).unwrap().draws(1 + random.below(len)).unwrap(),
         2 => {

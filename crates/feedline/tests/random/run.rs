@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use feedline::{
-    Batch, Cursor, Device, Epoch, Loader, LoaderBuilder, Ready, Sampler, Stream, WorkerPool, Workers,
+    Batch, Cursor, Device, Epoch, Loader, LoaderBuilder, Ready, Sampler, Stream, TryNext, WorkerPool, Workers,
 };
 use feedline_device::host::Host;
 use feedline_sim::SimHandle;
@@ -189,11 +189,11 @@ fn take(epoch: &mut Epoch<'_>, next: Next) -> Batch {
         Next::Blocking => epoch.next().expect("a batch").unwrap(),
         Next::Polling | Next::WithLimit => loop {
             let limit = if matches!(next, Next::Polling) { Duration::ZERO } else { Duration::from_millis(3) };
-            if let Some(batch) = epoch.next_timeout(limit).unwrap() {
-                return batch;
+            match epoch.next_timeout(limit).unwrap() {
+                TryNext::Batch(batch) => return batch,
+                TryNext::NotYet => std::thread::yield_now(),
+                TryNext::Over => panic!("fewer batches than the reference has"),
             }
-            assert!(!epoch.is_over(), "fewer batches than the reference has");
-            std::thread::yield_now();
         },
     }
 }

@@ -2,7 +2,7 @@
 //! looks up in the sources what the tests must cover.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use feedline::{Cursor, DType, Device, Loader, LoaderBuilder, Ready, Spec, Stream, Workers};
@@ -103,11 +103,20 @@ pub fn read_source(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The types that implement the trait `name` in the data sets and the fixtures below `root`.
+/// The types that implement the trait `name` in the compositions, the data sets and the fixtures below `root`.
 #[track_caller]
 pub fn implementors(root: &Path, name: &str) -> BTreeSet<String> {
-    let mut folders = vec![root.join("datasets/src"), root.join("crates/testkit/src/fixtures")];
-    let mut found = BTreeSet::new();
+    implementations(root, name).into_keys().collect()
+}
+
+/// The types that implement the trait `name` as above, each with its file.
+#[track_caller]
+pub fn implementations(root: &Path, name: &str) -> BTreeMap<String, PathBuf> {
+    let mut folders = Vec::from(
+        ["crates/core/src/compose", "datasets/src", "crates/testkit/src/fixtures"]
+            .map(|path| root.join(path)),
+    );
+    let mut found = BTreeMap::new();
     while let Some(folder) = folders.pop() {
         let entries =
             std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
@@ -120,7 +129,8 @@ pub fn implementors(root: &Path, name: &str) -> BTreeSet<String> {
             let text = read_source(&path);
             let after = format!(" {name} for ");
             for line in text.lines().filter(|line| line.starts_with("impl")) {
-                found.extend(line.split_once(&after).map(|(_, implementor)| first_word(implementor)));
+                let implementor = line.split_once(&after).map(|(_, implementor)| first_word(implementor));
+                found.extend(implementor.map(|implementor| (implementor, path.clone())));
             }
         }
     }

@@ -1,6 +1,6 @@
 //! One copy per batch, of the bytes in use, and only once a device slot is free.
 
-use feedline_testkit::fixtures::Fine;
+use feedline_testkit::fixtures::{Fine, Uneven};
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 
 use super::{BATCH, Copies, Rig, STEPS, Setting, fine, until};
@@ -18,6 +18,28 @@ fn a_batch_is_one_copy_of_its_used_bytes() {
         let wanted = [BATCH, BATCH, 1].map(|rows| rig.layout.used_bytes(rows));
         assert_eq!(*copies.bytes.lock().unwrap(), [wanted, wanted].concat());
         assert_eq!(rig.device_slots.free(), 2);
+    });
+}
+
+/// The fixed field, the offsets and the first ragged field's values are one copy, the second field another.
+#[test]
+fn a_batch_of_ragged_fields_is_a_copy_per_field_of_its_used_bytes() {
+    with_watchdog(LIMIT, || {
+        let copies = Copies::default();
+        let data = Uneven::new(2 * BATCH as u64 + 1, 5000).unwrap();
+        let rig = Rig::new(data.clone(), Setting { copies: copies.clone(), ..Setting::default() });
+        rig.ask(1, 0, 1);
+        let mut wanted = Vec::new();
+        for ids in [0..4, 4..8, 8..9] {
+            drop(rig.next());
+            let values = |field| ids.clone().map(|id| data.values(0, field, id).len()).sum::<usize>();
+            let fixed = rig.layout.offset(Uneven::PAIRS) - rig.layout.values(Uneven::BYTES).end;
+            assert!(fixed < 256, "the fields are close together");
+            wanted.push(rig.layout.values(Uneven::BYTES).start + values(Uneven::BYTES));
+            wanted.push(256 + values(Uneven::PAIRS));
+        }
+        assert_eq!(*copies.bytes.lock().unwrap(), wanted);
+        assert!(wanted.iter().sum::<usize>() < 3 * rig.layout.bytes());
     });
 }
 

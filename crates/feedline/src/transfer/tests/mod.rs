@@ -109,6 +109,7 @@ impl Rig {
             batch_sampler: batch_sampler.clone(),
             layout: layout.clone(),
             bad_samples: BadSamples::Fail,
+            map_batch: None,
             workers,
             host_slots,
             inbox: to_transfer,

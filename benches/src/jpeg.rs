@@ -1,0 +1,203 @@
+//! JPEG files through the loader, against plain threads that do the same work. Needs a folder: `--images`.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use feedline::{
+    Context, DType, Dataset, Error, ErrorKind, Loader, Random, ReadError, Result, Row, Spec, Workers,
+};
+use feedline_images::{Decoder, Scratch, Transforms};
+use serde_json::json;
+
+use crate::measure::{sides, steps};
+use crate::options::Options;
+use crate::row::{Entry, Report, Target};
+use crate::setting::{DEPTH, Setting};
+
+/// Samples of an epoch: more than a run takes. The files are read in turn.
+const SAMPLES: u64 = 1 << 24;
+
+/// Samples per batch.
+const BATCH: usize = 64;
+
+/// Decoding alone, and with a random-resized-crop to 224 and a flip; as many workers as threads.
+///
+/// # Errors
+/// `Config` without a folder of pictures; an error of a file, the device or the pipeline.
+pub fn run(options: &Options, report: &mut Report) -> Result<()> {
+    let Some(folder) = &options.images else {
+        return Err(Error::new(ErrorKind::Config, "jpeg needs files: give --images DIR"));
+    };
+    let encoded = read(folder)?;
+    let batch = if options.smoke { 2 } else { BATCH };
+    for work in [Work::Decode, Work::Crop(Transforms::new().random_resized_crop(224).flip(0.5))] {
+        for &workers in &options.workers {
+            let pictures = Pictures { encoded: encoded.clone(), spec: work.spec()?, work: work.clone() };
+            let workers = Workers::Count(workers);
+            measure(options, report, pictures, Setting { batch, workers, depth: DEPTH })?;
+        }
+    }
+    Ok(())
+}
+
+/// The files of `folder` and of the folders in it.
+fn read(folder: &Path) -> Result<std::sync::Arc<[Vec<u8>]>> {
+    let reader = feedline_datasets::Folder::open(folder)?;
+    let mut values = feedline_datasets::Values::new();
+    let encoded = (0..feedline_datasets::Reader::len(&reader)).map(|sample| {
+        feedline_datasets::Reader::read(&reader, sample, &mut values)?;
+        Ok(values.fields()[0].bytes.clone())
+    });
+    encoded.collect::<Result<Vec<_>>>().map(Into::into)
+}
+
+/// What is done with each file.
+#[derive(Clone)]
+enum Work {
+    /// The whole picture is decoded in scratch memory; the row gets its first byte.
+    Decode,
+    /// Transformed to one size.
+    Crop(Transforms),
+}
+
+impl Work {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Decode => "decode",
+            Self::Crop(_) => "crop 224",
+        }
+    }
+
+    fn spec(&self) -> Result<Spec> {
+        match self {
+            Self::Decode => Spec::new().field("image", DType::U8, [1]),
+            Self::Crop(transforms) => transforms.field("image"),
+        }
+    }
+
+    fn run(&self, encoded: &[u8], random: &mut Random, memory: &mut Memory, image: &mut [u8]) -> Result<()> {
+        match self {
+            Self::Decode => image[0] = memory.decoder.decode(encoded)?.pixels[0],
+            Self::Crop(transforms) => transforms.read(encoded, random, &mut memory.scratch, image)?,
+        }
+        Ok(())
+    }
+}
+
+/// The memory of a worker, and of a plain thread.
+#[derive(Default)]
+struct Memory {
+    decoder: Decoder,
+    scratch: Scratch,
+}
+
+struct Pictures {
+    encoded: std::sync::Arc<[Vec<u8>]>,
+    spec: Spec,
+    work: Work,
+}
+
+impl Pictures {
+    fn file(&self, id: u64) -> &[u8] {
+        &self.encoded[(id % self.encoded.len() as u64) as usize]
+    }
+}
+
+impl Dataset for Pictures {
+    fn len(&self) -> u64 {
+        SAMPLES
+    }
+
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        context.scoped_scratch(|memory: &mut Memory, context| {
+            Ok(self.work.run(self.file(id), context.random(), memory, row.bytes_mut(0))?)
+        })
+    }
+}
+
+fn measure(options: &Options, report: &mut Report, pictures: Pictures, setting: Setting) -> Result<()> {
+    let (batch, threads) = (setting.batch, setting.workers.count()?);
+    let name = pictures.work.name();
+    let plain = Plain::new(
+        Pictures {
+            encoded: pictures.encoded.clone(),
+            spec: pictures.spec.clone(),
+            work: pictures.work.clone(),
+        },
+        batch,
+        threads,
+    );
+    let compute = options.device.stream()?;
+    let mut loader = setting.of(Loader::builder(pictures)).build(&options.device)?;
+    let mut batches = loader.epoch(0)?;
+    let feed = |steps: usize| {
+        for _ in 0..steps {
+            let Some(batch) = batches.next() else { break };
+            drop(batch?.wait_on(&compute)?);
+        }
+        compute.synchronize()
+    };
+    // A turn takes each thread through some batches, so that all of them work to its end.
+    let turn = steps(options, |steps| plain.run(steps))?.next_multiple_of(threads);
+    let sides = sides(options, (4 * DEPTH.min(turn), turn), feed, |steps| plain.run(steps))?;
+    let rate = |seconds: f64| batch as f64 / seconds;
+    report.add(
+        "jpeg",
+        Entry {
+            parameters: json!({ "work": name, "workers": setting.workers() }),
+            value: sides.value.map(rate),
+            unit: "images/s",
+            baseline: Some(rate(sides.baseline.median())),
+            ratio: Some(1.0 / sides.ratio.median()),
+            target: Target::RatioAtLeast(0.95),
+            more: json!({ "batch": batch, "steps": turn }),
+        },
+    )
+}
+
+/// The baseline: each thread takes the next batch and fills memory of its own.
+struct Plain {
+    pictures: Pictures,
+    batch: usize,
+    threads: Vec<Mutex<(Memory, Vec<u8>)>>,
+}
+
+impl Plain {
+    fn new(pictures: Pictures, batch: usize, threads: usize) -> Self {
+        let bytes = pictures.spec.sample_bytes();
+        let memory = || Mutex::new((Memory::default(), vec![0; batch * bytes]));
+        Self { threads: (0..threads).map(|_| memory()).collect(), pictures, batch }
+    }
+
+    fn run(&self, steps: usize) -> Result<()> {
+        let next = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            let next = &next;
+            let start = |memory| scope.spawn(move || self.thread(memory, next, steps));
+            let threads: Vec<_> = self.threads.iter().map(start).collect();
+            let panicked = |_| Err(Error::new(ErrorKind::Panic, "a thread of the baseline panicked"));
+            threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(panicked))
+        })
+    }
+
+    fn thread(&self, memory: &Mutex<(Memory, Vec<u8>)>, next: &AtomicUsize, steps: usize) -> Result<()> {
+        let mut memory = memory.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let (memory, rows) = &mut *memory;
+        let bytes = self.pictures.spec.sample_bytes();
+        loop {
+            let step = next.fetch_add(1, Ordering::Relaxed);
+            if step >= steps {
+                return Ok(());
+            }
+            for (id, row) in ((step * self.batch) as u64..).zip(rows.chunks_exact_mut(bytes)) {
+                let mut random = Random::for_sample(0, 0, id);
+                self.pictures.work.run(self.pictures.file(id), &mut random, memory, row)?;
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! burn's `DataLoader` over a feedline loader.
+
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+
+use burn::data::dataloader::{DataLoader, DataLoaderIterator, Progress};
+use burn::data::dataset::DatasetError;
+use burn::tensor::Device;
+use feedline::{Cursor, Epoch, Error, ErrorKind, Loader, Result, Stream};
+use self_cell::{MutBorrow, self_cell};
+
+use crate::Fields;
+use crate::fields::Lock;
+
+/// Makes what a step takes of a batch.
+type Make<O> = dyn Fn(&Fields, &Device) -> Result<O> + Send + Sync;
+
+/// A feedline loader for burn's `Learner`.
+///
+/// Each call of `iter` begins the next epoch. Batches come in feedline's order: shuffled by the loader's
+/// seed, the same in every run. An error of the pipeline is the iterator's last item; burn reports it and
+/// ends the training.
+pub struct BurnLoader<O> {
+    shared: Arc<Shared<O>>,
+    device: Device,
+    /// Why this loader has no batches.
+    refused: Option<Error>,
+}
+
+struct Shared<O> {
+    state: Mutex<State>,
+    stream: Stream,
+    make: Box<Make<O>>,
+    items: usize,
+}
+
+struct State {
+    /// Dropped before the loader: the memory is unlocked before it is freed.
+    lock: Lock,
+    loader: Loader,
+    epoch: u64,
+}
+
+impl<O: 'static> BurnLoader<O> {
+    /// Wraps `loader`, which must be on the host device. `make` turns a batch into what the model's step
+    /// takes, on the device that burn trains on.
+    ///
+    /// # Errors
+    /// `Config` for a loader of another device; a device failure.
+    pub fn new(
+        loader: Loader,
+        make: impl Fn(&Fields, &Device) -> Result<O> + Send + Sync + 'static,
+    ) -> Result<Self> {
+        if loader.device().kind() != feedline::BackendKind::Host {
+            let why = format!(
+                "the loader is on {}, and burn takes host memory, which it copies to its device: build it on \
+                 Device::host()",
+                loader.device()
+            );
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        let stream = loader.device().stream()?;
+        let sampler = loader.batch_sampler();
+        let rank_share = sampler.options().batch_size as u64;
+        let items = sampler.end(0, 0).saturating_mul(rank_share) / sampler.global_batch().max(1);
+        let state = State { lock: None, loader, epoch: 0 };
+        let shared = Shared {
+            state: Mutex::new(state),
+            stream,
+            make: Box::new(make),
+            items: usize::try_from(items).unwrap_or(usize::MAX),
+        };
+        Ok(Self { shared: Arc::new(shared), device: Device::default(), refused: None })
+    }
+
+    /// Begins with `epoch` instead of epoch 0, for a training that continues. burn counts epochs from 1, so
+    /// after its checkpoint 3 the next one is epoch 3 here.
+    ///
+    /// # Errors
+    /// `Config` while an iterator of this loader is alive.
+    pub fn starting_at(self, epoch: u64) -> Result<Self> {
+        self.lock()?.epoch = epoch;
+        Ok(self)
+    }
+
+    /// Page-locks the loader's slots for the CUDA driver, so that a GPU reads them itself.
+    ///
+    /// # Errors
+    /// `Unavailable` without a driver; `Config` while an iterator of this loader is alive; a driver failure.
+    #[cfg(feature = "cuda")]
+    pub fn page_locked(self) -> Result<Self> {
+        let mut state = self.lock()?;
+        let bytes = state.loader.layout().bytes();
+        let slots = state.loader.slot_addresses();
+        state.lock = Some(Arc::new(crate::locked::Locked::new(&slots, bytes)?));
+        drop(state);
+        Ok(self)
+    }
+
+    /// The position after the batches delivered so far: save it with the model.
+    ///
+    /// # Errors
+    /// `Config` while an iterator of this loader is alive.
+    pub fn cursor(&self) -> Result<Cursor> {
+        Ok(self.lock()?.loader.cursor())
+    }
+
+    fn lock(&self) -> Result<MutexGuard<'_, State>> {
+        match self.shared.state.try_lock() {
+            Ok(state) => Ok(state),
+            // A panic in `make` or in a step leaves the loader as it was.
+            Err(TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => {
+                let why = "another iterator of this loader is alive: drop it first, or build a second loader";
+                Err(Error::new(ErrorKind::Config, why))
+            }
+        }
+    }
+
+    fn begin(&self) -> Result<Running<'_>> {
+        if let Some(refused) = &self.refused {
+            return Err(refused.clone());
+        }
+        Running::try_new(MutBorrow::new(self.lock()?), |state| {
+            let state = &mut **state.borrow_mut();
+            let epoch = state.epoch;
+            state.epoch += 1;
+            Ok(Batches { lock: state.lock.clone(), epoch: state.loader.epoch(epoch)? })
+        })
+    }
+}
+
+impl<O: 'static> DataLoader<O> for BurnLoader<O> {
+    fn iter<'a>(&'a self) -> Box<dyn DataLoaderIterator<O> + 'a> {
+        let (running, error) = match self.begin() {
+            Ok(running) => (Some(running), None),
+            Err(error) => (None, Some(error)),
+        };
+        Box::new(BatchIterator { loader: self, running, error, done: 0 })
+    }
+
+    fn num_items(&self) -> usize {
+        self.shared.items
+    }
+
+    fn to_device(&self, device: &Device) -> Arc<dyn DataLoader<O>> {
+        let (shared, refused) = (self.shared.clone(), self.refused.clone());
+        Arc::new(Self { shared, device: device.clone(), refused })
+    }
+
+    fn slice(&self, _start: usize, _end: usize) -> Arc<dyn DataLoader<O>> {
+        let why = "a feedline loader cannot be sliced for several devices: build one loader per device, with \
+                   LoaderBuilder::world";
+        let refused = Some(Error::new(ErrorKind::Config, why));
+        Arc::new(Self { shared: self.shared.clone(), device: self.device.clone(), refused })
+    }
+}
+
+/// The batches of an epoch.
+struct Batches<'a> {
+    lock: Lock,
+    epoch: Epoch<'a>,
+}
+
+self_cell!(
+    /// The locked loader, and the epoch that borrows it.
+    struct Running<'a> {
+        owner: MutBorrow<MutexGuard<'a, State>>,
+        #[not_covariant]
+        dependent: Batches,
+    }
+);
+
+struct BatchIterator<'a, O> {
+    loader: &'a BurnLoader<O>,
+    /// `None` once the epoch has ended.
+    running: Option<Running<'a>>,
+    /// The error of the start.
+    error: Option<Error>,
+    done: usize,
+}
+
+impl<O> BatchIterator<'_, O> {
+    fn advance(&mut self) -> Result<Option<O>> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        let shared = &self.loader.shared;
+        let Some(running) = &mut self.running else { return Ok(None) };
+        let next = running.with_dependent_mut(|_, batches| {
+            let Some(batch) = batches.epoch.next() else { return Ok(None) };
+            let fields = Fields::locked(batch?.wait_on(&shared.stream)?, batches.lock.clone())?;
+            let made = (shared.make)(&fields, &self.loader.device)?;
+            Ok(Some((made, fields.batch().len(), batches.epoch.is_over())))
+        });
+        match next {
+            Ok(Some((made, rows, is_over))) => {
+                self.done = if is_over { shared.items } else { self.done + rows };
+                Ok(Some(made))
+            }
+            ended => {
+                self.running = None;
+                ended.map(|_| None)
+            }
+        }
+    }
+}
+
+impl<O> Iterator for BatchIterator<'_, O> {
+    type Item = std::result::Result<O, DatasetError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.advance().map_err(DatasetError::new).transpose()
+    }
+}
+
+impl<O> DataLoaderIterator<O> for BatchIterator<'_, O> {
+    fn progress(&self) -> Progress {
+        Progress::new(self.done, self.loader.shared.items, Some("items".to_owned()))
+    }
+}
+
+impl<O> std::fmt::Debug for BurnLoader<O> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BurnLoader({} items on {:?})", self.shared.items, self.device)
+    }
+}

@@ -1,0 +1,96 @@
+//! A candle loop fed by feedline, and the same loop fed the usual way: samples into a `Vec`, the `Vec` into a tensor.
+//!
+//! `cargo run --release --example compare [STEPS]`; with `--features cuda` on a GPU.
+#![forbid(unsafe_code)]
+
+#[path = "../../compare.rs"]
+mod compare;
+
+use candle_core::{DType, Device, Tensor};
+use candle_nn::{AdamW, Module, Optimizer, VarBuilder, VarMap};
+use compare::{BATCH, Clock, Samples, table};
+use feedline::{Error, ErrorKind, LastBatch, Loader, Result};
+use feedline_candle::Bridge;
+use feedline_datasets::digits::IMAGE_BYTES;
+
+fn candle(error: candle_core::Error) -> Error {
+    Error::new(ErrorKind::Device, "candle failed").caused_by(error)
+}
+
+/// Trains one new model on the batches that `feed` gives to its step.
+fn train(
+    device: &Device,
+    clock: Clock,
+    feed: impl FnOnce(&mut dyn FnMut(Tensor, Tensor) -> Result<bool>) -> Result<()>,
+) -> Result<Clock> {
+    let (mut clock, weights) = (clock, VarMap::new());
+    let scope = VarBuilder::from_varmap(&weights, DType::F32, device);
+    let hidden = candle_nn::linear(IMAGE_BYTES, 128, scope.pp("hidden")).map_err(candle)?;
+    let out = candle_nn::linear(128, 10, scope.pp("out")).map_err(candle)?;
+    let mut optimizer = AdamW::new_lr(weights.all_vars(), 1e-3).map_err(candle)?;
+    feed(&mut |images, labels| {
+        let rows = images.dims()[0];
+        let mut step = || {
+            let images = (images.to_dtype(DType::F32)? / 255.0)?;
+            let logits = out.forward(&hidden.forward(&images)?.relu()?)?;
+            optimizer.backward_step(&candle_nn::loss::cross_entropy(&logits, &labels)?)
+        };
+        step().map_err(candle)?;
+        Ok(clock.step(rows, || drop(device.synchronize())))
+    })?;
+    Ok(clock)
+}
+
+/// Shuffled ids of an epoch.
+fn shuffled(count: usize, epoch: u64) -> Vec<usize> {
+    let mut ids: Vec<usize> = (0..count).collect();
+    let mut random = feedline_core::Random::from_key(epoch);
+    (1..count).rev().for_each(|last| ids.swap(last, random.below(last as u64 + 1) as usize));
+    ids
+}
+
+fn run(device: &Device, samples: &Samples, feed: &str, clock: Clock) -> Result<Clock> {
+    if feed == "feedline" {
+        let bridge = Bridge::new(device)?;
+        let loader = Loader::builder(samples.clone()).batch_size(BATCH).shuffle(7);
+        let mut loader = loader.last_batch(LastBatch::Drop).build(bridge.device())?;
+        return train(device, clock, |step| {
+            for epoch in 0.. {
+                for batch in loader.epoch(epoch)? {
+                    let batch = bridge.open(batch?)?;
+                    let (images, labels) = (bridge.tensor(&batch, "image")?, bridge.tensor(&batch, "label")?);
+                    drop(batch);
+                    if !step(images, labels)? {
+                        return Ok(());
+                    }
+                }
+            }
+            Ok(())
+        });
+    }
+    train(device, clock, |step| {
+        for epoch in 0.. {
+            for ids in shuffled(samples.count(), epoch).chunks_exact(BATCH) {
+                let (mut images, mut labels) = (vec![0; BATCH * IMAGE_BYTES], Vec::with_capacity(BATCH));
+                for (&id, image) in ids.iter().zip(images.chunks_exact_mut(IMAGE_BYTES)) {
+                    let image = image.try_into().expect("a row has the size of an image");
+                    labels.push(i64::from(samples.read_into(id, image)));
+                }
+                let images = Tensor::from_vec(images, (BATCH, IMAGE_BYTES), device).map_err(candle)?;
+                if !step(images, Tensor::from_vec(labels, BATCH, device).map_err(candle)?)? {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+    let steps = std::env::args().nth(1).map_or(Ok(1000), |steps| steps.parse())?;
+    let device = Device::cuda_if_available(0)?;
+    println!("candle on {:?}, batch {BATCH}, {steps} steps", device.location());
+    let run = |samples: &Samples, feed: &str, clock| run(&device, samples, feed, clock);
+    table(steps, ["Vec to Tensor", "feedline"], run, || drop(device.synchronize()))?;
+    Ok(())
+}

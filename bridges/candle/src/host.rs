@@ -1,0 +1,44 @@
+//! Tensors on the CPU: one copy, on the batch's stream.
+
+use std::sync::mpsc::channel;
+
+use candle_core::{Device, Tensor, WithDType};
+use feedline::{DType, Element, Error, ErrorKind, Ready, Result, View};
+use half::{bf16, f16};
+
+use crate::{dtype, failed, no_such_tensor, view};
+
+/// The field `name` of a batch in host memory.
+pub(crate) fn tensor(batch: &Ready, name: &str) -> Result<Tensor> {
+    let dtype = dtype(batch, name)?;
+    match dtype {
+        DType::U8 => copy(batch, view::<u8>(batch, name)?),
+        DType::I16 => copy(batch, view::<i16>(batch, name)?),
+        DType::U32 => copy(batch, view::<u32>(batch, name)?),
+        DType::I32 => copy(batch, view::<i32>(batch, name)?),
+        DType::I64 => copy(batch, view::<i64>(batch, name)?),
+        DType::F16 => copy(batch, view::<f16>(batch, name)?),
+        DType::BF16 => copy(batch, view::<bf16>(batch, name)?),
+        DType::F32 => copy(batch, view::<f32>(batch, name)?),
+        DType::F64 => copy(batch, view::<f64>(batch, name)?),
+        DType::I8 | DType::U16 => Err(no_such_tensor(name, dtype)),
+    }
+}
+
+/// A copy of a view of the batch.
+pub(crate) fn copy<T: Element + WithDType>(
+    batch: &Ready,
+    (view, shape): (View<'_, T>, Vec<usize>),
+) -> Result<Tensor> {
+    let (send, copied) = channel();
+    let stream = batch.stream();
+    stream.run("copy to candle", [view.into()], [], move |memory| {
+        // The receiver waits below.
+        let _ = send.send(memory.input::<T>(0).to_vec());
+    })?;
+    stream.synchronize()?;
+    let values = copied
+        .recv()
+        .map_err(|_| Error::new(ErrorKind::Device, "the copy of a batch to candle did not run"))?;
+    Tensor::from_vec(values, shape, &Device::Cpu).map_err(|error| failed(error, "make a tensor"))
+}

@@ -1,0 +1,41 @@
+#!/usr/bin/env bash
+# Checks that every crate builds without features, and with each of its features alone.
+#
+#   ci/features.sh               all crates
+#   ci/features.sh feedline ...  some of them
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+python3 - "$@" <<'PYTHON'
+import json, subprocess, sys, time
+
+# Left out: what cannot be built alone, and why.
+LEFT_OUT = {
+    ("feedline-cuda", None): "cudarc needs one CUDA version",
+    ("feedline-device", "cuda"): "cudarc needs one CUDA version; cuda-12 and cuda-13 turn it on",
+    ("feedline-kernels", "cuda"): "cudarc needs one CUDA version; cuda-12 and cuda-13 turn it on",
+    ("benches", "cuda"): "cuda-12 and cuda-13 turn it on",
+}
+
+asked = ["cargo", "metadata", "--format-version", "1", "--no-deps", "--locked"]
+packages = json.loads(subprocess.run(asked, stdout=subprocess.PIPE, check=True).stdout)["packages"]
+names = sys.argv[1:] or [package["name"] for package in packages]
+start, built, failed = time.monotonic(), 0, []
+for package in packages:
+    if package["name"] not in names:
+        continue
+    for feature in [None] + sorted(package["features"]):
+        # The default features are what every other check builds.
+        if feature == "default" or (package["name"], feature) in LEFT_OUT:
+            continue
+        check = ["cargo", "check", "--quiet", "--locked", "--package", package["name"], "--no-default-features"]
+        check += ["--features", feature] if feature else []
+        built += 1
+        if subprocess.run(check).returncode != 0:
+            failed.append(" ".join(check))
+for line in failed:
+    print(f"features: failed: {line}", file=sys.stderr)
+if failed:
+    sys.exit(1)
+print(f"features: {built} builds, {time.monotonic() - start:.0f} s; left out: {len(LEFT_OUT)}, see ci/features.sh")
+PYTHON

@@ -1,0 +1,205 @@
+//! Samples that were read once, kept in memory or in a file.
+//!
+//! | part | file |
+//! | --- | --- |
+//! | the set | `mod.rs` |
+//! | rows in memory | `memory.rs` |
+//! | rows in a file, each with a checksum | `file.rs` |
+//!
+//! Which samples are kept depends on their ids alone: the first ones, as many as fit. A kept row is the same
+//! bytes as a read, so what the set delivers does not depend on what is kept, by whom, or since when.
+
+mod file;
+mod memory;
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use self::file::FileRows;
+use self::memory::MemoryRows;
+use crate::compose::config;
+use crate::{Context, Dataset, Error, Fingerprint, ReadError, Result, Row, Rows, Spec, StridedColumn};
+
+/// A set that keeps the samples it has read; made by [`Dataset::cached`] and [`Dataset::cached_in_file`].
+///
+/// The inner set must write the same bytes in every epoch. A read that asks for the epoch or for random
+/// numbers is an error: put random augmentation behind the cache, `data.cached(..).map(..)`.
+pub struct Cached {
+    inner: Arc<dyn Dataset>,
+    /// Samples below this id are kept.
+    kept: u64,
+    store: Store,
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+/// Where rows are kept.
+enum Store {
+    Memory(MemoryRows),
+    File(FileRows),
+}
+
+impl Store {
+    /// Copies the row of sample `id` into `row`, if it is there.
+    fn get(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> bool {
+        match self {
+            Self::Memory(rows) => rows.get(id, row),
+            Self::File(rows) => rows.get(id, row, context),
+        }
+    }
+
+    /// Keeps the row of sample `id`.
+    fn put(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) {
+        match self {
+            Self::Memory(rows) => rows.put(id, row),
+            Self::File(rows) => rows.put(id, row, context),
+        }
+    }
+}
+
+/// How many samples of `inner` have room in `budget` bytes, at `row` bytes each.
+fn room(inner: &dyn Dataset, budget: u64, row: u64) -> Result<u64> {
+    if inner.spec().fields().is_empty() {
+        return Err(config("a cache of a set without fields: there is nothing to keep".to_owned()));
+    }
+    if let Some(field) = inner.spec().fields().iter().find(|field| field.as_ragged().is_some()) {
+        let why = format!("field \"{}\" is ragged: a cache keeps rows of one size", field.name());
+        return Err(config(why));
+    }
+    Ok(inner.len().min(budget / row))
+}
+
+impl Cached {
+    /// Keeps rows in memory, up to `budget` bytes.
+    pub(crate) fn in_memory(inner: Arc<dyn Dataset>, budget: usize) -> Result<Self> {
+        let row = inner.spec().sample_bytes() as u64;
+        let kept = room(&*inner, budget as u64, row)?;
+        let store = Store::Memory(MemoryRows::new(kept, row as usize));
+        Ok(Self { inner, kept, store, hits: AtomicU64::new(0), misses: AtomicU64::new(0) })
+    }
+
+    /// Keeps rows in the file at `path`, up to `budget` bytes.
+    pub(crate) fn in_file(inner: Arc<dyn Dataset>, path: &Path, budget: u64) -> Result<Self> {
+        let row = FileRows::bytes_per_row(inner.spec())?;
+        let kept = room(&*inner, budget.saturating_sub(FileRows::HEADER), row)?;
+        let store = Store::File(FileRows::open(path, &*inner, kept)?);
+        Ok(Self { inner, kept, store, hits: AtomicU64::new(0), misses: AtomicU64::new(0) })
+    }
+
+    /// How many samples the cache has room for: those with smaller ids are kept.
+    pub fn kept(&self) -> u64 {
+        self.kept
+    }
+
+    /// How many samples were found in the cache so far.
+    pub fn hits(&self) -> u64 {
+        self.hits.load(Ordering::Relaxed)
+    }
+
+    /// How many samples were read from the inner set so far.
+    pub fn misses(&self) -> u64 {
+        self.misses.load(Ordering::Relaxed)
+    }
+
+    /// Why nothing more is written to the cache's file, if that is so: for example, the disk is full. Reads
+    /// go on, from the inner set.
+    pub fn write_error(&self) -> Option<&Error> {
+        match &self.store {
+            Store::Memory(_) => None,
+            Store::File(rows) => rows.write_error(),
+        }
+    }
+
+    /// Reads `ids` from the inner set, the first of which is at `first` of those asked for, and keeps them.
+    fn fill(
+        &self,
+        first: usize,
+        ids: &[u64],
+        rows: &mut Rows<'_>,
+        context: &mut Context,
+    ) -> Result<(), (usize, ReadError)> {
+        let (read, varies) = context.watch_variation(|context| {
+            context.delegate(first, ids, |context| self.inner.read_many(ids, rows, context))
+        });
+        let good = read.as_ref().map_or_else(|(index, _)| *index, |()| ids.len());
+        if varies && good > 0 {
+            return Err((
+                0,
+                config(
+                    "a cached set must write the same bytes in every epoch, but its read uses random numbers \
+                     or the epoch: put the cache before what does"
+                        .to_owned(),
+                )
+                .into(),
+            ));
+        }
+        for (index, &id) in ids.iter().enumerate().take(good).filter(|&(_, &id)| id < self.kept) {
+            self.store.put(id, &mut rows.row(index), context);
+        }
+        read
+    }
+}
+
+impl Dataset for Cached {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn spec(&self) -> &Spec {
+        self.inner.spec()
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        self.read_many(&[id], &mut row.as_rows(), context).map_err(|(_, error)| error)
+    }
+
+    fn read_many(
+        &self,
+        ids: &[u64],
+        rows: &mut Rows<'_>,
+        context: &mut Context,
+    ) -> Result<(), (usize, ReadError)> {
+        let find = |index: usize, rows: &mut Rows<'_>, context: &mut Context| {
+            ids[index] < self.kept && self.store.get(ids[index], &mut rows.row(index), context)
+        };
+        let (mut first, mut hits) = (0, 0);
+        let mut result = Ok(());
+        while first < ids.len() && result.is_ok() {
+            // The samples up to the next one that is found are read together.
+            let mut end = first;
+            while end < ids.len() && !find(end, rows, context) {
+                end += 1;
+            }
+            if end > first {
+                let read = self.fill(first, &ids[first..end], &mut rows.part(first..end), context);
+                result = read.map_err(|(index, error)| (first + index, error));
+            }
+            hits += u64::from(end < ids.len());
+            first = end + 1;
+        }
+        self.hits.fetch_add(hits, Ordering::Relaxed);
+        self.misses.fetch_add(ids.len() as u64 - hits, Ordering::Relaxed);
+        result
+    }
+
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        self.inner.column(field)
+    }
+
+    fn path(&self, id: u64) -> Option<&Path> {
+        self.inner.path(id)
+    }
+
+    /// The same for every kind and size of cache.
+    fn fingerprint(&self) -> u64 {
+        Fingerprint::new().bytes(b"cached").number(self.inner.fingerprint()).value()
+    }
+}
+
+impl fmt::Debug for Cached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cached({} of {} samples)", self.kept, self.len())
+    }
+}

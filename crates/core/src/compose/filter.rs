@@ -1,0 +1,49 @@
+//! The samples that a function keeps.
+
+use std::sync::Arc;
+
+use crate::compose::sample::{Sample, Slab};
+use crate::compose::{Subset, config};
+use crate::{Context, Dataset, Error, ErrorKind, Layout, Result, Rows};
+
+/// Samples that are read at once.
+const AT_ONCE: usize = 64;
+
+/// Reads every sample of `inner` once, in order, and lists those that `keep` keeps. `progress` is called
+/// after every few samples with how many were read.
+pub(crate) fn filter(
+    inner: Arc<dyn Dataset>,
+    mut keep: impl FnMut(&Sample<'_>) -> bool,
+    mut progress: impl FnMut(u64),
+) -> Result<Subset> {
+    let (layout, mut slab) = (Layout::new(inner.spec(), AT_ONCE)?, Slab::default());
+    let bytes = slab.bytes_mut(layout.bytes());
+    let mut context = Context::new(0, 0);
+    let (mut ids, mut kept) = (Vec::with_capacity(AT_ONCE), Vec::new());
+    let mut done = 0;
+    while done < inner.len() {
+        ids.clear();
+        ids.extend((done..inner.len()).take(AT_ONCE));
+        let mut rows = Rows::new(&layout, bytes, ids.len());
+        rows.poison();
+        inner.read_many(&ids, &mut rows, &mut context).map_err(|(index, error)| {
+            let sample = ids.get(index).copied().unwrap_or(done);
+            let failed = Error::new(ErrorKind::Sample, "cannot read a sample to filter it").caused_by(error);
+            let failed = failed.at_sample(sample);
+            inner.path(sample).map_or(failed.clone(), |path| failed.at_path(path))
+        })?;
+        if context.varies() {
+            return Err(config(
+                "the samples of this set differ between epochs, because its read uses random numbers or the \
+                 epoch: filter first, and map afterwards"
+                    .to_owned(),
+            ));
+        }
+        drop(rows);
+        let is_kept = |index: &usize| keep(&Sample::of(&layout, bytes, *index));
+        kept.extend((0..ids.len()).filter(is_kept).map(|index| ids[index]));
+        done += ids.len() as u64;
+        progress(done);
+    }
+    Subset::new(inner, kept)
+}

@@ -1,0 +1,135 @@
+//! Vectors and arrays as a set.
+
+use std::fmt;
+
+use crate::compose::{check_id, check_len, config};
+use crate::{Context, Dataset, Element, Fingerprint, ReadError, Result, Row, Rows, Spec, StridedColumn};
+
+/// The unit in which a device registers memory.
+const PAGE: usize = 4096;
+
+/// Vectors and arrays as a set: one per field. Every field has a column, so a device can read it itself.
+///
+/// ```
+/// use feedline_core::Dataset;
+/// use feedline_core::compose::InMemory;
+///
+/// let images = vec![0.5_f32; 3 * 28 * 28];
+/// let data = InMemory::new().field("image", [28, 28], images)?.field("label", [], [4_u8, 2, 7])?;
+/// assert_eq!((data.len(), data.spec().sample_bytes()), (3, 28 * 28 * 4 + 1));
+/// # Ok::<(), feedline_core::Error>(())
+/// ```
+#[derive(Default)]
+pub struct InMemory {
+    spec: Spec,
+    len: u64,
+    fields: Vec<Pages>,
+    fingerprint: Fingerprint,
+}
+
+/// Bytes in whole pages of their own, so that a device can register them without touching other data.
+struct Pages {
+    memory: Vec<u8>,
+    first: usize,
+    len: usize,
+}
+
+impl Pages {
+    fn copy(bytes: &[u8]) -> Self {
+        let mut memory = vec![0; bytes.len().next_multiple_of(PAGE) + PAGE];
+        // `usize::MAX` where the address cannot be computed, as under Miri: then any place will do.
+        let first = memory.as_ptr().align_offset(PAGE).min(PAGE);
+        memory[first..first + bytes.len()].copy_from_slice(bytes);
+        Self { memory, first, len: bytes.len() }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.memory[self.first..self.first + self.len]
+    }
+}
+
+impl InMemory {
+    /// A set without fields; add at least one.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a field; `shape` is its shape within one sample, `[]` for a scalar. The elements of sample 0 come
+    /// first in `values`, the last dimension changing fastest. They are copied.
+    ///
+    /// # Errors
+    /// `Config` if the values are not whole samples, or are more or fewer samples than those of the fields
+    /// before; otherwise as [`Spec::field`].
+    pub fn field<T: Element>(
+        mut self,
+        name: &str,
+        shape: impl Into<Vec<usize>>,
+        values: impl AsRef<[T]>,
+    ) -> Result<Self> {
+        self.spec = self.spec.field(name, T::DTYPE, shape)?;
+        let bytes: &[u8] = bytemuck::cast_slice(values.as_ref());
+        let row = self.spec.fields().last().map_or(1, crate::Field::row_bytes);
+        let (len, surplus) = ((bytes.len() / row) as u64, bytes.len() % row);
+        if surplus > 0 {
+            let (have, each) = (values.as_ref().len(), row / size_of::<T>());
+            return Err(config(format!(
+                "field \"{name}\" has {have} values, which are not whole samples of {each}"
+            )));
+        }
+        if !self.fields.is_empty() && len != self.len {
+            let want = self.len;
+            return Err(config(format!("field \"{name}\" has {len} samples, the fields before have {want}")));
+        }
+        self.len = check_len("set", Some(len))?;
+        self.fingerprint = self.fingerprint.bytes(bytes);
+        self.fields.push(Pages::copy(bytes));
+        Ok(self)
+    }
+
+    /// The bytes of field `field` of sample `id`, which must exist.
+    fn row(&self, field: usize, id: u64) -> &[u8] {
+        let bytes = self.spec.fields()[field].row_bytes();
+        &self.fields[field].bytes()[id as usize * bytes..][..bytes]
+    }
+}
+
+impl Dataset for InMemory {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+        check_id(id, self.len)?;
+        (0..self.fields.len()).for_each(|field| row.write(field, self.row(field, id)));
+        Ok(())
+    }
+
+    // Field by field: one bounds check and one copy per row.
+    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, _: &mut Context) -> Result<(), (usize, ReadError)> {
+        let good = ids.iter().position(|&id| id >= self.len).unwrap_or(ids.len());
+        for field in 0..self.fields.len() {
+            rows.write(field, ids[..good].iter().map(|&id| self.row(field, id)));
+        }
+        ids.get(good).map_or(Ok(()), |&id| check_id(id, self.len).map_err(|error| (good, error)))
+    }
+
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        let (pages, row) = (self.fields.get(field)?, self.spec.fields().get(field)?.row_bytes());
+        StridedColumn::new(pages.bytes(), 0, row, self.len as usize, row).ok()
+    }
+
+    /// Covers every byte.
+    fn fingerprint(&self) -> u64 {
+        self.fingerprint.spec(&self.spec).number(self.len).value()
+    }
+}
+
+impl fmt::Debug for InMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "InMemory({} samples of {} fields)", self.len, self.fields.len())
+    }
+}

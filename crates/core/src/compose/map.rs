@@ -1,0 +1,133 @@
+//! A function of each sample.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::compose::config;
+use crate::compose::sample::{Sample, Slab};
+use crate::{Context, Dataset, Fingerprint, Layout, ReadError, Result, Row, Rows, Spec};
+
+/// Bytes of samples that are read before they are mapped, and the most samples: few enough to stay in a
+/// processor's cache.
+const AT_ONCE: (usize, usize) = (64 << 10, 64);
+
+type Function = dyn Fn(&Sample<'_>, &mut Row<'_, '_>, &mut Context) -> Result<(), ReadError> + Send + Sync;
+
+/// A function of each sample of another set; made by [`Dataset::map`].
+pub struct Map {
+    inner: Arc<dyn Dataset>,
+    spec: Spec,
+    /// The samples of the inner set that are read at once.
+    layout: Layout,
+    function: Box<Function>,
+    version: u64,
+}
+
+impl Map {
+    pub(crate) fn new(
+        inner: Arc<dyn Dataset>,
+        spec: Spec,
+        function: impl Fn(&Sample<'_>, &mut Row<'_, '_>, &mut Context) -> Result<(), ReadError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Result<Self> {
+        if spec.fields().is_empty() {
+            return Err(config("a map to a spec without fields: declare what it writes".to_owned()));
+        }
+        let rows = (AT_ONCE.0 / inner.spec().sample_bytes().max(1)).clamp(1, AT_ONCE.1);
+        let layout = Layout::new(inner.spec(), rows)?;
+        Ok(Self { inner, spec, layout, function: Box::new(function), version: 0 })
+    }
+
+    /// Sets the version of the function, which the fingerprint covers: change it when the function changes,
+    /// so that a run does not resume with another function. Default: 0.
+    pub fn version(self, version: u64) -> Self {
+        Self { version, ..self }
+    }
+
+    /// Reads the samples `ids` into `slab`. Returns how many could be read, and the error after them.
+    fn read_inner(
+        &self,
+        ids: &[u64],
+        slab: &mut [u8],
+        context: &mut Context,
+        read: impl FnOnce(&mut Rows<'_>, &mut Context) -> Result<(), (usize, ReadError)>,
+    ) -> (usize, Option<ReadError>) {
+        let mut rows = Rows::new(&self.layout, slab, ids.len());
+        rows.poison();
+        // The function has the stream of this set.
+        match context.with_stream(0, |context| read(&mut rows, context)) {
+            Ok(()) => (ids.len(), None),
+            Err((good, error)) => (good.min(ids.len()), Some(error)),
+        }
+    }
+}
+
+impl Dataset for Map {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        context.scoped_scratch(|slab: &mut Slab, context| {
+            let bytes = slab.bytes_mut(self.layout.bytes());
+            let read = |rows: &mut Rows<'_>, context: &mut Context| {
+                self.inner.read(id, &mut rows.row(0), context).map_err(|error| (0, error))
+            };
+            if let (_, Some(error)) = self.read_inner(&[id], bytes, context, read) {
+                return Err(error);
+            }
+            (self.function)(&Sample::of(&self.layout, bytes, 0), row, context)
+        })
+    }
+
+    fn read_many(
+        &self,
+        ids: &[u64],
+        rows: &mut Rows<'_>,
+        context: &mut Context,
+    ) -> Result<(), (usize, ReadError)> {
+        context.scoped_scratch(|slab: &mut Slab, context| {
+            let bytes = slab.bytes_mut(self.layout.bytes());
+            let mut first = 0;
+            for group in ids.chunks(self.layout.capacity()) {
+                let (good, error) = self.read_inner(group, bytes, context, |rows, context| {
+                    context.delegate(first, group, |context| self.inner.read_many(group, rows, context))
+                });
+                for (index, &id) in group[..good].iter().enumerate() {
+                    let at = first + index;
+                    context.begin(at, id);
+                    let sample = Sample::of(&self.layout, bytes, index);
+                    (self.function)(&sample, &mut rows.row(at), context).map_err(|error| (at, error))?;
+                }
+                if let Some(error) = error {
+                    return Err((first + good, error));
+                }
+                first += group.len();
+            }
+            Ok(())
+        })
+    }
+
+    fn path(&self, id: u64) -> Option<&Path> {
+        self.inner.path(id)
+    }
+
+    /// Covers the inner set, the spec and the [`version`](Map::version); not the function itself.
+    fn fingerprint(&self) -> u64 {
+        let state = Fingerprint::new().bytes(b"map").number(self.inner.fingerprint());
+        state.spec(&self.spec).number(self.version).value()
+    }
+}
+
+impl fmt::Debug for Map {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Map({} samples)", self.len())
+    }
+}

@@ -1,0 +1,196 @@
+//! Data sets made of other data sets, by methods of [`Dataset`] like those of iterators.
+//!
+//! | method | what | column | file |
+//! | --- | --- | --- | --- |
+//! | [`map`](Dataset::map) | a function of each sample, with a spec of its own | no | `map.rs` |
+//! | [`filter`](Dataset::filter) | the samples that a function keeps, by an index made once | no | `filter.rs` |
+//! | [`subset`](Dataset::subset) | listed samples | no | `subset.rs` |
+//! | [`take`](Dataset::take), [`skip`](Dataset::skip) | the first samples, or those after them | yes | `window.rs` |
+//! | [`split`](Dataset::split) | disjoint random parts, by fractions | no | `split.rs` |
+//! | [`concat`](Dataset::concat) | one set after the other | of one part | `concat.rs` |
+//! | [`zip`](Dataset::zip) | the fields of two sets side by side | yes | `zip.rs` |
+//! | [`repeat`](Dataset::repeat) | a set several times within an epoch | no | `repeat.rs` |
+//! | [`Mix`] | several sets by weights, each with epochs of its own | no | `mix.rs` |
+//! | [`cached`](Dataset::cached), [`cached_in_file`](Dataset::cached_in_file) | samples kept in memory or in a file | yes | `cache/` |
+//! | [`InMemory`] | vectors and arrays as a set | yes | `in_memory.rs` |
+//! | [`from_fn`] | a function of the id as a set | no | `from_fn.rs` |
+//!
+//! `Arc<D>`, `Box<D>` and `&'static D` of a data set are data sets too (`pointer.rs`).
+//!
+//! What they have in common:
+//!
+//! - **Errors** name the sample of the inner set; the loader adds its own id and the inner set's file.
+//! - **Random numbers** are keyed by the id that the loader asked for; see
+//!   [`Context`](crate::Context#composed-sets).
+//! - **Fingerprints** cover those of the parts and how they are composed. A function is not covered: give it
+//!   a `version`, and change that with the function.
+//! - **Reads in bulk** stay in bulk: consecutive samples of one part are one `read_many` of the part.
+
+mod cache;
+mod concat;
+mod filter;
+mod from_fn;
+mod in_memory;
+mod map;
+mod mix;
+mod pointer;
+mod repeat;
+mod sample;
+mod split;
+mod subset;
+mod window;
+mod zip;
+
+use std::sync::Arc;
+
+pub use cache::Cached;
+pub use concat::Concat;
+pub use from_fn::{FromFn, from_fn};
+pub use in_memory::InMemory;
+pub use map::Map;
+pub use mix::{Mix, MixBuilder};
+pub use repeat::Repeat;
+pub use sample::Sample;
+pub use subset::Subset;
+pub use window::Window;
+pub use zip::Zip;
+
+pub(crate) use filter::filter;
+pub(crate) use split::split;
+
+use crate::sampler::MAX_LEN;
+use crate::{Context, Dataset, Error, ErrorKind, ReadError, Result, Row, Rows};
+
+/// The sets that a composed set reads from.
+struct Parts<'a> {
+    /// How errors call the composed set.
+    name: &'static str,
+    sets: &'a [Arc<dyn Dataset>],
+    /// Whether errors name the file, because [`Dataset::path`] of the composed set cannot.
+    names_file: bool,
+}
+
+/// A part, and a sample of it.
+type Place = (usize, u64);
+
+/// The ids of one part.
+#[derive(Default)]
+struct Ids(Vec<u64>);
+
+impl<'a> Parts<'a> {
+    fn new(name: &'static str, sets: &'a [Arc<dyn Dataset>]) -> Self {
+        Self { name, sets, names_file: false }
+    }
+
+    /// Reads the sample at `place`.
+    fn read(
+        &self,
+        (part, inner): Place,
+        row: &mut Row<'_, '_>,
+        context: &mut Context,
+    ) -> Result<(), ReadError> {
+        self.sets[part].read(inner, row, context).map_err(|error| self.locate((part, inner), error))
+    }
+
+    /// Reads `ids`, each from its `place`. Consecutive samples of one part are read by one call.
+    fn read_many(
+        &self,
+        ids: &[u64],
+        rows: &mut Rows<'_>,
+        context: &mut Context,
+        place: impl Fn(u64) -> Result<Place, ReadError>,
+    ) -> Result<(), (usize, ReadError)> {
+        context.scoped_scratch(|Ids(inner), context| {
+            let mut first = 0;
+            let mut next = None;
+            while first < ids.len() {
+                let (part, sample) = match next.take() {
+                    Some(place) => place,
+                    None => place(ids[first]).map_err(|error| (first, error))?,
+                };
+                inner.clear();
+                inner.push(sample);
+                let mut end = first + 1;
+                // A sample that does not exist fails after those before it.
+                while end < ids.len()
+                    && let Ok((other, sample)) = place(ids[end])
+                {
+                    if other != part {
+                        next = Some((other, sample));
+                        break;
+                    }
+                    inner.push(sample);
+                    end += 1;
+                }
+                let set = &*self.sets[part];
+                let read = context.delegate(first, &ids[first..end], |context| {
+                    set.read_many(inner, &mut rows.part(first..end), context)
+                });
+                read.map_err(|(index, error)| {
+                    let error = match inner.get(index) {
+                        Some(&sample) => self.locate((part, sample), error),
+                        None => error,
+                    };
+                    (first + index, error)
+                })?;
+                first = end;
+            }
+            Ok(())
+        })
+    }
+
+    /// Adds the part's sample to an error.
+    fn locate(&self, (part, inner): Place, error: ReadError) -> ReadError {
+        let what = match self.sets.len() {
+            1 => format!("below the {}", self.name),
+            _ => format!("in part {part} of the {}", self.name),
+        };
+        let located = Error::new(ErrorKind::Sample, what).at_sample(inner).caused_by(error);
+        match self.sets[part].path(inner).filter(|_| self.names_file) {
+            Some(path) => located.at_path(path).into(),
+            None => located.into(),
+        }
+    }
+}
+
+/// Returns an error for a sample that does not exist.
+fn check_id(id: u64, len: u64) -> Result<(), ReadError> {
+    if id < len {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Sample, format!("no sample {id}: there are {len}")).into())
+}
+
+/// Checks that all `parts` have the same fields, for sets that the `name` puts together.
+fn check_specs(name: &str, parts: &[Arc<dyn Dataset>]) -> Result<()> {
+    let Some((first, others)) = parts.split_first() else {
+        return Err(config(format!("a {name} of no data sets: give at least one")));
+    };
+    for (part, other) in (1..).zip(others) {
+        if other.spec() == first.spec() {
+            continue;
+        }
+        let (want, have) = (first.spec().fields(), other.spec().fields());
+        let differs = want.iter().zip(have).find(|(want, have)| want != have);
+        let how = differs.map_or_else(
+            || format!("{} fields instead of {}", have.len(), want.len()),
+            |(want, have)| format!("field {} instead of {}", named(have), named(want)),
+        );
+        let why = format!("part {part} of the {name} has {how}: map the parts to one spec");
+        return Err(config(why));
+    }
+    Ok(())
+}
+
+fn named(field: &crate::Field) -> String {
+    format!("\"{}\" ({} {:?})", field.name(), field.dtype(), field.shape())
+}
+
+/// Refuses a number of samples that no loader can order.
+fn check_len(name: &str, len: Option<u64>) -> Result<u64> {
+    len.filter(|&len| len <= MAX_LEN).ok_or_else(|| config(format!("the {name} has more than 2^63 samples")))
+}
+
+fn config(why: String) -> Error {
+    Error::new(ErrorKind::Config, why)
+}

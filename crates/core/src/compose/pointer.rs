@@ -1,0 +1,59 @@
+//! Pointers to data sets as data sets.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::{Context, Dataset, ReadError, Row, Rows, Spec, StridedColumn};
+
+macro_rules! forward {
+    ($(#[$doc:meta] $pointer:ty),*) => {$(
+        #[$doc]
+        impl<D: Dataset + ?Sized> Dataset for $pointer {
+            fn len(&self) -> u64 {
+                (**self).len()
+            }
+
+            fn is_empty(&self) -> bool {
+                (**self).is_empty()
+            }
+
+            fn spec(&self) -> &Spec {
+                (**self).spec()
+            }
+
+            fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+                (**self).read(id, row, context)
+            }
+
+            fn read_many(
+                &self,
+                ids: &[u64],
+                rows: &mut Rows<'_>,
+                context: &mut Context,
+            ) -> Result<(), (usize, ReadError)> {
+                (**self).read_many(ids, rows, context)
+            }
+
+            fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+                (**self).column(field)
+            }
+
+            fn path(&self, id: u64) -> Option<&Path> {
+                (**self).path(id)
+            }
+
+            fn fingerprint(&self) -> u64 {
+                (**self).fingerprint()
+            }
+        }
+    )*};
+}
+
+forward! {
+    /// The set that the pointer shares, which its other owners can use at the same time.
+    Arc<D>,
+    /// The set in the box.
+    Box<D>,
+    /// The set that is referred to.
+    &'static D
+}

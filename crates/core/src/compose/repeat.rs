@@ -1,0 +1,71 @@
+//! A set several times within an epoch.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::compose::{Parts, check_id, check_len};
+use crate::{Context, Dataset, Fingerprint, ReadError, Result, Row, Rows, Spec};
+
+/// Another set several times within an epoch; made by [`Dataset::repeat`].
+pub struct Repeat {
+    inner: Arc<dyn Dataset>,
+    /// Number of samples of the inner set.
+    once: u64,
+    times: u64,
+}
+
+impl Repeat {
+    pub(crate) fn new(inner: Arc<dyn Dataset>, times: u64) -> Result<Self> {
+        let once = inner.len();
+        check_len("repetition", once.checked_mul(times))?;
+        Ok(Self { inner, once, times })
+    }
+
+    fn parts(&self) -> Parts<'_> {
+        Parts::new("repetition", std::slice::from_ref(&self.inner))
+    }
+
+    fn place(&self, id: u64) -> Result<(usize, u64), ReadError> {
+        check_id(id, self.len())?;
+        Ok((0, id % self.once))
+    }
+}
+
+impl Dataset for Repeat {
+    fn len(&self) -> u64 {
+        self.once * self.times
+    }
+
+    fn spec(&self) -> &Spec {
+        self.inner.spec()
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        self.parts().read(self.place(id)?, row, context)
+    }
+
+    fn read_many(
+        &self,
+        ids: &[u64],
+        rows: &mut Rows<'_>,
+        context: &mut Context,
+    ) -> Result<(), (usize, ReadError)> {
+        self.parts().read_many(ids, rows, context, |id| self.place(id))
+    }
+
+    fn path(&self, id: u64) -> Option<&Path> {
+        self.inner.path(self.place(id).ok()?.1)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let state = Fingerprint::new().bytes(b"repeat").number(self.inner.fingerprint());
+        state.number(self.times).value()
+    }
+}
+
+impl fmt::Debug for Repeat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Repeat({} samples, {} times)", self.once, self.times)
+    }
+}

@@ -1,0 +1,41 @@
+//! Disjoint random parts of a set.
+
+use std::sync::Arc;
+
+use crate::compose::{Subset, config};
+use crate::random::key;
+use crate::sampler::Permutation;
+use crate::{Dataset, Result};
+
+/// How far the sum of the fractions may be from 1.
+const TOLERANCE: f64 = 1e-9;
+
+/// Splits `inner`: part `n` gets `fractions[n]` of the samples, in order of their ids.
+pub(crate) fn split<const N: usize>(
+    inner: &Arc<dyn Dataset>,
+    fractions: [f64; N],
+    seed: u64,
+) -> Result<[Subset; N]> {
+    let sum: f64 = fractions.iter().sum();
+    if fractions.iter().any(|fraction| !(0.0..=1.0).contains(fraction)) || (sum - 1.0).abs() > TOLERANCE {
+        return Err(config(format!("fractions {fractions:?}: each is 0 to 1, and together they are 1")));
+    }
+    let len = inner.len();
+    let permutation =
+        (len > 0).then(|| Permutation::new(len, key(&[seed, u64::from_le_bytes(*b"split   ")])));
+    let (mut share, mut first) = (0.0, 0);
+    let mut parts = Vec::with_capacity(N);
+    for (number, fraction) in (1..).zip(fractions) {
+        share += fraction;
+        // The last part ends where the set does, whatever the rounding.
+        let end = if number == N { len } else { ((len as f64 * share).round() as u64).clamp(first, len) };
+        let mut ids = vec![0; (end - first) as usize];
+        if let Some(permutation) = permutation.as_ref().filter(|_| !ids.is_empty()) {
+            permutation.fill(first, &mut ids);
+        }
+        ids.sort_unstable();
+        parts.push(Subset::new(inner.clone(), ids)?);
+        first = end;
+    }
+    parts.try_into().map_err(|_| config("a split has as many parts as fractions".to_owned()))
+}

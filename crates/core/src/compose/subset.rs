@@ -1,0 +1,82 @@
+//! Listed samples of a set.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::compose::{Parts, check_id, check_len, config};
+use crate::{Context, Dataset, Fingerprint, ReadError, Result, Row, Rows, Spec};
+
+/// Listed samples of another set; made by [`Dataset::subset`], [`Dataset::filter`] and [`Dataset::split`].
+/// Takes 8 bytes per listed sample.
+pub struct Subset {
+    inner: Arc<dyn Dataset>,
+    ids: Vec<u64>,
+}
+
+impl Subset {
+    pub(crate) fn new(inner: Arc<dyn Dataset>, ids: Vec<u64>) -> Result<Self> {
+        let len = inner.len();
+        check_len("subset", Some(ids.len() as u64))?;
+        if let Some(id) = ids.iter().find(|&&id| id >= len) {
+            return Err(config(format!("a subset lists sample {id}: the data set has {len}")));
+        }
+        Ok(Self { inner, ids })
+    }
+
+    /// The samples, as the inner set numbers them: sample `n` of this set is sample `ids()[n]` of that one.
+    pub fn ids(&self) -> &[u64] {
+        &self.ids
+    }
+
+    fn parts(&self) -> Parts<'_> {
+        Parts::new("subset", std::slice::from_ref(&self.inner))
+    }
+
+    fn inner(&self, id: u64) -> Option<u64> {
+        self.ids.get(usize::try_from(id).ok()?).copied()
+    }
+
+    fn place(&self, id: u64) -> Result<(usize, u64), ReadError> {
+        check_id(id, self.len())?;
+        Ok((0, self.ids[id as usize]))
+    }
+}
+
+impl Dataset for Subset {
+    fn len(&self) -> u64 {
+        self.ids.len() as u64
+    }
+
+    fn spec(&self) -> &Spec {
+        self.inner.spec()
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        self.parts().read(self.place(id)?, row, context)
+    }
+
+    fn read_many(
+        &self,
+        ids: &[u64],
+        rows: &mut Rows<'_>,
+        context: &mut Context,
+    ) -> Result<(), (usize, ReadError)> {
+        self.parts().read_many(ids, rows, context, |id| self.place(id))
+    }
+
+    fn path(&self, id: u64) -> Option<&Path> {
+        self.inner.path(self.inner(id)?)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let state = Fingerprint::new().bytes(b"subset").number(self.inner.fingerprint());
+        self.ids.iter().fold(state.number(self.len()), |state, &id| state.number(id)).value()
+    }
+}
+
+impl fmt::Debug for Subset {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Subset({} samples of {})", self.len(), self.inner.len())
+    }
+}

@@ -1,0 +1,75 @@
+//! Consecutive samples of a set.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::compose::{Parts, check_id};
+use crate::{Context, Dataset, Fingerprint, ReadError, Row, Rows, Spec, StridedColumn};
+
+/// Consecutive samples of another set; made by [`Dataset::take`] and [`Dataset::skip`].
+pub struct Window {
+    inner: Arc<dyn Dataset>,
+    first: u64,
+    len: u64,
+}
+
+impl Window {
+    /// Samples `first..first + len`, as far as they exist.
+    pub(crate) fn new(inner: Arc<dyn Dataset>, first: u64, len: u64) -> Self {
+        let all = inner.len();
+        let first = first.min(all);
+        Self { first, len: len.min(all - first), inner }
+    }
+
+    fn parts(&self) -> Parts<'_> {
+        Parts::new("window", std::slice::from_ref(&self.inner))
+    }
+}
+
+impl Dataset for Window {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn spec(&self) -> &Spec {
+        self.inner.spec()
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        check_id(id, self.len)?;
+        self.parts().read((0, self.first + id), row, context)
+    }
+
+    fn read_many(
+        &self,
+        ids: &[u64],
+        rows: &mut Rows<'_>,
+        context: &mut Context,
+    ) -> Result<(), (usize, ReadError)> {
+        let place = |id| check_id(id, self.len).map(|()| (0, self.first + id));
+        self.parts().read_many(ids, rows, context, place)
+    }
+
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        let all = self.inner.column(field)?;
+        let (first, len) = (usize::try_from(self.first).ok()?, usize::try_from(self.len).ok()?);
+        let skipped = first.checked_mul(all.stride())?.checked_add(all.first())?;
+        StridedColumn::new(all.bytes(), skipped, all.stride(), len, all.row_bytes()).ok()
+    }
+
+    fn path(&self, id: u64) -> Option<&Path> {
+        self.inner.path(self.first.checked_add(id).filter(|_| id < self.len)?)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let state = Fingerprint::new().bytes(b"window").number(self.inner.fingerprint());
+        state.number(self.first).number(self.len).value()
+    }
+}
+
+impl fmt::Debug for Window {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Window({} samples from {})", self.len, self.first)
+    }
+}

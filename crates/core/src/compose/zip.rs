@@ -1,0 +1,125 @@
+//! The fields of several sets side by side.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::compose::config;
+use crate::{
+    Context, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Rows, Spec, StridedColumn,
+};
+
+/// Sample `id` has the fields of sample `id` of each part, such as images and their labels from different
+/// files; [`Dataset::zip`] makes one of two.
+pub struct Zip {
+    parts: Vec<Arc<dyn Dataset>>,
+    spec: Spec,
+}
+
+impl Zip {
+    /// The fields of `parts`, in their order.
+    ///
+    /// # Errors
+    /// `Config` for no parts, parts of different lengths, a field name that two parts have, or too many
+    /// fields.
+    pub fn new(parts: impl IntoIterator<Item = Arc<dyn Dataset>>) -> Result<Self> {
+        let parts: Vec<_> = parts.into_iter().collect();
+        let Some(first) = parts.first() else {
+            return Err(config("a zip of no data sets: give at least one".to_owned()));
+        };
+        let mut spec = Spec::new();
+        for (number, part) in parts.iter().enumerate() {
+            if part.len() != first.len() {
+                let (want, have) = (first.len(), part.len());
+                return Err(config(format!(
+                    "part {number} of the zip has {have} samples, part 0 has {want}: take as many of both"
+                )));
+            }
+            for field in part.spec().fields() {
+                let added = spec.with(field);
+                spec = added.map_err(|error| {
+                    config(format!("part {number} of the zip, {}: map it to another spec", error.message()))
+                })?;
+            }
+        }
+        Ok(Self { parts, spec })
+    }
+
+    /// Each part, with its number and its fields in the spec.
+    fn parts(&self) -> impl Iterator<Item = (u64, &Arc<dyn Dataset>, Range<usize>)> {
+        let mut end = 0;
+        (0..).zip(&self.parts).map(move |(number, part)| {
+            let first = end;
+            end += part.spec().fields().len();
+            (number, part, first..end)
+        })
+    }
+}
+
+fn locate(number: u64, error: ReadError) -> ReadError {
+    Error::new(ErrorKind::Sample, format!("in part {number} of the zip")).caused_by(error).into()
+}
+
+impl Dataset for Zip {
+    fn len(&self) -> u64 {
+        self.parts[0].len()
+    }
+
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        for (number, part, fields) in self.parts() {
+            let mut row = row.as_rows();
+            let mut row = row.part_of_fields(fields, part.spec());
+            context
+                .with_stream(number, |context| part.read(id, &mut row.row(0), context))
+                .map_err(|error| locate(number, error))?;
+        }
+        Ok(())
+    }
+
+    fn read_many(
+        &self,
+        ids: &[u64],
+        rows: &mut Rows<'_>,
+        context: &mut Context,
+    ) -> Result<(), (usize, ReadError)> {
+        // Of several parts that fail, the sample that comes first counts: those before it are whole.
+        let (mut good, mut failed) = (ids.len(), None);
+        for (number, part, fields) in self.parts() {
+            let mut rows = rows.part(0..good);
+            let mut rows = rows.part_of_fields(fields, part.spec());
+            let read =
+                context.with_stream(number, |context| part.read_many(&ids[..good], &mut rows, context));
+            if let Err((index, error)) = read {
+                good = index.min(good);
+                failed = Some(locate(number, error));
+            }
+        }
+        failed.map_or(Ok(()), |error| Err((good, error)))
+    }
+
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        let (_, part, fields) = self.parts().find(|(_, _, fields)| fields.contains(&field))?;
+        part.column(field - fields.start)
+    }
+
+    /// The file of the first part that knows one.
+    fn path(&self, id: u64) -> Option<&Path> {
+        self.parts.iter().find_map(|part| part.path(id))
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let state = Fingerprint::new().bytes(b"zip").number(self.parts.len() as u64);
+        self.parts.iter().fold(state, |state, part| state.number(part.fingerprint())).value()
+    }
+}
+
+impl fmt::Debug for Zip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Zip({} samples of {} parts)", self.len(), self.parts.len())
+    }
+}

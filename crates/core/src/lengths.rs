@@ -1,0 +1,74 @@
+//! The lengths of the samples of a set with a ragged field.
+
+use crate::{Context, Dataset, Error, ErrorKind, Layout, ReadError, Result, Rows};
+
+/// The number of items that each sample of `dataset` has of the ragged field `field`, in epoch 0, for
+/// [`Sampler::bucketed`](crate::Sampler::bucketed) and [`Packed`](crate::Packed).
+///
+/// Reads every sample once, on this thread. A set that knows its lengths needs no such pass.
+///
+/// # Errors
+/// `Config` for a field that does not exist or is not ragged; `Sample` for a sample that cannot be read, with its
+/// id and its file.
+pub fn lengths(dataset: &dyn Dataset, field: &str) -> Result<Vec<u32>> {
+    let index = dataset.spec().index_of(field)?;
+    if dataset.spec().fields()[index].as_ragged().is_none() {
+        let why = format!("field \"{field}\" is not ragged: every sample has the same length");
+        return Err(Error::new(ErrorKind::Config, why));
+    }
+    let (mut one, mut context) = (OneRow::default(), Context::new(0, 0));
+    let layout = Layout::new(dataset.spec(), 1)?;
+    let item = dataset.spec().fields()[index].item_bytes();
+    let mut lengths = Vec::new();
+    for id in 0..dataset.len() {
+        context.begin(0, id);
+        let items = one.read(dataset, &layout, id, &mut context).map(|row| row.values(index).len() / item);
+        let items = items.map_err(|error| {
+            let error = Error::new(ErrorKind::Sample, "cannot read a sample").caused_by(error).at_sample(id);
+            dataset.path(id).map_or(error.clone(), |path| error.at_path(path))
+        })?;
+        // Fewer than 2^31.
+        lengths.push(items as u32);
+    }
+    Ok(lengths)
+}
+
+/// Memory for one sample of another set, used again for the next one.
+#[derive(Default)]
+pub(crate) struct OneRow {
+    /// Words, so that elements of any type are aligned.
+    slab: Vec<u64>,
+}
+
+/// A sample in [`OneRow`].
+pub(crate) struct ReadRow<'a> {
+    layout: &'a Layout,
+    slab: &'a [u8],
+}
+
+impl OneRow {
+    /// Reads sample `id`; `layout` is that of a single sample of `dataset`.
+    pub(crate) fn read<'a>(
+        &'a mut self,
+        dataset: &dyn Dataset,
+        layout: &'a Layout,
+        id: u64,
+        context: &mut Context,
+    ) -> Result<ReadRow<'a>, ReadError> {
+        self.slab.resize(layout.bytes() / size_of::<u64>(), 0);
+        let slab: &mut [u8] = bytemuck::cast_slice_mut(&mut self.slab);
+        let mut rows = Rows::new(layout, slab, 1);
+        rows.poison();
+        dataset.read(id, &mut rows.row(0), context)?;
+        rows.check_written().map_err(|(_, error)| error)?;
+        drop(rows);
+        Ok(ReadRow { layout, slab })
+    }
+}
+
+impl<'a> ReadRow<'a> {
+    /// The bytes of ragged field `index`.
+    pub(crate) fn values(&self, index: usize) -> &'a [u8] {
+        self.layout.row_values(self.slab, index, 0)
+    }
+}

@@ -1,0 +1,329 @@
+//! Documents of any length laid one behind another into windows of one size, with next to no padding.
+//!
+//! The windows are made once, from the lengths alone: the longest document first, each into the fullest window that
+//! it fits (best fit, decreasing). So every epoch has the same number of windows, each document is in exactly one,
+//! and the loader treats windows as samples like any others: shuffles, ranks, cursors and proofs count windows.
+//!
+//! What is in a window can differ from epoch to epoch all the same: documents of equal length change places, by a
+//! keyed permutation of their own for each length and epoch.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
+
+use crate::lengths::OneRow;
+use crate::ragged::MAX_ITEMS;
+use crate::random::key;
+use crate::sampler::Permutation;
+use crate::{Context, Dataset, Error, ErrorKind, Fingerprint, Layout, ReadError, Result, Row, Spec};
+
+/// How documents are packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PackedOptions {
+    /// Items per window.
+    pub window: usize,
+    /// Whether documents longer than a window are split into pieces of a window and a rest, which count as documents of
+    /// their own. Otherwise such a document is an error, and no document is split.
+    pub split: bool,
+    /// The seed by which documents of equal length change places from epoch to epoch; `None` for the same windows in
+    /// every epoch.
+    pub shuffle: Option<u64>,
+}
+
+/// A part of a document, in most cases all of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The document's id in the inner set.
+    pub document: u64,
+    /// The items of the document.
+    pub items: Range<usize>,
+}
+
+/// The windows of a set whose samples are documents; a [`Dataset`] itself.
+///
+/// A window has the fields
+///
+/// | field | type | what |
+/// | --- | --- | --- |
+/// | that of the documents | as there, `[window]` | their items one behind another, then zeros |
+/// | `position` | `u32`, `[window]` | the place of each item in its document; 0 in the padding |
+/// | `used` | `u32` | items that are not padding |
+/// | `cu_seqlens` | `u32`, [cumulative](Spec::cumulative) | over the whole batch: where each document begins, and the end |
+///
+/// A batch of windows is one sequence of `rows * window` items to a kernel for attention over variable lengths.
+/// `cu_seqlens` is 0 and then the end of each document in that sequence, in order; the padding of a window counts as
+/// one more document there, so that the last entry is `rows * window`. [`longest`](Packed::longest) bounds the length of
+/// all of them but the padding. Other fields of the documents are left out, and documents without items are in no window.
+///
+/// ```
+/// use feedline_core::{Context, DType, Dataset, Packed, PackedOptions, ReadError, Row, Spec, lengths};
+///
+/// struct Words(Spec);
+/// impl Dataset for Words {
+///     fn len(&self) -> u64 { 4 }
+///     fn spec(&self) -> &Spec { &self.0 }
+///     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+///         Ok(row.write_ragged(0, ["pack", "me", "tightly", "now"][id as usize].as_bytes())?)
+///     }
+/// }
+/// let words = Words(Spec::new().ragged("text", DType::U8, [], 20)?);
+/// let lengths = lengths(&words, "text")?; // 4, 2, 7, 3
+/// let options = PackedOptions { window: 9, split: false, shuffle: None };
+/// let packed = Packed::new(words, "text", &lengths, options)?;
+/// assert_eq!((packed.len(), packed.longest()), (2, 7)); // "tightlyme" and "packnow"
+/// assert_eq!(packed.padding_share(), 2.0 / 18.0);
+/// # Ok::<(), feedline_core::Error>(())
+/// ```
+pub struct Packed {
+    inner: Box<dyn Dataset>,
+    /// The documents' field in the inner set.
+    field: usize,
+    /// The layout of one document.
+    layout: Layout,
+    options: PackedOptions,
+    spec: Spec,
+    lengths: Vec<u32>,
+    /// Every piece, the longest first.
+    pieces: Vec<Stored>,
+    /// The indices of pieces, window by window.
+    places: Vec<usize>,
+    /// Where each window begins in `places`, and the end.
+    starts: Vec<usize>,
+}
+
+/// A [`Piece`] in twelve bytes and a few.
+#[derive(Clone, Copy)]
+struct Stored {
+    document: u64,
+    start: u32,
+    len: u32,
+}
+
+impl Packed {
+    /// The fields of a window after that of the documents.
+    const POSITION: usize = 1;
+    const USED: usize = 2;
+    const CU_SEQLENS: usize = 3;
+
+    /// Packs the ragged field `field` of `documents`; `lengths[i]` is the number of items of document `i`, as
+    /// [`lengths`](crate::lengths) finds it.
+    ///
+    /// # Errors
+    /// `Config` for a field that is not ragged or whose items are not single elements, a number of lengths that is
+    /// not that of the documents, a window of 0 or of 2^31 items, a document longer than a window unless those are
+    /// split, or no document with an item.
+    pub fn new(
+        documents: impl Dataset,
+        field: &str,
+        lengths: &[u32],
+        options: PackedOptions,
+    ) -> Result<Self> {
+        let refuse = |why: String| Err(Error::new(ErrorKind::Config, why));
+        let index = documents.spec().index_of(field)?;
+        let of = &documents.spec().fields()[index];
+        if of.as_ragged().is_none() || !of.shape().is_empty() {
+            return refuse(format!(
+                "field \"{field}\" cannot be packed: it must be ragged, of single elements"
+            ));
+        }
+        let PackedOptions { window, split, .. } = options;
+        if window == 0 || window > MAX_ITEMS {
+            return refuse(format!("windows of {window} items: the size must be from 1 to 2^31 - 1"));
+        }
+        if lengths.len() as u64 != documents.len() {
+            let (given, len) = (lengths.len(), documents.len());
+            return refuse(format!("{given} lengths for {len} documents: give one for each document"));
+        }
+        let too_long = lengths.iter().position(|&length| length as usize > window).filter(|_| !split);
+        if let Some(document) = too_long {
+            let length = lengths[document];
+            return refuse(format!(
+                "document {document} has {length} items, a window has {window}: take larger windows, or split \
+                 long documents"
+            ));
+        }
+        let mut pieces: Vec<Stored> =
+            (0..).zip(lengths).flat_map(|(id, &length)| cut(id, length, window)).collect();
+        if pieces.is_empty() {
+            return refuse("no document has an item: there is nothing to pack".to_owned());
+        }
+        // Stable, so that pieces of equal length keep the order of their documents.
+        pieces.sort_by_key(|piece| std::cmp::Reverse(piece.len));
+        let (places, starts) = best_fit(&pieces, window);
+        let segments = |at: &[usize]| {
+            let used: usize = places[at[0]..at[1]].iter().map(|&piece| pieces[piece].len as usize).sum();
+            at[1] - at[0] + usize::from(used < window)
+        };
+        let most = starts.windows(2).map(segments).max().unwrap_or(1);
+        let spec = Spec::new().field(field, of.dtype(), [window])?;
+        let spec = spec.field("position", crate::DType::U32, [window])?;
+        let spec = spec.field("used", crate::DType::U32, [])?.cumulative("cu_seqlens", most)?;
+        let layout = Layout::new(documents.spec(), 1)?;
+        let (inner, lengths) = (Box::new(documents), lengths.to_vec());
+        Ok(Self { inner, field: index, layout, options, spec, lengths, pieces, places, starts })
+    }
+
+    /// The share of padding in the windows, from 0 to 1.
+    pub fn padding_share(&self) -> f64 {
+        let used: u64 = self.pieces.iter().map(|piece| u64::from(piece.len)).sum();
+        let all = self.len() * self.options.window as u64;
+        (all - used) as f64 / all as f64
+    }
+
+    /// Items of the longest document or piece.
+    pub fn longest(&self) -> usize {
+        self.pieces.first().map_or(0, |piece| piece.len as usize)
+    }
+
+    /// The documents of window `window` in `epoch`, in order; none for a window that does not exist.
+    pub fn pieces(&self, epoch: u64, window: u64) -> impl Iterator<Item = Piece> + '_ {
+        self.places(window).iter().map(move |&place| {
+            let Stored { document, start, len } = self.pieces[self.shuffled(epoch, place)];
+            Piece { document, items: start as usize..(start + len) as usize }
+        })
+    }
+
+    fn places(&self, window: u64) -> &[usize] {
+        let window = usize::try_from(window).ok().and_then(|window| Some(window..window.checked_add(2)?));
+        let ends = window.and_then(|window| self.starts.get(window));
+        ends.map_or(&[], |ends| &self.places[ends[0]..ends[1]])
+    }
+
+    /// The piece that has the place of piece `place` in `epoch`, which is one of the same length.
+    fn shuffled(&self, epoch: u64, place: usize) -> usize {
+        let Some(seed) = self.options.shuffle else { return place };
+        let len = self.pieces[place].len;
+        let first = self.pieces.partition_point(|piece| piece.len > len);
+        let end = self.pieces.partition_point(|piece| piece.len >= len);
+        let key = key(&[seed, epoch, u64::from_le_bytes(*b"packed  "), u64::from(len)]);
+        first + Permutation::new((end - first) as u64, key).at((place - first) as u64) as usize
+    }
+
+    /// Writes the items of the documents of a window into `to`, and returns their number.
+    fn fill(
+        &self,
+        window: u64,
+        to: &mut [u8],
+        one: &mut OneRow,
+        context: &mut Context,
+    ) -> Result<usize, ReadError> {
+        let size = self.spec.fields()[0].dtype().size();
+        let mut used = 0;
+        for Piece { document, items } in self.pieces(context.epoch(), window) {
+            let located = |error: ReadError| {
+                let error = Error::new(ErrorKind::Sample, format!("cannot read document {document}"))
+                    .caused_by(error);
+                self.inner.path(document).map_or(error.clone(), |path| error.at_path(path))
+            };
+            let read = one.read(&*self.inner, &self.layout, document, context).map_err(located)?;
+            let bytes = read.values(self.field);
+            let stated = self.lengths[document as usize] as usize;
+            if bytes.len() != stated * size {
+                let why = format!("it has {} items, its length was given as {stated}", bytes.len() / size);
+                return Err(located(why.into()).into());
+            }
+            let part = &bytes[items.start * size..items.end * size];
+            to[used * size..][..part.len()].copy_from_slice(part);
+            used += items.len();
+        }
+        to[used * size..].fill(0);
+        Ok(used)
+    }
+}
+
+impl Dataset for Packed {
+    fn len(&self) -> u64 {
+        self.starts.len() as u64 - 1
+    }
+
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        if id >= self.len() {
+            return Err(
+                Error::new(ErrorKind::Sample, format!("no window {id}: there are {}", self.len())).into()
+            );
+        }
+        let used = context
+            .scoped_scratch(|one: &mut OneRow, context| self.fill(id, row.bytes_mut(0), one, context))?;
+        row.field_mut::<u32>(Self::USED)?[0] = used as u32;
+        // Documents that change places have equal lengths.
+        let lengths = self.places(id).iter().map(|&place| self.pieces[place].len);
+        let padding = (self.options.window - used) as u32;
+        let mut positions = row.field_mut::<u32>(Self::POSITION)?.iter_mut();
+        for len in lengths.clone() {
+            positions.by_ref().take(len as usize).zip(0..).for_each(|(position, at)| *position = at);
+        }
+        positions.for_each(|position| *position = 0);
+        let mut segments = 0;
+        let room = row.ragged_mut::<u32>(Self::CU_SEQLENS)?.iter_mut();
+        for (to, len) in room.zip(lengths.chain((padding > 0).then_some(padding))) {
+            *to = len;
+            segments += 1;
+        }
+        Ok(row.set_ragged_len(Self::CU_SEQLENS, segments)?)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let PackedOptions { window, split, shuffle } = self.options;
+        let lengths = self.lengths.iter().fold(0, |state, &length| key(&[state, u64::from(length)]));
+        let state = Fingerprint::new().bytes(b"packed").number(self.inner.fingerprint()).number(lengths);
+        let state = state.number(self.field as u64).number(window as u64).number(u64::from(split));
+        state.number(shuffle.map_or(0, |seed| key(&[1, seed]))).value()
+    }
+}
+
+/// Document `id` in pieces of at most `window` items; none if it has no items.
+fn cut(document: u64, length: u32, window: usize) -> impl Iterator<Item = Stored> {
+    // At most 2^31 - 1.
+    let window = window as u32;
+    let starts = (0..length.div_ceil(window)).map(move |piece| piece * window);
+    starts.map(move |start| Stored { document, start, len: window.min(length - start) })
+}
+
+/// Puts each piece into the fullest window that it fits. Returns the pieces window by window, and where each window
+/// begins.
+fn best_fit(pieces: &[Stored], window: usize) -> (Vec<usize>, Vec<usize>) {
+    // Windows by the room that they have left.
+    let mut open: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    let mut windows: Vec<Vec<usize>> = Vec::new();
+    for (piece, len) in pieces.iter().map(|piece| piece.len as usize).enumerate() {
+        let fullest =
+            open.range_mut(len..).next().and_then(|(&room, at)| Some((room, at.pop()?, at.is_empty())));
+        let (room, at) = match fullest {
+            Some((room, at, is_last)) => {
+                if is_last {
+                    open.remove(&room);
+                }
+                (room, at)
+            }
+            None => {
+                windows.push(Vec::new());
+                (window, windows.len() - 1)
+            }
+        };
+        windows[at].push(piece);
+        if room > len {
+            open.entry(room - len).or_default().push(at);
+        }
+    }
+    let mut starts = vec![0];
+    starts.extend(windows.iter().scan(0, |end, pieces| {
+        *end += pieces.len();
+        Some(*end)
+    }));
+    (windows.concat(), starts)
+}
+
+impl fmt::Debug for Packed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (windows, window) = (self.len(), self.options.window);
+        write!(
+            f,
+            "Packed({windows} windows of {window} items, {:.1} % padding)",
+            100.0 * self.padding_share()
+        )
+    }
+}

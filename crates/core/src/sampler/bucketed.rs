@@ -1,0 +1,97 @@
+//! Samples of similar length together, so that padded batches have little padding.
+//!
+//! The samples are sorted by length once, and the sorted list is cut into buckets of some batches each. In every
+//! epoch each bucket is shuffled and cut into batches, and the batches are shuffled. Any position is found in
+//! constant time. Where the samples do not fill whole batches, the short batch is cut out of the sorted list at
+//! another place in each epoch, so that not always the same lengths are in it; it comes last.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{Permutation, config, digest, tag};
+use crate::Result;
+use crate::random::{Random, key};
+
+/// The sampler of [`Sampler::bucketed`](super::Sampler::bucketed).
+#[derive(Clone, Debug)]
+pub struct Bucketed {
+    /// The samples, the shortest first.
+    sorted: Arc<[u64]>,
+    batch: u64,
+    batches_per_bucket: u64,
+    digest: u64,
+}
+
+/// One epoch.
+struct Epoch<'a> {
+    sampler: &'a Bucketed,
+    seed: u64,
+    epoch: u64,
+    /// Number of full batches.
+    full: u64,
+    /// The place of the short batch in the sorted list.
+    short: Range<u64>,
+}
+
+impl Bucketed {
+    pub(super) fn new(lengths: &[u32], batch: u64, batches_per_bucket: u64) -> Result<Self> {
+        for (what, size) in
+            [("the batch size", batch), ("the number of batches per bucket", batches_per_bucket)]
+        {
+            if size == 0 {
+                return Err(config(format!("{what} is 0: it must be at least 1")));
+            }
+        }
+        let mut sorted: Vec<u64> = (0..lengths.len() as u64).collect();
+        sorted.sort_unstable_by_key(|&id| (lengths[id as usize], id));
+        let lengths = digest(lengths.iter().map(|&length| u64::from(length)));
+        let digest = key(&[lengths, batch, batches_per_bucket]);
+        Ok(Self { sorted: sorted.into(), batch, batches_per_bucket, digest })
+    }
+
+    pub(super) fn samples(&self) -> u64 {
+        self.sorted.len() as u64
+    }
+
+    pub(super) fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    pub(super) fn fill(&self, seed: u64, epoch: u64, start: u64, out: &mut [u64]) {
+        let (full, rest) = (self.samples() / self.batch, self.samples() % self.batch);
+        let first = Random::from_key(key(&[seed, epoch, tag(b"short   ")])).below(full + 1) * self.batch;
+        let of = Epoch { sampler: self, seed, epoch, full, short: first..first + rest };
+        let (mut at, mut left) = (start, out);
+        while !left.is_empty() {
+            let in_batch = self.batch - at % self.batch;
+            let (now, later) =
+                left.split_at_mut(left.len().min(usize::try_from(in_batch).unwrap_or(usize::MAX)));
+            of.fill(at / self.batch, at % self.batch, now);
+            (at, left) = (at + now.len() as u64, later);
+        }
+    }
+}
+
+impl Epoch<'_> {
+    /// The samples of batch `batch` of the epoch, from row `row` on.
+    fn fill(&self, batch: u64, row: u64, out: &mut [u64]) {
+        let Bucketed { sorted, batch: size, batches_per_bucket: per_bucket, .. } = self.sampler;
+        if batch == self.full {
+            for (id, at) in out.iter_mut().zip(self.short.start + row..) {
+                *id = sorted[at as usize];
+            }
+            return;
+        }
+        let batch = Permutation::new(self.full, key(&[self.seed, self.epoch, tag(b"batches ")])).at(batch);
+        let (bucket, batch) = (batch / per_bucket, batch % per_bucket);
+        let first = bucket * per_bucket * size;
+        let len = (per_bucket * size).min(self.full * size - first);
+        Permutation::new(len, key(&[self.seed, self.epoch, tag(b"bucket  "), bucket]))
+            .fill(batch * size + row, out);
+        for id in out {
+            let at = first + *id;
+            let skipped = if at < self.short.start { 0 } else { self.short.end - self.short.start };
+            *id = sorted[(at + skipped) as usize];
+        }
+    }
+}

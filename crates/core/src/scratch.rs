@@ -1,0 +1,102 @@
+//! Memory that a worker keeps from sample to sample, such as the buffers of a decoder.
+
+use std::any::Any;
+use std::fmt;
+
+/// Values of any types, kept by one worker across samples, batches and data sets. Data sets use it through
+/// [`Context::scratch`](crate::Context::scratch).
+///
+/// ```
+/// use feedline_core::{Context, Scratch};
+/// let mut context = Context::new(7, 0).with_scratch(Scratch::new());
+/// context.scratch::<Vec<u8>>().resize(1000, 0);
+/// // Another context of the same worker finds the same buffer.
+/// let mut context = Context::new(7, 1).with_scratch(context.into_scratch());
+/// assert_eq!(context.scratch::<Vec<u8>>().len(), 1000);
+/// ```
+#[derive(Default)]
+pub struct Scratch {
+    values: Vec<Box<dyn Any + Send>>,
+    /// The loader's samples (index and id) for the ids that composed sets read under other ids.
+    pub(crate) places: Vec<(usize, u64)>,
+}
+
+impl Scratch {
+    /// No values; each is made when it is first asked for.
+    pub const fn new() -> Self {
+        Self { values: Vec::new(), places: Vec::new() }
+    }
+
+    /// Number of values.
+    pub fn len(&self) -> usize {
+        self.values.len()
+    }
+
+    /// Whether there are no values.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty()
+    }
+
+    /// The value of type `T`, made by `T::default()` if there is none.
+    pub(crate) fn get<T: Default + Send + 'static>(&mut self) -> &mut T {
+        // Few types are in use, so a search is quicker than a hash.
+        let at = self.values.iter().position(|value| value.is::<T>()).unwrap_or(self.values.len());
+        if at == self.values.len() {
+            self.values.push(Box::new(T::default()));
+        }
+        let value = self.values[at].downcast_mut();
+        value.unwrap_or_else(|| unreachable!("the value has just been found by its type"))
+    }
+
+    /// Takes a value of type `T` out, or makes one. Nested takes of one type get different values.
+    pub(crate) fn take<T: Default + Send + 'static>(&mut self) -> Box<T> {
+        let at = self.values.iter().position(|value| value.is::<T>());
+        let found = at.and_then(|at| self.values.swap_remove(at).downcast().ok());
+        found.unwrap_or_default()
+    }
+
+    /// Puts a value back.
+    pub(crate) fn put<T: Send + 'static>(&mut self, value: Box<T>) {
+        self.values.push(value);
+    }
+}
+
+impl fmt::Debug for Scratch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Scratch({} values)", self.values.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Default)]
+    struct Names(Vec<&'static str>);
+
+    #[test]
+    fn each_type_has_its_own_value_and_keeps_it() {
+        let mut scratch = Scratch::new();
+        scratch.get::<Vec<u8>>().push(1);
+        scratch.get::<Names>().0.push("a");
+        scratch.get::<Vec<u8>>().push(2);
+        assert_eq!(*scratch.get::<Vec<u8>>(), [1, 2]);
+        assert_eq!(scratch.len(), 2);
+        assert_eq!(scratch.get::<Names>().0, ["a"]);
+    }
+
+    #[test]
+    fn nested_takes_get_different_values_and_give_both_back() {
+        let mut scratch = Scratch::new();
+        for round in 0..3 {
+            let mut outer = scratch.take::<Vec<u8>>();
+            let mut inner = scratch.take::<Vec<u8>>();
+            assert_eq!((outer.len(), inner.len()), (round, round));
+            outer.push(0);
+            inner.push(0);
+            scratch.put(inner);
+            scratch.put(outer);
+            assert_eq!(scratch.len(), 2, "no third value is made");
+        }
+    }
+}

@@ -1,0 +1,112 @@
+use std::collections::BTreeMap;
+
+use feedline_core::Dataset;
+use feedline_core::compose::{Mix, MixBuilder};
+
+use super::*;
+
+fn mix(sets: &[(i64, u64, f64)], samples: Option<u64>) -> Mix {
+    let builder = samples.map_or(Mix::builder(3), |samples| Mix::builder(3).samples(samples));
+    let add = |builder: MixBuilder, &(first, len, weight): &(i64, u64, f64)| {
+        builder.set(Numbered::new(first, len), weight)
+    };
+    sets.iter().fold(builder, add).build().expect("a mix")
+}
+
+#[test]
+fn a_mix_keeps_the_contract_and_draws_for_each_sample() {
+    let mix = mix(&[(0, 30, 2.0), (1000, 7, 1.0)], Some(60));
+    assert_keeps_the_contract(&mix);
+    let ids: Vec<u64> = (0..60).collect();
+    assert_draws_differ(&[read(&mix, &ids, 0), read(&mix, &ids, 1)].concat());
+}
+
+#[test]
+fn every_prefix_has_its_shares_to_within_the_number_of_sets() {
+    for weights in [vec![1.0], vec![1.0, 1.0], vec![0.7, 0.2, 0.1], vec![1.0, 100.0, 3.0, 3.0, 0.01]] {
+        let sets: Vec<_> = weights.iter().map(|&weight| (0, 1000, weight)).collect();
+        let (mix, total) = (mix(&sets, Some(200_000)), weights.iter().sum::<f64>());
+        let mut drawn = vec![0_u64; weights.len()];
+        for id in 0..200_000 {
+            let (part, _) = mix.place(0, id).expect("a sample");
+            drawn[part] += 1;
+            for (&drawn, weight) in drawn.iter().zip(&weights) {
+                let share = weight / total * (id + 1) as f64;
+                // A share is rounded to one of 65,536.
+                let rounding = (id + 1) as f64 / 65_536.0;
+                let off = (drawn as f64 - share).abs();
+                assert!(off <= weights.len() as f64 + rounding, "{weights:?}, {id}: {drawn}, not {share}");
+            }
+        }
+        assert!((0..drawn.len()).all(|part| mix.draws(part) == drawn[part]), "{weights:?}");
+    }
+}
+
+/// The definition: the draws of a set, in order of epochs and positions, are its epochs one after the other.
+#[test]
+fn each_set_gives_every_sample_once_per_epoch_of_its_own() {
+    for samples in [1, 10, 37, 100, 70_000] {
+        let sets = [(0, 30, 2.0), (0, 7, 1.0), (0, 5000, 1.0)];
+        let mix = mix(&sets, Some(samples));
+        let mut draws = BTreeMap::<usize, Vec<u64>>::new();
+        for epoch in 0..(40_000 / samples).max(2) {
+            for id in 0..samples {
+                let (part, sample) = mix.place(epoch, id).expect("a sample");
+                draws.entry(part).or_default().push(sample);
+            }
+        }
+        for (part, draws) in draws {
+            let len = sets[part].1 as usize;
+            let mut orders = Vec::new();
+            for own_epoch in draws.chunks(len) {
+                let mut sorted = own_epoch.to_vec();
+                sorted.sort_unstable();
+                sorted.dedup();
+                assert_eq!(
+                    sorted.len(),
+                    own_epoch.len(),
+                    "{samples} per epoch: a sample of part {part} twice"
+                );
+                orders.push(own_epoch.to_vec());
+            }
+            assert!(orders.len() < 2 || orders[0] != orders[1], "each epoch of a set has its own order");
+        }
+    }
+}
+
+#[test]
+fn the_default_length_is_that_of_all_sets_and_later_epochs_do_not_overflow() {
+    let mix = mix(&[(0, 30, 2.0), (1000, 7, 1.0)], None);
+    assert_eq!((mix.len(), mix.place(0, 37)), (37, None));
+    assert_eq!((0..2).map(|part| mix.draws(part)).sum::<u64>(), 37);
+    let (part, sample) = mix.place(u64::MAX, 36).expect("a sample");
+    assert!(sample < [30, 7][part]);
+    assert_eq!(read(&mix, &[36], u64::MAX).len(), 1);
+}
+
+#[test]
+fn an_error_names_the_set_its_sample_and_its_file() {
+    let failing = Mix::builder(3).set(Numbered::new(0, 4), 1.0).set(Numbered::new(200, 2).failing(1), 1.0);
+    let mix = failing.build().expect("a mix");
+    let bad = (0..6).find(|&id| mix.place(0, id) == Some((1, 1))).expect("the sample is drawn");
+    let (_, why) = read_until(&mix, &[bad]);
+    assert_eq!(why, "in part 1 of the mix: planned failure of 1 (file high, sample 1)");
+}
+
+#[test]
+fn sets_and_weights_that_cannot_be_mixed_are_refused() {
+    let one = || Numbered::new(0, 4);
+    for weight in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+        assert!(refused(Mix::builder(0).set(one(), 1.0).set(one(), weight).build()).contains("above 0"));
+    }
+    assert!(refused(Mix::builder(0).set(one(), 1.0).set(one(), 1e-9).build()).contains("raise its weight"));
+    assert!(refused(Mix::builder(0).set(one(), f64::MAX).set(one(), f64::MAX).build()).contains("too large"));
+    assert!(refused(Mix::builder(0).set(one(), 1.0).set(Numbered::new(0, 0), 1.0).build()).contains("empty"));
+    assert!(refused(Mix::builder(0).build()).contains("no data sets"));
+    assert!(refused(Mix::builder(0).set(one(), 1.0).samples(u64::MAX).build()).contains("2^63"));
+    let of = |seed, weight, samples| {
+        let builder = Mix::builder(seed).set(one(), 1.0).set(Numbered::new(9, 9), weight);
+        builder.samples(samples).build().expect("a mix")
+    };
+    assert_fingerprints_differ([&of(0, 1.0, 9), &of(1, 1.0, 9), &of(0, 2.0, 9), &of(0, 1.0, 10)]);
+}

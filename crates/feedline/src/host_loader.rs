@@ -1,0 +1,164 @@
+//! A loader for those who compute on the host: batches whose fields are slices, without a device.
+
+use std::iter::FusedIterator;
+use std::time::Duration;
+
+use feedline_core::{BadSampleReport, Cursor, Result};
+use feedline_device::{Device, Stream};
+
+use crate::{Checkpoint, Epoch, HostBatch, Loader, LoaderBuilder};
+
+impl LoaderBuilder {
+    /// Like [`build`](Self::build), for those who compute on the host, or copy batches to a device
+    /// themselves: the fields of a batch are slices.
+    ///
+    /// # Errors
+    /// As [`build`](Self::build).
+    pub fn build_host(self) -> Result<HostLoader> {
+        let device = Device::host();
+        let stream = device.stream()?;
+        Ok(HostLoader { loader: self.build(&device)?, stream })
+    }
+}
+
+/// Loads batches on the host; created by [`LoaderBuilder::build_host`].
+///
+/// A [`Loader`] on the host device, whose batches are opened for you: with the same order, cursor, resume
+/// and errors. Buffers are reused. A thread of the loader copies each batch once, from the slot that the
+/// workers fill into the slot that you read.
+///
+/// ```
+/// use feedline::Loader;
+/// # use feedline::{Context, DType, Dataset, ReadError, Row, Spec};
+/// # struct Squares(Spec);
+/// # impl Dataset for Squares {
+/// #     fn len(&self) -> u64 { 10 }
+/// #     fn spec(&self) -> &Spec { &self.0 }
+/// #     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+/// #         row.field_mut::<i64>(0)?[0] = (id * id) as i64;
+/// #         Ok(())
+/// #     }
+/// # }
+/// # let data = Squares(Spec::new().field("square", DType::I64, [])?);
+/// let mut loader = Loader::builder(data).batch_size(4).shuffle(7).build_host()?;
+/// let mut sum = 0;
+/// for epoch in 0..2 {
+///     for batch in loader.epoch(epoch)? {
+///         let batch = batch?;
+///         sum += batch.field::<i64>("square")?.iter().sum::<i64>(); // a plain slice
+///     } // dropped: the buffer is reused
+///     let _saved = loader.checkpoint()?; // save it with the model
+/// }
+/// assert_eq!(sum, 2 * 285);
+/// # Ok::<(), feedline::Error>(())
+/// ```
+pub struct HostLoader {
+    loader: Loader,
+    stream: Stream,
+}
+
+impl HostLoader {
+    /// The batches of `epoch`, in order; see [`Loader::epoch`].
+    ///
+    /// # Errors
+    /// As [`Loader::epoch`].
+    pub fn epoch(&mut self, epoch: u64) -> Result<HostEpoch<'_>> {
+        let stream = self.stream.clone();
+        Ok(HostEpoch { batches: self.loader.epoch(epoch)?, stream, failed: false })
+    }
+
+    /// The rest of the epoch in which `cursor` was saved; see [`Loader::resume`].
+    ///
+    /// # Errors
+    /// As [`Loader::resume`].
+    pub fn resume(&mut self, cursor: Cursor) -> Result<HostEpoch<'_>> {
+        let stream = self.stream.clone();
+        Ok(HostEpoch { batches: self.loader.resume(cursor)?, stream, failed: false })
+    }
+
+    /// A checkpoint to save with the model. It counts every delivered batch, so finish the work on the last
+    /// one and drop it first.
+    ///
+    /// # Errors
+    /// `BatchHeld` while a delivered batch is not dropped.
+    pub fn checkpoint(&self) -> Result<Checkpoint> {
+        self.loader.progress().released()
+    }
+
+    /// Continues the report of the run that saved the cursor; see [`Loader::set_bad_sample_report`].
+    pub fn set_bad_sample_report(&mut self, bad_sample_report: BadSampleReport) {
+        self.loader.set_bad_sample_report(bad_sample_report);
+    }
+
+    /// Stops the threads; see [`Loader::stop`].
+    ///
+    /// # Errors
+    /// As [`Loader::stop`].
+    pub fn stop(&mut self, limit: Duration) -> Result<()> {
+        self.loader.stop(limit)
+    }
+
+    /// The loader below, for everything that it tells: its batch sampler, its progress, its stop handle.
+    pub fn loader(&self) -> &Loader {
+        &self.loader
+    }
+}
+
+/// The batches of one epoch on the host, in order; created by [`HostLoader::epoch`].
+///
+/// `next` blocks until a batch has arrived. An error ends the epoch: after it `next` returns `None`. An
+/// epoch never ends early without an error.
+#[must_use = "its batches are read ahead for nothing if no one takes them"]
+pub struct HostEpoch<'a> {
+    batches: Epoch<'a>,
+    stream: Stream,
+    failed: bool,
+}
+
+impl HostEpoch<'_> {
+    /// Batches from the start of this iterator to the end of the epoch; `None` for a source.
+    pub fn steps(&self) -> Option<u64> {
+        self.batches.steps()
+    }
+
+    /// A checkpoint to save with the model; see [`HostLoader::checkpoint`].
+    ///
+    /// # Errors
+    /// As [`HostLoader::checkpoint`].
+    pub fn checkpoint(&self) -> Result<Checkpoint> {
+        self.batches.loader().progress().released()
+    }
+}
+
+impl Iterator for HostEpoch<'_> {
+    type Item = Result<HostBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.failed {
+            return None;
+        }
+        let batch = self.batches.next()?;
+        let opened = batch.and_then(|batch| HostBatch::new(batch.wait_on(&self.stream)?));
+        self.failed = opened.is_err();
+        Some(opened)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        if self.failed { (0, Some(0)) } else { self.batches.size_hint() }
+    }
+}
+
+/// Once `next` has returned `None`, it returns `None` for good.
+impl FusedIterator for HostEpoch<'_> {}
+
+impl std::fmt::Debug for HostLoader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "HostLoader({:?})", self.loader)
+    }
+}
+
+impl std::fmt::Debug for HostEpoch<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "HostEpoch({:?})", self.batches)
+    }
+}

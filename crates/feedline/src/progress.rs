@@ -1,0 +1,176 @@
+//! How far a loader has come: counted as batches are delivered, and readable while an epoch is borrowed.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use feedline_core::{
+    BadSampleReport, BadSamples, BatchSampler, Cursor, Error, ErrorKind, Result, SourcePosition, Stage,
+};
+use feedline_device::slot::InHand;
+use feedline_device::{Device, Stream};
+
+use crate::{Batch, Checkpoint};
+
+/// The progress of a loader; created by [`Loader::progress`](crate::Loader::progress).
+///
+/// Take it before the loop: it can be used while an epoch borrows the loader, and on another thread.
+/// Clones are handles of the same loader. It outlives the loader, and then keeps its last state.
+///
+/// ```
+/// use feedline::{Device, Loader};
+/// # use feedline::{Context, DType, Dataset, ReadError, Row, Spec};
+/// # struct Ones(Spec);
+/// # impl Dataset for Ones {
+/// #     fn len(&self) -> u64 { 40 }
+/// #     fn spec(&self) -> &Spec { &self.0 }
+/// #     fn read(&self, _: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
+/// #         row.bytes_mut(0).fill(1);
+/// #         Ok(())
+/// #     }
+/// # }
+/// # let data = Ones(Spec::new().field("x", DType::U8, [])?);
+/// let device = Device::host();
+/// let compute = device.stream()?;
+/// let mut loader = Loader::builder(data).batch_size(4).build(&device)?;
+/// let progress = loader.progress();
+/// for (step, batch) in (1..).zip(loader.epoch(0)?) {
+///     let batch = batch?.wait_on(&compute)?;
+///     // queue a training step on `compute` here
+///     drop(batch); // the checkpoint counts this batch, so its work must be queued and the batch released
+///     if step % 5 == 0 {
+///         let saved = progress.checkpoint(&compute)?; // blocks until the steps so far have run
+///         assert_eq!(saved.cursor.proof().count(), 4 * step);
+///     }
+/// }
+/// # Ok::<(), feedline::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Progress {
+    counted: Arc<Mutex<Counted>>,
+    in_hand: InHand,
+    device: Device,
+}
+
+/// What was delivered so far.
+struct Counted {
+    cursor: Cursor,
+    bad_sample_report: BadSampleReport,
+}
+
+impl Progress {
+    pub(crate) fn new(cursor: Cursor, in_hand: InHand, device: Device) -> Self {
+        let counted = Counted { cursor, bad_sample_report: BadSampleReport::new() };
+        Self { counted: Arc::new(Mutex::new(counted)), in_hand, device }
+    }
+
+    /// The position after the batches delivered so far; see [`Loader::cursor`](crate::Loader::cursor).
+    pub fn cursor(&self) -> Cursor {
+        self.lock().cursor
+    }
+
+    /// The samples that could not be read so far, and their substitutes.
+    pub fn bad_sample_report(&self) -> BadSampleReport {
+        self.lock().bad_sample_report.clone()
+    }
+
+    /// A checkpoint to save with the model; see [`Loader::checkpoint`](crate::Loader::checkpoint).
+    ///
+    /// # Errors
+    /// As [`Loader::checkpoint`](crate::Loader::checkpoint). Also `BatchHeld` if another thread takes a
+    /// batch during the call: it is not known then whether the model has seen that batch.
+    pub fn checkpoint(&self, compute: &Stream) -> Result<Checkpoint> {
+        self.device.check_stream(compute)?;
+        // Before the wait, so that no work queued for a batch after this point is missed.
+        let saved = self.released()?;
+        compute.synchronize()?;
+        let after = self.released()?;
+        if saved.cursor != after.cursor {
+            let why = "a batch was delivered on another thread while the checkpoint waited: take checkpoints \
+                       on the thread of the training loop, between two batches";
+            return Err(Error::new(ErrorKind::BatchHeld, why).at_stage(Stage::Compute));
+        }
+        Ok(saved)
+    }
+
+    /// The present state, if every delivered batch is released.
+    pub(crate) fn released(&self) -> Result<Checkpoint> {
+        // A batch counts as in hand before the cursor counts it.
+        let counted = self.lock();
+        let held = self.in_hand.count();
+        if held > 0 {
+            let batches = if held == 1 { "batch is held" } else { "batches are held" };
+            let why = format!(
+                "cannot take a checkpoint while {held} delivered {batches}: queue the work and drop it first"
+            );
+            return Err(Error::new(ErrorKind::BatchHeld, why).at_stage(Stage::Compute));
+        }
+        let Counted { cursor, bad_sample_report } = &*counted;
+        Ok(Checkpoint { cursor: *cursor, bad_sample_report: bad_sample_report.clone() })
+    }
+
+    pub(crate) fn begin(&self, epoch: u64) {
+        self.lock().cursor.begin(epoch);
+    }
+
+    pub(crate) fn set_cursor(&self, cursor: Cursor) {
+        self.lock().cursor = cursor;
+    }
+
+    pub(crate) fn set_bad_sample_report(&self, bad_sample_report: BadSampleReport) {
+        self.lock().bad_sample_report = bad_sample_report;
+    }
+
+    /// Whether `batch_sampler` has no step left in the epoch.
+    pub(crate) fn is_at_end(&self, batch_sampler: &BatchSampler) -> bool {
+        self.lock().cursor.is_at_end(batch_sampler)
+    }
+
+    /// The epoch of a source has ended here.
+    pub(crate) fn end_epoch(&self, source_position: SourcePosition) {
+        self.lock().cursor.reach(source_position, &[]);
+    }
+
+    /// Counts a batch that is about to be delivered, and checks its bad samples against the budget.
+    ///
+    /// # Errors
+    /// `Sample` if there are more bad samples than `policy` tolerates; the cursor does not count the batch.
+    pub(crate) fn count(
+        &self,
+        batch: &Batch,
+        batch_sampler: &BatchSampler,
+        policy: BadSamples,
+    ) -> Result<()> {
+        let Counted { cursor, bad_sample_report } = &mut *self.lock();
+        bad_sample_report.delivered(batch.len() as u64);
+        for substituted in batch.substituted() {
+            for (number, failure) in substituted.failures.iter().enumerate() {
+                let path = failure.path.clone();
+                if number == 0 {
+                    let (own, substitute) = (failure.sample, substituted.substitute);
+                    bad_sample_report.replaced(batch.epoch(), own, substitute, path, &failure.cause);
+                } else {
+                    bad_sample_report.failed(failure.sample, path, &failure.cause);
+                }
+            }
+        }
+        // Only once there are some, because the check allocates.
+        if !bad_sample_report.samples().is_empty() {
+            bad_sample_report.check(policy).map_err(|error| error.at_batch(batch.step()))?;
+        }
+        match batch.info().source_position {
+            Some(source_position) => cursor.reach(source_position, batch.ids()),
+            None => cursor.deliver(batch_sampler, &batch.ids()[..batch.valid_rows()]),
+        }
+        Ok(())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counted> {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Progress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let cursor = self.cursor();
+        write!(f, "Progress(epoch {}, position {})", cursor.epoch(), cursor.position())
+    }
+}

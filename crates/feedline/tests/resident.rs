@@ -1,0 +1,197 @@
+//! Resident mode: the same batches as in staged mode, in any order, world and epoch, and after a resume in
+//! another mode; every sample is read once, and nothing but ids crosses the bus.
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{LONG, alone, assert_empty};
+use feedline::{
+    Dataset, Device, ErrorKind, HostEpoch, LastBatch, Loader, LoaderBuilder, Sampler, TransferMode, Workers,
+    World,
+};
+use feedline_device::host::Host;
+use feedline_sim::interceptors::{Count, Op};
+use feedline_testkit::fixtures::streams::Generator;
+use feedline_testkit::fixtures::{Fine, Laid, Random, counting, failing};
+
+const LEN: u64 = 103;
+
+/// Self-describing samples, the same in every epoch; without columns.
+fn fixed() -> impl Dataset {
+    counting(laid()).0
+}
+
+fn laid() -> Laid {
+    Laid::records(&Fine::new(LEN, 33).expect("a set"), 5, 3).expect("columns")
+}
+
+/// Ids, number of valid rows, and the bytes of each batch.
+type Contents = Vec<(Vec<u64>, usize, Vec<u8>)>;
+
+fn contents(batches: HostEpoch<'_>, most: usize) -> Contents {
+    let read = |batch: feedline::Result<feedline::HostBatch>| {
+        let batch = batch.expect("a batch");
+        (batch.ids().to_vec(), batch.valid_rows(), batch.field::<u8>("bytes").expect("bytes").to_vec())
+    };
+    batches.take(most).map(read).collect()
+}
+
+fn run(builder: LoaderBuilder, mode: TransferMode) -> Contents {
+    let mut loader = builder.transfer_mode(mode).build_host().expect("a loader");
+    assert_eq!(loader.loader().transfer_mode().is_resident(), mode == TransferMode::Resident);
+    assert!(!loader.loader().transfer_mode().is_zero_copy());
+    (0..3).flat_map(|epoch| contents(loader.epoch(epoch).expect("an epoch"), usize::MAX)).collect()
+}
+
+#[track_caller]
+fn assert_same(set: impl Dataset, with: impl Fn(LoaderBuilder) -> LoaderBuilder) {
+    let set: Arc<dyn Dataset> = Arc::new(set);
+    let by = |mode| run(with(Loader::builder(set.clone()).batch_size(8)), mode);
+    let (want, got) = (by(TransferMode::Staged), by(TransferMode::Resident));
+    assert!(!want.is_empty() && got == want, "{} batches, {} when staged", got.len(), want.len());
+}
+
+#[test]
+fn batches_are_those_of_staged_mode() {
+    alone(|| {
+        for sampler in [Sampler::Sequential, Sampler::Shuffle, Sampler::block(4, 16).expect("an order")] {
+            for depth in [1, 3] {
+                assert_same(fixed(), |b| b.sampler(sampler.clone()).seed(7).depth(depth));
+            }
+        }
+        for last_batch in [LastBatch::Drop, LastBatch::Pad] {
+            assert_same(fixed(), |b| b.last_batch(last_batch).shuffle(3));
+        }
+        for rank in 0..3 {
+            let world = World::new(rank, 3).expect("a world");
+            assert_same(fixed(), |b| b.shuffle(9).world(world).skip(1, 2..4));
+        }
+        // With columns too, and composed sets, which have none.
+        assert_same(laid(), |b| b.shuffle(1));
+        let composed = fixed().take(40).concat(fixed().skip(70)).expect("two").repeat(2).expect("twice");
+        assert_same(composed, |b| b.shuffle(1));
+    });
+}
+
+#[test]
+fn a_run_resumes_in_another_mode() {
+    alone(|| {
+        let builder = || Loader::builder(fixed()).batch_size(8).shuffle(5);
+        let want = run(builder(), TransferMode::Staged);
+        let modes = [
+            (TransferMode::Resident, TransferMode::Staged),
+            (TransferMode::Staged, TransferMode::Resident),
+            (TransferMode::Resident, TransferMode::Resident),
+        ];
+        for (first, then) in modes {
+            for stop in [1, 6, 12] {
+                let mut loader = builder().transfer_mode(first).build_host().expect("a loader");
+                assert!(contents(loader.epoch(0).expect("an epoch"), stop) == want[..stop]);
+                let cursor = loader.loader().cursor();
+                drop(loader);
+                let mut loader = builder().transfer_mode(then).build_host().expect("a loader");
+                let rest = contents(loader.resume(cursor).expect("the rest"), usize::MAX);
+                assert!(rest == want[stop..13], "{first:?}, then {then:?}, after {stop}");
+                assert!(contents(loader.epoch(1).expect("the next"), usize::MAX) == want[13..26]);
+            }
+        }
+    });
+}
+
+#[test]
+fn every_sample_is_read_once_and_batches_cost_one_gather() {
+    alone(|| {
+        for workers in [1, 3] {
+            let driver = Count::new(Host::new());
+            let count = driver.handle();
+            let device = Device::with_backend(driver);
+            let (set, reads) = counting(laid());
+            let builder =
+                Loader::builder(set).batch_size(8).depth(3).epochs(3).workers(Workers::Count(workers));
+            let mut loader = builder.transfer_mode(TransferMode::Resident).build(&device).expect("a loader");
+            assert_eq!(loader.transfer_mode().to_string(), "resident");
+            assert!((0..LEN).all(|id| reads.of(id) == 1));
+            let copies = count.snapshot().of(Op::CopyToDevice);
+            // Fields of 8 and 33 bytes, each aligned to 256 bytes, and the slots.
+            let kept = (8 * LEN).next_multiple_of(256) + (33 * LEN).next_multiple_of(256);
+            assert_eq!(loader.memory_use().device_bytes, kept + 3 * loader.layout().bytes() as u64);
+            assert_eq!(loader.memory_use().device_bytes, device.stats().device_bytes.now());
+            assert_eq!(
+                loader.memory_use().pinned_bytes,
+                device.stats().pinned_bytes.now(),
+                "staging is freed"
+            );
+            assert!(loader.memory_use().pinned_bytes < 8 * LEN, "only ids");
+            for epoch in 0..3 {
+                assert_eq!(loader.epoch(epoch).expect("an epoch").filter(Result::is_ok).count(), 13);
+            }
+            assert_eq!(
+                (count.snapshot().of(Op::Gather), count.snapshot().of(Op::CopyToDevice)),
+                (3 * 13, copies)
+            );
+            assert_eq!(reads.total(), LEN, "nothing is read again");
+            loader.stop(LONG).expect("a clean end");
+            drop(loader);
+            assert_empty(&device);
+        }
+    });
+}
+
+#[test]
+fn a_loop_over_a_resident_set_has_no_race_in_any_schedule() {
+    alone(|| {
+        for seed in 0..50 {
+            let (device, sim) = feedline_sim::device(seed).expect("a device");
+            {
+                let compute = device.stream().expect("a stream");
+                let builder = Loader::builder(fixed()).batch_size(16).shuffle(seed).depth(2).epochs(2);
+                let builder = builder.workers(Workers::Count(2)).transfer_mode(TransferMode::Resident);
+                let mut loader = builder.build(&device).expect("a loader");
+                for epoch in 0..2 {
+                    for batch in loader.epoch(epoch).expect("an epoch") {
+                        let batch = batch.expect("a batch").wait_on(&compute).expect("an open batch");
+                        let ids: Vec<i64> = batch.ids().iter().map(|&id| id as i64).collect();
+                        let field = batch.field::<i64>("id").expect("ids");
+                        compute
+                            .run("check", [field.into()], [], move |memory| {
+                                assert_eq!(memory.input::<i64>(0), ids);
+                            })
+                            .expect("a check");
+                    }
+                }
+                compute.synchronize().expect("the checks");
+                loader.stop(LONG).expect("a clean end");
+            }
+            sim.finish().unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+            assert_empty(&device);
+        }
+    });
+}
+
+#[test]
+fn what_cannot_be_resident_is_refused_with_the_reason() {
+    alone(|| {
+        let device = Device::host();
+        let refused = |builder: LoaderBuilder| {
+            let builder = builder.batch_size(8).transfer_mode(TransferMode::Resident);
+            builder.build(&device).map(drop).expect_err("it cannot be resident")
+        };
+        let error = refused(Loader::builder(fixed()).resident_budget(4000));
+        assert_eq!(error.kind(), ErrorKind::Budget);
+        assert_eq!(
+            error.message(),
+            "resident is not possible, the set takes 4608 bytes on the device, its budget is 4000: ask for auto \
+             or staged"
+        );
+        let error = refused(Loader::builder(Random::new(20, 2).expect("a set")));
+        assert!(error.kind() == ErrorKind::Config && error.message().contains("random numbers"), "{error}");
+        let error = refused(Loader::from_source(Generator::new([3, 10]).expect("a source")));
+        assert!(error.message().contains("a source is read in sequence"), "{error}");
+        let error = refused(Loader::builder(fixed()).map_batch(|_, _| Ok(())));
+        assert!(error.message().contains("map_batch needs the batch in host memory"), "{error}");
+        let error = refused(Loader::builder(failing(fixed(), [50])));
+        assert_eq!((error.kind(), error.sample()), (ErrorKind::Sample, Some(50)));
+        assert_empty(&device);
+    });
+}

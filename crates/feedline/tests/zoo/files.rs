@@ -1,0 +1,208 @@
+//! Files of every format that the default build reads; each has [`LEN`] samples.
+
+use std::path::Path;
+
+use feedline::{Context, DType, Dataset, Loader, ReadError, Row, Spec};
+use feedline_datasets::{
+    ElementType, Fixed, Folder, Idx, Lines, Reader, Records, Shards, TokenOptions, Tokens, Values,
+    WebDataset, open,
+};
+
+use crate::{Entry, LEN};
+
+/// Bytes to which a field that varies in size is padded.
+const MOST: usize = 40;
+
+/// The data sets of files.
+pub fn data_sets(dir: &Path) -> Vec<Entry> {
+    let dir = dir.to_path_buf();
+    let of = |name, make: fn(&Path) -> Loaded| {
+        let dir = dir.clone();
+        Entry::new(name, move || make(&dir).0)
+    };
+    vec![
+        of("Idx", |dir| Loaded::new(idx(dir))),
+        of("Records", |dir| Loaded::new(records(dir))),
+        of("Fixed", |dir| Loaded::new(Fixed::new(array(dir, "array", LEN as u8)).unwrap())),
+        of("Tokens", |dir| Loaded::new(tokens(dir))),
+    ]
+}
+
+/// The readers of formats, by the name of their type.
+pub fn readers(dir: &Path) -> Vec<Entry> {
+    let dir = dir.to_path_buf();
+    let of = |name, open: fn(&Path) -> Box<dyn Reader>| {
+        let dir = dir.clone();
+        Entry::new(name, move || Loader::builder(Padded::new(open(&dir))))
+    };
+    vec![
+        of("Arrays", |dir| array(dir, "array", LEN as u8)),
+        of("Folder", |dir| Box::new(Folder::open(folder(dir)).unwrap())),
+        of("Lines", |dir| Box::new(Lines::open(text(dir)).unwrap())),
+        of("Shards", |dir| {
+            Box::new(Shards::new(vec![array(dir, "first", 9), array(dir, "then", LEN as u8 - 9)]).unwrap())
+        }),
+        of("Tokens", |dir| Box::new(tokens(dir))),
+        of("WebDataset", |dir| Box::new(WebDataset::open(archive(dir)).unwrap())),
+    ]
+}
+
+/// A loader builder, so that sets of any type have one function type.
+struct Loaded(feedline::LoaderBuilder);
+
+impl Loaded {
+    fn new(set: impl Dataset) -> Self {
+        Self(Loader::builder(set))
+    }
+}
+
+/// A reader whose fields are padded to [`MOST`] bytes where they vary in size.
+struct Padded {
+    reader: Box<dyn Reader>,
+    spec: Spec,
+}
+
+impl Padded {
+    fn new(reader: Box<dyn Reader>) -> Self {
+        let mut spec = Spec::new();
+        for field in reader.schema().fields() {
+            let fixed: Option<Vec<usize>> = field.shape.iter().copied().collect();
+            spec = match fixed {
+                Some(shape) => spec.field(&field.name, dtype(field.element), shape),
+                None => spec.field(&field.name, DType::U8, [MOST]),
+            }
+            .unwrap();
+        }
+        Self { reader, spec }
+    }
+}
+
+fn dtype(element: ElementType) -> DType {
+    let all = [DType::U8, DType::I8, DType::U16, DType::U32, DType::I32, DType::I64, DType::F32];
+    all.into_iter().find(|dtype| dtype.name() == element.name()).unwrap_or(DType::U8)
+}
+
+impl Dataset for Padded {
+    fn len(&self) -> u64 {
+        self.reader.len()
+    }
+
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        let values: &mut Values = context.scratch();
+        self.reader.read(id, values)?;
+        for (field, value) in values.fields().iter().enumerate() {
+            let to = row.bytes_mut(field);
+            if value.bytes.len() > to.len() {
+                return Err(format!("field {field} has {} bytes", value.bytes.len()).into());
+            }
+            let (bytes, rest) = to.split_at_mut(value.bytes.len());
+            bytes.copy_from_slice(&value.bytes);
+            rest.fill(0);
+        }
+        Ok(())
+    }
+
+    fn path(&self, id: u64) -> Option<&Path> {
+        self.reader.path(id)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        self.reader.fingerprint()
+    }
+}
+
+/// Writes a file once, so that its time stays the same.
+fn write(path: &Path, bytes: impl AsRef<[u8]>) {
+    if !path.exists() {
+        std::fs::write(path, bytes).unwrap();
+    }
+}
+
+/// Images of 2 x 3 pixels; all pixels differ.
+fn idx(dir: &Path) -> Idx {
+    let count = LEN as u8;
+    let (images, labels) = (dir.join("images"), dir.join("labels"));
+    let header = [0, 0, 8, 3, 0, 0, 0, count, 0, 0, 0, 2, 0, 0, 0, 3];
+    write(&images, [&header[..], &Vec::from_iter(0..6 * count)].concat());
+    write(&labels, [&[0, 0, 8, 1, 0, 0, 0, count][..], &Vec::from_iter(0..count)].concat());
+    Idx::open(&images, &labels).unwrap()
+}
+
+/// An array of `rows` rows of five bytes, by the reader that `open` finds.
+fn array(dir: &Path, name: &str, rows: u8) -> Box<dyn Reader> {
+    let path = dir.join(name);
+    let header = [0, 0, 8, 2, 0, 0, 0, rows, 0, 0, 0, 5];
+    write(&path, [&header[..], &Vec::from_iter((0..5 * rows).map(|at| at.wrapping_mul(rows)))].concat());
+    open(&path).unwrap()
+}
+
+/// [`LEN`] windows of four tokens; all tokens differ.
+fn tokens(dir: &Path) -> Tokens {
+    let path = dir.join("tokens");
+    let ids = (0..4 * LEN as u16 + 1).flat_map(u16::to_le_bytes);
+    write(&path, Vec::from_iter(ids));
+    Tokens::open(&[(&path, 1.0)], TokenOptions::new(DType::U16, 4)).unwrap()
+}
+
+/// Records of three bytes and a label; all bytes differ.
+fn records(dir: &Path) -> Records {
+    let path = dir.join("records");
+    write(&path, Vec::from_iter(0..4 * LEN as u8));
+    let spec = Spec::new().field("pixels", DType::U8, [3]).unwrap().field("label", DType::U8, []).unwrap();
+    Records::open(&path, spec).unwrap()
+}
+
+/// Files of different sizes in three classes.
+fn folder(dir: &Path) -> std::path::PathBuf {
+    let root = dir.join("folder");
+    for id in 0..LEN as usize {
+        let class = root.join(["ants", "bees", "cats"][id % 3]);
+        std::fs::create_dir_all(&class).unwrap();
+        write(&class.join(format!("{id:03}")), vec![id as u8; 1 + id]);
+    }
+    root
+}
+
+/// Lines of different lengths.
+fn text(dir: &Path) -> std::path::PathBuf {
+    let path = dir.join("text.txt");
+    let lines = (0..LEN as usize).map(|id| format!("line {id} {}\n", "x".repeat(id)));
+    write(&path, lines.collect::<String>());
+    path
+}
+
+/// A tar archive; sample `id` is the files `id.bin` and `id.cls`.
+fn archive(dir: &Path) -> std::path::PathBuf {
+    let path = dir.join("samples.tar");
+    let mut bytes = Vec::new();
+    let mut add = |name: String, content: &[u8]| {
+        let mut header = [0_u8; 512];
+        let mut put = |at: usize, text: &str| header[at..at + text.len()].copy_from_slice(text.as_bytes());
+        put(0, &name);
+        put(100, "0000644\0");
+        put(108, "0000000\0");
+        put(116, "0000000\0");
+        put(124, &format!("{:011o}\0", content.len()));
+        put(136, "00000000000\0");
+        put(148, "        ");
+        put(156, "0");
+        put(257, "ustar\0");
+        put(263, "00");
+        let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum();
+        header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+        bytes.extend_from_slice(&header);
+        bytes.extend_from_slice(content);
+        bytes.resize(bytes.len().next_multiple_of(512), 0);
+    };
+    for id in 0..LEN {
+        add(format!("{id:04}.bin"), &vec![id as u8; 1 + id as usize]);
+        add(format!("{id:04}.cls"), id.to_string().as_bytes());
+    }
+    bytes.resize(bytes.len() + 1024, 0);
+    write(&path, bytes);
+    path
+}

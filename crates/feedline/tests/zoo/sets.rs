@@ -1,0 +1,129 @@
+//! The fixtures, and compositions of them. All have [`LEN`] samples, and random numbers where they may.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use feedline::{Dataset, InMemory, Loader, Mix, TransferMode, from_fn};
+use feedline_testkit::fixtures::{self, Fine, Laid, Random, Wide};
+
+use crate::{Entry, LEN};
+
+fn random(len: u64) -> Random {
+    Random::new(len, 3).unwrap()
+}
+
+/// Self-describing samples, the same in every epoch; without columns.
+fn fixed() -> impl Dataset {
+    fixtures::counting(laid()).0
+}
+
+fn laid() -> Laid {
+    Laid::columns(&Fine::new(LEN, 50).unwrap(), 1).unwrap()
+}
+
+fn entry<D: Dataset>(name: &'static str, make: impl Fn() -> D + 'static) -> Entry {
+    Entry::new(name, move || Loader::builder(make()))
+}
+
+/// The data sets of the test kit.
+pub fn fixtures() -> Vec<Entry> {
+    let zero_copy = |set: Laid| Loader::builder(set).transfer_mode(TransferMode::ZeroCopy);
+    vec![
+        entry("Fine", || Fine::new(LEN, 50).unwrap()),
+        entry("Before", || fixtures::counting(Fine::new(LEN, 50).unwrap()).0),
+        entry("Random", || random(LEN)),
+        entry("Wide", || Wide::new(LEN).unwrap()),
+        // The device reads these itself, or holds them.
+        Entry::new("Laid in columns", move || zero_copy(laid())),
+        Entry::new("Laid in records", move || {
+            zero_copy(Laid::records(&Fine::new(LEN, 50).unwrap(), 3, 1).unwrap())
+        }),
+        Entry::new("Laid on the device", || Loader::builder(laid()).transfer_mode(TransferMode::Resident)),
+        Entry::new("Before on the device", || Loader::builder(fixed()).transfer_mode(TransferMode::Resident)),
+        Entry {
+            mixes_rows: true,
+            ..Entry::new("Random with map_batch", || {
+                Loader::builder(random(LEN)).map_batch(|batch, context| {
+                    let draws = batch.field_mut::<f64>("draws")?;
+                    let (first, second) = draws.split_at_mut(draws.len() / 2);
+                    first.iter_mut().zip(second).for_each(|(a, b)| *a += context.random().uniform() * *b);
+                    Ok(())
+                })
+            })
+        },
+    ]
+}
+
+/// Data sets made of others, with the method that makes them.
+pub fn compositions(dir: &Path) -> Vec<Entry> {
+    let cache = dir.join("cache");
+    let mapped = |set: Random| {
+        let spec = set.spec().clone();
+        set.map(spec, |sample, row, context| {
+            row.field_mut::<i64>(0)?.copy_from_slice(sample.field(0)?);
+            let below = sample.field::<f64>(1)?;
+            for (to, from) in row.field_mut::<f64>(1)?.iter_mut().zip(below) {
+                *to = from + context.random().uniform();
+            }
+            Ok(())
+        })
+        .unwrap()
+    };
+    let numbers = || InMemory::new().field("number", [], Vec::from_iter(0..LEN as i64)).unwrap();
+    vec![
+        entry("Map by map", move || mapped(random(LEN))),
+        entry("Map of a Concat of a Map", move || {
+            let all = mapped(random(10)).concat(random(14)).unwrap().skip(1);
+            let spec = all.spec().clone();
+            all.map(spec, |sample, row, context| {
+                row.field_mut::<i64>(0)?.copy_from_slice(sample.field(0)?);
+                row.field_mut::<f64>(1)?.fill(sample.field::<f64>(1)?[0] + context.random().uniform());
+                Ok(())
+            })
+            .unwrap()
+        }),
+        entry("Subset by filter", || {
+            let ids = |sample: &feedline::Sample<'_>| sample.field::<i64>(0).unwrap()[0] % 3 != 1;
+            let all = Laid::columns(&Fine::new(LEN + 11, 50).unwrap(), 0).unwrap();
+            all.filter(ids).unwrap()
+        }),
+        entry("Subset by filter_with_progress", || fixed().filter_with_progress(|_| true, |_| {}).unwrap()),
+        entry("Subset by subset", || {
+            random(50).subset((0..LEN).map(|n| n * 7 % 50).collect::<Vec<_>>()).unwrap()
+        }),
+        entry("Subset by split", || {
+            let [part, _] = random(2 * LEN).split([0.5, 0.5], 3).unwrap();
+            part
+        }),
+        entry("Window by take", || random(50).take(LEN)),
+        entry("Window by skip", || random(50).skip(50 - LEN)),
+        Entry::new("Window by take, zero-copy", || {
+            let laid = Laid::records(&Fine::new(LEN + 4, 50).unwrap(), 3, 1).unwrap();
+            Loader::builder(laid.skip(3).take(LEN)).transfer_mode(TransferMode::ZeroCopy)
+        }),
+        entry("Concat by concat", || random(9).concat(random(LEN - 9)).unwrap()),
+        entry("Zip by zip", move || random(LEN).zip(numbers()).unwrap()),
+        entry("Repeat by repeat", || random(8).repeat(3).unwrap().take(LEN)),
+        entry("Mix", || {
+            let mix = Mix::builder(4).set(random(7), 2.0).set(random(40), 1.0);
+            mix.samples(LEN).build().unwrap()
+        }),
+        entry("Cached by cached", || fixed().cached(10 * 58).unwrap()),
+        entry("Cached by cached_in_file", move || fixed().cached_in_file(&cache, 1 << 20).unwrap()),
+        entry("InMemory", numbers),
+        entry("FromFn", || {
+            let spec = random(1).spec().clone();
+            from_fn(LEN, spec, |id, row, context| {
+                row.field_mut::<i64>(0)?[0] = id as i64;
+                row.field_mut::<f64>(1)?.fill_with(|| context.random().uniform());
+                Ok(())
+            })
+        }),
+        entry("Arc", || Arc::new(random(LEN)) as Arc<dyn Dataset>),
+        entry("Box", || Box::new(random(LEN)) as Box<dyn Dataset>),
+        entry("Ref", || {
+            static FIRST: std::sync::OnceLock<Random> = std::sync::OnceLock::new();
+            FIRST.get_or_init(|| random(LEN))
+        }),
+    ]
+}

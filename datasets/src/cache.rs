@@ -1,0 +1,125 @@
+//! Decoded parts of a file, as many as fit a number of bytes, shared by all workers.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use feedline_core::Result;
+
+/// The parts that were decoded last. A part is decoded by one thread; others that want it wait for that one.
+#[derive(Debug)]
+pub(crate) struct Cache<T> {
+    limit: u64,
+    parts: Vec<Part<T>>,
+    /// Counts parts that were decoded: the age of a use.
+    clock: AtomicU64,
+    /// The parts that are there, and their bytes.
+    held: Mutex<Vec<(usize, u64)>>,
+}
+
+#[derive(Debug)]
+struct Part<T> {
+    value: RwLock<Option<Arc<T>>>,
+    used: AtomicU64,
+}
+
+impl<T> Cache<T> {
+    /// A cache of up to `limit` bytes for `parts` parts.
+    pub(crate) fn new(parts: usize, limit: u64) -> Self {
+        let part = |_| Part { value: RwLock::new(None), used: AtomicU64::new(0) };
+        let parts = (0..parts).map(part).collect();
+        Self { limit, parts, clock: AtomicU64::new(0), held: Mutex::new(Vec::new()) }
+    }
+
+    /// Part `index`, as it is held, or from `decode`, which also returns its bytes.
+    pub(crate) fn get(&self, index: usize, decode: impl FnOnce() -> Result<(T, u64)>) -> Result<Arc<T>> {
+        let part = &self.parts[index];
+        part.used.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
+        if let Some(value) = &*part.value.read().unwrap_or_else(PoisonError::into_inner) {
+            return Ok(value.clone());
+        }
+        let mut place = part.value.write().unwrap_or_else(PoisonError::into_inner);
+        if let Some(value) = &*place {
+            return Ok(value.clone());
+        }
+        let (value, bytes) = decode()?;
+        let value = Arc::new(value);
+        *place = Some(value.clone());
+        // One lock at a time, so that two threads never wait for each other.
+        drop(place);
+        part.used.store(self.clock.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        for index in self.hold(index, bytes) {
+            *self.parts[index].value.write().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+        Ok(value)
+    }
+
+    /// Counts a new part; returns those that have to go for it.
+    fn hold(&self, index: usize, bytes: u64) -> Vec<usize> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.retain(|(part, _)| *part != index);
+        held.push((index, bytes));
+        let mut gone = Vec::new();
+        while held.len() > 1 && held.iter().map(|(_, bytes)| bytes).sum::<u64>() > self.limit {
+            let others = held.iter().enumerate().filter(|(_, (part, _))| *part != index);
+            let age = |part: usize| self.parts[part].used.load(Ordering::Relaxed);
+            let Some((oldest, _)) = others.min_by_key(|(_, (part, _))| age(*part)) else { break };
+            gone.push(held.swap_remove(oldest).0);
+        }
+        gone
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[test]
+    fn the_part_that_was_used_longest_ago_goes_first() {
+        let cache = Cache::new(4, 20);
+        let decoded = AtomicUsize::new(0);
+        let get = |index: usize| {
+            let before = decoded.load(Ordering::Relaxed);
+            let value = cache.get(index, || {
+                decoded.fetch_add(1, Ordering::Relaxed);
+                Ok((index, 10))
+            });
+            assert_eq!(*value.unwrap(), index);
+            decoded.load(Ordering::Relaxed) > before
+        };
+        assert_eq!([0, 1, 0, 1].map(get), [true, true, false, false]);
+        // 1 was used before 0 is used again, and before 2 came.
+        assert_eq!([2, 0].map(get), [true, true]);
+        assert_eq!([0, 2, 0].map(get), [false, false, false]);
+        assert_eq!([3, 3].map(get), [true, false]);
+        assert_eq!(cache.held.lock().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_part_beyond_the_limit_is_held_until_the_next_and_an_error_is_not_held() {
+        let cache = Cache::new(2, 1);
+        let decode = || Ok((7, 100));
+        assert_eq!(*cache.get(0, decode).unwrap(), 7);
+        assert_eq!(*cache.get(0, || panic!("it is held")).unwrap(), 7);
+        assert!(cache.get(1, || Err(crate::error::data("no"))).is_err());
+        assert_eq!(*cache.get(1, || Ok((8, 100))).unwrap(), 8);
+        assert_eq!(*cache.get(0, || Ok((9, 100))).unwrap(), 9);
+    }
+
+    #[test]
+    fn threads_that_want_the_same_part_decode_it_once() {
+        let (cache, decoded) = (Cache::new(1, 1), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let value = cache.get(0, || {
+                        std::thread::yield_now();
+                        Ok((decoded.fetch_add(1, Ordering::Relaxed), 1))
+                    });
+                    assert_eq!(*value.unwrap(), 0);
+                });
+            }
+        });
+    }
+}

@@ -1,0 +1,191 @@
+//! Encoded pictures of any reader, decoded and transformed into rows.
+
+use std::path::Path;
+
+use feedline_core::{Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Spec};
+use feedline_images::{Scratch, Transforms};
+
+use crate::{ElementType, Reader, Schema, SchemaField, Values};
+
+/// Names of fields that hold encoded pictures; the first that a reader has is decoded.
+const NAMES: [&str; 12] = [
+    "image",
+    "data",
+    "jpg",
+    "jpeg",
+    "png",
+    "webp",
+    "bmp",
+    "gif",
+    "img",
+    "image_bytes",
+    "image/encoded",
+    "bytes",
+];
+
+/// The data set of a reader with a field of encoded pictures: a folder, a tar archive, a table.
+///
+/// A sample has the field `image`, as the [`Transforms`] make it, and every other field of the reader that has
+/// one size, such as `label`. WebDataset's `cls`, a number as text, becomes the field `label` (`i64`). Fields
+/// that vary in size are left out.
+///
+/// The random numbers of a sample come from [`Context::random`]: a sample of an epoch is the same picture
+/// whatever the workers, the ranks, or the resume.
+///
+/// ```no_run
+/// use feedline_datasets::{ImageDataset, open};
+/// use feedline_images::Transforms;
+///
+/// let transforms = Transforms::new().random_resized_crop(224).flip(0.5);
+/// let photographs = ImageDataset::new(open("photographs")?, transforms)?;
+/// # Ok::<(), feedline_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct ImageDataset {
+    reader: Box<dyn Reader>,
+    transforms: Transforms,
+    /// The reader's field that holds the picture.
+    image: usize,
+    /// The reader's field of each field behind `image`, and whether it is a number as text.
+    others: Vec<(usize, bool)>,
+    spec: Spec,
+}
+
+/// A worker's memory.
+#[derive(Default)]
+struct Memory {
+    values: Values,
+    scratch: Scratch,
+}
+
+impl ImageDataset {
+    /// The pictures in the reader's field called `image`, `data`, `jpg`, `jpeg`, `png` or the like.
+    ///
+    /// # Errors
+    /// `Config` when no field holds bytes under such a name, the transforms leave pictures in sizes of their
+    /// own, or a batch cannot hold another field.
+    pub fn new(reader: Box<dyn Reader>, transforms: Transforms) -> Result<Self> {
+        let fields = reader.schema().fields();
+        let found =
+            NAMES.iter().find(|name| fields.iter().any(|field| field.name == **name && is_bytes(field)));
+        let Some(name) = found else {
+            let names: Vec<_> = fields.iter().map(|field| field.name.as_str()).collect();
+            let why =
+                format!("no field looks like encoded pictures, there are {names:?}: name it to with_field");
+            return Err(at_first(&*reader, Error::new(ErrorKind::Config, why)));
+        };
+        Self::with_field(reader, name, transforms)
+    }
+
+    /// The pictures in the reader's field called `name`.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new); `Config` when there is no such field, or it does not hold bytes.
+    pub fn with_field(reader: Box<dyn Reader>, name: &str, transforms: Transforms) -> Result<Self> {
+        let fields = reader.schema().fields();
+        let Some(image) = fields.iter().position(|field| field.name == name && is_bytes(field)) else {
+            let why = format!("no field \"{name}\" that holds bytes, in {}", reader.schema());
+            return Err(at_first(&*reader, Error::new(ErrorKind::Config, why)));
+        };
+        let mut spec = transforms.field("image")?;
+        let mut others = Vec::new();
+        for (index, field) in fields.iter().enumerate() {
+            let is_text = field.name == "cls" && is_bytes(field);
+            if is_text {
+                spec = spec.field("label", DType::I64, [])?;
+            } else if field.shape.iter().all(Option::is_some) {
+                let one = Schema::new([field.clone()]).spec().map_err(|error| at_first(&*reader, error))?;
+                let [one] = one.fields() else { continue };
+                spec = spec.field(one.name(), one.dtype(), one.shape())?;
+            } else {
+                continue;
+            }
+            others.push((index, is_text));
+        }
+        if reader.is_empty() {
+            let why = "there are no samples: give a file that has some";
+            return Err(at_first(&*reader, Error::new(ErrorKind::Data, why)));
+        }
+        Ok(Self { reader, transforms, image, others, spec })
+    }
+
+    /// The reader.
+    pub fn reader(&self) -> &dyn Reader {
+        &*self.reader
+    }
+
+    fn write(
+        &self,
+        id: u64,
+        row: &mut Row<'_, '_>,
+        memory: &mut Memory,
+        context: &mut Context,
+    ) -> Result<()> {
+        let Memory { values, scratch } = memory;
+        self.reader.read(id, values)?;
+        let values = values.fields();
+        let encoded = &values[self.image].bytes;
+        self.transforms.read(encoded, context.random(), scratch, row.bytes_mut(0))?;
+        for (field, &(index, is_text)) in (1..).zip(&self.others) {
+            let bytes = &values[index].bytes;
+            if is_text {
+                let text = String::from_utf8_lossy(bytes);
+                let label: i64 = text.trim().parse().map_err(|error| {
+                    let why = format!("the class {:?} is no whole number", text.trim());
+                    Error::new(ErrorKind::Sample, why).caused_by(error)
+                })?;
+                row.write(field, &label.to_le_bytes());
+            } else if bytes.len() == row.bytes_mut(field).len() {
+                row.write(field, bytes);
+            } else {
+                let name = &self.reader.schema().fields()[index].name;
+                let why = format!("field \"{name}\" has {} bytes instead of its usual size", bytes.len());
+                return Err(Error::new(ErrorKind::Sample, why));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_bytes(field: &SchemaField) -> bool {
+    field.element == ElementType::Bytes && field.shape == [None]
+}
+
+/// `error`, with the file that the first sample is in.
+fn at_first(reader: &dyn Reader, error: Error) -> Error {
+    match reader.path(0) {
+        Some(path) => error.at_path(path),
+        None => error,
+    }
+}
+
+impl Dataset for ImageDataset {
+    fn len(&self) -> u64 {
+        self.reader.len()
+    }
+
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        let written =
+            context.scoped_scratch(|memory: &mut Memory, context| self.write(id, row, memory, context));
+        written.map_err(|error| {
+            let path = if error.path().is_none() { self.reader.path(id) } else { None };
+            let error = error.at_sample(id);
+            match path {
+                Some(path) => error.at_path(path).into(),
+                None => error.into(),
+            }
+        })
+    }
+
+    fn path(&self, id: u64) -> Option<&Path> {
+        self.reader.path(id)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        Fingerprint::new().spec(&self.spec).number(self.len()).number(self.reader.fingerprint()).value()
+    }
+}

@@ -1,0 +1,157 @@
+//! Shards that are compressed as a whole: inflated when a sample of them is read.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use feedline_core::{Fingerprint, Result};
+use flate2::read::MultiGzDecoder;
+
+use super::Mds;
+use crate::bytes::Content;
+use crate::cache::Cache;
+use crate::disk::DiskFile;
+use crate::error::{data, one_line};
+use crate::gzip::most_inflated;
+use crate::memory::Memory;
+use crate::reader::outside;
+use crate::{Reader, Schema, Values};
+
+/// How a shard is compressed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Codec {
+    Zstd,
+    Gzip,
+    Snappy,
+}
+
+impl Codec {
+    /// The codec of this name, with or without a level: `zstd:7`.
+    pub(super) fn named(name: &str) -> Result<Self> {
+        match name.split(':').next() {
+            Some("zstd") => Ok(Self::Zstd),
+            Some("gz") => Ok(Self::Gzip),
+            Some("snappy") => Ok(Self::Snappy),
+            _ => {
+                let name = one_line(name);
+                Err(data(format!("the shards are compressed by \"{name}\", which is not read: use zstd")))
+            }
+        }
+    }
+
+    /// Fills `to` with what `file` inflates to; it has to be just that.
+    fn inflate(self, file: &DiskFile, to: &mut [u8]) -> Result<()> {
+        let failed = |why: String| {
+            data("the shard cannot be inflated to the size that the index says: fetch both again")
+                .caused_by(why)
+        };
+        if let Self::Gzip = self {
+            let mut stream = MultiGzDecoder::new(file.reader()?);
+            stream.read_exact(to).map_err(|error| failed(one_line(error)))?;
+            return match stream.read(&mut [0]) {
+                Ok(0) => Ok(()),
+                Ok(_) => Err(failed("it is longer".into())),
+                Err(error) => Err(failed(one_line(error))),
+            };
+        }
+        let mut zipped = Memory::new(file.len())?;
+        file.read_at(0, zipped.bytes_mut())?;
+        let zipped = zipped.bytes();
+        let written = match self {
+            Self::Zstd => {
+                zstd::bulk::decompress_to_buffer(zipped, to).map_err(|error| failed(one_line(error)))?
+            }
+            _ => match snap::raw::decompress_len(zipped) {
+                Ok(len) if len == to.len() => {
+                    let mut decoder = snap::raw::Decoder::new();
+                    decoder.decompress(zipped, to).map_err(|error| failed(one_line(error)))?
+                }
+                Ok(len) => return Err(failed(format!("it has {len} bytes"))),
+                Err(error) => return Err(failed(one_line(error))),
+            },
+        };
+        if written == to.len() { Ok(()) } else { Err(failed(format!("it has {written} bytes"))) }
+    }
+}
+
+/// One compressed shard of a folder.
+#[derive(Debug)]
+pub(super) struct Zipped {
+    path: PathBuf,
+    codec: Codec,
+    /// Bytes when it is inflated.
+    bytes: u64,
+    samples: u64,
+    schema: Schema,
+    /// Its number among the shards of the folder.
+    number: usize,
+    /// The shards that are inflated.
+    inflated: Arc<Cache<Mds>>,
+    fingerprint: u64,
+}
+
+impl Zipped {
+    pub(super) fn new(
+        path: PathBuf,
+        codec: Codec,
+        bytes: u64,
+        samples: u64,
+        schema: Schema,
+        (number, inflated): (usize, Arc<Cache<Mds>>),
+    ) -> Result<Self> {
+        let zipped = DiskFile::open(&path)?.len();
+        if bytes == 0 || bytes > most_inflated(zipped).min(u32::MAX.into()) {
+            let why = format!("the index claims {bytes} bytes in {zipped} of a compressed shard");
+            return Err(data(why + ": fetch both again"));
+        }
+        let fingerprint = Fingerprint::new().number(samples).file(&path)?.value();
+        Ok(Self { path, codec, bytes, samples, schema, number, inflated, fingerprint })
+    }
+
+    fn inflate(&self) -> Result<(Mds, u64)> {
+        let file = DiskFile::open(&self.path)?;
+        let mut memory = Memory::new(self.bytes)?;
+        self.codec.inflate(&file, memory.bytes_mut())?;
+        file.check_unchanged()?;
+        let shard = Mds::of_content(&self.path, Content::Inflated(memory))?;
+        if (shard.len(), shard.schema()) != (self.samples, &self.schema) {
+            return Err(data("the shard has other samples or columns than the index says: fetch both again"));
+        }
+        Ok((shard, self.bytes))
+    }
+}
+
+impl Reader for Zipped {
+    fn format(&self) -> &'static str {
+        "mds"
+    }
+
+    fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    fn len(&self) -> u64 {
+        self.samples
+    }
+
+    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+        if sample >= self.samples {
+            return Err(outside(sample, self.samples, &self.path));
+        }
+        let shard = self.inflated.get(self.number, || self.inflate());
+        shard.map_err(|error| error.at_path(&self.path).at_sample(sample))?.read(sample, values)
+    }
+
+    fn together(&self) -> Option<u64> {
+        Some(self.samples)
+    }
+
+    fn path(&self, _: u64) -> Option<&Path> {
+        Some(&self.path)
+    }
+
+    /// Covers name, size and time of the last write.
+    fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+}

@@ -1,0 +1,160 @@
+//! Packs the samples of any reader into Arrow files, which are read fastest.
+//!
+//! A set whose fields have one size each becomes one record batch per file, whose columns begin at multiples
+//! of 64 bytes: held in memory or mapped, they are ready for zero-copy loading. Other sets become batches of
+//! about 64 MiB. Fields that Arrow has no type for have their type and shape in the metadata, so that they
+//! are read back as they were.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use feedline_core::{Error, ErrorKind, Result};
+
+use crate::error::data;
+use crate::{Reader, Shards};
+
+mod columns;
+mod fixed;
+mod footer;
+mod index;
+mod partial;
+mod varying;
+
+use columns::Columns;
+use index::{INDEX, Index, Shard};
+use partial::Partial;
+
+pub(crate) use footer::CHECKSUM;
+
+/// How to pack.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PackOptions {
+    /// A folder of shards of about so many bytes each, instead of one file.
+    pub shard_bytes: Option<u64>,
+}
+
+/// What was packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packed {
+    /// Samples, in all files.
+    pub samples: u64,
+    /// Files, without the index.
+    pub files: u64,
+    /// Bytes of these files.
+    pub bytes: u64,
+    /// Files that an earlier run had finished.
+    pub kept: u64,
+}
+
+/// Writes every sample of `reader` to the file `to`, or to shards in the folder `to`; `progress` gets the
+/// number of samples that are written.
+///
+/// A file appears under its name when it is whole and on the disk; until then it is `NAME.partial`. Where a
+/// run with shards was ended, the next one of the same source and size keeps the shards that are done. Each
+/// file's footer has the CRC-32C of all bytes before it, and so has the index, `_index.json`.
+///
+/// ```
+/// use feedline_datasets::{PackOptions, Reader, open, pack};
+///
+/// # let dir = std::env::temp_dir().join(format!("feedline-doc-pack-{}", std::process::id()));
+/// # std::fs::create_dir_all(&dir)?;
+/// std::fs::write(dir.join("lines.txt"), "one\ntwo\n")?; let packed = pack(&*open(dir.join("lines.txt"))?,
+/// dir.join("lines.arrow"), PackOptions::default(), |_| {})?; assert_eq!((packed.samples, packed.files), (2,
+/// 1)); assert_eq!(open(dir.join("lines.arrow"))?.schema().to_string(), "text text [?]");
+/// # std::fs::remove_dir_all(&dir)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// `Config` for a source without samples or with a field of two dimensions that vary, a target that exists,
+/// and shards of size zero; `Data` when a sample cannot be read, or a file not be written; names the file.
+pub fn pack(
+    reader: &dyn Reader,
+    to: impl AsRef<Path>,
+    options: PackOptions,
+    mut progress: impl FnMut(u64),
+) -> Result<Packed> {
+    let to = to.as_ref();
+    let at = |error: Error| if error.path().is_some() { error } else { error.at_path(to) };
+    if reader.is_empty() {
+        return Err(at(refuse("the source has no samples: give one that has some")));
+    }
+    let columns = Columns::new(reader.schema()).map_err(at)?;
+    match options.shard_bytes {
+        None => one_file(reader, &columns, to, &mut progress),
+        Some(0) => Err(refuse("shards of no bytes hold nothing: give a size")),
+        Some(bytes) => shards(reader, &columns, to, bytes, &mut progress),
+    }
+    .map_err(at)
+}
+
+/// Opens a folder of shards by its index.
+pub(crate) fn open_folder(folder: &Path, limit: u64) -> Result<Shards> {
+    Index::read(&folder.join(INDEX))?.open(folder, limit)
+}
+
+fn one_file(
+    reader: &dyn Reader,
+    columns: &Columns,
+    to: &Path,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Packed> {
+    if to.exists() {
+        return Err(refuse("this exists already: remove it, or choose another name"));
+    }
+    let shard = file(reader, columns, to.to_path_buf(), 0, u64::MAX, progress)?;
+    Ok(Packed { samples: shard.samples, files: 1, bytes: shard.bytes, kept: 0 })
+}
+
+fn shards(
+    reader: &dyn Reader,
+    columns: &Columns,
+    to: &Path,
+    bytes: u64,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Packed> {
+    fs::create_dir_all(to).map_err(|error| cannot("make the folder", error))?;
+    let _lock = partial::lock(to)?;
+    let mut index = Index::begin(to, reader, bytes)?;
+    let kept = index.shards.len() as u64;
+    while index.samples() < reader.len() {
+        let name = format!("{:06}.arrow", index.shards.len());
+        let mut shard = file(reader, columns, to.join(&name), index.samples(), bytes, progress)?;
+        shard.name = name;
+        index.shards.push(shard);
+        index.save_progress(to)?;
+    }
+    index.finish(to)?;
+    let bytes = index.shards.iter().map(|shard| shard.bytes).sum();
+    Ok(Packed { samples: index.samples(), files: index.shards.len() as u64, bytes, kept })
+}
+
+/// Writes the samples from `first` on, about `bytes` of them, to the file `to`.
+fn file(
+    reader: &dyn Reader,
+    columns: &Columns,
+    to: PathBuf,
+    first: u64,
+    bytes: u64,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Shard> {
+    let mut partial = Partial::create(to)?;
+    let written = match columns.row_bytes() {
+        Some(row) => {
+            let rows = (bytes / row).clamp(1, reader.len() - first);
+            fixed::write(reader, columns, first..first + rows, partial.file(), progress)
+        }
+        None => varying::write(reader, columns, first, bytes, partial.file(), progress),
+    };
+    let (samples, checksum) = written.map_err(|error| partial.name_in(error))?;
+    let bytes = partial.finish()?;
+    Ok(Shard { name: String::new(), samples, bytes, crc32c: checksum })
+}
+
+fn refuse(why: &str) -> Error {
+    Error::new(ErrorKind::Config, why)
+}
+
+fn cannot(what: &str, error: std::io::Error) -> Error {
+    data(format!("cannot {what}")).caused_by(error)
+}

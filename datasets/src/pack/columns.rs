@@ -1,0 +1,126 @@
+//! The Arrow column of each field.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow_schema::{DataType, Field, Schema as ArrowSchema, SchemaRef};
+use feedline_core::{DType, Error, ErrorKind, Result};
+use serde_json::json;
+
+use crate::error::one_line;
+use crate::table::FIELD;
+use crate::{ElementType, Schema, SchemaField};
+
+/// The columns that hold the fields of a schema.
+#[derive(Debug)]
+pub(super) struct Columns {
+    pub(super) columns: Vec<Column>,
+    pub(super) schema: SchemaRef,
+}
+
+/// The column of one field.
+#[derive(Debug)]
+pub(super) struct Column {
+    pub(super) field: Field,
+    /// Bytes of a row, or, where it varies, of an item of it.
+    pub(super) width: usize,
+    pub(super) varies: bool,
+    /// Numbers per row that are a list of a fixed size.
+    pub(super) items: Option<usize>,
+}
+
+impl Columns {
+    pub(super) fn new(schema: &Schema) -> Result<Self> {
+        let columns = schema.fields().iter().map(Column::new).collect::<Result<Vec<_>>>()?;
+        let schema = ArrowSchema::new(columns.iter().map(|column| column.field.clone()).collect::<Vec<_>>());
+        Ok(Self { columns, schema: schema.into() })
+    }
+
+    /// Bytes of a row, if it has always as many.
+    pub(super) fn row_bytes(&self) -> Option<u64> {
+        let widths = self.columns.iter().map(|column| (!column.varies).then_some(column.width as u64));
+        widths.sum::<Option<u64>>()
+    }
+}
+
+impl Column {
+    fn new(field: &SchemaField) -> Result<Self> {
+        let refuse =
+            |why: &str| Error::new(ErrorKind::Config, format!("field \"{}\" {why}", one_line(&field.name)));
+        let varies = field.shape.first() == Some(&None);
+        let dims = &field.shape[usize::from(varies)..];
+        let Some(dims) = dims.iter().copied().collect::<Option<Vec<usize>>>() else {
+            return Err(refuse("has more than one dimension that varies, which is not packed"));
+        };
+        let elements = dims.iter().try_fold(1usize, |product, &dim| product.checked_mul(dim));
+        let width = elements.and_then(|elements| elements.checked_mul(field.element.size()));
+        let (Some(elements), Some(width)) = (elements, width) else {
+            return Err(refuse("is larger than the address space"));
+        };
+        let narrow = |count: usize| {
+            i32::try_from(count)
+                .ok()
+                .filter(|count| *count > 0)
+                .ok_or_else(|| refuse("is empty or too large to pack"))
+        };
+        let (number, per_element) = number(field.element);
+        let items = elements * per_element;
+        let list =
+            |kind: DataType, count| DataType::FixedSizeList(Field::new("item", kind, false).into(), count);
+        let (of_row, items) = match number {
+            Some(kind) if items == 1 => (kind, None),
+            Some(kind) => (list(kind, narrow(items)?), Some(items)),
+            None => (DataType::FixedSizeBinary(narrow(width)?), None),
+        };
+        let plain = varies && dims.is_empty();
+        let kind = match (field.element, varies) {
+            (ElementType::Bytes, _) if plain => DataType::LargeBinary,
+            (ElementType::Text, _) if plain => DataType::LargeUtf8,
+            (_, true) => DataType::LargeList(Field::new("item", of_row, false).into()),
+            (_, false) => of_row,
+        };
+        let about = json!({"dtype": field.element.name(), "shape": field.shape}).to_string();
+        let mut metadata = BTreeMap::from([(FIELD.to_owned(), about)]);
+        if matches!(field.element, ElementType::Number(_)) && items.is_some() && !varies {
+            // Other programs know tensors by this.
+            metadata.insert("ARROW:extension:name".into(), "arrow.fixed_shape_tensor".into());
+            metadata.insert("ARROW:extension:metadata".into(), json!({"shape": dims}).to_string());
+        }
+        let field = Field::new(&field.name, kind, false).with_metadata(metadata);
+        Ok(Self { field, width, varies, items })
+    }
+}
+
+/// The Arrow type of an element's numbers, and how many it has; none where it is stored as bytes.
+fn number(element: ElementType) -> (Option<DataType>, usize) {
+    let kind = match element {
+        // A byte each: bits could not be read where they lie.
+        ElementType::Bool => DataType::UInt8,
+        ElementType::U64 => DataType::UInt64,
+        ElementType::Complex64 => return (Some(DataType::Float32), 2),
+        ElementType::Complex128 => return (Some(DataType::Float64), 2),
+        ElementType::Bytes | ElementType::Text | ElementType::Number(DType::BF16) => return (None, 1),
+        ElementType::Number(dtype) => match dtype {
+            DType::U8 => DataType::UInt8,
+            DType::I8 => DataType::Int8,
+            DType::U16 => DataType::UInt16,
+            DType::I16 => DataType::Int16,
+            DType::U32 => DataType::UInt32,
+            DType::I32 => DataType::Int32,
+            DType::I64 => DataType::Int64,
+            DType::F16 => DataType::Float16,
+            DType::F32 => DataType::Float32,
+            DType::F64 => DataType::Float64,
+            DType::BF16 => return (None, 1),
+        },
+    };
+    (Some(kind), 1)
+}
+
+/// The storage type of a list's items.
+pub(super) fn item(list: &DataType) -> Option<&Arc<Field>> {
+    match list {
+        DataType::LargeList(item) | DataType::FixedSizeList(item, _) => Some(item),
+        _ => None,
+    }
+}

@@ -1,0 +1,170 @@
+//! The index of a folder of shards, and the progress of a run that is not done.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Component, Path};
+
+use feedline_core::Result;
+use serde::{Deserialize, Serialize};
+
+use super::partial::Partial;
+use super::{cannot, data, refuse};
+use crate::bytes::Content;
+use crate::disk::DiskFile;
+use crate::error::one_line;
+use crate::{ArrowFile, Reader, Shards};
+
+/// The name of the index. Programs that read a folder as one table leave out names that begin like this.
+pub(super) const INDEX: &str = "_index.json";
+/// The same, of a run that is not done.
+const PROGRESS: &str = "_progress.json";
+/// The longest index that is read.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// The shards of a folder, in order.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct Index {
+    format: String,
+    version: u32,
+    /// The fingerprint of the source, hexadecimal.
+    source: String,
+    source_samples: u64,
+    shard_bytes: u64,
+    pub(super) shards: Vec<Shard>,
+}
+
+/// One file.
+#[derive(Debug, Deserialize, Serialize)]
+pub(super) struct Shard {
+    pub(super) name: String,
+    pub(super) samples: u64,
+    pub(super) bytes: u64,
+    /// The checksum of all bytes before the footer.
+    pub(super) crc32c: u32,
+}
+
+const FORMAT: &str = "feedline-pack";
+
+impl Index {
+    /// The index to go on with: of what an earlier run has left, or an empty one.
+    pub(super) fn begin(folder: &Path, reader: &dyn Reader, shard_bytes: u64) -> Result<Self> {
+        let new = Self {
+            format: FORMAT.into(),
+            version: 1,
+            source: format!("{:016x}", reader.fingerprint()),
+            source_samples: reader.len(),
+            shard_bytes,
+            shards: Vec::new(),
+        };
+        for name in [INDEX, PROGRESS] {
+            let path = folder.join(name);
+            if !path.exists() {
+                continue;
+            }
+            let mut old = Self::read(&path)?;
+            let same = (&old.source, old.source_samples, old.shard_bytes);
+            if same != (&new.source, new.source_samples, new.shard_bytes) {
+                let why = "the folder holds shards of another source or size: choose an empty folder";
+                return Err(refuse(why).at_path(path));
+            }
+            // A file that is gone or cut is written again, and all after it.
+            let whole = |shard: &Shard| {
+                fs::metadata(folder.join(&shard.name)).is_ok_and(|file| file.len() == shard.bytes)
+            };
+            old.shards.truncate(old.shards.iter().take_while(|shard| whole(shard)).count());
+            return Ok(old);
+        }
+        let files = fs::read_dir(folder).map_err(|error| cannot("read the folder", error))?;
+        for file in files {
+            let name = file.map_err(|error| cannot("read the folder", error))?.file_name();
+            let name = name.to_string_lossy();
+            // An earlier run that had no shard done.
+            if !name.ends_with(".partial") && name != "_lock" && name != "000000.arrow" {
+                return Err(refuse("the folder holds other files: choose an empty one"));
+            }
+        }
+        Ok(new)
+    }
+
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let read = || {
+            let file = DiskFile::open(path)?;
+            if file.len() > MOST_BYTES {
+                return Err(data(format!("the index has {} bytes, more than any has", file.len())));
+            }
+            let content = Content::of_file(file, MOST_BYTES)?;
+            let index: Self =
+                serde_json::from_slice(content.bytes().unwrap_or_default()).map_err(|error| {
+                    data("the index is damaged: pack the set again").caused_by(one_line(error))
+                })?;
+            if (index.format.as_str(), index.version) != (FORMAT, 1) {
+                return Err(data("the index is of another program or version: pack the set again"));
+            }
+            // A shard lies in the folder; a name that leads elsewhere was not written by `pack`.
+            let is_plain = |name: &str| {
+                let mut parts = Path::new(name).components();
+                matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None))
+            };
+            match index.shards.iter().find(|shard| !is_plain(&shard.name)) {
+                Some(shard) => {
+                    let name = one_line(&shard.name);
+                    Err(data(format!("the index names the shard \"{name}\", outside of its folder")))
+                }
+                None => Ok(index),
+            }
+        };
+        read().map_err(|error| error.at_path(path))
+    }
+
+    /// Samples of all shards.
+    pub(super) fn samples(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.samples).fold(0, u64::saturating_add)
+    }
+
+    /// The shards as one set.
+    pub(super) fn open(&self, folder: &Path, limit: u64) -> Result<Shards> {
+        let mut readers = Vec::<Box<dyn Reader>>::new();
+        for shard in &self.shards {
+            let path = folder.join(&shard.name);
+            let bytes = fs::metadata(&path).map(|file| file.len()).unwrap_or(shard.bytes);
+            if bytes != shard.bytes {
+                let why = format!(
+                    "the shard has {bytes} bytes, the index says {}: pack the set again",
+                    shard.bytes
+                );
+                return Err(data(why).at_path(path));
+            }
+            let file = ArrowFile::open_with(&path, limit, Default::default())?;
+            if (file.len(), file.checksum()) != (shard.samples, Some(shard.crc32c)) {
+                return Err(data("the shard is not the one of the index: pack the set again").at_path(path));
+            }
+            readers.push(Box::new(file));
+        }
+        Shards::new(readers).map_err(|error| error.at_path(folder.join(INDEX)))
+    }
+
+    pub(super) fn save_progress(&self, folder: &Path) -> Result<()> {
+        self.save(folder, PROGRESS)
+    }
+
+    /// Writes the index; the set is whole.
+    pub(super) fn finish(&self, folder: &Path) -> Result<()> {
+        self.save(folder, INDEX)?;
+        match fs::remove_file(folder.join(PROGRESS)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(cannot("remove the file", error).at_path(folder.join(PROGRESS)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn save(&self, folder: &Path, name: &str) -> Result<()> {
+        let path = folder.join(name);
+        let text = serde_json::to_string_pretty(self)
+            .map_err(|error| data("the index cannot be written").caused_by(one_line(error)).at_path(&path))?;
+        let mut partial = Partial::create(path.clone())?;
+        let written = partial.file().write_all(text.as_bytes());
+        written.map_err(|error| cannot("write the file", error).at_path(&path))?;
+        partial.finish().map(|_| ())
+    }
+}

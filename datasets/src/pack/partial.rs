@@ -1,0 +1,86 @@
+//! Files that appear when they are whole and on the disk.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::path::{Path, PathBuf};
+
+use feedline_core::{Error, Result};
+
+use super::{cannot, data};
+
+/// The name of the file that a run holds a lock on while it packs into a folder.
+const LOCK: &str = "_lock";
+
+/// A file under another name, `NAME.partial`, until it is finished.
+#[derive(Debug)]
+pub(super) struct Partial {
+    file: File,
+    to: PathBuf,
+    temporary: PathBuf,
+}
+
+impl Partial {
+    pub(super) fn create(to: PathBuf) -> Result<Self> {
+        let mut name = to.file_name().unwrap_or_default().to_owned();
+        name.push(".partial");
+        let temporary = to.with_file_name(name);
+        let file = locked(&temporary)?;
+        // What an earlier run has left.
+        file.set_len(0).map_err(|error| cannot("write the file", error).at_path(&temporary))?;
+        Ok(Self { file, to, temporary })
+    }
+
+    pub(super) fn file(&mut self) -> &mut File {
+        &mut self.file
+    }
+
+    /// An error in writing, with the file that it was in.
+    pub(super) fn name_in(&self, error: Error) -> Error {
+        if error.path().is_some() { error } else { error.at_path(&self.temporary) }
+    }
+
+    /// Gives the file its name; returns its bytes.
+    pub(super) fn finish(self) -> Result<u64> {
+        let io = |error| cannot("write the file", error).at_path(&self.to);
+        self.file.sync_all().map_err(io)?;
+        let bytes = self.file.metadata().map_err(io)?.len();
+        fs::rename(&self.temporary, &self.to).map_err(io)?;
+        // The name is in the folder, which has to get to the disk too.
+        #[cfg(unix)]
+        if let Some(folder) = self.to.parent() {
+            let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+            File::open(folder).and_then(|folder| folder.sync_all()).map_err(io)?;
+        }
+        Ok(bytes)
+    }
+}
+
+/// Keeps other runs out of a folder.
+#[derive(Debug)]
+pub(super) struct Lock {
+    path: PathBuf,
+    _file: File,
+}
+
+pub(super) fn lock(folder: &Path) -> Result<Lock> {
+    let path = folder.join(LOCK);
+    let file = locked(&path)?;
+    Ok(Lock { path, _file: file })
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // It may stay: the lock itself ends with the file's handle.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn locked(path: &Path) -> Result<File> {
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+    let file = file.map_err(|error| cannot("write the file", error).at_path(path))?;
+    match file.try_lock() {
+        Ok(()) | Err(TryLockError::Error(_)) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            Err(data("another process is packing to this: wait until it is done").at_path(path))
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! A data set of a reader whose samples differ in size.
+
+use std::fmt;
+use std::path::Path;
+
+use feedline_core::{
+    Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Spec, StridedColumn,
+};
+
+use crate::{Reader, Schema, SchemaField, Value, Values};
+
+/// A [`Reader`] as a [`Dataset`] whose fields of varying size are ragged.
+///
+/// | field of the reader | field of the data set |
+/// | --- | --- |
+/// | one size, as `[28, 28]` | the same, as [`Fixed`](crate::Fixed) has it |
+/// | the first dimension varies, as `[?]` or `[?, 3]` | ragged; an item is `[]` or `[3]` |
+/// | others vary, as `[?, ?, 3]` | ragged, of single elements; and `NAME.shape` (`i64`, one per dimension) |
+///
+/// Text and bytes are `u8`.
+///
+/// ```
+/// use feedline_core::{Dataset, lengths};
+/// use feedline_datasets::{Ragged, open};
+///
+/// # let path = std::env::temp_dir().join(format!("feedline-doc-ragged-{}.txt", std::process::id()));
+/// std::fs::write(&path, "To be, or not to be,\nthat is\n\nthe question:\n")?;
+/// let lines = Ragged::new(open(&path)?, 100)?; // lines of up to 100 bytes
+/// assert_eq!(lengths(&lines, "text")?, [20, 7, 0, 13]);
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Ragged {
+    reader: Box<dyn Reader>,
+    most_per_sample: usize,
+    /// Limits of single fields.
+    limits: Vec<(String, usize)>,
+    spec: Spec,
+    fields: Vec<Kind>,
+}
+
+/// How a field of the reader is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Fixed,
+    Ragged,
+    /// With a field for the shape, which has this many dimensions.
+    Shaped(usize),
+}
+
+impl Ragged {
+    /// The data set of `reader`, with at most `most_per_sample` items in a ragged field of a sample.
+    ///
+    /// # Errors
+    /// `Config` for an element that batches do not have, more fields than a sample can have, or a limit of 0;
+    /// `Data` when there are no samples.
+    pub fn new(reader: Box<dyn Reader>, most_per_sample: usize) -> Result<Self> {
+        if reader.is_empty() {
+            let error = Error::new(ErrorKind::Data, "there are no samples: give a file that has some");
+            return Err(reader.path(0).map_or(error.clone(), |path| error.at_path(path)));
+        }
+        let (spec, fields) = (Spec::new(), Vec::new());
+        Self { reader, most_per_sample, limits: Vec::new(), spec, fields }.laid_out()
+    }
+
+    /// Sets another limit for the ragged field `field`.
+    ///
+    /// # Errors
+    /// `Config` for a field that does not exist or is not ragged, and for a limit of 0.
+    pub fn limit(mut self, field: &str, most_per_sample: usize) -> Result<Self> {
+        let index = self.spec.index_of(field)?;
+        if self.spec.fields()[index].as_ragged().is_none() {
+            let why = format!("field \"{field}\" is not ragged: every sample has the same length");
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        self.limits.push((field.to_owned(), most_per_sample));
+        self.laid_out()
+    }
+
+    /// The reader.
+    pub fn reader(&self) -> &dyn Reader {
+        &*self.reader
+    }
+
+    /// Makes the spec of the reader's schema and the limits.
+    fn laid_out(self) -> Result<Self> {
+        let limit = |name: &str| {
+            let own = self.limits.iter().rev().find(|(field, _)| field == name);
+            own.map_or(self.most_per_sample, |(_, most)| *most)
+        };
+        let (mut spec, mut fields) = (Spec::new(), Vec::new());
+        for field in self.reader.schema().fields() {
+            let kind;
+            (spec, kind) = add(spec, field, limit(&field.name))?;
+            fields.push(kind);
+        }
+        Ok(Self { spec, fields, ..self })
+    }
+}
+
+/// Adds what the data set has of `field`.
+fn add(spec: Spec, field: &SchemaField, most: usize) -> Result<(Spec, Kind)> {
+    let Some(first) = field.shape.iter().position(Option::is_none) else {
+        let fixed = Schema::new([field.clone()]).spec()?;
+        return Ok((
+            spec.field(&field.name, fixed.fields()[0].dtype(), fixed.fields()[0].shape())?,
+            Kind::Fixed,
+        ));
+    };
+    let (dtype, parts) = field.batch_type()?;
+    let rest: Option<Vec<usize>> = field.shape.iter().skip(1).copied().collect();
+    match rest {
+        Some(mut item) if first == 0 => {
+            item.extend_from_slice(parts);
+            Ok((spec.ragged(&field.name, dtype, item, most)?, Kind::Ragged))
+        }
+        _ => {
+            let dims = field.shape.len();
+            let spec = spec.ragged(&field.name, dtype, parts, most)?;
+            Ok((spec.field(&format!("{}.shape", field.name), DType::I64, [dims])?, Kind::Shaped(dims)))
+        }
+    }
+}
+
+impl Ragged {
+    /// Writes `value` of the reader to field `index` of the row, and returns the index of the next one.
+    fn write(&self, kind: Kind, index: usize, value: &Value, row: &mut Row<'_, '_>) -> Result<usize> {
+        let field = &self.spec.fields()[index];
+        let refuse =
+            |why: String| Err(Error::new(ErrorKind::Sample, format!("field \"{}\" {why}", field.name())));
+        match kind {
+            Kind::Fixed if value.bytes.len() != field.row_bytes() => {
+                refuse(format!("has {} bytes instead of {}", value.bytes.len(), field.row_bytes()))
+            }
+            Kind::Fixed => {
+                row.write(index, &value.bytes);
+                Ok(index + 1)
+            }
+            Kind::Ragged => row.write_ragged_bytes(index, &value.bytes).map(|()| index + 1),
+            Kind::Shaped(dims) if value.shape.len() != dims => {
+                refuse(format!("has {} dimensions instead of {dims}", value.shape.len()))
+            }
+            Kind::Shaped(_) => {
+                row.write_ragged_bytes(index, &value.bytes)?;
+                let to = row.field_mut::<i64>(index + 1)?;
+                to.iter_mut().zip(&value.shape).for_each(|(to, &dim)| *to = dim as i64);
+                Ok(index + 2)
+            }
+        }
+    }
+}
+
+impl Dataset for Ragged {
+    fn len(&self) -> u64 {
+        self.reader.len()
+    }
+
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        context.scoped_scratch(|values: &mut Values, _| {
+            self.reader.read(id, values)?;
+            let mut index = 0;
+            for (&kind, value) in self.fields.iter().zip(values.fields()) {
+                index = self.write(kind, index, value, row).map_err(|error| error.at_sample(id))?;
+            }
+            Ok(())
+        })
+    }
+
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        // The fields of the two have the same indices where every field has one size.
+        self.fields.iter().all(|&kind| kind == Kind::Fixed).then(|| self.reader.column(field))?
+    }
+
+    fn path(&self, id: u64) -> Option<&Path> {
+        self.reader.path(id)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        Fingerprint::new().spec(&self.spec).number(self.len()).number(self.reader.fingerprint()).value()
+    }
+}
+
+impl fmt::Debug for Ragged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Ragged({:?})", self.reader)
+    }
+}

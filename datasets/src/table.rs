@@ -1,0 +1,392 @@
+//! What Arrow and Parquet files share: tables in Arrow's memory, read row by row.
+
+use std::collections::{HashMap, HashSet};
+
+use arrow_array::{Array, RecordBatch};
+use arrow_buffer::Buffer;
+use arrow_data::ArrayData;
+use arrow_schema::{DataType, Field};
+use feedline_core::{DType, Error, ErrorKind, Result};
+
+use crate::error::{data, one_line};
+use crate::{ElementType, Schema, SchemaField, Value, Values};
+
+mod column;
+
+pub(crate) use column::Column;
+
+/// The key of a column's metadata in which `pack` writes the type and the shape of its field.
+pub(crate) const FIELD: &str = "feedline.field";
+
+/// What to read of an Arrow or Parquet file, and how.
+#[derive(Clone, Debug)]
+pub struct TableOptions {
+    /// The columns to read, in the file's order; all where this is `None`. The name of a struct stands for
+    /// all of its fields, which have the names `STRUCT.FIELD`.
+    pub columns: Option<Vec<String>>,
+    /// What a null becomes.
+    pub nulls: Nulls,
+    /// Bytes of decoded row groups or record batches that are kept for all workers together. The one that was
+    /// used longest ago goes first; one that is larger than all of this is kept until the next.
+    pub cache_bytes: u64,
+}
+
+impl Default for TableOptions {
+    /// All columns, no nulls, and 512 MiB.
+    fn default() -> Self {
+        Self { columns: None, nulls: Nulls::Refuse, cache_bytes: 512 << 20 }
+    }
+}
+
+/// What a null becomes: batches have none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nulls {
+    /// An error that names the row and the column, when that row is read.
+    Refuse,
+    /// NaN among floating-point numbers, zero among others, nothing where the size varies.
+    Fill,
+}
+
+/// One field of the schema: where its values lie in a decoded batch.
+#[derive(Clone, Debug)]
+struct Leaf {
+    /// The column of the file, then the field of each struct on the way.
+    path: Vec<usize>,
+    part: Part,
+}
+
+/// What a field takes from its column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Values,
+    /// The length of each value, in a list of texts or byte strings.
+    Lengths,
+}
+
+/// The fields that are read of a table.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    pub(crate) schema: Schema,
+    leaves: Vec<Leaf>,
+    nulls: Nulls,
+}
+
+/// A decoded batch: one column per field of the layout.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    columns: Vec<Column>,
+    pub(crate) rows: usize,
+    /// Bytes that it takes in memory.
+    pub(crate) bytes: u64,
+}
+
+impl Layout {
+    /// The fields of a table of this schema, as far as `options` ask for them.
+    pub(crate) fn new(table: &arrow_schema::Schema, options: &TableOptions) -> Result<Self> {
+        let (mut fields, mut leaves) = (Vec::new(), Vec::new());
+        let mut asked: HashMap<&str, bool> = HashMap::new();
+        asked.extend(options.columns.iter().flatten().map(|name| (name.as_str(), false)));
+        let mut is_asked = |name: &str| {
+            if options.columns.is_none() {
+                return true;
+            }
+            // The name itself, or that of a struct around it.
+            let ends = name.match_indices('.').map(|(end, _)| end).chain([name.len()]);
+            ends.fold(false, |found, end| match asked.get_mut(&name[..end]) {
+                Some(seen) => std::mem::replace(seen, true) || true,
+                None => found,
+            })
+        };
+        for (index, field) in table.fields().iter().enumerate() {
+            add(field, field.name().clone(), vec![index], &mut is_asked, &mut |leaf, field| {
+                leaves.push(leaf);
+                fields.push(field);
+            })?;
+        }
+        if let Some((name, _)) = asked.iter().find(|(_, seen)| !**seen) {
+            let why = format!("there is no column \"{}\" to read", one_line(name));
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        if fields.is_empty() {
+            return Err(data("there are no columns to read: give a file that has some"));
+        }
+        Ok(Self { schema: Schema::new(fields), leaves, nulls: options.nulls })
+    }
+
+    /// The columns of the file that are read, in order.
+    pub(crate) fn columns(&self) -> Vec<usize> {
+        let mut columns: Vec<_> = self.leaves.iter().map(|leaf| leaf.path[0]).collect();
+        columns.dedup();
+        columns
+    }
+
+    /// The columns of a batch that has only [`columns`](Self::columns).
+    /// Memory that is in `counted` is not counted again.
+    pub(crate) fn batch(&self, batch: &RecordBatch, counted: &mut HashSet<usize>) -> Batch {
+        let places = self.columns();
+        let column = |leaf: &Leaf| {
+            let place = places.partition_point(|&column| column < leaf.path[0]);
+            Column::at(&batch.column(place).to_data(), &leaf.path[1..])
+        };
+        let bytes = batch.columns().iter().map(|column| memory(&column.to_data(), counted)).sum();
+        Batch { columns: self.leaves.iter().map(column).collect(), rows: batch.num_rows(), bytes }
+    }
+
+    /// Reads row `row` of `batch`, which is sample `sample`.
+    pub(crate) fn read(&self, batch: &Batch, row: usize, sample: u64, values: &mut Values) -> Result<()> {
+        let fields = self.schema.fields();
+        let columns = self.leaves.iter().zip(&batch.columns);
+        for (((leaf, column), field), value) in columns.zip(fields).zip(values.begin(fields.len())) {
+            value.bytes.clear();
+            let fill = (self.nulls == Nulls::Fill).then_some(field.element);
+            let read = match leaf.part {
+                Part::Values => column.values(row, fill, &mut value.bytes),
+                Part::Lengths => column.lengths(row, fill.is_some(), &mut value.bytes),
+            };
+            if read.is_none() {
+                let why = format!(
+                    "column \"{}\" has a null in row {sample}: fill it before, or read with Nulls::Fill",
+                    one_line(&field.name)
+                );
+                return Err(data(why).at_sample(sample));
+            }
+            set_shape(field, value).map_err(|error| error.at_sample(sample))?;
+        }
+        Ok(())
+    }
+
+    /// The bytes of every row of field `field`, one behind another, where they lie like that in `batch`.
+    pub(crate) fn ready<'a>(&self, batch: &'a Batch, field: usize) -> Option<(&'a [u8], usize)> {
+        (self.leaves.get(field)?.part == Part::Values).then(|| batch.columns[field].ready())?
+    }
+}
+
+/// Bytes of the buffers of `data` that are not in `counted` yet: batches share dictionaries and pages.
+fn memory(data: &ArrayData, counted: &mut HashSet<usize>) -> u64 {
+    let nulls = data.nulls().map(|nulls| nulls.buffer());
+    let mut count = |buffer: &Buffer| {
+        let is_new = counted.insert(buffer.data_ptr().as_ptr() as usize);
+        if is_new { buffer.capacity() as u64 } else { 0 }
+    };
+    let own: u64 = data.buffers().iter().chain(nulls).map(&mut count).sum();
+    data.child_data().iter().fold(own, |sum, child| sum + memory(child, counted))
+}
+
+/// Sets the shape of a value whose bytes are there.
+fn set_shape(field: &SchemaField, value: &mut Value) -> Result<()> {
+    let known: usize = field.shape.iter().flatten().product();
+    let row = known.max(1) * field.element.size();
+    let varying = value.bytes.len() / row;
+    if value.bytes.len() != row * if field.shape.contains(&None) { varying } else { 1 } {
+        let why = format!("column \"{}\" has {} bytes of {field}", one_line(&field.name), value.bytes.len());
+        return Err(data(why + ": write the file again"));
+    }
+    value.set_shape(field.shape.iter().map(|dim| dim.unwrap_or(varying)));
+    Ok(())
+}
+
+/// Adds the fields that a column is, if they are asked for.
+fn add(
+    field: &Field,
+    name: String,
+    path: Vec<usize>,
+    is_asked: &mut impl FnMut(&str) -> bool,
+    to: &mut impl FnMut(Leaf, SchemaField),
+) -> Result<()> {
+    if let DataType::Struct(fields) = field.data_type() {
+        for (index, field) in fields.iter().enumerate() {
+            let path = [&path[..], &[index]].concat();
+            add(field, format!("{name}.{}", field.name()), path, is_asked, to)?;
+        }
+        return Ok(());
+    }
+    if !is_asked(&name) {
+        return Ok(());
+    }
+    let Some(Kind { element, mut shape, lengths }) = kind(field.data_type()) else {
+        let (name, why) = (one_line(&name), refused(field.data_type()));
+        return Err(data(format!("column \"{name}\" {why}; leave it out by naming the columns to read")));
+    };
+    if let Some(tensor) = tensor_shape(field, &shape) {
+        shape = tensor.into_iter().map(Some).collect();
+    }
+    let mut element = element;
+    if let Some((as_packed, shape_packed)) = packed_as(field, element, &shape) {
+        (element, shape) = (as_packed, shape_packed);
+    }
+    if shape.contains(&Some(0)) {
+        let name = one_line(&name);
+        return Err(data(format!("column \"{name}\" has rows without elements: leave it out")));
+    }
+    to(
+        Leaf { path: path.clone(), part: Part::Values },
+        SchemaField { name: name.clone(), element, shape: shape.clone() },
+    );
+    if lengths {
+        let field = SchemaField::variable(name + ".lengths", ElementType::Number(DType::I64));
+        to(Leaf { path, part: Part::Lengths }, field);
+    }
+    Ok(())
+}
+
+/// The type and the shape that a packed column had before: Arrow has no such type.
+fn packed_as(
+    field: &Field,
+    stored: ElementType,
+    shape: &[Option<usize>],
+) -> Option<(ElementType, Vec<Option<usize>>)> {
+    let about: serde_json::Value = serde_json::from_str(field.metadata().get(FIELD)?).ok()?;
+    let element = ElementType::named(about.get("dtype")?.as_str()?)?;
+    let packed: Vec<Option<usize>> = serde_json::from_value(about.get("shape")?.clone()).ok()?;
+    let bytes = |element: ElementType, shape: &[Option<usize>]| {
+        shape.iter().flatten().try_fold(element.size(), |bytes, &dim| bytes.checked_mul(dim))
+    };
+    // The same bytes, and the same dimension that varies.
+    let varies = |shape: &[Option<usize>]| shape.first() == Some(&None);
+    let fits = bytes(element, &packed)? == bytes(stored, shape)?
+        && varies(&packed) == varies(shape)
+        && !packed.iter().skip(1).any(Option::is_none);
+    fits.then_some((element, packed))
+}
+
+/// Why a type is not read.
+fn refused(kind: &DataType) -> String {
+    match kind {
+        DataType::Null => "holds nulls only, from row 0 on".into(),
+        kind => {
+            let mut name = one_line(kind);
+            if let Some((end, _)) = name.char_indices().nth(80) {
+                name.truncate(end);
+                name.push_str("...");
+            }
+            format!("is of type {name}, which is not read")
+        }
+    }
+}
+
+/// What the values of a column are.
+struct Kind {
+    element: ElementType,
+    shape: Vec<Option<usize>>,
+    /// Whether it is a list of values that vary in size.
+    lengths: bool,
+}
+
+fn kind(column: &DataType) -> Option<Kind> {
+    use DataType::*;
+    let scalar = |element| Some(Kind { element, shape: vec![], lengths: false });
+    let number = |dtype| scalar(ElementType::Number(dtype));
+    let variable = |element| Some(Kind { element, shape: vec![None], lengths: false });
+    match column {
+        Boolean => scalar(ElementType::Bool),
+        UInt8 => number(DType::U8),
+        Int8 => number(DType::I8),
+        UInt16 => number(DType::U16),
+        Int16 => number(DType::I16),
+        UInt32 => number(DType::U32),
+        Int32 | Date32 | Time32(_) => number(DType::I32),
+        Int64 | Date64 | Time64(_) | Timestamp(..) | Duration(_) => number(DType::I64),
+        UInt64 => scalar(ElementType::U64),
+        Float16 => number(DType::F16),
+        Float32 => number(DType::F32),
+        Float64 | Decimal32(..) | Decimal64(..) | Decimal128(..) => number(DType::F64),
+        FixedSizeBinary(size) => {
+            let shape = vec![Some(usize::try_from(*size).ok()?)];
+            Some(Kind { element: ElementType::Bytes, shape, lengths: false })
+        }
+        Binary | LargeBinary | BinaryView => variable(ElementType::Bytes),
+        Utf8 | LargeUtf8 | Utf8View => variable(ElementType::Text),
+        Dictionary(_, values) => match &**values {
+            // A list in a dictionary, or one dictionary in another: nobody writes them.
+            List(_) | LargeList(_) | FixedSizeList(..) | Dictionary(..) => None,
+            values => kind(values),
+        },
+        FixedSizeList(item, size) => {
+            let mut kind = kind(item.data_type())?;
+            kind.shape.insert(0, Some(usize::try_from(*size).ok()?));
+            (!kind.shape.contains(&None)).then_some(kind)
+        }
+        List(item) | LargeList(item) => {
+            let mut kind = kind(item.data_type())?;
+            if kind.shape == [None]
+                && !kind.lengths
+                && matches!(kind.element, ElementType::Bytes | ElementType::Text)
+            {
+                return (!matches!(item.data_type(), List(_) | LargeList(_)))
+                    .then_some(Kind { lengths: true, ..kind });
+            }
+            kind.shape.insert(0, None);
+            (!kind.shape[1..].contains(&None)).then_some(kind)
+        }
+        _ => None,
+    }
+}
+
+/// The shape that the extension type `arrow.fixed_shape_tensor` gives to a list of a fixed size.
+fn tensor_shape(field: &Field, list: &[Option<usize>]) -> Option<Vec<usize>> {
+    let metadata = field.metadata();
+    if metadata.get("ARROW:extension:name")? != "arrow.fixed_shape_tensor" {
+        return None;
+    }
+    let json: serde_json::Value = serde_json::from_str(metadata.get("ARROW:extension:metadata")?).ok()?;
+    let permutation = json.get("permutation").and_then(serde_json::Value::as_array);
+    let in_order =
+        |list: &Vec<serde_json::Value>| (0u64..).zip(list).all(|(at, value)| value.as_u64() == Some(at));
+    let shape: Vec<usize> = serde_json::from_value(json.get("shape")?.clone()).ok()?;
+    let elements = shape.iter().try_fold(1usize, |product, &dim| product.checked_mul(dim))?;
+    (permutation.is_none_or(in_order) && list == [Some(elements)]).then_some(shape)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn layout(fields: Vec<Field>, columns: Option<&[&str]>) -> Result<String> {
+        let columns = columns.map(|names| names.iter().map(|name| name.to_string()).collect());
+        let layout =
+            Layout::new(&arrow_schema::Schema::new(fields), &TableOptions { columns, ..Default::default() });
+        layout.map(|layout| layout.schema.to_string())
+    }
+
+    fn fields() -> Vec<Field> {
+        let item = |kind| Arc::new(Field::new("item", kind, true));
+        let inner =
+            vec![Field::new("x", DataType::Float32, true), Field::new("y.z", DataType::Boolean, true)];
+        vec![
+            Field::new("a", DataType::Struct(inner.into()), true),
+            Field::new("b", DataType::List(item(DataType::Utf8)), true),
+            Field::new("c", DataType::List(item(DataType::FixedSizeList(item(DataType::UInt64), 3))), true),
+            Field::new("d", DataType::List(item(DataType::List(item(DataType::Int8)))), true),
+        ]
+    }
+
+    #[test]
+    fn columns_are_chosen_by_name_and_structs_with_all_their_fields() {
+        let all = layout(fields(), None).unwrap_err().to_string();
+        assert!(all.contains("column \"d\" is of type List(") && !all.contains('\n'), "{all}");
+        let text = layout(fields(), Some(&["c", "a", "b"])).unwrap();
+        assert_eq!(text, "a.x f32 [], a.y.z bool [], b text [?], b.lengths i64 [?], c u64 [?, 3]");
+        assert_eq!(layout(fields(), Some(&["a.y.z"])).unwrap(), "a.y.z bool []");
+        let none = layout(fields(), Some(&["a", "e"])).unwrap_err().to_string();
+        assert!(none.contains("no column \"e\""), "{none}");
+    }
+
+    #[test]
+    fn a_tensor_has_the_shape_that_its_metadata_says() {
+        let item = Arc::new(Field::new("item", DataType::UInt8, true));
+        let tensor = |size, json: &str| {
+            let metadata =
+                [("ARROW:extension:name", "arrow.fixed_shape_tensor"), ("ARROW:extension:metadata", json)];
+            let metadata = metadata.map(|(key, value)| (key.to_string(), value.to_string()));
+            let kind = DataType::FixedSizeList(item.clone(), size);
+            layout(vec![Field::new("x", kind, true).with_metadata(metadata)], None).unwrap()
+        };
+        assert_eq!(tensor(6, r#"{"shape":[2,3]}"#), "x u8 [2, 3]");
+        assert_eq!(tensor(6, r#"{"shape":[2,3],"permutation":[0,1]}"#), "x u8 [2, 3]");
+        assert_eq!(tensor(6, r#"{"shape":[2,3],"permutation":[1,0]}"#), "x u8 [6]");
+        assert_eq!(tensor(6, r#"{"shape":[2,4]}"#), "x u8 [6]");
+        assert_eq!(tensor(6, "{"), "x u8 [6]");
+    }
+}

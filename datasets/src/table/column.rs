@@ -1,0 +1,244 @@
+//! A decoded column: the bytes of each row.
+
+use std::ops::Range;
+
+use arrow_buffer::{BooleanBuffer, Buffer, NullBuffer, ScalarBuffer};
+use arrow_data::ArrayData;
+use arrow_schema::DataType;
+
+use crate::ElementType;
+
+/// Bytes of a view.
+const VIEW: usize = 16;
+
+/// One column of a decoded batch.
+#[derive(Debug)]
+pub(crate) struct Column {
+    nulls: Option<NullBuffer>,
+    cells: Cells,
+}
+
+/// Where the bytes of a row lie.
+#[derive(Debug)]
+enum Cells {
+    /// Rows of one size, one behind another.
+    Fixed { bytes: Buffer, width: usize },
+    /// One bit per row.
+    Bits(BooleanBuffer),
+    /// Integers of a width, in units of a power of ten.
+    Decimals { bytes: Buffer, width: usize, scale: i8 },
+    /// Rows of a size that varies: row `n` has the items from `ends[n]` to `ends[n + 1]`.
+    Varying { ends: Ends, items: Box<Column> },
+    /// Rows of a size that varies, each in one of several buffers, or in its view where it is short.
+    Views { views: Buffer, buffers: Vec<Buffer> },
+    /// So many items per row, which may be null.
+    Items { count: usize, items: Box<Column> },
+    /// Numbers of values.
+    Keys { keys: Buffer, width: usize, values: Box<Column> },
+    /// A type that no field has.
+    Nothing,
+}
+
+#[derive(Debug)]
+enum Ends {
+    Narrow(ScalarBuffer<i32>),
+    Wide(ScalarBuffer<i64>),
+}
+
+impl Ends {
+    fn items(&self, row: usize) -> Range<usize> {
+        match self {
+            Self::Narrow(ends) => ends[row] as usize..ends[row + 1] as usize,
+            Self::Wide(ends) => ends[row] as usize..ends[row + 1] as usize,
+        }
+    }
+}
+
+impl Column {
+    /// The column at `path` in the structs of `data`. A null struct makes its fields null.
+    pub(crate) fn at(data: &ArrayData, path: &[usize]) -> Self {
+        let Some((&index, rest)) = path.split_first() else { return Self::of(data) };
+        // The fields of a struct do not know which of its rows are there.
+        let child = data.child_data()[index].slice(data.offset(), data.len());
+        let mut column = Self::at(&child, rest);
+        column.nulls = NullBuffer::union(data.nulls(), column.nulls.as_ref());
+        column
+    }
+
+    /// `data` has passed the checks of the Arrow crates: its buffers are as long as its type needs them.
+    fn of(data: &ArrayData) -> Self {
+        let (first, len) = (data.offset(), data.len());
+        let fixed = |width: usize| data.buffers()[0].slice_with_length(first * width, len * width);
+        let narrow = || match len {
+            0 => Ends::Narrow(vec![0].into()),
+            _ => Ends::Narrow(ScalarBuffer::new(data.buffers()[0].clone(), first, len + 1)),
+        };
+        let wide = || match len {
+            0 => Ends::Wide(vec![0].into()),
+            _ => Ends::Wide(ScalarBuffer::new(data.buffers()[0].clone(), first, len + 1)),
+        };
+        let bytes = || {
+            let bytes = data.buffers()[1].clone();
+            Box::new(Self { nulls: None, cells: Cells::Fixed { bytes, width: 1 } })
+        };
+        let items = || Box::new(Self::of(&data.child_data()[0]));
+        let cells = match data.data_type() {
+            DataType::Boolean => Cells::Bits(BooleanBuffer::new(data.buffers()[0].clone(), first, len)),
+            DataType::Decimal32(_, scale) => Cells::Decimals { bytes: fixed(4), width: 4, scale: *scale },
+            DataType::Decimal64(_, scale) => Cells::Decimals { bytes: fixed(8), width: 8, scale: *scale },
+            DataType::Decimal128(_, scale) => Cells::Decimals { bytes: fixed(16), width: 16, scale: *scale },
+            DataType::FixedSizeBinary(width) => {
+                Cells::Fixed { bytes: fixed(*width as usize), width: *width as usize }
+            }
+            DataType::Binary | DataType::Utf8 => Cells::Varying { ends: narrow(), items: bytes() },
+            DataType::LargeBinary | DataType::LargeUtf8 => Cells::Varying { ends: wide(), items: bytes() },
+            DataType::List(_) => Cells::Varying { ends: narrow(), items: items() },
+            DataType::LargeList(_) => Cells::Varying { ends: wide(), items: items() },
+            DataType::BinaryView | DataType::Utf8View => {
+                Cells::Views { views: fixed(VIEW), buffers: data.buffers()[1..].to_vec() }
+            }
+            DataType::FixedSizeList(_, count) => {
+                let count = *count as usize;
+                let items = Self::of(&data.child_data()[0].slice(first * count, len * count));
+                match items {
+                    Self { nulls: None, cells: Cells::Fixed { bytes, width } } => {
+                        Cells::Fixed { bytes, width: count * width }
+                    }
+                    items => Cells::Items { count, items: Box::new(items) },
+                }
+            }
+            DataType::Dictionary(key, _) => {
+                let width = key.primitive_width().unwrap_or(1);
+                Cells::Keys { keys: fixed(width), width, values: items() }
+            }
+            kind => match kind.primitive_width() {
+                Some(width) => Cells::Fixed { bytes: fixed(width), width },
+                None => Cells::Nothing,
+            },
+        };
+        // Whole columns without a null need no look at each row.
+        let nulls = data.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
+        Self { nulls, cells }
+    }
+
+    /// Appends the bytes of row `row`; none for a null that is not to be filled.
+    pub(crate) fn values(&self, row: usize, fill: Option<ElementType>, to: &mut Vec<u8>) -> Option<()> {
+        if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+            blank(fill?, self.width(), to);
+            return Some(());
+        }
+        match &self.cells {
+            Cells::Fixed { bytes, width } => to.extend_from_slice(&bytes[row * width..][..*width]),
+            Cells::Bits(bits) => to.push(bits.value(row).into()),
+            Cells::Decimals { bytes, width, scale } => {
+                to.extend(decimal(&bytes[row * width..][..*width], *scale).to_le_bytes());
+            }
+            Cells::Varying { ends, items } => items.range(ends.items(row), fill, to)?,
+            Cells::Views { views, buffers } => {
+                to.extend_from_slice(view(&views[row * VIEW..][..VIEW], buffers))
+            }
+            Cells::Items { count, items } => items.range(row * count..(row + 1) * count, fill, to)?,
+            Cells::Keys { keys, width, values } => values.values(key(keys, *width, row), fill, to)?,
+            Cells::Nothing => {}
+        }
+        Some(())
+    }
+
+    fn range(&self, rows: Range<usize>, fill: Option<ElementType>, to: &mut Vec<u8>) -> Option<()> {
+        if let Self { nulls: None, cells: Cells::Fixed { bytes, width } } = self {
+            to.extend_from_slice(&bytes[rows.start * width..rows.end * width]);
+            return Some(());
+        }
+        rows.into_iter().try_for_each(|row| self.values(row, fill, to))
+    }
+
+    /// Appends the length of each value of the list in row `row`, as `i64`; none for a null.
+    pub(crate) fn lengths(&self, row: usize, fill: bool, to: &mut Vec<u8>) -> Option<()> {
+        let Cells::Varying { ends, items } = &self.cells else { return Some(()) };
+        if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+            return fill.then_some(());
+        }
+        for item in ends.items(row) {
+            let is_null = items.nulls.as_ref().is_some_and(|nulls| nulls.is_null(item));
+            if is_null && !fill {
+                return None;
+            }
+            let length = if is_null { 0 } else { items.length(item) };
+            to.extend((length as i64).to_le_bytes());
+        }
+        Some(())
+    }
+
+    fn length(&self, row: usize) -> usize {
+        match &self.cells {
+            Cells::Varying { ends, .. } => ends.items(row).len(),
+            Cells::Views { views, buffers } => view(&views[row * VIEW..][..VIEW], buffers).len(),
+            Cells::Keys { keys, width, values } => {
+                let row = key(keys, *width, row);
+                let is_null = values.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
+                if is_null { 0 } else { values.length(row) }
+            }
+            _ => self.width(),
+        }
+    }
+
+    /// Bytes of a row; zero where they vary.
+    fn width(&self) -> usize {
+        match &self.cells {
+            Cells::Fixed { width, .. } => *width,
+            Cells::Bits(_) => 1,
+            Cells::Decimals { .. } => 8,
+            Cells::Items { count, items } => count * items.width(),
+            Cells::Keys { values, .. } => values.width(),
+            Cells::Varying { .. } | Cells::Views { .. } | Cells::Nothing => 0,
+        }
+    }
+
+    /// The bytes of all rows, and of one, where they lie as they are read.
+    pub(crate) fn ready(&self) -> Option<(&[u8], usize)> {
+        match &self.cells {
+            Cells::Fixed { bytes, width } if self.nulls.is_none() => Some((bytes, *width)),
+            _ => None,
+        }
+    }
+}
+
+/// Appends `width` bytes that stand for a null.
+fn blank(element: ElementType, width: usize, to: &mut Vec<u8>) {
+    use feedline_core::DType;
+    let nan: &[u8] = match element {
+        // The quiet NaN of each width, little-endian.
+        ElementType::Number(DType::F16) => &[0, 0x7E],
+        ElementType::Number(DType::F32) => &[0, 0, 0xC0, 0x7F],
+        ElementType::Number(DType::F64) => &[0, 0, 0, 0, 0, 0, 0xF8, 0x7F],
+        _ => &[0],
+    };
+    to.extend(nan.iter().cycle().take(width));
+}
+
+fn decimal(bytes: &[u8], scale: i8) -> f64 {
+    let sign = if bytes.last().is_some_and(|last| last & 0x80 != 0) { 0xFF } else { 0 };
+    let mut all = [sign; 16];
+    all[..bytes.len()].copy_from_slice(bytes);
+    // The decimal text is read with one rounding; a division would be a second one.
+    format!("{}e{}", i128::from_le_bytes(all), -i32::from(scale)).parse().unwrap_or(f64::NAN)
+}
+
+fn key(keys: &[u8], width: usize, row: usize) -> usize {
+    let mut all = [0; 8];
+    // Keys are not negative: the Arrow crates have compared them with the number of values.
+    all[..width].copy_from_slice(&keys[row * width..][..width]);
+    u64::from_le_bytes(all) as usize
+}
+
+/// The bytes that a view stands for: its length, then the bytes themselves, or their first four, the number
+/// of the buffer and the place in it.
+fn view<'a>(view: &'a [u8], buffers: &'a [Buffer]) -> &'a [u8] {
+    let number = |at: usize| {
+        let mut number = [0; 4];
+        number.copy_from_slice(&view[at..at + 4]);
+        u32::from_le_bytes(number) as usize
+    };
+    let length = number(0);
+    if length <= VIEW - 4 { &view[4..4 + length] } else { &buffers[number(8)][number(12)..][..length] }
+}

@@ -1,0 +1,33 @@
+//! Trains a small classifier on a folder of pictures, and shows what it sees.
+//!
+//! `cargo run --release --example images -- FOLDER [--sheet FILE] [--epochs N]`
+#![forbid(unsafe_code)]
+
+mod options;
+mod pictures;
+mod sheet;
+mod train;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use feedline::Result;
+use options::Options;
+
+fn main() -> ExitCode {
+    let Err(error) = run() else { return ExitCode::SUCCESS };
+    // Not `eprintln`, which panics where standard error is closed: the exit code still says what happened.
+    let _ = writeln!(std::io::stderr(), "images: {error}");
+    ExitCode::from(2)
+}
+
+fn run() -> Result<()> {
+    let Some(options) = options::parse(std::env::args_os().skip(1))? else {
+        return options::print(options::HELP);
+    };
+    if let Some(path) = &options.sheet {
+        sheet::write(&options, path)?;
+        options::print(&format!("sheet     {}", path.display()))?;
+    }
+    if options.epochs > 0 { train::run(&options) } else { Ok(()) }
+}

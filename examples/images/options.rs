@@ -1,0 +1,106 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::io::{ErrorKind as Io, Write};
+use std::path::PathBuf;
+
+use feedline::{Device, Error, ErrorKind, Result};
+use lexopt::ValueExt;
+use lexopt::prelude::{Long, Short, Value};
+
+pub const HELP: &str = "\
+Trains a small classifier on a folder of pictures, one folder per class.
+
+usage: images FOLDER [options]
+  --sheet FILE    writes a contact sheet (PNG): pictures, and what the model sees of them
+  --epochs N      0 for the sheet alone [20]
+  --batch N       [64]
+  --size N        height and width of what the model sees [32]
+  --hidden N      units of each hidden layer [256]
+  --lr X          learning rate of momentum SGD [0.02]
+  --seed N        [7]
+  --plain         without augmentation
+  --device NAME   auto, cuda or host [auto]
+  --help
+
+A fifth of the files, chosen by their number, is held out; the accuracy on them is printed.
+exit code: 0 done, 2 an error, on one line: what is wrong and where";
+
+pub struct Options {
+    pub folder: PathBuf,
+    pub sheet: Option<PathBuf>,
+    pub epochs: u64,
+    pub batch: usize,
+    pub size: usize,
+    pub hidden: usize,
+    pub lr: f32,
+    pub seed: u64,
+    pub plain: bool,
+    pub device: String,
+}
+
+/// The options; none when help is asked for.
+pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Option<Options>> {
+    let mut options = Options {
+        folder: PathBuf::new(),
+        sheet: None,
+        epochs: 20,
+        batch: 64,
+        size: 32,
+        hidden: 256,
+        lr: 0.02,
+        seed: 7,
+        plain: false,
+        device: "auto".into(),
+    };
+    let mut parser = lexopt::Parser::from_args(arguments);
+    while let Some(argument) = parser.next().map_err(usage)? {
+        let value = |parser: &mut lexopt::Parser| parser.value().map_err(usage);
+        match argument {
+            Value(folder) if options.folder.as_os_str().is_empty() => options.folder = folder.into(),
+            Long("sheet") => options.sheet = Some(value(&mut parser)?.into()),
+            Long("epochs") => options.epochs = value(&mut parser)?.parse().map_err(usage)?,
+            Long("batch") => options.batch = value(&mut parser)?.parse().map_err(usage)?,
+            Long("size") => options.size = value(&mut parser)?.parse().map_err(usage)?,
+            Long("hidden") => options.hidden = value(&mut parser)?.parse().map_err(usage)?,
+            Long("lr") => options.lr = value(&mut parser)?.parse().map_err(usage)?,
+            Long("seed") => options.seed = value(&mut parser)?.parse().map_err(usage)?,
+            Long("plain") => options.plain = true,
+            Long("device") => options.device = value(&mut parser)?.string().map_err(usage)?,
+            Long("help") | Short('h') => return Ok(None),
+            argument => return Err(usage(argument.unexpected())),
+        }
+    }
+    if options.folder.as_os_str().is_empty() {
+        return Err(Error::new(ErrorKind::Config, "there is no folder: give one, see --help"));
+    }
+    Ok(Some(options))
+}
+
+impl Options {
+    pub fn open_device(&self) -> Result<Device> {
+        match self.device.as_str() {
+            "auto" => Device::best(),
+            "cuda" => Device::cuda(0),
+            "host" => Ok(Device::host()),
+            other => {
+                let why = format!("--device is {other:?}: give auto, cuda or host");
+                Err(Error::new(ErrorKind::Config, why))
+            }
+        }
+    }
+}
+
+fn usage(error: lexopt::Error) -> Error {
+    Error::new(ErrorKind::Config, format!("{error}: see --help"))
+}
+
+/// Prints to standard output. A closed pipe is not an error.
+pub fn print(text: &str) -> Result<()> {
+    match writeln!(std::io::stdout(), "{text}") {
+        Err(error) if error.kind() != Io::BrokenPipe => {
+            Err(Error::new(ErrorKind::Data, "cannot write to standard output").caused_by(error))
+        }
+        _ => Ok(()),
+    }
+}

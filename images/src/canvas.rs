@@ -1,0 +1,142 @@
+//! A picture while it is transformed, in memory that is used again for the next one.
+
+use fast_image_resize::images::{Image, ImageRef};
+use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+
+use crate::turn::Turn;
+use crate::{Filter, Region, Size};
+
+/// A picture that transforms change in place: RGB, a byte per channel, row after row.
+///
+/// It has two buffers: what cannot be done in place is written to the other one, and then they change roles.
+///
+/// ```
+/// use feedline_images::{Canvas, Size};
+/// let mut canvas = Canvas::new();
+/// canvas.set(Size::new(1, 2), &[1, 1, 1, 2, 2, 2]);
+/// canvas.replace(Size::new(1, 1), |_, from, to| to.copy_from_slice(&from[3..]));
+/// assert_eq!((canvas.size(), canvas.pixels()), (Size::new(1, 1), &[2, 2, 2][..]));
+/// ```
+#[derive(Debug, Default)]
+pub struct Canvas {
+    size: Size,
+    pixels: Vec<u8>,
+    spare: Vec<u8>,
+    line: Vec<u32>,
+    resizer: Resizer,
+}
+
+impl Canvas {
+    /// A canvas without pixels.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Height and width.
+    pub fn size(&self) -> Size {
+        self.size
+    }
+
+    /// The pixels: `[height, width, 3]`.
+    pub fn pixels(&self) -> &[u8] {
+        &self.pixels
+    }
+
+    /// The pixels, to be changed in place.
+    pub fn pixels_mut(&mut self) -> &mut [u8] {
+        &mut self.pixels
+    }
+
+    /// Takes a copy of a picture.
+    ///
+    /// # Panics
+    /// If `pixels` has not `size.bytes()` bytes.
+    pub fn set(&mut self, size: Size, pixels: &[u8]) {
+        assert_eq!(pixels.len(), size.bytes(), "pixels of a picture of {size}");
+        self.pixels.clear();
+        self.pixels.extend_from_slice(pixels);
+        self.size = size;
+    }
+
+    /// Lets `fill` write a picture into the canvas's memory; it returns the size.
+    pub(crate) fn fill<E>(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> Result<Size, E>) -> Result<(), E> {
+        self.size = Size::default();
+        self.size = fill(&mut self.pixels)?;
+        Ok(())
+    }
+
+    /// Replaces the picture by one of size `to`: `write` gets the old size, the old pixels, and memory for
+    /// the new pixels, which holds bytes of an earlier picture.
+    pub fn replace(&mut self, to: Size, write: impl FnOnce(Size, &[u8], &mut [u8])) {
+        self.spare.resize(to.bytes(), 0);
+        write(self.size, &self.pixels, &mut self.spare);
+        std::mem::swap(&mut self.pixels, &mut self.spare);
+        self.size = to;
+    }
+
+    /// As [`replace`](Self::replace) by a picture of the same size, with memory for sums of a line.
+    pub(crate) fn replace_by_lines(&mut self, write: impl FnOnce(Size, &[u8], &mut [u8], &mut Vec<u32>)) {
+        let mut line = std::mem::take(&mut self.line);
+        self.replace(self.size, |size, from, to| write(size, from, to, &mut line));
+        self.line = line;
+    }
+
+    /// Keeps `region` of the picture.
+    ///
+    /// # Panics
+    /// If the region does not lie within the picture.
+    pub fn crop(&mut self, region: Region) {
+        if region != Region::whole(self.size) {
+            self.replace(region.size, |size, from, to| crop(size, from, region, to));
+        }
+    }
+
+    /// Scales the picture to the size `to`: rows first, then columns, with bytes in between. Where a kernel
+    /// overshoots, the order shows in the pixels; this one is Pillow's.
+    pub fn resize(&mut self, to: Size, filter: Filter) {
+        self.resize_once(Size::new(self.size.height, to.width), filter);
+        self.resize_once(to, filter);
+    }
+
+    fn resize_once(&mut self, to: Size, filter: Filter) {
+        if to == self.size {
+            return;
+        }
+        let Self { size, pixels, spare, resizer, .. } = self;
+        spare.resize(to.bytes(), 0);
+        let algorithm = match filter {
+            Filter::Nearest => ResizeAlg::Nearest,
+            Filter::Bilinear => ResizeAlg::Convolution(FilterType::Bilinear),
+            Filter::Bicubic => ResizeAlg::Convolution(FilterType::CatmullRom),
+            Filter::Lanczos => ResizeAlg::Convolution(FilterType::Lanczos3),
+            Filter::BilinearWithoutAntialias => ResizeAlg::Interpolation(FilterType::Bilinear),
+        };
+        let options = ResizeOptions::new().resize_alg(algorithm).use_alpha(false);
+        let (width, height) = (size.width as u32, size.height as u32);
+        let from = ImageRef::new(width, height, pixels, PixelType::U8x3);
+        let place = Image::from_slice_u8(to.width as u32, to.height as u32, spare, PixelType::U8x3);
+        // Neither fails: both have as many bytes as their size says. A picture without pixels is left alone.
+        if let (Ok(from), Ok(mut place)) = (from, place) {
+            let _ = resizer.resize(&from, &mut place, &options);
+        }
+        std::mem::swap(pixels, spare);
+        *size = to;
+    }
+
+    pub(crate) fn turn(&mut self, turn: Turn) {
+        if turn != Turn::None {
+            self.replace(turn.size(self.size), |size, from, to| turn.apply(size, from, to));
+        }
+    }
+}
+
+/// Copies `region` of a picture.
+pub(crate) fn crop(size: Size, from: &[u8], region: Region, to: &mut [u8]) {
+    let Region { top, left, size: part } = region;
+    if part.width == 0 {
+        return;
+    }
+    for (line, row) in to.chunks_exact_mut(3 * part.width).zip(top..) {
+        line.copy_from_slice(&from[3 * (row * size.width + left)..][..3 * part.width]);
+    }
+}

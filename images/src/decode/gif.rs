@@ -1,0 +1,50 @@
+//! The first frame of a GIF by the crate `gif`.
+
+use std::num::NonZeroU64;
+
+use gif::{ColorOutput, DecodeOptions, MemoryLimit};
+
+use super::{Header, Why};
+use crate::Size;
+use crate::turn::Turn;
+
+pub(super) fn header(bytes: &[u8]) -> Result<Header, Why> {
+    let Some(&[w0, w1, h0, h1]) = bytes.get(6..).and_then(|bytes| bytes.first_chunk()) else {
+        return Err("the file is cut short in its header".into());
+    };
+    let size = Size::new(u16::from_le_bytes([h0, h1]).into(), u16::from_le_bytes([w0, w1]).into());
+    Ok(Header { size, turn: Turn::None })
+}
+
+pub(super) fn decode(bytes: &[u8], size: Size, to: &mut [u8], raw: &mut Vec<u8>) -> Result<(), Why> {
+    let mut options = DecodeOptions::new();
+    options.set_color_output(ColorOutput::Indexed);
+    options.check_frame_consistency(true);
+    if let Some(bytes) = NonZeroU64::new(size.pixels()) {
+        options.set_memory_limit(MemoryLimit::Bytes(bytes));
+    }
+    let mut decoder = options.read_info(bytes)?;
+    let frame = decoder.next_frame_info()?.ok_or("the file has no frame")?;
+    let (top, left) = (usize::from(frame.top), usize::from(frame.left));
+    let (height, width) = (usize::from(frame.height), usize::from(frame.width));
+    let transparent = frame.transparent;
+    raw.resize(height * width, 0);
+    decoder.read_into_buffer(raw)?;
+    let (palette, _) = decoder.palette()?.as_chunks::<3>();
+    // Browsers leave out what the palette lacks; black is what is left.
+    let color = |index: u8| palette.get(usize::from(index)).copied().unwrap_or_default();
+    let (places, _) = to.as_chunks_mut::<3>();
+    if (height, width) != (size.height, size.width) {
+        let background = decoder.bg_color().and_then(|index| u8::try_from(index).ok()).unwrap_or(0);
+        places.fill(color(transparent.unwrap_or(background)));
+    }
+    if width == 0 {
+        return Ok(());
+    }
+    let lines = places.chunks_exact_mut(size.width).skip(top);
+    for (line, row) in lines.zip(raw.chunks_exact(width)) {
+        let Some(line) = line.get_mut(left..left + width) else { continue };
+        line.iter_mut().zip(row).for_each(|(place, index)| *place = color(*index));
+    }
+    Ok(())
+}

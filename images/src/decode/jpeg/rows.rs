@@ -1,0 +1,214 @@
+//! From the samples of the components to rows of pixels: finer sampling, then colours.
+//!
+//! Both as libjpeg-turbo does it, number by number: chroma that is stored at half the size is interpolated
+//! ("fancy upsampling"), at any other fraction repeated.
+
+use super::header::{Colors, Component, Frame};
+use crate::Region;
+
+/// Rows of samples at the picture's full size, one per component, used again from row to row.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    full: [Vec<u8>; 4],
+    sums: Vec<u16>,
+}
+
+/// How the samples of a component become as many as there are pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sampling {
+    Full,
+    /// Half as many across, interpolated.
+    Across,
+    /// Half as many down, interpolated.
+    Down,
+    /// Both.
+    Both,
+    /// Each sample stands for so many across and down.
+    Repeated(usize, usize),
+}
+
+impl Sampling {
+    fn of(component: &Component, frame: &Frame) -> Self {
+        let is_wide = component.size.width > 2;
+        match (frame.h_max / component.h, frame.v_max / component.v) {
+            (1, 1) => Self::Full,
+            (2, 1) if is_wide => Self::Across,
+            (1, 2) => Self::Down,
+            (2, 2) if is_wide => Self::Both,
+            (across, down) => Self::Repeated(across, down),
+        }
+    }
+}
+
+/// The samples that `count` pixels from `start` on need, of the `len` that there are in that direction.
+pub(super) fn needed(
+    start: usize,
+    count: usize,
+    part: usize,
+    of: usize,
+    len: usize,
+) -> std::ops::Range<usize> {
+    let (first, last) = (start * part / of, (start + count - 1) * part / of);
+    first.saturating_sub(1)..(last + 2).min(len)
+}
+
+/// Writes the pixels of `region` to `to`.
+#[inline(always)]
+pub(super) fn write(
+    frame: &Frame,
+    colors: Colors,
+    planes: &[Vec<u8>; 4],
+    region: Region,
+    rows: &mut Rows,
+    to: &mut [u8],
+) {
+    let Region { top, left, size } = region;
+    for (y, line) in (top..).zip(to.chunks_exact_mut(3 * size.width)) {
+        let Rows { full, sums } = &mut *rows;
+        let mut parts: [&[u8]; 4] = [&[]; 4];
+        let places = parts.iter_mut().zip(full);
+        for ((component, plane), (part, full)) in frame.components.iter().zip(planes).zip(places) {
+            let samples = Sampling::of(component, frame);
+            *part = row(component, frame, samples, plane, (y, left, size.width), sums, full);
+        }
+        color(colors, parts, line);
+    }
+}
+
+/// `width` samples of `component` from `left` on, in row `y` of the picture.
+#[inline(always)]
+fn row<'a>(
+    component: &Component,
+    frame: &Frame,
+    sampling: Sampling,
+    plane: &'a [u8],
+    (y, left, width): (usize, usize, usize),
+    sums: &mut Vec<u16>,
+    full: &'a mut Vec<u8>,
+) -> &'a [u8] {
+    let stride = 8 * component.blocks.width;
+    let range = needed(left, width, component.h, frame.h_max, component.size.width);
+    let line = |row: usize| &plane[row * stride..][range.clone()];
+    // The row that lies nearest after `y / 2`: above for even rows, below for odd ones.
+    let nearest = || match y % 2 {
+        0 => (y / 2).saturating_sub(1),
+        _ => (y / 2 + 1).min(component.size.height - 1),
+    };
+    match sampling {
+        Sampling::Full => &plane[y * stride + left..][..width],
+        Sampling::Across => {
+            full.resize(2 * range.len(), 0);
+            across(line(y), full);
+            &full[left - 2 * range.start..][..width]
+        }
+        Sampling::Down => {
+            full.resize(range.len(), 0);
+            let bias = 1 + (y % 2) as u16;
+            let pairs = line(y / 2).iter().zip(line(nearest()));
+            for (place, (&near, &far)) in full.iter_mut().zip(pairs) {
+                *place = ((3 * u16::from(near) + u16::from(far) + bias) >> 2) as u8;
+            }
+            &full[left - range.start..][..width]
+        }
+        Sampling::Both => {
+            sums.resize(range.len(), 0);
+            full.resize(2 * range.len(), 0);
+            let pairs = line(y / 2).iter().zip(line(nearest()));
+            for (sum, (&near, &far)) in sums.iter_mut().zip(pairs) {
+                *sum = 3 * u16::from(near) + u16::from(far);
+            }
+            both(sums, full);
+            &full[left - 2 * range.start..][..width]
+        }
+        Sampling::Repeated(across, down) => {
+            full.clear();
+            let line = &plane[y / down * stride..];
+            full.extend((left..left + width).map(|x| line[x / across]));
+            full
+        }
+    }
+}
+
+/// Twice as many samples: three parts of the nearest and one of the next.
+#[inline(always)]
+fn across(samples: &[u8], to: &mut [u8]) {
+    let &[first, .., last] = samples else {
+        to.fill(samples.first().copied().unwrap_or_default());
+        return;
+    };
+    let places = to.as_chunks_mut::<2>().0;
+    let wide = |x: u8| u16::from(x);
+    for (place, near) in places[1..].iter_mut().zip(samples.windows(3)) {
+        let middle = 3 * wide(near[1]);
+        *place = [((middle + wide(near[0]) + 1) >> 2) as u8, ((middle + wide(near[2]) + 2) >> 2) as u8];
+    }
+    let end = samples.len() - 1;
+    places[0] = [first, ((3 * wide(first) + wide(samples[1]) + 2) >> 2) as u8];
+    places[end] = [((3 * wide(last) + wide(samples[end - 1]) + 1) >> 2) as u8, last];
+}
+
+/// The same, of sums of two rows, three parts to one.
+#[inline(always)]
+fn both(sums: &[u16], to: &mut [u8]) {
+    let &[first, .., last] = sums else {
+        to.fill(sums.first().map_or(0, |sum| (sum >> 2) as u8));
+        return;
+    };
+    let places = to.as_chunks_mut::<2>().0;
+    for (place, near) in places[1..].iter_mut().zip(sums.windows(3)) {
+        let middle = 3 * near[1];
+        *place = [((middle + near[0] + 8) >> 4) as u8, ((middle + near[2] + 7) >> 4) as u8];
+    }
+    let end = sums.len() - 1;
+    places[0] = [((4 * first + 8) >> 4) as u8, ((3 * first + sums[1] + 7) >> 4) as u8];
+    places[end] = [((3 * last + sums[end - 1] + 8) >> 4) as u8, ((4 * last + 7) >> 4) as u8];
+}
+
+/// Turns a row of samples into pixels.
+#[inline(always)]
+fn color(colors: Colors, [a, b, c, k]: [&[u8]; 4], to: &mut [u8]) {
+    let places = to.as_chunks_mut::<3>().0;
+    match colors {
+        Colors::Gray => places.iter_mut().zip(a).for_each(|(place, &level)| *place = [level; 3]),
+        Colors::YCbCr => {
+            for (place, ((&y, &cb), &cr)) in places.iter_mut().zip(a.iter().zip(b).zip(c)) {
+                *place = rgb(y, cb, cr);
+            }
+        }
+        Colors::Rgb => {
+            for (place, ((&r, &g), &b)) in places.iter_mut().zip(a.iter().zip(b).zip(c)) {
+                *place = [r, g, b];
+            }
+        }
+        // Stored inverted: what is stored is the light that an ink lets through.
+        Colors::Cmyk => {
+            for (place, (((&c, &m), &y), &k)) in places.iter_mut().zip(a.iter().zip(b).zip(c).zip(k)) {
+                *place = [c, m, y].map(|light| under_black(light, k));
+            }
+        }
+        Colors::Ycck => {
+            for (place, (((&y, &cb), &cr), &k)) in places.iter_mut().zip(a.iter().zip(b).zip(c).zip(k)) {
+                *place = rgb(y, cb, cr).map(|ink| under_black(255 - ink, k));
+            }
+        }
+    }
+}
+
+/// BT.601 with 16 bits behind the point.
+#[inline(always)]
+fn rgb(y: u8, cb: u8, cr: u8) -> [u8; 3] {
+    let (y, cb, cr) = (i32::from(y), i32::from(cb) - 128, i32::from(cr) - 128);
+    let half = 1 << 15;
+    let r = y + ((91_881 * cr + half) >> 16);
+    let g = y + ((-22_554 * cb - 46_802 * cr + half) >> 16);
+    let b = y + ((116_130 * cb + half) >> 16);
+    [r.clamp(0, 255) as u8, g.clamp(0, 255) as u8, b.clamp(0, 255) as u8]
+}
+
+/// `light` through black ink that lets `k` through, as Pillow rounds it.
+#[inline(always)]
+fn under_black(light: u8, k: u8) -> u8 {
+    let (ink, k) = (255 - i32::from(light), i32::from(k));
+    let product = ink * k + 128;
+    (k - ((product + (product >> 8)) >> 8)).clamp(0, 255) as u8
+}

@@ -1,0 +1,345 @@
+//! Encoded pictures to pixels: one function for every format.
+//!
+//! | file | what |
+//! | --- | --- |
+//! | `jpeg/` | JPEG, by own code |
+//! | `png.rs`, `webp.rs`, `bmp.rs`, `gif.rs` | the other formats, each by a crate of its own |
+//! | `exif.rs` | which way up a picture is |
+
+mod bmp;
+mod exif;
+mod gif;
+mod jpeg;
+mod png;
+mod webp;
+
+use std::fmt;
+
+use feedline_core::{Error, ErrorKind, Result, catch_panic};
+
+use self::jpeg::Jpeg;
+use crate::canvas::crop;
+use crate::turn::Turn;
+use crate::{Region, Size};
+
+/// The formats that [`Decoder`] reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// JPEG: baseline, extended and progressive, 8 bits; gray, YCbCr, RGB, CMYK, YCCK.
+    Jpeg,
+    /// PNG of every depth and colour type, interlaced or not; of an animation, the still picture.
+    Png,
+    /// WebP, lossy and lossless; of an animation, the first frame.
+    WebP,
+    /// Windows and OS/2 bitmaps.
+    Bmp,
+    /// GIF: the first frame.
+    Gif,
+}
+
+impl Format {
+    /// The format of an encoded picture, seen from its first bytes.
+    ///
+    /// ```
+    /// use feedline_images::Format;
+    /// assert_eq!(Format::of(b"GIF89a"), Some(Format::Gif));
+    /// assert_eq!(Format::of(b"a text"), None);
+    /// ```
+    pub fn of(bytes: &[u8]) -> Option<Self> {
+        if bytes.starts_with(b"\xFF\xD8\xFF") {
+            Some(Self::Jpeg)
+        } else if bytes.starts_with(b"\x89PNG\r\n\x1A\n") {
+            Some(Self::Png)
+        } else if bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP") {
+            Some(Self::WebP)
+        } else if bytes.starts_with(b"GIF87a") || bytes.starts_with(b"GIF89a") {
+            Some(Self::Gif)
+        } else if bytes.starts_with(b"BM") && matches!(bytes.get(14..18), Some([12..=124, 0, 0, 0])) {
+            Some(Self::Bmp)
+        } else {
+            None
+        }
+    }
+
+    /// The format's name in lower case: `jpeg`, `png`, `webp`, `bmp`, `gif`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Jpeg => "jpeg",
+            Self::Png => "png",
+            Self::WebP => "webp",
+            Self::Bmp => "bmp",
+            Self::Gif => "gif",
+        }
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Jpeg => "JPEG",
+            Self::Png => "PNG",
+            Self::WebP => "WebP",
+            Self::Bmp => "BMP",
+            Self::Gif => "GIF",
+        })
+    }
+}
+
+/// What a picture may cost; checked on its header, before memory is allocated for its pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The most pixels of a picture.
+    pub pixels: u64,
+}
+
+impl Default for Limits {
+    /// 2^27 pixels, such as 11,585 x 11,585: 384 MiB when decoded.
+    fn default() -> Self {
+        Self { pixels: 1 << 27 }
+    }
+}
+
+/// What the header of an encoded picture says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Header {
+    /// The size as stored.
+    size: Size,
+    turn: Turn,
+}
+
+/// A decoded picture: RGB, a byte per channel, row after row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Picture<'a> {
+    /// Height and width.
+    pub size: Size,
+    /// `size.bytes()` bytes: `[height, width, 3]`.
+    pub pixels: &'a [u8],
+}
+
+/// Decodes pictures of any format, one after the other, in memory that it uses again.
+///
+/// The result is RGB of one byte per channel: gray is repeated, alpha is dropped, of 16 bits the high byte is
+/// kept, CMYK is converted without a profile, and EXIF's orientation is applied. Colour profiles are ignored.
+///
+/// The formats' crates allocate for themselves: zune-jpeg its tables and rows of samples (of a progressive
+/// picture all coefficients), png a window of rows, image-webp its planes, gif its code table. What has the
+/// size of the picture otherwise, the pixels and a copy to turn or to widen, is kept from picture to picture.
+///
+/// ```
+/// use feedline_images::Decoder;
+///
+/// // A bitmap of one blue pixel.
+/// let mut bmp = b"BM\x3A\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x01\0\0\0\x01\0\0\0\x01\0\x18\0".to_vec();
+/// bmp.extend([0; 24]);
+/// bmp.extend([255, 0, 0, 0]);
+/// let mut decoder = Decoder::new();
+/// let picture = decoder.decode(&bmp)?;
+/// assert_eq!((picture.size.shape(), picture.pixels), ([1, 1, 3], &[0, 0, 255][..]));
+/// # Ok::<(), feedline_core::Error>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct Decoder {
+    limits: Limits,
+    pixels: Vec<u8>,
+    work: Work,
+}
+
+/// Memory of a decoder beside the pixels that it gives out.
+#[derive(Debug, Default)]
+struct Work {
+    /// The picture as stored, before it is turned.
+    stored: Vec<u8>,
+    /// What the format's crate gives: palette indices, rows with alpha.
+    raw: Vec<u8>,
+    /// A file with bytes added that its crate needs.
+    copy: Vec<u8>,
+    jpeg: Jpeg,
+}
+
+impl Decoder {
+    /// A decoder with the default [`Limits`].
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A decoder with other limits.
+    pub fn with_limits(limits: Limits) -> Self {
+        Self { limits, ..Self::default() }
+    }
+
+    /// The size that [`decode`](Self::decode) gives for `bytes`. Reads the header alone.
+    ///
+    /// # Errors
+    /// `Data` when the format is unknown, the header is damaged, or the picture is beyond the limits.
+    pub fn size(&self, bytes: &[u8]) -> Result<Size> {
+        let (_, header) = self.header(bytes)?;
+        Ok(header.turn.size(header.size))
+    }
+
+    /// Decodes `bytes` into the decoder's own memory.
+    ///
+    /// # Errors
+    /// `Data`, on one line, with the format and what is wrong; the caller adds the file.
+    pub fn decode(&mut self, bytes: &[u8]) -> Result<Picture<'_>> {
+        let mut pixels = std::mem::take(&mut self.pixels);
+        let size = self.decode_region(bytes, &mut pixels, |_| None);
+        self.pixels = pixels;
+        Ok(Picture { size: size?, pixels: &self.pixels })
+    }
+
+    /// Other limits from now on.
+    pub(crate) fn set_limits(&mut self, limits: Limits) {
+        self.limits = limits;
+    }
+
+    /// Decodes a part of the picture into `pixels`, whose length becomes that of the part. `region` gets the
+    /// size of the picture, and returns which part; `None` is all of it.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub(crate) fn decode_region(
+        &mut self,
+        bytes: &[u8],
+        pixels: &mut Vec<u8>,
+        region: impl FnOnce(Size) -> Option<Region>,
+    ) -> Result<Size> {
+        let (format, header) = self.header(bytes)?;
+        let size = header.turn.size(header.size);
+        let region = region(size).unwrap_or(Region::whole(size));
+        pixels.resize(region.size.bytes(), 0);
+        self.fill(bytes, format, header, region, pixels)?;
+        Ok(region.size)
+    }
+
+    /// Decodes `bytes` straight into `pixels`, such as a row of a batch, whose size is known.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode), and `Data` when the picture has another size.
+    pub fn decode_into(&mut self, bytes: &[u8], size: Size, pixels: &mut [u8]) -> Result<()> {
+        let (format, header) = self.header(bytes)?;
+        let found = header.turn.size(header.size);
+        if found != size || pixels.len() != size.bytes() {
+            return Err(refused(format, format!("the picture is {found}, not {size}: resize it")));
+        }
+        self.fill(bytes, format, header, Region::whole(size), pixels)
+    }
+
+    fn header(&self, bytes: &[u8]) -> Result<(Format, Header)> {
+        let Some(format) = Format::of(bytes) else { return Err(unknown(bytes)) };
+        let header = match format {
+            Format::Jpeg => jpeg::header(bytes),
+            Format::Png => png::header(bytes),
+            Format::WebP => webp::header(bytes),
+            Format::Bmp => bmp::header(bytes),
+            Format::Gif => gif::header(bytes),
+        };
+        let header = header.map_err(|why| refused(format, why))?;
+        let Size { height, width } = header.size;
+        if height == 0 || width == 0 {
+            return Err(refused(format, format!("the picture is {}: it has no pixels", header.size)));
+        }
+        if header.size.pixels() > self.limits.pixels {
+            let why = format!(
+                "the picture is {}, more than the limit of {} pixels: raise Limits::pixels if it is meant",
+                header.size, self.limits.pixels
+            );
+            return Err(refused(format, why));
+        }
+        Ok((format, header))
+    }
+
+    /// Decodes `region` of the turned picture into `pixels`.
+    fn fill(
+        &mut self,
+        bytes: &[u8],
+        format: Format,
+        header: Header,
+        region: Region,
+        pixels: &mut [u8],
+    ) -> Result<()> {
+        let Header { size, turn } = header;
+        let part = turn.stored(size, region);
+        let decoded = if format == Format::Jpeg { part } else { Region::whole(size) };
+        if turn == Turn::None && decoded == part {
+            return self.work.decode(bytes, format, size, decoded, pixels);
+        }
+        let mut stored = std::mem::take(&mut self.work.stored);
+        stored.resize(decoded.size.bytes(), 0);
+        let result = self.work.decode(bytes, format, size, decoded, &mut stored);
+        if result.is_ok() && decoded == part {
+            turn.apply(part.size, &stored, pixels);
+        } else if result.is_ok() {
+            let raw = &mut self.work.raw;
+            raw.resize(part.size.bytes(), 0);
+            crop(size, &stored, part, raw);
+            turn.apply(part.size, raw, pixels);
+        }
+        self.work.stored = stored;
+        result
+    }
+}
+
+impl Work {
+    /// Decodes `region` of the picture as stored, of `size`, to `to`. Only JPEG is decoded in part.
+    fn decode(
+        &mut self,
+        bytes: &[u8],
+        format: Format,
+        size: Size,
+        region: Region,
+        to: &mut [u8],
+    ) -> Result<()> {
+        let Self { raw, copy, jpeg, .. } = self;
+        // The crates check what they read; this catches what they do not check.
+        let decoded = catch_panic("the decoder panicked", || match format {
+            Format::Jpeg => jpeg.decode(bytes, region, to),
+            Format::Png => png::decode(bytes, size, to, raw),
+            Format::WebP => webp::decode(bytes, size, to, raw),
+            Format::Bmp => bmp::decode(bytes, size, to, raw, copy),
+            Format::Gif => gif::decode(bytes, size, to, raw),
+        });
+        let decoded = decoded.unwrap_or_else(|panic| Err(Why::from(panic)));
+        decoded.map_err(|why| refused(format, why))
+    }
+}
+
+/// RGB from pixels of `samples` bytes: gray (1), gray and alpha (2), RGB and alpha (4).
+fn without_alpha(pixels: &[u8], samples: usize, to: &mut [u8]) {
+    let (places, _) = to.as_chunks_mut::<3>();
+    match samples {
+        1 | 2 => {
+            let gray = pixels.iter().step_by(samples);
+            places.iter_mut().zip(gray).for_each(|(place, gray)| *place = [*gray; 3]);
+        }
+        _ => {
+            let (pixels, _) = pixels.as_chunks::<4>();
+            places.iter_mut().zip(pixels).for_each(|(place, [r, g, b, _])| *place = [*r, *g, *b]);
+        }
+    }
+}
+
+/// Why a picture is refused: what is wrong, without the format.
+#[derive(Debug)]
+struct Why(String);
+
+impl<T: fmt::Display> From<T> for Why {
+    /// The text of an error, on one line.
+    fn from(error: T) -> Self {
+        Self(error.to_string())
+    }
+}
+
+fn refused(format: Format, why: impl Into<Why>) -> Error {
+    let Why(why) = why.into();
+    let words: Vec<_> = why.split(|char: char| char.is_control()).filter(|part| !part.is_empty()).collect();
+    Error::new(ErrorKind::Data, format!("{format}: {}", words.join(" ")))
+}
+
+fn unknown(bytes: &[u8]) -> Error {
+    let start: String = bytes.iter().take(8).map(|byte| format!(" {byte:02x}")).collect();
+    let why = if bytes.is_empty() { "has no bytes".into() } else { format!("begins with{start}") };
+    Error::new(
+        ErrorKind::Data,
+        format!("this is no picture of a known format, it {why}: give JPEG, PNG, WebP, BMP or GIF"),
+    )
+}

@@ -1,0 +1,33 @@
+//! WebP by the crate `image-webp`.
+
+use std::io::Cursor;
+
+use image_webp::WebPDecoder;
+
+use super::{Header, Why, exif, without_alpha};
+use crate::Size;
+use crate::turn::Turn;
+
+/// What chunks other than pixels may take.
+const OTHER: usize = 1 << 20;
+
+pub(super) fn header(bytes: &[u8]) -> Result<Header, Why> {
+    let mut decoder = WebPDecoder::new(Cursor::new(bytes))?;
+    decoder.set_memory_limit(OTHER);
+    let (width, height) = decoder.dimensions();
+    let exif = decoder.exif_metadata().ok().flatten();
+    let turn = exif.map_or(Turn::None, |exif| Turn::of_exif(exif::orientation(&exif)));
+    Ok(Header { size: Size::new(height as usize, width as usize), turn })
+}
+
+pub(super) fn decode(bytes: &[u8], size: Size, to: &mut [u8], raw: &mut Vec<u8>) -> Result<(), Why> {
+    let mut decoder = WebPDecoder::new(Cursor::new(bytes))?;
+    decoder.set_memory_limit(OTHER + 4 * size.bytes());
+    if !decoder.has_alpha() {
+        return Ok(decoder.read_image(to)?);
+    }
+    raw.resize(size.height * size.width * 4, 0);
+    decoder.read_image(raw)?;
+    without_alpha(raw, 4, to);
+    Ok(())
+}

@@ -1,0 +1,70 @@
+//! The size of a picture.
+
+use std::fmt;
+
+/// Height and width of a picture, in pixels of three bytes.
+///
+/// ```
+/// use feedline_images::Size;
+/// let size = Size::new(2, 5);
+/// assert_eq!((size.pixels(), size.bytes(), size.to_string()), (10, 30, "5 x 2".into()));
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Size {
+    /// Rows.
+    pub height: usize,
+    /// Pixels of a row.
+    pub width: usize,
+}
+
+impl Size {
+    /// `height` rows of `width` pixels.
+    pub const fn new(height: usize, width: usize) -> Self {
+        Self { height, width }
+    }
+
+    /// The shape of the pixels in a batch: `[height, width, 3]`.
+    pub const fn shape(self) -> [usize; 3] {
+        [self.height, self.width, 3]
+    }
+
+    /// Number of pixels.
+    pub const fn pixels(self) -> u64 {
+        self.height as u64 * self.width as u64
+    }
+
+    /// Bytes of all pixels.
+    pub const fn bytes(self) -> usize {
+        self.height * self.width * 3
+    }
+
+    /// The size after rows and columns have changed places.
+    pub const fn transposed(self) -> Self {
+        Self { height: self.width, width: self.height }
+    }
+}
+
+impl fmt::Display for Size {
+    /// Width first, as people write it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} x {}", self.width, self.height)
+    }
+}
+
+/// A rectangle within a picture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Region {
+    /// Rows above it.
+    pub top: usize,
+    /// Pixels left of it.
+    pub left: usize,
+    /// Its height and width.
+    pub size: Size,
+}
+
+impl Region {
+    /// The whole of a picture of `size`.
+    pub const fn whole(size: Size) -> Self {
+        Self { top: 0, left: 0, size }
+    }
+}

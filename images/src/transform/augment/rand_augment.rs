@@ -1,0 +1,51 @@
+//! RandAugment (Cubuk et al. 2020).
+
+use feedline_core::Random;
+
+use super::Operation;
+use crate::transform::Transform;
+use crate::{Canvas, Size};
+
+/// Magnitudes are numbered 0 to 30.
+const STEPS: f64 = 30.0;
+
+/// Applies some operations, each chosen at random, all with one magnitude.
+///
+/// Operations and ranges are torchvision's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RandAugment {
+    operations: usize,
+    magnitude: u32,
+}
+
+impl RandAugment {
+    /// So many operations of a magnitude from 0 to 30; torchvision's defaults are 2 and 9.
+    pub fn new(operations: usize, magnitude: u32) -> Self {
+        Self { operations, magnitude: magnitude.min(STEPS as u32) }
+    }
+
+    /// The magnitude of `operation` in its own unit.
+    fn of(&self, operation: Operation, size: Size) -> f64 {
+        let part = f64::from(self.magnitude) / STEPS;
+        match operation {
+            Operation::ShearX | Operation::ShearY => 0.3 * part,
+            Operation::TranslateX => 150.0 / 331.0 * size.width as f64 * part,
+            Operation::TranslateY => 150.0 / 331.0 * size.height as f64 * part,
+            Operation::Rotate => 30.0 * part,
+            Operation::Posterize => 8.0 - (4.0 * part).round_ties_even(),
+            Operation::Solarize => 255.0 * (1.0 - part),
+            _ => 0.9 * part,
+        }
+    }
+}
+
+impl Transform for RandAugment {
+    fn apply(&self, canvas: &mut Canvas, random: &mut Random) {
+        for _ in 0..self.operations {
+            let operation = Operation::ALL[random.below(Operation::ALL.len() as u64) as usize];
+            let magnitude = self.of(operation, canvas.size());
+            let turned = operation.is_signed() && random.below(2) == 1;
+            operation.apply(canvas, if turned { -magnitude } else { magnitude });
+        }
+    }
+}

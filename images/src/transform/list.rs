@@ -1,0 +1,237 @@
+//! The list of transforms that users write, and how a sample goes through it.
+
+use std::sync::Arc;
+
+use feedline_core::{Error, ErrorKind, Random, Result, Spec};
+
+use super::output::Output;
+use super::{
+    CenterCrop, ChannelOrder, ColorJitter, Filter, FlipLeftRight, FlipTopBottom, GaussianBlur, Grayscale,
+    Pad, QuarterTurn, RandAugment, RandomCrop, RandomResizedCrop, Resize, Transform, TrivialAugment,
+};
+use crate::{Canvas, Decoder, Limits, Size};
+
+/// What happens to each picture, in order, and what it is when it arrives in the batch.
+///
+/// ```
+/// use feedline_core::{DType, Random};
+/// use feedline_images::{IMAGENET_MEAN, IMAGENET_STD, Scratch, Size, Transforms};
+///
+/// let training = Transforms::new()
+///     .random_resized_crop(224)
+///     .flip(0.5)
+///     .color_jitter(0.4, 0.4, 0.4, 0.1)
+///     .normalise(IMAGENET_MEAN, IMAGENET_STD)
+///     .channels_first();
+/// let spec = training.field("image")?;
+/// let field = &spec.fields()[0];
+/// assert_eq!((field.dtype(), field.shape()), (DType::F32, &[3, 224, 224][..]));
+///
+/// // One picture, here of pixels; `read` takes an encoded one.
+/// let (mut image, mut scratch) = (vec![0; field.row_bytes()], Scratch::default());
+/// let pixels = vec![200; 300 * 400 * 3];
+/// training.apply(Size::new(300, 400), &pixels, &mut Random::from_key(7), &mut scratch, &mut image)?;
+/// # Ok::<(), feedline_core::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Transforms {
+    steps: Vec<Arc<dyn Transform>>,
+    output: Output,
+    limits: Limits,
+}
+
+/// A worker's memory: a decoder and a canvas, used again from sample to sample.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    decoder: Decoder,
+    canvas: Canvas,
+}
+
+impl Transforms {
+    /// A list without transforms: pictures stay as they are, `u8`, channels last.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds any transform.
+    pub fn then(mut self, transform: impl Transform) -> Self {
+        self.steps.push(Arc::new(transform));
+        self
+    }
+
+    /// Scales to `size` x `size`, bilinear with antialiasing.
+    pub fn resize(self, size: usize) -> Self {
+        self.then(Resize::exact(Size::new(size, size), Filter::Bilinear))
+    }
+
+    /// Scales the shorter side to `length`, bilinear with antialiasing.
+    pub fn resize_shorter_side(self, length: usize) -> Self {
+        self.then(Resize::shorter_side(length, Filter::Bilinear))
+    }
+
+    /// A random part, scaled to `size` x `size`; see [`RandomResizedCrop`].
+    pub fn random_resized_crop(self, size: usize) -> Self {
+        self.then(RandomResizedCrop::new(Size::new(size, size)))
+    }
+
+    /// `size` x `size` pixels from a random place.
+    pub fn random_crop(self, size: usize) -> Self {
+        self.then(RandomCrop::new(Size::new(size, size)))
+    }
+
+    /// `size` x `size` pixels from the middle.
+    pub fn center_crop(self, size: usize) -> Self {
+        self.then(CenterCrop::new(Size::new(size, size)))
+    }
+
+    /// A black border of `pixels` on every side.
+    pub fn pad(self, pixels: usize) -> Self {
+        self.then(Pad::new([pixels; 4], [0; 3]))
+    }
+
+    /// Mirrors left and right with this probability.
+    pub fn flip(self, probability: f64) -> Self {
+        self.then(FlipLeftRight { probability })
+    }
+
+    /// Mirrors top and bottom with this probability.
+    pub fn flip_vertically(self, probability: f64) -> Self {
+        self.then(FlipTopBottom { probability })
+    }
+
+    /// Turns by a random number of quarters.
+    pub fn quarter_turn(self) -> Self {
+        self.then(QuarterTurn)
+    }
+
+    /// Changes colours at random; see [`ColorJitter`].
+    pub fn color_jitter(self, brightness: f64, contrast: f64, saturation: f64, hue: f64) -> Self {
+        self.then(ColorJitter { brightness, contrast, saturation, hue })
+    }
+
+    /// Makes the picture gray with this probability.
+    pub fn grayscale(self, probability: f64) -> Self {
+        self.then(Grayscale { probability })
+    }
+
+    /// Blurs with a kernel of `2 * radius + 1` pixels and a deviation from `low` to `high` pixels.
+    pub fn gaussian_blur(self, radius: usize, low: f64, high: f64) -> Self {
+        self.then(GaussianBlur { radius, sigma: (low, high) })
+    }
+
+    /// Applies `operations` operations of one magnitude, 0 to 30; see [`RandAugment`].
+    pub fn rand_augment(self, operations: usize, magnitude: u32) -> Self {
+        self.then(RandAugment::new(operations, magnitude))
+    }
+
+    /// Applies one operation of random magnitude; see [`TrivialAugment`].
+    pub fn trivial_augment(self) -> Self {
+        self.then(TrivialAugment)
+    }
+
+    /// Makes the field `f32`: `(level / 255 - mean) / std`, by channel. It comes last, wherever it stands.
+    ///
+    /// Left out, pictures travel as bytes, a quarter of the size, and can be normalised on the device.
+    pub fn normalise(mut self, mean: [f32; 3], std: [f32; 3]) -> Self {
+        self.output.normalise(mean, std);
+        self
+    }
+
+    /// Makes the field's shape `[3, height, width]` instead of `[height, width, 3]`.
+    pub fn channels_first(mut self) -> Self {
+        self.output.order = ChannelOrder::First;
+        self
+    }
+
+    /// What an encoded picture may cost. Default: [`Limits::default`].
+    pub fn limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
+    /// A spec of one field, called `name`: what the list makes of a picture.
+    ///
+    /// # Errors
+    /// `Config` when pictures leave the list in sizes of their own.
+    pub fn field(&self, name: &str) -> Result<Spec> {
+        self.add_field(Spec::new(), name)
+    }
+
+    /// Adds the field called `name` to `spec`.
+    ///
+    /// # Errors
+    /// As [`field`](Self::field), and as [`Spec::field`].
+    pub fn add_field(&self, spec: Spec, name: &str) -> Result<Spec> {
+        let Some(size) = self.steps.iter().fold(None, |size, step| step.size(size)) else {
+            let why = "the transforms leave pictures in sizes of their own: add resize, random_resized_crop or \
+                       center_crop";
+            return Err(Error::new(ErrorKind::Config, why));
+        };
+        self.output.field(spec, name, size)
+    }
+
+    /// Decodes a picture and lets it go through the list, to `image`: the bytes of the field.
+    ///
+    /// Of a JPEG only the part that the first transform needs is turned into pixels.
+    ///
+    /// # Errors
+    /// `Data` when the picture is refused, see [`Decoder::decode`]; `Sample` when what the list makes of it
+    /// has not as many bytes as `image`.
+    pub fn read(
+        &self,
+        encoded: &[u8],
+        random: &mut Random,
+        scratch: &mut Scratch,
+        image: &mut [u8],
+    ) -> Result<()> {
+        let Scratch { decoder, canvas } = scratch;
+        decoder.set_limits(self.limits);
+        let first = self.steps.first();
+        canvas.fill(|pixels| {
+            decoder.decode_region(encoded, pixels, |size| first.map(|step| step.region(size, random)))
+        })?;
+        if let Some(first) = first {
+            first.apply(canvas, random);
+        }
+        self.finish(1, random, canvas, image)
+    }
+
+    /// Lets a picture of pixels go through the list, to `image`: the bytes of the field.
+    ///
+    /// # Errors
+    /// `Sample` when what the list makes of it has not as many bytes as `image`.
+    ///
+    /// # Panics
+    /// If `pixels` has not `size.bytes()` bytes.
+    pub fn apply(
+        &self,
+        size: Size,
+        pixels: &[u8],
+        random: &mut Random,
+        scratch: &mut Scratch,
+        image: &mut [u8],
+    ) -> Result<()> {
+        scratch.canvas.set(size, pixels);
+        self.finish(0, random, &mut scratch.canvas, image)
+    }
+
+    /// The steps from number `from` on.
+    fn finish(&self, from: usize, random: &mut Random, canvas: &mut Canvas, image: &mut [u8]) -> Result<()> {
+        for step in self.steps.iter().skip(from) {
+            let region = step.region(canvas.size(), random);
+            canvas.crop(region);
+            step.apply(canvas, random);
+        }
+        let bytes = self.output.bytes(canvas.size());
+        if bytes != image.len() {
+            let why = format!(
+                "the picture is {} after its transforms, which is {bytes} bytes instead of {}: let the list end \
+                 with one size",
+                canvas.size(),
+                image.len()
+            );
+            return Err(Error::new(ErrorKind::Sample, why));
+        }
+        self.output.write(canvas, image);
+        Ok(())
+    }
+}

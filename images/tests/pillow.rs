@@ -1,0 +1,68 @@
+//! Every picture has the pixels that Pillow gives it. `golden/make.py` wrote the hashes.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use feedline_images::Decoder;
+use sha2::{Digest, Sha256};
+
+/// Files that Pillow reads and feedline does not, or not alike, and why.
+const OTHERWISE: [(&str, &str); 1] = [("libjpeg-turbo__testimgari.jpg", "arithmetically coded")];
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+}
+
+fn hash(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").unwrap();
+        text
+    })
+}
+
+/// Compares every file that `list` names, below `folder`.
+fn compare(list: &str, folder: &Path) {
+    let list = fs::read_to_string(golden().join(list)).unwrap();
+    let mut decoder = Decoder::new();
+    let mut wrong = Vec::new();
+    for line in list.lines() {
+        let (name, wanted) = line.split_once('\t').unwrap();
+        let bytes = fs::read(folder.join(name)).unwrap();
+        let found = match decoder.decode(&bytes) {
+            Ok(picture) => {
+                let size = picture.size;
+                assert_eq!(picture.pixels.len(), size.bytes());
+                format!("{}\t{}\t{}", size.height, size.width, hash(picture.pixels))
+            }
+            Err(error) => {
+                let error = error.to_string();
+                assert!(!error.contains('\n'), "{error}");
+                format!("refused\t{error}")
+            }
+        };
+        let otherwise = OTHERWISE.iter().find(|(other, _)| name.ends_with(other));
+        let is_right = match otherwise {
+            Some((_, found_here)) => found.contains(found_here),
+            None => found == wanted || found.starts_with("refused") && wanted.starts_with("refused"),
+        };
+        if !is_right {
+            wrong.push(format!("{name}: {found}, Pillow: {wanted}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {}\n{}", wrong.len(), list.lines().count(), wrong.join("\n"));
+}
+
+#[test]
+fn every_kind_of_picture_has_pillows_pixels() {
+    compare("pictures.tsv", &golden().join("pictures"));
+}
+
+#[test]
+fn photographs_and_awkward_files_have_pillows_pixels_or_are_refused_as_by_pillow() {
+    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
+    if !shared.join("jpeg-awkward").is_dir() {
+        return feedline_testkit::not_run("pixels of ../shared/data", "the folder is not there");
+    }
+    compare("shared.tsv", &shared);
+}

@@ -565,6 +565,8 @@ BUGS = [
         "a trace keeps every span",
         Test(FEEDLINE, "trace", "a_long_run_keeps_whole_batches_within_the_limit"),
         [("crates/feedline/src/trace/mod.rs", "if state.spans.len() < self.limit {", "if true {")],
+    ),
+    Bug(
         "dlpack_batch",
         "a DLPack tensor does not keep its batch",
         Test("feedline-dlpack", "tensors", "a_tensor_keeps_its_batch_and_its_drop_releases_it"),

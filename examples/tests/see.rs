@@ -47,7 +47,8 @@ fn a_run_leaves_a_trace_a_page_and_service_times_that_whatif_reads() {
         assert!(output.status.success(), "{output:?}");
         let predicted: Value = serde_json::from_slice(&output.stdout).expect("JSON");
         let rate = predicted["asked"]["batches_per_s"].as_f64().expect("a rate");
-        assert!(rate > 0.0 && rate <= 1001.0, "a step of 1 ms: {predicted}");
+        // The last steps, as many as there are slots, are not waited for.
+        assert!(rate > 500.0 && rate < 1050.0, "a step of 1 ms: {predicted}");
         let wrong = run("whatif", &["t.json", "--workers", "0"]);
         assert_eq!(wrong.status.code(), Some(2));
     });

@@ -1,16 +1,18 @@
 //! The programs that look at a run or a machine: `doctor`, `whatif`, and the files that `mlp` writes for them.
 
+mod program;
 mod trainer;
 
 use std::process::{Command, Output};
 
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
+use program::example;
 use serde_json::Value;
-use trainer::{binary, small_set, text, train};
+use trainer::{small_set, text, train};
 
-/// Runs the example `name`, which lies beside the trainer.
+/// Runs the example `name`.
 fn run(name: &str, arguments: &[&str]) -> Output {
-    Command::new(binary().with_file_name(name)).args(arguments).output().expect("a process")
+    Command::new(example(name)).args(arguments).output().expect("a process")
 }
 
 #[test]

@@ -41,6 +41,8 @@ mod disk;
 mod error;
 mod fixed;
 mod folder;
+#[cfg(feature = "table")]
+mod guarded;
 mod gzip;
 pub mod idx;
 #[cfg(feature = "images")]

@@ -13,6 +13,9 @@ use serde_json::Value;
 
 const BATCH: usize = 4;
 
+/// Name, start, end and step of a span.
+type Span = (String, f64, f64, Option<u64>);
+
 /// The events of `trace` with phase `phase`.
 fn events(trace: &Trace, phase: &str) -> Vec<Value> {
     let whole: Value = serde_json::from_str(&trace.json()).expect("JSON");
@@ -54,7 +57,7 @@ fn every_lane_is_drawn_and_the_spans_of_a_batch_are_linked() {
             let name = event["args"]["name"].as_str().unwrap().to_owned();
             lanes.insert((event["pid"].as_u64(), event["tid"].as_u64()), name);
         }
-        let mut spans: BTreeMap<String, Vec<(String, f64, f64, Option<u64>)>> = BTreeMap::new();
+        let mut spans: BTreeMap<String, Vec<Span>> = BTreeMap::new();
         for event in events(&trace, "X") {
             let lane = &lanes[&(event["pid"].as_u64(), event["tid"].as_u64())];
             let (start, length) = (event["ts"].as_f64().unwrap(), event["dur"].as_f64().unwrap());
@@ -71,7 +74,7 @@ fn every_lane_is_drawn_and_the_spans_of_a_batch_are_linked() {
         assert_eq!([count("compute", "kernel"), count(&test, "mine \"quoted\"")], [20, 20]);
         assert!(count("consumer", "wait: decode") > 5, "{:?}", spans["consumer"]);
         assert!(count("copy stream", "copy") > 5, "{:?}", spans["copy stream"]);
-        // A thread does one thing at a time; what a thread notes of a batch may overlap by a few microseconds.
+        // A thread does one thing at a time; what it notes of a batch may overlap by a few microseconds.
         for lane in ["consumer", "compute", "copy stream", "fl-decode-0", "fl-decode-1"] {
             spans.get_mut(lane).unwrap().sort_by(|a, b| a.1.total_cmp(&b.1));
             for pair in spans[lane].windows(2) {

@@ -119,6 +119,22 @@ impl ArrowFile {
         content.and_then(|content| Self::of(path, content, options)).map_err(|error| error.at_path(path))
     }
 
+    /// Opens a file or a stream in an object store. A record batch is fetched when a row of it is read; the
+    /// checksum of a packed file is compared by [`verify`](Self::verify) alone.
+    ///
+    /// # Errors
+    /// As [`open_with`](Self::open_with), and those of [`Remote`](crate::Remote).
+    #[cfg(feature = "object-store")]
+    pub fn open_remote(remote: &crate::Remote, url: &str, options: TableOptions) -> Result<Self> {
+        Self::of_remote(remote.file(url)?, options)
+    }
+
+    #[cfg(feature = "object-store")]
+    pub(crate) fn of_remote(file: crate::remote::RemoteFile, options: TableOptions) -> Result<Self> {
+        let path = file.path().to_path_buf();
+        Self::of(&path, Content::Remote(file), options).map_err(|error| error.at_path(&path))
+    }
+
     /// Reads a mapped file.
     ///
     /// # Errors
@@ -151,14 +167,15 @@ impl ArrowFile {
         let state = Fingerprint::new().number(end).number(decoder.columns.len() as u64);
         let state = match content.bytes() {
             Some(bytes) => state.bytes(bytes),
-            None => state.file(path)?,
+            None => content.fingerprint_of_version(state, path)?,
         };
         let decoded = Cache::new(index.batches.len(), options.cache_bytes);
         let (path, batches, metadata) = (path.to_path_buf(), index.batches, index.metadata);
         let fingerprint = state.value();
         let file =
             Self { path, content, layout, decoder, batches, ends, ready, decoded, metadata, fingerprint };
-        if file.content.len() <= VERIFIED {
+        // What comes by the network is not fetched as a whole for it.
+        if file.content.len() <= VERIFIED && !file.content.is_remote() {
             file.verify()?;
         }
         Ok(file)

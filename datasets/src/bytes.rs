@@ -10,6 +10,8 @@ use crate::disk::DiskFile;
 use crate::error::data;
 use crate::gzip;
 use crate::memory::{Memory, no_memory};
+#[cfg(feature = "object-store")]
+use crate::remote::RemoteFile;
 
 /// Files up to this size, 4 GiB, are read into memory. In larger files each sample is read on demand.
 pub const MEMORY_LIMIT: u64 = 4 << 30;
@@ -26,6 +28,9 @@ pub(crate) enum Content {
     Inflated(Memory),
     /// Bytes that are read on demand.
     OnDisk(DiskFile),
+    /// The same, in an object store.
+    #[cfg(feature = "object-store")]
+    Remote(RemoteFile),
     /// Mapped bytes; the user has promised that nobody changes them.
     Mapped(MappedFile),
 }
@@ -62,6 +67,23 @@ impl Content {
         Ok(Self::Inflated(content))
     }
 
+    /// The content of a file in an object store: gzip is inflated into memory within
+    /// [`gzip::most_inflated`].
+    #[cfg(feature = "object-store")]
+    pub(crate) fn of_remote(file: RemoteFile) -> Result<Self> {
+        let content = Self::Remote(file);
+        let mut magic = [0; 2];
+        let magic = &mut magic[..content.len().min(2) as usize];
+        content.read_at(0, magic)?;
+        if magic != gzip::MAGIC {
+            return Ok(content);
+        }
+        let stream = std::io::BufReader::with_capacity(64 << 10, crate::cursor::Cursor::new(&content));
+        let inflated = gzip::inflate_all(stream, content.len())?;
+        content.check_unchanged()?;
+        Ok(Self::Inflated(inflated))
+    }
+
     /// The content of a plain file: up to `limit` bytes are read into memory.
     pub(crate) fn of_file(file: DiskFile, limit: u64) -> Result<Self> {
         if file.len() <= limit { file.read_all().map(Self::Memory) } else { Ok(Self::OnDisk(file)) }
@@ -89,6 +111,8 @@ impl Content {
         match self {
             Self::Memory(memory) | Self::Inflated(memory) => memory.len() as u64,
             Self::OnDisk(file) => file.len(),
+            #[cfg(feature = "object-store")]
+            Self::Remote(file) => file.len(),
             Self::Mapped(file) => file.pages.len() as u64,
         }
     }
@@ -98,20 +122,34 @@ impl Content {
         matches!(self, Self::Inflated(_))
     }
 
+    /// Whether the bytes come from an object store.
+    #[cfg(feature = "arrow")]
+    pub(crate) fn is_remote(&self) -> bool {
+        #[cfg(feature = "object-store")]
+        return matches!(self, Self::Remote(_));
+        #[cfg(not(feature = "object-store"))]
+        false
+    }
+
     /// All bytes, if they are in memory.
     pub(crate) fn bytes(&self) -> Option<&[u8]> {
         match self {
             Self::Memory(memory) | Self::Inflated(memory) => Some(memory.bytes()),
             Self::Mapped(file) => Some(&file.pages),
             Self::OnDisk(_) => None,
+            #[cfg(feature = "object-store")]
+            Self::Remote(_) => None,
         }
     }
 
     /// Copies the bytes from `offset` on into `to`. They are valid only if a later
     /// [`check_unchanged`](Self::check_unchanged) succeeds.
     pub(crate) fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<()> {
-        if let Self::OnDisk(file) = self {
-            return file.read_at(offset, to);
+        match self {
+            Self::OnDisk(file) => return file.read_at(offset, to),
+            #[cfg(feature = "object-store")]
+            Self::Remote(file) => return file.read_at(offset, to),
+            _ => {}
         }
         let range = usize::try_from(offset).ok().and_then(|start| Some(start..start.checked_add(to.len())?));
         match range.and_then(|range| self.bytes()?.get(range)) {
@@ -123,12 +161,23 @@ impl Content {
 
     /// Checks that the bytes read so far are those that the file had when it was opened.
     pub(crate) fn check_unchanged(&self) -> Result<()> {
-        if let Self::OnDisk(file) = self { file.check_unchanged() } else { Ok(()) }
+        match self {
+            Self::OnDisk(file) => file.check_unchanged(),
+            #[cfg(feature = "object-store")]
+            Self::Remote(file) => file.check_unchanged(),
+            _ => Ok(()),
+        }
     }
 
     /// Adds the content to a fingerprint: every byte of a file up to [`MEMORY_LIMIT`], however it is
     /// read; for a larger one the length and 64 rows of `row_bytes` bytes, spread from byte `first` on.
+    ///
+    /// Of a file in an object store it covers URL, length and version.
     pub(crate) fn fingerprint(&self, state: Fingerprint, first: u64, row_bytes: u64) -> Result<Fingerprint> {
+        #[cfg(feature = "object-store")]
+        if let Self::Remote(file) = self {
+            return Ok(file.fingerprint(state));
+        }
         if self.len() <= MEMORY_LIMIT {
             return self.fingerprint_of_all(state);
         }
@@ -143,6 +192,15 @@ impl Content {
         Ok(state)
     }
 
+    /// Adds what tells the file at `path` from another version of it to a fingerprint, without reading it.
+    pub(crate) fn fingerprint_of_version(&self, state: Fingerprint, path: &Path) -> Result<Fingerprint> {
+        match self {
+            #[cfg(feature = "object-store")]
+            Self::Remote(file) => Ok(file.fingerprint(state)),
+            _ => state.file(path),
+        }
+    }
+
     /// Adds every byte to a fingerprint.
     pub(crate) fn fingerprint_of_all(&self, state: Fingerprint) -> Result<Fingerprint> {
         match self {
@@ -152,6 +210,13 @@ impl Content {
                 let state = state.reader(file.reader()?);
                 let state = state.map_err(|error| data("cannot read the file").caused_by(error))?;
                 file.check_unchanged()?;
+                Ok(state)
+            }
+            #[cfg(feature = "object-store")]
+            Self::Remote(_) => {
+                let state = state.reader(crate::cursor::Cursor::new(self));
+                let state = state.map_err(|error| data("cannot read the object").caused_by(error))?;
+                self.check_unchanged()?;
                 Ok(state)
             }
         }

@@ -1,7 +1,7 @@
 //! Inflates gzip files into memory, up to a limit.
 
 use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::{BufReader, Read, Seek, SeekFrom};
 
 use feedline_core::Result;
 use flate2::bufread::MultiGzDecoder;
@@ -29,19 +29,17 @@ pub(crate) fn most_inflated(compressed: u64) -> u64 {
     compressed.saturating_mul(MOST_RATIO).max(UNSUSPECTED)
 }
 
-/// Inflates `file`, which has `compressed` bytes and whose content does not say how long it is.
+/// Inflates `file` from its beginning; it has `compressed` bytes, and its content does not say how long it is.
 ///
 /// The content is compared with [`most_inflated`] as it grows, so that a bomb ends early.
-pub(crate) fn inflate_all(file: &File, compressed: u64) -> Result<Memory> {
-    use std::io::{Seek, SeekFrom};
+pub(crate) fn inflate_all(mut file: impl Read + Seek, compressed: u64) -> Result<Memory> {
     // The last four bytes hold the length of the last member, modulo 4 GiB: a hint, not a promise.
     let mut hint = [0; 4];
-    let mut tail = file;
-    let hint = match tail.seek(SeekFrom::End(-4)).and_then(|_| tail.read_exact(&mut hint)) {
+    let hint = match file.seek(SeekFrom::End(-4)).and_then(|_| file.read_exact(&mut hint)) {
         Ok(()) => u64::from(u32::from_le_bytes(hint)).min(most_inflated(compressed)),
         Err(_) => 0,
     };
-    tail.rewind().map_err(|error| damaged(0, error))?;
+    file.rewind().map_err(|error| damaged(0, error))?;
     let read = std::cell::Cell::new(0u64);
     let mut stream = MultiGzDecoder::new(BufReader::new(Counted { file, read: &read }));
     let mut content = Memory::new(hint.max(START) + 1)?;
@@ -72,12 +70,12 @@ pub(crate) fn inflate_all(file: &File, compressed: u64) -> Result<Memory> {
 }
 
 /// A file that counts the bytes read from it.
-struct Counted<'a> {
-    file: &'a File,
+struct Counted<'a, R> {
+    file: R,
     read: &'a std::cell::Cell<u64>,
 }
 
-impl Read for Counted<'_> {
+impl<R: Read> Read for Counted<'_, R> {
     fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
         let read = self.file.read(to)?;
         self.read.set(self.read.get() + read as u64);

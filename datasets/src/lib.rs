@@ -16,6 +16,7 @@
 //! | `ArrowFile`, `ParquetFile` | columns in batches and row groups (features `arrow`, `parquet`) |
 //! | `mds` | MosaicML Streaming's shards (feature `mds`) |
 //! | `ImageDataset` | encoded pictures of any reader, decoded and transformed (feature `images`) |
+//! | `Remote`, `open_url` | files in object stores and on web servers (feature `object-store`) |
 //! | [`Folder`], [`Lines`] | files as samples, with folders as classes; lines of a text |
 //! | [`Tokens`] | streams of token ids, cut into windows |
 //! | [`Shards`] | several files of one format |
@@ -34,7 +35,7 @@ mod cache;
 pub mod cifar;
 #[cfg(feature = "csv")]
 mod csv;
-#[cfg(any(feature = "tar", feature = "csv"))]
+#[cfg(any(feature = "csv", feature = "mds", feature = "object-store", feature = "tar"))]
 mod cursor;
 pub mod digits;
 mod disk;
@@ -63,6 +64,8 @@ mod parquet;
 mod ragged;
 mod reader;
 pub mod records;
+#[cfg(feature = "object-store")]
+mod remote;
 #[cfg(feature = "safetensors")]
 pub mod safetensors;
 mod schema;
@@ -89,6 +92,8 @@ pub use idx::{Idx, IdxFile};
 pub use images::ImageDataset;
 #[cfg(feature = "jsonl")]
 pub use jsonl::JsonLines;
+#[cfg(feature = "object-store")]
+pub use open::open_url;
 pub use open::{open, open_with_limit};
 #[cfg(feature = "arrow")]
 pub use pack::{PackOptions, Packed, pack};
@@ -97,6 +102,8 @@ pub use parquet::ParquetFile;
 pub use ragged::Ragged;
 pub use reader::{Reader, Value, Values};
 pub use records::Records;
+#[cfg(feature = "object-store")]
+pub use remote::{Remote, RemoteCache, RemoteOptions, RemoteStats};
 pub use schema::{ElementType, Schema, SchemaField};
 pub use shards::Shards;
 #[cfg(feature = "table")]

@@ -18,7 +18,7 @@ use crate::{ElementType, Reader, Schema, SchemaField, Shards, Values};
 
 mod zipped;
 
-use zipped::{Codec, Zipped};
+use zipped::{Codec, Zip, Zipped};
 
 /// The longest description of columns or shards that is read.
 const MOST_JSON: u64 = 64 << 20;
@@ -37,7 +37,8 @@ const KEPT: u64 = 512 << 20;
 pub fn open_folder(folder: impl AsRef<Path>) -> Result<Shards> {
     let folder = folder.as_ref();
     let path = folder.join("index.json");
-    let shards = index(&path).map_err(|error| error.at_path(&path))?;
+    let shards = DiskFile::open(&path).and_then(|file| index(&Content::OnDisk(file)));
+    let shards = shards.map_err(|error| error.at_path(&path))?;
     let inflated = Arc::new(Cache::new(shards.len(), KEPT));
     let mut readers = Vec::<Box<dyn Reader>>::new();
     for (number, Listed { name, samples, zipped }) in shards.into_iter().enumerate() {
@@ -46,18 +47,61 @@ pub fn open_folder(folder: impl AsRef<Path>) -> Result<Shards> {
             && !path.exists()
         {
             let path = folder.join(name);
-            let shard = Zipped::new(path.clone(), codec, bytes, samples, schema, (number, inflated.clone()));
+            let shard = Zip { path: path.clone(), content: None, codec };
+            let shard = Zipped::new(shard, bytes, samples, schema, (number, inflated.clone()));
             readers.push(Box::new(shard.map_err(|error| error.at_path(path))?));
             continue;
         }
-        let shard = Mds::open(&path)?;
-        if shard.len() != samples {
-            let why = format!("the index claims {samples} samples, the shard has {}", shard.len());
-            return Err(data(why + ": fetch both again").at_path(path));
-        }
-        readers.push(Box::new(shard));
+        readers.push(Box::new(Mds::open(&path)?.with(samples)?));
     }
     Shards::new(readers).map_err(|error| error.at_path(&path))
+}
+
+/// Opens the folder of an `index.json` in an object store, as [`open_folder`] does: `url` names the folder or
+/// the index. Shards that the index lists as compressed are read so.
+///
+/// # Errors
+/// As [`open_folder`], and those of [`Remote`](crate::Remote).
+#[cfg(feature = "object-store")]
+pub fn open_remote(remote: &crate::Remote, url: &str) -> Result<Shards> {
+    const INDEX: &str = "index.json";
+    // A signature in the query of a URL is for one object, but the token of a store is for all.
+    let (url, query) = url.find('?').map_or((url, ""), |at| url.split_at(at));
+    let folder = url.strip_suffix(INDEX).unwrap_or(url).trim_end_matches('/');
+    let open = |name: &str| {
+        // Names are bytes of a path here, and not yet parts of a URL.
+        let name: String = name.bytes().map(escaped).collect();
+        remote.file(&format!("{folder}/{name}{query}"))
+    };
+    let file = open(INDEX)?;
+    let path = file.path().to_path_buf();
+    let shards = index(&Content::Remote(file)).map_err(|error| error.at_path(&path))?;
+    let inflated = Arc::new(Cache::new(shards.len(), KEPT));
+    let mut readers = Vec::<Box<dyn Reader>>::new();
+    for (number, Listed { name, samples, zipped }) in shards.into_iter().enumerate() {
+        let file = open(zipped.as_ref().map_or(&name, |zipped| &zipped.name))?;
+        let path = file.path().to_path_buf();
+        let at = |error: feedline_core::Error| error.at_path(&path);
+        let content = Content::Remote(file);
+        readers.push(match zipped {
+            Some(ZippedAs { codec, bytes, schema, .. }) => {
+                let zip = Zip { path: path.clone(), content: Some(content), codec };
+                let inflated = (number, inflated.clone());
+                Box::new(Zipped::new(zip, bytes, samples, schema, inflated).map_err(at)?)
+            }
+            None => Box::new(Mds::of_content(&path, content).map_err(at)?.with(samples)?),
+        });
+    }
+    Shards::new(readers).map_err(|error| error.at_path(&path))
+}
+
+/// A byte of a path, as it is written in a URL.
+#[cfg(feature = "object-store")]
+fn escaped(byte: u8) -> String {
+    match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => char::from(byte).into(),
+        _ => format!("%{byte:02X}"),
+    }
 }
 
 /// A shard as the index lists it.
@@ -76,9 +120,8 @@ struct ZippedAs {
     schema: Schema,
 }
 
-fn index(path: &Path) -> Result<Vec<Listed>> {
-    let file = DiskFile::open(path)?;
-    let json = json(&Content::OnDisk(file), 0, None)?;
+fn index(content: &Content) -> Result<Vec<Listed>> {
+    let json = json(content, 0, None)?;
     let shards = json.get("shards").and_then(Json::as_array);
     let shards = shards.ok_or_else(|| data("the index lacks \"shards\": give a folder of MDS shards"))?;
     shards.iter().map(listed).collect()
@@ -152,11 +195,32 @@ impl Mds {
         Self::of(path).map_err(|error| error.at_path(path))
     }
 
+    /// Opens one uncompressed shard in an object store.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and those of [`Remote`](crate::Remote).
+    #[cfg(feature = "object-store")]
+    pub fn open_remote(remote: &crate::Remote, url: &str) -> Result<Self> {
+        Self::of_remote(remote.file(url)?)
+    }
+
+    #[cfg(feature = "object-store")]
+    pub(crate) fn of_remote(file: crate::remote::RemoteFile) -> Result<Self> {
+        let path = file.path().to_path_buf();
+        Self::of_content(&path, Content::Remote(file)).map_err(|error| error.at_path(&path))
+    }
+
     fn of(path: &Path) -> Result<Self> {
         Self::of_content(path, Content::OnDisk(DiskFile::open(path)?))
     }
 
     fn of_content(path: &Path, content: Content) -> Result<Self> {
+        let version = content.fingerprint_of_version(Fingerprint::new(), path)?;
+        Self::of_version(path, content, version)
+    }
+
+    /// The shard in `content`, where `version` tells it from others.
+    fn of_version(path: &Path, content: Content, version: Fingerprint) -> Result<Self> {
         let len = content.len();
         let mut count = [0; 4];
         if len < 8 {
@@ -179,9 +243,20 @@ impl Mds {
         }
         let json = json(&content, columns, Some(starts[0].into()))?;
         let (fields, sizes): (Vec<_>, Vec<_>) = fields(&json)?.into_iter().unzip();
-        let fingerprint = Fingerprint::new().number(count.into()).file(path)?.value();
+        let fingerprint = version.number(count.into()).value();
         let (path, schema) = (path.to_path_buf(), Schema::new(fields));
         Ok(Self { path, content, starts, schema, sizes, fingerprint })
+    }
+}
+
+impl Mds {
+    /// This shard, if it has as many samples as the index says.
+    fn with(self, samples: u64) -> Result<Self> {
+        if self.len() == samples {
+            return Ok(self);
+        }
+        let why = format!("the index claims {samples} samples, the shard has {}", self.len());
+        Err(data(why + ": fetch both again").at_path(self.path))
     }
 }
 

@@ -80,11 +80,28 @@ impl ParquetFile {
     /// As [`open`](Self::open), and `Config` for a column that is not there.
     pub fn open_with(path: impl AsRef<Path>, options: TableOptions) -> Result<Self> {
         let path = path.as_ref();
-        Self::of(path, options).map_err(|error| error.at_path(path))
+        let content = DiskFile::open(path).map(Content::OnDisk);
+        content.and_then(|content| Self::of(path, content, options)).map_err(|error| error.at_path(path))
     }
 
-    fn of(path: &Path, options: TableOptions) -> Result<Self> {
-        let input = Input(Arc::new(Content::OnDisk(DiskFile::open(path)?)));
+    /// Opens a file in an object store. Of a row group, the columns that are read are fetched when a row of
+    /// it is read.
+    ///
+    /// # Errors
+    /// As [`open_with`](Self::open_with), and those of [`Remote`](crate::Remote).
+    #[cfg(feature = "object-store")]
+    pub fn open_remote(remote: &crate::Remote, url: &str, options: TableOptions) -> Result<Self> {
+        Self::of_remote(remote.file(url)?, options)
+    }
+
+    #[cfg(feature = "object-store")]
+    pub(crate) fn of_remote(file: crate::remote::RemoteFile, options: TableOptions) -> Result<Self> {
+        let path = file.path().to_path_buf();
+        Self::of(&path, Content::Remote(file), options).map_err(|error| error.at_path(&path))
+    }
+
+    fn of(path: &Path, content: Content, options: TableOptions) -> Result<Self> {
+        let input = Input(Arc::new(content));
         let metadata = guarded("the metadata at the end of the file", || metadata(&input))?;
         let layout = Layout::new(metadata.schema(), &options)?;
         let descriptor = metadata.parquet_schema();
@@ -102,7 +119,7 @@ impl ParquetFile {
             ends.push(end);
         }
         input.0.check_unchanged()?;
-        let fingerprint = Fingerprint::new().number(end).file(path)?.value();
+        let fingerprint = input.0.fingerprint_of_version(Fingerprint::new().number(end), path)?.value();
         let groups = Cache::new(ends.len(), options.cache_bytes);
         let path = path.to_path_buf();
         Ok(Self { path, input, metadata, layout, projection, columns, ends, groups, fingerprint })

@@ -68,6 +68,24 @@ impl Records {
         content.and_then(|content| Self::of(path, content, spec)).map_err(|error| error.at_path(path))
     }
 
+    /// Opens a file in an object store as records of `spec`: they are fetched as they are read.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and those of [`Remote`](crate::Remote).
+    #[cfg(feature = "object-store")]
+    pub fn open_remote(remote: &crate::Remote, url: &str, spec: Spec) -> Result<Self> {
+        let file = remote.file(url)?;
+        let path = file.path().to_path_buf();
+        let mut magic = [0; 2];
+        let content = Content::Remote(file);
+        let start = &mut magic[..content.len().min(2) as usize];
+        content.read_at(0, start)?;
+        if start == gzip::MAGIC {
+            return Err(is_gzip().at_path(path));
+        }
+        Self::of(&path, content, spec).map_err(|error| error.at_path(&path))
+    }
+
     /// The records of a mapped file.
     ///
     /// # Errors

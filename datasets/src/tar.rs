@@ -99,6 +99,21 @@ impl WebDataset {
         Self::of(path, content, members).map_err(at)
     }
 
+    /// Opens an archive in an object store. To list its members takes a request for every so many megabytes:
+    /// their headers lie between their contents.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and those of [`Remote`](crate::Remote).
+    #[cfg(feature = "object-store")]
+    pub fn open_remote(remote: &crate::Remote, url: &str) -> Result<Self> {
+        let file = remote.file(url)?;
+        let path = file.path().to_path_buf();
+        let at = |error: feedline_core::Error| error.at_path(&path);
+        let content = Content::of_remote(file).map_err(at)?;
+        let members = members(&content).map_err(at)?;
+        Self::of(&path, content, members).map_err(at)
+    }
+
     pub(crate) fn of(path: &Path, content: Content, members: Vec<Member>) -> Result<Self> {
         let mut numbers = HashMap::new();
         let (mut fields, mut parts, mut starts) = (Vec::new(), Vec::<Part>::new(), Vec::new());
@@ -133,7 +148,7 @@ impl WebDataset {
         let state = Fingerprint::new().number(parts.len() as u64);
         let state = match content.bytes() {
             Some(bytes) => state.bytes(bytes),
-            None => state.file(path)?,
+            None => content.fingerprint_of_version(state, path)?,
         };
         let (path, schema, fingerprint) = (path.to_path_buf(), Schema::new(fields), state.value());
         Ok(Self { path, content, schema, parts, starts, fingerprint })

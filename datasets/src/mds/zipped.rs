@@ -10,6 +10,7 @@ use flate2::read::MultiGzDecoder;
 use super::Mds;
 use crate::bytes::Content;
 use crate::cache::Cache;
+use crate::cursor::Cursor;
 use crate::disk::DiskFile;
 use crate::error::{data, one_line};
 use crate::gzip::most_inflated;
@@ -40,13 +41,13 @@ impl Codec {
     }
 
     /// Fills `to` with what `file` inflates to; it has to be just that.
-    fn inflate(self, file: &DiskFile, to: &mut [u8]) -> Result<()> {
+    fn inflate(self, file: &Content, to: &mut [u8]) -> Result<()> {
         let failed = |why: String| {
             data("the shard cannot be inflated to the size that the index says: fetch both again")
                 .caused_by(why)
         };
         if let Self::Gzip = self {
-            let mut stream = MultiGzDecoder::new(file.reader()?);
+            let mut stream = MultiGzDecoder::new(Cursor::new(file));
             stream.read_exact(to).map_err(|error| failed(one_line(error)))?;
             return match stream.read(&mut [0]) {
                 Ok(0) => Ok(()),
@@ -74,11 +75,29 @@ impl Codec {
     }
 }
 
+/// The file of a compressed shard.
+#[derive(Debug)]
+pub(super) struct Zip {
+    pub(super) path: PathBuf,
+    /// The content of a file that stays open, as in an object store. Others are opened when they are read.
+    pub(super) content: Option<Content>,
+    pub(super) codec: Codec,
+}
+
+impl Zip {
+    /// Does something with the content of the file.
+    fn with<T>(&self, act: impl FnOnce(&Content) -> Result<T>) -> Result<T> {
+        match &self.content {
+            Some(content) => act(content),
+            None => act(&Content::OnDisk(DiskFile::open(&self.path)?)),
+        }
+    }
+}
+
 /// One compressed shard of a folder.
 #[derive(Debug)]
 pub(super) struct Zipped {
-    path: PathBuf,
-    codec: Codec,
+    zip: Zip,
     /// Bytes when it is inflated.
     bytes: u64,
     samples: u64,
@@ -92,28 +111,30 @@ pub(super) struct Zipped {
 
 impl Zipped {
     pub(super) fn new(
-        path: PathBuf,
-        codec: Codec,
+        zip: Zip,
         bytes: u64,
         samples: u64,
         schema: Schema,
         (number, inflated): (usize, Arc<Cache<Mds>>),
     ) -> Result<Self> {
-        let zipped = DiskFile::open(&path)?.len();
+        let state = Fingerprint::new().number(samples);
+        let (zipped, state) =
+            zip.with(|content| Ok((content.len(), content.fingerprint_of_version(state, &zip.path)?)))?;
         if bytes == 0 || bytes > most_inflated(zipped).min(u32::MAX.into()) {
             let why = format!("the index claims {bytes} bytes in {zipped} of a compressed shard");
             return Err(data(why + ": fetch both again"));
         }
-        let fingerprint = Fingerprint::new().number(samples).file(&path)?.value();
-        Ok(Self { path, codec, bytes, samples, schema, number, inflated, fingerprint })
+        Ok(Self { zip, bytes, samples, schema, number, inflated, fingerprint: state.value() })
     }
 
     fn inflate(&self) -> Result<(Mds, u64)> {
-        let file = DiskFile::open(&self.path)?;
         let mut memory = Memory::new(self.bytes)?;
-        self.codec.inflate(&file, memory.bytes_mut())?;
-        file.check_unchanged()?;
-        let shard = Mds::of_content(&self.path, Content::Inflated(memory))?;
+        self.zip.with(|file| {
+            self.zip.codec.inflate(file, memory.bytes_mut())?;
+            file.check_unchanged()
+        })?;
+        let version = Fingerprint::new().number(self.fingerprint);
+        let shard = Mds::of_version(&self.zip.path, Content::Inflated(memory), version)?;
         if (shard.len(), shard.schema()) != (self.samples, &self.schema) {
             return Err(data("the shard has other samples or columns than the index says: fetch both again"));
         }
@@ -136,10 +157,10 @@ impl Reader for Zipped {
 
     fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
         if sample >= self.samples {
-            return Err(outside(sample, self.samples, &self.path));
+            return Err(outside(sample, self.samples, &self.zip.path));
         }
         let shard = self.inflated.get(self.number, || self.inflate());
-        shard.map_err(|error| error.at_path(&self.path).at_sample(sample))?.read(sample, values)
+        shard.map_err(|error| error.at_path(&self.zip.path).at_sample(sample))?.read(sample, values)
     }
 
     fn together(&self) -> Option<u64> {
@@ -147,7 +168,7 @@ impl Reader for Zipped {
     }
 
     fn path(&self, _: u64) -> Option<&Path> {
-        Some(&self.path)
+        Some(&self.zip.path)
     }
 
     /// Covers name, size and time of the last write.

@@ -1,0 +1,304 @@
+//! Files in object stores and on web servers: read by ranges, in blocks that are kept in memory and on disk.
+//!
+//! A block is fetched once, by a task on the thread of [`Remote`]; readers wait for it, and blocks behind it
+//! are fetched ahead while they read on. The version of a file is pinned when it is opened: every answer has
+//! to name the same one.
+
+use std::fmt;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
+
+use bytes::Bytes;
+use feedline_core::{Error, ErrorKind, Fingerprint, Result};
+
+use crate::error::data;
+
+mod blocks;
+mod cache;
+mod fetch;
+mod options;
+mod thread;
+mod url;
+
+use blocks::{Blocks, Delivery, Key};
+use cache::DiskCache;
+use fetch::{Failure, FailureKind, Fetch, Tag};
+pub use options::{RemoteCache, RemoteOptions};
+use thread::Thread;
+pub(crate) use url::is_url;
+use url::{Place, Stores};
+
+/// Opens files by their URLs: `s3://`, `gs://`, `az://`, `http://` and `https://`.
+///
+/// All files opened by one value share its thread, its memory and its cache on disk, see [`RemoteOptions`].
+/// The thread ends when this value and all that was opened by it are dropped.
+///
+/// ```no_run
+/// use feedline_datasets::{Remote, RemoteCache, RemoteOptions, Shards};
+///
+/// let mut options = RemoteOptions::default();
+/// options.cache = Some(RemoteCache { folder: "/var/cache/train".into(), bytes: 100 << 30 });
+/// options.store.push(("aws_region".into(), "eu-west-1".into()));
+/// let remote = Remote::new(options)?;
+/// let urls = (0..64).map(|shard| format!("s3://bucket/train-{shard:05}.tar"));
+/// let train = Shards::new(urls.map(|url| remote.open(&url)).collect::<Result<_, _>>()?)?;
+/// println!("{:?}", remote.stats());
+/// # Ok::<(), feedline_core::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Remote(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    stores: Mutex<Stores>,
+    shared: Arc<Shared>,
+    thread: Thread,
+    files: AtomicU64,
+}
+
+/// What the tasks share. They do not hold the thread, which ends when nobody reads any more.
+struct Shared {
+    options: RemoteOptions,
+    blocks: Arc<Blocks>,
+    cache: Option<DiskCache>,
+    counts: Counts,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    requests: AtomicU64,
+    retries: AtomicU64,
+    bytes: AtomicU64,
+    from_cache: AtomicU64,
+    damaged: AtomicU64,
+}
+
+/// What a [`Remote`] has done so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RemoteStats {
+    /// Requests sent, retries included.
+    pub requests: u64,
+    /// Requests sent again after a failure.
+    pub retries: u64,
+    /// Bytes received in whole answers.
+    pub bytes: u64,
+    /// Blocks that came from the cache on disk.
+    pub from_cache: u64,
+    /// Files of the cache that were damaged or foreign; they were removed and their blocks fetched.
+    pub damaged: u64,
+    /// Bytes of blocks in memory and on the way, now.
+    pub memory: u64,
+    /// The most bytes that were in memory and on the way at one time.
+    pub most_memory: u64,
+}
+
+impl Remote {
+    /// Starts the thread, and creates the folder of the cache.
+    ///
+    /// # Errors
+    /// `Config` for options that contradict each other; `Data` when the folder of the cache cannot be made;
+    /// `Unavailable` when the thread cannot be started.
+    pub fn new(options: RemoteOptions) -> Result<Self> {
+        options.check()?;
+        let cache = options.cache.as_ref().map(DiskCache::new).transpose()?;
+        let stores = Mutex::new(Stores::new(&options));
+        let blocks = Blocks::new(options.memory_bytes);
+        let shared = Arc::new(Shared { options, blocks, cache, counts: Counts::default() });
+        Ok(Self(Arc::new(Inner { stores, shared, thread: Thread::start()?, files: AtomicU64::new(0) })))
+    }
+
+    /// What was done so far, by all files.
+    pub fn stats(&self) -> RemoteStats {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let counts = &self.0.shared.counts;
+        let (memory, most_memory) = self.0.shared.blocks.bytes();
+        RemoteStats {
+            requests: count(&counts.requests),
+            retries: count(&counts.retries),
+            bytes: count(&counts.bytes),
+            from_cache: count(&counts.from_cache),
+            damaged: count(&counts.damaged),
+            memory,
+            most_memory,
+        }
+    }
+
+    /// Opens a file: fetches its first block, and pins its version.
+    pub(crate) fn file(&self, url: &str) -> Result<RemoteFile> {
+        let inner = &self.0;
+        let place = inner.stores.lock().unwrap_or_else(PoisonError::into_inner).place(url)?;
+        let shown = PathBuf::from(&place.shown);
+        inner.thread.check()?;
+        let (sender, first) = mpsc::sync_channel(1);
+        let shared = inner.shared.clone();
+        let place = Arc::new(place);
+        let task_place = place.clone();
+        inner.thread.spawn(async move {
+            let range = 0..shared.options.block_bytes;
+            let fetch = Fetch { place: &task_place, range, pinned: None };
+            // Nobody listens when the caller is gone; then nobody needs the answer.
+            let _ = sender.send(fetch.run(&shared.options, &shared.counts).await);
+        });
+        let first = first.recv().map_err(|_| thread::ended())?;
+        let (bytes, tag) = first.map_err(|failure| failure.error.at_path(&shown))?;
+        if tag.len == 0 {
+            return Err(data("the object is empty: write it again").at_path(shown));
+        }
+        let id = inner.files.fetch_add(1, Ordering::Relaxed);
+        inner.shared.blocks.offer(Key { file: id, block: 0 }, bytes);
+        let object = Object { id, place, tag, changed: OnceLock::new() };
+        Ok(RemoteFile { remote: self.clone(), object: Arc::new(object), path: shown })
+    }
+}
+
+/// An object in a store, of the version that it had when it was opened.
+struct Object {
+    id: u64,
+    place: Arc<Place>,
+    tag: Tag,
+    /// The error of the first answer that had another version.
+    changed: OnceLock<Error>,
+}
+
+/// An open file in an object store.
+#[derive(Clone)]
+pub(crate) struct RemoteFile {
+    remote: Remote,
+    object: Arc<Object>,
+    /// The URL without what could be secret.
+    path: PathBuf,
+}
+
+impl RemoteFile {
+    /// The URL, without query, user and password.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The length of the file when it was opened, in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        self.object.tag.len
+    }
+
+    /// Fills `to` with the bytes from `offset` on; blocks until they have come.
+    pub(crate) fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<()> {
+        if to.is_empty() {
+            return Ok(());
+        }
+        let beyond =
+            || data("these bytes are beyond the end of the object").at_path(&self.path).at_offset(offset);
+        let end = offset.checked_add(to.len() as u64).filter(|end| *end <= self.len()).ok_or_else(beyond)?;
+        let size = self.shared().options.block_bytes;
+        let last = (end - 1) / size;
+        for number in offset / size..=last {
+            let block = self.block(number, last)?;
+            let start = number * size;
+            let (from, until) = (offset.max(start), end.min(start + size));
+            let part = block.get((from - start) as usize..(until - start) as usize).ok_or_else(beyond)?;
+            to[(from - offset) as usize..(until - offset) as usize].copy_from_slice(part);
+        }
+        Ok(())
+    }
+
+    /// Checks that no answer so far came from another version of the file.
+    pub(crate) fn check_unchanged(&self) -> Result<()> {
+        self.object.changed.get().cloned().map_or(Ok(()), Err)
+    }
+
+    /// Adds URL, length and version to a fingerprint.
+    pub(crate) fn fingerprint(&self, state: Fingerprint) -> Fingerprint {
+        state.bytes(self.object.place.shown.as_bytes()).bytes(self.object.tag.to_string().as_bytes())
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.remote.0.shared
+    }
+
+    /// Block `number` of a read that ends in block `last`; begins to fetch those that will follow.
+    fn block(&self, number: u64, last: u64) -> Result<Bytes> {
+        self.check_unchanged()?;
+        let thread = &self.remote.0.thread;
+        thread.check()?;
+        let blocks = &self.shared().blocks;
+        let key = |block| Key { file: self.object.id, block };
+        let start = |delivery: Delivery| {
+            thread.spawn(fetch_block(self.shared().clone(), self.object.clone(), delivery))
+        };
+        let block = blocks.claim(key(number), self.bytes_of(number), |delivery| start(delivery));
+        let end = self.len().div_ceil(self.shared().options.block_bytes);
+        let follow = (last - number).max(blocks.read_before(key(number)));
+        for next in (number + 1..end).take(usize::try_from(follow).unwrap_or(usize::MAX)) {
+            match blocks.ahead(key(next), self.bytes_of(next)) {
+                blocks::Ahead::Start(delivery) => start(delivery),
+                blocks::Ahead::There => {}
+                blocks::Ahead::NoRoom => break,
+            }
+        }
+        block.wait()
+    }
+
+    /// The bytes that block `number` has.
+    fn bytes_of(&self, number: u64) -> u64 {
+        let size = self.shared().options.block_bytes;
+        size.min(self.len() - number * size)
+    }
+}
+
+impl fmt::Debug for RemoteFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RemoteFile({}, {} bytes)", self.path.display(), self.len())
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// Fetches a block, from the cache on disk or from the store, and delivers it.
+async fn fetch_block(shared: Arc<Shared>, object: Arc<Object>, delivery: Delivery) {
+    let size = shared.options.block_bytes;
+    let start = delivery.key().block * size;
+    let range = start..object.tag.len.min(start + size);
+    let name = object.tag.names_content().then(|| object.cache_key(size, delivery.key().block));
+    if let (Some(cache), Some(name)) = (&shared.cache, &name) {
+        match cache.get(name.clone(), range.end - range.start).await {
+            cache::Found::Block(bytes) => {
+                shared.counts.from_cache.fetch_add(1, Ordering::Relaxed);
+                return delivery.done(Ok(bytes));
+            }
+            cache::Found::Damaged => {
+                shared.counts.damaged.fetch_add(1, Ordering::Relaxed);
+            }
+            cache::Found::None => {}
+        }
+    }
+    let fetch = Fetch { place: &object.place, range: range.clone(), pinned: Some(&object.tag) };
+    let fetched = fetch.run(&shared.options, &shared.counts).await;
+    let fetched = fetched.map(|(bytes, _)| bytes).map_err(|failure| object.failed(failure, &range));
+    if let (Ok(bytes), Some(cache), Some(name)) = (&fetched, &shared.cache, name) {
+        cache.put(name, bytes.clone()).await;
+    }
+    delivery.done(fetched);
+}
+
+impl Object {
+    /// What a block is called in the cache on disk.
+    fn cache_key(&self, size: u64, block: u64) -> String {
+        format!("{}\n{}\nblock {block} of {size} bytes", self.place.shown, self.tag)
+    }
+
+    /// The error of a block, with its place; one about another version is kept.
+    fn failed(&self, failure: Failure, range: &Range<u64>) -> Error {
+        let error = failure.error.at_path(&self.place.shown).at_offset(range.start);
+        if failure.kind == FailureKind::Changed { self.changed.get_or_init(|| error).clone() } else { error }
+    }
+}
+
+/// The error of a URL or an option that cannot be used.
+fn config(message: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Config, message)
+}

@@ -1,0 +1,263 @@
+//! One block from a store: asked for again when that may help, within a number of attempts and a time.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use feedline_core::{Error, Fingerprint, Result};
+use futures_util::StreamExt;
+use object_store::client::{HttpError, HttpErrorKind};
+use object_store::{Error as StoreError, GetOptions, GetRange, ObjectMeta};
+
+use super::url::Place;
+use super::{Counts, RemoteOptions};
+use crate::error::{data, one_line};
+
+/// The longest wait between two attempts.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// The version of an object, as an answer names it.
+#[derive(Clone, Debug)]
+pub(super) struct Tag {
+    etag: Option<String>,
+    /// The time of the last write, where the server says it.
+    modified: Option<String>,
+    /// Bytes of the whole object.
+    pub(super) len: u64,
+}
+
+impl Tag {
+    fn of(meta: &ObjectMeta) -> Self {
+        // The crate gives the first second of 1970 where the server says nothing.
+        let modified = Some(meta.last_modified).filter(|time| time.timestamp() != 0);
+        let modified = modified.map(|time| time.to_string());
+        Self { etag: meta.e_tag.clone(), modified, len: meta.size }
+    }
+
+    /// Whether two objects of this tag have the same content.
+    pub(super) fn names_content(&self) -> bool {
+        self.etag.is_some()
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        // The same version may have other times on other machines of a store.
+        let is_same = if self.etag.is_some() || other.etag.is_some() {
+            self.etag == other.etag
+        } else {
+            self.modified == other.modified
+        };
+        is_same && self.len == other.len
+    }
+}
+
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.etag, &self.modified) {
+            (Some(etag), _) => write!(f, "ETag {}, ", one_line(etag))?,
+            (None, Some(modified)) => write!(f, "written {modified}, ")?,
+            (None, None) => {}
+        }
+        write!(f, "{} bytes", self.len)
+    }
+}
+
+/// A range of an object to fetch.
+pub(super) struct Fetch<'a> {
+    pub(super) place: &'a Place,
+    pub(super) range: Range<u64>,
+    /// The version that the object has to have; at first there is none.
+    pub(super) pinned: Option<&'a Tag>,
+}
+
+/// Why an attempt failed, or all of them.
+pub(super) struct Failure {
+    pub(super) error: Error,
+    pub(super) kind: FailureKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum FailureKind {
+    /// Another attempt may succeed.
+    Passing,
+    Lasting,
+    /// The object has another version than it had.
+    Changed,
+}
+
+impl Failure {
+    fn passing(why: impl Into<String>) -> Self {
+        Self { error: data(why), kind: FailureKind::Passing }
+    }
+
+    fn lasting(why: impl Into<String>) -> Self {
+        Self { error: data(why), kind: FailureKind::Lasting }
+    }
+}
+
+impl Fetch<'_> {
+    /// The bytes, and the version that they are of.
+    pub(super) async fn run(
+        &self,
+        options: &RemoteOptions,
+        counts: &Counts,
+    ) -> Result<(Bytes, Tag), Failure> {
+        let begun = Instant::now();
+        let mut attempt = 1;
+        loop {
+            counts.requests.fetch_add(1, Ordering::Relaxed);
+            let limit = options.request_time.min(options.total_time.saturating_sub(begun.elapsed()));
+            let failure = match tokio::time::timeout(limit, self.once()).await {
+                Ok(Ok((bytes, tag))) => {
+                    counts.bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                    return Ok((bytes, tag));
+                }
+                Ok(Err(failure)) => failure,
+                Err(_) => Failure::passing(format!("no whole answer within {limit:.1?}")),
+            };
+            if failure.kind != FailureKind::Passing {
+                return Err(failure);
+            }
+            let wait = self.wait(options.backoff, attempt);
+            if attempt >= options.attempts || begun.elapsed() + wait >= options.total_time {
+                let why = format!(
+                    "cannot fetch {} bytes after {attempt} attempts in {:.1?}: check the server and the network, \
+                     or allow more attempts",
+                    self.range.end - self.range.start,
+                    begun.elapsed()
+                );
+                let error = data(why).caused_by(failure.error.message().to_owned());
+                return Err(Failure { error, ..failure });
+            }
+            counts.retries.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(wait).await;
+            attempt += 1;
+        }
+    }
+
+    /// The wait after attempt `attempt`: twice the last one, less a part that differs between blocks.
+    fn wait(&self, first: Duration, attempt: u32) -> Duration {
+        let full = first.saturating_mul(1 << (attempt - 1).min(20)).min(LONGEST_WAIT);
+        let state = Fingerprint::new().number(self.range.start).number(attempt.into());
+        let state = state.number(std::process::id().into()).bytes(self.place.shown.as_bytes());
+        full.mul_f64(1.0 - (state.value() % 1024) as f64 / 2048.0)
+    }
+
+    async fn once(&self) -> Result<(Bytes, Tag), Failure> {
+        let options = GetOptions { range: Some(GetRange::Bounded(self.range.clone())), ..Default::default() };
+        let answer = match self.place.store.get_opts(&self.place.path, options).await {
+            Ok(answer) => answer,
+            Err(error) if is_beyond(&error) => return Err(self.beyond().await),
+            Err(error) => return Err(failure(&error)),
+        };
+        let tag = Tag::of(&answer.meta);
+        self.check(&tag)?;
+        let expected = answer.range.end.saturating_sub(answer.range.start);
+        let asked = self.range.end.min(tag.len).saturating_sub(self.range.start);
+        if answer.range.start != self.range.start || expected != asked {
+            return Err(Failure::passing(format!(
+                "the server answered bytes {} to {} where {} to {} were asked for",
+                answer.range.start, answer.range.end, self.range.start, self.range.end
+            )));
+        }
+        let mut bytes = Vec::with_capacity(expected as usize);
+        let mut body = answer.into_stream();
+        while let Some(part) = body.next().await {
+            let part = part.map_err(|error| failure(&error))?;
+            if bytes.len() + part.len() > expected as usize {
+                return Err(Failure::passing(format!("the answer is longer than its {expected} bytes")));
+            }
+            bytes.extend_from_slice(&part);
+        }
+        if bytes.len() < expected as usize {
+            let why = format!("the answer ends after {} of its {expected} bytes", bytes.len());
+            return Err(Failure::passing(why));
+        }
+        Ok((bytes.into(), tag))
+    }
+
+    /// Compares the version of an answer with the one that the object had.
+    fn check(&self, now: &Tag) -> Result<(), Failure> {
+        match self.pinned {
+            Some(pinned) if !pinned.is_same(now) => {
+                let why = format!(
+                    "the object was written to while it was in use: it had {pinned}, and has {now}; start \
+                     again when its writer is done"
+                );
+                Err(Failure { error: data(why), kind: FailureKind::Changed })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Why a range lies beyond the object: it has become shorter, or has no bytes at all.
+    async fn beyond(&self) -> Failure {
+        if self.pinned.is_none() {
+            return Failure::lasting("the object is empty: write it again");
+        }
+        let first = GetOptions { range: Some(GetRange::Bounded(0..1)), ..Default::default() };
+        match self.place.store.get_opts(&self.place.path, first).await {
+            Ok(answer) => match self.check(&Tag::of(&answer.meta)) {
+                Err(changed) => changed,
+                Ok(()) => Failure::passing("the server answered with status 416 to a range of the object"),
+            },
+            Err(error) if is_beyond(&error) => {
+                let error = data("the object was emptied while it was in use: restore it");
+                Failure { error, kind: FailureKind::Changed }
+            }
+            Err(error) => failure(&error),
+        }
+    }
+}
+
+/// Whether the server says that the range lies beyond the object.
+fn is_beyond(error: &StoreError) -> bool {
+    status(&error.to_string()) == Some(416)
+}
+
+/// What went wrong, in words that hold nothing of a URL, a header or a body: those may be secret.
+fn failure(error: &StoreError) -> Failure {
+    match error {
+        StoreError::NotFound { .. } => return Failure::lasting("there is no such object: check the URL"),
+        StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => {
+            return Failure::lasting("the store refuses access: check the credentials and their rights");
+        }
+        StoreError::NotSupported { .. } => return Failure::lasting(NO_RANGES),
+        _ => {}
+    }
+    let mut cause: Option<&(dyn StdError + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if let Some(error) = error.downcast_ref::<HttpError>() {
+            return Failure::passing(match error.kind() {
+                HttpErrorKind::Connect => "cannot connect to the server",
+                HttpErrorKind::Timeout => "the server did not answer in time",
+                _ => "the connection ended before the answer was whole",
+            });
+        }
+        cause = error.source();
+    }
+    let text = error.to_string();
+    if let Some(status) = status(&text) {
+        let why = format!("the server answered with status {status}");
+        // Too many requests, and a request that took too long, may pass; others are the client's mistakes.
+        let may_pass = status >= 500 || matches!(status, 408 | 425 | 429);
+        return if may_pass { Failure::passing(why) } else { Failure::lasting(why) };
+    }
+    if text.contains("non-partial response") {
+        return Failure::lasting(NO_RANGES);
+    }
+    if text.contains("Content-Range") || text.contains("Requested ") {
+        return Failure::passing("the server answered with another range than it was asked for");
+    }
+    Failure::passing("the request failed before it was answered: check the options and the credentials")
+}
+
+const NO_RANGES: &str = "the server does not answer requests for a range of bytes: download the file";
+
+/// The status of an answer, in the text of an error.
+fn status(text: &str) -> Option<u16> {
+    let (_, after) = text.split_once("status code: ")?;
+    after.get(..3)?.parse().ok()
+}

@@ -1,0 +1,137 @@
+//! URLs, and the stores that they lead to.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use feedline_core::{Error, Result};
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::http::HttpBuilder;
+use object_store::path::Path;
+use object_store::{ClientConfigKey, ObjectStore, RetryConfig};
+use url::Url;
+
+use super::{RemoteOptions, config};
+
+const SCHEMES: [&str; 9] = ["http", "https", "s3", "s3a", "gs", "az", "azure", "abfs", "abfss"];
+
+/// Whether `text` is a URL of a store, and no path.
+pub(crate) fn is_url(text: &str) -> bool {
+    text.split_once("://").is_some_and(|(scheme, _)| SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()))
+}
+
+/// Where an object is.
+pub(super) struct Place {
+    pub(super) store: Arc<dyn ObjectStore>,
+    pub(super) path: Path,
+    /// The URL without query, user and password: these may be secret.
+    pub(super) shown: String,
+}
+
+/// The stores that were used so far: each keeps its connections.
+pub(super) struct Stores {
+    /// By scheme, host and what else the requests have in common.
+    stores: HashMap<String, Arc<dyn ObjectStore>>,
+    options: Vec<(String, String)>,
+    request_time: Duration,
+}
+
+impl Stores {
+    pub(super) fn new(options: &RemoteOptions) -> Self {
+        let (options, request_time) = (options.store.clone(), options.request_time);
+        Self { stores: HashMap::new(), options, request_time }
+    }
+
+    /// The place of the object at `text`.
+    pub(super) fn place(&mut self, text: &str) -> Result<Place> {
+        // The text of the URL is in no error: it may hold a password.
+        let url = Url::parse(text).map_err(|error| config("this is no URL").caused_by(error))?;
+        let mut shown = url.clone();
+        shown.set_query(None);
+        shown.set_fragment(None);
+        // An account in front of a host of Azure is no secret.
+        if url.scheme().starts_with("http") {
+            let cleared = shown.set_username("").and_then(|()| shown.set_password(None));
+            cleared.map_err(|()| config("the URL has no host"))?;
+        }
+        let _ = shown.set_password(None);
+        if !is_url(text) {
+            return Err(config(format!("this is no URL of a store: use {}", SCHEMES.join("://, ") + "://")));
+        }
+        let at = |error: Error| error.at_path(shown.as_str());
+        let path = Path::from_url_path(url.path());
+        let path = path.map_err(|_| at(config("the path of the URL cannot be read: check its escapes")))?;
+        if url.host_str().is_none_or(str::is_empty) || path.parts().next().is_none() {
+            return Err(at(config("the URL names no object: give SCHEME://HOST/PATH or s3://BUCKET/KEY")));
+        }
+        let mut base = url.clone();
+        base.set_fragment(None);
+        base.set_path("/");
+        let store = match self.stores.get(base.as_str()) {
+            Some(store) => store.clone(),
+            None => {
+                let store = self.store(&base).map_err(at)?;
+                self.stores.insert(base.into(), store.clone());
+                store
+            }
+        };
+        Ok(Place { store, path, shown: shown.into() })
+    }
+
+    fn store(&self, base: &Url) -> Result<Arc<dyn ObjectStore>> {
+        // Attempts are counted in one place: `fetch`.
+        let once = RetryConfig { max_retries: 0, retry_timeout: self.request_time, ..Default::default() };
+        let limits = [
+            (ClientConfigKey::Timeout, format!("{}ms", self.request_time.as_millis().max(1))),
+            (ClientConfigKey::ConnectTimeout, format!("{}ms", self.request_time.as_millis().max(1))),
+        ];
+        // The cause is left out: it may quote the value of an option.
+        let failed =
+            |_| config("the store cannot be opened: check the options of the store and the environment's");
+        macro_rules! cloud {
+            ($builder:ty, $key:ty) => {{
+                let mut builder = <$builder>::from_env().with_url(base.as_str()).with_retry(once);
+                for (key, value) in limits {
+                    builder = builder.with_config(<$key>::Client(key), value);
+                }
+                for (name, value) in &self.options {
+                    let key: $key = name.to_ascii_lowercase().parse().map_err(|_| unknown(name))?;
+                    builder = builder.with_config(key, value);
+                }
+                Ok(Arc::new(builder.build().map_err(failed)?))
+            }};
+        }
+        match base.scheme() {
+            "s3" | "s3a" => cloud!(AmazonS3Builder, AmazonS3ConfigKey),
+            "gs" => cloud!(GoogleCloudStorageBuilder, GoogleConfigKey),
+            "az" | "azure" | "abfs" | "abfss" => cloud!(MicrosoftAzureBuilder, AzureConfigKey),
+            // http and https.
+            _ => {
+                let mut builder = HttpBuilder::new().with_url(base.as_str()).with_retry(once);
+                for (key, value) in limits {
+                    builder = builder.with_config(key, value);
+                }
+                let plain = (base.scheme() == "http").to_string();
+                builder = builder.with_config(ClientConfigKey::AllowHttp, plain);
+                for (name, value) in &self.options {
+                    let key: ClientConfigKey =
+                        name.to_ascii_lowercase().parse().map_err(|_| unknown(name))?;
+                    builder = builder.with_config(key, value);
+                }
+                Ok(Arc::new(builder.build().map_err(failed)?))
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Stores {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Stores({})", self.stores.len())
+    }
+}
+
+fn unknown(name: &str) -> Error {
+    config(format!("\"{}\" is no option of this store", crate::error::one_line(name)))
+}

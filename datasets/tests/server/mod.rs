@@ -1,0 +1,253 @@
+//! A small HTTP/1.1 server for tests: answers requests for ranges, rightly or as badly as a test says.
+
+use std::collections::HashMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A request for bytes of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    /// What follows the host, with the query.
+    pub(crate) target: String,
+    pub(crate) start: u64,
+    /// The byte behind the last one.
+    pub(crate) end: u64,
+}
+
+/// What an answer does wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Status(u16),
+    /// The connection is reset before the request is read.
+    Reset,
+    /// The connection ends after half of the body.
+    Cut,
+    /// The body is whole by its length, and ends before its range does.
+    Short,
+    /// `Content-Range` names other bytes.
+    OtherRange,
+    /// The whole file, with status 200.
+    NoRange,
+    /// Half of the body, and then nothing.
+    Stalls,
+    /// The body comes byte by byte, 50 in a second.
+    Slow,
+    /// No answer at all.
+    Silent,
+}
+
+/// A file that is served.
+#[derive(Clone, Debug)]
+pub(crate) struct Served {
+    pub(crate) bytes: Vec<u8>,
+    /// Headers that name its version.
+    pub(crate) headers: String,
+}
+
+impl Served {
+    pub(crate) fn new(bytes: impl Into<Vec<u8>>) -> Self {
+        let bytes = bytes.into();
+        let sum = bytes.iter().fold(7u64, |sum, byte| sum.wrapping_mul(31).wrapping_add((*byte).into()));
+        Self { bytes, headers: format!("ETag: \"{sum:x}\"\r\n") }
+    }
+}
+
+/// The running server; it ends when it is dropped.
+pub(crate) struct Server {
+    state: Arc<State>,
+    address: SocketAddr,
+}
+
+#[derive(Default)]
+struct State {
+    /// By their path, without the query.
+    files: Mutex<HashMap<String, Served>>,
+    /// What goes wrong with the next answers, the first one last.
+    faults: Mutex<Vec<Fault>>,
+    always: Mutex<Option<Fault>>,
+    requests: Mutex<Vec<Request>>,
+    /// Bytes of bodies that were sent.
+    sent: AtomicU64,
+    ended: AtomicBool,
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = Arc::new(State::default());
+        let shared = state.clone();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                if shared.ended.load(Ordering::SeqCst) {
+                    break;
+                }
+                let shared = shared.clone();
+                // A connection that breaks is the client's business.
+                std::thread::spawn(move || serve(&shared, &stream.unwrap()).ok());
+            }
+        });
+        Self { state, address }
+    }
+
+    /// Serves `file` at `path`; returns its URL.
+    pub(crate) fn put(&self, path: &str, file: Served) -> String {
+        self.state.files.lock().unwrap().insert(format!("/{path}"), file);
+        self.url(path)
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}/{path}", self.address)
+    }
+
+    /// The next answers, in this order, are wrong.
+    pub(crate) fn fail(&self, faults: &[Fault]) {
+        self.state.faults.lock().unwrap().splice(0..0, faults.iter().rev().copied());
+    }
+
+    /// Every answer is wrong from now on.
+    pub(crate) fn fail_always(&self, fault: Option<Fault>) {
+        *self.state.always.lock().unwrap() = fault;
+    }
+
+    /// The requests so far, but for those that were reset.
+    pub(crate) fn requests(&self) -> Vec<Request> {
+        self.state.requests.lock().unwrap().clone()
+    }
+
+    /// Bytes of bodies sent so far.
+    pub(crate) fn sent(&self) -> u64 {
+        self.state.sent.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.state.ended.store(true, Ordering::SeqCst);
+        // Wakes the thread that accepts.
+        TcpStream::connect(self.address).ok();
+    }
+}
+
+/// Answers the requests of one connection.
+fn serve(state: &State, stream: &TcpStream) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut reader = BufReader::with_capacity(1, stream);
+    loop {
+        // The request stays unread meanwhile: a socket that is closed like that is reset.
+        if stream.peek(&mut [0])? == 0 {
+            return Ok(());
+        }
+        let next = state.faults.lock().unwrap().pop();
+        let fault = next.or(*state.always.lock().unwrap());
+        if fault == Some(Fault::Reset) {
+            return Ok(());
+        }
+        let (mut target, mut range) = (String::new(), None);
+        loop {
+            let mut line = String::new();
+            if reader.read_line(&mut line)? == 0 {
+                return Ok(());
+            }
+            if target.is_empty() {
+                target = line.split(' ').nth(1).unwrap().to_owned();
+            } else if line.trim().is_empty() {
+                break;
+            } else if let Some((start, end)) = line
+                .to_lowercase()
+                .strip_prefix("range: bytes=")
+                .and_then(|range| range.trim().split_once('-'))
+            {
+                range = Some((start.parse().unwrap(), end.parse::<u64>().unwrap() + 1));
+            }
+        }
+        let (start, end) = range.expect("a request without a range");
+        state.requests.lock().unwrap().push(Request { target: target.clone(), start, end });
+        let file =
+            state.files.lock().unwrap().get(&target.split('?').next().unwrap().replace("%2F", "/")).cloned();
+        if !answer(state, stream, file, start, end, fault)? {
+            return Ok(());
+        }
+    }
+}
+
+/// Answers a request; says whether the connection goes on.
+fn answer(
+    state: &State,
+    mut stream: &TcpStream,
+    file: Option<Served>,
+    start: u64,
+    end: u64,
+    fault: Option<Fault>,
+) -> std::io::Result<bool> {
+    let status = |mut stream: &TcpStream, status: u16| {
+        let body = "the secret of the server";
+        write!(stream, "HTTP/1.1 {status} No\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    };
+    if let Some(Fault::Status(number)) = fault {
+        status(stream, number)?;
+        return Ok(true);
+    }
+    if fault == Some(Fault::Silent) {
+        until_closed(stream)?;
+        return Ok(false);
+    }
+    let Some(Served { bytes, headers }) = file else {
+        status(stream, 404)?;
+        return Ok(true);
+    };
+    let len = bytes.len() as u64;
+    if start >= len {
+        status(stream, 416)?;
+        return Ok(true);
+    }
+    let end = end.min(len);
+    let mut body = &bytes[start as usize..end as usize];
+    let shift = u64::from(fault == Some(Fault::OtherRange));
+    let mut first =
+        format!("206 Partial Content\r\nContent-Range: bytes {}-{}/{len}", start + shift, end - 1 + shift);
+    match fault {
+        Some(Fault::NoRange) => (first, body) = ("200 OK".into(), &bytes),
+        Some(Fault::Short) => body = &body[..body.len() / 2],
+        _ => {}
+    }
+    write!(stream, "HTTP/1.1 {first}\r\nContent-Length: {}\r\n{headers}\r\n", body.len())?;
+    match fault {
+        Some(Fault::Cut) => {
+            stream.write_all(&body[..body.len() / 2])?;
+            return Ok(false);
+        }
+        Some(Fault::Stalls) => {
+            stream.write_all(&body[..body.len() / 2])?;
+            until_closed(stream)?;
+            return Ok(false);
+        }
+        Some(Fault::Slow) => {
+            stream.set_read_timeout(Some(Duration::from_millis(20)))?;
+            for byte in body {
+                stream.write_all(&[*byte])?;
+                // The pause ends early when the client has gone.
+                if stream.read(&mut [0]).is_ok_and(|read| read == 0) {
+                    return Ok(false);
+                }
+            }
+            stream.set_read_timeout(None)?;
+        }
+        _ => {
+            for part in body.chunks(4096) {
+                stream.write_all(part)?;
+                state.sent.fetch_add(part.len() as u64, Ordering::SeqCst);
+            }
+        }
+    }
+    Ok(true)
+}
+
+/// Waits until the client closes the connection.
+fn until_closed(mut stream: &TcpStream) -> std::io::Result<()> {
+    while stream.read(&mut [0; 64])? > 0 {}
+    Ok(())
+}

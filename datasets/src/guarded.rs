@@ -12,7 +12,8 @@ thread_local! {
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `parse`, which reads `what`; a panic becomes an error, and prints nothing. What `parse` made is dropped.
+/// Runs `parse`, which reads `what`; a panic becomes an error, and prints nothing. What `parse` made is
+/// dropped.
 ///
 /// The Parquet crate checks lengths within pages by panics. All else that a file claims is checked before.
 pub(crate) fn guarded<T>(what: &str, parse: impl FnOnce() -> Result<T>) -> Result<T> {

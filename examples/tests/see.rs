@@ -1,4 +1,5 @@
-//! The programs that look at a run or a machine: `doctor`, `whatif`, and the files that `mlp` writes for them.
+//! The programs that look at a run or a machine: `doctor`, `whatif`, and the files that `mlp` writes for
+//! them.
 
 mod program;
 mod trainer;

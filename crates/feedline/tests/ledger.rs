@@ -64,8 +64,8 @@ impl Sleep {
 }
 
 impl Case {
-    /// How far the size may be off. With copies and kernels that nobody waits for, decoding fills the slots at
-    /// the start for longer than the test knows.
+    /// How far the size may be off. With copies and kernels that nobody waits for, decoding fills the slots
+    /// at the start for longer than the test knows.
     fn tolerance(&self) -> f64 {
         let is_hidden = matches!(self.slow, Slow::Copy | Slow::Kernel) && self.step == 0 && self.decode > 0;
         if is_hidden { 0.1 } else { 0.05 }

@@ -127,7 +127,8 @@ pub fn read_source(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The types that implement the trait `name` in the compositions, the data sets and the fixtures below `root`.
+/// The types that implement the trait `name` in the compositions, the data sets and the fixtures below
+/// `root`.
 #[track_caller]
 pub fn implementors(root: &Path, name: &str) -> BTreeSet<String> {
     implementations(root, name).into_keys().collect()

@@ -644,7 +644,7 @@ BUGS = [
         "packed_not_compared",
         "a packed file is not compared with its checksum",
         Test(DATASETS, "pack", "a_changed_byte_and_a_cut_are_refused"),
-        [("datasets/src/arrow.rs", "if file.content.len() <= VERIFIED {", "if file.content.len() == 0 {")],
+        [("datasets/src/arrow.rs", "if file.content.len() <= VERIFIED &&", "if file.content.len() == 0 &&")],
     ),
     Bug(
         "pack_of_another_source",
@@ -652,6 +652,31 @@ BUGS = [
         Test(DATASETS, "pack", "what_cannot_be_packed_is_refused_before_anything_is_written"),
         [("datasets/src/pack/index.rs", "if same != (&new.source, new.source_samples, new.shard_bytes) {",
           "if same.2 != new.shard_bytes {")],
+    ),
+    Bug(
+        "remote_version_ignored",
+        "an object that changes in a run goes on being read",
+        Test(DATASETS, "object_store", "an_object_that_changes_in_a_run_is_one_error_with_place_and_both_versions"),
+        [("datasets/src/remote/fetch.rs", "Some(pinned) if !pinned.is_same(now) => {", "Some(pinned) if pinned.len == 0 => {")],
+    ),
+    Bug(
+        "remote_memory_unbounded",
+        "blocks of object stores are never given up",
+        Test(DATASETS, "object_store", "blocks_are_fetched_ahead_within_their_bytes_and_once"),
+        [("datasets/src/remote/blocks.rs", "while self.bytes.saturating_add(bytes) > limit {",
+          "while self.bytes.saturating_add(bytes) > limit * 100 {")],
+    ),
+    Bug(
+        "remote_cache_believed",
+        "blocks on disk are not compared with their checksum",
+        Test(DATASETS, "object_store", "the_cache_on_disk_serves_later_runs_and_sees_damage"),
+        [("datasets/src/remote/cache.rs", "u32::from_le_bytes(*expected) == checksum(key, content);", "!expected.is_empty();")],
+    ),
+    Bug(
+        "remote_cache_unbounded",
+        "the cache on disk grows beyond its limit",
+        Test(DATASETS, "object_store", "the_cache_on_disk_keeps_its_limit_and_what_was_used_last"),
+        [("datasets/src/remote/cache.rs", "if total.saturating_add(bytes) > self.bytes {", "if total == u64::MAX {")],
     ),
     Bug(
         "ragged_split",

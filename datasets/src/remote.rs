@@ -128,9 +128,10 @@ impl Remote {
     /// Opens a file: fetches its first block, and pins its version.
     pub(crate) fn file(&self, url: &str) -> Result<RemoteFile> {
         let inner = &self.0;
+        // First: another thread may have held a lock when the process was forked.
+        inner.thread.check()?;
         let place = inner.stores.lock().unwrap_or_else(PoisonError::into_inner).place(url)?;
         let shown = PathBuf::from(&place.shown);
-        inner.thread.check()?;
         let (sender, first) = mpsc::sync_channel(1);
         let shared = inner.shared.clone();
         let place = Arc::new(place);

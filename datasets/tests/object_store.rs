@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use described::describe;
 use feedline_core::{Context, DType, Dataset, ErrorKind, Layout, Rows, Spec};
 use feedline_datasets::{Records, Remote, RemoteCache, RemoteOptions, RemoteStats, open, open_url};
+use feedline_testkit::fork::{self, in_a_fork};
 use feedline_testkit::{not_run, with_watchdog};
 use serde_json::Value as Json;
 use server::{Fault, Served, Server};
@@ -621,6 +622,22 @@ fn stores_of_each_scheme_are_asked_by_their_own_urls() {
             assert!(read(&set, 0..set.len()).unwrap() == all, "{url}");
             assert_eq!(set.path(0).unwrap().to_str(), Some(url));
         }
+    });
+}
+
+#[test]
+fn a_forked_child_is_refused_and_does_not_wait_for_the_thread() {
+    with_watchdog(LIMIT, || {
+        let server = Server::start();
+        let url = server.put("records", Served::new(bytes(2 * BLOCK)));
+        let remote = Remote::new(options()).unwrap();
+        let set = records(&remote, &url).unwrap();
+        let is_refused = || {
+            let opened = remote.open(&url).is_err_and(|error| error.kind() == ErrorKind::Forked);
+            // One block is in memory, the other would have to be fetched.
+            opened && [0, 100].iter().all(|id| read(&set, [*id]).is_err_and(|error| error.contains("forked")))
+        };
+        assert_eq!(in_a_fork(Duration::from_secs(20), is_refused), fork::Child::Returned(true));
     });
 }
 

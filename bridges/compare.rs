@@ -1,5 +1,5 @@
-// Shared by the examples `compare` of both bridges: the samples, and the clock. Both loops of a comparison read the
-// same samples by the same function.
+// Shared by the examples `compare` of both bridges: the samples, and the clock. Both loops of a comparison
+// read the same samples by the same function.
 
 use std::time::Instant;
 
@@ -77,8 +77,8 @@ impl Clock {
         Self { start: Instant::now(), first: None, samples: 0, left: steps }
     }
 
-    /// A step has been queued; returns whether there are more. `wait` waits for the device, after the first step
-    /// only.
+    /// A step has been queued; returns whether there are more. `wait` waits for the device, after the first
+    /// step only.
     pub fn step(&mut self, rows: usize, wait: impl FnOnce()) -> bool {
         if self.first.is_none() {
             wait();

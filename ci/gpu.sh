@@ -8,6 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mode=${1:?pack or run} dir=${2:?a folder}
+EXAMPLES="mlp own_kernel own_dataset validation check_my_loop tokens doctor whatif"
 
 pack() {
     mkdir -p "$dir"
@@ -15,8 +16,8 @@ pack() {
     export CARGO_PROFILE_DEV_STRIP=symbols CARGO_PROFILE_DEV_DEBUG=false CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target/gpu}
     cargo nextest archive -p feedline-device -p feedline-kernels -p feedline -p feedline-examples -p feedline-dlpack \
         --archive-file "$dir/tests.tar.zst"
-    cargo build --release -p feedline-examples --example mlp --example own_kernel
-    for example in mlp own_kernel; do
+    cargo build --release -p feedline-examples --examples
+    for example in $EXAMPLES; do
         strip -o "$dir/$example" "$CARGO_TARGET_DIR/release/examples/$example"
     done
     cargo build -p feedline-dlpack --example dlpack_batches
@@ -25,7 +26,7 @@ pack() {
 }
 
 run_tests() {
-    export FEEDLINE_MLP=$PWD/$dir/mlp FEEDLINE_OWN_KERNEL=$PWD/$dir/own_kernel
+    export FEEDLINE_MLP=$PWD/$dir/mlp FEEDLINE_OWN_KERNEL=$PWD/$dir/own_kernel FEEDLINE_EXAMPLES=$PWD/$dir
     export FEEDLINE_DLPACK_BATCHES=$PWD/$dir/libdlpack_batches.so
     export FEEDLINE_RAN=$PWD/$dir/ran.txt FEEDLINE_NOT_RUN=$PWD/$dir/not-run.txt
     rm -f "$FEEDLINE_RAN" "$FEEDLINE_NOT_RUN"

@@ -19,6 +19,11 @@ step() { # NAME COMMAND...
 }
 
 step change .ci/run
+step msrv ci/msrv.sh
+step features ci/features.sh
+step public-api ci/public-api.py
+step object-store cargo test --package feedline-datasets --features arrow,mds,object-store,parquet --test object_store
+step bridges ci/bridges.sh
 step loom ci/loom.sh 3
 step sim env FEEDLINE_SEEDS=100000 ci/sim.sh
 step random env FEEDLINE_RANDOM_SECONDS=1800 cargo test -p feedline --test random_loaders -- --nocapture

@@ -35,7 +35,7 @@ class Bug(NamedTuple):
     edits: list  # of (file, old text, new text)
 
 
-SLOTS, DEVICE, SIM = "feedline-slots", "feedline-device", "feedline-sim"
+CORE, SLOTS, DEVICE, SIM = "feedline-core", "feedline-slots", "feedline-device", "feedline-sim"
 FEEDLINE, TESTKIT, DATASETS = "feedline", "feedline-testkit", "feedline-datasets"
 HOST_RING, HOST_LEASE = "crates/slots/src/ring.rs", "crates/slots/src/lease.rs"
 HOST_ACQUIRE = "crates/slots/src/acquire.rs"
@@ -563,6 +563,25 @@ BUGS = [
         [("crates/dlpack/src/import.rs", "let owned = Owned(raw);", "let owned = std::mem::ManuallyDrop::new(Owned(raw));")],
     ),
     Bug(
+        "first_wakes",
+        "the first of several batches wakes a worker, which may sleep again before the others are queued",
+        Test(FEEDLINE, "ledger", "the_ledger_names_the_slow_stage_and_its_size_and_sums_to_the_wall_time"),
+        [(TRANSFER, "            self.give(batch, true);\n        }\n        if count > 0", "            self.give(batch, false);\n        }\n        if count > 0")],
+    ),
+    Bug(
+        "copies_untimed",
+        "the wait for a slot's readers counts as part of the copy",
+        Test(FEEDLINE, "ledger", "the_ledger_names_the_slow_stage_and_its_size_and_sums_to_the_wall_time"),
+        [("crates/feedline/src/transfer/timed.rs", "slot.record_copy_start(&sample.started);",
+          "stream.record(&sample.started)?;\n        let _ = &slot;")],
+    ),
+    Bug(
+        "trace_grows",
+        "a trace keeps every span",
+        Test(FEEDLINE, "trace", "a_long_run_keeps_whole_batches_within_the_limit"),
+        [("crates/feedline/src/trace/mod.rs", "if state.spans.len() < self.limit {", "if true {")],
+    ),
+    Bug(
         "another_fuzz_target",
         "a fuzz target runs another one",
         Test("feedline-fuzz", "replay", "every_target_is_built_and_has_seeds"),
@@ -701,6 +720,66 @@ BUGS = [
         "documents change places with longer ones",
         Test("feedline-core", "packed", "every_item_is_in_one_window_of_an_epoch_and_no_document_is_split"),
         [(PACKED, "partition_point(|piece| piece.len >= len)", "partition_point(|piece| piece.len > len + 1)")],
+    ),
+    Bug(
+        "cache_checksum",
+        "a row of a cache file is read without a look at its checksum",
+        Test(CORE, "compose", "cached_file::a_damaged_row_is_read_again_and_repaired"),
+        [("crates/core/src/compose/cache/file.rs", " || checksum != self.checksum(id, rest)", "")],
+    ),
+    Bug(
+        "cache_overwrites",
+        "a file that is not a cache is overwritten",
+        Test(CORE, "compose", "cached_file::what_is_not_a_cache_is_left_alone"),
+        [("crates/core/src/compose/cache/file.rs", "if !found.starts_with(", "if false && !found.starts_with(")],
+    ),
+    Bug(
+        "inner_ids",
+        "random numbers of a composed set are keyed by the ids of its parts",
+        Test(CORE, "compose", "concat::random_numbers_follow_the_loader_s_id_through_nested_parts"),
+        [("crates/core/src/context.rs", "let (index, id) = place.unwrap_or((index, id));", "let _ = place;")],
+    ),
+    Bug(
+        "unmapped_rows",
+        "rows before a failure are left unmapped",
+        Test(CORE, "compose", "map::samples_before_a_failure_are_mapped"),
+        [("crates/core/src/compose/map.rs", "group[..good].iter()", "group[..good * usize::from(error.is_none())].iter()")],
+    ),
+    Bug(
+        "scratch_after_panic",
+        "a read finds the scratch memory that a panic has left",
+        Test(FEEDLINE, "scratch", "a_failed_read_keeps_the_scratch_and_a_panic_loses_it"),
+        [(DECODER, "if read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic) {", "if false {")],
+    ),
+    Bug(
+        "map_batch_step",
+        "map_batch draws by the step, which counts from where a run resumed",
+        Test(FEEDLINE, "map_batch", "a_resumed_run_and_every_rank_draw_the_same_numbers"),
+        [
+            (
+                "crates/feedline/src/decode/map_batch.rs",
+                "batch_sampler.position(info.epoch, note.start, info.step, 0).unwrap_or(0)",
+                "info.step",
+            )
+        ],
+    ),
+    Bug(
+        "resident_varies",
+        "a set whose samples differ between epochs is kept on the device",
+        Test(DEVICE, "contract", "resident::a_set_that_cannot_be_kept_is_refused_and_leaves_nothing_behind"),
+        [("crates/device/src/zero_copy/resident.rs", "if context.varies() {", "if false {")],
+    ),
+    Bug(
+        "folder_fingerprint",
+        "the fingerprint of a folder leaves out its files",
+        Test(FEEDLINE, "zoo", "a_run_over_files_that_have_changed_does_not_resume"),
+        [
+            (
+                "datasets/src/folder.rs",
+                "state.number(*class as u64).file(path).unwrap_or(state.number(u64::MAX))",
+                "{ let _ = path; state.number(*class as u64) }",
+            )
+        ],
     ),
 ]
 

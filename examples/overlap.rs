@@ -126,9 +126,11 @@ fn plot(points: &[Measured]) -> String {
     let (x, y) = (|s: f64| LEFT + at(s), |s: f64| 20.0 + SIDE - at(s));
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {w} {h}\" width=\"{w}\" height=\"{h}\" \
-         font-family=\"system-ui, sans-serif\" font-size=\"13\">\n<style>text {{ fill: #333 }} .grid {{ stroke: \
+         font-family=\"system-ui, sans-serif\" font-size=\"13\">\n<style>text {{ fill: #333 }} .grid {{ \
+         stroke: \
          #ddd }} .bg {{ fill: #fff }} @media (prefers-color-scheme: dark) {{ text {{ fill: #ddd }} .grid {{ \
-         stroke: #444 }} .bg {{ fill: #1b1b1f }} }}</style>\n<rect class=\"bg\" width=\"100%\" height=\"100%\"/>\n",
+         stroke: #444 }} .bg {{ fill: #1b1b1f }} }}</style>\n<rect class=\"bg\" width=\"100%\" \
+         height=\"100%\"/>\n",
         w = LEFT + SIDE + 150.0,
         h = SIDE + 80.0
     );
@@ -150,7 +152,8 @@ fn plot(points: &[Measured]) -> String {
     }
     let _ = writeln!(
         svg,
-        "<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" stroke=\"#888\" stroke-dasharray=\"4 4\"/>\n<text x=\"{}\" \
+        "<line x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\" stroke=\"#888\" stroke-dasharray=\"4 4\"/>\n<text \
+         x=\"{}\" \
          y=\"{}\" text-anchor=\"middle\">speed-up of the formula (D + T + C) / max(D, T, C)</text>\n<text \
          transform=\"translate(18 {}) rotate(-90)\" text-anchor=\"middle\">measured speed-up</text>",
         x(0.8),
@@ -166,7 +169,8 @@ fn plot(points: &[Measured]) -> String {
         let (lx, ly) = (LEFT + SIDE + 16.0, 40.0 + 22.0 * index as f64);
         let _ = writeln!(
             svg,
-            "<circle cx=\"{lx}\" cy=\"{ly}\" r=\"5\" fill=\"{colour}\"/><text x=\"{}\" y=\"{}\">{name}-bound</text>",
+            "<circle cx=\"{lx}\" cy=\"{ly}\" r=\"5\" fill=\"{colour}\"/><text x=\"{}\" \
+             y=\"{}\">{name}-bound</text>",
             lx + 12.0,
             ly + 4.0
         );

@@ -1,5 +1,5 @@
-//! Trains a small network to guess the next character of a text from the twelve before it, and validates it on
-//! the last tenth of the text: `cargo run --release --example tokens -- PATH [STEPS]`.
+//! Trains a small network to guess the next character of a text from the twelve before it, and validates it
+//! on the last tenth of the text: `cargo run --release --example tokens -- PATH [STEPS]`.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use feedline::report::{Cause, Profile, WhatIf};
+use feedline::report::{Cause, Prediction, Profile, WhatIf};
 use lexopt::prelude::{Long, Short, Value, ValueExt};
 use serde_json::json;
 
@@ -53,7 +53,10 @@ fn run(arguments: impl Iterator<Item = OsString>) -> Result<String, Box<dyn std:
     let asked = options.what.predict(&profile, options.batches);
     let gain = asked.batches_per_s() / measured.batches_per_s();
     if options.json {
-        let of = |prediction: &feedline::report::Prediction| json!({ "batches_per_s": prediction.batches_per_s(), "account": prediction.account });
+        let of = |prediction: &Prediction| {
+            let Prediction { account } = prediction;
+            json!({ "batches_per_s": prediction.batches_per_s(), "account": account })
+        };
         return Ok(format!("{}\n", json!({ "measured": of(&measured), "asked": of(&asked), "gain": gain })));
     }
     let mut text = format!("{:<22} {:>12} {:>12}\n", "", "as measured", "what if");

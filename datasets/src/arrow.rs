@@ -16,6 +16,7 @@ use crate::bytes::{Content, MEMORY_LIMIT};
 use crate::cache::Cache;
 use crate::disk::DiskFile;
 use crate::error::{data, one_line};
+use crate::guarded::guarded;
 use crate::pack::CHECKSUM;
 use crate::reader::outside;
 use crate::table::{Batch, Layout, TableOptions};
@@ -145,7 +146,7 @@ impl ArrowFile {
 
     fn of(path: &Path, content: Content, options: TableOptions) -> Result<Self> {
         let content = Arc::new(content);
-        let index = Index::read(&content)?;
+        let index = guarded("the schema or a dictionary", || Index::read(&content))?;
         let layout = Layout::new(&index.schema, &options)?;
         let decoder = Decoder { schema: index.schema, columns: layout.columns() };
         let mut ends = Vec::new();
@@ -159,7 +160,7 @@ impl ArrowFile {
         let mut ready = Vec::new();
         if content.bytes().is_some() && !index.is_compressed {
             for batch in &index.batches {
-                ready.push(decoder.batch(&content, batch, &layout)?);
+                ready.push(guarded("a record batch", || decoder.batch(&content, batch, &layout))?);
             }
         }
         content.check_unchanged()?;
@@ -461,7 +462,9 @@ impl Reader for ArrowFile {
             return self.layout.read(batch, row, sample, values).map_err(at);
         }
         let decoded = self.decoded.get(batch, || {
-            let decoded = self.decoder.batch(&self.content, &self.batches[batch], &self.layout)?;
+            let stored = &self.batches[batch];
+            let decode = || self.decoder.batch(&self.content, stored, &self.layout);
+            let decoded = guarded("a record batch", decode)?;
             let bytes = decoded.bytes;
             Ok((decoded, bytes))
         });

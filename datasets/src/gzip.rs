@@ -29,7 +29,8 @@ pub(crate) fn most_inflated(compressed: u64) -> u64 {
     compressed.saturating_mul(MOST_RATIO).max(UNSUSPECTED)
 }
 
-/// Inflates `file` from its beginning; it has `compressed` bytes, and its content does not say how long it is.
+/// Inflates `file` from its beginning; it has `compressed` bytes, and its content does not say how long it
+/// is.
 ///
 /// The content is compared with [`most_inflated`] as it grows, so that a bomb ends early.
 pub(crate) fn inflate_all(mut file: impl Read + Seek, compressed: u64) -> Result<Memory> {

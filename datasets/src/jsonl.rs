@@ -20,8 +20,8 @@ const MOST_COLUMNS: usize = 1 << 16;
 /// The objects of a JSON Lines file, plain or gzip: a field per key, in the order in which keys come up.
 ///
 /// A column of numbers is the first of `i64`, `u64`, `f64` that holds them all; lists of numbers are `i64` or
-/// `f64`, and vary in length unless all have the same. A column of `true` and `false` is `bool`. Anything else
-/// is `text`: strings as they are, other values as their JSON. `null`, or no such key, is a NaN among
+/// `f64`, and vary in length unless all have the same. A column of `true` and `false` is `bool`. Anything
+/// else is `text`: strings as they are, other values as their JSON. `null`, or no such key, is a NaN among
 /// numbers (which makes them `f64`), an empty list, or an empty text.
 ///
 /// A plain file stays on disk, with 8 bytes of memory per line.

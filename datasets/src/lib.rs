@@ -2,7 +2,8 @@
 //! download.
 //!
 //! [`open`] recognises a file or a folder by its content and returns a [`Reader`]; [`Fixed`] makes a data
-//! set of a reader whose samples have one size, [`Ragged`] of any reader. The README of this crate has a table of the formats.
+//! set of a reader whose samples have one size, [`Ragged`] of any reader. The README of this crate has a
+//! table of the formats.
 //!
 //! | part | what |
 //! | --- | --- |
@@ -42,6 +43,8 @@ mod disk;
 mod error;
 mod fixed;
 mod folder;
+#[cfg(feature = "table")]
+mod guarded;
 mod gzip;
 pub mod idx;
 #[cfg(feature = "images")]

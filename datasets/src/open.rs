@@ -58,8 +58,8 @@ pub fn open(path: impl AsRef<Path>) -> Result<Box<dyn Reader>> {
 /// ```
 ///
 /// # Errors
-/// `Config` for a URL or an option that cannot be used; `Data` when the object is missing, of another kind, or
-/// damaged, when access is refused, and when all attempts to fetch it failed. Names the URL, without what
+/// `Config` for a URL or an option that cannot be used; `Data` when the object is missing, of another kind,
+/// or damaged, when access is refused, and when all attempts to fetch it failed. Names the URL, without what
 /// could be secret, and the byte.
 #[cfg(feature = "object-store")]
 pub fn open_url(url: &str, options: crate::RemoteOptions) -> Result<Box<dyn Reader>> {

@@ -19,6 +19,7 @@ use crate::bytes::Content;
 use crate::cache::Cache;
 use crate::disk::DiskFile;
 use crate::error::{data, one_line};
+use crate::guarded::guarded;
 use crate::reader::outside;
 use crate::table::{Batch, Layout, TableOptions};
 use crate::{Reader, Schema, Values};
@@ -101,7 +102,7 @@ impl ParquetFile {
 
     fn of(path: &Path, content: Content, options: TableOptions) -> Result<Self> {
         let input = Input(Arc::new(content));
-        let metadata = metadata(&input)?;
+        let metadata = guarded("the metadata at the end of the file", || metadata(&input))?;
         let layout = Layout::new(metadata.schema(), &options)?;
         let descriptor = metadata.parquet_schema();
         let projection = ProjectionMask::roots(descriptor, layout.columns());
@@ -256,10 +257,11 @@ impl Reader for ParquetFile {
         }
         let number = self.ends.partition_point(|&end| end <= sample);
         let row = (sample - self.row_group(number).start) as usize;
-        let read = self.groups.get(number, || self.decode(number)).and_then(|group| {
-            let batch = &group.batches[row / group.rows];
-            self.layout.read(batch, row % group.rows, sample, values)
-        });
+        let read =
+            self.groups.get(number, || guarded("a row group", || self.decode(number))).and_then(|group| {
+                let batch = &group.batches[row / group.rows];
+                self.layout.read(batch, row % group.rows, sample, values)
+            });
         read.map_err(|error: Error| error.at_path(&self.path).at_sample(sample))
     }
 

@@ -93,7 +93,10 @@ impl Layout {
             // The name itself, or that of a struct around it.
             let ends = name.match_indices('.').map(|(end, _)| end).chain([name.len()]);
             ends.fold(false, |found, end| match asked.get_mut(&name[..end]) {
-                Some(seen) => std::mem::replace(seen, true) || true,
+                Some(seen) => {
+                    *seen = true;
+                    true
+                }
                 None => found,
             })
         };
@@ -156,6 +159,7 @@ impl Layout {
     }
 
     /// The bytes of every row of field `field`, one behind another, where they lie like that in `batch`.
+    #[cfg(feature = "arrow")]
     pub(crate) fn ready<'a>(&self, batch: &'a Batch, field: usize) -> Option<(&'a [u8], usize)> {
         (self.leaves.get(field)?.part == Part::Values).then(|| batch.columns[field].ready())?
     }

@@ -5,7 +5,7 @@ mod made;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{Context, DType, Dataset, Layout, Rows};
+use feedline_core::{CheckOptions, Context, DType, Dataset, Layout, Rows, check_dataset};
 use feedline_datasets::{ImageDataset, Values, open};
 use feedline_images::{Decoder, Transforms};
 use made::{tar, write};
@@ -94,7 +94,8 @@ fn a_folder_and_an_archive_of_the_same_pictures_give_the_same_rows() {
     assert_eq!(rows(&archive, 4), wanted);
     let labels: Vec<_> = [0i64, 0, 1, 1].into_iter().flat_map(i64::to_le_bytes).collect();
     assert_eq!(wanted[1], labels);
-    feedline_core::check_dataset(&folder, &feedline_core::CheckOptions::default()).unwrap();
+    let report = check_dataset(&folder, &CheckOptions::default()).unwrap();
+    assert!(report.is_clean(), "{report}");
 }
 
 #[test]

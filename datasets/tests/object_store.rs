@@ -174,7 +174,8 @@ fn archives_and_compressed_shards_are_read_by_url_as_from_disk() {
     });
 }
 
-/// A folder of an MDS shard that is compressed by gzip, with a name that has to be escaped; returns its files.
+/// A folder of an MDS shard that is compressed by gzip, with a name that has to be escaped; returns its
+/// files.
 fn mds(dir: &Path) -> Vec<(String, Vec<u8>)> {
     let columns = r#"{"column_names":["x"],"column_encodings":["uint8"],"column_sizes":[1]}"#;
     let first = 4 + 4 * 3 + columns.len() as u32;

@@ -50,7 +50,7 @@ fn lines_folders_and_archives_are_ragged() {
     {
         made::write(dir.path(), &format!("folder/{class}/{name}"), bytes);
     }
-    let folder = Ragged::new(open(&dir.path().join("folder")).unwrap(), 50).unwrap();
+    let folder = Ragged::new(open(dir.path().join("folder")).unwrap(), 50).unwrap();
     check(&folder);
     assert_eq!(lengths(&folder, "data").unwrap(), [2, 0, 50]);
     assert_eq!(folder.spec().fields()[1].as_ragged(), None, "the label has one size");

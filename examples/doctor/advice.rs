@@ -48,7 +48,8 @@ fn of_gpu(gpu: &Gpu, host: &Host, advice: &mut Vec<String>) {
     if let Some(rate) = gpu.pinned_rate {
         advice.push(format!(
             "Copies reach {:.0} GB/s: batches of 38.5 MB (256 images of 224 x 224 x 3 bytes) arrive at most \
-             {:.0} times a second. Send bytes and widen them on the device; f32 pixels take four times as long.",
+             {:.0} times a second. Send bytes and widen them on the device; f32 pixels take four times as \
+             long.",
             rate / 1e9,
             rate / 38.5e6
         ));
@@ -58,14 +59,16 @@ fn of_gpu(gpu: &Gpu, host: &Host, advice: &mut Vec<String>) {
         });
         if let Some(most) = could.reduce(f64::max).filter(|most| rate < 0.6 * most) {
             advice.push(format!(
-                "That is little for this link, which could move about {:.0} GB/s: another process may use it, or \
+                "That is little for this link, which could move about {:.0} GB/s: another process may use \
+                 it, or \
                  the cores are on another NUMA node than the GPU (start with numactl).",
                 most / 1e9
             ));
         }
         if let Some(copy) = host.memory_copy_rate.filter(|copy| *copy < rate) {
             advice.push(format!(
-                "One thread copies memory at {:.1} GB/s: it takes {:.0} workers to fill slots as fast as the link \
+                "One thread copies memory at {:.1} GB/s: it takes {:.0} workers to fill slots as fast as \
+                 the link \
                  empties them, before any decoding.",
                 copy / 1e9,
                 (rate / copy).ceil()
@@ -74,7 +77,8 @@ fn of_gpu(gpu: &Gpu, host: &Host, advice: &mut Vec<String>) {
     }
     if gpu.overlap.is_some_and(|share| share < 0.5) {
         advice.push(
-            "Copies hardly run beside kernels: is CUDA_LAUNCH_BLOCKING set, or another process on the GPU? Until \
+            "Copies hardly run beside kernels: is CUDA_LAUNCH_BLOCKING set, or another process on the \
+             GPU? Until \
              that changes, prefetching to the device gains little."
                 .to_owned(),
         );
@@ -84,7 +88,8 @@ fn of_gpu(gpu: &Gpu, host: &Host, advice: &mut Vec<String>) {
 fn of_host(host: &Host, has_gpu: bool, advice: &mut Vec<String>) {
     if host.usable_cores < ENOUGH_CORES && has_gpu {
         advice.push(format!(
-            "{} cores may decode: for images that is little. Store them decoded or smaller, cache them, or use \
+            "{} cores may decode: for images that is little. Store them decoded or smaller, cache them, \
+             or use \
              zero copy, which needs no decoding.",
             host.usable_cores
         ));
@@ -111,7 +116,8 @@ fn of_host(host: &Host, has_gpu: bool, advice: &mut Vec<String>) {
     }
     if let Some(rate) = host.read_rate.filter(|rate| *rate < 0.5e9) {
         advice.push(format!(
-            "Files are read at {:.2} GB/s by one thread: the first epoch will wait for them. Keep the set in the \
+            "Files are read at {:.2} GB/s by one thread: the first epoch will wait for them. Keep the set \
+             in the \
              page cache, or on a local disk.",
             rate / 1e9
         ));

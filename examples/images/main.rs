@@ -12,7 +12,6 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use feedline::Result;
-use options::Options;
 
 fn main() -> ExitCode {
     let Err(error) = run() else { return ExitCode::SUCCESS };

@@ -1,18 +1,17 @@
 //! The small examples: each runs to its end and prints what its first lines promise.
 
+mod program;
+
 use std::process::Command;
 
+use program::example;
+
 /// The lines that an example prints, on the host.
-fn run(example: &str) -> Vec<String> {
-    // Cargo builds examples before tests, beside their folder.
-    let mut program = std::env::current_exe().unwrap();
-    program.pop();
-    program.pop();
-    let output =
-        Command::new(program.join("examples").join(example)).env("CUDA_VISIBLE_DEVICES", "").output();
-    let output = output.expect("run the example (cargo build --examples)");
+fn run(name: &str) -> Vec<String> {
+    let output = Command::new(example(name)).env("CUDA_VISIBLE_DEVICES", "").output();
+    let output = output.expect("a process");
     let error = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success(), "{example} ends with {}: {error}", output.status);
+    assert!(output.status.success(), "{name} ends with {}: {error}", output.status);
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 

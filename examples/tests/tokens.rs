@@ -1,14 +1,13 @@
 //! The example `tokens`: it learns a text that repeats itself, and ends with one line when it cannot begin.
 
+mod program;
+
 use std::process::{Command, Output};
 
+use program::example;
+
 fn tokens(arguments: &[&str]) -> Output {
-    // Cargo builds examples before tests, beside their folder.
-    let mut program = std::env::current_exe().unwrap();
-    program.pop();
-    program.pop();
-    let output = Command::new(program.join("examples/tokens")).args(arguments).output();
-    output.expect("run the example (cargo build --example tokens)")
+    Command::new(example("tokens")).args(arguments).output().expect("a process")
 }
 
 #[test]

@@ -123,4 +123,27 @@ mod tests {
             assert_eq!(turn.size(size), wanted, "{turn:?}");
         }
     }
+
+    #[test]
+    fn a_part_of_the_turned_picture_is_found_in_the_stored_one() {
+        let size = Size::new(4, 7);
+        let stored: Vec<u8> = (0..28).flat_map(|number| [number; 3]).collect();
+        let part = |size: Size, pixels: &[u8], region: Region| {
+            let mut part = vec![0; region.size.bytes()];
+            crate::canvas::crop(size, pixels, region, &mut part);
+            part
+        };
+        for orientation in 1..=8 {
+            let turn = Turn::of_exif(orientation);
+            let turned_size = turn.size(size);
+            let mut turned = vec![0; size.bytes()];
+            turn.apply(size, &stored, &mut turned);
+            let region = Region { top: 1, left: 2, size: Size::new(3, 2) };
+            let wanted = part(turned_size, &turned, region);
+            let in_stored = turn.stored(size, region);
+            let mut found = vec![0; region.size.bytes()];
+            turn.apply(in_stored.size, &part(size, &stored, in_stored), &mut found);
+            assert_eq!(found, wanted, "{turn:?}");
+        }
+    }
 }

@@ -1,6 +1,6 @@
 //! Pictures that lie about their size, and bombs, are answered in under 100 ms and 64 MiB.
 //!
-//! One test: it looks at the memory of the whole process.
+//! The test of bombs looks at the memory of the whole process: what runs beside it takes little.
 
 use std::fs;
 use std::path::Path;

@@ -62,8 +62,8 @@ impl InferenceStep for Mlp {
 /// Images as `[rows, pixels]`, from 0 to 1, and labels.
 fn tensors(fields: &Fields, device: &Device) -> feedline::Result<Digits> {
     let images = fields.int::<3>("image", device)?.float().flatten::<2>(1, 2) / 255.0;
-    let labels = fields.int::<1>("label", device)?;
-    Ok((images, labels.cast(burn::tensor::IntDType::I64)))
+    // As the device's own integers, which burn's loss and metrics take.
+    Ok((images, Tensor::from_data(fields.data("label")?, device)))
 }
 
 fn loader(builder: LoaderBuilder) -> feedline::Result<Arc<BurnLoader<Digits>>> {
@@ -76,7 +76,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let train = loader(train.last_batch(LastBatch::Drop))?;
     let test = loader(Loader::builder(Idx::open_test("datasets/digits")?).batch_size(500))?;
 
-    let device = if cfg!(feature = "cuda") { Device::cuda(0) } else { Device::flex() }.autodiff();
+    let device = Device::default().autodiff(); // the GPU with the feature `cuda`
     let learner = Learner::new(Mlp::new(&device), AdamConfig::new().init(), ConstantLr::new(1e-3));
     let trained = SupervisedTraining::new("burn_mlp", train.clone(), test)
         .metrics((LossMetric::new(), AccuracyMetric::new()))
@@ -86,6 +86,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     if let Some(error) = trained.error {
         return Err(error.to_string().into());
     }
-    println!("trained on {} samples of epoch 1", train.cursor()?.proof().count());
+    println!("trained on {} samples", train.cursor()?.proof().count());
     Ok(())
 }

@@ -83,7 +83,7 @@ impl Batcher<(Box<[u8; IMAGE_BYTES]>, u8), Pixels> for Stack {
         let labels: Vec<i64> = items.iter().map(|&(_, label)| i64::from(label)).collect();
         let images: Vec<u8> = items.iter().flat_map(|(image, _)| image.iter().copied()).collect();
         let images = Tensor::from_data(TensorData::new(images, [rows, IMAGE_BYTES]), (device, DType::U8));
-        (images, Tensor::from_data(TensorData::new(labels, [rows]), (device, DType::I64)))
+        (images, Tensor::from_data(TensorData::new(labels, [rows]), device))
     }
 }
 
@@ -101,7 +101,7 @@ fn loader(
         Loader::builder(samples.clone()).batch_size(BATCH).shuffle(7).workers(Workers::Count(workers));
     let loader = builder.last_batch(LastBatch::Keep).build(&feedline::Device::host())?;
     let loader = BurnLoader::new(loader, |fields: &Fields, device| {
-        Ok((fields.int::<2>("image", device)?, fields.int::<1>("label", device)?))
+        Ok((fields.int("image", device)?, Tensor::from_data(fields.data("label")?, device)))
     })?;
     #[cfg(feature = "cuda")]
     let loader = loader.page_locked()?;
@@ -111,7 +111,7 @@ fn loader(
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let number = |at: usize, default| std::env::args().nth(at).map_or(Ok(default), |number| number.parse());
     let (steps, workers) = (number(1, 1000)?, number(2, 2)?);
-    let device = if cfg!(feature = "cuda") { Device::cuda(0) } else { Device::flex() };
+    let device = Device::default(); // the GPU with the feature `cuda`
     println!("burn on {device:?}, batch {BATCH}, {workers} workers, {steps} steps");
     let run = |samples: &Samples, feed: &str, mut clock: Clock| {
         let training = device.clone().autodiff();

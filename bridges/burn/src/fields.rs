@@ -29,8 +29,8 @@ impl Fields {
     pub fn new(batch: Ready) -> Result<Self> {
         if batch.stream().kind() != BackendKind::Host {
             let why = format!(
-                "the batch is on {}, and burn takes host memory, which it copies to its device: build the loader \
-                 on Device::host()",
+                "the batch is on {}, and burn takes host memory, which it copies to its device: build the \
+                 loader on Device::host()",
                 batch.stream().device()
             );
             return Err(Error::new(ErrorKind::Config, why));
@@ -130,6 +130,9 @@ impl Fields {
     }
 
     /// An integer field as a tensor of the field's type on `device`.
+    ///
+    /// burn's losses and metrics take the device's own integer type: for those,
+    /// `Tensor::from_data(fields.data(name)?, device)` converts.
     ///
     /// # Errors
     /// As [`float`](Self::float), for a field of floats.

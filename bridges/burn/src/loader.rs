@@ -60,7 +60,7 @@ impl<O: 'static> BurnLoader<O> {
         }
         let stream = loader.device().stream()?;
         let sampler = loader.batch_sampler();
-        let rank_share = sampler.options().batch_size as u64;
+        let rank_share = sampler.options().batch as u64;
         let items = sampler.end(0, 0).saturating_mul(rank_share) / sampler.global_batch().max(1);
         let state = State { lock: None, loader, epoch: 0 };
         let shared = Shared {

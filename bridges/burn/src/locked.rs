@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use cudarc::driver::{result, sys};
+use feedline::cuda::cudarc::driver::{result, sys};
 use feedline::{Address, Device, Error, ErrorKind, Result};
 
 /// Page-locked ranges of host memory. Dropping it unlocks them.

@@ -1,4 +1,5 @@
-//! burn's device checks every number of the tensors of 1,000 batches, under chaos: on the CPU, and with the feature
+//! burn's device checks every number of the tensors of 1,000 batches, under chaos: on the CPU, and with the
+//! feature
 //! `cuda` on a GPU, where the upload runs long after the step has begun.
 
 use std::time::Duration;

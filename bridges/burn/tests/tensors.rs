@@ -37,7 +37,8 @@ fn every_type_becomes_data_of_that_type() {
             ($($name:literal as $type:ty),+ $(,)?) => {$(
                 let data = fields.data($name).unwrap();
                 assert_eq!(data.shape().num_elements(), data.as_slice::<$type>().unwrap().len());
-                check_values(&fields, $name, data.as_slice::<$type>().unwrap().iter().map(|&value| value.into()));
+                let values = data.as_slice::<$type>().unwrap().iter();
+                check_values(&fields, $name, values.map(|&value| value.into()));
             )+};
         }
         check!("u8" as u8, "i8" as i8, "u16" as u16, "i16" as i16, "u32" as u32, "i32" as i32);
@@ -206,7 +207,7 @@ fn the_loader_follows_burns_protocol_and_refuses_what_it_cannot_do() {
     let epochs: Vec<u64> =
         (0..2).flat_map(|_| loader.iter().map(Result::unwrap).collect::<Vec<_>>()).collect();
     assert_eq!(epochs, [[1; 5], [2; 5]].concat());
-    assert_eq!(loader.cursor().unwrap().proof().count(), 40);
+    assert_eq!(loader.cursor().unwrap().proof().count(), 80);
     let slice = loader.slice(0, 20);
     let mut slice = slice.iter();
     let error = slice.next().unwrap().unwrap_err().to_string();

@@ -1,4 +1,5 @@
-//! A candle loop fed by feedline, and the same loop fed the usual way: samples into a `Vec`, the `Vec` into a tensor.
+//! A candle loop fed by feedline, and the same loop fed the usual way: samples into a `Vec`, the `Vec` into a
+//! tensor.
 //!
 //! `cargo run --release --example compare [STEPS]`; with `--features cuda` on a GPU.
 #![forbid(unsafe_code)]

@@ -154,8 +154,8 @@ pub unsafe trait Backend: Any + Send + Sync {
         Ok(())
     }
 
-    /// Gathers rows of registered memory, or of device memory, into device memory, on `stream`. Reads no byte outside the rows
-    /// of the given ids.
+    /// Gathers rows of registered memory, or of device memory, into device memory, on `stream`. Reads no byte
+    /// outside the rows of the given ids.
     ///
     /// # Safety
     /// The ids, the places, all source rows and the targets stay valid until the work ends. No unordered

@@ -1,5 +1,5 @@
-//! Gathers: rows selected by id, copied from host memory, or a copy of it on the device, into device memory. [`Gather::execute`] is the
-//! host implementation.
+//! Gathers: rows selected by id, copied from host memory, or a copy of it on the device, into device memory.
+//! [`Gather::execute`] is the host implementation.
 
 use arrayvec::ArrayVec;
 use feedline_core::spec::MAX_FIELDS;

@@ -262,8 +262,8 @@ impl BatchSampler {
         sampler.id(*len, *seed, epoch, substitute(*seed, epoch, position, attempt, self.positions))
     }
 
-    /// The share of padding in this rank's batches of `epoch`, from 0 to 1, where the rows of a batch are padded
-    /// by `pad`; `lengths[i]` is the number of items of sample `i`, 0 if it is not listed.
+    /// The share of padding in this rank's batches of `epoch`, from 0 to 1, where the rows of a batch are
+    /// padded by `pad`; `lengths[i]` is the number of items of sample `i`, 0 if it is not listed.
     ///
     /// ```
     /// # use feedline_core::{BatchSampler, BatchSamplerOptions, LastBatch, Sampler, World};

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::random::key;
 use crate::{Random, Scratch};
 
-/// The context of a [`Dataset::read`](crate::Dataset::read): the epoch, random numbers that belong to the sample, and scratch
-/// memory of the worker.
+/// The context of a [`Dataset::read`](crate::Dataset::read): the epoch, random numbers that belong to the
+/// sample, and scratch memory of the worker.
 ///
 /// # Composed sets
 ///
@@ -70,9 +70,9 @@ impl Context {
     /// kept from sample to sample and from batch to batch, so that a read need not allocate.
     ///
     /// It holds whatever an earlier read has left in it, perhaps of another data set that uses the same type,
-    /// and it is lost when a read panics. So what [`Dataset::read`](crate::Dataset::read) writes must not depend on what it
-    /// holds: treat it like memory that was never written. Use a type of your own, which no other set
-    /// uses for something else.
+    /// and it is lost when a read panics. So what [`Dataset::read`](crate::Dataset::read) writes must not
+    /// depend on what it holds: treat it like memory that was never written. Use a type of your own, which no
+    /// other set uses for something else.
     ///
     /// ```
     /// # use feedline_core::Context;
@@ -113,7 +113,8 @@ impl Context {
 
     /// Begins sample `id`, at `index` of the ids being read, and restarts the random stream.
     ///
-    /// A custom [`Dataset::read_many`](crate::Dataset::read_many) must call this before each sample that uses random numbers.
+    /// A custom [`Dataset::read_many`](crate::Dataset::read_many) must call this before each sample that uses
+    /// random numbers.
     pub fn begin(&mut self, index: usize, id: u64) {
         let place = self.delegated.and_then(|first| self.scratch.places.get(first + index).copied());
         let (index, id) = place.unwrap_or((index, id));
@@ -124,8 +125,9 @@ impl Context {
         }
     }
 
-    /// For a [`Dataset::read_many`](crate::Dataset::read_many) that reads its samples `ids`, which are at `first` and after it of the
-    /// ids it was given, from another set under other ids: `work` calls `read_many` of that set.
+    /// For a [`Dataset::read_many`](crate::Dataset::read_many) that reads its samples `ids`, which are at
+    /// `first` and after it of the ids it was given, from another set under other ids: `work` calls
+    /// `read_many` of that set.
     ///
     /// Within `work`, [`begin`](Self::begin) of the `n`-th sample begins the `n`-th of `ids`: random
     /// numbers and error messages stay those of the sample that the loader asked for.

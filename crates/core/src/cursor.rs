@@ -1,8 +1,8 @@
 //! Checkpoints: a cursor covers what was delivered, never what was only prefetched.
 //!
-//! A cursor has two serialized forms: [`Cursor::to_bytes`], of fixed size with a checksum, and serde (feature `serde`), for
-//! readable JSON. [`Cursor::fit`] checks either against the batch sampler before a run resumes from it, in
-//! constant time.
+//! A cursor has two serialized forms: [`Cursor::to_bytes`], of fixed size with a checksum, and serde (feature
+//! `serde`), for readable JSON. [`Cursor::fit`] checks either against the batch sampler before a run resumes
+//! from it, in constant time.
 
 #[cfg(feature = "serde")]
 use crate::proof::hex;

@@ -1,6 +1,7 @@
 //! The memory layout of a batch: one slab with every field at an aligned offset.
 //!
-//! One slab needs one copy per batch, and one more for each ragged field after the first. 256-byte alignment suits every GPU load width and is best for cuBLAS.
+//! One slab needs one copy per batch, and one more for each ragged field after the first. 256-byte alignment
+//! suits every GPU load width and is best for cuBLAS.
 
 use std::ops::Range;
 
@@ -16,8 +17,8 @@ pub const ALIGN: usize = 256;
 
 /// The places of a batch's fields in a slab of [`bytes`](Self::bytes) bytes.
 ///
-/// Fields of one size come first, in the order of the spec, and ragged fields behind them, each with its offsets
-/// before its values. So a batch is one copy, and one more for each ragged field after the first.
+/// Fields of one size come first, in the order of the spec, and ragged fields behind them, each with its
+/// offsets before its values. So a batch is one copy, and one more for each ragged field after the first.
 ///
 /// ```
 /// use feedline_core::{DType, Layout, Spec};
@@ -156,8 +157,8 @@ impl Layout {
         Ok(())
     }
 
-    /// The parts of the slab that hold a batch of `rows` samples, which must be copied; `extents` are those of
-    /// [`finish`](Self::finish).
+    /// The parts of the slab that hold a batch of `rows` samples, which must be copied; `extents` are those
+    /// of [`finish`](Self::finish).
     ///
     /// # Panics
     /// If `rows` is larger than [`capacity`](Self::capacity).

@@ -8,8 +8,8 @@ use crate::{Context, Dataset, Error, ErrorKind, Layout, ReadError, Result, Rows}
 /// Reads every sample once, on this thread. A set that knows its lengths needs no such pass.
 ///
 /// # Errors
-/// `Config` for a field that does not exist or is not ragged; `Sample` for a sample that cannot be read, with its
-/// id and its file.
+/// `Config` for a field that does not exist or is not ragged; `Sample` for a sample that cannot be read, with
+/// its id and its file.
 pub fn lengths(dataset: &dyn Dataset, field: &str) -> Result<Vec<u32>> {
     let index = dataset.spec().index_of(field)?;
     if dataset.spec().fields()[index].as_ragged().is_none() {

@@ -1,11 +1,12 @@
 //! Documents of any length laid one behind another into windows of one size, with next to no padding.
 //!
-//! The windows are made once, from the lengths alone: the longest document first, each into the fullest window that
-//! it fits (best fit, decreasing). So every epoch has the same number of windows, each document is in exactly one,
-//! and the loader treats windows as samples like any others: shuffles, ranks, cursors and proofs count windows.
+//! The windows are made once, from the lengths alone: the longest document first, each into the fullest
+//! window that it fits (best fit, decreasing). So every epoch has the same number of windows, each document
+//! is in exactly one, and the loader treats windows as samples like any others: shuffles, ranks, cursors and
+//! proofs count windows.
 //!
-//! What is in a window can differ from epoch to epoch all the same: documents of equal length change places, by a
-//! keyed permutation of their own for each length and epoch.
+//! What is in a window can differ from epoch to epoch all the same: documents of equal length change places,
+//! by a keyed permutation of their own for each length and epoch.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,11 +23,11 @@ use crate::{Context, Dataset, Error, ErrorKind, Fingerprint, Layout, ReadError, 
 pub struct PackedOptions {
     /// Items per window.
     pub window: usize,
-    /// Whether documents longer than a window are split into pieces of a window and a rest, which count as documents of
-    /// their own. Otherwise such a document is an error, and no document is split.
+    /// Whether documents longer than a window are split into pieces of a window and a rest, which count as
+    /// documents of their own. Otherwise such a document is an error, and no document is split.
     pub split: bool,
-    /// The seed by which documents of equal length change places from epoch to epoch; `None` for the same windows in
-    /// every epoch.
+    /// The seed by which documents of equal length change places from epoch to epoch; `None` for the same
+    /// windows in every epoch.
     pub shuffle: Option<u64>,
 }
 
@@ -50,10 +51,11 @@ pub struct Piece {
 /// | `used` | `u32` | items that are not padding |
 /// | `cu_seqlens` | `u32`, [cumulative](Spec::cumulative) | over the whole batch: where each document begins, and the end |
 ///
-/// A batch of windows is one sequence of `rows * window` items to a kernel for attention over variable lengths.
-/// `cu_seqlens` is 0 and then the end of each document in that sequence, in order; the padding of a window counts as
-/// one more document there, so that the last entry is `rows * window`. [`longest`](Packed::longest) bounds the length of
-/// all of them but the padding. Other fields of the documents are left out, and documents without items are in no window.
+/// A batch of windows is one sequence of `rows * window` items to a kernel for attention over variable
+/// lengths. `cu_seqlens` is 0 and then the end of each document in that sequence, in order; the padding of a
+/// window counts as one more document there, so that the last entry is `rows * window`.
+/// [`longest`](Packed::longest) bounds the length of all of them but the padding. Other fields of the
+/// documents are left out, and documents without items are in no window.
 ///
 /// ```
 /// use feedline_core::{Context, DType, Dataset, Packed, PackedOptions, ReadError, Row, Spec, lengths};
@@ -109,9 +111,9 @@ impl Packed {
     /// [`lengths`](crate::lengths) finds it.
     ///
     /// # Errors
-    /// `Config` for a field that is not ragged or whose items are not single elements, a number of lengths that is
-    /// not that of the documents, a window of 0 or of 2^31 items, a document longer than a window unless those are
-    /// split, or no document with an item.
+    /// `Config` for a field that is not ragged or whose items are not single elements, a number of lengths
+    /// that is not that of the documents, a window of 0 or of 2^31 items, a document longer than a window
+    /// unless those are split, or no document with an item.
     pub fn new(
         documents: impl Dataset,
         field: &str,
@@ -283,8 +285,8 @@ fn cut(document: u64, length: u32, window: usize) -> impl Iterator<Item = Stored
     starts.map(move |start| Stored { document, start, len: window.min(length - start) })
 }
 
-/// Puts each piece into the fullest window that it fits. Returns the pieces window by window, and where each window
-/// begins.
+/// Puts each piece into the fullest window that it fits. Returns the pieces window by window, and where each
+/// window begins.
 fn best_fit(pieces: &[Stored], window: usize) -> (Vec<usize>, Vec<usize>) {
     // Windows by the room that they have left.
     let mut open: BTreeMap<usize, Vec<usize>> = BTreeMap::new();

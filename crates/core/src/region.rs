@@ -1,4 +1,5 @@
-//! The region of a ragged field in a slab, for writing: rows are appended, and brought into their form at the end.
+//! The region of a ragged field in a slab, for writing: rows are appended, and brought into their form at the
+//! end.
 
 use std::ops::Range;
 

@@ -367,9 +367,9 @@ impl<'a> Row<'_, 'a> {
     /// written.
     ///
     /// # Errors
-    /// `Sample` for more items than a sample may have, `Budget` for more than the batch has room for; both name
-    /// the field and the limit. `Config` when the field has another type or is not ragged, the spec has no such
-    /// field, `values` are not whole items, or the row before is not written.
+    /// `Sample` for more items than a sample may have, `Budget` for more than the batch has room for; both
+    /// name the field and the limit. `Config` when the field has another type or is not ragged, the spec has
+    /// no such field, `values` are not whole items, or the row before is not written.
     pub fn write_ragged<T: Element>(&mut self, index: usize, values: &[T]) -> Result<()> {
         typed::<T>(self.rows.spec, index)?;
         self.write_ragged_bytes(index, bytemuck::cast_slice(values))
@@ -393,12 +393,12 @@ impl<'a> Row<'_, 'a> {
         Ok(())
     }
 
-    /// Room for the row of ragged field `index`, to decode into without knowing its length: as many whole items
-    /// as a sample may have, or as the batch has left. Then [`set_ragged_len`](Self::set_ragged_len) says how
-    /// many were written, from the beginning.
+    /// Room for the row of ragged field `index`, to decode into without knowing its length: as many whole
+    /// items as a sample may have, or as the batch has left. Then [`set_ragged_len`](Self::set_ragged_len)
+    /// says how many were written, from the beginning.
     ///
-    /// The room may be shorter for the last rows of a batch. What is written must not depend on that: a sample
-    /// that does not fit passes the length that it needs, and gets the error.
+    /// The room may be shorter for the last rows of a batch. What is written must not depend on that: a
+    /// sample that does not fit passes the length that it needs, and gets the error.
     ///
     /// ```
     /// # use feedline_core::{DType, Layout, Rows, Spec};
@@ -413,8 +413,8 @@ impl<'a> Row<'_, 'a> {
     /// ```
     ///
     /// # Errors
-    /// `Config` when the field has another type or is not ragged, the spec has no such field, or the row before
-    /// is not written.
+    /// `Config` when the field has another type or is not ragged, the spec has no such field, or the row
+    /// before is not written.
     pub fn ragged_mut<T: Element>(&mut self, index: usize) -> Result<&mut [T]> {
         let row = self.rows.first + self.index;
         let field = typed::<T>(self.rows.spec, index)?;
@@ -484,7 +484,8 @@ impl<'r> RowFields<'r> {
     /// The elements of field `index`.
     ///
     /// # Errors
-    /// `Config` when the field has another type, is ragged or was taken before, or the spec has no such field.
+    /// `Config` when the field has another type, is ragged or was taken before, or the spec has no such
+    /// field.
     pub fn take<T: Element>(&mut self, index: usize) -> Result<&'r mut [T]> {
         let field = typed::<T>(self.spec, index)?;
         if field.as_ragged().is_some() {

@@ -91,8 +91,8 @@ impl Spec {
     ///
     /// A batch holds the items of all rows one behind another, and `rows + 1` offsets of type `u32`: row `i`
     /// has the items from offset `i` to offset `i + 1`. `read` writes a row by
-    /// [`Row::write_ragged`](crate::Row::write_ragged). One worker writes all rows of a batch, in order; other
-    /// workers decode other batches meanwhile. Only what is written is copied to the device.
+    /// [`Row::write_ragged`](crate::Row::write_ragged). One worker writes all rows of a batch, in order;
+    /// other workers decode other batches meanwhile. Only what is written is copied to the device.
     ///
     /// A slot has room for `most_per_sample` items in each row, or for
     /// [`most_per_batch`](Self::most_per_batch).
@@ -126,8 +126,8 @@ impl Spec {
         self.add(name, dtype, item_shape.into(), Some(ragged))
     }
 
-    /// Adds a ragged field of `u32` that a batch has added up: `read` writes lengths, and the values of a batch
-    /// are 0 and the sums of all lengths so far, as attention kernels for variable lengths take them.
+    /// Adds a ragged field of `u32` that a batch has added up: `read` writes lengths, and the values of a
+    /// batch are 0 and the sums of all lengths so far, as attention kernels for variable lengths take them.
     ///
     /// # Errors
     /// As for [`ragged`](Self::ragged).
@@ -158,8 +158,8 @@ impl Spec {
     }
 
     /// Pads the rows of the ragged field `name` to one width per batch. A batch then holds
-    /// `[rows, width, item...]`, where the width is that of its longest row or a multiple, and the `u32` length
-    /// of each row instead of offsets. The builder of a loader does this, not a data set.
+    /// `[rows, width, item...]`, where the width is that of its longest row or a multiple, and the `u32`
+    /// length of each row instead of offsets. The builder of a loader does this, not a data set.
     ///
     /// # Errors
     /// `Config` for a field that does not exist, is not ragged or is cumulative, and for padding of another

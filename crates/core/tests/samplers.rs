@@ -88,8 +88,8 @@ fn random_samplers_depend_only_on_seed_and_epoch() {
     }
 }
 
-/// Batches of 8 from buckets of 32 of 805 samples: a bucket spans a range of lengths, the batches are shuffled,
-/// and the short batch of 5 comes last, with other lengths in each epoch.
+/// Batches of 8 from buckets of 32 of 805 samples: a bucket spans a range of lengths, the batches are
+/// shuffled, and the short batch of 5 comes last, with other lengths in each epoch.
 #[test]
 fn a_bucketed_batch_has_similar_lengths_and_other_samples_in_every_epoch() {
     let lengths: Vec<u32> = (0..805).map(|id| id * 7 % 805).collect();

@@ -241,8 +241,8 @@ impl LoaderBuilder {
         Self { pinned_budget: bytes, ..self }
     }
 
-    /// The most device memory, in bytes, for a set in [`Resident`](TransferMode::Resident) mode, beside that of
-    /// the slots. Default: no limit but the device's.
+    /// The most device memory, in bytes, for a set in [`Resident`](TransferMode::Resident) mode, beside that
+    /// of the slots. Default: no limit but the device's.
     ///
     /// ```
     /// use feedline::{Device, InMemory, Loader, TransferMode};
@@ -363,8 +363,8 @@ impl LoaderBuilder {
     }
 
     /// The most items that a batch holds of the ragged field `field`, padding included. Default: as many as
-    /// `batch_size` samples may have. Slots have room for as many; a batch with more ends the run with an error
-    /// of kind [`Budget`](crate::ErrorKind::Budget).
+    /// `batch_size` samples may have. Slots have room for as many; a batch with more ends the run with an
+    /// error of kind [`Budget`](crate::ErrorKind::Budget).
     pub fn most_per_batch(mut self, field: &str, items: usize) -> Self {
         self.forms.push((field.to_owned(), RaggedForm::MostPerBatch(items)));
         self
@@ -384,8 +384,8 @@ impl LoaderBuilder {
     ///
     /// # Errors
     /// `Config` for options that cannot work; `Budget` for slots beyond the budget; the reason why zero
-    /// copy or residence is not possible, if it was asked for, and then a sample that cannot be read; a device
-    /// failure.
+    /// copy or residence is not possible, if it was asked for, and then a sample that cannot be read; a
+    /// device failure.
     pub fn build(self, device: &Device) -> Result<Loader> {
         if self.depth == Some(0) {
             return Err(Error::new(

@@ -64,8 +64,8 @@ pub struct Loader {
     pub(crate) ledger: Ledger,
 }
 
-/// Bytes held by a loader's slots, and by the set in zero-copy and resident mode. They are allocated at the start
-/// and never grow.
+/// Bytes held by a loader's slots, and by the set in zero-copy and resident mode. They are allocated at the
+/// start and never grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MemoryUse {
@@ -460,8 +460,8 @@ impl Loader {
     /// The data set: to look something up in it, or to keep it when the loader is gone. `None` for a source,
     /// and once the loader has stopped.
     ///
-    /// The workers share it. As long as you hold it, the end of the loader does not drop it. To keep its type,
-    /// give the loader an `Arc` of it: `Loader::builder(data.clone())`.
+    /// The workers share it. As long as you hold it, the end of the loader does not drop it. To keep its
+    /// type, give the loader an `Arc` of it: `Loader::builder(data.clone())`.
     ///
     /// ```
     /// use feedline::{Dataset, Device, InMemory, Loader};

@@ -122,10 +122,10 @@ fn order_of(epoch: u64) -> Vec<u64> {
     ids
 }
 
-/// The bytes of a batch of samples `ids`, field after field.
+/// The bytes of a batch of samples `ids`, row after row.
 fn batch_of(epoch: u64, ids: &[u64]) -> Vec<u8> {
-    let draws = |&id: &u64| Random::expected(SEED, epoch, id, DRAWS).into_iter().flat_map(f64::to_le_bytes);
-    ids.iter().flat_map(|&id| content(id)).chain(ids.iter().flat_map(draws)).collect()
+    let draws = |id: u64| Random::expected(SEED, epoch, id, DRAWS).into_iter().flat_map(f64::to_le_bytes);
+    ids.iter().flat_map(|&id| content(id).into_iter().chain(draws(id))).collect()
 }
 
 fn two_epochs(loader: &mut Restored) -> Vec<Step> {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{LONG, assert_empty, one_at_a_time, wait_until};
-use feedline::{Batch, Device, Epoch, Loader, Pad, Stream, TransferMode, TryNext, Workers};
+use feedline::{Batch, Dataset, Device, Epoch, Loader, Mix, Pad, Stream, TransferMode, TryNext, Workers};
 use feedline_device::host::Host;
 use feedline_sim::interceptors::{Count, Op};
 use feedline_testkit::alloc::{Allocations, CountingAllocator};
@@ -130,6 +130,45 @@ fn a_steady_pipeline_of_ragged_fields_allocates_nothing_on_the_heap() {
         let mut loader = builder.workers(Workers::Count(2)).depth(2).build(&device).unwrap();
         let mut epoch = 0;
         take(&mut loader, &compute, &mut epoch, 4 * STEPS, blocking);
+        assert_a_round_without(|| take(&mut loader, &compute, &mut epoch, 10 * STEPS, blocking));
+    });
+    assert_empty(&device);
+}
+
+#[test]
+fn composed_sets_scratch_and_map_batch_allocate_nothing_on_the_heap() {
+    let _one = one_at_a_time();
+    let device = Device::host();
+    as_consumer(|| {
+        let compute = device.stream().unwrap();
+        let all = BATCH as u64 * STEPS;
+        let doubled = |set: Laid| {
+            let spec = set.spec().clone();
+            set.map(spec, |sample, row, context| {
+                row.write(0, sample.bytes(0));
+                let shift = context.random().below(256) as u8;
+                let bytes = row.field_mut::<u8>(1)?.iter_mut().zip(sample.field::<u8>(1)?);
+                bytes.for_each(|(to, from)| *to = from.wrapping_add(shift));
+                Ok(())
+            })
+        };
+        let laid = || Laid::records(&Fine::new(all, 64).unwrap(), 0, 0).unwrap();
+        let file = tempfile::tempdir().unwrap();
+        let cached = fixtures::counting(laid()).0.cached_in_file(file.path().join("cache"), 1 << 30).unwrap();
+        let kept = fixtures::counting(laid()).0.cached(1 << 20).unwrap();
+        let (first, second) = (doubled(laid()).unwrap(), cached.concat(kept).unwrap());
+        let mix = Mix::builder(1).set(first, 1.0).set(second, 2.0).samples(2 * all).build().unwrap();
+        let [half, _] = mix.split([0.5, 0.5], 1).unwrap();
+        let builder = Loader::builder(half.repeat(2).unwrap().take(all)).batch_size(BATCH).shuffle(1);
+        let builder = builder.map_batch(|batch, context| {
+            let words = context.scratch::<Vec<u8>>();
+            words.clear();
+            words.extend_from_slice(batch.rows().column_mut(1));
+            Ok(())
+        });
+        let mut loader = builder.workers(Workers::Count(2)).depth(2).build(&device).unwrap();
+        let mut epoch = 0;
+        take(&mut loader, &compute, &mut epoch, 6 * STEPS, blocking);
         assert_a_round_without(|| take(&mut loader, &compute, &mut epoch, 10 * STEPS, blocking));
     });
     assert_empty(&device);

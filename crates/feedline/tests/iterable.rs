@@ -88,8 +88,8 @@ fn rows(step: &Step) -> Vec<(u64, u64)> {
     let rows = step.ids.len();
     let widths = [8, 4, MOST, 8];
     let field = |index: usize, row: usize| {
-        let start: usize = widths[..index].iter().map(|width| width * rows).sum();
-        &step.bytes[start + row * widths[index]..][..widths[index]]
+        let start = row * widths.iter().sum::<usize>() + widths[..index].iter().sum::<usize>();
+        &step.bytes[start..][..widths[index]]
     };
     let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |number, &byte| number << 8 | u64::from(byte));
     (0..rows)

@@ -1,6 +1,6 @@
 //! Documents packed into windows, through the loader: each item exactly once per epoch in any world and after
-//! resumes, `cu_seqlens` over the whole batch. And the share of padding on the lines of a real text: padded to the
-//! longest, in buckets, and packed.
+//! resumes, `cu_seqlens` over the whole batch. And the share of padding on the lines of a real text: padded
+//! to the longest, in buckets, and packed.
 
 mod common;
 
@@ -57,7 +57,8 @@ fn elements<T: Element>(stream: &Stream, view: View<'_, T>) -> Vec<T> {
     receive.recv().unwrap()
 }
 
-/// The items of a batch, document by document as `cu_seqlens` divides them; the padding is checked and left out.
+/// The items of a batch, document by document as `cu_seqlens` divides them; the padding is checked and left
+/// out.
 fn documents_of(ready: &Ready, window: usize) -> Vec<Vec<i64>> {
     let stream = ready.stream();
     let items = elements(stream, ready.field::<i64>("item").unwrap());
@@ -145,7 +146,8 @@ fn padding(builder: LoaderBuilder, pad: Pad) -> f64 {
     padding as f64 / items as f64
 }
 
-/// Figures of 2026-11-22: padded to the longest 49.3 %, in buckets 3.2 %, packed into windows of 2,048 0.17 %.
+/// Figures of 2026-11-22: padded to the longest 49.3 %, in buckets 3.2 %, packed into windows of 2,048 0.17
+/// %.
 #[test]
 fn packing_and_buckets_need_little_padding_on_lines_of_a_text() {
     let path =

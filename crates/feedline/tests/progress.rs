@@ -123,8 +123,8 @@ impl Interceptor for HoldsSaver {
     }
 }
 
-/// A checkpoint on another thread waits for the stream while the loop goes on: the model may have seen a batch
-/// that the cursor did not count before the wait.
+/// A checkpoint on another thread waits for the stream while the loop goes on: the model may have seen a
+/// batch that the cursor did not count before the wait.
 #[test]
 fn a_checkpoint_during_which_a_batch_is_delivered_is_refused() {
     alone(|| {

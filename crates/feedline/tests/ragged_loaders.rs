@@ -1,8 +1,8 @@
-//! Loaders of ragged fields with random data, options, worlds, early ends and resumes, in every form: each value,
-//! offset and length matches the samples, and an epoch has each sample exactly once.
+//! Loaders of ragged fields with random data, options, worlds, early ends and resumes, in every form: each
+//! value, offset and length matches the samples, and an epoch has each sample exactly once.
 //!
-//! Runs for `FEEDLINE_RANDOM_SECONDS`, 10 by default. A failure prints its seed; set `FEEDLINE_SEED` to run only
-//! that one.
+//! Runs for `FEEDLINE_RANDOM_SECONDS`, 10 by default. A failure prints its seed; set `FEEDLINE_SEED` to run
+//! only that one.
 
 mod common;
 
@@ -18,7 +18,7 @@ use feedline_device::host::Host;
 use feedline_sim::SimHandle;
 use feedline_sim::interceptors::chaos::{Chaos, Options};
 use feedline_testkit::fixtures::{Uneven, failing};
-use feedline_testkit::{Watchdog, watchdog};
+use feedline_testkit::{Watchdog, gpu, watchdog};
 
 /// What stays the same over the loaders of a case.
 #[derive(Debug)]
@@ -307,5 +307,44 @@ fn every_value_of_a_ragged_loader_matches_its_sample() {
         }
         println!("ragged loaders: {cases} cases from seed {first}, {batches} batches");
         assert!(cases > 0 && batches > cases);
+    });
+}
+
+/// The same on a GPU, read back by copies: plain and padded, with `u16` items and without any.
+#[test]
+fn a_gpu_gets_the_values_and_offsets_of_every_sample() {
+    let Some(device) = gpu("ragged fields") else { return };
+    alone_in_parts(|| {
+        let data = Uneven::new(300, 700).unwrap().seed(5);
+        let stream = device.stream().unwrap();
+        let builder =
+            Loader::builder(data.clone()).batch_size(32).shuffle(3).pad("pairs", Pad::multiple_of(8));
+        let mut loader = builder.build(&device).unwrap();
+        for epoch in 0..3 {
+            for batch in loader.epoch(epoch).unwrap() {
+                let ready = batch.unwrap().wait_on(&stream).unwrap();
+                let of = |field| ready.ids().iter().map(move |&id| (id, field));
+                let wanted: Vec<Vec<u8>> =
+                    of(Uneven::BYTES).map(|(id, field)| data.values(epoch, field, id)).collect();
+                let bytes = ready.ragged::<u8>("bytes").unwrap();
+                let offsets = bytes.offsets.to_vec().unwrap();
+                assert_eq!(bytes.values.to_vec().unwrap(), wanted.concat(), "{ready:?}");
+                let lengths = offsets.windows(2).map(|pair| (pair[1] - pair[0]) as usize);
+                assert!(offsets[0] == 0 && lengths.eq(wanted.iter().map(Vec::len)), "{ready:?}");
+                let pairs = ready.padded::<u16>("pairs").unwrap();
+                let values = pairs.values.to_vec().unwrap();
+                let lengths = pairs.lengths.to_vec().unwrap();
+                for (row, (id, field)) in of(Uneven::PAIRS).enumerate() {
+                    let row_values = &values[row * 2 * pairs.width..][..2 * pairs.width];
+                    let got: Vec<u8> = row_values.iter().flat_map(|value| value.to_ne_bytes()).collect();
+                    let mut wanted = data.values(epoch, field, id);
+                    assert_eq!(lengths[row] as usize * 4, wanted.len(), "{ready:?}, row {row}");
+                    wanted.resize(got.len(), 0);
+                    assert_eq!(got, wanted, "{ready:?}, row {row}");
+                }
+                let ids = ready.to_vec::<i64>("id").unwrap();
+                assert!(ids.iter().map(|&id| id as u64).eq(ready.ids().iter().copied()));
+            }
+        }
     });
 }

@@ -24,6 +24,7 @@ const LAST_BATCHES: [LastBatch; 3] = [LastBatch::Keep, LastBatch::Drop, LastBatc
 fn samplers() -> Vec<(&'static str, Sampler)> {
     let weights: Vec<f64> = (0..LEN).map(|id| [1.0, 3.0, 0.5][id as usize % 3]).collect();
     let labels: Vec<u32> = (0..LEN).map(|id| u32::from(id > 15)).collect();
+    let lengths: Vec<u32> = (0..LEN as u32).map(|id| id % 7).collect();
     let listed: Vec<u64> = (0..LEN).filter(|id| id % 5 > 0).collect();
     vec![
         ("Sequential", Sampler::Sequential),
@@ -32,6 +33,7 @@ fn samplers() -> Vec<(&'static str, Sampler)> {
         ("Weighted", Sampler::weighted(&weights).unwrap()),
         ("Distinct", Sampler::distinct(&weights).unwrap()),
         ("Balanced", Sampler::balanced(&labels, 2).unwrap().draws(LEN + 4).unwrap()),
+        ("Bucketed", Sampler::bucketed(&lengths, BATCH as u64, 2).unwrap()),
         ("Subset", Sampler::subset(listed, Sampler::Shuffle).unwrap()),
     ]
 }

@@ -5,13 +5,16 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use common::{LONG, alone};
+use common::{LONG, alone, wait_until};
 use feedline::trace::Trace;
 use feedline::{Device, Loader, Workers};
-use feedline_testkit::fixtures::{Before, Fine};
+use feedline_testkit::fixtures::{self, Fine};
 use serde_json::Value;
 
 const BATCH: usize = 4;
+
+/// Name, start, end and step of a span.
+type Span = (String, f64, f64, Option<u64>);
 
 /// The events of `trace` with phase `phase`.
 fn events(trace: &Trace, phase: &str) -> Vec<Value> {
@@ -20,17 +23,24 @@ fn events(trace: &Trace, phase: &str) -> Vec<Value> {
     events.into_iter().filter(|event| event["ph"] == phase).collect()
 }
 
-fn load(trace: &Trace, batches: u64, sleep: Duration) {
+/// Loads `batches` batches. Those of `slow` are decoded when the consumer has waited for a while.
+fn load(trace: &Trace, batches: u64, slow: Option<u64>) {
     let device = Device::host();
-    let data = Before::new(Fine::new(batches * BATCH as u64, 100).unwrap(), move |id| {
-        if !sleep.is_zero() && id % BATCH as u64 == 0 {
-            std::thread::sleep(sleep);
-        }
-        Ok(())
-    });
+    let data = Fine::new(batches * BATCH as u64, 100).unwrap();
+    let (data, gate) = fixtures::blocking(data, slow.map(|step| step * BATCH as u64));
     let builder = Loader::builder(data).batch_size(BATCH).workers(Workers::Count(2)).epochs(1);
     let mut loader = builder.trace(trace).build(&device).unwrap();
     let compute = device.stream().unwrap();
+    let reporter = loader.reporter();
+    let opens = std::thread::spawn(move || {
+        if slow.is_some() {
+            wait_until("the consumer waits", || {
+                let waiting = reporter.report().waiting;
+                gate.waiting() > 0 && waiting.is_some_and(|time| time > Duration::from_millis(300))
+            });
+        }
+        gate.open();
+    });
     let mut steps = trace.stream(&compute, "compute").unwrap();
     for batch in loader.epoch(0).unwrap() {
         let ready = batch.unwrap().wait_on(&compute).unwrap();
@@ -41,6 +51,7 @@ fn load(trace: &Trace, batches: u64, sleep: Duration) {
         let _span = trace.span("mine \"quoted\"");
     }
     steps.finish().unwrap();
+    opens.join().unwrap();
     loader.stop(LONG).unwrap();
 }
 
@@ -48,13 +59,13 @@ fn load(trace: &Trace, batches: u64, sleep: Duration) {
 fn every_lane_is_drawn_and_the_spans_of_a_batch_are_linked() {
     alone(|| {
         let trace = Trace::new();
-        load(&trace, 20, Duration::from_millis(3));
+        load(&trace, 20, Some(13));
         let mut lanes = BTreeMap::new();
         for event in events(&trace, "M").iter().filter(|event| event["name"] == "thread_name") {
             let name = event["args"]["name"].as_str().unwrap().to_owned();
             lanes.insert((event["pid"].as_u64(), event["tid"].as_u64()), name);
         }
-        let mut spans: BTreeMap<String, Vec<(String, f64, f64, Option<u64>)>> = BTreeMap::new();
+        let mut spans: BTreeMap<String, Vec<Span>> = BTreeMap::new();
         for event in events(&trace, "X") {
             let lane = &lanes[&(event["pid"].as_u64(), event["tid"].as_u64())];
             let (start, length) = (event["ts"].as_f64().unwrap(), event["dur"].as_f64().unwrap());
@@ -69,9 +80,11 @@ fn every_lane_is_drawn_and_the_spans_of_a_batch_are_linked() {
         let count = |lane: &str, name: &str| spans[lane].iter().filter(|span| span.0 == name).count();
         assert_eq!([count("consumer", "step"), count("fl-transfer", "queue the copy")], [20, 20]);
         assert_eq!([count("compute", "kernel"), count(&test, "mine \"quoted\"")], [20, 20]);
-        assert!(count("consumer", "wait: decode") > 5, "{:?}", spans["consumer"]);
+        // The other worker goes on: the batches after the slow one wait for their order.
+        let is_the_wait = |span: &Span| span.0 == "wait: order" && span.3 == Some(13);
+        assert!(spans["consumer"].iter().any(is_the_wait), "{:?}", spans["consumer"]);
         assert!(count("copy stream", "copy") > 5, "{:?}", spans["copy stream"]);
-        // A thread does one thing at a time; what a thread notes of a batch may overlap by a few microseconds.
+        // A thread does one thing at a time; what it notes of a batch may overlap by a few microseconds.
         for lane in ["consumer", "compute", "copy stream", "fl-decode-0", "fl-decode-1"] {
             spans.get_mut(lane).unwrap().sort_by(|a, b| a.1.total_cmp(&b.1));
             for pair in spans[lane].windows(2) {
@@ -108,7 +121,7 @@ fn a_long_run_keeps_whole_batches_within_the_limit() {
     alone(|| {
         const LIMIT: usize = 200;
         let trace = Trace::with_limit(LIMIT);
-        load(&trace, 500, Duration::ZERO);
+        load(&trace, 500, None);
         assert!(trace.len() <= LIMIT && trace.len() > LIMIT / 4, "{trace:?}");
         let steps: BTreeSet<_> =
             events(&trace, "X").iter().filter_map(|e| e["args"]["step"].as_u64()).collect();

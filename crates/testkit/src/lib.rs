@@ -11,6 +11,7 @@
 //! | heap allocations per thread | [`alloc`] |
 //! | work in a forked child | [`fork`] |
 //! | the GPU of a test | [`gpu`](mod@gpu) |
+//! | whether other work takes the cores | [`is_machine_busy`] |
 //! | reports tests that did not run | [`not_run`](mod@not_run) |
 //! | makes every call fail in turn | [`nth`] |
 //! | a device that does nothing | [`NullDevice`] |
@@ -20,6 +21,7 @@
 
 pub mod alloc;
 pub mod audit;
+mod busy;
 pub mod fixtures;
 pub mod fork;
 pub mod gpu;
@@ -31,6 +33,7 @@ pub mod pattern;
 pub mod restore;
 pub mod watchdog;
 
+pub use busy::is_machine_busy;
 pub use gpu::gpu;
 pub use leaks::Census;
 pub use not_run::not_run;

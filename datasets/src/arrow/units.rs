@@ -1,10 +1,10 @@
-//! The bytes that the buffers of a column come in: a buffer of offsets whose length is not a multiple of an offset
-//! would end the Arrow crates in a panic.
+//! The bytes that the buffers of a column come in: a buffer of offsets whose length is not a multiple of an
+//! offset would end the Arrow crates in a panic.
 
 use arrow_schema::{DataType, UnionMode};
 
-/// Appends the unit of each buffer of a column of type `kind`; `views` has the number of further buffers of each
-/// column of views.
+/// Appends the unit of each buffer of a column of type `kind`; `views` has the number of further buffers of
+/// each column of views.
 pub(super) fn units(kind: &DataType, old: bool, views: &mut impl Iterator<Item = i64>, to: &mut Vec<u64>) {
     use DataType::*;
     // The first buffer says which rows are null.

@@ -25,9 +25,9 @@ const NAMES: [&str; 12] = [
 
 /// The data set of a reader with a field of encoded pictures: a folder, a tar archive, a table.
 ///
-/// A sample has the field `image`, as the [`Transforms`] make it, and every other field of the reader that has
-/// one size, such as `label`. WebDataset's `cls`, a number as text, becomes the field `label` (`i64`). Fields
-/// that vary in size are left out.
+/// A sample has the field `image`, as the [`Transforms`] make it, and every other field of the reader that
+/// has one size, such as `label`. WebDataset's `cls`, a number as text, becomes the field `label` (`i64`).
+/// Fields that vary in size are left out.
 ///
 /// The random numbers of a sample come from [`Context::random`]: a sample of an epoch is the same picture
 /// whatever the workers, the ranks, or the resume.

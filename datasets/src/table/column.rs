@@ -195,6 +195,7 @@ impl Column {
     }
 
     /// The bytes of all rows, and of one, where they lie as they are read.
+    #[cfg(feature = "arrow")]
     pub(crate) fn ready(&self) -> Option<(&[u8], usize)> {
         match &self.cells {
             Cells::Fixed { bytes, width } if self.nulls.is_none() => Some((bytes, *width)),

@@ -37,6 +37,7 @@ pub(super) fn decode(
     raw: &mut Vec<u8>,
     copy: &mut Vec<u8>,
 ) -> Result<(), Why> {
+    check_len(bytes, size)?;
     copy.clear();
     copy.extend_from_slice(bytes);
     copy.resize(bytes.len().max(HEADER), 0);
@@ -57,6 +58,24 @@ pub(super) fn decode(
     raw.resize(size.height * size.width * samples, 0);
     decoder.decode_into(raw).map_err(why)?;
     without_alpha(raw, samples, to);
+    Ok(())
+}
+
+/// Refuses a file that ends before its last row, of which zune-bmp makes black pixels.
+fn check_len(bytes: &[u8], size: Size) -> Result<(), Why> {
+    let short =
+        |at: usize| bytes.get(at..).and_then(|bytes| bytes.first_chunk().copied()).map(u16::from_le_bytes);
+    let long =
+        |at: usize| bytes.get(at..).and_then(|bytes| bytes.first_chunk().copied()).map(u32::from_le_bytes);
+    let header = (long(10), long(14).map(|len| len == 12));
+    let (Some(start), Some(is_first)) = header else { return Err("the file is cut short".into()) };
+    let bits = short(if is_first { 24 } else { 28 });
+    // Compressed rows have lengths of their own.
+    let is_plain = is_first || matches!(long(30), Some(0 | 3));
+    let row = (u64::from(bits.unwrap_or(0)) * size.width as u64).div_ceil(32) * 4;
+    if is_plain && u64::from(start) + row * size.height as u64 > bytes.len() as u64 {
+        return Err("the file is cut short".into());
+    }
     Ok(())
 }
 

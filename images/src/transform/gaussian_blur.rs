@@ -30,8 +30,8 @@ impl GaussianBlur {
         };
         let sum = 1.0 + 2.0 * (1..=radius).map(weight).sum::<f64>();
         let mut weights = [0; MOST_RADIUS + 1];
-        for distance in 1..=radius {
-            weights[distance] = (weight(distance) / sum * f64::from(1 << POINT)).round() as u32;
+        for (distance, place) in weights.iter_mut().enumerate().take(radius + 1).skip(1) {
+            *place = (weight(distance) / sum * f64::from(1 << POINT)).round() as u32;
         }
         weights[0] = (1 << POINT) - 2 * weights[1..].iter().sum::<u32>();
         weights

@@ -112,14 +112,14 @@ impl Sampler {
         Balanced::new(labels, classes).map(Self::Balanced)
     }
 
-    /// Every sample once, in batches of `batch` samples of similar lengths, so that padded batches have little
-    /// padding; `lengths[i]` is the length of sample `i`. A batch is a random part of a bucket of
+    /// Every sample once, in batches of `batch` samples of similar lengths, so that padded batches have
+    /// little padding; `lengths[i]` is the length of sample `i`. A batch is a random part of a bucket of
     /// `batches_per_bucket` batches, and the batches of an epoch are in random order.
     ///
     /// `batch` is the batch size of the loader. With several ranks that wait for each other at every step, it
     /// is the batch size times the number of ranks, so that the ranks of a step have similar lengths. More
-    /// batches per bucket mix more samples and pad more; with 1, batches have the same samples in nearly every
-    /// epoch. [`BatchSampler::padding_share`](crate::BatchSampler::padding_share) counts the padding.
+    /// batches per bucket mix more samples and pad more; with 1, batches have the same samples in nearly
+    /// every epoch. [`BatchSampler::padding_share`](crate::BatchSampler::padding_share) counts the padding.
     ///
     /// ```
     /// use feedline_core::Sampler;

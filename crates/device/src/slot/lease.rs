@@ -110,8 +110,8 @@ impl WriteLease {
         self.upload_parts(stream, from, std::slice::from_ref(&(0..bytes)))
     }
 
-    /// Like [`upload`](Self::upload), but copies only `parts` of the host slot, each to the same place in this
-    /// slot and in a copy of its own.
+    /// Like [`upload`](Self::upload), but copies only `parts` of the host slot, each to the same place in
+    /// this slot and in a copy of its own.
     ///
     /// # Errors
     /// As for [`upload`](Self::upload).

@@ -85,6 +85,10 @@ fn place(spec: &Spec, len: u64) -> Result<(Vec<usize>, usize)> {
     let mut end = 0_usize;
     let mut offsets = Vec::with_capacity(spec.fields().len());
     for field in spec.fields() {
+        if field.as_ragged().is_some() {
+            let why = format!("field \"{}\" is ragged, and a gather copies rows of one size", field.name());
+            return Err(Error::new(ErrorKind::Config, why));
+        }
         offsets.push(end);
         let bytes = usize::try_from(len).ok().and_then(|len| len.checked_mul(field.row_bytes()));
         let after = bytes.and_then(|bytes| end.checked_add(bytes)?.checked_next_multiple_of(ALIGN));

@@ -144,6 +144,9 @@ fn a_set_that_cannot_be_kept_is_refused_and_leaves_nothing_behind() {
                 assert_eq!(error.kind(), ErrorKind::Config);
                 assert!(error.message().contains("differ between epochs"), "{error}");
             }
+            let ragged = Spec::new().ragged("tokens", feedline_core::DType::U8, [], 4)?;
+            let error = refused(Arc::new(Epochs(ragged)), usize::MAX);
+            assert!(error.kind() == ErrorKind::Config && error.message().contains("is ragged"), "{error}");
             assert_eq!(refused(Arc::new(Random::new(0, 4)?), usize::MAX).kind(), ErrorKind::Config);
             Ok(())
         },

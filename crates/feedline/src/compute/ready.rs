@@ -110,8 +110,8 @@ impl Ready {
     /// ```
     ///
     /// # Errors
-    /// `Config` for a name that the spec does not have, a field that is not ragged or is padded, or one of another
-    /// type.
+    /// `Config` for a name that the spec does not have, a field that is not ragged or is padded, or one of
+    /// another type.
     pub fn ragged<T: Element>(&self, name: &str) -> Result<Ragged<'_, T>> {
         let (values, index, extent, form) = self.values(name)?;
         if let Form::Padded(_) = form {

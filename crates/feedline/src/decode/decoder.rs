@@ -229,8 +229,8 @@ impl Decoder {
         if self.workers <= STREAMING_WORKERS { stream_rows } else { copy_rows }
     }
 
-    /// Finishes batch `number`: stores the substitutes in its note, calls the hook of the user, and stores the
-    /// `busy` nanoseconds of the workers.
+    /// Finishes batch `number`: stores the substitutes in its note, calls the hook of the user, and stores
+    /// the `busy` nanoseconds of the workers.
     fn finish(
         &self,
         number: u64,

@@ -1,12 +1,15 @@
 //! Times of device events on the host's clock.
 
-use feedline_core::Result;
 use feedline_core::timeline::now;
+use feedline_core::{Error, ErrorKind, Result};
 use feedline_device::{Event, Stream};
 
 /// Differences of events are single-precision milliseconds: after this time the anchor moves, so that they
 /// stay exact to a microsecond.
 const MOVE_NS: u64 = 10_000_000_000;
+
+/// How often the clocks are compared at the start.
+const TRIES: usize = 5;
 
 /// An event whose time on the host's clock is known.
 pub(crate) struct DeviceClock {
@@ -20,13 +23,25 @@ impl DeviceClock {
     /// # Errors
     /// A device failure.
     pub(crate) fn new(stream: &Stream) -> Result<Self> {
-        let anchor = stream.event(true)?;
-        // The first recording may take long; the second one is near the reading of the clock.
-        stream.record(&anchor)?;
-        anchor.synchronize()?;
-        stream.record(&anchor)?;
-        anchor.synchronize()?;
-        Ok(Self { anchor, host_ns: now() })
+        stream.synchronize()?;
+        // The anchor happened between two readings of the clock. A thread that was held up reads it late, so
+        // the try with the least between them counts.
+        let mut best: Option<(u64, Event, u64)> = None;
+        for _ in 0..TRIES {
+            let (anchor, before) = (stream.event(true)?, now());
+            stream.record(&anchor)?;
+            while !anchor.query()? {
+                std::thread::yield_now();
+            }
+            let after = now();
+            if best.as_ref().is_none_or(|(width, ..)| after - before < *width) {
+                best = Some((after - before, anchor, before + (after - before) / 2));
+            }
+        }
+        let Some((_, anchor, host_ns)) = best else {
+            return Err(Error::new(ErrorKind::Device, "the device's clock was not read"));
+        };
+        Ok(Self { anchor, host_ns })
     }
 
     /// When `event`, a timing event that is complete, happened. It may take the anchor's place, so the

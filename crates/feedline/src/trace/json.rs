@@ -26,7 +26,8 @@ pub(super) fn events(spans: &[Span], names: &[String]) -> String {
         let id = lane.id();
         lines.push(named("thread_name", loader, id, &lane.name(names)));
         lines.push(format!(
-            r#"{{"ph":"M","name":"thread_sort_index","pid":{loader},"tid":{id},"args":{{"sort_index":{id}}}}}"#
+            r#"{{"ph":"M","name":"thread_sort_index","pid":{loader},"tid":{id},{}}}"#,
+            format_args!(r#""args":{{"sort_index":{id}}}"#)
         ));
     }
     let mut batches: BTreeMap<_, Vec<&Span>> = BTreeMap::new();
@@ -51,8 +52,9 @@ pub(super) fn events(spans: &[Span], names: &[String]) -> String {
                 _ => r#""ph":"t""#,
             };
             let (tid, ts) = (span.lane.id(), micros(span.start));
+            let place = format!(r#""pid":{loader},"tid":{tid},"ts":{ts}"#);
             lines.push(format!(
-                r#"{{{phase},"id":"{loader}.{number}","name":"batch","cat":"batch","pid":{loader},"tid":{tid},"ts":{ts}}}"#
+                r#"{{{phase},"id":"{loader}.{number}","name":"batch","cat":"batch",{place}}}"#
             ));
         }
     }

@@ -22,6 +22,9 @@ struct Planned {
     nth: u64,
     seen: AtomicU64,
     fired: AtomicBool,
+    /// Whether the transfer thread has copied since its last event: only the event of a copy is counted, not
+    /// those that time some of the copies.
+    has_copied: AtomicBool,
 }
 
 impl Switch {
@@ -36,8 +39,8 @@ impl Switch {
             Fault::EndError => (Some(Op::Record), false, batch),
             _ => (None, false, 0),
         };
-        let (seen, fired) = (AtomicU64::new(0), AtomicBool::new(false));
-        Self(Arc::new(Planned { op, by_transfer, nth, seen, fired }))
+        let (seen, fired, has_copied) = (AtomicU64::new(0), AtomicBool::new(false), AtomicBool::new(false));
+        Self(Arc::new(Planned { op, by_transfer, nth, seen, fired, has_copied }))
     }
 
     /// Whether `fault` is a fault of the device.
@@ -50,7 +53,13 @@ impl Interceptor for Switch {
     fn intercept<R>(&self, _: &dyn Backend, call: Call, make: impl FnOnce() -> Result<R>) -> Result<R> {
         let planned = &*self.0;
         let is_transfer = std::thread::current().name() == Some("fl-transfer");
+        if is_transfer && call.op == Op::CopyToDevice {
+            planned.has_copied.store(true, Ordering::Release);
+        }
         if planned.op != Some(call.op) || planned.by_transfer != is_transfer {
+            return make();
+        }
+        if is_transfer && call.op == Op::Record && !planned.has_copied.swap(false, Ordering::AcqRel) {
             return make();
         }
         if planned.seen.fetch_add(1, Ordering::AcqRel) != planned.nth {

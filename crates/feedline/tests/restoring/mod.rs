@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use feedline::{Cursor, DType, Device, Loader, LoaderBuilder, Ready, Spec, Stream, Workers};
+use feedline::{Cursor, DType, Device, Loader, LoaderBuilder, Ready, Spec, Stream, View, Workers};
 use feedline_testkit::restore::{From, Mix, Pipeline, Step};
 use half::{bf16, f16};
 
@@ -15,7 +15,8 @@ use crate::common::elements;
 pub struct Restored {
     /// The loader.
     pub loader: Loader,
-    compute: Stream,
+    /// The stream that reads the batches.
+    pub compute: Stream,
 }
 
 impl Restored {
@@ -56,14 +57,37 @@ impl Pipeline for Restored {
     }
 }
 
-/// The bytes of a batch, field after field.
+/// The bytes of a batch, row after row.
 pub fn bytes(spec: &Spec, batch: &Ready) -> Vec<u8> {
-    let mut all = Vec::new();
+    rows(spec, batch).concat()
+}
+
+/// The bytes of each row of a batch, field after field; before those of a ragged field is their number.
+pub fn rows(spec: &Spec, batch: &Ready) -> Vec<Vec<u8>> {
+    let mut rows = vec![Vec::new(); batch.len()];
     for (index, field) in spec.fields().iter().enumerate() {
         macro_rules! read {
             ($type:ty) => {{
-                let view = batch.field_at::<$type>(index).expect("a field");
-                all.extend(elements(batch.stream(), view).into_iter().flat_map(<$type>::to_le_bytes));
+                let bytes = |view: View<'_, $type>| -> Vec<u8> {
+                    let elements = if view.is_empty() { Vec::new() } else { elements(batch.stream(), view) };
+                    elements.into_iter().flat_map(<$type>::to_le_bytes).collect()
+                };
+                if field.as_ragged().is_none() {
+                    let all = bytes(batch.field_at(index).expect("a field"));
+                    rows.iter_mut()
+                        .zip(all.chunks(field.row_bytes()))
+                        .for_each(|(row, part)| row.extend(part));
+                    continue;
+                }
+                let ragged = batch.ragged::<$type>(field.name()).expect("a ragged field");
+                let offsets = elements(batch.stream(), ragged.offsets);
+                let all = bytes(ragged.values);
+                let items = offsets.last().map_or(0, |&items| items as usize);
+                let item = all.len() / items.max(1);
+                for (row, at) in rows.iter_mut().zip(offsets.windows(2)) {
+                    row.extend((at[1] - at[0]).to_le_bytes());
+                    row.extend(&all[at[0] as usize * item..at[1] as usize * item]);
+                }
             }};
         }
         match field.dtype() {
@@ -80,7 +104,7 @@ pub fn bytes(spec: &Spec, batch: &Ready) -> Vec<u8> {
             DType::F64 => read!(f64),
         }
     }
-    all
+    rows
 }
 
 /// The folder of this repository's sources, found at run time. Without the sources, as when the tests run
@@ -103,7 +127,8 @@ pub fn read_source(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The types that implement the trait `name` in the compositions, the data sets and the fixtures below `root`.
+/// The types that implement the trait `name` in the compositions, the data sets and the fixtures below
+/// `root`.
 #[track_caller]
 pub fn implementors(root: &Path, name: &str) -> BTreeSet<String> {
     implementations(root, name).into_keys().collect()

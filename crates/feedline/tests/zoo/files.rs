@@ -2,15 +2,14 @@
 
 use std::path::Path;
 
-use feedline::{Context, DType, Dataset, Loader, ReadError, Row, Spec};
+use feedline::{DType, Dataset, Loader, Spec};
 use feedline_datasets::{
-    ElementType, Fixed, Folder, Idx, Lines, Reader, Records, Shards, TokenOptions, Tokens, Values,
-    WebDataset, open,
+    Fixed, Folder, Idx, Lines, Ragged, Reader, Records, Shards, TokenOptions, Tokens, WebDataset, open,
 };
 
 use crate::{Entry, LEN};
 
-/// Bytes to which a field that varies in size is padded.
+/// The most bytes of a field that varies in size.
 const MOST: usize = 40;
 
 /// The data sets of files.
@@ -24,6 +23,7 @@ pub fn data_sets(dir: &Path) -> Vec<Entry> {
         of("Idx", |dir| Loaded::new(idx(dir))),
         of("Records", |dir| Loaded::new(records(dir))),
         of("Fixed", |dir| Loaded::new(Fixed::new(array(dir, "array", LEN as u8)).unwrap())),
+        of("Ragged", |dir| Loaded::new(of_any_size(Box::new(Lines::open(text(dir)).unwrap())))),
         of("Tokens", |dir| Loaded::new(tokens(dir))),
     ]
 }
@@ -33,7 +33,7 @@ pub fn readers(dir: &Path) -> Vec<Entry> {
     let dir = dir.to_path_buf();
     let of = |name, open: fn(&Path) -> Box<dyn Reader>| {
         let dir = dir.clone();
-        Entry::new(name, move || Loader::builder(Padded::new(open(&dir))))
+        Entry::new(name, move || Loader::builder(of_any_size(open(&dir))))
     };
     vec![
         of("Arrays", |dir| array(dir, "array", LEN as u8)),
@@ -56,63 +56,9 @@ impl Loaded {
     }
 }
 
-/// A reader whose fields are padded to [`MOST`] bytes where they vary in size.
-struct Padded {
-    reader: Box<dyn Reader>,
-    spec: Spec,
-}
-
-impl Padded {
-    fn new(reader: Box<dyn Reader>) -> Self {
-        let mut spec = Spec::new();
-        for field in reader.schema().fields() {
-            let fixed: Option<Vec<usize>> = field.shape.iter().copied().collect();
-            spec = match fixed {
-                Some(shape) => spec.field(&field.name, dtype(field.element), shape),
-                None => spec.field(&field.name, DType::U8, [MOST]),
-            }
-            .unwrap();
-        }
-        Self { reader, spec }
-    }
-}
-
-fn dtype(element: ElementType) -> DType {
-    let all = [DType::U8, DType::I8, DType::U16, DType::U32, DType::I32, DType::I64, DType::F32];
-    all.into_iter().find(|dtype| dtype.name() == element.name()).unwrap_or(DType::U8)
-}
-
-impl Dataset for Padded {
-    fn len(&self) -> u64 {
-        self.reader.len()
-    }
-
-    fn spec(&self) -> &Spec {
-        &self.spec
-    }
-
-    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
-        let values: &mut Values = context.scratch();
-        self.reader.read(id, values)?;
-        for (field, value) in values.fields().iter().enumerate() {
-            let to = row.bytes_mut(field);
-            if value.bytes.len() > to.len() {
-                return Err(format!("field {field} has {} bytes", value.bytes.len()).into());
-            }
-            let (bytes, rest) = to.split_at_mut(value.bytes.len());
-            bytes.copy_from_slice(&value.bytes);
-            rest.fill(0);
-        }
-        Ok(())
-    }
-
-    fn path(&self, id: u64) -> Option<&Path> {
-        self.reader.path(id)
-    }
-
-    fn fingerprint(&self) -> u64 {
-        self.reader.fingerprint()
-    }
+/// A reader of samples of any size as a data set.
+pub fn of_any_size(reader: Box<dyn Reader>) -> Ragged {
+    Ragged::new(reader, MOST).unwrap()
 }
 
 /// Writes a file once, so that its time stays the same.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use feedline::{Dataset, InMemory, Loader, Mix, TransferMode, from_fn};
-use feedline_testkit::fixtures::{self, Fine, Laid, Random, Wide};
+use feedline_testkit::fixtures::{self, Fine, Laid, Random, Uneven, Wide};
 
 use crate::{Entry, LEN};
 
@@ -33,6 +33,7 @@ pub fn fixtures() -> Vec<Entry> {
         entry("Before", || fixtures::counting(Fine::new(LEN, 50).unwrap()).0),
         entry("Random", || random(LEN)),
         entry("Wide", || Wide::new(LEN).unwrap()),
+        entry("Uneven", || Uneven::new(LEN, 20).unwrap()),
         // The device reads these itself, or holds them.
         Entry::new("Laid in columns", move || zero_copy(laid())),
         Entry::new("Laid in records", move || {
@@ -104,6 +105,10 @@ pub fn compositions(dir: &Path) -> Vec<Entry> {
         entry("Concat by concat", || random(9).concat(random(LEN - 9)).unwrap()),
         entry("Zip by zip", move || random(LEN).zip(numbers()).unwrap()),
         entry("Repeat by repeat", || random(8).repeat(3).unwrap().take(LEN)),
+        entry("Zip of a Concat of ragged fields", move || {
+            let uneven = Uneven::new(30, 20).unwrap();
+            uneven.clone().take(10).concat(uneven.skip(17)).unwrap().zip(numbers()).unwrap()
+        }),
         entry("Mix", || {
             let mix = Mix::builder(4).set(random(7), 2.0).set(random(40), 1.0);
             mix.samples(LEN).build().unwrap()

@@ -103,9 +103,12 @@ pub(super) enum Segment {
 impl Header {
     /// Forgets the last picture.
     pub(super) fn begin(&mut self) {
-        let mut tables = std::mem::take(&mut self.tables.all);
-        tables.resize(8, Table::empty());
-        *self = Self { tables: Tables { all: tables, known: [false; 8] }, ..Self::default() };
+        self.frame = None;
+        self.quantisation = [None; 4];
+        self.tables.known = [false; 8];
+        self.restart_interval = 0;
+        self.adobe_transform = None;
+        self.is_jfif = false;
     }
 
     /// Huffman's tables for DC and AC with these numbers.

@@ -13,25 +13,50 @@ const fn fix(constant: f64) -> i32 {
     (constant * (1 << POINT) as f64 + 0.5) as i32
 }
 
-/// Transforms eight numbers; results are shifted down by `shift`, rounded.
+/// Eight numbers that are computed alike: the compiler makes one vector of them.
+type Lanes<T> = [T; 8];
+
+// Plain loops: the closures of `array::from_fn` are not always inlined, and what is not has no wide vectors.
+#[inline(always)]
+fn each<T: Copy, U: Copy + Default>(x: Lanes<T>, f: impl Fn(T) -> U) -> Lanes<U> {
+    let mut y = [U::default(); 8];
+    for lane in 0..8 {
+        y[lane] = f(x[lane]);
+    }
+    y
+}
+
+#[inline(always)]
+fn both<T: Copy, U: Copy + Default>(x: Lanes<T>, y: Lanes<T>, f: impl Fn(T, T) -> U) -> Lanes<U> {
+    let mut z = [U::default(); 8];
+    for lane in 0..8 {
+        z[lane] = f(x[lane], y[lane]);
+    }
+    z
+}
+
+/// Transforms eight numbers, in every lane; results are shifted down by `shift`, rounded.
 ///
 /// Sums that have 16 bits in libjpeg-turbo's vectors have them here: they overflow in damaged pictures alone.
 #[inline(always)]
-fn transform(x: [i16; 8], shift: u32) -> [i16; 8] {
-    let wide = i32::from;
-    let times = |x: i32, constant: i32| x.wrapping_mul(constant);
-    let sum = |x: i32, y: i32| x.wrapping_add(y);
-    let difference = |x: i32, y: i32| x.wrapping_sub(y);
+fn transform(x: [Lanes<i16>; 8], shift: u32) -> [Lanes<i16>; 8] {
+    let wide = |x: Lanes<i16>| each(x, i32::from);
+    let times = |x: Lanes<i32>, constant: i32| each(x, |x| x.wrapping_mul(constant));
+    let sum = |x: Lanes<i32>, y: Lanes<i32>| both(x, y, i32::wrapping_add);
+    let difference = |x: Lanes<i32>, y: Lanes<i32>| both(x, y, i32::wrapping_sub);
+    let narrow_sum = |x: Lanes<i16>, y: Lanes<i16>| wide(both(x, y, i16::wrapping_add));
+    let narrow_difference = |x: Lanes<i16>, y: Lanes<i16>| wide(both(x, y, i16::wrapping_sub));
 
-    let both = times(sum(wide(x[2]), wide(x[6])), const { fix(0.541196100) });
-    let even2 = difference(both, times(wide(x[6]), const { fix(1.847759065) }));
-    let even3 = sum(both, times(wide(x[2]), const { fix(0.765366865) }));
-    let even0 = wide(x[0].wrapping_add(x[4])) << POINT;
-    let even1 = wide(x[0].wrapping_sub(x[4])) << POINT;
+    let even = sum(wide(x[2]), wide(x[6]));
+    let even = times(even, const { fix(0.541196100) });
+    let even2 = difference(even, times(wide(x[6]), const { fix(1.847759065) }));
+    let even3 = sum(even, times(wide(x[2]), const { fix(0.765366865) }));
+    let even0 = each(narrow_sum(x[0], x[4]), |x| x << POINT);
+    let even1 = each(narrow_difference(x[0], x[4]), |x| x << POINT);
     let even = [sum(even0, even3), sum(even1, even2), difference(even1, even2), difference(even0, even3)];
 
     let (z1, z2) = (sum(wide(x[7]), wide(x[1])), sum(wide(x[5]), wide(x[3])));
-    let (z3, z4) = (wide(x[7].wrapping_add(x[3])), wide(x[5].wrapping_add(x[1])));
+    let (z3, z4) = (narrow_sum(x[7], x[3]), narrow_sum(x[5], x[1]));
     let z5 = times(sum(z3, z4), const { fix(1.175875602) });
     let z1 = times(z1, const { fix(0.899976223) });
     let z2 = times(z2, const { fix(2.562915447) });
@@ -44,7 +69,9 @@ fn transform(x: [i16; 8], shift: u32) -> [i16; 8] {
         sum(times(wide(x[7]), const { fix(0.298631336) }), difference(z3, z1)),
     ];
     let half = 1 << (shift - 1);
-    let down = |x: i32| (x.wrapping_add(half) >> shift).clamp(i16::MIN.into(), i16::MAX.into()) as i16;
+    let down = |x: Lanes<i32>| {
+        each(x, |x| (x.wrapping_add(half) >> shift).clamp(i16::MIN.into(), i16::MAX.into()) as i16)
+    };
     [
         down(sum(even[0], odd[0])),
         down(sum(even[1], odd[1])),
@@ -70,36 +97,29 @@ pub(super) fn samples(block: &[i16; 64], quantisation: &[u16; 64], to: &mut [u8]
         }
         return;
     }
-    // Every loop over `lane` is one of independent numbers, which the compiler does eight at a time.
-    let mut columns = [[0i16; 8]; 8];
-    if has_rows {
-        for lane in 0..8 {
-            let value = |row: usize| block[8 * row + lane].wrapping_mul(quantisation[8 * row + lane] as i16);
-            let x = std::array::from_fn(value);
-            let y = transform(x, POINT - KEPT);
-            for (row, y) in y.into_iter().enumerate() {
-                columns[row][lane] = y;
-            }
+    let (rows, _) = block.as_chunks::<8>();
+    let (tables, _) = quantisation.as_chunks::<8>();
+    let value = |row: usize| both(rows[row], each(tables[row], |step| step as i16), i16::wrapping_mul);
+    let columns = if has_rows {
+        let mut values = [[0; 8]; 8];
+        for (row, values) in values.iter_mut().enumerate() {
+            *values = value(row);
         }
+        transform(values, POINT - KEPT)
     } else {
-        let row = std::array::from_fn(|lane| block[lane].wrapping_mul(quantisation[lane] as i16) << KEPT);
-        columns = [row; 8];
+        [each(value(0), |value| value << KEPT); 8]
+    };
+    let mut turned = [[0; 8]; 8];
+    for column in 0..8 {
+        turned[column] = each(columns, |row| row[column]);
     }
-    let mut turned = [[0i16; 8]; 8];
-    for row in 0..8 {
-        for column in 0..8 {
-            turned[column][row] = columns[row][column];
-        }
+    let columns = transform(turned, POINT + KEPT + 3);
+    let mut levels = [0; 8];
+    for column in 0..8 {
+        let bytes = each(columns[column], |level| level.saturating_add(128).clamp(0, 255) as u8);
+        levels[column] = u64::from_le_bytes(bytes);
     }
-    let mut levels = [[0u8; 8]; 8];
-    for lane in 0..8 {
-        let x = std::array::from_fn(|column| turned[column][lane]);
-        let y = transform(x, POINT + KEPT + 3);
-        for (column, y) in y.into_iter().enumerate() {
-            levels[column][lane] = (y.saturating_add(128)).clamp(0, 255) as u8;
-        }
-    }
-    let rows = transposed(levels.map(u64::from_le_bytes));
+    let rows = transposed(levels);
     for (line, row) in to.chunks_mut(stride).zip(rows) {
         line[..8].copy_from_slice(&row.to_le_bytes());
     }

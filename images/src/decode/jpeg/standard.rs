@@ -1,5 +1,5 @@
-//! The Huffman tables that the standard gives as examples (ITU-T T.81, annex K.3). Frames of Motion JPEG leave
-//! them out.
+//! The Huffman tables that the standard gives as examples (ITU-T T.81, annex K.3). Frames of Motion JPEG
+//! leave them out.
 
 /// The counts of codes by length, and their symbols.
 type Codes = (&'static [u8; 16], &'static [u8]);

@@ -2,7 +2,8 @@
 
 use crate::{Canvas, Size};
 
-/// For each place of the new picture, where the old one is looked at: `x = a x + b y + c`, `y = d x + e y + f`.
+/// For each place of the new picture, where the old one is looked at: `x = a x + b y + c`, `y = d x + e y +
+/// f`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Affine {
     pub(super) x: [f64; 3],

@@ -1,0 +1,52 @@
+//! Parsers of other crates that may panic where bytes are damaged.
+
+use std::cell::Cell;
+use std::sync::Once;
+
+use feedline_core::{Result, catch_panic};
+
+use crate::error::{data, one_line};
+
+thread_local! {
+    /// Whether this thread's panics are about a file, and become errors.
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `parse`, which reads `what`; a panic becomes an error, and prints nothing. What `parse` made is
+/// dropped.
+///
+/// The Parquet crate checks lengths within pages by panics. All else that a file claims is checked before.
+pub(crate) fn guarded<T>(what: &str, parse: impl FnOnce() -> Result<T>) -> Result<T> {
+    static HOOK: Once = Once::new();
+    // The hook cannot be changed while the thread unwinds.
+    if !std::thread::panicking() {
+        HOOK.call_once(|| {
+            let before = std::panic::take_hook();
+            std::panic::set_hook(Box::new(move |panic| {
+                if !QUIET.try_with(Cell::get).unwrap_or_default() {
+                    before(panic);
+                }
+            }));
+        });
+    }
+    let outer = QUIET.replace(true);
+    let parsed = catch_panic(what, parse);
+    QUIET.set(outer);
+    parsed.unwrap_or_else(|panic| {
+        let why = format!("{what} is damaged: fetch the file again");
+        Err(data(why).caused_by(one_line(panic.message())))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_an_error_and_the_next_one_outside_is_a_panic() {
+        let error = guarded("a page", || -> Result<()> { panic!("at\n7") }).unwrap_err();
+        assert!(error.message().contains("a page is damaged"), "{error}");
+        assert!(!error.to_string().contains('\n') && !QUIET.get());
+        assert_eq!(guarded("a page", || Ok(3)).unwrap(), 3);
+    }
+}

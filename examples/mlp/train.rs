@@ -141,6 +141,7 @@ impl Training {
             None => 0,
         };
         self.start = Instant::now();
+        self.rate.add(self.start, self.samples_here());
         for epoch in first..self.epochs {
             bar.set_prefix(format!("epoch {}/{}", epoch + 1, self.epochs));
             self.epoch(epoch, loader, model, started, &bar)?;

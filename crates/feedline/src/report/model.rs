@@ -27,7 +27,7 @@ use crate::decode::piece_rows;
 /// let profile = Profile { setup, samples: vec![times] };
 ///
 /// let now = WhatIf::default().predict(&profile, 100); // decoding takes 4 ms of every batch
-/// assert_eq!(now.batches_per_s().round(), 250.0);
+/// assert!((now.batches_per_s() - 250.0).abs() < 2.0);
 /// let four = WhatIf { workers: Some(4), ..WhatIf::default() }.predict(&profile, 100);
 /// assert!(four.batches_per_s() > 950.0 && four.account.share(Cause::Consumer) > 0.9);
 /// ```

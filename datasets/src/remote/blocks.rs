@@ -244,3 +244,41 @@ impl Drop for Delivery {
         self.deliver(Err(ended()));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: Key = Key { file: 0, block: 3 };
+
+    #[test]
+    fn a_task_that_ends_early_fails_its_block_and_the_next_one_may_succeed() {
+        let _watchdog = feedline_testkit::Watchdog::new(std::time::Duration::from_secs(60), "blocks");
+        let blocks = Blocks::new(10);
+        let claim = blocks.claim(KEY, 10, drop);
+        assert!(claim.wait().unwrap_err().message().contains("has ended"));
+        assert_eq!(blocks.bytes(), (0, 10));
+        let claim = blocks.claim(KEY, 10, |delivery| delivery.done(Ok(Bytes::from_static(b"0123456789"))));
+        assert_eq!(claim.wait().unwrap(), "0123456789");
+        assert_eq!(blocks.bytes(), (10, 10));
+    }
+
+    #[test]
+    fn what_was_not_read_yet_does_not_go_for_what_may_be_read() {
+        let blocks = Blocks::new(10);
+        let ahead = |block| match blocks.ahead(Key { block, ..KEY }, 5) {
+            Ahead::Start(delivery) => delivery.done(Ok(Bytes::from_static(b"01234"))),
+            Ahead::There | Ahead::NoRoom => panic!("block {block}"),
+        };
+        ahead(0);
+        ahead(1);
+        assert!(matches!(blocks.ahead(Key { block: 1, ..KEY }, 5), Ahead::There));
+        assert!(matches!(blocks.ahead(Key { block: 2, ..KEY }, 5), Ahead::NoRoom));
+        let claim = blocks.claim(Key { block: 0, ..KEY }, 5, |_| panic!("it is here"));
+        // A claimed block stays.
+        assert!(matches!(blocks.ahead(Key { block: 2, ..KEY }, 5), Ahead::NoRoom));
+        claim.wait().unwrap();
+        ahead(2);
+        assert_eq!(blocks.read_before(Key { block: 1, ..KEY }), 0, "block 0 went");
+    }
+}

@@ -52,21 +52,8 @@ impl ElementType {
 impl ElementType {
     /// The type of this [`name`](Self::name).
     pub(crate) fn named(name: &str) -> Option<Self> {
-        let numbers = [
-            DType::U8,
-            DType::I8,
-            DType::U16,
-            DType::I16,
-            DType::U32,
-            DType::I32,
-            DType::I64,
-            DType::F16,
-            DType::BF16,
-            DType::F32,
-            DType::F64,
-        ];
         let others = [Self::Bool, Self::U64, Self::Complex64, Self::Complex128, Self::Bytes, Self::Text];
-        numbers.map(Self::Number).into_iter().chain(others).find(|element| element.name() == name)
+        DType::ALL.map(Self::Number).into_iter().chain(others).find(|element| element.name() == name)
     }
 }
 

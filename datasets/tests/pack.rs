@@ -56,24 +56,10 @@ impl Reader for Made {
     }
 }
 
-const NUMBERS: [DType; 11] = [
-    DType::U8,
-    DType::I8,
-    DType::U16,
-    DType::I16,
-    DType::U32,
-    DType::I32,
-    DType::I64,
-    DType::F16,
-    DType::BF16,
-    DType::F32,
-    DType::F64,
-];
-
 /// A field of each type and shape.
 fn fields(varying: bool) -> Vec<SchemaField> {
     let others = [ElementType::Bool, ElementType::U64, ElementType::Complex64, ElementType::Complex128];
-    let elements = NUMBERS.map(ElementType::Number).into_iter().chain(others);
+    let elements = DType::ALL.map(ElementType::Number).into_iter().chain(others);
     let elements = elements.chain([ElementType::Bytes, ElementType::Text]);
     let shapes: &[&[Option<usize>]] =
         if varying { &[&[None], &[None, Some(3)]] } else { &[&[], &[Some(5)], &[Some(2), Some(3)]] };

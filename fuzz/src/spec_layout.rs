@@ -4,20 +4,6 @@ use arbitrary::{Result, Unstructured};
 use feedline_core::layout::ALIGN;
 use feedline_core::{DType, ErrorKind, Layout, Spec};
 
-const DTYPES: [DType; 11] = [
-    DType::U8,
-    DType::I8,
-    DType::U16,
-    DType::I16,
-    DType::U32,
-    DType::I32,
-    DType::I64,
-    DType::F16,
-    DType::BF16,
-    DType::F32,
-    DType::F64,
-];
-
 /// Makes a spec and a layout from `data`.
 pub fn check(data: &[u8]) {
     // Running out of bytes is not a failure.
@@ -28,7 +14,7 @@ fn build(data: &mut Unstructured<'_>) -> Result<()> {
     let mut spec = Spec::new();
     for _ in 0..data.int_in_range(0..=18)? {
         let name: &str = data.arbitrary()?;
-        let dtype = *data.choose(&DTYPES)?;
+        let dtype = *data.choose(&DType::ALL)?;
         let rank = data.int_in_range(0..=5)?;
         let shape = (0..rank).map(|_| size(data)).collect::<Result<Vec<_>>>()?;
         let row_bytes = shape.iter().try_fold(dtype.size() as u128, |n, &dim| n.checked_mul(dim as u128));

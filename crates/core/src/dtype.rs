@@ -32,6 +32,21 @@ pub enum DType {
 }
 
 impl DType {
+    /// Every type.
+    pub const ALL: [Self; 11] = [
+        Self::U8,
+        Self::I8,
+        Self::U16,
+        Self::I16,
+        Self::U32,
+        Self::I32,
+        Self::I64,
+        Self::F16,
+        Self::BF16,
+        Self::F32,
+        Self::F64,
+    ];
+
     /// Bytes per element.
     pub const fn size(self) -> usize {
         match self {

@@ -98,19 +98,6 @@ impl From<DType> for DLDataType {
 impl DLDataType {
     /// feedline's type of the same elements; `None` if it has none.
     pub fn dtype(self) -> Option<DType> {
-        let dtypes = [
-            DType::U8,
-            DType::I8,
-            DType::U16,
-            DType::I16,
-            DType::U32,
-            DType::I32,
-            DType::I64,
-            DType::F16,
-            DType::BF16,
-            DType::F32,
-            DType::F64,
-        ];
-        dtypes.into_iter().find(|&dtype| Self::from(dtype) == self)
+        DType::ALL.into_iter().find(|&dtype| Self::from(dtype) == self)
     }
 }

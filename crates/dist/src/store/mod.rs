@@ -14,7 +14,7 @@ pub(crate) use client::connect;
 pub use server::Server;
 
 use std::io::{self, Read};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener};
 
 /// The kinds of request that are used here.
 mod request {
@@ -55,12 +55,13 @@ fn put_bytes(to: &mut Vec<u8>, bytes: &[u8]) {
     to.extend(bytes);
 }
 
-/// Listens on `port` for those who know this machine as `host`: on the loopback interface if that is its name,
-/// otherwise on all interfaces. Port 0 takes any free one.
+/// Listens on `port` for those who know this machine as `host`: on the loopback interface for one of its
+/// addresses, otherwise on all interfaces, since the own name of a host often means its loopback interface there.
+/// Port 0 takes any free one.
 pub(crate) fn listen(host: &str, port: u16) -> io::Result<TcpListener> {
-    let known: Vec<SocketAddr> = (host, port).to_socket_addrs().map(Iterator::collect).unwrap_or_default();
-    if let Some(first) = known.first().filter(|_| known.iter().all(|address| address.ip().is_loopback())) {
-        return TcpListener::bind(first);
+    let address = if host == "localhost" { Some(Ipv4Addr::LOCALHOST.into()) } else { host.parse::<IpAddr>().ok() };
+    if let Some(address) = address.filter(IpAddr::is_loopback) {
+        return TcpListener::bind((address, port));
     }
     // The first serves both versions of IP, unless the machine has no IPv6.
     TcpListener::bind((IpAddr::V6(Ipv6Addr::UNSPECIFIED), port))

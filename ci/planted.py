@@ -41,11 +41,13 @@ HOST_RING, HOST_LEASE = "crates/slots/src/ring.rs", "crates/slots/src/lease.rs"
 HOST_ACQUIRE = "crates/slots/src/acquire.rs"
 DEVICE_RING, DEVICE_LEASE = "crates/device/src/slot/ring.rs", "crates/device/src/slot/lease.rs"
 PINNED, SHARED_FILL = "crates/device/src/pinned.rs", "crates/slots/src/shared.rs"
-DECODER, DECODE_ROWS = "crates/feedline/src/decode/decoder.rs", "crates/feedline/src/decode/rows.rs"
+JOB, SHARE = "crates/feedline/src/decode/decoder/job.rs", "crates/feedline/src/decode/decoder/share.rs"
+DECODER, DECODE_ROWS = "crates/feedline/src/decode/decoder/mod.rs", "crates/feedline/src/decode/rows.rs"
 QUEUE, POOL = "crates/feedline/src/decode/queue.rs", "crates/feedline/src/decode/pool.rs"
 TRANSFER, SCHEDULE = "crates/feedline/src/transfer/mod.rs", "crates/feedline/src/transfer/schedule.rs"
 CAPTURE, EVENT_POOL = "crates/device/src/capture.rs", "crates/device/src/event_pool.rs"
-LOADER, SHUTDOWN = "crates/feedline/src/loader.rs", "crates/feedline/src/shutdown.rs"
+START = "crates/feedline/src/loader/start.rs"
+LOADER, SHUTDOWN = "crates/feedline/src/loader/mod.rs", "crates/feedline/src/shutdown.rs"
 PROGRESS, HOST = "crates/feedline/src/progress.rs", "crates/feedline/src/compute/host.rs"
 
 LAYOUT, REGION = "crates/core/src/layout.rs", "crates/core/src/region.rs"
@@ -104,7 +106,7 @@ BUGS = [
         "canary_off",
         "bytes written outside a row are not looked for",
         Test("feedline-core", "lib", "check::tests::every_write_outside_the_rows_is_found"),
-        [("crates/core/src/check.rs", "bytes.iter().any(|&byte| byte != self.background)", "bytes.is_empty() && self.rows == 0")],
+        [("crates/core/src/check/slab.rs", "bytes.iter().any(|&byte| byte != self.background)", "bytes.is_empty() && self.rows == 0")],
     ),
     Bug(
         "error_drop_panics",
@@ -305,7 +307,7 @@ BUGS = [
         "step_off_by_one",
         "decode makes each batch of the step before its own",
         Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_per_epoch"),
-        [(DECODER, "batch_sampler.batch(epoch, *start, step, &mut info.ids)",
+        [(JOB, "batch_sampler.batch(epoch, *start, step, &mut info.ids)",
           "batch_sampler.batch(epoch, *start, step.saturating_sub(1), &mut info.ids)")],
     ),
     Bug(
@@ -362,7 +364,7 @@ BUGS = [
         "share_not_finished",
         "a worker that finishes the last rows of a batch does not send it",
         Test(FEEDLINE, "lib", "decode::tests::rows_are_decoded_in_place_with_any_number_of_workers"),
-        [(DECODER, "is_finished |= piece.finish();", "is_finished &= piece.finish();")],
+        [(SHARE, "is_finished |= piece.finish();", "is_finished &= piece.finish();")],
     ),
     Bug(
         "rows_given_up_not_counted",
@@ -374,13 +376,13 @@ BUGS = [
         "later_error_wins",
         "of two errors in a batch the one of the later row is told",
         Test(FEEDLINE, "lib", "decode::tests::the_error_of_the_first_failed_row_is_reported"),
-        [(DECODER, "first < *row", "first > *row")],
+        [(SHARE, "first < *row", "first > *row")],
     ),
     Bug(
         "stale_batches_are_read",
         "batches of a request that was given up are read all the same",
         Test(FEEDLINE, "lib", "decode::tests::a_stale_batch_is_not_read"),
-        [(DECODER, "if decoder.is_stale(request) || decoder", "if decoder")],
+        [(JOB, "if decoder.is_stale(request) || decoder", "if decoder")],
     ),
     Bug(
         "stop_taken_back",
@@ -459,7 +461,7 @@ BUGS = [
         "later_pieces_only",
         "a batch that failed takes the pieces of those before it with it",
         Test(FEEDLINE, "lib", "decode::tests::a_batch_before_a_failed_one_is_read_to_its_end"),
-        [(DECODER, "if !decoder.is_after_failure(self.number)", "if !decoder.is_after_failure(u64::MAX)")],
+        [(SHARE, "if !decoder.is_after_failure(self.number)", "if !decoder.is_after_failure(u64::MAX)")],
     ),
     Bug(
         "cursor_counts_prefetched",
@@ -517,8 +519,8 @@ BUGS = [
         "a stage closes its channels before it tells why",
         Test(FEEDLINE, "failures", "the_first_cause_is_reported_however_the_threads_race"),
         [
-            (LOADER, "            outcome(result);\n", ""),
-            (LOADER, "            drop(transfer);\n",
+            (START, "            outcome(result);\n", ""),
+            (START, "            drop(transfer);\n",
              "            drop(transfer);\n            std::thread::sleep(std::time::Duration::from_millis(20));\n"
              "            outcome(result);\n"),
         ],
@@ -683,7 +685,7 @@ BUGS = [
         "ragged_split",
         "a batch with a ragged field is split over workers",
         Test(FEEDLINE, "ragged_errors", "a_sample_beyond_its_limit_is_named_with_field_and_limit"),
-        [(DECODER, "if rows > piece_rows && !decoder.layout.is_ragged() {", "if rows > piece_rows {")],
+        [(JOB, "if rows > piece_rows && !decoder.layout.is_ragged() {", "if rows > piece_rows {")],
     ),
     Bug(
         "ragged_bytes",
@@ -749,7 +751,7 @@ BUGS = [
         "scratch_after_panic",
         "a read finds the scratch memory that a panic has left",
         Test(FEEDLINE, "scratch", "a_failed_read_keeps_the_scratch_and_a_panic_loses_it"),
-        [(DECODER, "if read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic) {", "if false {")],
+        [(SHARE, "if read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic) {", "if false {")],
     ),
     Bug(
         "map_batch_step",

@@ -68,7 +68,8 @@ impl Ranks {
 
     /// Opens the data; rank 0 first, which draws the digits if they are missing.
     pub fn open(&self, options: &Options) -> Result<Data> {
-        let open = || Data::open(options.data.as_deref(), options.classes, options.quiet || !self.is_first());
+        let options = Options { quiet: options.quiet || !self.is_first(), ..options.clone() };
+        let open = || Data::open(&options);
         let first = if self.is_first() { Some(open()?) } else { None };
         self.group.barrier()?;
         let data = first.map_or_else(open, Ok)?;

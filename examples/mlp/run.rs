@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use feedline::trace::Trace;
 use feedline::{Dataset, Device, Error, ErrorKind, Loader, LoaderBuilder, Result, Stream, World};
-use feedline_datasets::Idx;
 use feedline_examples::mlp::{Init, Mlp, Optimizer, Shape};
 use feedline_kernels::ops::{self, AdamW, Kernels, Sgd};
 
@@ -43,18 +42,15 @@ fn run_rank(
     let device = ranks.device(options)?;
     let data = ranks.open(options)?;
     for output in [&report_file, &checkpoint, &trace_file, &profile, &page].into_iter().flatten() {
-        for path in data.train.paths().into_iter().chain(data.test.paths()) {
-            output.spares(path, "a file of the data set")?;
-        }
+        data.check_spared(output)?;
     }
-    let pixels = data.train.shape().iter().product();
     let compute = device.stream()?;
     let trace = (trace_file.is_some() || page.is_some()).then(Trace::new);
     let world = ranks.world();
     let mut loader = train_loader(options, world, data.train, &device, trace.as_ref())?;
     let (held, transfer_mode) = (loader.memory_use(), loader.transfer_mode().to_string());
     let shape =
-        Shape { inputs: pixels, hidden: options.hidden, classes: options.classes, batch: options.batch };
+        Shape { inputs: data.pixels, hidden: options.hidden, classes: options.classes, batch: options.batch };
     let kernels = Kernels::with(&compute, ops::Options { tf32: options.tf32, ..ops::Options::default() })?;
     let kernels_name = kernels.describe();
     let mut model = Mlp::new(&compute, kernels, shape, init(options), optimizer(options))?;
@@ -165,7 +161,7 @@ impl Outputs {
 fn train_loader(
     options: &Options,
     world: World,
-    data: Idx,
+    data: Box<dyn Dataset>,
     device: &Device,
     trace: Option<&Trace>,
 ) -> Result<Loader> {
@@ -183,7 +179,7 @@ fn train_loader(
 }
 
 /// The options that the loaders of both sets share.
-fn builder(options: &Options, world: World, data: Idx) -> LoaderBuilder {
+fn builder(options: &Options, world: World, data: Box<dyn Dataset>) -> LoaderBuilder {
     let builder = Loader::builder(data)
         .world(world)
         .batch_size(options.batch)
@@ -211,7 +207,7 @@ fn optimizer(options: &Options) -> Optimizer {
 fn test(
     options: &Options,
     world: World,
-    data: Idx,
+    data: Box<dyn Dataset>,
     device: &Device,
     compute: &Stream,
     model: &mut Mlp,

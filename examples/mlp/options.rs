@@ -218,9 +218,10 @@ impl Options {
         let Self { epochs, steps, batch, hidden, classes, method, lr, momentum, seed, shuffle, .. } = self;
         let lr = lr.map_or("default".to_owned(), |lr| lr.to_string());
         format!(
-            "--batch {batch} --epochs {epochs} --steps {steps} --hidden {hidden} --classes {classes} --optimizer \
-             {method:?} --lr {lr} --momentum {momentum} --seed {seed} shuffle {shuffle} reference init {} tf32 {} \
-             --every {:?} --checkpoint {} --resume {} --check-every {} buckets of {} bytes",
+            "--batch {batch} --epochs {epochs} --steps {steps} --hidden {hidden} --classes {classes} \
+             --optimizer {method:?} --lr {lr} --momentum {momentum} --seed {seed} shuffle {shuffle} \
+             reference init {} tf32 {} --every {:?} --checkpoint {} --resume {} --check-every {} \
+             buckets of {} bytes",
             self.reference_init,
             self.tf32,
             self.every,

@@ -79,7 +79,8 @@ impl Ranks {
         Ok(data)
     }
 
-    /// Makes `model`, which works on `compute`, average its gradients over all ranks. Returns what connects them.
+    /// Makes `model`, which works on `compute`, average its gradients over all ranks. Returns what connects
+    /// them.
     pub fn connect(&self, options: &Options, compute: &Stream, model: &mut Mlp) -> Result<String> {
         let collectives = Collectives::new(&self.group, compute)?;
         let connection = collectives.describe();
@@ -95,8 +96,8 @@ impl Ranks {
         if self.world().size() == 1 { Ok(bytes) } else { self.group.broadcast(&bytes) }
     }
 
-    /// Whether to stop after this step, because Ctrl-C was `pressed` on some rank. All ranks stop after the same
-    /// step, 16 to 32 steps later, without waiting for each other meanwhile.
+    /// Whether to stop after this step, because Ctrl-C was `pressed` on some rank. All ranks stop after the
+    /// same step, 16 to 32 steps later, without waiting for each other meanwhile.
     pub fn should_stop(&mut self, steps: u64, pressed: bool) -> Result<bool> {
         if self.world().size() == 1 {
             return Ok(pressed);
@@ -157,8 +158,8 @@ impl Ranks {
         self.group.agree_on_hash("the parameters", hash)
     }
 
-    /// Ends the run: with the other ranks after `Ok` or an interrupt, else by telling them the error. Returns the
-    /// first cause: another rank's error, where this one's is only its consequence.
+    /// Ends the run: with the other ranks after `Ok` or an interrupt, else by telling them the error. Returns
+    /// the first cause: another rank's error, where this one's is only its consequence.
     pub fn end<T>(self, outcome: Result<T>) -> Result<T> {
         match outcome {
             Err(error) if error.kind() != ErrorKind::Stopped => {

@@ -19,8 +19,8 @@ use crate::train::Training;
 /// How long the pipeline may take to stop.
 const STOP: Duration = Duration::from_secs(10);
 
-/// Trains and tests as the options say, with the other ranks. Returns the report, and the file to write it to; on
-/// the first rank only.
+/// Trains and tests as the options say, with the other ranks. Returns the report, and the file to write it
+/// to; on the first rank only.
 pub fn run(options: &Options) -> Result<Option<(Report, Option<Output>)>> {
     let started = Instant::now();
     let mut ranks = Ranks::join(options)?;

@@ -118,7 +118,7 @@ fn of_four_ranks_one_is_killed_at_twenty_random_moments() {
             }
         }
         eprintln!(
-            "{kills} kills in runs of {length:?}, {from_saved} with a checkpoint, the others ended in {slowest:?}"
+            "{kills} kills in runs of {length:?}, {from_saved} with a checkpoint; others ended in {slowest:?}"
         );
         assert!(from_saved >= KILLS / 2, "the kills came too early, seed {seed}");
     });

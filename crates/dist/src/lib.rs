@@ -5,7 +5,7 @@
 //!
 //! | part | file |
 //! | --- | --- |
-//! | [`Launch`]: rank, world and meeting point, from the launcher's variables | `launch.rs`, `hostlist.rs` |
+//! | [`Launch`]: rank, world and meeting point, from the launcher's variables | `launch/` |
 //! | [`Store`]: keys and values at the meeting point, in the protocol of torch's TCPStore | `store/` |
 //! | [`Group`]: the ranks that run together; who has ended, failed or fallen silent | `group/` |
 //! | [`Collectives`]: all-reduce, broadcast, all-gather and barrier on streams | `collectives/` |
@@ -30,14 +30,14 @@
 //!
 //! # Limits
 //!
-//! Every wait of the host has a limit, the one given to [`Group::join`]. A rank whose process ends is noticed at
-//! once; one that is stopped, stuck or unreachable after the limit. All others then get an error that names it.
+//! Every wait of the host has a limit, the one given to [`Group::join`]. A rank whose process ends is noticed
+//! at once; one that is stopped, stuck or unreachable after the limit. All others then get an error that
+//! names it.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod collectives;
 mod group;
-mod hostlist;
 mod launch;
 mod store;
 

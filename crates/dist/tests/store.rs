@@ -56,7 +56,8 @@ fn the_store_of_torch_works_as_a_store() {
         let what = format!("the client of a store with that of PyTorch, use_libuv={libuv}");
         let program = format!(
             "import torch.distributed as dist\n\
-             store = dist.TCPStore('127.0.0.1', 0, is_master=True, wait_for_workers=False, use_libuv={libuv})\n\
+             options = dict(is_master=True, wait_for_workers=False, use_libuv={libuv})\n\
+             store = dist.TCPStore('127.0.0.1', 0, **options)\n\
              print(store.port, flush=True)\ninput()"
         );
         let python = Command::new(python())

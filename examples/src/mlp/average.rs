@@ -13,9 +13,9 @@ pub struct Average {
 }
 
 impl Average {
-    /// Averages through `collectives`. A layer's gradients travel while earlier layers are still computed if they
-    /// have at least `bucket_bytes`; smaller ones travel together at the end, because each transfer has a cost
-    /// of its own.
+    /// Averages through `collectives`. A layer's gradients travel while earlier layers are still computed if
+    /// they have at least `bucket_bytes`; smaller ones travel together at the end, because each transfer has
+    /// a cost of its own.
     pub fn new(collectives: Collectives, bucket_bytes: usize) -> Self {
         Self { collectives, bucket_bytes }
     }

@@ -53,8 +53,9 @@ impl<'g> Parts<'g> {
 pub(super) type Send<'a, 'g> = &'a mut dyn FnMut(ViewMut<'g, f32>) -> Result<()>;
 
 impl Backward<'_> {
-    /// Queues the pass, and returns the flat `gradients` that were not sent. With `send`, the weights of the second layer
-    /// come before anything of the first layer, and are sent meanwhile; without it, the two run beside each other.
+    /// Queues the pass, and returns the flat `gradients` that were not sent. With `send`, the weights of the
+    /// second layer come before anything of the first layer, and are sent meanwhile; without it, the two run
+    /// beside each other.
     ///
     /// The gradient of a hidden layer's bias comes with that of its output.
     pub(super) fn run<'g>(

@@ -91,8 +91,8 @@ impl Mlp {
         })
     }
 
-    /// From now on averages the gradients of every step over all ranks, after giving all of them the parameters of
-    /// rank 0.
+    /// From now on averages the gradients of every step over all ranks, after giving all of them the
+    /// parameters of rank 0.
     ///
     /// # Errors
     /// A device failure.
@@ -221,8 +221,8 @@ impl Mlp {
         layer(&layers[1], first, second)
     }
 
-    /// The last layer and the loss there and back, and on to the first layer; with several ranks, the gradients
-    /// are averaged beside it.
+    /// The last layer and the loss there and back, and on to the first layer; with several ranks, the
+    /// gradients are averaged beside it.
     fn backward(&mut self, label: View<'_, u8>, result: ViewMut<'_, u32>, transposes: bool) -> Result<()> {
         let Some(average) = self.average.clone() else {
             let (pass, gradients) = self.backward_pass(label, result, transposes);

@@ -33,13 +33,13 @@ pub enum Reduce {
 
 /// Collectives of all ranks, in order with one compute stream.
 ///
-/// All ranks make the same calls in the same order, with the same lengths. Calls queue work and return; a rank
-/// that does not take part makes the others wait on the device. When the run fails, they stop waiting, their
-/// results are undefined, and [`Group::error`] says why: on the host device the device is then lost, on a GPU the
-/// communicator is aborted.
+/// All ranks make the same calls in the same order, with the same lengths. Calls queue work and return; a
+/// rank that does not take part makes the others wait on the device. When the run fails, they stop waiting,
+/// their results are undefined, and [`Group::error`] says why: on the host device the device is then lost, on
+/// a GPU the communicator is aborted.
 ///
-/// On the host device a reduction adds the ranks' values in the order of ranks, so that it gives the same bits in
-/// every run. NCCL chooses its own order.
+/// On the host device a reduction adds the ranks' values in the order of ranks, so that it gives the same
+/// bits in every run. NCCL chooses its own order.
 #[derive(Clone)]
 pub struct Collectives {
     inner: Arc<Inner>,
@@ -82,8 +82,8 @@ impl Collectives {
     /// The collectives of `group` for work on `compute`. On GPUs, blocks until all ranks have called it.
     ///
     /// # Errors
-    /// `Config` if the ranks have different kinds of device; `Unavailable` without NCCL, or in a build without
-    /// the feature `nccl`; `Rank` if a rank does not come within the group's limit; a device failure.
+    /// `Config` if the ranks have different kinds of device; `Unavailable` without NCCL, or in a build
+    /// without the feature `nccl`; `Rank` if a rank does not come within the group's limit; a device failure.
     pub fn new(group: &Group, compute: &Stream) -> Result<Self> {
         let (device, world) = (compute.device(), group.world());
         let stream = device.named_stream("collectives", Priority::High)?;
@@ -126,8 +126,8 @@ impl Collectives {
         }
     }
 
-    /// Runs `work`, whose collectives run beside what it submits to the compute stream meanwhile. At the end the
-    /// compute stream waits for them; the host does not.
+    /// Runs `work`, whose collectives run beside what it submits to the compute stream meanwhile. At the end
+    /// the compute stream waits for them; the host does not.
     ///
     /// Memory given to a collective stays borrowed until the end, so that nothing reads it before.
     ///
@@ -309,7 +309,8 @@ impl Drop for Inner {
 }
 
 impl Inner {
-    /// Makes `to` wait for what was submitted to `from` so far. In a recorded step this adds `to` to the recording.
+    /// Makes `to` wait for what was submitted to `from` so far. In a recorded step this adds `to` to the
+    /// recording.
     fn order(&self, event: &Event, from: StreamId, to: StreamId) -> Result<()> {
         let device = self.compute.device();
         // SAFETY: the event and the streams belong to this device; `self` and the submission keep them alive.
@@ -345,8 +346,9 @@ impl Inner {
         )?;
         let device = self.compute.device();
         // SAFETY: the spans are borrowed until the compute stream waits for this work (`Overlap::join`), and
-        // buffers and slots drain that stream before they free memory. This stream waits for all work that was
-        // submitted to the compute stream before (`order`), and the borrow keeps later work off the memory.
+        // buffers and slots drain that stream before they free memory. This stream waits for all work that
+        // was submitted to the compute stream before (`order`), and the borrow keeps later work off the
+        // memory.
         unsafe { device.backend().run(StreamId::from(&self.stream), task) }
     }
 }

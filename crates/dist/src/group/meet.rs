@@ -28,8 +28,8 @@ pub struct Link {
     pub data: TcpStream,
 }
 
-/// What a connection begins with: who it is, and which of the two it is. The token proves that it belongs to this
-/// run.
+/// What a connection begins with: who it is, and which of the two it is. The token proves that it belongs to
+/// this run.
 const HELLO: usize = 8 + 16 + 4 + 1;
 const MAGIC: &[u8; 8] = b"fl-dist1";
 const CONTROL: u8 = 0;
@@ -196,7 +196,7 @@ fn join(world: World, place: &Place, store: &Store, deadline: Instant, limit: Du
 /// The error for ranks that did not come.
 fn absent(missing: &BTreeSet<u32>, world: World, limit: Duration) -> Error {
     let why = format!(
-        "{} of {} did not join within {limit:?}: see {} output, and check that the launcher started all of them",
+        "{} of {} did not join within {limit:?}: see {} output, and check that the launcher started all",
         ranks(missing),
         world.size(),
         if missing.len() == 1 { "its" } else { "their" },

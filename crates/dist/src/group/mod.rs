@@ -71,7 +71,8 @@ impl Group {
         let (mut controls, mut data, mut readers) = (Vec::new(), Vec::new(), Vec::new());
         for link in met.links {
             link.control.set_read_timeout(None).map_err(refuse)?;
-            // Shorter than the limit: a rank that takes nothing must not keep this one from its signs of life.
+            // Shorter than the limit: a rank that takes nothing must not keep this one from its signs of
+            // life.
             link.control.set_write_timeout(Some(limit / 2)).map_err(refuse)?;
             link.data.set_write_timeout(Some(limit)).map_err(refuse)?;
             // Rank 0 finds first who does not take part in a collective.
@@ -112,7 +113,8 @@ impl Group {
         self.collect(self.post(part)?)
     }
 
-    /// Begins an [`all_gather`](Self::all_gather) without blocking, to be ended by [`collect`](Self::collect).
+    /// Begins an [`all_gather`](Self::all_gather) without blocking, to be ended by
+    /// [`collect`](Self::collect).
     ///
     /// # Errors
     /// As for [`all_gather`](Self::all_gather), for a rank that has ended or failed.
@@ -184,20 +186,20 @@ impl Group {
         Err(Error::new(ErrorKind::Rank, why))
     }
 
-    /// Says how far this rank has come, for example its step. A rank that stays behind another one for the limit
-    /// fails the run. Costs nothing: it is sent along with the signs of life.
+    /// Says how far this rank has come, for example its step. A rank that stays behind another one for the
+    /// limit fails the run. Costs nothing: it is sent along with the signs of life.
     pub fn progress(&self, steps: u64) {
         self.shared.progress.store(steps, Ordering::Relaxed);
     }
 
-    /// The error that ended the run, if it has failed. Other errors, such as those of a device that waits for a
-    /// rank, are often its consequence.
+    /// The error that ended the run, if it has failed. Other errors, such as those of a device that waits for
+    /// a rank, are often its consequence.
     pub fn error(&self) -> Option<Error> {
         self.shared.error()
     }
 
-    /// Tells the other ranks that this one has failed; they end with an error that names it. The first failure
-    /// of a run counts.
+    /// Tells the other ranks that this one has failed; they end with an error that names it. The first
+    /// failure of a run counts.
     pub fn fail(&self, error: &Error) {
         let rank = self.world().rank();
         self.shared.fail(error.clone(), &format!("rank {rank} failed: {error}"), None);

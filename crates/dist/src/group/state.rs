@@ -1,16 +1,15 @@
 //! What a rank knows of the others: exchanges in progress, signs of life, and the first failure.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::net::{Shutdown, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use feedline_core::{Error, ErrorKind, Result, World};
 
 use super::frame::Frame;
-use super::meet::ranks;
 
 /// How long a rank waits for the hub's verdict after a connection broke, before it judges itself.
 const VERDICT: Duration = Duration::from_secs(2);
@@ -21,7 +20,7 @@ pub(crate) struct Shared {
     /// How far this rank has come.
     pub(crate) progress: AtomicU64,
     /// On the hub those of all other ranks, elsewhere that of the hub.
-    controls: Vec<Control>,
+    pub(super) controls: Vec<Control>,
     /// For collectives of the host: rank and connection, by rank.
     data: Vec<(u32, TcpStream)>,
     state: Mutex<State>,
@@ -44,31 +43,31 @@ impl Control {
 
 type Callback = Box<dyn FnOnce(&Error) + Send>;
 
-struct State {
+pub(super) struct State {
     failed: Option<Error>,
     callbacks: Vec<Callback>,
     /// Whether this rank has said goodbye.
     left: bool,
     /// By rank.
-    peers: Vec<Peer>,
+    pub(super) peers: Vec<Peer>,
     next: u64,
     /// On the hub: exchanges to which some ranks have not come.
-    open: BTreeMap<u64, Open>,
+    pub(super) open: BTreeMap<u64, Open>,
     /// Exchanges that are complete, until they are collected.
     whole: HashMap<u64, Vec<Vec<u8>>>,
 }
 
 /// What is known of a rank.
-struct Peer {
-    heard: Instant,
-    progress: u64,
-    moved: Instant,
-    left: bool,
+pub(super) struct Peer {
+    pub(super) heard: Instant,
+    pub(super) progress: u64,
+    pub(super) moved: Instant,
+    pub(super) left: bool,
 }
 
-struct Open {
-    since: Instant,
-    parts: Vec<Option<Vec<u8>>>,
+pub(super) struct Open {
+    pub(super) since: Instant,
+    pub(super) parts: Vec<Option<Vec<u8>>>,
 }
 
 impl Shared {
@@ -94,11 +93,11 @@ impl Shared {
         Self { world, limit, progress, controls, data, state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn is_hub(&self) -> bool {
+    pub(super) fn is_hub(&self) -> bool {
         self.world.rank() == 0
     }
 
@@ -227,57 +226,6 @@ impl Shared {
         }
     }
 
-    /// A sign of life to all connected ranks.
-    pub(super) fn beat(&self) {
-        let progress = self.progress.load(Ordering::Relaxed);
-        {
-            let mut state = self.lock();
-            let own = &mut state.peers[self.world.rank() as usize];
-            own.heard = Instant::now();
-            if own.progress != progress {
-                (own.progress, own.moved) = (progress, own.heard);
-            }
-        }
-        self.tell_all(&Frame::Beat(progress).to_bytes(), None);
-    }
-
-    /// Fails the run if a rank is silent, or keeps others waiting.
-    pub(super) fn judge(&self) {
-        if let Some(error) = self.verdict() {
-            self.fail(error.clone(), error.message(), None);
-        }
-    }
-
-    fn verdict(&self) -> Option<Error> {
-        let (state, limit) = (self.lock(), self.limit);
-        let error = |why: String| Some(Error::new(ErrorKind::Rank, why));
-        for control in &self.controls {
-            let peer = &state.peers[control.rank as usize];
-            if !peer.left && peer.heard.elapsed() > limit {
-                let rank = control.rank;
-                return error(format!(
-                    "rank {rank} has not answered for {limit:?}: its process is stopped, stuck or unreachable"
-                ));
-            }
-        }
-        if !self.is_hub() {
-            return None;
-        }
-        if let Some(open) = state.open.values().find(|open| open.since.elapsed() > limit) {
-            let missing = open.parts.iter().zip(0..).filter(|(part, _)| part.is_none());
-            let missing: BTreeSet<u32> = missing.map(|(_, rank)| rank).collect();
-            return error(format!("{} kept the others waiting for {limit:?}", ranks(&missing)));
-        }
-        let furthest = state.peers.iter().map(|peer| peer.progress).max().unwrap_or(0);
-        let stuck = |peer: &Peer| !peer.left && peer.progress < furthest && peer.moved.elapsed() > limit;
-        let (peer, rank) = state.peers.iter().zip(0..).find(|(peer, _)| stuck(peer))?;
-        let at = peer.progress;
-        error(format!(
-            "rank {rank} has been at step {at} for {limit:?}, while others are at step {furthest}: {}",
-            "it is stuck or too slow"
-        ))
-    }
-
     /// The run fails: `error` is what this rank gets, `why` what the others get, except `from`, who said it.
     pub(crate) fn fail(&self, error: Error, why: &str, from: Option<u32>) {
         let mut state = self.lock();
@@ -378,7 +326,7 @@ impl Shared {
         }
     }
 
-    fn tell_all(&self, bytes: &[u8], except: Option<u32>) {
+    pub(super) fn tell_all(&self, bytes: &[u8], except: Option<u32>) {
         for control in self.controls.iter().filter(|control| Some(control.rank) != except) {
             self.tell(control, bytes);
         }

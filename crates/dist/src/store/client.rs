@@ -36,8 +36,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// Connects to the store at `host:port`, which may start later, and puts all keys under `prefix`. Blocks for
-    /// at most `limit`.
+    /// Connects to the store at `host:port`, which may start later, and puts all keys under `prefix`. Blocks
+    /// for at most `limit`.
     ///
     /// # Errors
     /// `Unavailable` if there is no store within the limit; the message says what to check.

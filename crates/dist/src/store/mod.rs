@@ -56,10 +56,13 @@ fn put_bytes(to: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// Listens on `port` for those who know this machine as `host`: on the loopback interface for one of its
-/// addresses, otherwise on all interfaces, since the own name of a host often means its loopback interface there.
-/// Port 0 takes any free one.
+/// addresses, otherwise on all interfaces, since the own name of a host often means its loopback interface
+/// there. Port 0 takes any free one.
 pub(crate) fn listen(host: &str, port: u16) -> io::Result<TcpListener> {
-    let address = if host == "localhost" { Some(Ipv4Addr::LOCALHOST.into()) } else { host.parse::<IpAddr>().ok() };
+    let address = match host {
+        "localhost" => Some(Ipv4Addr::LOCALHOST.into()),
+        other => other.parse::<IpAddr>().ok(),
+    };
     if let Some(address) = address.filter(IpAddr::is_loopback) {
         return TcpListener::bind((address, port));
     }

@@ -40,8 +40,8 @@ impl Server {
     pub fn start(host: &str, port: u16) -> Result<Self> {
         let refuse = |error: io::Error| {
             let why = format!(
-                "rank 0 cannot listen on port {port}: another program or run uses it, so set MASTER_PORT to a \
-                 free port on all ranks"
+                "rank 0 cannot listen on port {port}: another program or run uses it, so set MASTER_PORT to \
+                 a free port on all ranks"
             );
             Error::new(ErrorKind::Unavailable, why).caused_by(error)
         };

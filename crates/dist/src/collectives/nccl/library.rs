@@ -77,8 +77,8 @@ fn load() -> Result<Library> {
             Err(error) => last = Some(error),
         }
     }
-    let why = "no NCCL (libnccl.so.2) on this machine: install it, or add its folder to LD_LIBRARY_PATH; the wheel \
-               nvidia-nccl has it in nvidia/nccl/lib";
+    let why = "no NCCL (libnccl.so.2) on this machine: install it, or add its folder to LD_LIBRARY_PATH; \
+               the wheel nvidia-nccl has it in nvidia/nccl/lib";
     let error = Error::new(ErrorKind::Unavailable, why);
     Err(match last {
         Some(last) => error.caused_by(last),

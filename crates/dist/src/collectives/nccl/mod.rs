@@ -19,7 +19,8 @@ use library::{Handle, Library, RawStream, UniqueId, library};
 /// How often NCCL is asked for errors of its own threads.
 const POLL: Duration = Duration::from_millis(200);
 
-/// How long an error of NCCL, or an abort, waits for something better: the rank that caused it, or the end of a call.
+/// How long an error of NCCL, or an abort, waits for something better: the rank that caused it, or the end of
+/// a call.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The connection of this rank with the GPUs of the others.
@@ -229,7 +230,8 @@ impl Drop for Core {
         let bound = self.device.bind();
         let failed = self.shared.error().is_some();
         let end = if failed { self.library.comm_abort } else { self.library.comm_destroy };
-        // SAFETY: the handle is live, and this is its last use; its work has ended (`Inner::drop`), or is aborted.
+        // SAFETY: the handle is live, and this is its last use; its work has ended (`Inner::drop`), or is
+        // aborted.
         let status = unsafe { end(self.handle) };
         drop(bound.and(self.library.check(status, "ncclCommDestroy")));
     }

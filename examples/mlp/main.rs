@@ -10,6 +10,7 @@ mod interrupt;
 mod labelled;
 mod options;
 mod progress;
+mod ranks;
 mod report;
 mod run;
 mod train;
@@ -39,7 +40,8 @@ fn run() -> Result<()> {
         Command::Print(text) => return print(&text),
         Command::Train(options) => options,
     };
-    let (report, output) = run::run(&options)?;
+    // Other ranks than the first have nothing to say.
+    let Some((report, output)) = run::run(&options)? else { return Ok(()) };
     let written = output.map_or(Ok(()), |output| report.write(&output));
     if written.is_err() {
         // The report of a long run is not lost with the file.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Packages every crate that is published, in the order of their dependencies, and fails on any warning: a missing
-# description, licence or repository, a file that the package lacks, a dependency without a version.
+# Packages every crate that is published, in the order of their dependencies, and fails on any warning: a
+# missing description, licence or repository, a file that the package lacks, a dependency without a version.
 #
 #   ci/package.sh           also builds each package alone, against the packages before it: takes minutes
 #   ci/package.sh --quick   packages only
@@ -23,8 +23,8 @@ for package in json.load(sys.stdin)["packages"]:
         print("--exclude", package["name"])')
 # shellcheck disable=SC2086
 cargo package --workspace $left_out --allow-dirty "${build[@]}" 2>&1 | tee "$log"
-cargo package --manifest-path bridges/Cargo.toml --workspace --allow-dirty --no-verify --exclude-lockfile 2>&1 |
-    tee -a "$log"
+bridges=(--manifest-path bridges/Cargo.toml --workspace --no-verify --exclude-lockfile)
+cargo package "${bridges[@]}" --allow-dirty 2>&1 | tee -a "$log"
 if grep -q '^warning' "$log"; then
     echo "package: there are warnings" >&2
     exit 1

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Counts the public methods in the documentation of the crate feedline, and fails above the limit. Compares all
-public items with ci/public-api.txt, so that no change of the API goes unnoticed.
+"""Counts the public methods in the documentation of the crate feedline, and fails above the limit. Compares
+all public items with ci/public-api.txt, so that no change of the API goes unnoticed.
 
 Counted are the functions that a user sees on the pages that rustdoc writes: inherent methods and associated
 functions of every type, also of types of other crates that feedline exports; methods of its traits; free functions.
@@ -9,10 +9,10 @@ exported whole.
 
     ci/public-api.py            builds the documentation and prints the number
     ci/public-api.py --list     also prints the number for each type, the largest first
-    ci/public-api.py --bless    writes ci/public-api.txt: look at the difference, and say in CHANGELOG.md what broke
+    ci/public-api.py --bless    writes ci/public-api.txt; CHANGELOG.md says what broke
 
-The text holds the declaration of each item, with public fields and variants, and the signature of each method, as
-rustdoc writes them. It does not hold implementations of traits.
+The text holds the declaration of each item, with public fields and variants, and the signature of each
+method, as rustdoc writes them. It does not hold implementations of traits.
 """
 
 import difflib

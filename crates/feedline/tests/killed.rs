@@ -69,7 +69,7 @@ impl Model {
     }
 }
 
-/// What a training process saves: the cursor, the model, and how far the host was ahead of the device at most.
+/// What a training process saves: the cursor, the model, and the most steps that the host was ahead.
 struct Saved {
     cursor: Cursor,
     model: Model,

@@ -12,7 +12,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::{alone, alone_in_parts, assert_empty};
-use feedline::{Context, Cursor, DType, Dataset, Device, Loader, ReadError, Ready, Row, Spec, Stream, Workers};
+use feedline::{
+    Context, Cursor, DType, Dataset, Device, Loader, ReadError, Ready, Row, Spec, Stream, Workers,
+};
 use feedline_core::Random;
 
 const EPOCHS: u64 = 3;

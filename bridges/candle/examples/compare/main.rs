@@ -4,7 +4,7 @@
 //! `cargo run --release --example compare [STEPS]`; with `--features cuda` on a GPU.
 #![forbid(unsafe_code)]
 
-#[path = "../../compare.rs"]
+#[path = "shared.rs"]
 mod compare;
 
 use candle_core::{DType, Device, Tensor};

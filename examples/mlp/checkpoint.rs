@@ -10,8 +10,8 @@ use feedline_examples::mlp::State;
 use safetensors::tensor::{Metadata, TensorView};
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
 
+use crate::delivered::{Delivered, whole_proof, whole_report};
 use crate::files::{Output, open_regular};
-use crate::ranks::{Delivered, whole_proof, whole_report};
 
 /// Everything needed to continue a run.
 pub struct Checkpoint {

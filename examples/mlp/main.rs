@@ -3,6 +3,7 @@
 
 mod checkpoint;
 mod data;
+mod delivered;
 mod drawn;
 mod expected;
 mod files;

@@ -3,13 +3,13 @@
 use std::io::Write;
 use std::time::Duration;
 
-use feedline::{BadSampleReport, Cursor, Dataset, Device, Error, ErrorKind, Proof, Result, Stream, World};
+use feedline::{Dataset, Device, Error, ErrorKind, Result, Stream, World};
 use feedline_core::random::key;
 use feedline_dist::{Collectives, Group, Launch, Ticket};
 use feedline_examples::mlp::{Average, Mlp};
-use serde::{Deserialize, Serialize};
 
 use crate::data::Data;
+use crate::delivered::Delivered;
 use crate::options::Options;
 
 /// Steps between two agreements on whether to stop.
@@ -24,13 +24,6 @@ pub struct Ranks {
     launch: Launch,
     /// The agreement that was begun last.
     signal: Option<Ticket>,
-}
-
-/// What one rank has delivered.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Delivered {
-    pub cursor: Cursor,
-    pub bad_sample_report: BadSampleReport,
 }
 
 impl Ranks {
@@ -169,27 +162,5 @@ impl Ranks {
             }
             ended => self.group.finish().and(ended),
         }
-    }
-}
-
-/// The proof over what all ranks have delivered.
-pub fn whole_proof(all: &[Delivered]) -> Proof {
-    let mut proof = Proof::new();
-    all.iter().for_each(|one| proof.merge(one.cursor.proof()));
-    proof
-}
-
-/// The bad samples of all ranks.
-pub fn whole_report(all: &[Delivered]) -> BadSampleReport {
-    let mut report = BadSampleReport::new();
-    all.iter().for_each(|one| report.merge(&one.bad_sample_report));
-    report
-}
-
-/// The hash of the delivered sample ids, in order; with several ranks, over the hashes of all.
-pub fn whole_order_hash(all: &[Delivered]) -> u64 {
-    match all {
-        [one] => one.cursor.order_hash().value(),
-        all => key(&all.iter().map(|one| one.cursor.order_hash().value()).collect::<Vec<_>>()),
     }
 }

@@ -9,10 +9,10 @@ use feedline_examples::mlp::{Init, Mlp, Optimizer, Shape};
 use feedline_kernels::ops::{self, AdamW, Kernels, Sgd};
 
 use crate::checkpoint::Checkpoint;
+use crate::delivered::{Delivered, whole_order_hash, whole_proof, whole_report};
 use crate::files::Output;
-use crate::interrupt::Interrupt;
 use crate::options::{Method, Options};
-use crate::ranks::{Delivered, Ranks, whole_order_hash, whole_proof, whole_report};
+use crate::ranks::Ranks;
 use crate::report::Report;
 use crate::train::Training;
 
@@ -55,9 +55,7 @@ fn run_rank(
     let kernels_name = kernels.describe();
     let mut model = Mlp::new(&compute, kernels, shape, init(options), optimizer(options))?;
 
-    let interrupt = Interrupt::watch()?;
-    let mut training =
-        Training::new(&compute, options, ranks, interrupt, checkpoint, resumed, &mut loader, &mut model)?;
+    let mut training = Training::new(&compute, options, ranks, checkpoint, resumed, &mut loader, &mut model)?;
     // After the parameters are those of the checkpoint.
     let connection = ranks.connect(options, &compute, &mut model)?;
     training.trace(trace.as_ref())?;
@@ -219,7 +217,7 @@ fn test(
     for batch in loader.epoch(0)? {
         let batch = batch?.wait_on(compute)?;
         // The last step may have fewer samples than ranks.
-        if batch.len() == 0 {
+        if batch.is_empty() {
             continue;
         }
         model.evaluate(batch.field_at(0)?, batch.field_at(1)?, hits.view_mut())?;

@@ -11,12 +11,13 @@ use feedline_examples::mlp::Mlp;
 use indicatif::ProgressBar;
 
 use crate::checkpoint::Checkpoint;
+use crate::delivered::{Delivered, whole_proof, whole_report};
 use crate::expected::Expected;
 use crate::files::Output;
 use crate::interrupt::Interrupt;
 use crate::options::{Options, quoted};
 use crate::progress::{self, Rate, Smoothed};
-use crate::ranks::{Delivered, Ranks, whole_proof, whole_report};
+use crate::ranks::Ranks;
 
 /// Results in flight from the device; at least one per device slot. Large enough that the host never
 /// waits for one.
@@ -71,7 +72,6 @@ impl Training {
         compute: &Stream,
         options: &Options,
         ranks: &Ranks,
-        interrupt: Interrupt,
         checkpoint: Option<Output>,
         resumed: Option<Checkpoint>,
         loader: &mut Loader,
@@ -88,7 +88,7 @@ impl Training {
             command: options.command.clone(),
             resumed: None,
             expected: Expected::new(),
-            interrupt,
+            interrupt: Interrupt::watch()?,
             compute: compute.clone(),
             replay: Replay::new(compute),
             results: Readback::new(compute, 2, RESULTS.max(loader.slot_addresses().len()))?,

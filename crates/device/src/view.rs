@@ -10,14 +10,21 @@ use feedline_core::{DType, Element, Error, ErrorKind, Result};
 use crate::capture::{SlotId, Use};
 use crate::stream::StreamCore;
 
+/// The batch that memory belongs to: its slot, and its step within the epoch.
+#[derive(Clone, Copy)]
+pub(crate) struct OfBatch {
+    pub(crate) slot: SlotId,
+    pub(crate) step: u64,
+}
+
 /// `len` elements of device memory, readable on one stream for `'a`.
 #[derive(Clone, Copy)]
 pub struct View<'a, T: Element> {
     address: Address,
     len: usize,
     stream: &'a Arc<StreamCore>,
-    /// The slot of a batch; `None` for a buffer.
-    slot: Option<SlotId>,
+    /// `None` for a buffer.
+    batch: Option<OfBatch>,
     elements: PhantomData<&'a [T]>,
 }
 
@@ -42,9 +49,9 @@ impl<'a, T: Element> View<'a, T> {
         address: Address,
         len: usize,
         stream: &'a Arc<StreamCore>,
-        slot: Option<SlotId>,
+        batch: Option<OfBatch>,
     ) -> Self {
-        Self { address, len, stream, slot, elements: PhantomData }
+        Self { address, len, stream, batch, elements: PhantomData }
     }
 
     /// The number of elements.
@@ -151,8 +158,8 @@ pub struct Input<'a> {
     pub(crate) span: Span,
     pub(crate) dtype: DType,
     pub(crate) stream: &'a Arc<StreamCore>,
-    /// The slot of a batch; `None` for a buffer.
-    pub(crate) slot: Option<SlotId>,
+    /// `None` for a buffer.
+    batch: Option<OfBatch>,
 }
 
 /// Device memory that submitted work writes, or reads and writes.
@@ -175,7 +182,12 @@ impl Input<'_> {
     }
 
     pub(crate) fn used(&self) -> Use {
-        self.slot.map_or(Use::Buffer(self.span), Use::Slot)
+        self.batch.map_or(Use::Buffer(self.span), |batch| Use::Slot(batch.slot))
+    }
+
+    /// The step of the batch that is read.
+    pub(crate) fn step(&self) -> Option<u64> {
+        self.batch.map(|batch| batch.step)
     }
 }
 
@@ -198,7 +210,7 @@ impl Output<'_> {
 impl<'a, T: Element> From<View<'a, T>> for Input<'a> {
     fn from(view: View<'a, T>) -> Self {
         let span = Span { address: view.address, bytes: view.len * size_of::<T>() };
-        Self { span, dtype: T::DTYPE, stream: view.stream, slot: view.slot }
+        Self { span, dtype: T::DTYPE, stream: view.stream, batch: view.batch }
     }
 }
 

@@ -158,7 +158,8 @@ impl Loader {
         let (batch_sampler, layout) = (Arc::new(batch_sampler), Arc::new(layout));
         let Chosen { mode, columns, slot_bytes } = chosen;
         let (device_slots, host_slots) = (builder.device_slots(&layout), builder.host_slots(&layout));
-        let pinned = (0..host_slots).map(|_| device.pinned(slot_bytes)).collect::<Result<Vec<_>>>()?;
+        let pinned = |slot| Ok(device.pinned(slot_bytes)?.named(&format!("host slot {slot}")));
+        let pinned = (0..host_slots).map(pinned).collect::<Result<Vec<_>>>()?;
         let host_ring = Ring::new(pinned);
         let slots = SlotRing::new(device, device_slots, layout.bytes())?;
         reserve_info(&host_ring, &slots, &layout)?;

@@ -162,8 +162,8 @@ impl Transforms {
     /// As [`field`](Self::field), and as [`Spec::field`].
     pub fn add_field(&self, spec: Spec, name: &str) -> Result<Spec> {
         let Some(size) = self.steps.iter().fold(None, |size, step| step.size(size)) else {
-            let why = "the transforms leave pictures in sizes of their own: add resize, random_resized_crop or \
-                       center_crop";
+            let why = "the transforms leave pictures in sizes of their own: add resize, \
+                       random_resized_crop or center_crop";
             return Err(Error::new(ErrorKind::Config, why));
         };
         self.output.field(spec, name, size)
@@ -224,8 +224,8 @@ impl Transforms {
         let bytes = self.output.bytes(canvas.size());
         if bytes != image.len() {
             let why = format!(
-                "the picture is {} after its transforms, which is {bytes} bytes instead of {}: let the list end \
-                 with one size",
+                "the picture is {} after its transforms, which is {bytes} bytes instead of {}: let the \
+                 list end with one size",
                 canvas.size(),
                 image.len()
             );

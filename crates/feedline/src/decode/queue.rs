@@ -315,17 +315,36 @@ mod tests {
     #[test]
     fn a_worker_beyond_the_limit_takes_no_work_until_the_limit_is_raised() {
         with_watchdog(LIMIT, || {
-            let queue = Queue::<_, ()>::new(4);
+            let queue = Queue::<u32, ()>::new(4);
             queue.set_limit(1);
+            let taken = [const { AtomicUsize::new(0) }; 2];
+            let count = |worker: usize| taken[worker].load(Ordering::Relaxed);
             std::thread::scope(|scope| {
-                let second = scope.spawn(|| queue.next(1));
-                (0..3).for_each(|job| queue.begin(job, true).unwrap());
-                for job in 0..3 {
-                    assert_eq!(queue.next(0), Some(Work::Begin(job)));
+                for worker in [0, 1] {
+                    let (queue, taken) = (&queue, &taken);
+                    scope.spawn(move || {
+                        while queue.next(worker).is_some() {
+                            taken[worker].fetch_add(1, Ordering::Relaxed);
+                        }
+                    });
                 }
-                queue.begin(3, true).unwrap();
+                for job in 0..20_000 {
+                    queue.begin(job, true).unwrap();
+                }
+                while count(0) + count(1) < 20_000 {
+                    std::thread::yield_now();
+                }
+                let before = count(1);
                 queue.set_limit(2);
-                assert_eq!(second.join().unwrap(), Some(Work::Begin(3)));
+                for job in 0.. {
+                    queue.begin(job, true).unwrap();
+                    std::thread::yield_now();
+                    if count(1) > before {
+                        break;
+                    }
+                }
+                queue.close();
+                assert_eq!(before, 0, "worker 1 has taken work");
             });
         });
     }

@@ -25,7 +25,7 @@ may = {
     SIM: {CORE, BACKEND, DEVICE},
     FACADE: below_facade,
     DLPACK: {FACADE},
-    KERNELS: {CORE, CUDA, DEVICE},
+    KERNELS: {CORE, CUDA, DEVICE, IMAGES},
     IMAGES: {CORE},
     DATASETS: {CORE, IMAGES},
     EXAMPLES: programs,

@@ -72,6 +72,18 @@ NO_COPIED_WAIT = [(DEVICE_LEASE, '#[cfg(not(planted = "copied_wait"))]', "#[cfg(
 # Ordered by package, to rebuild few crates from one row to the next.
 BUGS = [
     Bug(
+        "shared_buffer_wait",
+        "a stream reads a shared buffer without a wait for its last write",
+        Test(DEVICE, "contract", "shared::a_reader_waits_for_the_last_write_and_the_host_does_not"),
+        [("crates/device/src/shared.rs", "            stream.wait(&self.written)?;\n", "")],
+    ),
+    Bug(
+        "shared_buffer_join",
+        "a shared buffer is written without a wait for its readers",
+        Test(DEVICE, "contract", "shared::a_write_waits_for_every_reader_and_the_host_does_not"),
+        [("crates/device/src/shared.rs", "            self.buffer.stream().wait(&self.read)?;\n", "")],
+    ),
+    Bug(
         "host_gate",
         "the host does not wait for the copy before it fills a slot again",
         Test(SLOTS, "lease", "no_slot_is_acquired_while_its_copy_runs"),

@@ -2,6 +2,7 @@
 //! `README.md`.
 #![deny(unsafe_code)]
 
+mod augment;
 #[allow(unsafe_code, reason = "the baselines are raw backend calls")]
 mod baseline;
 mod epoch;
@@ -33,7 +34,7 @@ use row::Report;
 type Bench = fn(&Options, &mut Report) -> Result<()>;
 
 /// Every benchmark, in the order `all` runs them.
-const BENCHES: [(&str, Bench); 12] = [
+const BENCHES: [(&str, Bench); 13] = [
     ("handoff", handoff::run),
     ("guards", guards::run),
     ("transfer", transfer::run),
@@ -46,6 +47,7 @@ const BENCHES: [(&str, Bench); 12] = [
     ("idle", idle::run),
     ("noisy", noisy::run),
     ("overlap", overlap::run),
+    ("augment", augment::run),
 ];
 
 fn main() -> ExitCode {

@@ -88,7 +88,7 @@ impl<T: Element> Buffer<T> {
 
     /// All elements, for writing.
     pub fn view_mut(&mut self) -> ViewMut<'_, T> {
-        ViewMut::new(self.address, self.len, self.stream.core())
+        ViewMut::new(self.address, self.len, self.stream.core(), None)
     }
 
     /// The elements of `range`, for reading.

@@ -10,21 +10,16 @@ use feedline_core::{DType, Element, Error, ErrorKind, Result};
 use crate::capture::{SlotId, Use};
 use crate::stream::StreamCore;
 
-/// The batch that memory belongs to: its slot, and its step within the epoch.
-#[derive(Clone, Copy)]
-pub(crate) struct OfBatch {
-    pub(crate) slot: SlotId,
-    pub(crate) step: u64,
-}
-
 /// `len` elements of device memory, readable on one stream for `'a`.
 #[derive(Clone, Copy)]
 pub struct View<'a, T: Element> {
     address: Address,
     len: usize,
     stream: &'a Arc<StreamCore>,
-    /// `None` for a buffer.
-    batch: Option<OfBatch>,
+    /// The slot of a batch, or [`SlotId::SHARED`]; `None` for a buffer.
+    slot: Option<SlotId>,
+    /// The step of the batch; `None` for a buffer.
+    step: Option<u64>,
     elements: PhantomData<&'a [T]>,
 }
 
@@ -33,6 +28,8 @@ pub struct ViewMut<'a, T: Element> {
     address: Address,
     len: usize,
     stream: &'a Arc<StreamCore>,
+    /// [`SlotId::SHARED`], or `None` for a buffer.
+    slot: Option<SlotId>,
     elements: PhantomData<&'a mut [T]>,
 }
 
@@ -49,9 +46,14 @@ impl<'a, T: Element> View<'a, T> {
         address: Address,
         len: usize,
         stream: &'a Arc<StreamCore>,
-        batch: Option<OfBatch>,
+        slot: Option<SlotId>,
     ) -> Self {
-        Self { address, len, stream, batch, elements: PhantomData }
+        Self { address, len, stream, slot, step: None, elements: PhantomData }
+    }
+
+    /// The same view, of the batch of `step`.
+    pub(crate) fn of_step(self, step: u64) -> Self {
+        Self { step: Some(step), ..self }
     }
 
     /// The number of elements.
@@ -91,8 +93,13 @@ impl<'a, T: Element> View<'a, T> {
 }
 
 impl<'a, T: Element> ViewMut<'a, T> {
-    pub(crate) fn new(address: Address, len: usize, stream: &'a Arc<StreamCore>) -> Self {
-        Self { address, len, stream, elements: PhantomData }
+    pub(crate) fn new(
+        address: Address,
+        len: usize,
+        stream: &'a Arc<StreamCore>,
+        slot: Option<SlotId>,
+    ) -> Self {
+        Self { address, len, stream, slot, elements: PhantomData }
     }
 
     /// The number of elements.
@@ -124,12 +131,12 @@ impl<'a, T: Element> ViewMut<'a, T> {
 
     /// The same elements, for reading.
     pub fn as_view(&self) -> View<'_, T> {
-        View::new(self.address, self.len, self.stream, None)
+        View::new(self.address, self.len, self.stream, self.slot)
     }
 
     /// The same elements for a shorter lifetime, so that this view can be used again.
     pub fn reborrow(&mut self) -> ViewMut<'_, T> {
-        ViewMut::new(self.address, self.len, self.stream)
+        ViewMut::new(self.address, self.len, self.stream, self.slot)
     }
 
     /// Splits the view into the elements before `mid` and the rest.
@@ -139,7 +146,8 @@ impl<'a, T: Element> ViewMut<'a, T> {
     pub fn split_at(self, mid: usize) -> Result<(ViewMut<'a, T>, ViewMut<'a, T>)> {
         let (left, left_len) = sliced::<T>(self.address, self.len, &(0..mid))?;
         let (right, right_len) = sliced::<T>(self.address, self.len, &(mid..self.len))?;
-        Ok((ViewMut::new(left, left_len, self.stream), ViewMut::new(right, right_len, self.stream)))
+        let part = |address, len| ViewMut::new(address, len, self.stream, self.slot);
+        Ok((part(left, left_len), part(right, right_len)))
     }
 
     /// The elements of `range`.
@@ -158,8 +166,8 @@ pub struct Input<'a> {
     pub(crate) span: Span,
     pub(crate) dtype: DType,
     pub(crate) stream: &'a Arc<StreamCore>,
-    /// `None` for a buffer.
-    batch: Option<OfBatch>,
+    slot: Option<SlotId>,
+    step: Option<u64>,
 }
 
 /// Device memory that submitted work writes, or reads and writes.
@@ -167,6 +175,7 @@ pub struct Output<'a> {
     pub(crate) span: Span,
     pub(crate) dtype: DType,
     pub(crate) stream: &'a Arc<StreamCore>,
+    slot: Option<SlotId>,
     bytes: PhantomData<&'a mut [u8]>,
 }
 
@@ -181,19 +190,19 @@ impl Input<'_> {
         self.dtype
     }
 
-    pub(crate) fn used(&self) -> Use {
-        self.batch.map_or(Use::Buffer(self.span), |batch| Use::Slot(batch.slot))
+    /// The step of the batch that is read; `None` for a buffer.
+    pub(crate) fn step(&self) -> Option<u64> {
+        self.step
     }
 
-    /// The step of the batch that is read.
-    pub(crate) fn step(&self) -> Option<u64> {
-        self.batch.map(|batch| batch.step)
+    pub(crate) fn used(&self) -> Use {
+        self.slot.map_or(Use::Buffer(self.span), Use::Slot)
     }
 }
 
 impl Output<'_> {
     pub(crate) fn used(&self) -> Use {
-        Use::Buffer(self.span)
+        self.slot.map_or(Use::Buffer(self.span), Use::Slot)
     }
 
     /// The type of the elements.
@@ -210,14 +219,14 @@ impl Output<'_> {
 impl<'a, T: Element> From<View<'a, T>> for Input<'a> {
     fn from(view: View<'a, T>) -> Self {
         let span = Span { address: view.address, bytes: view.len * size_of::<T>() };
-        Self { span, dtype: T::DTYPE, stream: view.stream, batch: view.batch }
+        Self { span, dtype: T::DTYPE, stream: view.stream, slot: view.slot, step: view.step }
     }
 }
 
 impl<'a, T: Element> From<ViewMut<'a, T>> for Output<'a> {
     fn from(view: ViewMut<'a, T>) -> Self {
         let span = Span { address: view.address, bytes: view.len * size_of::<T>() };
-        Self { span, dtype: T::DTYPE, stream: view.stream, bytes: PhantomData }
+        Self { span, dtype: T::DTYPE, stream: view.stream, slot: view.slot, bytes: PhantomData }
     }
 }
 

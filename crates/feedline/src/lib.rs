@@ -138,7 +138,7 @@ pub use feedline_core::{
 pub use feedline_device::cuda;
 pub use feedline_device::{
     Address, BackendKind, Buffer, Device, DeviceStats, Event, Gauge, Graph, Input, Memory, Output, Pinned,
-    Priority, Readback, Span, Stream, StreamId, Submission, View, ViewMut,
+    Priority, Readback, SharedBuffer, Span, Stream, StreamId, Submission, View, ViewMut,
 };
 pub use host_loader::{HostEpoch, HostLoader};
 pub use loader::{Loader, MemoryUse};

@@ -14,7 +14,7 @@ use crate::capture::SlotId;
 use crate::slot::free_list::Closed;
 use crate::slot::ring::{MAX_READERS, Shared, Slot, SlotRef, SlotRing};
 use crate::stream::StreamCore;
-use crate::view::{OfBatch, View};
+use crate::view::View;
 use crate::zero_copy::StridedColumns;
 use crate::{Event, Pinned, Stream};
 
@@ -311,8 +311,8 @@ impl Reader {
             return Err(Error::new(ErrorKind::Config, why));
         }
         let address = Address(self.slot().address.0 + offset as u64);
-        let batch = OfBatch { slot: self.slot_id(), step: self.info().step };
-        Ok(View::new(address, len, self.stream.core(), Some(batch)))
+        let view = View::new(address, len, self.stream.core(), Some(self.slot_id()));
+        Ok(view.of_step(self.info().step))
     }
 
     /// The bytes of the slot, in place. For the host device, whose memory is host memory. Blocks until the

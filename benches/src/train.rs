@@ -15,7 +15,7 @@ use crate::setting::{DEPTH, Setting};
 const BATCHES: [usize; 3] = [128, 512, 4096];
 /// Batches on the device that the baseline cycles through.
 const RESIDENT: usize = 8;
-pub(crate) const BASE: Setting = Setting { batch: 512, workers: Workers::Auto, depth: DEPTH };
+pub(crate) const BASE: Setting = Setting { batch: 512, workers: Workers::PerCore, depth: DEPTH };
 
 /// Runs the benchmark.
 ///

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs all benchmarks and peers on a GPU machine in about six minutes. Writes rows and a summary to $OUT and prints one
-# table at the end. Needs the built programs, not cargo:
+# Runs all benchmarks and peers on a GPU machine in about six minutes. Writes rows and a summary to $OUT and
+# prints one table at the end. Needs the built programs, not cargo:
 #
 #   BIN=folder with `benches` and `mlp`   [bin in the repository, or target/release]
 #   DATA=folder with IDX files            [the built-in digits, drawn at the first use]
@@ -10,8 +10,8 @@
 #   ROUNDS=3                              how often `tiny` and the Rust loaders alternate
 #   ONLY="handoff train"                  benchmarks to run; ONLY=scale for the sweeps and their plot
 #
-# PyTorch and JAX run if python3 can import them, the Rust loaders if $BIN or target/peers/release has `peers`:
-# cargo build --release --manifest-path benches/peers/rust/Cargo.toml --target-dir target/peers
+# PyTorch and JAX run if python3 can import them, the Rust loaders if $BIN or target/peers/release has
+# `peers`: cargo build --release --manifest-path benches/peers/rust/Cargo.toml --target-dir target/peers
 set -uo pipefail
 cd "$(dirname "$0")/.."
 

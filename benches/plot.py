@@ -9,15 +9,26 @@ from summary import load
 
 # For each quantity: the axis label, and whether the axis is logarithmic.
 AXES = {
-    "row_bytes": ("bytes per sample", True), "batch": ("samples per batch", True), "workers": ("workers", True),
-    "depth": ("depth, batches on the device", True), "length": ("samples in the set", True),
-    "batches": ("batches in a run", True), "bytes": ("bytes per batch", True),
+    "row_bytes": ("bytes per sample", True),
+    "batch": ("samples per batch", True),
+    "workers": ("workers", True),
+    "depth": ("depth, batches on the device", True),
+    "length": ("samples in the set", True),
+    "batches": ("batches in a run", True),
+    "bytes": ("bytes per batch", True),
 }
 TITLES = {
-    "handoff": "hand-off of a batch", "guards": "leases and guards alone", "transfer": "to the device",
-    "gather": "784-byte records of a file", "raw": "150,528-byte records of a file", "train": "training step",
-    "tiny": "loader alone, per sample", "epoch": "from one epoch to the next", "start": "start and stop",
-    "idle": "idle threads", "noisy": "steps next to busy cores",
+    "handoff": "hand-off of a batch",
+    "guards": "leases and guards alone",
+    "transfer": "to the device",
+    "gather": "784-byte records of a file",
+    "raw": "150,528-byte records of a file",
+    "train": "training step",
+    "tiny": "loader alone, per sample",
+    "epoch": "from one epoch to the next",
+    "start": "start and stop",
+    "idle": "idle threads",
+    "noisy": "steps next to busy cores",
 }
 # The panels of a benchmark are side by side in this order; its other quantities follow below.
 COLUMNS = ("workers", "batch", "depth")
@@ -26,9 +37,14 @@ NONE = {("guards", "workers"): "one thread, no loader: no workers"}
 # Colours of feedline and its baseline, for the first and the second series of a benchmark.
 SERIES = (("#1f5fa8", "#c2571a"), ("#7b2d8e", "#c99a1a"))
 RESIDENT, HELD, INK, GRID = "#57606a", "#2e8540", "#24292f", "#e4e7eb"
-LEGEND = ((SERIES[0][0], "", "feedline (median; band: min to max)"), (SERIES[0][1], "5 3", "its baseline, same run"),
-          (SERIES[1][0], "", "second series, as named"), (SERIES[1][1], "5 3", "its baseline"),
-          (RESIDENT, "", "memory of the process"), (HELD, "5 3", "of the slots"))
+LEGEND = (
+    (SERIES[0][0], "", "feedline (median; band: min to max)"),
+    (SERIES[0][1], "5 3", "its baseline, same run"),
+    (SERIES[1][0], "", "second series, as named"),
+    (SERIES[1][1], "5 3", "its baseline"),
+    (RESIDENT, "", "memory of the process"),
+    (HELD, "5 3", "of the slots"),
+)
 WIDTH, HEIGHT, LEFT, TOP, RIGHT, BOTTOM = 392, 226, 62, 38, 22, 44
 HEAD = 74
 
@@ -73,10 +89,10 @@ class Axis:
     def ticks(self):
         if self.factors:
             powers = range(math.ceil(self.low - 1e-9), math.floor(self.high + 1e-9) + 1)
-            ticks = [10.0 ** power for power in powers][::max(1, len(powers) // 6)]
+            ticks = [10.0**power for power in powers][:: max(1, len(powers) // 6)]
             if len(ticks) < 3:
                 powers = range(math.floor(self.low), math.ceil(self.high) + 1)
-                ticks = [part * 10.0 ** power for power in powers for part in (1, 2, 5)]
+                ticks = [part * 10.0**power for power in powers for part in (1, 2, 5)]
             return [tick for tick in ticks if self.low - 1e-9 <= math.log10(tick) <= self.high + 1e-9]
         step = 10 ** math.floor(math.log10(self.high / 4))
         step = next(step * m for m in (1, 2, 5, 10) if self.high / (step * m) <= 5)
@@ -95,7 +111,9 @@ def stroke(x1, y1, x2, y2, color, more=""):
 def panel(x0, y0, title, quantity, unit, lines, factors):
     """One plot. `lines` holds (color, dashes, points, bands, name); each band is (x, low, high)."""
     points = [point for _, _, line, _, _ in lines for point in line]
-    values = [y for _, y in points] + [y for _, _, _, bands, _ in lines for _, low, high in bands for y in (low, high)]
+    values = [y for _, y in points] + [
+        y for _, _, _, bands, _ in lines for _, low, high in bands for y in (low, high)
+    ]
     about, x_factors = AXES.get(quantity, (quantity, False))
     left, right, top, bottom = x0 + LEFT, x0 + WIDTH - RIGHT, y0 + TOP, y0 + HEIGHT - BOTTOM
     across = Axis([x for x, _ in points], left, right, x_factors)
@@ -137,7 +155,9 @@ def panel(x0, y0, title, quantity, unit, lines, factors):
 def absent(x0, y0, title, why):
     """An empty panel, with the reason."""
     middle = (x0 + (LEFT + WIDTH - RIGHT) / 2, y0 + HEIGHT / 2)
-    return text(x0 + LEFT, y0 + 16, title, "start", 12, RESIDENT) + text(*middle, why, size=11, color=RESIDENT)
+    return text(x0 + LEFT, y0 + 16, title, "start", 12, RESIDENT) + text(
+        *middle, why, size=11, color=RESIDENT
+    )
 
 
 def plain(quantity):
@@ -179,7 +199,13 @@ def cost(key, series):
         lines.append((color, "", ours, bands, what if len(series) > 1 else None))
     values = [y for _, _, points, _, _ in lines for _, y in points]
     factors = min(values) > 0 and max(values) / min(values) > 30
-    return (f"{TITLES.get(bench, bench)}, over {plain(quantity)}", quantity, unit.replace("us/", "us per "), lines, factors)
+    return (
+        f"{TITLES.get(bench, bench)}, over {plain(quantity)}",
+        quantity,
+        unit.replace("us/", "us per "),
+        lines,
+        factors,
+    )
 
 
 def memory(key, series):
@@ -188,8 +214,16 @@ def memory(key, series):
     of = lambda name: [(row["parameters"]["x"], row["more"][name]) for row in rows if row["more"].get(name)]
     held = [(x, y + dict(of("device_bytes")).get(x, 0)) for x, y in of("pinned_bytes")]
     lines = [line for line in ((RESIDENT, "", of("rss_bytes")), (HELD, "5 3", held)) if line[2]]
-    return (f"memory of the loader alone, over {plain(quantity)}", quantity, "MiB",
-            [(color, dashes, [(x, y / (1 << 20)) for x, y in points], [], None) for color, dashes, points in lines], False)
+    return (
+        f"memory of the loader alone, over {plain(quantity)}",
+        quantity,
+        "MiB",
+        [
+            (color, dashes, [(x, y / (1 << 20)) for x, y in points], [], None)
+            for color, dashes, points in lines
+        ],
+        False,
+    )
 
 
 def lines_of(found, bench, draw):
@@ -198,7 +232,7 @@ def lines_of(found, bench, draw):
     main = [(bench, quantity) for quantity in COLUMNS]
     rest = [key for key in own if key not in main]
     lines = [main] if any(key in found for key in main) else []
-    lines += [rest[n:n + len(COLUMNS)] for n in range(0, len(rest), len(COLUMNS))]
+    lines += [rest[n : n + len(COLUMNS)] for n in range(0, len(rest), len(COLUMNS))]
     return [[(key, draw(key, found[key]) if key in found else None) for key in line] for line in lines]
 
 
@@ -207,7 +241,9 @@ def main():
     if not found:
         sys.exit("plot: no scale rows in the input: give files written by benches scale --json")
     benches = {key[0] for key in found}
-    lines = [line for bench in [*TITLES, *sorted(benches - set(TITLES))] for line in lines_of(found, bench, cost)]
+    lines = [
+        line for bench in [*TITLES, *sorted(benches - set(TITLES))] for line in lines_of(found, bench, cost)
+    ]
     # Memory is drawn for `tiny` only, which has no device and whose baseline has one buffer.
     lines += lines_of(found, "tiny", memory)
     width, height = WIDTH * len(COLUMNS) + 20, HEIGHT * len(lines) + HEAD + 10
@@ -220,8 +256,10 @@ def main():
         x += 44 + 6.1 * len(name)
     title = f"How cost and memory grow, on {', '.join(devices)}"
     title += "; a smoke run: figures mean nothing" if any(row.get("smoke") for row in every) else ""
-    print(f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
-          'font-family="Helvetica, Arial, sans-serif">')
+    print(
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        'font-family="Helvetica, Arial, sans-serif">'
+    )
     print(f'<rect width="{width}" height="{height}" fill="#ffffff"/>')
     print(text(LEFT, 26, title, "start", 15, INK, ' font-weight="600"'))
     print("\n".join(legend))

@@ -5,7 +5,6 @@ import json
 import statistics
 import sys
 
-
 # Keys in rows of older runs, and their present names.
 RENAMED = {"floor": "baseline", "ns_a_sample": "ns_per_sample", "us_a_step": "us_per_step"}
 
@@ -13,7 +12,9 @@ RENAMED = {"floor": "baseline", "ns_a_sample": "ns_per_sample", "us_a_step": "us
 def load(paths):
     """The rows of these files."""
     rename = lambda fields: {RENAMED.get(name, name): value for name, value in fields}
-    return [json.loads(text, object_pairs_hook=rename) for path in paths for text in open(path) if text.strip()]
+    return [
+        json.loads(text, object_pairs_hook=rename) for path in paths for text in open(path) if text.strip()
+    ]
 
 
 def short(number):
@@ -24,36 +25,73 @@ def line(row):
     parameters = " ".join(str(value) for value in row["parameters"].values())
     verdict = {True: "reached", False: "MISSED", None: ""}[row["reached"]]
     ratio = "-" if row["ratio"] is None else f"{row['ratio']:.3f}"
-    return [f"{row['bench']} {parameters}", short(row["value"]), short(row["baseline"]), ratio, row["unit"], row["target"], verdict]
+    return [
+        f"{row['bench']} {parameters}",
+        short(row["value"]),
+        short(row["baseline"]),
+        ratio,
+        row["unit"],
+        row["target"],
+        verdict,
+    ]
 
 
 def comparisons(rows):
     """Table rows that compare feedline with the peers in the same run."""
     table = []
-    of = lambda bench, batch: [r for r in rows if r["bench"] == bench and r["parameters"].get("batch") == batch]
+    of = lambda bench, batch: [
+        r for r in rows if r["bench"] == bench and r["parameters"].get("batch") == batch
+    ]
     for batch in sorted({row["parameters"]["batch"] for row in rows if row["bench"] == "train"}):
         ours = min(of("train", batch), key=lambda row: row["value"])
         graph = [row for row in of("torch-step", batch) if row["parameters"]["mode"] == "graph"]
         if graph and ours["baseline"]:
             ratio = ours["baseline"] / graph[-1]["value"]
-            table.append([f"step: ours / PyTorch graph {batch}", short(ours["baseline"]), short(graph[-1]["value"]),
-                          f"{ratio:.3f}", "us/step", "ratio <= 0.5", "reached" if ratio <= 0.5 else "MISSED"])
+            table.append(
+                [
+                    f"step: ours / PyTorch graph {batch}",
+                    short(ours["baseline"]),
+                    short(graph[-1]["value"]),
+                    f"{ratio:.3f}",
+                    "us/step",
+                    "ratio <= 0.5",
+                    "reached" if ratio <= 0.5 else "MISSED",
+                ]
+            )
         for name, bench in (("PyTorch", "torch-train"), ("JAX", "jax-train")):
             peers = of(bench, batch)
             if peers:
                 best = min(peers, key=lambda row: row["value"])
                 how = " ".join(str(v) for k, v in best["parameters"].items() if k not in ("batch", "workers"))
                 ratio = ours["value"] / best["value"]
-                table.append([f"fed: ours / {name} {batch} ({how})", short(ours["value"]), short(best["value"]),
-                              f"{ratio:.3f}", "us/step", "ratio < 1", "reached" if ratio < 1 else "MISSED"])
+                table.append(
+                    [
+                        f"fed: ours / {name} {batch} ({how})",
+                        short(ours["value"]),
+                        short(best["value"]),
+                        f"{ratio:.3f}",
+                        "us/step",
+                        "ratio < 1",
+                        "reached" if ratio < 1 else "MISSED",
+                    ]
+                )
     table += tiny(rows)
     raw = [row for row in rows if row["bench"] == "raw"]
     peers = [row for row in rows if row["bench"] == "torch-raw"]
     if raw and peers:
         ours, best = (max(side, key=lambda row: row["value"]) for side in (raw, peers))
         ratio = ours["value"] / best["value"]
-        table.append(["raw: ours / PyTorch", short(ours["value"]), short(best["value"]), f"{ratio:.3f}", "GB/s",
-                      "ratio > 1", "reached" if ratio > 1 else "MISSED"])
+        table.append(
+            [
+                "raw: ours / PyTorch",
+                short(ours["value"]),
+                short(best["value"]),
+                f"{ratio:.3f}",
+                "GB/s",
+                "ratio > 1",
+                "reached" if ratio > 1 else "MISSED",
+            ]
+        )
     return table
 
 
@@ -71,7 +109,9 @@ def tiny(rows):
     rounds, best = {}, {}
     for row in rows:
         if row["bench"] in ("tiny", "burn-tiny", "dataloader-rs-tiny"):
-            rounds.setdefault((row["bench"], json.dumps(row["parameters"], sort_keys=True)), []).append(row["ratio"])
+            rounds.setdefault((row["bench"], json.dumps(row["parameters"], sort_keys=True)), []).append(
+                row["ratio"]
+            )
     for (name, parameters), ratios in rounds.items():
         parameters = json.loads(parameters)
         side, at = (statistics.median(ratios), parameters), (name, parameters["batch"])
@@ -83,8 +123,17 @@ def tiny(rows):
         ours, own = best["tiny", batch]
         how = f"{parameters['form']}, {parameters['workers']} workers; ours {own['workers']}"
         ratio = ours / theirs
-        table.append([f"tiny: ours / {name.removesuffix('-tiny')} {batch} ({how})", short(ours), short(theirs),
-                      f"{ratio:.3f}", "x bare gather", "ratio < 1", "reached" if ratio < 1 else "MISSED"])
+        table.append(
+            [
+                f"tiny: ours / {name.removesuffix('-tiny')} {batch} ({how})",
+                short(ours),
+                short(theirs),
+                f"{ratio:.3f}",
+                "x bare gather",
+                "ratio < 1",
+                "reached" if ratio < 1 else "MISSED",
+            ]
+        )
     return table
 
 
@@ -95,7 +144,11 @@ def growth(rows):
         parameters = row["parameters"]
         of = " ".join(parameters[key] for key in ("of", "what") if key in parameters)
         sweeps.setdefault((of, parameters["sweep"]), {})[parameters["x"]] = row
-    table = [["sweep", "from", "to", "first", "last", "grew", "its baseline", "process, MiB", "unit"]] if sweeps else []
+    table = (
+        [["sweep", "from", "to", "first", "last", "grew", "its baseline", "process, MiB", "unit"]]
+        if sweeps
+        else []
+    )
     times = lambda last, first: "-" if not last or not first else f"{last / first:.3g} x"
     for (of, quantity), points in sweeps.items():
         low, high = min(points), max(points)
@@ -104,9 +157,19 @@ def growth(rows):
         value = lambda row: row["more"].get("ns_per_sample", row["value"])
         unit = "ns/sample" if "ns_per_sample" in first["more"] else first["unit"]
         memory = [(row["more"].get("rss_bytes") or 0) / (1 << 20) for row in (first, last)]
-        table.append([f"{of} over {quantity}", short(low), short(high), short(value(first)), short(value(last)),
-                      times(value(last), value(first)), times(last["baseline"], first["baseline"]),
-                      f"{memory[0]:.0f} to {memory[1]:.0f}", unit])
+        table.append(
+            [
+                f"{of} over {quantity}",
+                short(low),
+                short(high),
+                short(value(first)),
+                short(value(last)),
+                times(value(last), value(first)),
+                times(last["baseline"], first["baseline"]),
+                f"{memory[0]:.0f} to {memory[1]:.0f}",
+                unit,
+            ]
+        )
     return table
 
 
@@ -114,8 +177,12 @@ def show(table, left, markdown):
     """Prints a table, with the columns `left` left-aligned, and appends it to the Markdown file."""
     widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
     for row in table:
-        print("  ".join(cell.ljust(width) if n in left else cell.rjust(width)
-                        for n, (cell, width) in enumerate(zip(row, widths))).rstrip())
+        print(
+            "  ".join(
+                cell.ljust(width) if n in left else cell.rjust(width)
+                for n, (cell, width) in enumerate(zip(row, widths))
+            ).rstrip()
+        )
     if markdown:
         for row in [table[0], ["---"] * len(table[0]), *table[1:]]:
             markdown.write("| " + " | ".join(row) + " |\n")
@@ -127,7 +194,7 @@ def main():
     if "--markdown" in arguments:
         at = arguments.index("--markdown")
         markdown = open(arguments[at + 1], "w")
-        del arguments[at:at + 2]
+        del arguments[at : at + 2]
     rows = load(arguments)
     swept = [row for row in rows if row["bench"] == "scale" and row["parameters"]["x"] is not None]
     rows = [row for row in rows if row["bench"] != "scale"]

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests of slots, backend (host), device, sim and feedline under AddressSanitizer and LeakSanitizer. Arguments
-# replace the packages in the call of `cargo test`. `--planted` checks instead that an overrun, a use after free and a leak
-# are detected.
+# Runs the tests of slots, backend (host), device, sim and feedline under AddressSanitizer and LeakSanitizer.
+# Arguments replace the packages in the call of `cargo test`. `--planted` checks instead that an overrun, a
+# use after free and a leak are detected.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,8 +12,8 @@ fi
 packages=(-p feedline-slots -p feedline-backend -p feedline-device -p feedline-sim -p feedline)
 [ $# -eq 0 ] || packages=("$@")
 export CARGO_TARGET_DIR="$(realpath -m "${CARGO_TARGET_DIR:-target}")/asan"
-# The standard library is not instrumented; the second flag says that this is intended. Its allocations are checked all the
-# same, because the sanitizer replaces the whole allocator.
+# The standard library is not instrumented; the second flag says that this is intended. Its allocations are
+# checked all the same, because the sanitizer replaces the whole allocator.
 export RUSTFLAGS="${RUSTFLAGS:-} -Zsanitizer=address -Cunsafe-allow-abi-mismatch=sanitizer"
 export ASAN_OPTIONS="detect_stack_use_after_return=1:strict_init_order=1 ${ASAN_OPTIONS:-}"
 export FEEDLINE_RANDOM_SECONDS=${FEEDLINE_RANDOM_SECONDS:-60}

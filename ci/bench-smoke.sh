@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs every benchmark as briefly as possible and checks its rows, not its speed; then makes the table and the plot.
-# Arguments go to cargo.
+# Runs every benchmark as briefly as possible and checks its rows, not its speed; then makes the table and the
+# plot. Arguments go to cargo.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

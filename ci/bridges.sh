@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Checks what joins feedline to other libraries: the workspace bridges/ (candle, burn), and DLPack against NumPy.
-# The workspace has its own lockfile and target folder; its first build takes ten to twenty minutes on two cores.
+# Checks what joins feedline to other libraries: the workspace bridges/ (candle, burn), and DLPack against
+# NumPy. The workspace has its own lockfile and target folder; its first build takes ten to twenty minutes on
+# two cores.
 #
 #   ci/bridges.sh          builds, lints, tests; the tests run the examples
 #   ci/bridges.sh bench    compares loops fed by feedline with the same loops fed the usual way (--release)

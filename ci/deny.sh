@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks licences, sources and advisories of the dependencies with cargo-deny. Prints `not run` if it is not installed.
+# Checks licences, sources and advisories of the dependencies with cargo-deny. Prints `not run` if it is not
+# installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Checks the fuzz targets. `--build` (on each change): replays the seeds and builds the targets; with a nightly compiler and
-# cargo-fuzz as they are fuzzed, otherwise without instrumentation. A number (nightly): fuzzes each target for so many
-# seconds.
+# Checks the fuzz targets. `--build` (on each change): replays the seeds and builds the targets; with a
+# nightly compiler and cargo-fuzz as they are fuzzed, otherwise without instrumentation. A number (nightly):
+# fuzzes each target for so many seconds.
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Compiles every CUDA kernel for compute_80 and compute_90 and runs the kernels on the host under the sanitizers. Needs no
-# GPU.
+# Compiles every CUDA kernel for compute_80 and compute_90 and runs the kernels on the host under the
+# sanitizers. Needs no GPU.
 #
 # Uses the NVRTC library of the machine, or NVIDIA's wheel from PyPI, which is kept in $FEEDLINE_CI_CACHE.
 set -eu

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the loom models of the slots and of the workers' queue: all interleavings with at most $1 preemptions (2 on each
-# change, 3 nightly).
+# Runs the loom models of the slots and of the workers' queue: all interleavings with at most $1 preemptions
+# (2 on each change, 3 nightly).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

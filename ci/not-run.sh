@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Lists the tests that were not run and checks the number of GPU tests: each of those counted in ci/gpu-tests.txt must have
-# been run or reported as not run.
+# Lists the tests that were not run and checks the number of GPU tests: each of those counted in
+# ci/gpu-tests.txt must have been run or reported as not run.
 #
 #   FEEDLINE_NOT_RUN=$PWD/not-run.txt FEEDLINE_RAN=$PWD/ran.txt cargo test --workspace
 #   ci/not-run.sh not-run.txt ran.txt

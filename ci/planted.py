@@ -41,11 +41,13 @@ HOST_RING, HOST_LEASE = "crates/slots/src/ring.rs", "crates/slots/src/lease.rs"
 HOST_ACQUIRE = "crates/slots/src/acquire.rs"
 DEVICE_RING, DEVICE_LEASE = "crates/device/src/slot/ring.rs", "crates/device/src/slot/lease.rs"
 PINNED, SHARED_FILL = "crates/device/src/pinned.rs", "crates/slots/src/shared.rs"
-DECODER, DECODE_ROWS = "crates/feedline/src/decode/decoder.rs", "crates/feedline/src/decode/rows.rs"
+JOB, SHARE = "crates/feedline/src/decode/decoder/job.rs", "crates/feedline/src/decode/decoder/share.rs"
+DECODER, DECODE_ROWS = "crates/feedline/src/decode/decoder/mod.rs", "crates/feedline/src/decode/rows.rs"
 QUEUE, POOL = "crates/feedline/src/decode/queue.rs", "crates/feedline/src/decode/pool.rs"
 TRANSFER, SCHEDULE = "crates/feedline/src/transfer/mod.rs", "crates/feedline/src/transfer/schedule.rs"
 CAPTURE, EVENT_POOL = "crates/device/src/capture.rs", "crates/device/src/event_pool.rs"
-LOADER, SHUTDOWN = "crates/feedline/src/loader.rs", "crates/feedline/src/shutdown.rs"
+START = "crates/feedline/src/loader/start.rs"
+LOADER, SHUTDOWN = "crates/feedline/src/loader/mod.rs", "crates/feedline/src/shutdown.rs"
 PROGRESS, HOST = "crates/feedline/src/progress.rs", "crates/feedline/src/compute/host.rs"
 
 LAYOUT, REGION = "crates/core/src/layout.rs", "crates/core/src/region.rs"
@@ -97,37 +99,65 @@ BUGS = [
         "freed_in_flight",
         "the memory of a slot is freed while its copy runs",
         Test(SLOTS, "lease", "memory_is_freed_once_after_its_copy_has_ended"),
-        [(HOST_RING, "State::InFlight | State::Lost => slot.memory.wait_drained(),",
-          "State::InFlight | State::Lost => Ok(()),")],
+        [
+            (
+                HOST_RING,
+                "State::InFlight | State::Lost => slot.memory.wait_drained(),",
+                "State::InFlight | State::Lost => Ok(()),",
+            )
+        ],
     ),
     Bug(
         "canary_off",
         "bytes written outside a row are not looked for",
         Test("feedline-core", "lib", "check::tests::every_write_outside_the_rows_is_found"),
-        [("crates/core/src/check.rs", "bytes.iter().any(|&byte| byte != self.background)", "bytes.is_empty() && self.rows == 0")],
+        [
+            (
+                "crates/core/src/check/slab.rs",
+                "bytes.iter().any(|&byte| byte != self.background)",
+                "bytes.is_empty() && self.rows == 0",
+            )
+        ],
     ),
     Bug(
         "error_drop_panics",
         "a panic in the drop of a user's error ends the thread that drops it",
         Test("feedline-core", "lib", "error::tests::a_panic_in_the_drop_of_a_source_is_caught"),
-        [("crates/core/src/error.rs", 'let _ = catch_panic("the drop of an error panicked", || drop(source));', "drop(source);")],
+        [
+            (
+                "crates/core/src/error.rs",
+                'let _ = catch_panic("the drop of an error panicked", || drop(source));',
+                "drop(source);",
+            )
+        ],
     ),
     Bug(
         "row_claimed_twice",
         "two workers get the same row of a slot that they fill together",
         Test(SLOTS, "shared_fill", "workers_fill_all_rows_between_them_and_one_of_them_finishes"),
-        [(SHARED_FILL, "let start = self.next.fetch_add(count, Ordering::Relaxed);",
-          "let start = self.next.fetch_add(count.div_ceil(2), Ordering::Relaxed);")],
+        [
+            (
+                SHARED_FILL,
+                "let start = self.next.fetch_add(count, Ordering::Relaxed);",
+                "let start = self.next.fetch_add(count.div_ceil(2), Ordering::Relaxed);",
+            )
+        ],
     ),
     Bug(
         "rows_given_up_and_claimed",
         "rows that were given up can still be claimed",
         Test(SLOTS, "shared_fill", "rows_that_are_given_up_count_as_finished_once"),
-        [(SHARED_FILL, "let start = self.next.swap(self.rows, Ordering::Relaxed)", "let start = self.next.load(Ordering::Relaxed)")],
+        [
+            (
+                SHARED_FILL,
+                "let start = self.next.swap(self.rows, Ordering::Relaxed)",
+                "let start = self.next.load(Ordering::Relaxed)",
+            )
+        ],
     ),
     Bug(
         "nobody_woken_for_a_host_slot",
-        "a host slot that comes home wakes nobody when one sleeps",
+        "the release of a host slot wakes nobody when one sleeps",
         Test(SLOTS, "ring", "acquire_blocks_until_a_lease_is_released"),
         [(HOST_RING, "let asleep = free_list.sleepers > 0;", "let asleep = free_list.sleepers > 1;")],
     ),
@@ -141,7 +171,13 @@ BUGS = [
         "freed_under_a_graph",
         "a buffer that a recorded step uses is freed when it is dropped",
         Test(DEVICE, "graph", "graphs_keep_the_memory_that_they_use"),
-        [(CAPTURE, "let is_used = state.used.iter().any(|used| used.overlaps(&buffer));", "let is_used = false;")],
+        [
+            (
+                CAPTURE,
+                "let is_used = state.used.iter().any(|used| used.overlaps(&buffer));",
+                "let is_used = false;",
+            )
+        ],
     ),
     Bug(
         "host_bytes_before_the_copy",
@@ -171,24 +207,41 @@ BUGS = [
         "ids_marked_before_the_gather",
         "ids are overwritten before they were read",
         Test(DEVICE, "contract", "columns::ids_are_not_overwritten_before_the_gather_has_read_them"),
-        [(PINNED, "work(self.ptr)?;\n        stream.record(copied)?;",
-          "stream.record(copied)?;\n        work(self.ptr)?;")],
+        [
+            (
+                PINNED,
+                "work(self.ptr)?;\n        stream.record(copied)?;",
+                "stream.record(copied)?;\n        work(self.ptr)?;",
+            )
+        ],
     ),
     Bug(
         "rows_in_the_order_of_their_visits",
         "the rows of a long set are put down as they are visited, not in their places",
         Test(DEVICE, "contract", "columns::rows_of_a_reordered_batch_arrive_in_their_places"),
-        [("crates/device/src/zero_copy/columns.rs", "self.gather_order.places(ids.len()).map(at)", "None.map(at)")],
+        [
+            (
+                "crates/device/src/zero_copy/columns.rs",
+                "self.gather_order.places(ids.len()).map(at)",
+                "None.map(at)",
+            )
+        ],
     ),
     Bug(
         "unregistered_in_use",
         "memory is unregistered while a gather that failed late may still read it",
         Test(DEVICE, "contract", "columns::memory_stays_registered_under_a_gather_that_failed_late"),
         [
-            ("crates/device/src/zero_copy/registered.rs", "self.reader.get().map_or(Ok(()), |stream| stream.synchronize());",
-             "Ok::<(), Error>(());"),
-            (DEVICE_RING, "let drained = self.copier.get().map_or(Ok(()), |stream| stream.synchronize());",
-             "let drained = Ok::<(), Error>(());"),
+            (
+                "crates/device/src/zero_copy/registered.rs",
+                "self.reader.get().map_or(Ok(()), |stream| stream.synchronize());",
+                "Ok::<(), Error>(());",
+            ),
+            (
+                DEVICE_RING,
+                "let drained = self.copier.get().map_or(Ok(()), |stream| stream.synchronize());",
+                "let drained = Ok::<(), Error>(());",
+            ),
         ],
     ),
     Bug(
@@ -213,13 +266,25 @@ BUGS = [
         "copied_taken_for_done",
         "a reader asks whether the copy is done, and does not wait when it is not",
         HAND_OFF,
-        [("crates/device/src/stream.rs", "if event.query()? { Ok(()) }", "if event.query()? || cfg!(not(any())) { Ok(()) }")],
+        [
+            (
+                "crates/device/src/stream.rs",
+                "if event.query()? { Ok(()) }",
+                "if event.query()? || cfg!(not(any())) { Ok(()) }",
+            )
+        ],
     ),
     Bug(
         "last_reader_only",
         "only the last reader of a device slot is waited for",
         ALL_READERS,
-        [(DEVICE_LEASE, "in &slot.consumed[..joined]", "in &slot.consumed[joined.saturating_sub(1)..joined]")],
+        [
+            (
+                DEVICE_LEASE,
+                "in &slot.consumed[..joined]",
+                "in &slot.consumed[joined.saturating_sub(1)..joined]",
+            )
+        ],
     ),
     Bug(
         "end_not_recorded",
@@ -238,7 +303,11 @@ BUGS = [
         "two device slots have one event for the end of their readers",
         Test(DEVICE, "shared_event", "readers_of_two_slots_on_two_streams_are_both_waited_for"),
         [
-            (DEVICE_LEASE, "record(&slot.consumed[self.number])", "record(&self.shared.slots[0].consumed[self.number])"),
+            (
+                DEVICE_LEASE,
+                "record(&slot.consumed[self.number])",
+                "record(&self.shared.slots[0].consumed[self.number])",
+            ),
             (DEVICE_LEASE, "in &slot.consumed[..joined]", "in &shared.slots[0].consumed[..joined]"),
         ],
     ),
@@ -246,25 +315,52 @@ BUGS = [
         "marked_before_the_copy",
         "the mark of a copy is recorded before the copy is queued",
         HAND_OFF,
-        [(PINNED, "work(self.ptr)?;\n        stream.record(copied)?;",
-          "stream.record(copied)?;\n        work(self.ptr)?;")],
+        [
+            (
+                PINNED,
+                "work(self.ptr)?;\n        stream.record(copied)?;",
+                "stream.record(copied)?;\n        work(self.ptr)?;",
+            )
+        ],
     ),
     Bug(
         "mark_recorded_again",
         "a copy takes a mark that a block or a lease still refers to",
         Test(DEVICE, "contract", "slots::a_block_and_a_slot_wait_only_for_their_own_copy"),
-        [(EVENT_POOL, "(*next..count).chain(0..*next)", "0..count"),
-         (EVENT_POOL, "Arc::get_mut(&mut all[at]).is_some()", "count > 0")],
+        [
+            (EVENT_POOL, "(*next..count).chain(0..*next)", "0..count"),
+            (EVENT_POOL, "Arc::get_mut(&mut all[at]).is_some()", "count > 0"),
+        ],
     ),
-    Bug("host_gate_of_a_pipeline", "the same as host_gate, under a user's training loop", PIPELINE, NO_HOST_GATE),
-    Bug("consumed_wait_of_a_pipeline", "the same as consumed_wait, under a user's training loop", PIPELINE, NO_CONSUMED_WAIT),
-    Bug("copied_wait_of_a_pipeline", "the same as copied_wait, under a user's training loop", PIPELINE, NO_COPIED_WAIT),
+    Bug(
+        "host_gate_of_a_pipeline",
+        "the same as host_gate, under a user's training loop",
+        PIPELINE,
+        NO_HOST_GATE,
+    ),
+    Bug(
+        "consumed_wait_of_a_pipeline",
+        "the same as consumed_wait, under a user's training loop",
+        PIPELINE,
+        NO_CONSUMED_WAIT,
+    ),
+    Bug(
+        "copied_wait_of_a_pipeline",
+        "the same as copied_wait, under a user's training loop",
+        PIPELINE,
+        NO_COPIED_WAIT,
+    ),
     Bug(
         "copy_error_ignored",
         "a copy that the device refuses is taken for done",
         Test(FEEDLINE, "faults", "every_device_call_can_fail_once"),
-        [(DEVICE_LEASE, "|at| work(copier, at, slot.address))",
-          "|at| {\n                let _ = work(copier, at, slot.address);\n                Ok(())\n            })")],
+        [
+            (
+                DEVICE_LEASE,
+                "|at| work(copier, at, slot.address))",
+                "|at| {\n                let _ = work(copier, at, slot.address);\n                Ok(())\n            })",
+            )
+        ],
     ),
     Bug(
         "last_slot_lost_in_silence",
@@ -276,43 +372,75 @@ BUGS = [
         "leak_kept_in_the_ledger",
         "memory that is leaked after a failed drain keeps its event and its stream",
         Test(FEEDLINE, "faults", "every_device_call_can_lose_the_device"),
-        [(HOST_RING, "Err(error) => memory.leak(error),",
-          "Err(error) => {\n                    drop(error);\n                    std::mem::forget(memory);\n                }")],
+        [
+            (
+                HOST_RING,
+                "Err(error) => memory.leak(error),",
+                "Err(error) => {\n                    drop(error);\n                    std::mem::forget(memory);\n                }",
+            )
+        ],
     ),
     Bug(
         "panic_swallowed",
         "a batch whose data set panicked is delivered all the same",
         Test(FEEDLINE, "failures", "a_bad_sample_ends_the_epoch_after_the_batches_before_it"),
-        [(DECODE_ROWS, "            Err(self.locate(Error::new(ErrorKind::Panic, why), id))",
-          "            drop((why, id));\n            Ok(())")],
+        [
+            (
+                DECODE_ROWS,
+                "            Err(self.locate(Error::new(ErrorKind::Panic, why), id))",
+                "            drop((why, id));\n            Ok(())",
+            )
+        ],
     ),
     Bug(
         "substitute_by_worker",
         "what stands in for a bad sample depends on the thread that met it",
         Test(FEEDLINE, "faults", "substitutes_are_the_same_for_any_number_of_workers"),
-        [("crates/feedline/src/decode/input.rs", "(batch_sampler.substitute(info.epoch, position, attempt), row)",
-          "{\n                    let thread = std::thread::current();\n"
-          "                    let index = thread.name().and_then(|name| name.bytes().last()).map_or(0, u64::from);\n"
-          "                    (batch_sampler.substitute(info.epoch, position + index, attempt), row)\n                }")],
+        [
+            (
+                "crates/feedline/src/decode/input.rs",
+                "(batch_sampler.substitute(info.epoch, position, attempt), row)",
+                "{\n                    let thread = std::thread::current();\n"
+                "                    let index = thread.name().and_then(|name| name.bytes().last()).map_or(0, u64::from);\n"
+                "                    (batch_sampler.substitute(info.epoch, position + index, attempt), row)\n                }",
+            )
+        ],
     ),
     Bug(
         "one_row_off",
         "decode reads each sample of a later piece of a batch into the row behind its own",
         Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_per_epoch"),
-        [(DECODE_ROWS, "info().ids[rows.first()..][..rows.len()]", "info().ids[rows.first().saturating_sub(1)..][..rows.len()]")],
+        [
+            (
+                DECODE_ROWS,
+                "info().ids[rows.first()..][..rows.len()]",
+                "info().ids[rows.first().saturating_sub(1)..][..rows.len()]",
+            )
+        ],
     ),
     Bug(
         "step_off_by_one",
         "decode makes each batch of the step before its own",
         Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_per_epoch"),
-        [(DECODER, "batch_sampler.batch(epoch, *start, step, &mut info.ids)",
-          "batch_sampler.batch(epoch, *start, step.saturating_sub(1), &mut info.ids)")],
+        [
+            (
+                JOB,
+                "batch_sampler.batch(epoch, *start, step, &mut info.ids)",
+                "batch_sampler.batch(epoch, *start, step.saturating_sub(1), &mut info.ids)",
+            )
+        ],
     ),
     Bug(
         "nobody_woken_for_a_device_slot",
-        "a device slot that comes home wakes nobody when one sleeps",
+        "the release of a device slot wakes nobody when one sleeps",
         Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_per_epoch"),
-        [("crates/device/src/slot/free_list.rs", "let asleep = state.sleepers > 0;", "let asleep = state.sleepers > 1;")],
+        [
+            (
+                "crates/device/src/slot/free_list.rs",
+                "let asleep = state.sleepers > 0;",
+                "let asleep = state.sleepers > 1;",
+            )
+        ],
     ),
     Bug(
         "nobody_woken_for_a_batch",
@@ -329,8 +457,16 @@ BUGS = [
     Bug(
         "no_look",
         "a worker that sleeps does not look for work that nobody was woken for",
-        Test(FEEDLINE, "lib", "decode::queue::tests::a_batch_that_nobody_was_woken_for_is_begun_all_the_same"),
-        [(QUEUE, "LOOK: Duration = Duration::from_millis(100)", "LOOK: Duration = Duration::from_secs(36_000)")],
+        Test(
+            FEEDLINE, "lib", "decode::queue::tests::a_batch_that_nobody_was_woken_for_is_begun_all_the_same"
+        ),
+        [
+            (
+                QUEUE,
+                "LOOK: Duration = Duration::from_millis(100)",
+                "LOOK: Duration = Duration::from_secs(36_000)",
+            )
+        ],
     ),
     Bug(
         "close_of_the_queue_wakes_nobody",
@@ -341,28 +477,46 @@ BUGS = [
     Bug(
         "joined_without_end",
         "a batch can be joined by more workers than it was offered to",
-        Test(FEEDLINE, "lib", "decode::queue::tests::batches_to_join_come_before_batches_to_begin_and_in_their_order"),
+        Test(
+            FEEDLINE,
+            "lib",
+            "decode::queue::tests::batches_to_join_come_before_batches_to_begin_and_in_their_order",
+        ),
         [(QUEUE, "                *workers -= 1;\n", "                *workers = (*workers - 1).max(1);\n")],
     ),
     Bug(
         "begun_before_joined",
         "a new batch is begun before one that is there to be joined",
-        Test(FEEDLINE, "lib", "decode::queue::tests::batches_to_join_come_before_batches_to_begin_and_in_their_order"),
-        [(QUEUE, "            if let Some((batch, workers)) = state.shares.front_mut() {",
-          "            if state.jobs.is_empty() && let Some((batch, workers)) = state.shares.front_mut() {")],
+        Test(
+            FEEDLINE,
+            "lib",
+            "decode::queue::tests::batches_to_join_come_before_batches_to_begin_and_in_their_order",
+        ),
+        [
+            (
+                QUEUE,
+                "            if let Some((batch, workers)) = state.shares.front_mut() {",
+                "            if state.jobs.is_empty() && let Some((batch, workers)) = state.shares.front_mut() {",
+            )
+        ],
     ),
     Bug(
         "dropped_under_the_lock",
         "work that nobody wants any more is dropped under the lock of the queue",
         Test(FEEDLINE, "lib", "decode::queue::tests::work_is_dropped_without_the_lock"),
-        [(QUEUE, "        let left = (remove(jobs, is_job), remove(shares, |(share, _)| is_share(share)));\n        drop(state);",
-          "        let left = ();\n        drop((remove(jobs, is_job), remove(shares, |(share, _)| is_share(share))));\n        drop(state);")],
+        [
+            (
+                QUEUE,
+                "        let left = (remove(jobs, is_job), remove(shares, |(share, _)| is_share(share)));\n        drop(state);",
+                "        let left = ();\n        drop((remove(jobs, is_job), remove(shares, |(share, _)| is_share(share))));\n        drop(state);",
+            )
+        ],
     ),
     Bug(
         "share_not_finished",
         "a worker that finishes the last rows of a batch does not send it",
         Test(FEEDLINE, "lib", "decode::tests::rows_are_decoded_in_place_with_any_number_of_workers"),
-        [(DECODER, "is_finished |= piece.finish();", "is_finished &= piece.finish();")],
+        [(SHARE, "is_finished |= piece.finish();", "is_finished &= piece.finish();")],
     ),
     Bug(
         "rows_given_up_not_counted",
@@ -374,61 +528,103 @@ BUGS = [
         "later_error_wins",
         "of two errors in a batch the one of the later row is told",
         Test(FEEDLINE, "lib", "decode::tests::the_error_of_the_first_failed_row_is_reported"),
-        [(DECODER, "first < *row", "first > *row")],
+        [(SHARE, "first < *row", "first > *row")],
     ),
     Bug(
         "stale_batches_are_read",
         "batches of a request that was given up are read all the same",
         Test(FEEDLINE, "lib", "decode::tests::a_stale_batch_is_not_read"),
-        [(DECODER, "if decoder.is_stale(request) || decoder", "if decoder")],
+        [(JOB, "if decoder.is_stale(request) || decoder", "if decoder")],
     ),
     Bug(
         "stop_taken_back",
         "a request that is taken up late undoes a stop",
         Test(FEEDLINE, "lib", "decode::tests::a_stop_is_final"),
-        [(DECODER, "self.request.fetch_max(request, Ordering::Relaxed);", "self.request.store(request, Ordering::Relaxed);")],
+        [
+            (
+                DECODER,
+                "self.request.fetch_max(request, Ordering::Relaxed);",
+                "self.request.store(request, Ordering::Relaxed);",
+            )
+        ],
     ),
     Bug(
         "stale_batches_delivered",
         "batches of a request that was given up are copied and delivered",
-        Test(FEEDLINE, "lib", "transfer::tests::order::a_new_request_is_begun_while_a_batch_of_the_old_one_is_read"),
-        [(TRANSFER, "self.with.decoder.is_stale(filled.note().info.request)",
-          "cfg!(any()) && self.with.decoder.is_stale(filled.note().info.request)")],
+        Test(
+            FEEDLINE,
+            "lib",
+            "transfer::tests::order::a_new_request_is_begun_while_a_batch_of_the_old_one_is_read",
+        ),
+        [
+            (
+                TRANSFER,
+                "self.with.decoder.is_stale(filled.note().info.request)",
+                "cfg!(any()) && self.with.decoder.is_stale(filled.note().info.request)",
+            )
+        ],
     ),
     Bug(
         "reader_of_a_source_twice",
         "a batch of a source is handed out while another worker has the reader",
-        Test(FEEDLINE, "lib", "transfer::tests::order::records_are_read_in_sequence_while_batches_are_decoded_in_parallel"),
+        Test(
+            FEEDLINE,
+            "lib",
+            "transfer::tests::order::records_are_read_in_sequence_while_batches_are_decoded_in_parallel",
+        ),
         [(SCHEDULE, "Some(SourceState::Lent) => return false,", "Some(SourceState::Lent) => false,")],
     ),
     Bug(
         "reader_of_a_source_left_in_the_inbox",
         "the reader of a source is not taken back while every device slot is taken",
-        Test(FEEDLINE, "lib",
-             "transfer::tests::order::the_workers_fill_every_slot_of_a_source_while_the_consumer_takes_nothing"),
-        [(TRANSFER, "limit.or(self.schedule.is_reader_away().then_some(SOURCE_POLL))",
-          "limit.or((cfg!(any()) && self.schedule.is_reader_away()).then_some(SOURCE_POLL))")],
+        Test(
+            FEEDLINE,
+            "lib",
+            "transfer::tests::order::the_workers_fill_every_slot_of_a_source_while_the_consumer_takes_nothing",
+        ),
+        [
+            (
+                TRANSFER,
+                "limit.or(self.schedule.is_reader_away().then_some(SOURCE_POLL))",
+                "limit.or((cfg!(any()) && self.schedule.is_reader_away()).then_some(SOURCE_POLL))",
+            )
+        ],
     ),
     Bug(
         "shard_drop_panics",
         "a panic in the drop of a shard ends the thread that drops its reader",
-        Test(FEEDLINE, "lib",
-             "transfer::tests::ends::the_thread_ends_although_a_shard_panics_when_dropped"),
-        [("crates/feedline/src/decode/source.rs", 'let _ = catch_panic("the drop of a shard panicked", || drop(open));', "drop(open);")],
+        Test(FEEDLINE, "lib", "transfer::tests::ends::the_thread_ends_although_a_shard_panics_when_dropped"),
+        [
+            (
+                "crates/feedline/src/decode/source.rs",
+                'let _ = catch_panic("the drop of a shard panicked", || drop(open));',
+                "drop(open);",
+            )
+        ],
     ),
     Bug(
         "batch_info_copied",
         "what is known of a batch is copied from the host slot to the device slot, and takes memory each time",
         Test(FEEDLINE, "bounded", "a_steady_pipeline_allocates_nothing_on_the_heap"),
-        [(TRANSFER, "std::mem::swap(slot.info_mut(), &mut filled.note_mut().info);",
-          "*slot.info_mut() = filled.note_mut().info.clone();")],
+        [
+            (
+                TRANSFER,
+                "std::mem::swap(slot.info_mut(), &mut filled.note_mut().info);",
+                "*slot.info_mut() = filled.note_mut().info.clone();",
+            )
+        ],
     ),
     Bug(
         "wakes_fill_the_inbox",
         "each request takes a place in the inbox, until a worker finds none",
         Test(FEEDLINE, "shared_pool", "requests_of_a_loader_that_waits_for_its_consumer_block_no_worker"),
-        [(TRANSFER, "            let _ = inbox.send(Message::Wake);",
-          "            let _ = inbox.send(Message::Wake);\n            self.woken();")],
+        [
+            (
+                TRANSFER,
+                "            let _ = inbox.send(Message::Wake);",
+                "            let _ = inbox.send(Message::Wake);\n            self.woken();",
+            )
+        ],
     ),
     Bug(
         "queued_batches_outlive_their_loader",
@@ -446,28 +642,44 @@ BUGS = [
         "any_number_of_workers",
         "a worker count has no upper limit",
         Test(FEEDLINE, "lib", "decode::tests::worker_counts_outside_the_limits_are_refused"),
-        [(POOL, "Self::Count(count) if count > MAX_WORKERS =>", "Self::Count(count) if count > 2 * MAX_WORKERS =>")],
+        [
+            (
+                POOL,
+                "Self::Count(count) if count > MAX_WORKERS =>",
+                "Self::Count(count) if count > 2 * MAX_WORKERS =>",
+            )
+        ],
     ),
     Bug(
         "delivered_as_done",
         "batches are sent on in the order in which they are decoded",
         Test(FEEDLINE, "lib", "transfer::tests::order::batches_decoded_out_of_order_are_delivered_in_order"),
-        [("crates/feedline/src/transfer/reorder.rs", "let index = index as usize;",
-          "let _ = index;\n        let index = self.places.len();")],
+        [
+            (
+                "crates/feedline/src/transfer/reorder.rs",
+                "let index = index as usize;",
+                "let _ = index;\n        let index = self.places.len();",
+            )
+        ],
     ),
     Bug(
         "later_pieces_only",
         "a batch that failed takes the pieces of those before it with it",
         Test(FEEDLINE, "lib", "decode::tests::a_batch_before_a_failed_one_is_read_to_its_end"),
-        [(DECODER, "if !decoder.is_after_failure(self.number)", "if !decoder.is_after_failure(u64::MAX)")],
+        [(SHARE, "if !decoder.is_after_failure(self.number)", "if !decoder.is_after_failure(u64::MAX)")],
     ),
     Bug(
         "cursor_counts_prefetched",
         "the cursor counts one batch that was read ahead and not delivered",
         Test(FEEDLINE, "resume", "every_data_set_resumes"),
-        [(PROGRESS, "None => cursor.deliver(batch_sampler, &batch.ids()[..batch.valid_rows()]),",
-          "None => (0..=u8::from(batch.step() == 0))\n"
-          "                .for_each(|_| cursor.deliver(batch_sampler, &batch.ids()[..batch.valid_rows()])),")],
+        [
+            (
+                PROGRESS,
+                "None => cursor.deliver(batch_sampler, &batch.ids()[..batch.valid_rows()]),",
+                "None => (0..=u8::from(batch.step() == 0))\n"
+                "                .for_each(|_| cursor.deliver(batch_sampler, &batch.ids()[..batch.valid_rows()])),",
+            )
+        ],
     ),
     Bug(
         "checkpoint_wait",
@@ -509,24 +721,36 @@ BUGS = [
         "over_taken_for_not_yet",
         "the end of an epoch is reported as a batch that is not there yet",
         Test(FEEDLINE, "iterable", "the_loader_finds_the_end_of_an_epoch_and_starts_the_next"),
-        [("crates/feedline/src/epoch.rs", "None if self.is_over() => TryNext::Over,",
-          "None if self.is_over() => TryNext::NotYet,")],
+        [
+            (
+                "crates/feedline/src/epoch.rs",
+                "None if self.is_over() => TryNext::Over,",
+                "None if self.is_over() => TryNext::NotYet,",
+            )
+        ],
     ),
     Bug(
         "cause_after_the_end",
         "a stage closes its channels before it tells why",
         Test(FEEDLINE, "failures", "the_first_cause_is_reported_however_the_threads_race"),
         [
-            (LOADER, "            outcome(result);\n", ""),
-            (LOADER, "            drop(transfer);\n",
-             "            drop(transfer);\n            std::thread::sleep(std::time::Duration::from_millis(20));\n"
-             "            outcome(result);\n"),
+            (START, "            outcome(result);\n", ""),
+            (
+                START,
+                "            drop(transfer);\n",
+                "            drop(transfer);\n            std::thread::sleep(std::time::Duration::from_millis(20));\n"
+                "            outcome(result);\n",
+            ),
         ],
     ),
     Bug(
         "stop_leaves_the_device_slots_open",
         "stop does not wake a transfer that waits for a device slot",
-        Test(FEEDLINE, "shutdown", "a_consumer_that_stops_taking_batches_stops_the_pipeline_when_all_slots_are_full"),
+        Test(
+            FEEDLINE,
+            "shutdown",
+            "a_consumer_that_stops_taking_batches_stops_the_pipeline_when_all_slots_are_full",
+        ),
         [(SHUTDOWN, "        self.device_slots.close();\n", "")],
     ),
     Bug(
@@ -539,20 +763,36 @@ BUGS = [
         "batches_of_an_epoch_that_was_left",
         "batches that were read ahead for an epoch that was left are delivered in the next one",
         Test(FEEDLINE, "random_loaders", "every_row_of_a_random_loader_matches_the_reference"),
-        [(LOADER, "if loaded.info().request != at.request.number", "if loaded.info().request > at.request.number")],
+        [
+            (
+                LOADER,
+                "if loaded.info().request != at.request.number",
+                "if loaded.info().request > at.request.number",
+            )
+        ],
     ),
     Bug(
         "ranks_overlap_in_a_short_step",
         "two ranks get the same samples of a last step that is not full",
         Test(FEEDLINE, "random_resume", "every_sample_arrives_once_however_a_run_is_resumed"),
-        [("crates/core/src/batch_sampler.rs", "first: first + rank * each + rank.min(over)", "first: first + rank * each")],
+        [
+            (
+                "crates/core/src/batch_sampler.rs",
+                "first: first + rank * each + rank.min(over)",
+                "first: first + rank * each",
+            )
+        ],
     ),
     Bug(
         "dlpack_batch",
         "a DLPack tensor does not keep its batch",
         Test("feedline-dlpack", "tensors", "a_tensor_keeps_its_batch_and_its_drop_releases_it"),
         [
-            ("crates/dlpack/src/export.rs", "    _batch: Arc<Ready>,\n}", "    _batch: std::sync::Weak<Ready>,\n}"),
+            (
+                "crates/dlpack/src/export.rs",
+                "    _batch: Arc<Ready>,\n}",
+                "    _batch: std::sync::Weak<Ready>,\n}",
+            ),
             ("crates/dlpack/src/export.rs", "_batch: batch }", "_batch: Arc::downgrade(&batch) }"),
         ],
     ),
@@ -560,20 +800,37 @@ BUGS = [
         "dlpack_deleter",
         "a DLPack tensor that is refused is not given back",
         Test("feedline-dlpack", "tensors", "what_cannot_be_read_is_refused_and_given_back"),
-        [("crates/dlpack/src/import.rs", "let owned = Owned(raw);", "let owned = std::mem::ManuallyDrop::new(Owned(raw));")],
+        [
+            (
+                "crates/dlpack/src/import.rs",
+                "let owned = Owned(raw);",
+                "let owned = std::mem::ManuallyDrop::new(Owned(raw));",
+            )
+        ],
     ),
     Bug(
         "first_wakes",
         "the first of several batches wakes a worker, which may sleep again before the others are queued",
         Test(FEEDLINE, "ledger", "the_ledger_names_the_slow_stage_and_its_size_and_sums_to_the_wall_time"),
-        [(TRANSFER, "            self.give(batch, true);\n        }\n        if count > 0", "            self.give(batch, false);\n        }\n        if count > 0")],
+        [
+            (
+                TRANSFER,
+                "            self.give(batch, true);\n        }\n        if count > 0",
+                "            self.give(batch, false);\n        }\n        if count > 0",
+            )
+        ],
     ),
     Bug(
         "copies_untimed",
         "the wait for a slot's readers counts as part of the copy",
         Test(FEEDLINE, "ledger", "the_ledger_names_the_slow_stage_and_its_size_and_sums_to_the_wall_time"),
-        [("crates/feedline/src/transfer/timed.rs", "slot.record_copy_start(&sample.started);",
-          "stream.record(&sample.started)?;\n        let _ = &slot;")],
+        [
+            (
+                "crates/feedline/src/transfer/timed.rs",
+                "slot.record_copy_start(&sample.started);",
+                "stream.record(&sample.started)?;\n        let _ = &slot;",
+            )
+        ],
     ),
     Bug(
         "trace_grows",
@@ -616,17 +873,29 @@ BUGS = [
                 "self.transforms.read(encoded, worker.get_or_insert_with(|| context.random().clone()), scratch, "
                 "row.bytes_mut(0))?;",
             ),
-            ("datasets/src/images/dataset.rs", "    scratch: Scratch,\n}", "    scratch: Scratch,\n"
-             "    worker: Option<feedline_core::Random>,\n}"),
-            ("datasets/src/images/dataset.rs", "let Memory { values, scratch } = memory;",
-             "let Memory { values, scratch, worker } = memory;"),
+            (
+                "datasets/src/images/dataset.rs",
+                "    scratch: Scratch,\n}",
+                "    scratch: Scratch,\n" "    worker: Option<feedline_core::Random>,\n}",
+            ),
+            (
+                "datasets/src/images/dataset.rs",
+                "let Memory { values, scratch } = memory;",
+                "let Memory { values, scratch, worker } = memory;",
+            ),
         ],
     ),
     Bug(
         "arrow_sizes_believed",
         "compressed buffers of an Arrow file are inflated to whatever they claim",
         Test(DATASETS, "bounds_formats", BOUNDS),
-        [("datasets/src/arrow/messages.rs", "if stored > length || inflated > most {", "if stored > length {")],
+        [
+            (
+                "datasets/src/arrow/messages.rs",
+                "if stored > length || inflated > most {",
+                "if stored > length {",
+            )
+        ],
     ),
     Bug(
         "parquet_sizes_believed",
@@ -650,40 +919,71 @@ BUGS = [
         "pack_of_another_source",
         "a run of pack goes on with the shards of another source",
         Test(DATASETS, "pack", "what_cannot_be_packed_is_refused_before_anything_is_written"),
-        [("datasets/src/pack/index.rs", "if same != (&new.source, new.source_samples, new.shard_bytes) {",
-          "if same.2 != new.shard_bytes {")],
+        [
+            (
+                "datasets/src/pack/index.rs",
+                "if same != (&new.source, new.source_samples, new.shard_bytes) {",
+                "if same.2 != new.shard_bytes {",
+            )
+        ],
     ),
     Bug(
         "remote_version_ignored",
         "an object that changes in a run goes on being read",
-        Test(DATASETS, "object_store", "an_object_that_changes_in_a_run_is_one_error_with_place_and_both_versions"),
-        [("datasets/src/remote/fetch.rs", "Some(pinned) if !pinned.is_same(now) => {", "Some(pinned) if pinned.len == 0 => {")],
+        Test(
+            DATASETS,
+            "object_store",
+            "an_object_that_changes_in_a_run_is_one_error_with_place_and_both_versions",
+        ),
+        [
+            (
+                "datasets/src/remote/fetch.rs",
+                "Some(pinned) if !pinned.is_same(now) => {",
+                "Some(pinned) if pinned.len == 0 => {",
+            )
+        ],
     ),
     Bug(
         "remote_memory_unbounded",
         "blocks of object stores are never given up",
         Test(DATASETS, "object_store", "blocks_are_fetched_ahead_within_their_bytes_and_once"),
-        [("datasets/src/remote/blocks.rs", "while self.bytes.saturating_add(bytes) > limit {",
-          "while self.bytes.saturating_add(bytes) > limit * 100 {")],
+        [
+            (
+                "datasets/src/remote/blocks.rs",
+                "while self.bytes.saturating_add(bytes) > limit {",
+                "while self.bytes.saturating_add(bytes) > limit * 100 {",
+            )
+        ],
     ),
     Bug(
         "remote_cache_believed",
         "blocks on disk are not compared with their checksum",
         Test(DATASETS, "object_store", "the_cache_on_disk_serves_later_runs_and_sees_damage"),
-        [("datasets/src/remote/cache.rs", "u32::from_le_bytes(*expected) == checksum(key, content);",
-          "u32::from_le_bytes(*expected) != 1;")],
+        [
+            (
+                "datasets/src/remote/cache.rs",
+                "u32::from_le_bytes(*expected) == checksum(key, content);",
+                "u32::from_le_bytes(*expected) != 1;",
+            )
+        ],
     ),
     Bug(
         "remote_cache_unbounded",
         "the cache on disk grows beyond its limit",
         Test(DATASETS, "object_store", "the_cache_on_disk_keeps_its_limit_and_what_was_used_last"),
-        [("datasets/src/remote/cache.rs", "if total.saturating_add(bytes) > self.bytes {", "if total == u64::MAX {")],
+        [
+            (
+                "datasets/src/remote/cache.rs",
+                "if total.saturating_add(bytes) > self.bytes {",
+                "if total == u64::MAX {",
+            )
+        ],
     ),
     Bug(
         "ragged_split",
         "a batch with a ragged field is split over workers",
         Test(FEEDLINE, "ragged_errors", "a_sample_beyond_its_limit_is_named_with_field_and_limit"),
-        [(DECODER, "if rows > piece_rows && !decoder.layout.is_ragged() {", "if rows > piece_rows {")],
+        [(JOB, "if rows > piece_rows && !decoder.layout.is_ragged() {", "if rows > piece_rows {")],
     ),
     Bug(
         "ragged_bytes",
@@ -719,7 +1019,13 @@ BUGS = [
         "packed_class",
         "documents change places with longer ones",
         Test("feedline-core", "packed", "every_item_is_in_one_window_of_an_epoch_and_no_document_is_split"),
-        [(PACKED, "partition_point(|piece| piece.len >= len)", "partition_point(|piece| piece.len > len + 1)")],
+        [
+            (
+                PACKED,
+                "partition_point(|piece| piece.len >= len)",
+                "partition_point(|piece| piece.len > len + 1)",
+            )
+        ],
     ),
     Bug(
         "cache_checksum",
@@ -731,7 +1037,13 @@ BUGS = [
         "cache_overwrites",
         "a file that is not a cache is overwritten",
         Test(CORE, "compose", "cached_file::what_is_not_a_cache_is_left_alone"),
-        [("crates/core/src/compose/cache/file.rs", "if !found.starts_with(", "if false && !found.starts_with(")],
+        [
+            (
+                "crates/core/src/compose/cache/file.rs",
+                "if !found.starts_with(",
+                "if false && !found.starts_with(",
+            )
+        ],
     ),
     Bug(
         "inner_ids",
@@ -743,13 +1055,19 @@ BUGS = [
         "unmapped_rows",
         "rows before a failure are left unmapped",
         Test(CORE, "compose", "map::samples_before_a_failure_are_mapped"),
-        [("crates/core/src/compose/map.rs", "group[..good].iter()", "group[..good * usize::from(error.is_none())].iter()")],
+        [
+            (
+                "crates/core/src/compose/map.rs",
+                "group[..good].iter()",
+                "group[..good * usize::from(error.is_none())].iter()",
+            )
+        ],
     ),
     Bug(
         "scratch_after_panic",
         "a read finds the scratch memory that a panic has left",
         Test(FEEDLINE, "scratch", "a_failed_read_keeps_the_scratch_and_a_panic_loses_it"),
-        [(DECODER, "if read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic) {", "if false {")],
+        [(SHARE, "if read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic) {", "if false {")],
     ),
     Bug(
         "map_batch_step",
@@ -819,8 +1137,14 @@ def cargo(package, targets):
 def build(package, targets):
     """Builds tests; returns the program of each target, and the errors of the compiler, if any."""
     environment = {**os.environ, "CARGO_TARGET_DIR": str(BUILD.resolve())}
-    done = subprocess.run(cargo(package, targets), cwd=COPY, env=environment, stdout=subprocess.PIPE,
-                          stderr=subprocess.PIPE, text=True)
+    done = subprocess.run(
+        cargo(package, targets),
+        cwd=COPY,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     programs, errors = {}, []
     for line in done.stdout.splitlines():
         message = json.loads(line) if line.startswith("{") else {}
@@ -842,8 +1166,16 @@ def run(program, test):
     command = [executable, "--exact", test.name, "--test-threads", "1", "--include-ignored"]
     environment = {**os.environ, "CARGO_MANIFEST_DIR": str(where), "RUST_BACKTRACE": "0"}
     try:
-        done = subprocess.run(command, cwd=where, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              timeout=LIMIT, errors="replace", text=True)
+        done = subprocess.run(
+            command,
+            cwd=where,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=LIMIT,
+            errors="replace",
+            text=True,
+        )
     except subprocess.TimeoutExpired as late:
         return f"hung: stopped at the limit of {LIMIT} s", str(late.stdout)
     output = done.stdout
@@ -852,9 +1184,12 @@ def run(program, test):
     if done.returncode == 0 and re.search(r"^test result: ok\. 1 passed", output, re.M):
         return "ok", output
     # Look in the summary's list of failures, because a test's output can separate its name from its result.
-    if re.search(r"^test result: FAILED\. 0 passed; 1 failed", output, re.M) and f"\n    {test.name}\n" in output:
+    if (
+        re.search(r"^test result: FAILED\. 0 passed; 1 failed", output, re.M)
+        and f"\n    {test.name}\n" in output
+    ):
         return "failed", output
-    if done.returncode < 0 and "watchdog: \"" in output:
+    if done.returncode < 0 and 'watchdog: "' in output:
         return "hung: named by its watchdog", output
     return f"ended with {done.returncode}", output
 
@@ -914,7 +1249,9 @@ def all_green(bugs):
 def main(names):
     unknown = set(names) - {bug.name for bug in BUGS}
     if unknown:
-        sys.exit(f"planted: no such bug: {', '.join(sorted(unknown))}; there are: {', '.join(bug.name for bug in BUGS)}")
+        sys.exit(
+            f"planted: no such bug: {', '.join(sorted(unknown))}; there are: {', '.join(bug.name for bug in BUGS)}"
+        )
     bugs = [bug for bug in BUGS if not names or bug.name in names]
     copy_tracked()
     start = time.monotonic()

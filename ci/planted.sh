@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# Mutation tests: each planted bug removes or breaks one guard of the pipeline in a copy, and a named test must fail.
+# Mutation tests: each planted bug removes or breaks one guard of the pipeline in a copy, and a named test
+# must fail.
 #
 #   ci/planted.sh            all of them
 #   ci/planted.sh NAME...    these
 #
-# Prints `planted N, caught N` at the end and fails if the two differ. The copy and its builds stay in target/planted.
+# Prints `planted N, caught N` at the end and fails if the two differ. The copy and its builds stay in
+# target/planted.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v python3 >/dev/null || { echo "planted: needs python3" >&2; exit 1; }

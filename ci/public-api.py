@@ -24,6 +24,7 @@ METHOD = re.compile(r'<section id="(?:ty)?method\.[^"]*" class="method">')
 # What follows on the page of a type, or of a trait, are implementations of traits.
 END = re.compile(r'<h2 id="(?:trait-implementations|synthetic-implementations|implementors|foreign-impls)"')
 
+
 def pages(folder):
     """The page of each item by the item's name; a re-export in a module is the item itself."""
     found = {}
@@ -47,7 +48,17 @@ def count(kind, page):
 def main(arguments):
     # Pages of items that are gone would be counted.
     shutil.rmtree(ROOT / "target/doc/feedline", ignore_errors=True)
-    build = ["cargo", "doc", "--quiet", "--locked", "--package", "feedline", "--no-deps", "--target-dir", "target"]
+    build = [
+        "cargo",
+        "doc",
+        "--quiet",
+        "--locked",
+        "--package",
+        "feedline",
+        "--no-deps",
+        "--target-dir",
+        "target",
+    ]
     if subprocess.run(build, cwd=ROOT).returncode != 0:
         sys.exit("public-api: the documentation does not build")
     found = pages(ROOT / "target/doc/feedline")
@@ -57,7 +68,7 @@ def main(arguments):
             print(f"{number:4} {kind} {name}")
     total = sum(counts.values())
     # Only what is written in feedline itself has a link to its source.
-    own = sum(counts[key] for key, page in found.items() if 'src/feedline/' in page.read_text())
+    own = sum(counts[key] for key, page in found.items() if "src/feedline/" in page.read_text())
     print(f"public-api: {own} of feedline itself, {total - own} of the crates whose items it exports")
     print(f"public-api: {total} public methods and functions on {len(counts)} items, at most {LIMIT}")
     sys.exit(0 if total <= LIMIT else f"public-api: {total} are more than {LIMIT}: hide what no user needs")

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs the hand-off alone and a training loop over a whole pipeline on the simulated device, with many seeds. Needs no GPU.
+# Runs the hand-off alone and a training loop over a whole pipeline on the simulated device, with many seeds.
+# Needs no GPU.
 #
 # FEEDLINE_SEEDS: the number of seeds, 1,000 by default; 100,000 nightly.
 set -euo pipefail

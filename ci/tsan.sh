@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Runs the tests of slots, backend (host), device, sim and feedline under ThreadSanitizer. It detects data races on the CPU
-# on the paths that ran, but not on a GPU. Arguments replace the packages in the call of `cargo test`. `--planted` checks
-# instead that a race is detected, and the race that results if the host does not wait for its copies.
+# Runs the tests of slots, backend (host), device, sim and feedline under ThreadSanitizer. It detects data
+# races on the CPU on the paths that ran, but not on a GPU. Arguments replace the packages in the call of
+# `cargo test`. `--planted` checks instead that a race is detected, and the race that results if the host does
+# not wait for its copies.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,8 +14,8 @@ target=x86_64-unknown-linux-gnu
 folder="$(realpath -m "${CARGO_TARGET_DIR:-target}")/tsan"
 mkdir -p "$folder"
 
-# The standard library is not instrumented, so the linker wraps its slow paths in the functions of ci/tsan/std.c. Their
-# symbols contain a hash of the compiler and must be looked up.
+# The standard library is not instrumented, so the linker wraps its slow paths in the functions of
+# ci/tsan/std.c. Their symbols contain a hash of the compiler and must be looked up.
 names=$(readelf -sW "$(rustc +nightly --print sysroot)"/lib/rustlib/$target/lib/libstd-*.rlib 2>/dev/null |
     awk '$4 == "FUNC" && $7 != "UND" { print $8 }' | sort -u)
 flags="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer -Zshare-generics=no -Clink-arg=$folder/std.o"

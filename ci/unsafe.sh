@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks that `unsafe` occurs only in slots, backend, cuda, sim, device and dlpack, and in the files listed below with a reason.
-# Every other crate root must forbid it, so that the compiler checks too.
+# Checks that `unsafe` occurs only in slots, backend, cuda, sim, device and dlpack, and in the files listed
+# below with a reason. Every other crate root must forbid it, so that the compiler checks too.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests of slots under valgrind memcheck; fails on an invalid access, a jump on uninitialised bytes or a leak.
-# Uses small sizes: valgrind runs one thread at a time and is about 30 times slower.
+# Runs the tests of slots under valgrind memcheck; fails on an invalid access, a jump on uninitialised bytes
+# or a leak. Uses small sizes: valgrind runs one thread at a time and is about 30 times slower.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,8 +16,8 @@ mapfile -t binaries < <(grep '"reason":"compiler-artifact"' "$log/cargo.json" |
 
 for binary in "${binaries[@]}"; do
     echo "valgrind: $(basename "$binary")"
-    # Definite leaks only: std keeps pointers into the interior of blocks, which memcheck reports as possible leaks, and
-    # tests that leak on purpose keep the leaked memory reachable.
+    # Definite leaks only: std keeps pointers into the interior of blocks, which memcheck reports as possible
+    # leaks, and tests that leak on purpose keep the leaked memory reachable.
     valgrind --quiet --error-exitcode=1 --leak-check=full --show-leak-kinds=definite \
         --errors-for-leak-kinds=definite --fair-sched=yes "$binary" --test-threads=1
 done

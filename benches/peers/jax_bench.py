@@ -27,8 +27,10 @@ def parameters(inputs):
     keys = jax.random.split(jax.random.key(1), 3)
     layers = []
     for key, fan_in, fan_out in zip(keys, sizes, sizes[1:]):
-        bound = fan_in ** -0.5
-        layers.append((jax.random.uniform(key, (fan_in, fan_out), minval=-bound, maxval=bound), jnp.zeros(fan_out)))
+        bound = fan_in**-0.5
+        layers.append(
+            (jax.random.uniform(key, (fan_in, fan_out), minval=-bound, maxval=bound), jnp.zeros(fan_out))
+        )
     return layers
 
 
@@ -60,7 +62,7 @@ class Prefetched:
         while not self.over.is_set():
             order = random.permutation(len(labels))
             for start in range(0, len(labels) - batch + 1, batch):
-                ids = order[start:start + batch]
+                ids = order[start : start + batch]
                 # `take` gathers rows faster than indexing does.
                 pair = jax.device_put((images.take(ids, axis=0), labels.take(ids)), device)
                 while not self.over.is_set():
@@ -95,14 +97,23 @@ def run(options, report, device, batch, images, labels):
     baseline()
     finish()
     times = alone(options, baseline, finish)
-    report.add("jax-step", {"batch": batch}, times, "us/step", samples_per_s=batch * 1e6 / statistics.median(times))
+    report.add(
+        "jax-step", {"batch": batch}, times, "us/step", samples_per_s=batch * 1e6 / statistics.median(times)
+    )
     source = Prefetched(images, labels, batch, device)
     try:
         values, of_baseline, ratio = interleaved(options, lambda: train(*source.next()), baseline, finish)
     finally:
         source.close()
-    report.add("jax-train", {"feed": "prefetching thread", "batch": batch}, values, "us/step", of_baseline, ratio,
-               samples_per_s=batch * 1e6 / statistics.median(values))
+    report.add(
+        "jax-train",
+        {"feed": "prefetching thread", "batch": batch},
+        values,
+        "us/step",
+        of_baseline,
+        ratio,
+        samples_per_s=batch * 1e6 / statistics.median(values),
+    )
 
 
 def main():

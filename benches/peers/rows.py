@@ -41,9 +41,18 @@ class Report:
 
     def add(self, bench, parameters, values, unit, baseline=None, ratio=None, **more):
         row = {
-            "bench": bench, "parameters": parameters, "value": statistics.median(values),
-            "min": min(values), "max": max(values), "unit": unit, "baseline": baseline, "ratio": ratio,
-            "target": "", "reached": None, "repetitions": len(values), "device": self.device,
+            "bench": bench,
+            "parameters": parameters,
+            "value": statistics.median(values),
+            "min": min(values),
+            "max": max(values),
+            "unit": unit,
+            "baseline": baseline,
+            "ratio": ratio,
+            "target": "",
+            "reached": None,
+            "repetitions": len(values),
+            "device": self.device,
             "more": {**more, "versions": self.versions},
         }
         name = f"{bench} {' '.join(str(value) for value in parameters.values())}"
@@ -69,7 +78,7 @@ def idx(path):
     if data[:2] == b"\x1f\x8b":
         data = gzip.decompress(data)
     rank = data[3]
-    dims = [int.from_bytes(data[4 + 4 * n:8 + 4 * n], "big") for n in range(rank)]
+    dims = [int.from_bytes(data[4 + 4 * n : 8 + 4 * n], "big") for n in range(rank)]
     return np.frombuffer(data, np.uint8, offset=4 + 4 * rank).reshape(dims).copy()
 
 

@@ -23,7 +23,12 @@ RESIDENT = 8
 
 def mlp(inputs, device):
     torch.manual_seed(1)
-    layers = [torch.nn.Linear(inputs, HIDDEN), torch.nn.ReLU(), torch.nn.Linear(HIDDEN, HIDDEN), torch.nn.ReLU()]
+    layers = [
+        torch.nn.Linear(inputs, HIDDEN),
+        torch.nn.ReLU(),
+        torch.nn.Linear(HIDDEN, HIDDEN),
+        torch.nn.ReLU(),
+    ]
     return torch.nn.Sequential(*layers, torch.nn.Linear(HIDDEN, CLASSES)).to(device)
 
 
@@ -33,7 +38,9 @@ class Trainer:
     def __init__(self, inputs, device):
         self.model = mlp(inputs, device)
         # The fastest form: one kernel for all parameters.
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9, fused=device.type == "cuda")
+        self.optimizer = torch.optim.SGD(
+            self.model.parameters(), lr=0.01, momentum=0.9, fused=device.type == "cuda"
+        )
         self.graph = None
 
     def step(self, image, label):
@@ -152,14 +159,19 @@ def train(options, report, device, gpu):
     for batch in options.batches:
         trainer = Trainer(images.shape[1], device)
         rows = [np.arange(n * batch, (n + 1) * batch) % len(labels) for n in range(RESIDENT)]
-        resident = [(torch.from_numpy(images[ids]).to(device), torch.from_numpy(labels[ids]).to(device)) for ids in rows]
+        resident = [
+            (torch.from_numpy(images[ids]).to(device), torch.from_numpy(labels[ids]).to(device))
+            for ids in rows
+        ]
         turn = itertools.cycle(resident)
         eager = lambda: trainer.step(*next(turn))
         baselines = {"eager": eager}
         if gpu:
+
             def captured(trainer=trainer):
                 trainer.capture(*resident[0])
                 return trainer.graph.replay
+
             graph = report.part(f"graph {batch}", captured)
             if graph:
                 baselines["graph"] = graph
@@ -167,12 +179,30 @@ def train(options, report, device, gpu):
             if not options.only or "step" in options.only:
                 times = report.part(f"step {mode} {batch}", lambda: alone(options, baseline, finish))
                 if times:
-                    report.add("torch-step", {"mode": mode, "batch": batch}, times, "us/step",
-                               samples_per_s=batch * 1e6 / statistics.median(times))
+                    report.add(
+                        "torch-step",
+                        {"mode": mode, "batch": batch},
+                        times,
+                        "us/step",
+                        samples_per_s=batch * 1e6 / statistics.median(times),
+                    )
         if not options.only or "loader" in options.only:
             for kind in ("items", "__getitems__", "whole-batch"):
-                report.part(f"{kind} {batch}", lambda: fed(options, report, device, gpu, trainer, baselines, kind,
-                                                          (images, labels), batch, finish))
+                report.part(
+                    f"{kind} {batch}",
+                    lambda: fed(
+                        options,
+                        report,
+                        device,
+                        gpu,
+                        trainer,
+                        baselines,
+                        kind,
+                        (images, labels),
+                        batch,
+                        finish,
+                    ),
+                )
 
 
 def fed(options, report, device, gpu, trainer, baselines, kind, data, batch, finish):
@@ -188,9 +218,15 @@ def fed(options, report, device, gpu, trainer, baselines, kind, data, batch, fin
             steps["graph"] = lambda: trainer.replay(*source.next())
         for mode, step in steps.items():
             values, baseline, ratio = interleaved(options, step, baselines[mode], finish)
-            report.add("torch-train",
-                       {"loader": kind, "feed": name, "mode": mode, "batch": batch, "workers": options.workers},
-                       values, "us/step", baseline, ratio, samples_per_s=batch * 1e6 / statistics.median(values))
+            report.add(
+                "torch-train",
+                {"loader": kind, "feed": name, "mode": mode, "batch": batch, "workers": options.workers},
+                values,
+                "us/step",
+                baseline,
+                ratio,
+                samples_per_s=batch * 1e6 / statistics.median(values),
+            )
         source.batches.close()
         del source
 
@@ -220,9 +256,12 @@ def raw(options, report, device, gpu):
     finish = torch.cuda.synchronize if gpu else lambda: None
     try:
         for kind in ("items", "whole-batch"):
+
             def run(kind=kind):
                 data = Raw(path, rows, row_bytes)
-                common = dict(num_workers=options.workers, pin_memory=gpu, persistent_workers=True, prefetch_factor=2)
+                common = dict(
+                    num_workers=options.workers, pin_memory=gpu, persistent_workers=True, prefetch_factor=2
+                )
                 if kind == "items":
                     batches = DataLoader(data, batch_size=batch, shuffle=True, drop_last=True, **common)
                 else:
@@ -234,9 +273,15 @@ def raw(options, report, device, gpu):
                     step()
                 times = alone(options, step, finish)
                 rates = [batch * row_bytes / us / 1e3 for us in times]
-                report.add("torch-raw", {"loader": kind, "batch": batch, "workers": options.workers}, rates, "GB/s",
-                           samples_per_s=batch * 1e6 / statistics.median(times))
+                report.add(
+                    "torch-raw",
+                    {"loader": kind, "batch": batch, "workers": options.workers},
+                    rates,
+                    "GB/s",
+                    samples_per_s=batch * 1e6 / statistics.median(times),
+                )
                 source.close()
+
             report.part(f"raw {kind}", run)
     finally:
         path.unlink()

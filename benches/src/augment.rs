@@ -27,7 +27,11 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
         ("flip, normalise, planes", normalised(host().flip(0.5)), copied),
         ("pad, crop, flip, normalise", normalised(host().pad(8).random_crop(SIDE).flip(0.5)), copied),
         ("flip, erase, planes", host().flip(0.5).erase(0.25).channels_first(), copied),
-        ("jitter, flip, normalise", normalised(host().color_jitter(0.4, 0.4, 0.4, 0.1).flip(0.5)), Target::None),
+        (
+            "jitter, flip, normalise",
+            normalised(host().color_jitter(0.4, 0.4, 0.4, 0.1).flip(0.5)),
+            Target::None,
+        ),
         ("scale, flip, normalise", normalised(host().random_resized_crop(SIDE).flip(0.5)), Target::None),
         ("mixup, normalise", normalised(host().flip(0.5).mixup(0.2)), Target::None),
     ];

@@ -84,7 +84,13 @@ impl Work {
     }
 
     /// Writes the fields of a row.
-    fn row(&self, encoded: &[u8], random: &mut Random, memory: &mut Memory, row: &mut Row<'_, '_>) -> Result<()> {
+    fn row(
+        &self,
+        encoded: &[u8],
+        random: &mut Random,
+        memory: &mut Memory,
+        row: &mut Row<'_, '_>,
+    ) -> Result<()> {
         match self {
             Self::Finish(transforms) => {
                 transforms.read_row(encoded, random, &mut memory.scratch, row, 0).map(drop)

@@ -2,9 +2,9 @@
 //! `README.md`.
 #![deny(unsafe_code)]
 
+mod augment;
 #[allow(unsafe_code, reason = "the baselines are raw backend calls")]
 mod baseline;
-mod augment;
 mod epoch;
 mod guards;
 mod handoff;

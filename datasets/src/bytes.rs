@@ -193,6 +193,7 @@ impl Content {
     }
 
     /// Adds what tells the file at `path` from another version of it to a fingerprint, without reading it.
+    #[cfg(any(feature = "arrow", feature = "mds", feature = "parquet", feature = "tar"))]
     pub(crate) fn fingerprint_of_version(&self, state: Fingerprint, path: &Path) -> Result<Fingerprint> {
         match self {
             #[cfg(feature = "object-store")]

@@ -227,7 +227,7 @@ impl RemoteFile {
         let start = |delivery: Delivery| {
             thread.spawn(fetch_block(self.shared().clone(), self.object.clone(), delivery))
         };
-        let block = blocks.claim(key(number), self.bytes_of(number), |delivery| start(delivery));
+        let block = blocks.claim(key(number), self.bytes_of(number), start);
         let end = self.len().div_ceil(self.shared().options.block_bytes);
         let follow = (last - number).max(blocks.read_before(key(number)));
         for next in (number + 1..end).take(usize::try_from(follow).unwrap_or(usize::MAX)) {

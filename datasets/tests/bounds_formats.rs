@@ -154,8 +154,9 @@ fn lies_and_bombs_of_all_formats_are_answered_within_a_second_and_64_mib() {
     ];
     let set = |bytes: u64| {
         format!(
-            r#"{{"shards":[{{"column_names":["a"],"column_encodings":["bytes"],"column_sizes":[null],"samples":1,
-            "compression":"zstd","raw_data":{{"basename":"0","bytes":{bytes}}},"zip_data":{{"basename":"0.zstd"}}}}]}}"#
+            r#"{{"shards":[{{"column_names":["a"],"column_encodings":["bytes"],"column_sizes":[null],
+            "samples":1,"compression":"zstd","raw_data":{{"basename":"0","bytes":{bytes}}},
+            "zip_data":{{"basename":"0.zstd"}}}}]}}"#
         )
     };
     for (folder, bytes) in [("claims", huge as u64), ("bomb", 1 << 30), ("understates", 1 << 20)] {

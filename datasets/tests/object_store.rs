@@ -360,7 +360,7 @@ fn blocks_are_fetched_ahead_within_their_bytes_and_once() {
         assert!(ahead >= 3, "at most {ahead} blocks ahead");
         assert_eq!((remote.stats().requests, remote.stats().bytes), (256, 256 * BLOCK));
 
-        // Random order: nothing is fetched in vain beyond a few neighbours that happened to be read.
+        // Random order: at most a few neighbours are fetched that are not read.
         let remote = Remote::new(RemoteOptions { memory_bytes, ..options() }).unwrap();
         let set = records(&remote, &url).unwrap();
         for step in 0..100 {

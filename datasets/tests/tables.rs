@@ -181,7 +181,8 @@ proptest! {
         near_the_end: bool,
         in_memory: bool,
     ) {
-        let names = ["plain.arrow", "zstd.arrow", "lz4.stream", "delta.parquet", "gzip.parquet", "none.parquet"];
+        let names =
+            ["plain.arrow", "zstd.arrow", "lz4.stream", "delta.parquet", "gzip.parquet", "none.parquet"];
         let mut bytes = std::fs::read(golden(names[file])).unwrap();
         for (at, byte) in changes {
             // Sizes and types are in the last kilobytes of files.

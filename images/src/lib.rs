@@ -42,7 +42,7 @@ pub use decode::{Decoder, Format, Limits, Picture};
 pub use device::DevicePart;
 pub use size::{Region, Size};
 pub use transform::{
-    CenterCrop, ChannelOrder, ColorJitter, Erase, Filter, FlipLeftRight, FlipTopBottom, GaussianBlur, Grayscale,
-    IMAGENET_MEAN, IMAGENET_STD, Needs, Operation, Pad, QuarterTurn, RandAugment, RandomCrop, RandomResizedCrop,
-    Resize, Scratch, Transform, Transforms, TrivialAugment,
+    CenterCrop, ChannelOrder, ColorJitter, Erase, Filter, FlipLeftRight, FlipTopBottom, GaussianBlur,
+    Grayscale, IMAGENET_MEAN, IMAGENET_STD, Needs, Operation, Pad, QuarterTurn, RandAugment, RandomCrop,
+    RandomResizedCrop, Resize, Scratch, Transform, Transforms, TrivialAugment,
 };

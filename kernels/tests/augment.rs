@@ -6,8 +6,8 @@ use feedline_core::{DType, Element, ErrorKind, Random};
 use feedline_device::{BackendKind, Buffer, Device, Stream, View};
 use feedline_images::device::{HostBatch, Labels, Value, WORDS, Written};
 use feedline_images::{
-    ChannelOrder, DevicePart, Filter, IMAGENET_MEAN, IMAGENET_STD, Needs, RandomResizedCrop, Resize, Scratch, Size,
-    Transforms,
+    ChannelOrder, DevicePart, Filter, IMAGENET_MEAN, IMAGENET_STD, Needs, RandomResizedCrop, Resize, Scratch,
+    Size, Transforms,
 };
 use feedline_kernels::ops::{Augment, OneHot, Pictures};
 use feedline_testkit::gpu;
@@ -143,7 +143,8 @@ fn lists(size: Size) -> Vec<Transforms> {
         host().pad(3).flip_vertically(0.5).resize(40).random_crop(36),
         normalised(host().resize_shorter_side(20).center_crop(24).grayscale(0.5)).element(DType::BF16),
         normalised(host().flip(0.5).mixup(0.8)),
-        normalised(host().flip(0.5).color_jitter(0.4, 0.4, 0.4, 0.1).mixup(0.2).cutmix(1.0)).element(DType::F16),
+        normalised(host().flip(0.5).color_jitter(0.4, 0.4, 0.4, 0.1).mixup(0.2).cutmix(1.0))
+            .element(DType::F16),
         host().random_crop(24).cutmix(1.0),
     ]
 }
@@ -163,8 +164,14 @@ fn keep<I: Value, O: Written>(
     let elements = part.source_elements().filter(|_| batch.offsets.is_none()).unwrap_or(batch.pixels.len());
     let is_whole = u64::from(part.needs() == Needs::Mean);
     let (pixels, classes) = (size_of_val(&*batch.pixels), probabilities.len() / rows);
-    let numbers =
-        [rows, elements, batch.offsets.as_ref().map_or(0, Vec::len), pixels, size_of_val(&**finished), classes];
+    let numbers = [
+        rows,
+        elements,
+        batch.offsets.as_ref().map_or(0, Vec::len),
+        pixels,
+        size_of_val(&**finished),
+        classes,
+    ];
     numbers.iter().for_each(|number| case.extend((*number as u64).to_le_bytes()));
     case.extend(is_whole.to_le_bytes());
     case.extend(bits(&part.words()));
@@ -189,7 +196,8 @@ fn every_list_has_the_hosts_bits(device: &Device) {
             let batch = fixed(part, size, rows, 11 + rows as u64);
             let (wanted, wanted_labels) = kept::<u8, O>(device, part, &batch, 5);
             let (found, found_labels) = on_device::<u8, O>(device, part, &batch, 5);
-            let differ = bits(&found).iter().zip(bits(&wanted)).filter(|(found, wanted)| found != wanted).count();
+            let differ =
+                bits(&found).iter().zip(bits(&wanted)).filter(|(found, wanted)| found != wanted).count();
             assert_eq!(differ, 0, "{what}, {rows} rows of {size}: of {} bytes", bits(&wanted).len());
             assert_eq!(bits(&found_labels), bits(&wanted_labels), "{what}: labels");
         }
@@ -262,8 +270,9 @@ fn every_type_has_the_hosts_bits(device: &Device) {
         types::<I, bf16>(device, value);
     }
     // Large and tiny numbers, zeros of both signs; no NaN, whose bits differ from maker to maker.
-    let number = |bits: u64| f32::from_bits((bits as u32 & 0x807F_FFFF) | 0x3000_0000 | (bits >> 40 << 24) as u32);
-    let number = move |bits: u64| if bits % 7 == 0 { 0.0 } else { number(bits) };
+    let number =
+        |bits: u64| f32::from_bits((bits as u32 & 0x807F_FFFF) | 0x3000_0000 | (bits >> 40 << 24) as u32);
+    let number = move |bits: u64| if bits.is_multiple_of(7) { 0.0 } else { number(bits) };
     to_all::<u8>(device, |bits| bits as u8);
     to_all::<u16>(device, |bits| bits as u16);
     to_all::<f16>(device, move |bits| f16::from_f32(number(bits).clamp(-60000.0, 60000.0)));
@@ -391,8 +400,8 @@ fn scaled_pictures_are_within_a_level_of_the_workers() {
     }
 }
 
-/// `level * by + add` in one rounding differs from `(level / 255 - mean) / std` in three: by at most four units
-/// in the last place of the larger of the two parts.
+/// `level * by + add` in one rounding differs from `(level / 255 - mean) / std` in three: by at most four
+/// units in the last place of the larger of the two parts.
 #[test]
 fn normalised_values_are_within_four_units_of_the_last_place_of_the_workers() {
     let size = Size::new(16, 16);
@@ -417,7 +426,8 @@ fn normalised_values_are_within_four_units_of_the_last_place_of_the_workers() {
 
 #[test]
 fn labels_are_mixed_in_the_shares_of_the_pictures() {
-    let list = Transforms::new().then(Resize::exact(Size::new(8, 8), Filter::Nearest)).on_device().cutmix(1.0);
+    let list =
+        Transforms::new().then(Resize::exact(Size::new(8, 8), Filter::Nearest)).on_device().cutmix(1.0);
     let part = list.device_part().unwrap();
     let rows = 6;
     let mut batch = fixed(&part, Size::new(8, 8), rows, 9);
@@ -431,7 +441,10 @@ fn labels_are_mixed_in_the_shares_of_the_pictures() {
     for (row, (picture, shares)) in found.chunks(192).zip(probabilities.chunks(rows)).enumerate() {
         for (label, share) in shares.iter().enumerate() {
             let pixels = picture.iter().filter(|level| usize::from(**level) == label).count();
-            assert!((pixels as f32 / 192.0 - share).abs() < 1e-6, "row {row}, label {label}: {pixels} {share}");
+            assert!(
+                (pixels as f32 / 192.0 - share).abs() < 1e-6,
+                "row {row}, label {label}: {pixels} {share}"
+            );
             pasted += usize::from(label != row && pixels > 0);
         }
     }

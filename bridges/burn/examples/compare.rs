@@ -104,7 +104,7 @@ fn loader(
         Ok((fields.int("image", device)?, Tensor::from_data(fields.data("label")?, device)))
     })?;
     #[cfg(feature = "cuda")]
-    let loader = loader.page_locked()?;
+    let loader = loader.pinned()?;
     Ok(loader.to_device(device))
 }
 

@@ -7,10 +7,10 @@ use feedline::{BackendKind, DType, Element, Error, ErrorKind, Ready, Result, Vie
 
 use crate::slot;
 
-/// Keeps the slots page-locked; `None` if they are not.
+/// Keeps the slots pinned; `None` if they are not.
 #[cfg(feature = "cuda")]
 pub(crate) type Lock = Option<Arc<crate::locked::Locked>>;
-/// Slots are page-locked only with the feature `cuda`.
+/// Slots are pinned only with the feature `cuda`.
 #[cfg(not(feature = "cuda"))]
 pub(crate) type Lock = Option<std::convert::Infallible>;
 

@@ -87,7 +87,7 @@ impl<O: 'static> BurnLoader<O> {
     /// # Errors
     /// `Unavailable` without a driver; `Config` while an iterator of this loader is alive; a driver failure.
     #[cfg(feature = "cuda")]
-    pub fn page_locked(self) -> Result<Self> {
+    pub fn pinned(self) -> Result<Self> {
         let mut state = self.lock()?;
         let bytes = state.loader.layout().bytes();
         let slots = state.loader.slot_addresses();

@@ -1,4 +1,4 @@
-//! Slots that the CUDA driver has page-locked.
+//! Slots that the CUDA driver has pinned.
 
 use std::ffi::c_void;
 

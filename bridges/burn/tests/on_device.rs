@@ -85,9 +85,9 @@ fn tensors_on_a_gpu_hold_the_right_numbers() {
 
 #[cfg(feature = "cuda")]
 #[test]
-fn tensors_on_a_gpu_hold_the_right_numbers_from_page_locked_slots() {
-    if feedline_testkit::gpu("burn's tensors from page-locked slots").is_none() {
+fn tensors_on_a_gpu_hold_the_right_numbers_from_pinned_slots() {
+    if feedline_testkit::gpu("burn's tensors from pinned slots").is_none() {
         return;
     }
-    with_watchdog(Duration::from_secs(300), || run(loader().page_locked().unwrap(), &Device::cuda(0)));
+    with_watchdog(Duration::from_secs(300), || run(loader().pinned().unwrap(), &Device::cuda(0)));
 }

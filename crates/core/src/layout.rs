@@ -217,8 +217,8 @@ fn region_bytes(field: &Field, capacity: usize) -> Result<Option<usize>> {
 
 fn too_large(field: &Field, capacity: usize) -> Error {
     let why = format!(
-        "a batch of {capacity} samples is larger than the address space at field \"{}\" ({} bytes per sample): \
-         take a smaller batch",
+        "a batch of {capacity} samples is larger than the address space at field \"{}\" ({} bytes per \
+         sample): take a smaller batch",
         field.name(),
         field.row_bytes()
     );

@@ -12,7 +12,7 @@
 //! | composition | data sets made of other data sets | [`compose`] |
 //! | context | the epoch, random numbers and scratch memory of a read | [`Context`] |
 //! | strided column | one field of every sample, in memory at a fixed stride | [`mod@column`] |
-//! | row | the bytes of one sample in a slab, for writing | [`row`] |
+//! | row | the bytes of one sample in a slab, for writing | [`rows`] |
 //! | scratch | memory that a worker keeps from sample to sample | [`Scratch`] |
 //! | sampler | the order of the samples of an epoch | [`sampler`] |
 //! | world | the rank of this process and the number of ranks | [`world`] |
@@ -49,7 +49,7 @@ pub mod proof;
 pub mod ragged;
 pub mod random;
 mod region;
-pub mod row;
+pub mod rows;
 pub mod sampler;
 mod scratch;
 pub mod source;
@@ -77,7 +77,7 @@ pub use panics::catch_panic;
 pub use proof::{OrderHash, Proof};
 pub use ragged::{Extent, Pad, Ragged};
 pub use random::Random;
-pub use row::{CopyRows, Row, RowFields, Rows};
+pub use rows::{CopyRows, Row, RowFields, Rows};
 pub use sampler::Sampler;
 pub use scratch::Scratch;
 pub use source::{Next, Shard, Source, SourcePosition};

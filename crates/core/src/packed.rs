@@ -49,7 +49,7 @@ pub struct Piece {
 /// | that of the documents | as there, `[window]` | their items one behind another, then zeros |
 /// | `position` | `u32`, `[window]` | the place of each item in its document; 0 in the padding |
 /// | `used` | `u32` | items that are not padding |
-/// | `cu_seqlens` | `u32`, [cumulative](Spec::cumulative) | over the whole batch: where each document begins, and the end |
+/// | `cu_seqlens` | `u32`, [cumulative](Spec::cumulative) | of the batch: the documents' starts, the end |
 ///
 /// A batch of windows is one sequence of `rows * window` items to a kernel for attention over variable
 /// lengths. `cu_seqlens` is 0 and then the end of each document in that sequence, in order; the padding of a
@@ -140,8 +140,8 @@ impl Packed {
         if let Some(document) = too_long {
             let length = lengths[document];
             return refuse(format!(
-                "document {document} has {length} items, a window has {window}: take larger windows, or split \
-                 long documents"
+                "document {document} has {length} items, a window has {window}: take larger windows, or \
+                 split long documents"
             ));
         }
         let mut pieces: Vec<Stored> =

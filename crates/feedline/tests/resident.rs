@@ -181,8 +181,8 @@ fn what_cannot_be_resident_is_refused_with_the_reason() {
         assert_eq!(error.kind(), ErrorKind::Budget);
         assert_eq!(
             error.message(),
-            "resident is not possible, the set takes 4608 bytes on the device, its budget is 4000: ask for auto \
-             or staged"
+            "resident is not possible, the set takes 4608 bytes on the device, its budget is 4000: ask for \
+             auto or staged"
         );
         let error = refused(Loader::builder(Random::new(20, 2).expect("a set")));
         assert!(error.kind() == ErrorKind::Config && error.message().contains("random numbers"), "{error}");

@@ -58,8 +58,8 @@ pub(super) fn check(input: &Input, group: &RowGroupMetaData, columns: &[usize]) 
         }
         if claimed > most {
             let why = format!(
-                "{stored} bytes of a row group claim {claimed} or more, which is more than is decoded: write the \
-                 file with another compression"
+                "{stored} bytes of a row group claim {claimed} or more, which is more than is decoded: \
+                 write the file with another compression"
             );
             return Err(named(data(why)));
         }

@@ -225,7 +225,7 @@ impl Delivery {
         if let Some(block) = state.blocks.get_mut(&self.key) {
             match content {
                 Ok(content) => block.content = Content::Here(content),
-                // Nobody waits for what was fetched ahead in vain: it is asked for again when it is read.
+                // Nobody waits for a failed read-ahead: the block is requested again when it is read.
                 Err(_) if block.waiting == 0 => state.remove(self.key),
                 Err(error) => {
                     let bytes = std::mem::take(&mut block.bytes);

@@ -123,8 +123,8 @@ impl Fetch<'_> {
             let wait = self.wait(options.backoff, attempt);
             if attempt >= options.attempts || begun.elapsed() + wait >= options.total_time {
                 let why = format!(
-                    "cannot fetch {} bytes after {attempt} attempts in {:.1?}: check the server and the network, \
-                     or allow more attempts",
+                    "cannot fetch {} bytes after {attempt} attempts in {:.1?}: check the server and the \
+                     network, or allow more attempts",
                     self.range.end - self.range.start,
                     begun.elapsed()
                 );

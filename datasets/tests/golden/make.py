@@ -7,6 +7,7 @@
 Not run by the tests. Each entry: format, samples, fields (name, dtype, shape; null for a dimension that varies),
 and the SHA-256 of the first and the last sample: the bytes of its fields in order, little-endian, C order.
 """
+
 import decimal, gzip, hashlib, json, pathlib, struct, sys, tarfile
 
 import crc32c
@@ -81,7 +82,9 @@ def safetensors(path):
         header = json.loads(file.read(struct.unpack("<Q", file.read(8))[0]))
     header.pop("__metadata__", None)
     tensors = load_file(path)
-    return of_arrays("safetensors", {n: tensors[n] for n in sorted(header, key=lambda n: header[n]["data_offsets"])})
+    return of_arrays(
+        "safetensors", {n: tensors[n] for n in sorted(header, key=lambda n: header[n]["data_offsets"])}
+    )
 
 
 def webdataset(path):
@@ -214,8 +217,19 @@ def csv(path):
 
 # Arrow's types by name: their code in NumPy.
 CODES = {
-    "bool": "?", "int8": "i1", "int16": "i2", "int32": "i4", "int64": "i8", "uint8": "u1", "uint16": "u2",
-    "uint32": "u4", "uint64": "u8", "date32[day]": "i4", "halffloat": "f2", "float": "f4", "double": "f8",
+    "bool": "?",
+    "int8": "i1",
+    "int16": "i2",
+    "int32": "i4",
+    "int64": "i8",
+    "uint8": "u1",
+    "uint16": "u2",
+    "uint32": "u4",
+    "uint64": "u8",
+    "date32[day]": "i4",
+    "halffloat": "f2",
+    "float": "f4",
+    "double": "f8",
 }
 
 
@@ -243,7 +257,11 @@ def cell_bytes(value, code, width):
         parts = [cell_bytes(one, code, width) for one in value]
         return b"".join(part for part, _ in parts), any(null for _, null in parts)
     if value is None:
-        blank = np.full(width // np.dtype(code).itemsize, np.nan, code).tobytes() if code in ("f2", "f4", "f8") else bytes(width)
+        blank = (
+            np.full(width // np.dtype(code).itemsize, np.nan, code).tobytes()
+            if code in ("f2", "f4", "f8")
+            else bytes(width)
+        )
         return blank, True
     if code is None:
         return value.encode() if isinstance(value, str) else value, False
@@ -256,7 +274,10 @@ def table(path):
         form, content = "parquet", pq.ParquetFile(path).read()
     else:
         start = path.read_bytes()[:6]
-        form, content = "arrow", (pa.ipc.open_file if start == b"ARROW1" else pa.ipc.open_stream)(path).read_all()
+        form, content = (
+            "arrow",
+            (pa.ipc.open_file if start == b"ARROW1" else pa.ipc.open_stream)(path).read_all(),
+        )
     names, columns, fields, first_null = [], [], [], []
 
     def add(name, column):
@@ -285,7 +306,10 @@ def table(path):
         columns.append(cells)
         if lengths:
             texts = [value or [] for value in values]
-            counts = [[len(part or b"") if not isinstance(part, str) else len(part.encode()) for part in t] for t in texts]
+            counts = [
+                [len(part or b"") if not isinstance(part, str) else len(part.encode()) for part in t]
+                for t in texts
+            ]
             fields.append(field(name + ".lengths", "i64", [None]))
             columns.append([np.array(count, "<i8").tobytes() for count in counts])
 
@@ -318,11 +342,11 @@ REFUSED = {
     "npy/numpy__py3-objarr.npy": "Python objects are not read",
     "npy/numpy__py3-objarr.npz": "Python objects are not read",
     "npy/npyz__structured.npy": "structured type",
-    "arrow/1.0.0-littleendian__generated_null.arrow_file": "column \"f0\" holds nulls only, from row 0 on",
-    "arrow/1.0.0-littleendian__generated_null.stream": "column \"f0\" holds nulls only, from row 0 on",
-    "parquet/parquet-testing__ARROW-RS-GH-6229-LEVELS.parquet": "column \"outer\" is of type List(",
+    "arrow/1.0.0-littleendian__generated_null.arrow_file": 'column "f0" holds nulls only, from row 0 on',
+    "arrow/1.0.0-littleendian__generated_null.stream": 'column "f0" holds nulls only, from row 0 on',
+    "parquet/parquet-testing__ARROW-RS-GH-6229-LEVELS.parquet": 'column "outer" is of type List(',
     "parquet/parquet-testing__PARQUET-1481.parquet": "metadata at the end of the file is damaged",
-    "parquet/parquet-testing__nested_lists.snappy.parquet": "column \"a\" is of type List(",
+    "parquet/parquet-testing__nested_lists.snappy.parquet": 'column "a" is of type List(',
     "cifar10-python-tiny/batches.meta": "Python pickle",
     "cifar10-python-tiny/data_batch_1": "Python pickle",
     "cifar10-python-tiny/test_batch": "Python pickle",
@@ -332,7 +356,13 @@ REFUSED = {
 def main():
     refused = {path: {"refused": why} for path, why in REFUSED.items()}
     golden = {path: why for path, why in refused.items() if not path.startswith(("arrow/", "parquet/"))}
-    readers = {"npy": npy, "safetensors": safetensors, "webdataset": webdataset, "cifar10": cifar10, "text": text}
+    readers = {
+        "npy": npy,
+        "safetensors": safetensors,
+        "webdataset": webdataset,
+        "cifar10": cifar10,
+        "text": text,
+    }
     for name, read in readers.items():
         for path in sorted((ROOT / name).iterdir()):
             key = f"{name}/{path.name}"
@@ -396,7 +426,11 @@ def made():
         path = folder / f"{codec}.parquet"
         pq.write_table(plain, path, row_group_size=40, compression=codec, data_page_version=version)
     # Values that build on the one before, and others split into streams of bytes.
-    encodings = {"large": "DELTA_BYTE_ARRAY", "pair.list.element": "BYTE_STREAM_SPLIT", "date": "DELTA_BINARY_PACKED"}
+    encodings = {
+        "large": "DELTA_BYTE_ARRAY",
+        "pair.list.element": "BYTE_STREAM_SPLIT",
+        "date": "DELTA_BINARY_PACKED",
+    }
     pq.write_table(plain, folder / "delta.parquet", use_dictionary=False, column_encoding=encodings)
     names = sorted(path.name for path in folder.iterdir())
     write("tables", {name: table(folder / name) for name in names})
@@ -415,12 +449,19 @@ def bombs():
     pq.write_table(some, folder / "zstd.parquet", compression="zstd", use_dictionary=False, **options)
     pq.write_table(some, folder / "gzip.parquet", compression="gzip", use_dictionary=False, **options)
     # The same in one page, which is inflated before any value is read.
-    page = {"compression": "zstd", "use_dictionary": False, "data_page_size": 1 << 30, "max_rows_per_page": 1 << 30}
+    page = {
+        "compression": "zstd",
+        "use_dictionary": False,
+        "data_page_size": 1 << 30,
+        "max_rows_per_page": 1 << 30,
+    }
     pq.write_table(some, folder / "page.parquet", **page, **options)
     # Values that repeat the one before, each a quarter of a mebibyte.
     same = pa.table({"x": pa.array([bytes(1 << 18)] * 600)})
     encoding = {"use_dictionary": False, "column_encoding": {"x": "DELTA_BYTE_ARRAY"}}
-    pq.write_table(same, folder / "delta.parquet", compression="zstd", data_page_size=1 << 30, **encoding, **options)
+    pq.write_table(
+        same, folder / "delta.parquet", compression="zstd", data_page_size=1 << 30, **encoding, **options
+    )
 
 
 def tiny():

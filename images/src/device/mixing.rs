@@ -72,7 +72,10 @@ mod tests {
             let mean = draws.iter().sum::<f64>() / draws.len() as f64;
             let variance = draws.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / draws.len() as f64;
             let wanted = 1.0 / (4.0 * (2.0 * alpha + 1.0));
-            assert!((mean - 0.5).abs() < 0.01 && (variance / wanted - 1.0).abs() < 0.05, "{alpha}: {mean} {variance}");
+            assert!(
+                (mean - 0.5).abs() < 0.01 && (variance / wanted - 1.0).abs() < 0.05,
+                "{alpha}: {mean} {variance}"
+            );
         }
     }
 

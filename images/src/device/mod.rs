@@ -21,10 +21,10 @@ mod pixels;
 mod record;
 mod words;
 
-pub(crate) use mixing::Mixing;
-pub(crate) use record::Color;
 pub use element::{Value, Written};
+pub(crate) use mixing::Mixing;
 pub(crate) use part::draw;
 pub use part::{DevicePart, HostBatch, Labels};
+pub(crate) use record::Color;
 pub use record::{Mix, Record};
 pub use words::WORDS;

@@ -202,11 +202,8 @@ impl DevicePart {
         let rows = batch.parameters.len() / WORDS;
         let own = self.pixels(batch, row);
         let is_mixed = own.sample.mix.is_some() && self.needs >= Needs::Work;
-        let other = if is_mixed {
-            ((u64::from(own.sample.partner) * rows as u64) >> 32) as usize
-        } else {
-            row
-        };
+        let other =
+            if is_mixed { ((u64::from(own.sample.partner) * rows as u64) >> 32) as usize } else { row };
         if let Some((labels, probabilities)) = labels {
             let lambda = if is_mixed { own.sample.lambda } else { 1.0 };
             for (class, place) in (0..).zip(probabilities) {

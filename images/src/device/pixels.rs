@@ -56,10 +56,8 @@ impl<I: Value> Pixels<'_, I> {
     fn scaled(&self, y: i32, x: i32, channel: usize) -> I {
         let Sample { window, scaled, .. } = self.sample;
         let size = window.size();
-        let (rows, columns) = (
-            Taps::new(y, size.height as i32, scaled.0),
-            Taps::new(x, size.width as i32, scaled.1),
-        );
+        let (rows, columns) =
+            (Taps::new(y, size.height as i32, scaled.0), Taps::new(x, size.width as i32, scaled.1));
         let (mut sum, mut rows_weigh, mut columns_weigh) = (0u64, 0u64, 0u64);
         for column in columns.range() {
             columns_weigh += columns.weight(column);

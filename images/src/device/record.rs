@@ -261,7 +261,8 @@ impl Record {
     /// The record, if it makes a picture of size `wanted` in an order that the device keeps.
     pub(super) fn checked(self, wanted: Size) -> Result<Self> {
         if let Some(why) = self.refused {
-            let why = format!("the part of the list that runs on the device {why}: put on_device() behind it");
+            let why =
+                format!("the part of the list that runs on the device {why}: put on_device() behind it");
             return Err(Error::new(ErrorKind::Config, why));
         }
         let size = self.size();

@@ -46,9 +46,8 @@ impl Record {
     /// The numbers, in the byte order of the machine.
     pub(super) fn write(&self, to: &mut [u8], output: Size) {
         let mut words = [0u32; WORDS];
-        let window = |window: Window| {
-            [window.top, window.left, window.bottom, window.right].map(|place| place as u32)
-        };
+        let window =
+            |window: Window| [window.top, window.left, window.bottom, window.right].map(|place| place as u32);
         let color = |[r, g, b]: [u8; 3]| u32::from_le_bytes([r, g, b, 0]);
         words[0] = self.source.height as u32;
         words[1] = self.source.width as u32;

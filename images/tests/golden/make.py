@@ -58,8 +58,10 @@ def png(depth, kind, interlaced, rows_of):
     for x, y, dx, dy in passes if interlaced else [(0, 0, 1, 1)]:
         for row in rows_of(range(y, height, dy), range(x, width, dx)):
             raw += b"\0" + row
+
     def chunk(name, data):
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
     header = struct.pack(">IIBBBBB", width, height, depth, kind, 0, 0, int(interlaced))
     chunks = [(b"IHDR", header), (b"IDAT", zlib.compress(raw)), (b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*parts) for parts in chunks)
@@ -72,10 +74,12 @@ def encoded():
     gray, cmyk = rgb.convert("L"), rgb.convert("CMYK")
     alpha = rgb.copy()
     alpha.putalpha(gray)
+
     def save(image, kind, **options):
         out = io.BytesIO()
         image.save(out, kind, **options)
         return out.getvalue()
+
     for name, sampling in [("444", 0), ("422", 1), ("420", 2)]:
         yield f"{name}.jpg", save(rgb, "JPEG", quality=85, subsampling=sampling)
         yield f"{name}-progressive.jpg", save(rgb, "JPEG", quality=70, subsampling=sampling, progressive=True)
@@ -90,7 +94,7 @@ def encoded():
     yield "icc.jpg", save(rgb, "JPEG", icc_profile=bytes(range(256)) * 300)
     ycck = save(cmyk, "JPEG", quality=90)
     at = ycck.index(b"Adobe") + 11
-    yield "ycck.jpg", ycck[:at] + b"\2" + ycck[at + 1:]
+    yield "ycck.jpg", ycck[:at] + b"\2" + ycck[at + 1 :]
     for orientation in range(1, 9):
         exif = Image.Exif()
         exif[0x0112] = orientation
@@ -110,8 +114,10 @@ def encoded():
     yield "P-4.png", save(rgb.quantize(13), "PNG", bits=4)
     yield "I16.png", save(Image.fromarray(array[:, :, 0].astype(np.uint16) * 256 + 200), "PNG")
     deep = (array.astype(np.uint16) * 256 + array[:, :, ::-1]).astype(">u2")
+
     def rows(values):
         return lambda ys, xs: [values[y][list(xs)].tobytes() for y in ys if len(xs)]
+
     yield "RGB-16.png", png(16, 2, False, rows(deep))
     yield "RGB-interlaced.png", png(8, 2, True, rows(array))
     yield "RGB-16-interlaced.png", png(16, 2, True, rows(deep))
@@ -130,7 +136,7 @@ def encoded():
     small = bytearray(save(rgb.crop((0, 0, 20, 10)).quantize(16), "GIF"))
     small[6:10] = struct.pack("<HH", 40, 30)
     at = small.index(b"\x2c\0\0\0\0\x14\0")
-    small[at + 1:at + 5] = struct.pack("<HH", 5, 3)
+    small[at + 1 : at + 5] = struct.pack("<HH", 5, 3)
     yield "small-frame.gif", bytes(small)
 
 
@@ -160,8 +166,10 @@ def transformed():
     dull.save(HERE / "transformed" / "dull.png")
     yield "AutoContrast0", ImageOps.autocontrast(dull)
     yield "Equalize0", ImageOps.equalize(rgb)
+
     def affine(*numbers):
         return rgb.transform(rgb.size, Image.Transform.AFFINE, numbers, Image.Resampling.NEAREST)
+
     yield "ShearX0.3", affine(1, 0.3, 0, 0, 1, 0)
     yield "ShearY-0.2", affine(1, 0, 0, -0.2, 1, 0)
     yield "TranslateX-7.9", affine(1, 0, -7, 0, 1, 0)

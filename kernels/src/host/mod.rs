@@ -34,9 +34,9 @@ mod sgd;
 mod softmax_xent;
 
 pub use adamw::{AdamW, adamw};
+pub use argmax::{Label, argmax_hits};
 #[cfg(feature = "images")]
 pub use augment::augment;
-pub use argmax::{Label, argmax_hits};
 pub use bias_relu::{bias_add, bias_relu, relu_bias_backward, relu_bias_backward_transposed};
 pub use cast::{cast, cast_with_transpose};
 pub use fill::fill;

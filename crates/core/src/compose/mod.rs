@@ -3,15 +3,16 @@
 //! | method | what | column | file |
 //! | --- | --- | --- | --- |
 //! | [`map`](Dataset::map) | a function of each sample, with a spec of its own | no | `map.rs` |
-//! | [`filter`](Dataset::filter) | the samples that a function keeps, by an index made once | no | `filter.rs` |
+//! | [`filter`](Dataset::filter) | the samples that a function keeps | no | `filter.rs` |
 //! | [`subset`](Dataset::subset) | listed samples | no | `subset.rs` |
-//! | [`take`](Dataset::take), [`skip`](Dataset::skip) | the first samples, or those after them | yes | `window.rs` |
+//! | [`take`](Dataset::take), [`skip`](Dataset::skip) | the first ones, or the others | yes | `window.rs` |
 //! | [`split`](Dataset::split) | disjoint random parts, by fractions | no | `split.rs` |
 //! | [`concat`](Dataset::concat) | one set after the other | of one part | `concat.rs` |
 //! | [`zip`](Dataset::zip) | the fields of two sets side by side | yes | `zip.rs` |
 //! | [`repeat`](Dataset::repeat) | a set several times within an epoch | no | `repeat.rs` |
 //! | [`Mix`] | several sets by weights, each with epochs of its own | no | `mix.rs` |
-//! | [`cached`](Dataset::cached), [`cached_in_file`](Dataset::cached_in_file) | samples kept in memory or in a file | yes | `cache/` |
+//! | [`cached`](Dataset::cached) | samples kept in memory | yes | `cache/` |
+//! | [`cached_in_file`](Dataset::cached_in_file) | samples kept in a file | yes | `cache/` |
 //! | [`InMemory`] | vectors and arrays as a set | yes | `in_memory.rs` |
 //! | [`from_fn`] | a function of the id as a set | no | `from_fn.rs` |
 //!

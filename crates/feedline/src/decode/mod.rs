@@ -7,7 +7,8 @@
 //! | --- | --- |
 //! | the worker threads | `pool.rs` |
 //! | the queue of their work | `queue.rs` |
-//! | one loader's decoding: whole batches, and batches split over workers | `decoder.rs` |
+//! | one loader's decoding | `decoder/` |
+//! | a batch to decode; a batch split over workers | `decoder/job.rs`, `decoder/share.rs` |
 //! | a range of rows read by one worker; errors, panics, substitutes | `rows.rs` |
 //! | the samples of a batch, of a data set or a source | `input.rs` |
 //! | the user's hook on a filled batch | `map_batch.rs` |

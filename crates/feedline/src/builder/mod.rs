@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use crate::decode::{FilledBatch, Input, MapBatch, WorkerPool, Workers};
 use feedline_core::{
-    BadSamples, BatchSampler, BatchSamplerOptions, Context, Error, ErrorKind, LastBatch, Layout, Pad,
-    ReadError, Result, Sampler, Spec, World, source,
+    BadSamples, Context, Error, ErrorKind, LastBatch, Layout, Pad, ReadError, Result, Sampler, World,
 };
 use feedline_device::Device;
 
 use crate::trace::Trace;
 use crate::transfer_mode::{Choice, against_zero_copy};
 use crate::{Loader, TransferMode};
+
+mod plan;
 
 /// Default limit of a loader's pinned memory, in bytes.
 const PINNED_BUDGET: usize = 2 << 30;
@@ -22,9 +23,6 @@ const HELD_LIMIT: Duration = Duration::from_secs(60);
 
 /// Default time that dropping a loader waits.
 const DROP_LIMIT: Duration = Duration::from_secs(5);
-
-/// Bytes of all device slots together, for batches so small that many slots fit.
-const SMALL: usize = 32 << 20;
 
 /// Configures a loader; created by [`Loader::builder`] and [`Loader::from_source`].
 ///
@@ -370,15 +368,6 @@ impl LoaderBuilder {
         self
     }
 
-    /// The spec of the batches: that of the samples, with ragged fields in their forms.
-    fn spec(&self) -> Result<Spec> {
-        let spec = self.input.spec().clone();
-        self.forms.iter().try_fold(spec, |spec, (field, form)| match *form {
-            RaggedForm::Pad(pad) => spec.padded(field, pad),
-            RaggedForm::MostPerBatch(items) => spec.most_per_batch(field, items),
-        })
-    }
-
     /// Allocates the slots and starts the threads; nothing is read before the first [`Loader::epoch`]. In
     /// resident mode it blocks until the whole set is read and on the device.
     ///
@@ -419,73 +408,6 @@ impl LoaderBuilder {
         let chosen = choice.choose(device)?;
         Loader::start(self, chosen, batch_sampler, layout, device)
     }
-
-    /// The given pool, or a new one. If the device gathers the rows one worker is enough: it writes ids only.
-    pub(crate) fn start_pool(&self, is_gathered: bool) -> Result<WorkerPool> {
-        match &self.pool {
-            Some(pool) => Ok(pool.clone()),
-            None if is_gathered => WorkerPool::new(Workers::Count(1)),
-            None => WorkerPool::new(self.workers),
-        }
-    }
-
-    fn batch_sampler(&self, len: u64) -> Result<BatchSampler> {
-        let mut batch_sampler = BatchSampler::new(self.plan_options(len, self.batch_size, self.last_batch))?;
-        for (epoch, steps) in &self.skips {
-            batch_sampler.skip(*epoch, steps.clone())?;
-        }
-        Ok(batch_sampler)
-    }
-
-    /// The batch sampler of a source: one shard per step.
-    fn shard_plan(&self, shards: u64) -> Result<BatchSampler> {
-        let refuse = |why: &str| Err(Error::new(ErrorKind::Config, why));
-        if shards == 0 {
-            return refuse("the source has no shards: there is nothing to read");
-        }
-        if self.batch_size == 0 {
-            return refuse("batch size is 0: it must be at least 1");
-        }
-        if self.last_batch == LastBatch::Pad {
-            return refuse(
-                "the last batch of a source cannot be padded: its samples are not kept; keep or drop it",
-            );
-        }
-        if !self.skips.is_empty() {
-            return refuse(
-                "steps of a source cannot be skipped: where they begin is known only after reading them",
-            );
-        }
-        let batch_sampler = BatchSampler::new(self.plan_options(shards, 1, LastBatch::Keep))?;
-        source::check(&batch_sampler)?;
-        Ok(batch_sampler)
-    }
-
-    fn plan_options(&self, len: u64, batch: usize, last_batch: LastBatch) -> BatchSamplerOptions {
-        BatchSamplerOptions {
-            len,
-            sampler: self.sampler.clone(),
-            seed: self.seed,
-            batch,
-            last_batch,
-            world: self.world,
-        }
-    }
-
-    /// Slots on the device. Small batches get more slots: a slot is refilled 100 to 200 us after its
-    /// step ends, or twice that if the system is slow to wake a thread, so shorter steps need more
-    /// batches in flight. On an H200, fed steps of 50 to 130 us took up to 1.2 times as long as alone
-    /// with 3 slots, and at most 1.03 times with 8.
-    pub(crate) fn device_slots(&self, layout: &Layout) -> usize {
-        let bytes = layout.bytes().max(1);
-        let budget = (self.pinned_budget / bytes).saturating_sub(1);
-        self.depth.unwrap_or_else(|| (SMALL / bytes).min(budget).clamp(3, 8))
-    }
-
-    /// Host slots: one more than on the device, so that decoding continues while every device slot is taken.
-    pub(crate) fn host_slots(&self, layout: &Layout) -> usize {
-        self.device_slots(layout).saturating_add(1)
-    }
 }
 
 impl std::fmt::Debug for LoaderBuilder {
@@ -495,35 +417,5 @@ impl std::fmt::Debug for LoaderBuilder {
             .field("workers", &self.workers)
             .field("depth", &self.depth)
             .finish_non_exhaustive()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use feedline_testkit::fixtures::Fine;
-
-    use super::*;
-
-    /// Device slots for batches of `bytes` within `budget`.
-    fn slots(bytes: usize, budget: usize, depth: Option<usize>) -> usize {
-        let builder = Loader::builder(Fine::new(10, 1024).unwrap()).batch_size(bytes / 1024);
-        let builder = builder.pinned_budget(budget);
-        let builder = if let Some(depth) = depth { builder.depth(depth) } else { builder };
-        builder.device_slots(&Layout::new(builder.input.spec(), builder.batch_size).unwrap())
-    }
-
-    #[test]
-    fn small_batches_get_more_slots_within_the_budget() {
-        for (bytes, wanted) in
-            [(1 << 10, 8), (1 << 20, 8), (3 << 20, 8), (6 << 20, 5), (10 << 20, 3), (64 << 20, 3)]
-        {
-            assert_eq!(slots(bytes, PINNED_BUDGET, None), wanted, "{bytes} bytes per batch");
-        }
-        assert_eq!(slots(1 << 20, 7 << 20, None), 5, "six host slots fit, one more than on the device");
-        assert_eq!(slots(1 << 20, 1 << 20, None), 3, "the minimum; `build` checks the budget");
-        assert_eq!(
-            [slots(1 << 20, PINNED_BUDGET, Some(2)), slots(64 << 20, PINNED_BUDGET, Some(12))],
-            [2, 12]
-        );
     }
 }

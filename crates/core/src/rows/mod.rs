@@ -1,0 +1,316 @@
+//! Write access to the rows of a batch: disjoint slices of one slab, which can be split over workers without
+//! a copy.
+
+use std::ops::Range;
+
+use arrayvec::ArrayVec;
+
+use crate::region::{Region, Room};
+use crate::spec::MAX_FIELDS;
+use crate::{Error, ErrorKind, Field, Layout, Result, Spec};
+
+mod row;
+#[cfg(test)]
+mod tests;
+
+use row::not_fixed;
+pub use row::{Row, RowFields};
+
+/// A function that copies `rows` into `to`, one after the other. Together they are exactly as long as `to`.
+pub type CopyRows = fn(to: &mut [u8], rows: &[&[u8]]);
+
+/// Fills rows before a read, in debug builds.
+const POISON: u8 = 0xFF;
+
+/// The most rows that one call of a [`CopyRows`] copies.
+const AT_ONCE: usize = 32;
+
+/// Consecutive rows of a slab, for writing.
+///
+/// Split them to give parts to workers; no two parts overlap.
+///
+/// ```
+/// use feedline_core::{DType, Layout, Rows, Spec};
+/// let layout = Layout::new(&Spec::new().field("x", DType::U16, [2])?, 3)?;
+/// let mut slab = vec![0u8; layout.bytes()];
+/// let rows = Rows::new(&layout, &mut slab, 3);
+/// let (mut left, mut right) = rows.split_at(1);
+/// left.row(0).field_mut::<u16>(0)?.copy_from_slice(&[1, 2]);
+/// right.row(1).bytes_mut(0).copy_from_slice(&[5, 0, 6, 0]);
+/// drop((left, right));
+/// assert_eq!(slab[..12], [1, 0, 2, 0, 0, 0, 0, 0, 5, 0, 6, 0]);
+/// # Ok::<(), feedline_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Rows<'a> {
+    spec: &'a Spec,
+    /// Empty for ragged fields.
+    fields: ArrayVec<&'a mut [u8], MAX_FIELDS>,
+    /// The regions of ragged fields, for all rows of the batch; empty for the others. None at all where no
+    /// field is ragged.
+    regions: ArrayVec<&'a mut [u8], MAX_FIELDS>,
+    /// What is the same for all regions.
+    room: Room,
+    first: usize,
+    len: usize,
+    copy: CopyRows,
+}
+
+impl<'a> Rows<'a> {
+    /// The first `len` rows of `slab`.
+    ///
+    /// # Panics
+    /// If `slab` is smaller than the layout, or `len` exceeds the layout's capacity.
+    pub fn new(layout: &'a Layout, slab: &'a mut [u8], len: usize) -> Self {
+        assert!(len <= layout.capacity(), "{len} rows in a layout of {}", layout.capacity());
+        assert!(slab.len() >= layout.bytes(), "slab of {} bytes, layout of {}", slab.len(), layout.bytes());
+        let spec = layout.spec();
+        let mut fields: ArrayVec<&mut [u8], MAX_FIELDS> =
+            spec.fields().iter().map(|_| Default::default()).collect();
+        let mut regions = ArrayVec::new();
+        if layout.is_ragged() {
+            regions.extend(spec.fields().iter().map(|_| Default::default()));
+        }
+        let mut rest = slab;
+        let mut start = 0;
+        for (index, bytes) in layout.in_order() {
+            let (_, from_field) = rest.split_at_mut(layout.offset(index) - start);
+            let (bytes, after) = from_field.split_at_mut(bytes);
+            start = layout.offset(index) + bytes.len();
+            rest = after;
+            let field = &spec.fields()[index];
+            if field.as_ragged().is_some() {
+                Region::new(field, bytes, layout.room(len)).clear();
+                regions[index] = bytes;
+            } else {
+                fields[index] = &mut bytes[..field.row_bytes() * len];
+            }
+        }
+        let (room, copy) = (layout.room(len), copy_plainly as CopyRows);
+        Self { spec, fields, regions, room, first: 0, len, copy }
+    }
+
+    /// Rows `first..first + len` of a batch, from one column of bytes per field of `spec`.
+    ///
+    /// # Panics
+    /// If there is not exactly one column per field, of exactly `len` rows, or a field is ragged.
+    #[doc(hidden)] // For the workers.
+    pub fn from_columns(
+        spec: &'a Spec,
+        columns: impl IntoIterator<Item = &'a mut [u8]>,
+        first: usize,
+        len: usize,
+    ) -> Self {
+        let fields: ArrayVec<_, MAX_FIELDS> = columns.into_iter().collect();
+        let bytes = spec.fields().iter().map(|field| field.row_bytes() * len);
+        assert!(
+            fields.iter().map(|column| column.len()).eq(bytes),
+            "each field needs a column of {len} rows"
+        );
+        assert!(!spec.is_ragged(), "a ragged field has no column");
+        Self { spec, fields, regions: ArrayVec::new(), room: Room::default(), first, len, copy: copy_plainly }
+    }
+
+    /// Makes [`write`](Self::write) copy by `copy`, such as a function that bypasses the caches.
+    #[doc(hidden)] // For the workers.
+    pub fn copied_by(self, copy: CopyRows) -> Self {
+        Self { copy, ..self }
+    }
+
+    /// In debug builds, sets every byte to 0xFF: NaN in every float type, -1 in every signed integer type.
+    /// Does nothing in release builds.
+    ///
+    /// Rows are reused: bytes that [`read`](crate::Dataset::read) does not write would be those of an earlier
+    /// sample. Poisoned bytes show in tests; [`check_dataset`](crate::check_dataset) finds them in any build.
+    #[doc(hidden)] // For the workers.
+    pub fn poison(&mut self) {
+        if cfg!(debug_assertions) {
+            self.fields.iter_mut().for_each(|bytes| bytes.fill(POISON));
+            let values = self.regions.iter_mut().filter(|bytes| !bytes.is_empty());
+            values.for_each(|bytes| bytes[self.room.values_at..].fill(POISON));
+        }
+    }
+
+    /// Checks that every row of every ragged field was written.
+    ///
+    /// # Errors
+    /// `Sample` for the first row that was not, with the row.
+    pub fn check_written(&mut self) -> Result<(), (usize, Error)> {
+        self.check_rows(0..self.len)
+    }
+
+    fn check_rows(&mut self, rows: Range<usize>) -> Result<(), (usize, Error)> {
+        let rows = self.first + rows.start..self.first + rows.end;
+        let mut first: Option<(usize, usize)> = None;
+        for index in 0..self.regions.len() {
+            let unwritten = self.region(index).and_then(|region| region.first_unwritten(rows.clone()));
+            first = first.into_iter().chain(unwritten.map(|row| (row, index))).min();
+        }
+        let Some((row, index)) = first else { return Ok(()) };
+        let name = self.spec.fields()[index].name();
+        let why = format!("ragged field \"{name}\" was not written, not even as empty");
+        Err((row - self.first, Error::new(ErrorKind::Sample, why)))
+    }
+
+    /// The region of field `index`, if it is ragged.
+    fn region(&mut self, index: usize) -> Option<Region<'_>> {
+        let bytes = self.regions.get_mut(index).filter(|bytes| !bytes.is_empty())?;
+        Some(Region::new(&self.spec.fields()[index], bytes, self.room))
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The index in the batch of the first row.
+    #[doc(hidden)] // For the workers.
+    pub fn first(&self) -> usize {
+        self.first
+    }
+
+    /// Splits off the first `mid` rows.
+    ///
+    /// # Panics
+    /// If `mid` is larger than [`len`](Self::len), or a field is ragged: such rows are written in order.
+    #[doc(hidden)] // For the workers.
+    pub fn split_at(self, mid: usize) -> (Self, Self) {
+        assert!(mid <= self.len, "split at {mid} of {} rows", self.len);
+        assert!(self.regions.is_empty(), "rows with a ragged field cannot be split: write them in order");
+        let (mut left, mut right) = (ArrayVec::new(), ArrayVec::new());
+        for (bytes, field) in self.fields.into_iter().zip(self.spec.fields()) {
+            let (l, r) = bytes.split_at_mut(mid * field.row_bytes());
+            left.push(l);
+            right.push(r);
+        }
+        (
+            Self { fields: left, len: mid, regions: ArrayVec::new(), ..self },
+            Self {
+                fields: right,
+                regions: ArrayVec::new(),
+                first: self.first + mid,
+                len: self.len - mid,
+                ..self
+            },
+        )
+    }
+
+    /// The rows `range`, for another reader.
+    ///
+    /// # Panics
+    /// If the range is not inside the rows.
+    pub fn part(&mut self, range: Range<usize>) -> Rows<'_> {
+        let fields = self.fields.iter_mut().zip(self.spec.fields());
+        let fields = fields.map(|(bytes, field)| {
+            let row = field.row_bytes();
+            // Empty for a ragged field.
+            if bytes.is_empty() { &mut [] } else { &mut bytes[range.start * row..range.end * row] }
+        });
+        Rows {
+            spec: self.spec,
+            fields: fields.collect(),
+            regions: self.regions.iter_mut().map(|bytes| &mut **bytes).collect(),
+            room: self.room,
+            first: self.first + range.start,
+            len: range.end - range.start,
+            copy: self.copy,
+        }
+    }
+
+    /// The fields `range` of every row, under the names of `spec`: for a reader that writes only those.
+    ///
+    /// # Panics
+    /// If there are no such fields, or `spec` has other sizes.
+    pub fn part_of_fields<'b>(&'b mut self, range: Range<usize>, spec: &'b Spec) -> Rows<'b> {
+        // The loader may have stated another form, or another limit of a batch.
+        let size = |field: &Field| (field.row_bytes(), field.as_ragged().is_some());
+        let given = self.spec.fields()[range.clone()].iter().map(size);
+        assert!(
+            given.eq(spec.fields().iter().map(size)),
+            "fields {range:?} have other sizes than those of the reader"
+        );
+        let regions = if self.regions.is_empty() { &mut [][..] } else { &mut self.regions[range.clone()] };
+        Rows {
+            spec,
+            fields: self.fields[range].iter_mut().map(|bytes| &mut **bytes).collect(),
+            regions: regions.iter_mut().map(|bytes| &mut **bytes).collect(),
+            room: self.room,
+            first: self.first,
+            len: self.len,
+            copy: self.copy,
+        }
+    }
+
+    /// Row `index` of these rows.
+    ///
+    /// # Panics
+    /// If `index` is not below [`len`](Self::len).
+    pub fn row(&mut self, index: usize) -> Row<'_, 'a> {
+        assert!(index < self.len, "row {index} of {}", self.len);
+        Row { rows: self, index }
+    }
+
+    /// Copies `rows` into field `index` of the first rows, one item per row.
+    ///
+    /// The fastest way to copy in a [`read_many`](crate::Dataset::read_many): it prefetches the next rows,
+    /// and long rows can bypass the caches.
+    ///
+    /// # Panics
+    /// If the spec has no such field, there are more items than rows, or an item is not exactly
+    /// [`row_bytes`](crate::Field::row_bytes) long; for a ragged field.
+    pub fn write<'b>(&mut self, index: usize, rows: impl IntoIterator<Item = &'b [u8]>) {
+        let field = &self.spec.fields()[index];
+        assert!(field.as_ragged().is_none(), "{}", not_fixed(field).message());
+        let bytes = field.row_bytes();
+        let mut rest = &mut *self.fields[index];
+        let mut rows = rows.into_iter().inspect(|row| assert_fills(field, row));
+        loop {
+            let next: ArrayVec<&[u8], AT_ONCE> = rows.by_ref().take(AT_ONCE).collect();
+            if next.is_empty() {
+                return;
+            }
+            let (place, after) = rest.split_at_mut(next.len() * bytes);
+            (self.copy)(place, &next);
+            rest = after;
+        }
+    }
+
+    /// All bytes of field `index`, row after row; for data sets that read many rows at once. Empty for a
+    /// ragged field.
+    ///
+    /// # Panics
+    /// If the spec has no such field.
+    pub fn column_mut(&mut self, index: usize) -> &mut [u8] {
+        self.fields[index]
+    }
+
+    /// The fields of a sample.
+    pub fn spec(&self) -> &'a Spec {
+        self.spec
+    }
+}
+
+/// Panics unless `bytes` is exactly one row of `field`.
+fn assert_fills(field: &Field, bytes: &[u8]) {
+    let (wanted, given) = (field.row_bytes(), bytes.len());
+    assert!(
+        given == wanted,
+        "wrong row length: field \"{}\" has {wanted} bytes per row, but the row has {given}",
+        field.name()
+    );
+}
+
+fn copy_plainly(to: &mut [u8], rows: &[&[u8]]) {
+    let mut rest = to;
+    for row in rows {
+        let (place, after) = std::mem::take(&mut rest).split_at_mut(row.len());
+        place.copy_from_slice(row);
+        rest = after;
+    }
+    assert!(rest.is_empty(), "the destination is {} bytes longer than the rows", rest.len());
+}

@@ -1,0 +1,250 @@
+//! Write access to the row of one sample.
+
+use super::{POISON, Rows, assert_fills};
+use crate::spec::MAX_FIELDS;
+use crate::{Element, Error, ErrorKind, Field, Result, Spec};
+
+/// The row of one sample in a slab, for writing.
+#[derive(Debug)]
+pub struct Row<'r, 'a> {
+    pub(super) rows: &'r mut Rows<'a>,
+    pub(super) index: usize,
+}
+
+impl<'a> Row<'_, 'a> {
+    /// The bytes of field `index` of the spec; exactly [`row_bytes`](crate::Field::row_bytes) long.
+    ///
+    /// # Panics
+    /// If the spec has no such field, or it is ragged.
+    pub fn bytes_mut(&mut self, index: usize) -> &mut [u8] {
+        let field = &self.rows.spec.fields()[index];
+        let at = self.index * field.row_bytes();
+        match self.rows.fields[index].get_mut(at..at + field.row_bytes()) {
+            Some(bytes) => bytes,
+            None => panic!("{}", not_fixed(field).message()),
+        }
+    }
+
+    /// This row as the only one of its rows, to take a part of its fields.
+    pub fn as_rows(&mut self) -> Rows<'_> {
+        self.rows.part(self.index..self.index + 1)
+    }
+
+    /// Copies `bytes` into field `index`, by the fastest copy for this machine.
+    ///
+    /// # Panics
+    /// If the spec has no such field, it is ragged, or `bytes` is not exactly
+    /// [`row_bytes`](crate::Field::row_bytes) long.
+    pub fn write(&mut self, index: usize, bytes: &[u8]) {
+        assert_fills(&self.rows.spec.fields()[index], bytes);
+        (self.rows.copy)(self.bytes_mut(index), &[bytes]);
+    }
+
+    /// The elements of field `index`.
+    ///
+    /// # Errors
+    /// `Config` when the field has another type or is ragged, or the spec has no such field.
+    pub fn field_mut<T: Element>(&mut self, index: usize) -> Result<&mut [T]> {
+        let field = typed::<T>(self.rows.spec, index)?;
+        let at = self.index * field.row_bytes();
+        let bytes = self.rows.fields[index].get_mut(at..at + field.row_bytes());
+        // The cast cannot fail: field offsets are 256-byte aligned in the slab, and rows are whole elements.
+        bytes.map(bytemuck::cast_slice_mut).ok_or_else(|| not_fixed(field))
+    }
+
+    /// All fields of a fixed size of the row, so that several can be borrowed at once.
+    ///
+    /// ```
+    /// use feedline_core::{DType, Layout, Rows, Spec};
+    /// let spec = Spec::new().field("image", DType::U8, [4])?.field("label", DType::I64, [])?;
+    /// let layout = Layout::new(&spec, 1)?;
+    /// let mut slab = vec![0u8; layout.bytes()];
+    /// let mut rows = Rows::new(&layout, &mut slab, 1);
+    /// let mut row = rows.row(0);
+    /// let mut fields = row.split();
+    /// let (image, label) = (fields.take::<u8>(0)?, fields.take::<i64>(1)?);
+    /// image.fill(3);
+    /// label[0] = image.iter().map(|&pixel| i64::from(pixel)).sum();
+    /// assert_eq!(row.field_mut::<i64>(1)?, [12]);
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    pub fn split(&mut self) -> RowFields<'_> {
+        let spec = self.rows.spec;
+        let mut rows = self.rows.fields.iter_mut().zip(spec.fields()).map(|(column, field)| {
+            let at = self.index * field.row_bytes();
+            column.get_mut(at..at + field.row_bytes())
+        });
+        RowFields { spec, fields: std::array::from_fn(|_| rows.next().flatten()) }
+    }
+
+    /// Writes the row of ragged field `index`: whole items, one behind another.
+    ///
+    /// Rows are written in order. A row that is written again is replaced, and the rows after it count as not
+    /// written.
+    ///
+    /// # Errors
+    /// `Sample` for more items than a sample may have, `Budget` for more than the batch has room for; both
+    /// name the field and the limit. `Config` when the field has another type or is not ragged, the spec has
+    /// no such field, `values` are not whole items, or the row before is not written.
+    pub fn write_ragged<T: Element>(&mut self, index: usize, values: &[T]) -> Result<()> {
+        typed::<T>(self.rows.spec, index)?;
+        self.write_ragged_bytes(index, bytemuck::cast_slice(values))
+    }
+
+    /// Like [`write_ragged`](Self::write_ragged), with the bytes of the elements.
+    ///
+    /// # Errors
+    /// As for [`write_ragged`](Self::write_ragged).
+    pub fn write_ragged_bytes(&mut self, index: usize, bytes: &[u8]) -> Result<()> {
+        let row = self.rows.first + self.index;
+        let field = field_of(self.rows.spec, index)?;
+        let item = field.item_bytes();
+        if !bytes.len().is_multiple_of(item) {
+            let why =
+                format!("field \"{}\": {} bytes are not whole items of {item}", field.name(), bytes.len());
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        let region = self.rows.region(index).ok_or_else(|| not_ragged(field))?;
+        region.set_len(row, bytes.len() / item)?.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    /// Room for the row of ragged field `index`, to decode into without knowing its length: as many whole
+    /// items as a sample may have, or as the batch has left. Then [`set_ragged_len`](Self::set_ragged_len)
+    /// says how many were written, from the beginning.
+    ///
+    /// The room may be shorter for the last rows of a batch. What is written must not depend on that: a
+    /// sample that does not fit passes the length that it needs, and gets the error.
+    ///
+    /// ```
+    /// # use feedline_core::{DType, Layout, Rows, Spec};
+    /// # let layout = Layout::new(&Spec::new().ragged("x", DType::U8, [], 8)?, 1)?;
+    /// # let mut slab = vec![0u8; layout.bytes()];
+    /// # let mut rows = Rows::new(&layout, &mut slab, 1);
+    /// let mut row = rows.row(0);
+    /// let room = row.ragged_mut::<u8>(0)?;
+    /// room[..3].copy_from_slice(b"abc"); // a decoder writes here
+    /// row.set_ragged_len(0, 3)?;
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Config` when the field has another type or is not ragged, the spec has no such field, or the row
+    /// before is not written.
+    pub fn ragged_mut<T: Element>(&mut self, index: usize) -> Result<&mut [T]> {
+        let row = self.rows.first + self.index;
+        let field = typed::<T>(self.rows.spec, index)?;
+        let space = self.rows.region(index).ok_or_else(|| not_ragged(field))?.space(row)?;
+        // The cast cannot fail, as in `field_mut`.
+        Ok(bytemuck::cast_slice_mut(space))
+    }
+
+    /// The row of ragged field `index` has the first `items` items of [`ragged_mut`](Self::ragged_mut).
+    ///
+    /// # Errors
+    /// As for [`write_ragged`](Self::write_ragged).
+    pub fn set_ragged_len(&mut self, index: usize, items: usize) -> Result<()> {
+        let row = self.rows.first + self.index;
+        let field = field_of(self.rows.spec, index)?;
+        self.rows.region(index).ok_or_else(|| not_ragged(field))?.set_len(row, items).map(drop)
+    }
+
+    /// Like [`Rows::check_written`], for this row.
+    ///
+    /// # Errors
+    /// `Sample` when a ragged field was not written.
+    pub fn check_written(&mut self) -> Result<()> {
+        self.rows.check_rows(self.index..self.index + 1).map_err(|(_, error)| error)
+    }
+
+    /// Like [`Rows::poison`], for this row. In any build, its ragged fields then count as not written.
+    #[doc(hidden)] // For the workers.
+    pub fn poison(&mut self) {
+        for index in 0..self.rows.spec.fields().len() {
+            let row = self.rows.first + self.index;
+            if let Some(mut region) = self.rows.region(index) {
+                region.forget(row);
+            } else if cfg!(debug_assertions) {
+                self.bytes_mut(index).fill(POISON);
+            }
+        }
+    }
+
+    /// Sets every byte of the row to zero; a ragged field gets no items.
+    pub fn clear(&mut self) {
+        for index in 0..self.rows.spec.fields().len() {
+            let row = self.rows.first + self.index;
+            match self.rows.region(index) {
+                // Fails where the row before is not written, which is found later.
+                Some(region) => drop(region.set_len(row, 0)),
+                None => self.bytes_mut(index).fill(0),
+            }
+        }
+    }
+
+    /// The fields of a sample.
+    pub fn spec(&self) -> &Spec {
+        self.rows.spec
+    }
+}
+
+/// The fields of one row, each to be taken once; created by [`Row::split`].
+#[derive(Debug)]
+pub struct RowFields<'r> {
+    spec: &'r Spec,
+    /// `None` for a field that was taken. An array, not an `ArrayVec`, whose drop would prolong the borrow.
+    fields: [Option<&'r mut [u8]>; MAX_FIELDS],
+}
+
+impl<'r> RowFields<'r> {
+    /// The elements of field `index`.
+    ///
+    /// # Errors
+    /// `Config` when the field has another type, is ragged or was taken before, or the spec has no such
+    /// field.
+    pub fn take<T: Element>(&mut self, index: usize) -> Result<&'r mut [T]> {
+        let field = typed::<T>(self.spec, index)?;
+        if field.as_ragged().is_some() {
+            return Err(not_fixed(field));
+        }
+        let Some(bytes) = self.fields[index].take() else {
+            let why = format!("field \"{}\" was taken before: take each field once", field.name());
+            return Err(Error::new(ErrorKind::Config, why));
+        };
+        // Cannot fail, as in `Row::field_mut`.
+        Ok(bytemuck::cast_slice_mut(bytes))
+    }
+}
+
+/// Field `index` of `spec`.
+fn field_of(spec: &Spec, index: usize) -> Result<&Field> {
+    let fields = spec.fields();
+    fields.get(index).ok_or_else(|| {
+        let why = format!("there is no field {index}: the spec has {}", fields.len());
+        Error::new(ErrorKind::Config, why)
+    })
+}
+
+/// Field `index` of `spec`, if its elements are of type `T`.
+fn typed<T: Element>(spec: &Spec, index: usize) -> Result<&Field> {
+    let field = field_of(spec, index)?;
+    if field.dtype() == T::DTYPE {
+        return Ok(field);
+    }
+    let why = format!("field \"{}\" is {}, not {}", field.name(), field.dtype(), T::DTYPE);
+    Err(Error::new(ErrorKind::Config, why))
+}
+
+/// The error for a ragged field where one of a fixed size is needed.
+#[cold]
+pub(super) fn not_fixed(field: &Field) -> Error {
+    let why = format!("field \"{}\" is ragged: write it by write_ragged", field.name());
+    Error::new(ErrorKind::Config, why)
+}
+
+/// The error for a field of a fixed size where a ragged one is needed.
+#[cold]
+fn not_ragged(field: &Field) -> Error {
+    let why = format!("field \"{}\" is not ragged: write it by field_mut or write", field.name());
+    Error::new(ErrorKind::Config, why)
+}

@@ -1,0 +1,135 @@
+//! Opens a file of each format, or names the feature that this build lacks.
+
+use std::path::Path;
+
+use feedline_core::Result;
+
+use crate::{Folder, Lines, Reader};
+
+#[cfg(feature = "npz")]
+pub(super) fn npz(path: &Path) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::npz::open(path)?))
+}
+
+#[cfg(not(feature = "npz"))]
+pub(super) fn npz(_: &Path) -> Result<Box<dyn Reader>> {
+    Err(super::needs("npz"))
+}
+
+#[cfg(feature = "safetensors")]
+pub(super) fn safetensors(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::safetensors::open_with_limit(path, limit)?))
+}
+
+#[cfg(not(feature = "safetensors"))]
+pub(super) fn safetensors(_: &Path, _: u64) -> Result<Box<dyn Reader>> {
+    Err(super::needs("safetensors"))
+}
+
+/// Opens a picture: decoded if this build does that, else as bytes.
+pub(super) fn image(path: &Path, _start: &[u8]) -> Result<Box<dyn Reader>> {
+    #[cfg(feature = "images")]
+    if feedline_images::Format::of(_start).is_some() {
+        return Ok(Box::new(crate::images::ImageFile::open(path)?));
+    }
+    Ok(Box::new(Folder::of_file(path)?))
+}
+
+#[cfg(feature = "tar")]
+pub(super) fn tar(path: &Path) -> Result<Box<dyn Reader>> {
+    let content = crate::bytes::Content::open_unclaimed(path)?;
+    let members = crate::tar::members(&content)?;
+    if crate::cifar::has_files(members.iter().map(|member| member.name.as_str())) {
+        return Ok(Box::new(crate::cifar::of_archive(path, &content, &members, None)?));
+    }
+    Ok(Box::new(crate::WebDataset::of(path, content, members)?))
+}
+
+#[cfg(not(feature = "tar"))]
+pub(super) fn tar(_: &Path) -> Result<Box<dyn Reader>> {
+    Err(super::needs("tar"))
+}
+
+#[cfg(feature = "tfrecord")]
+pub(super) fn tfrecord(path: &Path) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::TfRecord::open(path)?))
+}
+
+#[cfg(not(feature = "tfrecord"))]
+pub(super) fn tfrecord(_: &Path) -> Result<Box<dyn Reader>> {
+    Err(super::needs("tfrecord"))
+}
+
+#[cfg(feature = "arrow")]
+pub(super) fn arrow(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::ArrowFile::open_with(path, limit, Default::default())?))
+}
+
+#[cfg(not(feature = "arrow"))]
+pub(super) fn arrow(_: &Path, _: u64) -> Result<Box<dyn Reader>> {
+    Err(super::needs("arrow"))
+}
+
+/// Opens the folder of an index that `pack` wrote.
+#[cfg(feature = "arrow")]
+pub(super) fn packed(index: &Path, limit: u64) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::pack::open_folder(index.parent().unwrap_or(index), limit)?))
+}
+
+#[cfg(not(feature = "arrow"))]
+pub(super) fn packed(_: &Path, _: u64) -> Result<Box<dyn Reader>> {
+    Err(super::needs("arrow"))
+}
+
+#[cfg(feature = "parquet")]
+pub(super) fn parquet(path: &Path) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::ParquetFile::open(path)?))
+}
+
+#[cfg(not(feature = "parquet"))]
+pub(super) fn parquet(_: &Path) -> Result<Box<dyn Reader>> {
+    Err(super::needs("parquet"))
+}
+
+#[cfg(feature = "csv")]
+pub(super) fn csv(path: &Path) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::Csv::open(path)?))
+}
+
+#[cfg(not(feature = "csv"))]
+pub(super) fn csv(_: &Path) -> Result<Box<dyn Reader>> {
+    Err(super::needs("csv"))
+}
+
+#[cfg(feature = "jsonl")]
+pub(super) fn jsonl(path: &Path) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::JsonLines::open(path)?))
+}
+
+#[cfg(not(feature = "jsonl"))]
+pub(super) fn jsonl(_: &Path) -> Result<Box<dyn Reader>> {
+    Err(super::needs("jsonl"))
+}
+
+/// Opens a text: as a table where its rows have equally many cells.
+pub(super) fn text(path: &Path) -> Result<Box<dyn Reader>> {
+    #[cfg(feature = "csv")]
+    if crate::csv::delimiter(&crate::bytes::Content::open_unclaimed(path)?)?.is_some() {
+        return csv(path);
+    }
+    Ok(Box::new(Lines::open(path)?))
+}
+
+/// Opens a shard, or the folder of an index.
+#[cfg(feature = "mds")]
+pub(super) fn mds(path: &Path, is_index: bool) -> Result<Box<dyn Reader>> {
+    if is_index {
+        return Ok(Box::new(crate::mds::open_folder(path.parent().unwrap_or(path))?));
+    }
+    Ok(Box::new(crate::mds::Mds::open(path)?))
+}
+
+#[cfg(not(feature = "mds"))]
+pub(super) fn mds(_: &Path, _: bool) -> Result<Box<dyn Reader>> {
+    Err(super::needs("mds"))
+}

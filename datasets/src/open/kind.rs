@@ -1,0 +1,191 @@
+//! What kind of data a file holds, as its first bytes or its name say.
+
+use std::io::Read;
+use std::path::Path;
+
+use feedline_core::Result;
+
+use super::PACK_INDEX;
+use crate::disk::DiskFile;
+use crate::error::data;
+use crate::{gzip, npy};
+
+/// Bytes at the beginning of a file that tell its kind.
+pub(super) const START: usize = 512;
+
+/// What the first bytes of a file say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Npy,
+    Npz,
+    Arrow,
+    Parquet,
+    Safetensors,
+    Idx,
+    Tar,
+    TfRecord,
+    Mds,
+    MdsIndex,
+    PackIndex,
+    Image,
+    Csv,
+    JsonLines,
+    Text,
+    /// Known, and not read, for this reason.
+    Refused(&'static str),
+    Unknown,
+}
+
+/// The kind of a file that begins with `start` and has `len` bytes.
+pub(super) fn kind(start: &[u8], len: u64) -> Kind {
+    let refused = [
+        (&b"FEA1"[..], "this is a Feather file of version 1, which is not read: write version 2"),
+        (b"PARE", "this is an encrypted Parquet file, which is not read: write it without encryption"),
+        (b"\x80\x02", "this is a Python pickle, which is not read: save arrays as .npy or .npz"),
+        (b"\x80\x03", "this is a Python pickle, which is not read: save arrays as .npy or .npz"),
+        (b"\x80\x04", "this is a Python pickle, which is not read: save arrays as .npy or .npz"),
+        (b"\x80\x05", "this is a Python pickle, which is not read: save arrays as .npy or .npz"),
+        (b"\x28\xB5\x2F\xFD", "this is zstd: decompress it first"),
+        (b"BZh", "this is bzip2: decompress it first"),
+        (b"\xFD7zXZ\0", "this is xz: decompress it first"),
+        (b"\x89HDF\r\n\x1A\n", "this is HDF5, which is not read: save arrays as .npy or .npz"),
+    ];
+    let images = [&b"\xFF\xD8\xFF"[..], b"\x89PNG\r\n\x1A\n", b"GIF8", b"II*\0", b"MM\0*"];
+    // A bitmap's second header begins with its length; the letters alone may begin a text.
+    let is_bitmap = start.starts_with(b"BM") && matches!(start.get(14..18), Some([12..=124, 0, 0, 0]));
+    let is_webp = start.starts_with(b"RIFF") && start.get(8..12) == Some(b"WEBP");
+    if start.starts_with(npy::header::MAGIC) {
+        Kind::Npy
+    } else if start.starts_with(b"ARROW1") || is_arrow_stream(start) {
+        Kind::Arrow
+    } else if start.starts_with(b"PAR1") {
+        Kind::Parquet
+    } else if start.starts_with(b"PK\x03\x04") || start.starts_with(b"PK\x05\x06") {
+        Kind::Npz
+    } else if let Some((_, why)) = refused.iter().find(|(magic, _)| start.starts_with(magic)) {
+        Kind::Refused(why)
+    } else if is_bitmap || is_webp || images.iter().any(|magic| start.starts_with(magic)) {
+        Kind::Image
+    } else if is_tar_header(start) {
+        Kind::Tar
+    } else if matches!(start, [0, 0, 0x08 | 0x09 | 0x0B..=0x0E, 1..=8, ..]) {
+        Kind::Idx
+    } else if start.get(8) == Some(&b'{') && start.first_chunk().is_some_and(|n| u64::from_le_bytes(*n) < len)
+    {
+        Kind::Safetensors
+    } else if is_tfrecord(start) {
+        Kind::TfRecord
+    } else if cfg!(feature = "jsonl") && start.starts_with(b"{\"") && is_text(start) {
+        Kind::JsonLines
+    } else if is_text(start) {
+        Kind::Text
+    } else {
+        Kind::Unknown
+    }
+}
+
+/// The kind that a file's name stands for: asked when the content does not tell, so that the answer says what
+/// is wrong with it.
+pub(super) fn kind_by_name(path: &Path) -> Kind {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    match name.rsplit('.').next() {
+        Some("npy") => Kind::Npy,
+        Some("npz") => Kind::Npz,
+        Some("safetensors") => Kind::Safetensors,
+        Some("mds") => Kind::Mds,
+        Some("arrow" | "arrows" | "feather") => Kind::Arrow,
+        Some("parquet") => Kind::Parquet,
+        Some("csv") => Kind::Csv,
+        Some("jsonl" | "ndjson") => Kind::JsonLines,
+        _ if name.ends_with(".jsonl.gz") => Kind::JsonLines,
+        _ if name.ends_with(".csv.gz") => Kind::Csv,
+        Some("tar" | "tgz") => Kind::Tar,
+        Some("tfrecord" | "tfrecords") => Kind::TfRecord,
+        _ if name.ends_with(".tar.gz") => Kind::Tar,
+        _ if name == "index.json" => Kind::MdsIndex,
+        _ if name == PACK_INDEX => Kind::PackIndex,
+        _ if name.contains("idx") => Kind::Idx,
+        _ => Kind::Unknown,
+    }
+}
+
+/// Whether `start` begins a text: UTF-8 without control characters, maybe cut within its last character.
+fn is_text(start: &[u8]) -> bool {
+    let text = match std::str::from_utf8(start) {
+        Ok(text) => text,
+        Err(error) if error.error_len().is_none() => {
+            std::str::from_utf8(&start[..error.valid_up_to()]).unwrap_or_default()
+        }
+        Err(_) => return false,
+    };
+    !text.is_empty() && !text.chars().any(|char| char.is_control() && !char.is_whitespace())
+}
+
+/// Whether `start` is the header of a tar member: its checksum says so.
+fn is_tar_header(start: &[u8]) -> bool {
+    let Some(header) = start.get(..START) else { return false };
+    let field = String::from_utf8_lossy(&header[148..156]);
+    let claimed = u32::from_str_radix(field.trim_matches(['\0', ' ']), 8);
+    let sum = |range: &[u8]| range.iter().map(|&byte| u32::from(byte)).sum::<u32>();
+    // The field itself counts as spaces.
+    claimed == Ok(sum(&header[..148]) + 8 * u32::from(b' ') + sum(&header[156..]))
+}
+
+/// Whether `content` is a tar archive.
+#[cfg(feature = "tar")]
+pub(crate) fn is_tar(content: &crate::bytes::Content) -> Result<bool> {
+    let mut start = [0; START];
+    let start = &mut start[..content.len().min(START as u64) as usize];
+    content.read_at(0, start)?;
+    Ok(is_tar_header(start))
+}
+
+/// How a file, or the content of a gzip file, begins.
+pub(super) struct Start {
+    pub(super) bytes: Vec<u8>,
+    pub(super) kind: Kind,
+    pub(super) is_gzip: bool,
+}
+
+impl Start {
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let file = DiskFile::open(path)?;
+        let mut bytes = vec![0; file.len().min(START as u64) as usize];
+        file.read_at(0, &mut bytes)?;
+        let is_gzip = bytes.starts_with(&gzip::MAGIC);
+        let mut len = file.len();
+        if is_gzip {
+            bytes.clear();
+            let mut stream = flate2::read::MultiGzDecoder::new(file.reader()?).take(START as u64);
+            let read = stream.read_to_end(&mut bytes);
+            read.map_err(|error| data("the gzip stream is damaged: fetch the file again").caused_by(error))?;
+            len = u64::MAX;
+        }
+        let kind = match kind(&bytes, len) {
+            kind @ (Kind::Unknown | Kind::Text | Kind::JsonLines) => match kind_by_name(path) {
+                Kind::Unknown => kind,
+                named => named,
+            },
+            kind => kind,
+        };
+        Ok(Self { bytes, kind, is_gzip })
+    }
+}
+
+#[cfg(feature = "tfrecord")]
+use crate::tfrecord::is_tfrecord;
+
+/// Without the feature such files are known by their name alone.
+#[cfg(not(feature = "tfrecord"))]
+fn is_tfrecord(_: &[u8]) -> bool {
+    false
+}
+
+#[cfg(feature = "arrow")]
+use crate::arrow::is_stream as is_arrow_stream;
+
+/// Without the feature such files are known by their name alone.
+#[cfg(not(feature = "arrow"))]
+fn is_arrow_stream(_: &[u8]) -> bool {
+    false
+}

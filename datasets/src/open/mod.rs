@@ -1,0 +1,139 @@
+//! Opens data of any kind: the kind is seen from the content.
+
+use std::path::Path;
+
+use feedline_core::{Error, Result};
+
+use crate::bytes::{Content, MEMORY_LIMIT};
+use crate::error::data;
+use crate::{Folder, Reader, Shards, cifar, idx, npy};
+
+mod formats;
+mod kind;
+mod remote;
+
+#[cfg(feature = "tar")]
+pub(crate) use kind::is_tar;
+use kind::{Kind, Start};
+#[cfg(feature = "object-store")]
+pub use remote::open_url;
+
+/// The index of a folder that `pack` wrote.
+const PACK_INDEX: &str = "_index.json";
+
+/// Opens a file or a folder, whatever its format.
+///
+/// A URL in place of a path is opened by `open_url` (feature `object-store`).
+///
+/// A folder may hold MNIST's files, CIFAR's binary files, one folder per class, or shards of one format. The
+/// table in this crate's README lists the formats; what needs a feature that is off is refused by its name.
+///
+/// ```
+/// use feedline_datasets::open;
+///
+/// # let path = std::env::temp_dir().join(format!("feedline-doc-open-{}.idx", std::process::id()));
+/// std::fs::write(&path, [0, 0, 8, 2, 0, 0, 0, 1, 0, 0, 0, 3, 7, 8, 9])?;
+/// let reader = open(&path)?;
+/// assert_eq!((reader.format(), reader.len()), ("idx", 1));
+/// assert_eq!(reader.schema().to_string(), "array u8 [3]");
+/// # std::fs::remove_file(&path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// `Data` when there is nothing at `path`, its kind is unknown, or it is damaged; names the file and, where
+/// known, the byte.
+pub fn open(path: impl AsRef<Path>) -> Result<Box<dyn Reader>> {
+    open_with_limit(path, MEMORY_LIMIT)
+}
+
+/// As [`open`], with another number of bytes up to which a plain file is held in memory.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_with_limit(path: impl AsRef<Path>, limit: u64) -> Result<Box<dyn Reader>> {
+    let path = path.as_ref();
+    if let Some(opened) = path.to_str().and_then(remote::url) {
+        return opened;
+    }
+    let opened = if path.is_dir() { folder(path, limit) } else { file(path, limit) };
+    opened.map_err(|error| if error.path().is_some() { error } else { error.at_path(path) })
+}
+
+fn file(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
+    let Start { bytes, kind, is_gzip } = Start::read(path)?;
+    match kind {
+        Kind::Npy => Ok(Box::new(npy::open_with_limit(path, limit)?)),
+        Kind::Idx => Ok(Box::new(idx::arrays::of_file(path, limit)?)),
+        Kind::Npz | Kind::Safetensors | Kind::Image | Kind::Arrow | Kind::Parquet if is_gzip => {
+            Err(data("this kind of file is not read from gzip: gunzip it"))
+        }
+        Kind::Npz => formats::npz(path),
+        Kind::Arrow => formats::arrow(path, limit),
+        Kind::Parquet => formats::parquet(path),
+        Kind::Safetensors => formats::safetensors(path, limit),
+        Kind::Image => formats::image(path, &bytes),
+        Kind::Tar => formats::tar(path),
+        Kind::TfRecord => formats::tfrecord(path),
+        Kind::Mds => formats::mds(path, false),
+        Kind::MdsIndex => formats::mds(path, true),
+        Kind::PackIndex => formats::packed(path, limit),
+        Kind::Refused(why) => Err(data(why)),
+        Kind::Csv => formats::csv(path),
+        Kind::JsonLines => formats::jsonl(path),
+        Kind::Text => formats::text(path),
+        Kind::Unknown => match cifar::of_content(path, Content::open_unclaimed(path)?)? {
+            Some(set) => Ok(Box::new(set)),
+            None => Err(unknown(&bytes)),
+        },
+    }
+}
+
+fn unknown(start: &[u8]) -> Error {
+    let start: String = start.iter().take(8).map(|byte| format!(" {byte:02x}")).collect();
+    data(format!(
+        "the kind of this file is unknown, it begins with{start}: give a file of a format listed in the \
+         README, or open it as Records or Tokens"
+    ))
+}
+
+#[allow(dead_code)] // unused where every feature is on
+fn needs(feature: &str) -> Error {
+    data(format!(
+        "this build does not read such files: build feedline-datasets with the feature \"{feature}\""
+    ))
+}
+
+fn folder(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
+    if idx::names::has_set(path)? {
+        return Ok(Box::new(idx::arrays::of_folder(path, limit)?));
+    }
+    let index = path.join("index.json");
+    if index.is_file() {
+        return formats::mds(&index, true);
+    }
+    let index = path.join(PACK_INDEX);
+    if index.is_file() {
+        return formats::packed(&index, limit);
+    }
+    let (folders, files) = crate::folder::list(path)?;
+    let names = files.iter().filter_map(|file| file.file_name()?.to_str());
+    if cifar::has_files(names) {
+        return Ok(Box::new(cifar::open(path)?));
+    }
+    if folders.is_empty() && files.first().is_some_and(|first| is_shard(first)) {
+        let shards = files.iter().map(|file| open_with_limit(file, limit));
+        return Ok(Box::new(Shards::new(shards.collect::<Result<_>>()?)?));
+    }
+    Ok(Box::new(Folder::open(path)?))
+}
+
+/// Whether the first file of a folder is one of many that hold samples, and not a sample itself.
+fn is_shard(first: &Path) -> bool {
+    match Start::read(first).map(|start| start.kind) {
+        Ok(Kind::Image) | Err(_) => false,
+        // CIFAR, or bytes as they are.
+        Ok(Kind::Unknown) => open_with_limit(first, 0).is_ok(),
+        Ok(_) => true,
+    }
+}

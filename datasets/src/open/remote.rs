@@ -1,0 +1,146 @@
+//! Opens what a URL names.
+
+use feedline_core::Result;
+
+#[cfg(feature = "object-store")]
+use super::kind::{Kind, START, kind, kind_by_name};
+#[cfg(feature = "object-store")]
+use super::unknown;
+use crate::Reader;
+#[cfg(feature = "object-store")]
+use crate::error::data;
+#[cfg(feature = "object-store")]
+use crate::remote::{Remote, RemoteFile};
+
+/// Opens a file by its URL: `s3://`, `gs://`, `az://`, `http://` or `https://`.
+///
+/// Tar archives, plain or gzip, Arrow and Parquet files, and MDS shards are recognised by their content; a
+/// URL that ends with a slash, or with `index.json`, is a folder of MDS shards. `Records::open_remote` reads
+/// records. Use one [`Remote`](crate::Remote) for several files, and see there for what is fetched when.
+///
+/// ```no_run
+/// use feedline_datasets::{RemoteOptions, open_url};
+///
+/// let reader = open_url("https://example.com/train.parquet", RemoteOptions::default())?;
+/// println!("{} samples of {}", reader.len(), reader.schema());
+/// # Ok::<(), feedline_core::Error>(())
+/// ```
+///
+/// # Errors
+/// `Config` for a URL or an option that cannot be used; `Data` when the object is missing, of another kind,
+/// or damaged, when access is refused, and when all attempts to fetch it failed. Names the URL, without what
+/// could be secret, and the byte.
+#[cfg(feature = "object-store")]
+pub fn open_url(url: &str, options: crate::RemoteOptions) -> Result<Box<dyn Reader>> {
+    Remote::new(options)?.open(url)
+}
+
+#[cfg(feature = "object-store")]
+impl Remote {
+    /// Opens a file by its URL, as [`open_url`] does.
+    ///
+    /// # Errors
+    /// As [`open_url`].
+    pub fn open(&self, url: &str) -> Result<Box<dyn Reader>> {
+        if url.split(['?', '#']).next().is_some_and(|url| url.ends_with('/')) {
+            return remote_mds_folder(self, url);
+        }
+        let file = self.file(url)?;
+        let path = file.path().to_path_buf();
+        self.of_file(url, file)
+            .map_err(|error| if error.path().is_some() { error } else { error.at_path(path) })
+    }
+
+    fn of_file(&self, url: &str, file: RemoteFile) -> Result<Box<dyn Reader>> {
+        let mut bytes = vec![0; file.len().min(START as u64) as usize];
+        file.read_at(0, &mut bytes)?;
+        let path = file.path().to_path_buf();
+        let is_gzip = bytes.starts_with(&crate::gzip::MAGIC);
+        let kind = match kind(&bytes, file.len()) {
+            kind @ (Kind::Unknown | Kind::Text | Kind::JsonLines) => match kind_by_name(&path) {
+                Kind::Unknown => kind,
+                named => named,
+            },
+            kind => kind,
+        };
+        match kind {
+            Kind::Tar => remote_tar(file),
+            Kind::Arrow => remote_arrow(file),
+            Kind::Parquet => remote_parquet(file),
+            Kind::Mds => remote_mds(file),
+            Kind::MdsIndex => remote_mds_folder(self, url),
+            Kind::Refused(why) => Err(data(why)),
+            Kind::Unknown if !is_gzip => Err(unknown(&bytes)),
+            _ => Err(data(
+                "this kind of file is not read by its URL: download it, or pack it as Arrow or Parquet",
+            )),
+        }
+    }
+}
+
+#[cfg(all(feature = "object-store", feature = "tar"))]
+fn remote_tar(file: RemoteFile) -> Result<Box<dyn Reader>> {
+    let path = file.path().to_path_buf();
+    let content = crate::bytes::Content::of_remote(file)?;
+    let members = crate::tar::members(&content)?;
+    Ok(Box::new(crate::WebDataset::of(&path, content, members)?))
+}
+
+#[cfg(all(feature = "object-store", not(feature = "tar")))]
+fn remote_tar(_: RemoteFile) -> Result<Box<dyn Reader>> {
+    Err(super::needs("tar"))
+}
+
+#[cfg(all(feature = "object-store", feature = "arrow"))]
+fn remote_arrow(file: RemoteFile) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::ArrowFile::of_remote(file, Default::default())?))
+}
+
+#[cfg(all(feature = "object-store", not(feature = "arrow")))]
+fn remote_arrow(_: RemoteFile) -> Result<Box<dyn Reader>> {
+    Err(super::needs("arrow"))
+}
+
+#[cfg(all(feature = "object-store", feature = "parquet"))]
+fn remote_parquet(file: RemoteFile) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::ParquetFile::of_remote(file, Default::default())?))
+}
+
+#[cfg(all(feature = "object-store", not(feature = "parquet")))]
+fn remote_parquet(_: RemoteFile) -> Result<Box<dyn Reader>> {
+    Err(super::needs("parquet"))
+}
+
+#[cfg(all(feature = "object-store", feature = "mds"))]
+fn remote_mds(file: RemoteFile) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::mds::Mds::of_remote(file)?))
+}
+
+#[cfg(all(feature = "object-store", feature = "mds"))]
+fn remote_mds_folder(remote: &Remote, url: &str) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::mds::open_remote(remote, url)?))
+}
+
+#[cfg(all(feature = "object-store", not(feature = "mds")))]
+fn remote_mds(_: RemoteFile) -> Result<Box<dyn Reader>> {
+    Err(super::needs("mds"))
+}
+
+#[cfg(all(feature = "object-store", not(feature = "mds")))]
+fn remote_mds_folder(_: &Remote, _: &str) -> Result<Box<dyn Reader>> {
+    Err(super::needs("mds"))
+}
+
+/// Opens what `open` was given in place of a path.
+#[cfg(feature = "object-store")]
+pub(super) fn url(url: &str) -> Option<Result<Box<dyn Reader>>> {
+    crate::remote::is_url(url).then(|| open_url(url, Default::default()))
+}
+
+#[cfg(not(feature = "object-store"))]
+pub(super) fn url(url: &str) -> Option<Result<Box<dyn Reader>>> {
+    // The scheme alone: what follows may hold a password.
+    let (scheme, _) = url.split_once("://")?;
+    let is_store = ["http", "https", "s3", "gs", "az"].contains(&scheme);
+    is_store.then(|| Err(super::needs("object-store").at_path(format!("{scheme}://"))))
+}

@@ -57,6 +57,7 @@ pub struct Options {
     pub batches: Option<Vec<usize>>,
     /// The transfer modes that raw, gather and train measure, in order.
     pub transfer_modes: Vec<TransferMode>,
+    #[cfg_attr(not(feature = "formats"), allow(dead_code))]
     pub format: Option<String>,
     pub mlp: Option<PathBuf>,
     pub smoke: bool,

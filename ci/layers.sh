@@ -26,7 +26,7 @@ may = {
     DIST: {CORE, BACKEND, DEVICE},
     FACADE: below_facade,
     DLPACK: {FACADE},
-    KERNELS: {CORE, CUDA, DEVICE},
+    KERNELS: {CORE, CUDA, DEVICE, IMAGES},
     IMAGES: {CORE},
     DATASETS: {CORE, IMAGES},
     EXAMPLES: programs,

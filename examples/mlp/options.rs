@@ -149,7 +149,7 @@ impl Default for Options {
             method: Method::Sgd,
             lr: None,
             momentum: 0.9,
-            workers: Workers::Auto,
+            workers: Workers::PerCore,
             transfer_mode: TransferMode::Auto,
             depth: None,
             seed: 1,

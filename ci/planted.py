@@ -1172,6 +1172,18 @@ BUGS = [
         [(f"{GROUP}/watch.rs", "open.since.elapsed() > limit)", "open.since.elapsed() > 100 * limit)")],
     ),
     Bug(
+        "rank_killed",
+        "a rank whose connection closes is not missed",
+        Test(DIST, "group", "a_process_that_is_killed_is_noticed_although_nobody_waits_for_it"),
+        [(f"{GROUP}/state.rs", "        if !was_due {", "        if !was_due && rank > 99 {")],
+    ),
+    Bug(
+        "rank_silent",
+        "a rank that says nothing is not missed",
+        Test(DIST, "group", "a_process_that_says_nothing_is_noticed_although_nobody_waits_for_it"),
+        [(f"{GROUP}/watch.rs", "peer.heard.elapsed() > limit", "peer.heard.elapsed() > 100 * limit")],
+    ),
+    Bug(
         "rank_behind",
         "a rank that stays at one step is not looked for",
         Test(DIST, "group", "a_rank_that_stays_behind_is_named"),

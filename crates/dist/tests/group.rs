@@ -9,7 +9,7 @@ use std::time::Duration;
 use feedline_core::{Error, ErrorKind};
 use feedline_dist::{Group, Launch, Server, Store};
 use feedline_testkit::{watchdog, with_watchdog};
-use ranks::{LIMIT, assert_blames, launch, run, server, soon};
+use ranks::{LIMIT, SOON, assert_blames, launch, run, server, soon};
 
 /// A limit that no test without a failure reaches.
 const LONG: Duration = Duration::from_secs(30);
@@ -228,7 +228,7 @@ fn alone_with(server: &Server) -> String {
     let group = Group::join(&launch(server, 0, 2), LIMIT).unwrap();
     let (tell, told) = std::sync::mpsc::channel();
     group.on_failure(move |error| tell.send(error.to_string()).unwrap());
-    told.recv().unwrap()
+    told.recv_timeout(SOON).expect("the run fails")
 }
 
 #[test]

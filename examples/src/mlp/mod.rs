@@ -5,9 +5,11 @@
 //! | sizes, and the place of each layer in one flat buffer | `shape.rs` |
 //! | the first weights | `init.rs` |
 //! | forward, backward and update | `model.rs` |
+//! | the file of a checkpoint | `sealed.rs` |
 
 mod init;
 mod model;
+pub mod sealed;
 mod shape;
 
 pub use init::Init;

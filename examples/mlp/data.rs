@@ -1,63 +1,144 @@
-//! The training and test sets: a folder of IDX files, or the built-in digits.
+//! The training and test sets: a folder of MNIST's IDX files, any other data, or the built-in digits.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use feedline::{Error, ErrorKind, Result};
-use feedline_datasets::{Idx, digits};
+use feedline::{Dataset, Error, ErrorKind, Result};
+use feedline_datasets::{Idx, cifar, open};
 
-use crate::progress;
+use crate::drawn::drawn_digits;
+use crate::files::Output;
+use crate::labelled::Labelled;
+use crate::options::Options;
 
-/// The training and the test set.
+/// The share of the samples that is held out for the test, where the data has no test set.
+const HELD_OUT: f64 = 0.1;
+/// Which samples are held out: the same for every run, so that a resumed one is not tested on what it saw.
+const SPLIT_SEED: u64 = 1;
+
+/// The training and the test set, of the fields "image" and "label" (`u8` both).
 pub struct Data {
-    pub train: Idx,
-    pub test: Idx,
+    pub train: Box<dyn Dataset>,
+    pub test: Box<dyn Dataset>,
+    /// Pixels of an image, of all colours.
+    pub pixels: usize,
+    /// Files beside those that the sets name.
+    files: Vec<PathBuf>,
 }
 
 impl Data {
-    /// Opens the folder `dir`, or draws the built-in digits if it is `None`; checks that every label is
-    /// a class.
-    pub fn open(dir: Option<&Path>, classes: usize, quiet: bool) -> Result<Self> {
-        let dir = match dir {
-            Some(dir) => dir.to_path_buf(),
-            None => drawn_digits(quiet)?,
-        };
-        let data = Self { train: Idx::open_train(&dir)?, test: Idx::open_test(&dir)? };
-        for set in [&data.train, &data.test] {
-            set.check_labels(classes)?;
+    /// Opens `--data`, or draws the built-in digits without it; checks that labels are classes.
+    pub fn open(options: &Options) -> Result<Self> {
+        let Some(path) = &options.data else { return Self::mnist(&drawn_digits(options.quiet)?, options) };
+        if has_mnist_names(path) {
+            return Self::mnist(path, options);
         }
-        if data.train.shape() != data.test.shape() {
+        let fields = (options.input.as_deref(), options.label.as_deref());
+        let labelled = |reader| Labelled::new(reader, fields, options.classes);
+        let (train, test) = match parts(path)? {
+            Some([train, test]) => (labelled(open(train)?)?, labelled(open(test)?)?),
+            None => {
+                let reader = open(path)?;
+                if reader.format() == "idx" {
+                    let why = "this is a file: give the folder that holds images and labels";
+                    return Err(Error::new(ErrorKind::Data, why).at_path(path));
+                }
+                if !(reader.format().starts_with("cifar") && is_whole_cifar(path)) {
+                    let all = labelled(reader)?;
+                    let pixels = all.pixels();
+                    let [train, test] = all.split([1.0 - HELD_OUT, HELD_OUT], SPLIT_SEED)?;
+                    return Ok(Self {
+                        train: Box::new(train),
+                        test: Box::new(test),
+                        pixels,
+                        files: Vec::new(),
+                    });
+                }
+                (labelled(reader)?, labelled(Box::new(cifar::open_test(path)?))?)
+            }
+        };
+        if train.spec() != test.spec() {
+            let why = "the images of the training and the test set differ in size: both must have one size";
+            return Err(Error::new(ErrorKind::Data, why).at_path(path));
+        }
+        let pixels = train.pixels();
+        Ok(Self { train: Box::new(train), test: Box::new(test), pixels, files: Vec::new() })
+    }
+
+    /// Opens the folder of MNIST's four files.
+    fn mnist(dir: &Path, options: &Options) -> Result<Self> {
+        for (option, name, own) in [("input", &options.input, "image"), ("label", &options.label, "label")] {
+            if let Some(name) = name.as_deref().filter(|name| *name != own) {
+                let why = format!("--{option} {name} is no such field: MNIST's files have image and label");
+                return Err(Error::new(ErrorKind::Config, why).at_path(dir));
+            }
+        }
+        let (train, test) = (Idx::open_train(dir)?, Idx::open_test(dir)?);
+        for set in [&train, &test] {
+            set.check_labels(options.classes)?;
+        }
+        if train.shape() != test.shape() {
             let why = format!(
                 "training images are {:?} pixels, test images {:?}: both sets must have one size",
-                data.train.shape(),
-                data.test.shape()
+                train.shape(),
+                test.shape()
             );
             return Err(Error::new(ErrorKind::Data, why).at_path(dir));
         }
-        Ok(data)
+        let files = [&train, &test].iter().flat_map(|set| set.paths()).map(Path::to_path_buf).collect();
+        let pixels = train.shape().iter().product();
+        Ok(Self { train: Box::new(train), test: Box::new(test), pixels, files })
+    }
+
+    /// Refuses to write `output` over a file of the data.
+    pub fn check_spared(&self, output: &Output) -> Result<()> {
+        if !output.target().exists() {
+            return Ok(());
+        }
+        for path in &self.files {
+            output.spares(path, "a file of the data set")?;
+        }
+        for set in [&self.train, &self.test] {
+            let mut last = None;
+            // Samples of one file follow each other, so a file is looked at once.
+            for path in (0..set.len()).map_while(|id| set.path(id)) {
+                if last != Some(path) {
+                    output.spares(path, "a file of the data set")?;
+                    last = Some(path);
+                }
+            }
+        }
+        Ok(())
     }
 }
 
-/// The folder of the built-in digits, which are drawn if they are missing.
-fn drawn_digits(quiet: bool) -> Result<PathBuf> {
-    // In the source tree the files are kept next to the code that draws them; elsewhere in the current
-    // folder.
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../datasets");
-    let dir = if source.is_dir() { source } else { PathBuf::from("datasets") }.join("digits");
-    draw(&dir, quiet)?;
-    Ok(dir)
+/// Whether `path` is a folder with one of MNIST's files, or with what was meant to be one.
+fn has_mnist_names(path: &Path) -> bool {
+    let entries = path.read_dir().into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.into_iter().any(|name| name.contains("idx3-ubyte") || name.contains("idx1-ubyte"))
 }
 
-/// Draws the digits in `dir` if they are missing.
-pub fn draw(dir: &Path, quiet: bool) -> Result<()> {
-    let bar = progress::drawing(quiet);
-    let drawn = digits::ensure(dir, &mut |done, total| {
-        bar.set_length(total);
-        bar.set_position(done);
-    });
-    bar.finish_and_clear();
-    drawn.map_err(|error| {
-        let why =
-            "cannot draw the built-in digits: make their folder writable, or give images with --data DIR";
-        Error::new(error.kind(), why).caused_by(error)
-    })
+/// The entries of a folder called `train` and `test`, whatever their extensions, if it has both.
+fn parts(path: &Path) -> Result<Option<[PathBuf; 2]>> {
+    if !path.is_dir() {
+        return Ok(None);
+    }
+    let cannot = |error| Error::new(ErrorKind::Data, "cannot list the folder").caused_by(error).at_path(path);
+    let (mut train, mut test) = (None, None);
+    for entry in path.read_dir().map_err(cannot)? {
+        let entry = entry.map_err(cannot)?.path();
+        match entry.file_stem().and_then(OsStr::to_str) {
+            Some("train") => train = Some(entry),
+            Some("test") => test = Some(entry),
+            _ => {}
+        }
+    }
+    Ok(train.zip(test).map(<[PathBuf; 2]>::from))
+}
+
+/// Whether `path` is CIFAR's folder or archive, which hold a test set too.
+fn is_whole_cifar(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.is_dir() || name.contains(".tar") || name.ends_with(".tgz")
 }

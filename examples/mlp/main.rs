@@ -1,11 +1,13 @@
-//! The example trainer: trains an MLP on IDX files through feedline.
+//! The example trainer: trains an MLP on labelled images through feedline.
 #![forbid(unsafe_code)]
 
 mod checkpoint;
 mod data;
+mod drawn;
 mod expected;
 mod files;
 mod interrupt;
+mod labelled;
 mod options;
 mod progress;
 mod report;

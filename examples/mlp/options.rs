@@ -9,10 +9,13 @@ use lexopt::prelude::{Long, Short};
 
 /// What `--help` prints.
 pub const HELP: &str = "\
-Trains a multi-layer perceptron from IDX files through feedline.
+Trains a multi-layer perceptron on labelled images through feedline.
 
 usage: mlp [options]
-  --data DIR          folder with the four MNIST-style IDX files, plain or .gz [the built-in digits]
+  --data PATH         a folder with MNIST's four IDX files, or a file or folder of another format; a tenth
+                      is held out unless there are `train` and `test` [the built-in digits]
+  --input NAME        field of the images: bytes of one size, or encoded pictures [by what it holds]
+  --label NAME        field of the classes: whole numbers [by what it holds]
   --device NAME       auto, cuda, cuda:N or host [auto]
   --epochs N          passes over the training set [3]
   --steps N           stop after N steps [no limit]
@@ -76,6 +79,8 @@ pub enum Method {
 #[derive(Clone, Debug)]
 pub struct Options {
     pub data: Option<PathBuf>,
+    pub input: Option<String>,
+    pub label: Option<String>,
     pub device: Where,
     pub epochs: u64,
     pub steps: u64,
@@ -108,6 +113,8 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             data: None,
+            input: None,
+            label: None,
             device: Where::Auto,
             epochs: 3,
             steps: u64::MAX,
@@ -181,6 +188,8 @@ impl Options {
         let text = value.to_string_lossy();
         match name {
             "data" => self.data = Some(path),
+            "input" => self.input = Some(text.into_owned()),
+            "label" => self.label = Some(text.into_owned()),
             "checkpoint" => self.checkpoint = Some(path),
             "every" => self.every = Some(number(name, &text, "a whole number of 1 or more", |n| *n >= 1)?),
             "resume" => self.resume = Some(path),

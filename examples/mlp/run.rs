@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use feedline::trace::Trace;
 use feedline::{Dataset, Device, Error, ErrorKind, Loader, LoaderBuilder, Result, Stream};
-use feedline_datasets::Idx;
 use feedline_examples::mlp::{Init, Mlp, Optimizer, Shape};
 use feedline_kernels::ops::{AdamW, Kernels, Sgd};
 
@@ -27,19 +26,16 @@ pub fn run(options: &Options) -> Result<(Report, Option<Output>)> {
         Outputs::new(options)?;
     let resumed = options.resume.as_deref().map(Checkpoint::read).transpose()?;
     let device = options.device.open()?;
-    let data = Data::open(options.data.as_deref(), options.classes, options.quiet)?;
+    let data = Data::open(options)?;
     for output in [&report_file, &checkpoint, &trace_file, &profile, &page].into_iter().flatten() {
-        for path in data.train.paths().into_iter().chain(data.test.paths()) {
-            output.spares(path, "a file of the data set")?;
-        }
+        data.check_spared(output)?;
     }
-    let pixels = data.train.shape().iter().product();
     let compute = device.stream()?;
     let trace = (trace_file.is_some() || page.is_some()).then(Trace::new);
     let mut loader = train_loader(options, data.train, &device, trace.as_ref())?;
     let (held, transfer_mode) = (loader.memory_use(), loader.transfer_mode().to_string());
     let shape =
-        Shape { inputs: pixels, hidden: options.hidden, classes: options.classes, batch: options.batch };
+        Shape { inputs: data.pixels, hidden: options.hidden, classes: options.classes, batch: options.batch };
     let kernels = Kernels::new(&compute)?;
     let kernels_name = kernels.describe();
     let mut model = Mlp::new(&compute, kernels, shape, init(options), optimizer(options))?;
@@ -137,7 +133,12 @@ impl Outputs {
     }
 }
 
-fn train_loader(options: &Options, data: Idx, device: &Device, trace: Option<&Trace>) -> Result<Loader> {
+fn train_loader(
+    options: &Options,
+    data: Box<dyn Dataset>,
+    device: &Device,
+    trace: Option<&Trace>,
+) -> Result<Loader> {
     // The loader refuses this too, but its message names its own options.
     let (batch, images) = (options.batch as u64, data.len());
     if batch > images {
@@ -151,7 +152,7 @@ fn train_loader(options: &Options, data: Idx, device: &Device, trace: Option<&Tr
 }
 
 /// The options that the loaders of both sets share.
-fn builder(options: &Options, data: Idx) -> LoaderBuilder {
+fn builder(options: &Options, data: Box<dyn Dataset>) -> LoaderBuilder {
     let builder = Loader::builder(data)
         .batch_size(options.batch)
         .workers(options.workers)
@@ -177,7 +178,7 @@ fn optimizer(options: &Options) -> Optimizer {
 /// The share of the test set that the model classifies correctly.
 fn test(
     options: &Options,
-    data: Idx,
+    data: Box<dyn Dataset>,
     device: &Device,
     compute: &Stream,
     model: &mut Mlp,

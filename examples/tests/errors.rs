@@ -112,7 +112,7 @@ fn inconsistent_options_are_refused_before_training() {
             (&["--resume", "/dev/zero"], &["cannot read the checkpoint", "not a regular file", "/dev/zero"]),
             (&["--resume", "/dev/urandom"], &["cannot read the checkpoint", "not a regular file"]),
             (&["--resume", "."], &["cannot read the checkpoint", "not a regular file", "give the path"]),
-            (&["--data", "/dev/zero"], &["/dev/zero", "give the folder"]),
+            (&["--data", "/dev/zero"], &["/dev/zero", "not a regular file", "copy its content"]),
             (&["--checkpoint", "/dev/full"], &["cannot write the checkpoint", "this is no file"]),
             (&["--checkpoint", "/"], &["cannot write the checkpoint", "this is no file"]),
             (&["--checkpoint", "nowhere/c"], &["cannot write the checkpoint", "nowhere/c", "give a path"]),

@@ -162,7 +162,7 @@ fn a_named_pipe_is_refused_wherever_a_path_is_given() {
             ("--resume", &["cannot read the checkpoint", "not a regular file"]),
             ("--checkpoint", &["cannot write the checkpoint", "this is no file"]),
             ("--json", &["cannot write the report", "this is no file"]),
-            ("--data", &["give the folder", "pipe"]),
+            ("--data", &["not a regular file", "pipe"]),
         ] {
             let (set, work) = folders();
             mkfifo(&work.path().join("pipe"));

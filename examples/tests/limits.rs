@@ -1,8 +1,8 @@
 //! If the system refuses a thread, or space for the built-in digits, the trainer says in one line what to do.
 
-#[path = "../mlp/data.rs"]
+#[path = "../mlp/drawn.rs"]
 #[allow(dead_code)]
-mod data;
+mod drawn;
 #[path = "../mlp/progress.rs"]
 #[allow(dead_code)]
 mod progress;
@@ -70,7 +70,7 @@ fn digits_that_cannot_be_drawn_are_an_error_with_what_to_do() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("file");
     std::fs::write(&file, "in the way").unwrap();
-    let error = data::draw(&file.join("digits"), true).unwrap_err().to_string();
+    let error = drawn::draw(&file.join("digits"), true).unwrap_err().to_string();
     for part in
         ["cannot draw the built-in digits", "make their folder writable", "--data DIR", "/file/digits"]
     {

@@ -12,7 +12,7 @@
 //! | composition | data sets made of other data sets | [`compose`] |
 //! | context | the epoch, random numbers and scratch memory of a read | [`Context`] |
 //! | strided column | one field of every sample, in memory at a fixed stride | [`mod@column`] |
-//! | row | the bytes of one sample in a slab, for writing | [`row`] |
+//! | row | the bytes of one sample in a slab, for writing | [`rows`] |
 //! | scratch | memory that a worker keeps from sample to sample | [`Scratch`] |
 //! | sampler | the order of the samples of an epoch | [`sampler`] |
 //! | world | the rank of this process and the number of ranks | [`world`] |

@@ -9,6 +9,7 @@ use feedline::report::{Profile, WhatIf};
 use feedline::{Device, Loader, Workers};
 use feedline_device::host::Host;
 use feedline_sim::interceptors::SlowCopies;
+use feedline_testkit::OtherWork;
 use feedline_testkit::fixtures::{Before, Fine};
 
 const BATCH: u64 = 8;
@@ -56,6 +57,7 @@ impl Run {
 fn predictions_are_within_a_tenth_of_what_is_obtained() {
     alone_in_parts(|| {
         let mut wrong = Vec::new();
+        let other_work = OtherWork::watch();
         for (decode, copy, step) in [(8, 0, 1), (8, 0, 3), (4, 3, 1), (4, 1, 6)] {
             // Measured with one worker and a depth of 3; the rest is predicted.
             let measured = Run { decode, copy, step, workers: 1, depth: 3 };
@@ -74,7 +76,10 @@ fn predictions_are_within_a_tenth_of_what_is_obtained() {
                     (obtained, predicted / obtained - 1.0)
                 };
                 let mut graded: Vec<(f64, f64)> = Vec::new();
-                while graded.last().is_none_or(|last| last.1.abs() > 0.1) && graded.len() < RUNS {
+                while graded.last().is_none_or(|last| last.1.abs() > 0.1)
+                    && graded.len() < RUNS
+                    && (graded.is_empty() || !other_work.is_present())
+                {
                     graded.push(grade());
                 }
                 let (obtained, error) = graded[graded.len() - 1];
@@ -89,7 +94,7 @@ fn predictions_are_within_a_tenth_of_what_is_obtained() {
                 }
             }
         }
-        if !wrong.is_empty() && feedline_testkit::is_machine_busy() {
+        if !wrong.is_empty() && other_work.is_present() {
             return feedline_testkit::not_run("predictions", "other work takes the cores: times say nothing");
         }
         assert!(wrong.is_empty(), "{wrong:#?}");

@@ -1,38 +1,85 @@
 //! Whether other work takes the machine's cores, for tests that measure time.
 
 use std::fs;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// How long each core is tried.
-const TRIAL: Duration = Duration::from_millis(100);
+/// Clock ticks per second of the kernel's accounts, on every Linux.
+const TICKS: f64 = 100.0;
 
-/// The share of that time that a thread may wait for a core on a quiet machine.
-const QUIET: f64 = 0.02;
+/// The CPU time of others that leaves a measurement valid, in cores.
+const QUIET: f64 = 0.05;
 
-/// Whether threads of this process wait for a core; blocks for 100 ms.
+/// Watches the CPU time of other processes, and what a hypervisor took, while a test measures.
 ///
-/// A test that compares times asks after a failure: on a busy machine the times say nothing, and it reports
-/// itself as not run. False where the system does not tell how long threads wait (Linux:
-/// `/proc/thread-self/schedstat`).
-pub fn is_machine_busy() -> bool {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let trials: Vec<_> = (0..cores).map(|_| std::thread::spawn(is_core_busy)).collect();
-    trials.into_iter().any(|trial| trial.join().unwrap_or(false))
+/// A test that compares times asks after a failure: beside other work its times say nothing, and it reports
+/// itself as not run.
+#[derive(Debug)]
+pub struct OtherWork {
+    start: Instant,
+    before: Option<f64>,
 }
 
-fn is_core_busy() -> bool {
-    let (start, before) = (Instant::now(), waited());
-    while start.elapsed() < TRIAL {
-        std::hint::spin_loop();
+impl OtherWork {
+    /// Starts to watch.
+    pub fn watch() -> Self {
+        Self { start: Instant::now(), before: seconds() }
     }
-    match (before, waited()) {
-        (Some(before), Some(after)) => (after - before).as_secs_f64() > QUIET * TRIAL.as_secs_f64(),
-        _ => false,
+
+    /// The cores that others have taken since [`watch`](Self::watch), on average; 0 where the system does not
+    /// tell (it does on Linux).
+    pub fn cores(&self) -> f64 {
+        match (self.before, seconds()) {
+            (Some(before), Some(after)) => (after - before) / self.start.elapsed().as_secs_f64(),
+            _ => 0.0,
+        }
+    }
+
+    /// Whether others took so much that a measurement says nothing.
+    pub fn is_present(&self) -> bool {
+        self.cores() > QUIET
     }
 }
 
-/// How long this thread has waited for a core since it started.
-fn waited() -> Option<Duration> {
-    let text = fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    text.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
+/// CPU seconds of the machine since it started, without those of this process.
+fn seconds() -> Option<f64> {
+    let all = fs::read_to_string("/proc/stat").ok()?;
+    let mut fields = all.lines().next()?.split_whitespace().skip(1).map(|field| field.parse::<u64>().ok());
+    // user, nice, system, idle, iowait, irq, softirq, steal
+    let mut all = [0; 8];
+    for ticks in &mut all {
+        *ticks = fields.next()??;
+    }
+    let [user, nice, system, _, _, irq, softirq, steal] = all;
+    let own = fs::read_to_string("/proc/self/stat").ok()?;
+    // The name may contain spaces; it ends with the last parenthesis. Then utime, stime, cutime and cstime are
+    // the fields 14 to 17 of proc(5).
+    let own = own.rsplit_once(')')?.1.split_whitespace().skip(11).take(4);
+    let own = own.map(|field| field.parse::<u64>().ok()).sum::<Option<u64>>()?;
+    Some(((user + nice + system + irq + softirq + steal) as f64 - own as f64) / TICKS)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn the_work_of_another_process_is_seen() {
+        if seconds().is_none() {
+            return crate::not_run("other work is seen", "the system has no /proc");
+        }
+        let mut other = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
+        let watch = OtherWork::watch();
+        let start = Instant::now();
+        // Ends once it is seen: on a machine with other work at once.
+        while !watch.is_present() && start.elapsed() < Duration::from_secs(30) {
+            std::thread::yield_now();
+        }
+        let is_present = watch.is_present();
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert!(is_present);
+    }
 }

@@ -4,6 +4,9 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
+/// Long, because threads end slowly on a loaded machine. Only a failing test waits for all of it.
+const LIMIT: Duration = Duration::from_secs(30);
+
 /// The resources of the process at one moment, read from `/proc/self`.
 ///
 /// Take one before and one after the work, and compare them. If other tests of the binary run at the same
@@ -11,6 +14,7 @@ use std::time::{Duration, Instant};
 /// parent's name, so take the first census when all long-lived threads run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Census {
+    limit: Duration,
     prefix: String,
     /// Names of the threads, sorted. The kernel keeps the first 15 bytes of a name.
     pub threads: Vec<String>,
@@ -55,6 +59,7 @@ impl Census {
         // A sanitizer opens pipes to its symbolizer, even for a suppressed report, and keeps them open.
         let has_sanitizer = std::env::var_os("FEEDLINE_TSAN").is_some();
         Ok(Self {
+            limit: LIMIT,
             prefix: prefix.to_owned(),
             threads,
             files: if has_sanitizer { 0 } else { fs::read_dir("/proc/self/fd")?.count() },
@@ -108,9 +113,15 @@ impl Census {
         (!parts.is_empty()).then(|| parts.join("; "))
     }
 
+    /// This census with another time that [`assert_same`](Self::assert_same) waits for the end of what is
+    /// left; 30 seconds by default.
+    pub fn with_limit(self, limit: Duration) -> Self {
+        Self { limit, ..self }
+    }
+
     /// Asserts that nothing was leaked since this census.
     ///
-    /// Repeats the check for up to 30 seconds, because a joined thread may stay in `/proc` for a moment.
+    /// Repeats the check up to its limit, because a joined thread may stay in `/proc` for a moment.
     ///
     /// # Panics
     /// If there is a leak, with the [`difference`](Self::difference).
@@ -130,8 +141,6 @@ impl Census {
 
     #[track_caller]
     fn assert_no(&self, difference: impl Fn(&Self, &Self) -> Option<String>) {
-        // Long, because threads end slowly on a loaded machine. Only a failing test waits for all of it.
-        const LIMIT: Duration = Duration::from_secs(30);
         let start = Instant::now();
         loop {
             let difference = match Self::of_threads(&self.prefix) {
@@ -139,7 +148,7 @@ impl Census {
                 Err(error) => Some(format!("cannot read /proc: {error}")),
             };
             let Some(difference) = difference else { return };
-            assert!(start.elapsed() < LIMIT, "the test leaked: {difference}");
+            assert!(start.elapsed() < self.limit, "the test leaked: {difference}");
             std::thread::sleep(Duration::from_millis(2));
         }
     }

@@ -11,7 +11,7 @@
 //! | heap allocations per thread | [`alloc`] |
 //! | work in a forked child | [`fork`] |
 //! | the GPU of a test | [`gpu`](mod@gpu) |
-//! | whether other work takes the cores | [`is_machine_busy`] |
+//! | whether other work takes the cores | [`OtherWork`] |
 //! | reports tests that did not run | [`not_run`](mod@not_run) |
 //! | makes every call fail in turn | [`nth`] |
 //! | a device that does nothing | [`NullDevice`] |
@@ -33,7 +33,7 @@ pub mod pattern;
 pub mod restore;
 pub mod watchdog;
 
-pub use busy::is_machine_busy;
+pub use busy::OtherWork;
 pub use gpu::gpu;
 pub use leaks::Census;
 pub use not_run::not_run;

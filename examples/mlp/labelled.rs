@@ -1,0 +1,253 @@
+//! A reader's image-like and label-like field as the model takes them: pixels and class, a byte each.
+
+use std::path::Path;
+
+use feedline::{
+    Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Spec, StridedColumn,
+};
+use feedline_datasets::{ElementType, Reader, SchemaField, Value, Values};
+use feedline_images::{Scratch, Transforms};
+
+/// Encoded pictures are scaled to so many pixels a side: the model is small, and takes one size.
+const SIDE: usize = 32;
+
+/// Names of fields that are likely to hold images, the likeliest first.
+const INPUTS: [&str; 12] =
+    ["image", "input", "data", "jpg", "jpeg", "png", "webp", "img", "pixels", "image/encoded", "x", "bytes"];
+/// Names of fields that are likely to hold classes.
+const LABELS: [&str; 8] =
+    ["label", "labels", "cls", "class", "target", "fine_label", "image/class/label", "y"];
+
+/// A data set of the fields "image" (`u8`) and "label" (`u8`, a scalar).
+pub struct Labelled {
+    reader: Box<dyn Reader>,
+    /// The reader's field that holds the image, and what decodes it.
+    input: (usize, Option<Transforms>),
+    /// The reader's field that holds the class.
+    label: usize,
+    classes: usize,
+    spec: Spec,
+}
+
+/// A worker's memory.
+#[derive(Default)]
+struct Memory {
+    values: Values,
+    scratch: Scratch,
+}
+
+impl Labelled {
+    /// The samples of `reader`. Without a name, the field is found by what it holds.
+    ///
+    /// # Errors
+    /// `Config` if there is no such field, or several fields that could be meant; `Data` for a class that is
+    /// not below `classes`.
+    pub fn new(
+        reader: Box<dyn Reader>,
+        (input, label): (Option<&str>, Option<&str>),
+        classes: usize,
+    ) -> Result<Self> {
+        let at = |error: Error| match reader.path(0) {
+            Some(path) if error.path().is_none() => error.at_path(path),
+            _ => error,
+        };
+        let fields = reader.schema().fields();
+        let label = choose(fields, "label", label, &LABELS, is_label).map_err(at)?;
+        let is_input = |field: &SchemaField| is_input(field) && field.name != fields[label].name;
+        let input = choose(fields, "input", input, &INPUTS, is_input).map_err(at)?;
+        let (transforms, spec) = match pixels(&fields[input]) {
+            Some(shape) => (None, Spec::new().field("image", DType::U8, shape).map_err(at)?),
+            None => {
+                let transforms = Transforms::new().resize(SIDE);
+                let spec = transforms.field("image")?;
+                (Some(transforms), spec)
+            }
+        };
+        let spec = spec.field("label", DType::U8, [])?;
+        let set = Self { input: (input, transforms), label, classes, spec, reader };
+        set.check_labels()?;
+        Ok(set)
+    }
+
+    /// Pixels of an image, of all colours.
+    pub fn pixels(&self) -> usize {
+        self.spec.fields()[0].row_bytes()
+    }
+
+    /// Checks the classes that lie ready in memory, which the device may read without `read`.
+    fn check_labels(&self) -> Result<()> {
+        let Some(column) = self.column(1) else { return Ok(()) };
+        for id in 0..self.len() {
+            let class = column.row(id).and_then(|row| row.first()).copied().unwrap_or_default();
+            self.class(i64::from(class)).map_err(|error| self.located(id, error))?;
+        }
+        Ok(())
+    }
+
+    /// `label` as a class of the model.
+    fn class(&self, label: i64) -> Result<u8> {
+        // There are at most 256 classes.
+        usize::try_from(label).ok().filter(|&label| label < self.classes).map(|label| label as u8).ok_or_else(
+            || {
+                let why = format!(
+                    "label {label} is outside the {} classes: give the right number with --classes, or \
+                     another field with --label",
+                    self.classes
+                );
+                Error::new(ErrorKind::Data, why)
+            },
+        )
+    }
+
+    fn located(&self, id: u64, error: Error) -> Error {
+        let error = error.at_sample(id);
+        match self.reader.path(id) {
+            Some(path) if error.path().is_none() => error.at_path(path),
+            _ => error,
+        }
+    }
+
+    fn write(
+        &self,
+        id: u64,
+        row: &mut Row<'_, '_>,
+        memory: &mut Memory,
+        context: &mut Context,
+    ) -> Result<()> {
+        let Memory { values, scratch } = memory;
+        self.reader.read(id, values)?;
+        let (input, label) = (&values.fields()[self.input.0], &values.fields()[self.label]);
+        match &self.input.1 {
+            Some(transforms) => {
+                transforms.read(&input.bytes, context.random(), scratch, row.bytes_mut(0))?;
+            }
+            None if input.bytes.len() == self.pixels() => row.write(0, &input.bytes),
+            None => {
+                let why = format!("the image has {} bytes instead of {}", input.bytes.len(), self.pixels());
+                return Err(Error::new(ErrorKind::Sample, why));
+            }
+        }
+        let label = number(&self.reader.schema().fields()[self.label], label)?;
+        row.write(1, &[self.class(label)?]);
+        Ok(())
+    }
+}
+
+impl Dataset for Labelled {
+    fn len(&self) -> u64 {
+        self.reader.len()
+    }
+
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
+        let written =
+            context.scoped_scratch(|memory: &mut Memory, context| self.write(id, row, memory, context));
+        written.map_err(|error| self.located(id, error).into())
+    }
+
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        let field = match (field, &self.input) {
+            (0, (input, None)) => *input,
+            (1, _) => self.label,
+            _ => return None,
+        };
+        let is_byte = self.reader.schema().fields()[field].element == ElementType::Number(DType::U8);
+        is_byte.then(|| self.reader.column(field)).flatten()
+    }
+
+    fn path(&self, id: u64) -> Option<&Path> {
+        self.reader.path(id)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        let fields = [self.input.0, self.label].map(|field| field as u64);
+        let state = Fingerprint::new().spec(&self.spec).number(self.len()).number(fields[0]);
+        state.number(fields[1]).number(self.reader.fingerprint()).value()
+    }
+}
+
+/// The field that `--{option}` names, else the first of `names` that fits, else the only one that fits.
+fn choose(
+    fields: &[SchemaField],
+    option: &str,
+    name: Option<&str>,
+    names: &[&str],
+    fits: impl Fn(&SchemaField) -> bool,
+) -> Result<usize> {
+    let refuse = |why: String| {
+        let all: Vec<_> = fields.iter().map(ToString::to_string).collect();
+        Err(Error::new(ErrorKind::Config, format!("{why}, there are: {}", all.join(", "))))
+    };
+    let named = |name: &str| fields.iter().position(|field| field.name == name && fits(field));
+    if let Some(name) = name {
+        let found = named(name).map_or_else(|| refuse(format!("--{option} {name} is no such field")), Ok);
+        return found;
+    }
+    if let Some(found) = names.iter().find_map(|name| named(name)) {
+        return Ok(found);
+    }
+    let mut fitting = (0..fields.len()).filter(|&field| fits(&fields[field]));
+    match (fitting.next(), fitting.next()) {
+        (Some(only), None) => Ok(only),
+        (Some(_), Some(_)) => {
+            refuse(format!("several fields could be the {option}: name one with --{option}"))
+        }
+        (None, _) => refuse(format!("no field looks like the {option}: give other data")),
+    }
+}
+
+/// The shape of an image of pixels; `None` for one that is encoded.
+fn pixels(field: &SchemaField) -> Option<Vec<usize>> {
+    field.shape.iter().copied().collect()
+}
+
+/// Whether a field can be the image: bytes of one size, or encoded pictures.
+fn is_input(field: &SchemaField) -> bool {
+    match (field.element, field.shape.as_slice()) {
+        (ElementType::Bytes, [None]) => true,
+        (ElementType::Number(DType::U8) | ElementType::Bool | ElementType::Bytes, shape) => {
+            !shape.is_empty() && shape.iter().all(Option::is_some)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a field can be the class: a whole number, or one written as text, as WebDataset's `cls`.
+fn is_label(field: &SchemaField) -> bool {
+    use DType::{I8, I16, I32, I64, U8, U16, U32};
+    match (field.element, field.shape.as_slice()) {
+        (ElementType::Number(U8 | U16 | U32 | I8 | I16 | I32 | I64), shape) => {
+            shape.iter().all(|dim| *dim == Some(1))
+        }
+        (ElementType::U64 | ElementType::Bool, []) => true,
+        (ElementType::Bytes | ElementType::Text, [None]) => ["cls", "label", "class"].contains(&&*field.name),
+        _ => false,
+    }
+}
+
+/// The whole number that `value` holds.
+fn number(field: &SchemaField, value: &Value) -> Result<i64> {
+    if let ElementType::Bytes | ElementType::Text = field.element {
+        let text = String::from_utf8_lossy(&value.bytes);
+        return text.trim().parse().map_err(|error| {
+            let why = format!("the class {:?} in field \"{}\" is no whole number", text.trim(), field.name);
+            Error::new(ErrorKind::Sample, why).caused_by(error)
+        });
+    }
+    let is_signed =
+        matches!(field.element, ElementType::Number(DType::I8 | DType::I16 | DType::I32 | DType::I64));
+    let is_negative = is_signed && value.bytes.last().is_some_and(|&last| last >= 0x80);
+    // Little-endian, and the sign goes on to the left.
+    let mut bytes = [if is_negative { 0xFF } else { 0 }; 8];
+    match bytes.get_mut(..value.bytes.len()) {
+        Some(low) if !low.is_empty() => low.copy_from_slice(&value.bytes),
+        _ => {
+            let why = format!("field \"{}\" has {} bytes, which is no number", field.name, value.bytes.len());
+            return Err(Error::new(ErrorKind::Sample, why));
+        }
+    }
+    Ok(i64::from_le_bytes(bytes))
+}

@@ -84,6 +84,18 @@ BUGS = [
         [("crates/device/src/shared.rs", "            self.buffer.stream().wait(&self.read)?;\n", "")],
     ),
     Bug(
+        "serve_drain",
+        "the server ends without waiting for the answers of its connections",
+        Test("feedline-serve", "server", "a_drain_answers_what_waits_in_the_queue"),
+        [("serve/src/server.rs", "        connections.shutdown().await;\n", "        drop(connections);\n")],
+    ),
+    Bug(
+        "serve_queue",
+        "a request that finds the queue full is counted and forgotten",
+        Test("feedline-serve", "server", "a_full_queue_refuses_with_429_and_answers_what_it_took"),
+        [("serve/src/pool.rs", "                Err(Refused::Full)\n", "                Ok(receiver)\n")],
+    ),
+    Bug(
         "host_gate",
         "the host does not wait for the copy before it fills a slot again",
         Test(SLOTS, "lease", "no_slot_is_acquired_while_its_copy_runs"),

@@ -13,6 +13,7 @@ import json, subprocess, sys, time
 LEFT_OUT = {
     ("feedline-cuda", None): "cudarc needs one CUDA version",
     ("feedline-device", "cuda"): "cudarc needs one CUDA version; cuda-12 and cuda-13 turn it on",
+    ("feedline-dist", "nccl"): "cudarc needs one CUDA version; cuda-12 and cuda-13 turn it on",
     ("feedline-kernels", "cuda"): "cudarc needs one CUDA version; cuda-12 and cuda-13 turn it on",
     ("benches", "cuda"): "cuda-12 and cuda-13 turn it on",
 }

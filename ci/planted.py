@@ -730,6 +730,28 @@ BUGS = [
         [(PROGRESS, "        compute.synchronize()?;\n", "")],
     ),
     Bug(
+        "checkpoint_wait_of_a_killed_process",
+        "a process that is killed resumes from a cursor that is ahead of its model",
+        Test(
+            FEEDLINE,
+            "killed",
+            "killed_at_random_moments_while_the_device_is_ten_steps_behind_it_ends_with_the_same_losses",
+        ),
+        [(PROGRESS, "        compute.synchronize()?;\n", "")],
+    ),
+    Bug(
+        "lengths_of_a_padded_field",
+        "the lengths of a padded field are read from its values",
+        Test(FEEDLINE, "ragged_loaders", "every_value_of_a_ragged_loader_matches_its_sample"),
+        [
+            (
+                "crates/feedline/src/compute/ready.rs",
+                "        self.reader.view(self.layout.offset(index), self.len())\n",
+                "        self.reader.view(self.layout.values(index).start, self.len())\n",
+            )
+        ],
+    ),
+    Bug(
         "checkpoint_held",
         "a checkpoint is taken while a batch is held",
         Test(FEEDLINE, "checkpoint", "a_checkpoint_is_refused_while_a_batch_is_held"),
@@ -911,9 +933,9 @@ BUGS = [
         [
             (
                 "datasets/src/images/dataset.rs",
-                "self.transforms.read(encoded, context.random(), scratch, row.bytes_mut(0))?;",
-                "self.transforms.read(encoded, worker.get_or_insert_with(|| context.random().clone()), scratch, "
-                "row.bytes_mut(0))?;",
+                "self.transforms.read_row(encoded, context.random(), scratch, row, 0)?;",
+                "self.transforms.read_row(encoded, worker.get_or_insert_with(|| context.random().clone()), scratch, "
+                "row, 0)?;",
             ),
             (
                 "datasets/src/images/dataset.rs",

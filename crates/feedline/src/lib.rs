@@ -39,6 +39,12 @@
 //! # Ok::<(), feedline::Error>(())
 //! ```
 //!
+//! # In the loop of a framework
+//!
+//! `feedline-candle` makes candle's tensors of a batch, on the same GPU (`Bridge::tensor`); `feedline-burn` is
+//! a `DataLoader` for burn's `Learner` (`BurnLoader`); `feedline-dlpack` is for whatever else speaks DLPack. A
+//! view of a batch is an argument of cudarc's launch builder. The README begins with a loop of each.
+//!
 //! # A run that can be resumed
 //!
 //! A cursor alone is ahead of the model, because work on a stream runs later. [`Loader::checkpoint`] and

@@ -134,7 +134,7 @@ fn train(folder: &Path) {
     };
     let mut queued = model.losses.len() as u64;
     let model = Arc::new(Mutex::new(model));
-    let save = |queued: u64, ahead: u64| {
+    let save = |ahead: u64| {
         let cursor = progress.checkpoint(&compute).unwrap().cursor;
         let model = model.lock().unwrap().clone();
         Saved { cursor, model, ahead }.write(folder);
@@ -152,12 +152,12 @@ fn train(folder: &Path) {
             queued += 1;
             ahead = ahead.max(queued - model.lock().unwrap().losses.len() as u64);
             if queued.is_multiple_of(EVERY) {
-                save(queued, ahead);
+                save(ahead);
             }
         }
     }
     compute.synchronize().unwrap();
-    save(queued, ahead);
+    save(ahead);
     drop(loader);
     drop(compute);
     assert_empty(&device);

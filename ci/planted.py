@@ -204,6 +204,12 @@ BUGS = [
         [(CAPTURE, "if own != Some(slot) => {", "if own != Some(slot) && cfg!(any()) => {")],
     ),
     Bug(
+        "idle_is_stuck",
+        "a host without queued work is reported as stuck",
+        Test(SIM, "sim_device", "a_host_without_queued_work_is_not_stuck"),
+        [("crates/sim/src/watch.rs", "|| !state.is_idle()", "")],
+    ),
+    Bug(
         "consumed_wait",
         "the copy stream does not wait for the readers of a device slot",
         HAND_OFF,
@@ -651,6 +657,30 @@ BUGS = [
         [(SHUTDOWN, "            let _ = thread.join();", "            drop(thread);")],
     ),
     Bug(
+        "worker_limit",
+        "a worker beyond the limit takes work",
+        Test(FEEDLINE, "lib", "decode::queue::tests::a_worker_beyond_the_limit_takes_no_work_until_the_limit_is_raised"),
+        [(QUEUE, "if worker >= state.limit {", "if worker > state.limit {")],
+    ),
+    Bug(
+        "tuner_keeps_all",
+        "the tuner keeps a move that did not help",
+        Test(FEEDLINE, "lib", "tune::policy::tests::a_move_that_does_not_help_is_undone_and_logged_with_its_prediction"),
+        [("crates/feedline/src/tune/policy.rs", "rate >= HELPS * before;", "rate >= 0.5 * before;")],
+    ),
+    Bug(
+        "slots_kept_back",
+        "the tuner keeps slots back from a consumer that holds all in use",
+        Test(FEEDLINE, "tune", "a_consumer_that_holds_batches_gets_all_slots_and_then_an_error"),
+        [("crates/feedline/src/tune/mod.rs", "held >= self.policy.now().depth;", "held > self.policy.now().depth;")],
+    ),
+    Bug(
+        "sync_does_not_wait",
+        "FEEDLINE_SYNC does not wait for the work of a call",
+        Test(FEEDLINE, "synchronous", "a_failed_task_is_returned_by_its_own_call_with_line_stage_and_batch"),
+        [("crates/backend/src/synchronous.rs", "Ordering::Acquire) > 0 {", "Ordering::Acquire) < usize::MAX {")],
+    ),
+    Bug(
         "any_number_of_workers",
         "a worker count has no upper limit",
         Test(FEEDLINE, "lib", "decode::tests::worker_counts_outside_the_limits_are_refused"),
@@ -903,9 +933,9 @@ BUGS = [
         [
             (
                 "datasets/src/images/dataset.rs",
-                "self.transforms.read(encoded, context.random(), scratch, row.bytes_mut(0))?;",
-                "self.transforms.read(encoded, worker.get_or_insert_with(|| context.random().clone()), scratch, "
-                "row.bytes_mut(0))?;",
+                "self.transforms.read_row(encoded, context.random(), scratch, row, 0)?;",
+                "self.transforms.read_row(encoded, worker.get_or_insert_with(|| context.random().clone()), scratch, "
+                "row, 0)?;",
             ),
             (
                 "datasets/src/images/dataset.rs",

@@ -272,7 +272,7 @@ fn every_type_has_the_hosts_bits(device: &Device) {
     // Large and tiny numbers, zeros of both signs; no NaN, whose bits differ from maker to maker.
     let number =
         |bits: u64| f32::from_bits((bits as u32 & 0x807F_FFFF) | 0x3000_0000 | (bits >> 40 << 24) as u32);
-    let number = move |bits: u64| if bits % 7 == 0 { 0.0 } else { number(bits) };
+    let number = move |bits: u64| if bits.is_multiple_of(7) { 0.0 } else { number(bits) };
     to_all::<u8>(device, |bits| bits as u8);
     to_all::<u16>(device, |bits| bits as u16);
     to_all::<f16>(device, move |bits| f16::from_f32(number(bits).clamp(-60000.0, 60000.0)));
@@ -400,8 +400,8 @@ fn scaled_pictures_are_within_a_level_of_the_workers() {
     }
 }
 
-/// `level * by + add` in one rounding differs from `(level / 255 - mean) / std` in three: by at most four units
-/// in the last place of the larger of the two parts.
+/// `level * by + add` in one rounding differs from `(level / 255 - mean) / std` in three: by at most four
+/// units in the last place of the larger of the two parts.
 #[test]
 fn normalised_values_are_within_four_units_of_the_last_place_of_the_workers() {
     let size = Size::new(16, 16);

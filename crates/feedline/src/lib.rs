@@ -126,6 +126,7 @@ mod shutdown;
 pub mod trace;
 mod transfer;
 mod transfer_mode;
+mod tune;
 
 pub use builder::LoaderBuilder;
 pub use checkpoint::Checkpoint;
@@ -151,3 +152,4 @@ pub use progress::Progress;
 pub use report::{Report, Reporter};
 pub use shutdown::StopHandle;
 pub use transfer_mode::{ChosenMode, TransferMode};
+pub use tune::Depth;

@@ -25,8 +25,8 @@ const NAMES: [&str; 12] = [
 
 /// The data set of a reader with a field of encoded pictures: a folder, a tar archive, a table.
 ///
-/// A sample has the field `image`, as the [`Transforms`] make it, `image.parameters` if a part of them runs on
-/// the device, and every other field of the reader that
+/// A sample has the field `image`, as the [`Transforms`] make it, `image.parameters` if a part of them runs
+/// on the device, and every other field of the reader that
 /// has one size, such as `label`. WebDataset's `cls`, a number as text, becomes the field `label` (`i64`).
 /// Fields that vary in size are left out.
 ///

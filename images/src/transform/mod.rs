@@ -12,7 +12,7 @@
 //! | `color_jitter.rs`, `grayscale.rs`, `gaussian_blur.rs` | colours, sharpness |
 //! | `augment/` | RandAugment and TrivialAugment, and the operations they choose from |
 //! | `output.rs` | normalised or not, channels last or first |
-//! | `list.rs` | the list that users write |
+//! | `list.rs`, `placement.rs` | the list that users write; which part of it runs on a device |
 //!
 //! [`Context::random`]: feedline_core::Context::random
 
@@ -27,6 +27,7 @@ mod grayscale;
 mod list;
 mod output;
 mod pad;
+mod placement;
 mod quarter_turn;
 mod random_crop;
 mod random_resized_crop;

@@ -20,7 +20,8 @@ use crate::host::{augment, parallel};
 /// use feedline_images::{Size, Transforms};
 /// use feedline_kernels::ops::{Augment, Pictures};
 ///
-/// let transforms = Transforms::new().center_crop(2).on_device().normalise([0.5; 3], [0.5; 3]).channels_first();
+/// let transforms = Transforms::new().center_crop(2).on_device();
+/// let transforms = transforms.normalise([0.5; 3], [0.5; 3]).channels_first();
 /// let stream = Device::host().stream()?;
 /// let augment = Augment::new(&stream, transforms.device_part()?)?;
 ///
@@ -58,8 +59,8 @@ impl<'a, I: Element> Pictures<'a, I> {
         Self { pixels, offsets: None, parameters }
     }
 
-    /// Pictures that each have their own size: `offsets` says where in `pixels` each begins, and where the last
-    /// one ends.
+    /// Pictures that each have their own size: `offsets` says where in `pixels` each begins, and where the
+    /// last one ends.
     pub fn ragged(pixels: View<'a, I>, offsets: View<'a, u32>, parameters: View<'a, u32>) -> Self {
         Self { pixels, offsets: Some(offsets), parameters }
     }
@@ -179,8 +180,8 @@ impl Augment {
         };
         check(fits && to.len() == rows * part.elements(), || {
             format!(
-                "augment: {rows} pictures of {} elements in all, into {} elements for {} each: give the fields of \
-                 one batch, with offsets if pictures have sizes of their own",
+                "augment: {rows} pictures of {} elements in all, into {} elements for {} each: give the \
+                 fields of one batch, with offsets if pictures have sizes of their own",
                 pixels.len(),
                 to.len(),
                 part.elements()

@@ -169,6 +169,7 @@ impl Ready {
     /// # Errors
     /// `Config` for another device's stream, for too many readers, and while a step is being recorded,
     /// because its replay would not open the batch again; a device failure.
+    #[track_caller]
     pub fn also_on(&self, stream: &Stream) -> Result<Ready> {
         let reader = self.reader.also_on(stream)?;
         Ok(Ready { reader, layout: self.layout.clone(), holder: self.holder.clone() })

@@ -10,6 +10,8 @@ mod guards;
 mod handoff;
 mod idle;
 mod jpeg;
+#[cfg(feature = "cuda")]
+mod jpeg_gpu;
 mod measure;
 mod noisy;
 mod options;
@@ -86,10 +88,15 @@ fn run() -> Result<()> {
         found = true;
         jpeg::run(&options, &mut report)?;
     }
+    #[cfg(feature = "cuda")]
+    if options.names.iter().any(|asked| asked == "jpeg-gpu") {
+        found = true;
+        jpeg_gpu::run(&options, &mut report)?;
+    }
     if found {
         return Ok(());
     }
-    let names: Vec<_> = BENCHES.iter().map(|(name, _)| *name).chain(["scale", "jpeg"]).collect();
+    let names: Vec<_> = BENCHES.iter().map(|(name, _)| *name).chain(["scale", "jpeg", "jpeg-gpu"]).collect();
     let why = format!("no benchmark is called {:?}: name some of {names:?}, or all", options.names);
     Err(Error::new(ErrorKind::Config, why))
 }

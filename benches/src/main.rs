@@ -16,13 +16,19 @@ mod measure;
 mod noisy;
 mod options;
 mod overlap;
+#[cfg(feature = "formats")]
+mod packed;
+#[cfg(feature = "formats")]
+mod readers;
 mod records;
+mod resident;
 mod row;
 mod scale;
 mod sets;
 mod setting;
 mod start;
 mod tiny;
+mod tokens;
 mod train;
 mod transfer;
 
@@ -52,6 +58,20 @@ const BENCHES: [(&str, Bench); 13] = [
     ("augment", augment::run),
 ];
 
+/// Those that run only by name: they take minutes, or files or formats that the repository does not have.
+const BY_NAME: &[(&str, Bench)] = &[
+    ("scale", scale::run),
+    ("jpeg", jpeg::run),
+    #[cfg(feature = "cuda")]
+    ("jpeg-gpu", jpeg_gpu::run),
+    ("tokens", tokens::run),
+    ("resident", resident::run),
+    #[cfg(feature = "formats")]
+    ("readers", readers::run),
+    #[cfg(feature = "formats")]
+    ("packed", packed::run),
+];
+
 fn main() -> ExitCode {
     match run() {
         Ok(()) => ExitCode::SUCCESS,
@@ -78,25 +98,16 @@ fn run() -> Result<()> {
             bench(&options, &mut report)?;
         }
     }
-    // Sweeps take minutes, so they run only by name.
-    if options.names.iter().any(|asked| asked == "scale") {
-        found = true;
-        scale::run(&options, &mut report)?;
-    }
-    // It needs files, which the repository does not have.
-    if options.names.iter().any(|asked| asked == "jpeg") {
-        found = true;
-        jpeg::run(&options, &mut report)?;
-    }
-    #[cfg(feature = "cuda")]
-    if options.names.iter().any(|asked| asked == "jpeg-gpu") {
-        found = true;
-        jpeg_gpu::run(&options, &mut report)?;
+    for (name, bench) in BY_NAME {
+        if options.names.iter().any(|asked| asked == name) {
+            found = true;
+            bench(&options, &mut report)?;
+        }
     }
     if found {
         return Ok(());
     }
-    let names: Vec<_> = BENCHES.iter().map(|(name, _)| *name).chain(["scale", "jpeg", "jpeg-gpu"]).collect();
+    let names: Vec<_> = BENCHES.iter().chain(BY_NAME).map(|(name, _)| *name).collect();
     let why = format!("no benchmark is called {:?}: name some of {names:?}, or all", options.names);
     Err(Error::new(ErrorKind::Config, why))
 }

@@ -1,6 +1,7 @@
 //! What the examples and the benchmarks share.
 #![forbid(unsafe_code)]
 
+pub mod branches;
 pub mod mlp;
 pub mod overlap;
 

@@ -24,9 +24,15 @@ pub(crate) struct SlotId {
     pub(crate) index: usize,
 }
 
+impl SlotId {
+    /// Stands for every shared buffer: no recording accepts one, since other streams may use it when the
+    /// graph is launched.
+    pub(crate) const SHARED: Self = Self { ring: 0, index: usize::MAX };
+}
+
 /// Memory that a unit of work uses.
 pub(crate) enum Use {
-    /// A batch, whose reader is borrowed while the recording runs.
+    /// A batch, whose reader is borrowed while the recording runs; or a shared buffer.
     Slot(SlotId),
     /// A buffer.
     Buffer(Span),
@@ -114,7 +120,12 @@ impl Recorder {
         for one in used {
             match one {
                 Use::Slot(slot) if own != Some(slot) => {
-                    return Err(refused(name, "it reads a batch other than the one being recorded"));
+                    let why = if slot == SlotId::SHARED {
+                        "it uses a shared buffer, which other streams may use at the launch"
+                    } else {
+                        "it reads a batch other than the one being recorded"
+                    };
+                    return Err(refused(name, why));
                 }
                 Use::Buffer(span) if !state.used.contains(&span) => state.used.push(span),
                 Use::Slot(_) | Use::Buffer(_) => {}

@@ -10,6 +10,7 @@
 //! | device memory | [`Buffer`], [`View`], [`ViewMut`] | `buffer.rs`, `view.rs` |
 //! | (none) device slots and their leases | [`slot`] | `slot/` |
 //! | graph | [`Graph`] | `graph.rs`, `capture.rs` |
+//! | (none) memory that several streams use | [`SharedBuffer`] | `shared.rs` |
 //! | (none) asynchronous results | [`Readback`] | `readback.rs` |
 //! | (none) fork detection | [`forks`] | `process.rs` |
 //! | kernels, cudarc streams | `cuda`, with the feature of that name | `cuda/` |
@@ -29,6 +30,7 @@ mod graph;
 mod pinned;
 mod process;
 mod readback;
+mod shared;
 mod stats;
 mod stream;
 mod submit;
@@ -50,6 +52,7 @@ pub use graph::Graph;
 pub use pinned::Pinned;
 pub use process::forks;
 pub use readback::Readback;
+pub use shared::SharedBuffer;
 pub use stats::{DeviceStats, Gauge};
 pub use stream::Stream;
 pub use submit::Submission;

@@ -16,8 +16,10 @@ pub struct View<'a, T: Element> {
     address: Address,
     len: usize,
     stream: &'a Arc<StreamCore>,
-    /// The slot of a batch; `None` for a buffer.
+    /// The slot of a batch, or [`SlotId::SHARED`]; `None` for a buffer.
     slot: Option<SlotId>,
+    /// The step of the batch; `None` for a buffer.
+    step: Option<u64>,
     elements: PhantomData<&'a [T]>,
 }
 
@@ -26,6 +28,8 @@ pub struct ViewMut<'a, T: Element> {
     address: Address,
     len: usize,
     stream: &'a Arc<StreamCore>,
+    /// [`SlotId::SHARED`], or `None` for a buffer.
+    slot: Option<SlotId>,
     elements: PhantomData<&'a mut [T]>,
 }
 
@@ -44,7 +48,12 @@ impl<'a, T: Element> View<'a, T> {
         stream: &'a Arc<StreamCore>,
         slot: Option<SlotId>,
     ) -> Self {
-        Self { address, len, stream, slot, elements: PhantomData }
+        Self { address, len, stream, slot, step: None, elements: PhantomData }
+    }
+
+    /// The same view, of the batch of `step`.
+    pub(crate) fn of_step(self, step: u64) -> Self {
+        Self { step: Some(step), ..self }
     }
 
     /// The number of elements.
@@ -84,8 +93,13 @@ impl<'a, T: Element> View<'a, T> {
 }
 
 impl<'a, T: Element> ViewMut<'a, T> {
-    pub(crate) fn new(address: Address, len: usize, stream: &'a Arc<StreamCore>) -> Self {
-        Self { address, len, stream, elements: PhantomData }
+    pub(crate) fn new(
+        address: Address,
+        len: usize,
+        stream: &'a Arc<StreamCore>,
+        slot: Option<SlotId>,
+    ) -> Self {
+        Self { address, len, stream, slot, elements: PhantomData }
     }
 
     /// The number of elements.
@@ -117,12 +131,12 @@ impl<'a, T: Element> ViewMut<'a, T> {
 
     /// The same elements, for reading.
     pub fn as_view(&self) -> View<'_, T> {
-        View::new(self.address, self.len, self.stream, None)
+        View::new(self.address, self.len, self.stream, self.slot)
     }
 
     /// The same elements for a shorter lifetime, so that this view can be used again.
     pub fn reborrow(&mut self) -> ViewMut<'_, T> {
-        ViewMut::new(self.address, self.len, self.stream)
+        ViewMut::new(self.address, self.len, self.stream, self.slot)
     }
 
     /// Splits the view into the elements before `mid` and the rest.
@@ -132,7 +146,8 @@ impl<'a, T: Element> ViewMut<'a, T> {
     pub fn split_at(self, mid: usize) -> Result<(ViewMut<'a, T>, ViewMut<'a, T>)> {
         let (left, left_len) = sliced::<T>(self.address, self.len, &(0..mid))?;
         let (right, right_len) = sliced::<T>(self.address, self.len, &(mid..self.len))?;
-        Ok((ViewMut::new(left, left_len, self.stream), ViewMut::new(right, right_len, self.stream)))
+        let part = |address, len| ViewMut::new(address, len, self.stream, self.slot);
+        Ok((part(left, left_len), part(right, right_len)))
     }
 
     /// The elements of `range`.
@@ -151,8 +166,8 @@ pub struct Input<'a> {
     pub(crate) span: Span,
     pub(crate) dtype: DType,
     pub(crate) stream: &'a Arc<StreamCore>,
-    /// The slot of a batch; `None` for a buffer.
-    pub(crate) slot: Option<SlotId>,
+    slot: Option<SlotId>,
+    step: Option<u64>,
 }
 
 /// Device memory that submitted work writes, or reads and writes.
@@ -160,6 +175,7 @@ pub struct Output<'a> {
     pub(crate) span: Span,
     pub(crate) dtype: DType,
     pub(crate) stream: &'a Arc<StreamCore>,
+    slot: Option<SlotId>,
     bytes: PhantomData<&'a mut [u8]>,
 }
 
@@ -174,6 +190,11 @@ impl Input<'_> {
         self.dtype
     }
 
+    /// The step of the batch that is read; `None` for a buffer.
+    pub(crate) fn step(&self) -> Option<u64> {
+        self.step
+    }
+
     pub(crate) fn used(&self) -> Use {
         self.slot.map_or(Use::Buffer(self.span), Use::Slot)
     }
@@ -181,7 +202,7 @@ impl Input<'_> {
 
 impl Output<'_> {
     pub(crate) fn used(&self) -> Use {
-        Use::Buffer(self.span)
+        self.slot.map_or(Use::Buffer(self.span), Use::Slot)
     }
 
     /// The type of the elements.
@@ -198,14 +219,14 @@ impl Output<'_> {
 impl<'a, T: Element> From<View<'a, T>> for Input<'a> {
     fn from(view: View<'a, T>) -> Self {
         let span = Span { address: view.address, bytes: view.len * size_of::<T>() };
-        Self { span, dtype: T::DTYPE, stream: view.stream, slot: view.slot }
+        Self { span, dtype: T::DTYPE, stream: view.stream, slot: view.slot, step: view.step }
     }
 }
 
 impl<'a, T: Element> From<ViewMut<'a, T>> for Output<'a> {
     fn from(view: ViewMut<'a, T>) -> Self {
         let span = Span { address: view.address, bytes: view.len * size_of::<T>() };
-        Self { span, dtype: T::DTYPE, stream: view.stream, bytes: PhantomData }
+        Self { span, dtype: T::DTYPE, stream: view.stream, slot: view.slot, bytes: PhantomData }
     }
 }
 

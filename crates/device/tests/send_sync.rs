@@ -6,7 +6,8 @@ use feedline_device::host::Host;
 use feedline_device::slot::{Loaded, Reader, SlotRing, WriteLease};
 use feedline_device::zero_copy::StridedColumns;
 use feedline_device::{
-    Buffer, Device, DeviceStats, Event, Input, Memory, Output, Pinned, Readback, Stream, Task, View, ViewMut,
+    Buffer, Device, DeviceStats, Event, Input, Memory, Output, Pinned, Readback, SharedBuffer, Stream, Task,
+    View, ViewMut,
 };
 use feedline_sim::interceptors::{Chaos, Count, Faults};
 
@@ -43,6 +44,7 @@ macro_rules! is_both {
 is_both!(Device, Stream, Event, DeviceStats);
 // Memory can be moved and shared; leases and streams control the access to its bytes.
 is_both!(Pinned, StridedColumns, Buffer<f32>, Buffer<u8>, Readback<f32>, SlotRing);
+is_both!(SharedBuffer<f32>);
 // Leases move between the stages of a pipeline.
 is_both!(WriteLease, Loaded, Reader);
 // Views and arguments may be made on one thread and used on another.

@@ -39,6 +39,12 @@
 //! # Ok::<(), feedline::Error>(())
 //! ```
 //!
+//! # In the loop of a framework
+//!
+//! `feedline-candle` makes candle's tensors of a batch, on the same GPU (`Bridge::tensor`); `feedline-burn` is
+//! a `DataLoader` for burn's `Learner` (`BurnLoader`); `feedline-dlpack` is for whatever else speaks DLPack. A
+//! view of a batch is an argument of cudarc's launch builder. The README begins with a loop of each.
+//!
 //! # A run that can be resumed
 //!
 //! A cursor alone is ahead of the model, because work on a stream runs later. [`Loader::checkpoint`] and
@@ -120,6 +126,7 @@ mod shutdown;
 pub mod trace;
 mod transfer;
 mod transfer_mode;
+mod tune;
 
 pub use builder::LoaderBuilder;
 pub use checkpoint::Checkpoint;
@@ -137,7 +144,7 @@ pub use feedline_core::{
 pub use feedline_device::cuda;
 pub use feedline_device::{
     Address, BackendKind, Buffer, Device, DeviceStats, Event, Gauge, Graph, Input, Memory, Output, Pinned,
-    Priority, Readback, Span, Stream, StreamId, Submission, View, ViewMut,
+    Priority, Readback, SharedBuffer, Span, Stream, StreamId, Submission, View, ViewMut,
 };
 pub use host_loader::{HostEpoch, HostLoader};
 pub use loader::{Loader, MemoryUse};
@@ -145,3 +152,4 @@ pub use progress::Progress;
 pub use report::{Report, Reporter};
 pub use shutdown::StopHandle;
 pub use transfer_mode::{ChosenMode, TransferMode};
+pub use tune::Depth;

@@ -8,5 +8,6 @@ mod mismatch;
 mod order;
 mod resident;
 mod rig;
+mod shared;
 mod slots;
 mod types;

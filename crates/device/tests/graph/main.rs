@@ -360,3 +360,34 @@ fn a_batch_dropped_during_a_foreign_capture_loses_its_slot() {
     assert_eq!(errors[0].kind(), ErrorKind::Config, "{errors:?}");
     assert!(errors[1].message().contains("leaked"), "{errors:?}");
 }
+
+#[test]
+fn a_shared_buffer_cannot_be_recorded() {
+    let (device, tape) = device();
+    {
+        let (stream, other) = (device.stream().unwrap(), device.stream().unwrap());
+        let mut shared = stream.shared_buffer::<u32>(2).unwrap();
+        let add = |memory: &mut feedline_device::Memory<'_>| memory.output::<u32>(0)[0] += 1;
+        // Views that were made before the recording, and parts of them.
+        let (mut one, two) = shared.view_mut().unwrap().split_at(1).unwrap();
+        let writes = [
+            stream.record_graph(None, || stream.run("write", [], [one.reborrow().into()], add)),
+            stream.record_graph(None, || stream.run("write", [], [two.into()], add)),
+            stream.record_graph(None, || stream.run("read", [one.as_view().into()], [], |_| {})),
+        ];
+        let view = shared.on(&other).unwrap().slice(0..1).unwrap();
+        let read = other.record_graph(None, || other.run("read", [view.into()], [], |_| {}));
+        for outcome in writes.into_iter().chain([read]) {
+            let error = outcome.unwrap_err();
+            assert!(error.to_string().contains("it uses a shared buffer"), "{error}");
+        }
+        // The wait for a reader.
+        let join = stream.record_graph(None, || shared.view_mut().map(drop));
+        assert_eq!(join.unwrap_err().kind(), ErrorKind::Config);
+        // Without a recording the work runs as usual.
+        stream.run("write", [], [shared.view_mut().unwrap().into()], add).unwrap();
+        other.run("read", [shared.on(&other).unwrap().into()], [], |_| {}).unwrap();
+        assert_eq!(shared.read().unwrap(), [1, 0]);
+    }
+    assert_empty(&device, &tape);
+}

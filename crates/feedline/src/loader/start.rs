@@ -18,6 +18,7 @@ use crate::shutdown::{Closers, Running};
 use crate::trace::Trace;
 use crate::transfer::{Transfer, Wanted};
 use crate::transfer_mode::Chosen;
+use crate::tune::{Knobs, Tuner};
 
 impl Loader {
     pub(crate) fn start(
@@ -30,7 +31,8 @@ impl Loader {
         let (batch_sampler, layout) = (Arc::new(batch_sampler), Arc::new(layout));
         let Chosen { mode, columns, slot_bytes } = chosen;
         let (device_slots, host_slots) = (builder.device_slots(&layout), builder.host_slots(&layout));
-        let pinned = (0..host_slots).map(|_| device.pinned(slot_bytes)).collect::<Result<Vec<_>>>()?;
+        let pinned = |slot| Ok(device.pinned(slot_bytes)?.named(&format!("host slot {slot}")));
+        let pinned = (0..host_slots).map(pinned).collect::<Result<Vec<_>>>()?;
         let host_ring = Ring::new(pinned);
         let slots = SlotRing::new(device, device_slots, layout.bytes())?;
         reserve_info(&host_ring, &slots, &layout)?;
@@ -38,6 +40,8 @@ impl Loader {
         let (to_transfer, inbox) = bounded(host_slots + 2);
         let (loaded, to_consumer) = bounded(device_slots);
         let pool = builder.start_pool(columns.is_some())?;
+        let is_shared = builder.pool.is_some();
+        let policy = builder.policy(pool.workers(), device_slots, columns.is_some());
 
         let wanted = Arc::new(Wanted::default());
         let closers = Closers {
@@ -80,7 +84,7 @@ impl Loader {
             layout: layout.clone(),
             bad_samples: builder.bad_samples,
             map_batch: builder.map_batch,
-            workers: pool.workers(),
+            workers: pool.active(),
             host_slots,
             inbox: to_transfer,
         };
@@ -96,6 +100,11 @@ impl Loader {
         running.watch(&decoder);
         let (registered, resident) =
             columns.as_ref().map_or((0, 0), |columns| (columns.bytes(), columns.device_bytes()));
+        let ledger = Ledger::new(setup, trace);
+        let tuner = policy.map(|policy| {
+            let workers = (!is_shared).then(|| pool.active_workers());
+            Tuner::new(policy, Knobs::new(workers, host_ring.clone(), slots.clone()), ledger.reporter())
+        });
         let transfer = Transfer {
             layout: layout.clone(),
             columns,
@@ -141,7 +150,8 @@ impl Loader {
             epochs: builder.epochs,
             drop_limit: builder.drop_limit,
             running,
-            ledger: Ledger::new(setup, trace),
+            ledger,
+            tuner,
         })
     }
 }

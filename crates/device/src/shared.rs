@@ -1,0 +1,177 @@
+//! Device memory that one stream writes and any stream reads: fork and join.
+
+use std::mem::ManuallyDrop;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use feedline_core::{Element, Result};
+
+use crate::capture::SlotId;
+use crate::view::{View, ViewMut};
+use crate::{Buffer, Event, Stream};
+
+/// `len` elements of device memory that one stream writes and any stream of the device reads.
+///
+/// It is how work forks and joins. The first stream to read with [`on`](Self::on) after a write waits for
+/// that write: the fork. The owner waits for all readers before it writes again with
+/// [`view_mut`](Self::view_mut): the join. Both are waits on the device, through two events that are made
+/// once; the host does not block, and a stream waits once per write, however often it reads. Reads on the
+/// owner's own stream need no event.
+///
+/// So a step with branches is written like one without: each branch has a stream, owns what it writes, and
+/// reads what others own.
+///
+/// ```
+/// use feedline_device::Device;
+/// let device = Device::host();
+/// let (main, left, right) = (device.stream()?, device.stream()?, device.stream()?);
+/// let mut x = main.shared_buffer::<f32>(1)?;
+/// let (mut a, mut b) = (left.shared_buffer::<f32>(1)?, right.shared_buffer::<f32>(1)?);
+/// let mut sum = main.buffer::<f32>(1)?;
+/// for step in 0..3 {
+///     // Waits for the reads of the last step, on the device.
+///     main.run("input", [], [x.view_mut()?.into()], move |m| m.output::<f32>(0)[0] = step as f32)?;
+///     // Fork: both branches wait for the input, and run beside each other.
+///     left.run("left", [x.on(&left)?.into()], [a.view_mut()?.into()], |m| {
+///         m.output::<f32>(0)[0] = m.input::<f32>(0)[0] + 1.0;
+///     })?;
+///     right.run("right", [x.on(&right)?.into()], [b.view_mut()?.into()], |m| {
+///         m.output::<f32>(0)[0] = m.input::<f32>(0)[0] * 10.0;
+///     })?;
+///     // Join: the main stream waits for both.
+///     main.run("sum", [a.on(&main)?.into(), b.on(&main)?.into()], [sum.view_mut().into()], |m| {
+///         m.output::<f32>(0)[0] = m.input::<f32>(0)[0] + m.input::<f32>(1)[0];
+///     })?;
+/// }
+/// assert_eq!(sum.read()?, [3.0 + 20.0]);
+/// # Ok::<(), feedline_core::Error>(())
+/// ```
+///
+/// A recorded step cannot use it: its launches would not wait. Dropping it blocks until the owner and the
+/// readers have drained.
+pub struct SharedBuffer<T: Element> {
+    // Freed after the readers; leaked if they cannot be waited for.
+    buffer: ManuallyDrop<Buffer<T>>,
+    /// Recorded on the owner's stream at the first foreign read after a write.
+    written: Event,
+    /// Recorded on one reader after the other when the owner waits for them.
+    read: Event,
+    readers: Mutex<Vec<Stream>>,
+}
+
+impl Stream {
+    /// Allocates zeroed device memory for `len` elements that this stream writes, and any stream of the
+    /// device reads.
+    ///
+    /// # Errors
+    /// As [`buffer`](Stream::buffer).
+    #[track_caller]
+    pub fn shared_buffer<T: Element>(&self, len: usize) -> Result<SharedBuffer<T>> {
+        let (written, read) = (self.event(false)?, self.event(false)?);
+        let buffer = ManuallyDrop::new(self.buffer(len)?);
+        Ok(SharedBuffer { buffer, written, read, readers: Mutex::default() })
+    }
+}
+
+impl<T: Element> SharedBuffer<T> {
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// Whether the buffer has no elements; never true.
+    pub fn is_empty(&self) -> bool {
+        self.buffer.is_empty()
+    }
+
+    /// The stream that writes the buffer.
+    pub fn stream(&self) -> &Stream {
+        self.buffer.stream()
+    }
+
+    /// All elements, for reading on `stream`. Work that `stream` gets from now on runs after the last write;
+    /// the host does not block.
+    ///
+    /// At the first call for another stream after a write, "the last write" is all work that the owner's
+    /// stream has so far. To let a branch start early, call this before the owner gets other work.
+    ///
+    /// # Errors
+    /// `Config` for a stream of another device, or one that is being recorded; a device failure.
+    pub fn on<'a>(&'a self, stream: &'a Stream) -> Result<View<'a, T>> {
+        let owner = self.stream();
+        let mut readers = self.readers();
+        if !stream.is(owner) && !readers.iter().any(|reader| reader.is(stream)) {
+            if readers.is_empty() {
+                owner.record(&self.written)?;
+            }
+            stream.wait(&self.written)?;
+            readers.push(stream.clone());
+        }
+        drop(readers);
+        Ok(View::new(self.buffer.view().address(), self.len(), stream.core(), Some(SlotId::SHARED)))
+    }
+
+    /// All elements, for writing on the owner's stream, after all reads so far; the host does not block.
+    ///
+    /// # Errors
+    /// `Config` while the owner's stream or a reader is being recorded; a device failure.
+    pub fn view_mut(&mut self) -> Result<ViewMut<'_, T>> {
+        self.join()?;
+        let (address, len) = (self.buffer.view().address(), self.len());
+        Ok(ViewMut::new(address, len, self.buffer.stream().core(), Some(SlotId::SHARED)))
+    }
+
+    /// Copies `values` to the device and blocks until the copy is done. For set-up, not for loops.
+    ///
+    /// # Errors
+    /// `Config` if the lengths differ, and as [`view_mut`](Self::view_mut).
+    #[track_caller]
+    pub fn write(&mut self, values: &[T]) -> Result<()> {
+        self.join()?;
+        self.buffer.write(values)
+    }
+
+    /// Copies all elements to the host and blocks until the copy is done. For tests and checkpoints, not
+    /// for loops.
+    ///
+    /// # Errors
+    /// A device failure.
+    #[track_caller]
+    pub fn read(&self) -> Result<Vec<T>> {
+        self.buffer.read()
+    }
+
+    fn readers(&self) -> MutexGuard<'_, Vec<Stream>> {
+        self.readers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the owner's stream wait for all readers. No view is alive, since this borrows mutably, so the
+    /// work that each reader has so far includes every use.
+    fn join(&mut self) -> Result<()> {
+        let readers = self.readers.get_mut().unwrap_or_else(PoisonError::into_inner);
+        while let Some(reader) = readers.last() {
+            reader.record(&self.read)?;
+            self.buffer.stream().wait(&self.read)?;
+            readers.pop();
+        }
+        Ok(())
+    }
+}
+
+impl<T: Element> Drop for SharedBuffer<T> {
+    fn drop(&mut self) {
+        let joined = self.join();
+        // SAFETY: taken once, here, and not used afterwards.
+        let buffer = unsafe { ManuallyDrop::take(&mut self.buffer) };
+        match joined {
+            // The buffer drains its stream, which waits for the readers, before it frees the memory.
+            Ok(()) => drop(buffer),
+            Err(error) => buffer.leak(error),
+        }
+    }
+}
+
+impl<T: Element> std::fmt::Debug for SharedBuffer<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Shared{:?}", &*self.buffer)
+    }
+}

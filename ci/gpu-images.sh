@@ -14,7 +14,7 @@ BIN=${BIN:-$([ -x bin/benches ] && echo bin || echo target/release)}
 IMAGES=${IMAGES:-../shared/data/imagenet-sample}
 mkdir -p "$OUT"
 status=0
-for name in augment jpeg; do
+for name in augment jpeg jpeg-gpu; do
     "$BIN/benches" "$name" --device "${DEVICE:-auto}" --json "$OUT/images.jsonl" --images "$IMAGES" --reps 5 || status=1
 done
 exit "$status"

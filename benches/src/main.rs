@@ -10,6 +10,8 @@ mod guards;
 mod handoff;
 mod idle;
 mod jpeg;
+#[cfg(feature = "cuda")]
+mod jpeg_gpu;
 mod measure;
 mod noisy;
 mod options;
@@ -60,6 +62,8 @@ const BENCHES: [(&str, Bench); 13] = [
 const BY_NAME: &[(&str, Bench)] = &[
     ("scale", scale::run),
     ("jpeg", jpeg::run),
+    #[cfg(feature = "cuda")]
+    ("jpeg-gpu", jpeg_gpu::run),
     ("tokens", tokens::run),
     ("resident", resident::run),
     #[cfg(feature = "formats")]

@@ -947,9 +947,9 @@ BUGS = [
         [
             (
                 "datasets/src/images/dataset.rs",
-                "self.transforms.read_row(encoded, context.random(), scratch, row, 0)?;",
+                "self.transforms.read_row(encoded, context.random(), scratch, row, 0)?,",
                 "self.transforms.read_row(encoded, worker.get_or_insert_with(|| context.random().clone()), scratch, "
-                "row, 0)?;",
+                "row, 0)?,",
             ),
             (
                 "datasets/src/images/dataset.rs",

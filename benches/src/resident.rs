@@ -35,7 +35,6 @@ fn one(options: &Options, report: &mut Report, (row_bytes, batch, bar): (usize, 
         .shuffle(1)
         .drop_last(true)
         .batch_size(batch)
-        .workers(Workers::Count(1))
         .depth(DEPTH)
         .transfer_mode(TransferMode::Resident)
         .build(&options.device)?;

@@ -4,6 +4,7 @@
 
 #[allow(unsafe_code, reason = "the baselines are raw backend calls")]
 mod baseline;
+mod devices;
 mod epoch;
 mod guards;
 mod handoff;
@@ -79,6 +80,11 @@ fn run() -> Result<()> {
         found = true;
         scale::run(&options, &mut report)?;
     }
+    // All GPUs of the host at once.
+    if options.names.iter().any(|asked| asked == "devices") {
+        found = true;
+        devices::run(&options, &mut report)?;
+    }
     // It needs files, which the repository does not have.
     if options.names.iter().any(|asked| asked == "jpeg") {
         found = true;
@@ -87,7 +93,7 @@ fn run() -> Result<()> {
     if found {
         return Ok(());
     }
-    let names: Vec<_> = BENCHES.iter().map(|(name, _)| *name).chain(["scale", "jpeg"]).collect();
+    let names: Vec<_> = BENCHES.iter().map(|(name, _)| *name).chain(["scale", "devices", "jpeg"]).collect();
     let why = format!("no benchmark is called {:?}: name some of {names:?}, or all", options.names);
     Err(Error::new(ErrorKind::Config, why))
 }

@@ -14,7 +14,7 @@ Measures feedline and its baselines.
 
 usage: benches NAME... [options]
   NAME              handoff, guards, transfer, train, raw, gather, tiny, epoch, start, idle, noisy,
-                    overlap, or all; scale; jpeg
+                    overlap, or all; scale; devices; jpeg
   --json FILE       append the rows to FILE, one JSON object per line
   --device NAME     auto, cuda or host [auto]
   --reps N          timed repetitions of each side [7]

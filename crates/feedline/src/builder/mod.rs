@@ -1,6 +1,7 @@
 //! The options of a loader, and their checks.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::decode::{FilledBatch, Input, MapBatch, WorkerPool, Workers};
@@ -13,6 +14,7 @@ use crate::trace::Trace;
 use crate::transfer_mode::{Choice, against_zero_copy};
 use crate::{Loader, TransferMode};
 
+mod devices;
 mod plan;
 
 /// Default limit of a loader's pinned memory, in bytes.
@@ -43,6 +45,7 @@ const DROP_LIMIT: Duration = Duration::from_secs(5);
 /// assert!(error.to_string().contains("11"), "{error}");
 /// # Ok::<(), feedline::Error>(())
 /// ```
+#[derive(Clone)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct LoaderBuilder {
     pub(crate) input: Input,
@@ -318,7 +321,7 @@ impl LoaderBuilder {
         self,
         hook: impl Fn(&mut FilledBatch<'_>, &mut Context) -> Result<(), ReadError> + Send + Sync + 'static,
     ) -> Self {
-        Self { map_batch: Some(MapBatch(Box::new(hook))), ..self }
+        Self { map_batch: Some(MapBatch(Arc::new(hook))), ..self }
     }
 
     /// Skips the steps `steps` of `epoch`, counted from its beginning, without decoding them: for example, to

@@ -41,7 +41,9 @@ fn all_gpus() -> Result<Vec<Device>> {
     loop {
         match Device::cuda(devices.len()) {
             Ok(device) => devices.push(device),
-            Err(error) if error.kind() == ErrorKind::Unavailable && !devices.is_empty() => return Ok(devices),
+            Err(error) if error.kind() == ErrorKind::Unavailable && !devices.is_empty() => {
+                return Ok(devices);
+            }
             Err(error) => return Err(error),
         }
     }
@@ -103,7 +105,8 @@ fn one(
 fn each<T: Send>(all: &[Mutex<T>], work: impl Fn(&mut T) -> Result<()> + Sync) -> Result<()> {
     std::thread::scope(|scope| {
         let work = &work;
-        let start = |one: &'_ Mutex<T>| work(&mut one.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
+        let start =
+            |one: &'_ Mutex<T>| work(&mut one.lock().unwrap_or_else(|poisoned| poisoned.into_inner()));
         let threads: Vec<_> = all.iter().map(|one| scope.spawn(move || start(one))).collect();
         let panicked = |_| Err(Error::new(ErrorKind::Panic, "a thread of the benchmark panicked"));
         threads.into_iter().try_for_each(|thread| thread.join().unwrap_or_else(panicked))

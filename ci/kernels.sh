@@ -36,6 +36,11 @@ fi
 [ "$status" -eq 0 ] || exit "$status"
 # Without NVRTC these tests are not run; here it is present.
 cargo test -q -p feedline-kernels --test compiled
+mkdir -p "$cache"
+
+cases=$cache/augment.cases
+rm -f "$cases"
+FEEDLINE_AUGMENT_CASES=$(cd "$cache" && pwd)/augment.cases cargo test -q -p feedline-kernels --features images --test augment
 
 cxx=${CXX:-g++}
 if ! command -v "$cxx" >/dev/null; then
@@ -48,8 +53,8 @@ for sanitizers in address,undefined thread; do
         -fsanitize="$sanitizers" -fno-sanitize-recover=all kernels/emulate/check.cpp -o "$program"
     # The thread sanitizer of older compilers does not start with high-entropy address randomisation.
     if command -v setarch >/dev/null; then
-        setarch "$(uname -m)" -R "$program"
+        setarch "$(uname -m)" -R "$program" "$cases"
     else
-        "$program"
+        "$program" "$cases"
     fi
 done

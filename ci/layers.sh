@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Checks that every crate imports only crates before it:
-# core -> slots -> backend -> cuda -> device -> {sim, feedline}; feedline -> {dlpack, examples, benches}.
+# core -> slots -> backend -> cuda -> device -> {sim, dist, feedline}; feedline -> {dlpack, examples, benches}.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,11 +11,11 @@ CORE, SLOTS, BACKEND = "feedline-core", "feedline-slots", "feedline-backend"
 CUDA, DEVICE, SIM = "feedline-cuda", "feedline-device", "feedline-sim"
 FACADE, KERNELS, DATASETS = "feedline", "feedline-kernels", "feedline-datasets"
 IMAGES, EXAMPLES, TOOLS, TESTKIT = "feedline-images", "feedline-examples", "feedline-tools", "feedline-testkit"
-DLPACK, SERVE = "feedline-dlpack", "feedline-serve"
+DLPACK, DIST, SERVE = "feedline-dlpack", "feedline-dist", "feedline-serve"
 
 # The packages that each package may import. Only examples, benches and bridges import the facade.
 below_facade = {CORE, SLOTS, DEVICE}
-programs = below_facade | {FACADE, KERNELS, IMAGES, DATASETS}
+programs = below_facade | {FACADE, KERNELS, IMAGES, DATASETS, DIST}
 may = {
     CORE: set(),
     SLOTS: {CORE},
@@ -23,9 +23,10 @@ may = {
     CUDA: {CORE, BACKEND},
     DEVICE: {CORE, SLOTS, BACKEND, CUDA},
     SIM: {CORE, BACKEND, DEVICE},
+    DIST: {CORE, BACKEND, DEVICE},
     FACADE: below_facade,
     DLPACK: {FACADE},
-    KERNELS: {CORE, CUDA, DEVICE},
+    KERNELS: {CORE, CUDA, DEVICE, IMAGES},
     IMAGES: {CORE},
     DATASETS: {CORE, IMAGES},
     EXAMPLES: programs,

@@ -96,6 +96,12 @@ BUGS = [
         [("serve/src/pool.rs", "                Err(Refused::Full)\n", "                Ok(receiver)\n")],
     ),
     Bug(
+        "device_ranks",
+        "every device of a process gets the batches of the first",
+        Test(FEEDLINE, "devices", "an_epoch_over_several_devices_reads_every_sample_once_in_a_fixed_order"),
+        [("crates/feedline/src/builder/devices.rs", "rank() * count + number, size", "rank() * count, size")],
+    ),
+    Bug(
         "host_gate",
         "the host does not wait for the copy before it fills a slot again",
         Test(SLOTS, "lease", "no_slot_is_acquired_while_its_copy_runs"),
@@ -214,6 +220,12 @@ BUGS = [
         "a recorded step may read another batch than its own",
         Test(DEVICE, "graph", "calls_that_cannot_be_recorded_are_rejected"),
         [(CAPTURE, "if own != Some(slot) => {", "if own != Some(slot) && cfg!(any()) => {")],
+    ),
+    Bug(
+        "idle_is_stuck",
+        "a host without queued work is reported as stuck",
+        Test(SIM, "sim_device", "a_host_without_queued_work_is_not_stuck"),
+        [("crates/sim/src/watch.rs", "|| !state.is_idle()", "")],
     ),
     Bug(
         "consumed_wait",
@@ -663,6 +675,30 @@ BUGS = [
         [(SHUTDOWN, "            let _ = thread.join();", "            drop(thread);")],
     ),
     Bug(
+        "worker_limit",
+        "a worker beyond the limit takes work",
+        Test(FEEDLINE, "lib", "decode::queue::tests::a_worker_beyond_the_limit_takes_no_work_until_the_limit_is_raised"),
+        [(QUEUE, "if worker >= state.limit {", "if worker > state.limit {")],
+    ),
+    Bug(
+        "tuner_keeps_all",
+        "the tuner keeps a move that did not help",
+        Test(FEEDLINE, "lib", "tune::policy::tests::a_move_that_does_not_help_is_undone_and_logged_with_its_prediction"),
+        [("crates/feedline/src/tune/policy.rs", "rate >= HELPS * before;", "rate >= 0.5 * before;")],
+    ),
+    Bug(
+        "slots_kept_back",
+        "the tuner keeps slots back from a consumer that holds all in use",
+        Test(FEEDLINE, "tune", "a_consumer_that_holds_batches_gets_all_slots_and_then_an_error"),
+        [("crates/feedline/src/tune/mod.rs", "held >= self.policy.now().depth;", "held > self.policy.now().depth;")],
+    ),
+    Bug(
+        "sync_does_not_wait",
+        "FEEDLINE_SYNC does not wait for the work of a call",
+        Test(FEEDLINE, "synchronous", "a_failed_task_is_returned_by_its_own_call_with_line_stage_and_batch"),
+        [("crates/backend/src/synchronous.rs", "Ordering::Acquire) > 0 {", "Ordering::Acquire) < usize::MAX {")],
+    ),
+    Bug(
         "any_number_of_workers",
         "a worker count has no upper limit",
         Test(FEEDLINE, "lib", "decode::tests::worker_counts_outside_the_limits_are_refused"),
@@ -710,6 +746,28 @@ BUGS = [
         "a checkpoint does not wait for the work queued so far",
         Test(FEEDLINE, "checkpoint", "a_checkpoint_matches_the_model_when_the_device_is_ten_steps_behind"),
         [(PROGRESS, "        compute.synchronize()?;\n", "")],
+    ),
+    Bug(
+        "checkpoint_wait_of_a_killed_process",
+        "a process that is killed resumes from a cursor that is ahead of its model",
+        Test(
+            FEEDLINE,
+            "killed",
+            "killed_at_random_moments_while_the_device_is_ten_steps_behind_it_ends_with_the_same_losses",
+        ),
+        [(PROGRESS, "        compute.synchronize()?;\n", "")],
+    ),
+    Bug(
+        "lengths_of_a_padded_field",
+        "the lengths of a padded field are read from its values",
+        Test(FEEDLINE, "ragged_loaders", "every_value_of_a_ragged_loader_matches_its_sample"),
+        [
+            (
+                "crates/feedline/src/compute/ready.rs",
+                "        self.reader.view(self.layout.offset(index), self.len())\n",
+                "        self.reader.view(self.layout.values(index).start, self.len())\n",
+            )
+        ],
     ),
     Bug(
         "checkpoint_held",
@@ -893,9 +951,9 @@ BUGS = [
         [
             (
                 "datasets/src/images/dataset.rs",
-                "self.transforms.read(encoded, context.random(), scratch, row.bytes_mut(0))?;",
-                "self.transforms.read(encoded, worker.get_or_insert_with(|| context.random().clone()), scratch, "
-                "row.bytes_mut(0))?;",
+                "self.transforms.read_row(encoded, context.random(), scratch, row, 0)?;",
+                "self.transforms.read_row(encoded, worker.get_or_insert_with(|| context.random().clone()), scratch, "
+                "row, 0)?;",
             ),
             (
                 "datasets/src/images/dataset.rs",

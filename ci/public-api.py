@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Counts the public methods in the documentation of the crate feedline, and fails above the limit.
+"""Counts the public methods in the documentation of the crate feedline, and fails above the limit. Compares
+all public items with ci/public-api.txt, so that no change of the API goes unnoticed.
 
 Counted are the functions that a user sees on the pages that rustdoc writes: inherent methods and associated
 functions of every type, also of types of other crates that feedline exports; methods of its traits; free functions.
@@ -8,8 +9,14 @@ exported whole.
 
     ci/public-api.py            builds the documentation and prints the number
     ci/public-api.py --list     also prints the number for each type, the largest first
+    ci/public-api.py --bless    writes ci/public-api.txt; CHANGELOG.md says what broke
+
+The text holds the declaration of each item, with public fields and variants, and the signature of each
+method, as rustdoc writes them. It does not hold implementations of traits.
 """
 
+import difflib
+import html
 import pathlib
 import re
 import shutil
@@ -20,7 +27,11 @@ import sys
 LIMIT = 460
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+SAVED = ROOT / "ci/public-api.txt"
 METHOD = re.compile(r'<section id="(?:ty)?method\.[^"]*" class="method">')
+SIGNATURE = re.compile(METHOD.pattern + r'.*?<h4 class="code-header">(.*?)</h4>', re.DOTALL)
+DECLARATION = re.compile(r'<pre class="rust item-decl"><code>(.*?)</code></pre>', re.DOTALL)
+COUNTED = ("struct", "enum", "union", "trait", "fn")
 # What follows on the page of a type, or of a trait, are implementations of traits.
 END = re.compile(r'<h2 id="(?:trait-implementations|synthetic-implementations|implementors|foreign-impls)"')
 
@@ -32,7 +43,7 @@ def pages(folder):
         kind, _, name = page.stem.partition(".")
         if "cudarc" in page.parts:  # exported whole
             continue
-        if kind in ("struct", "enum", "union", "trait", "fn"):
+        if kind in (*COUNTED, "constant", "type", "macro"):
             found.setdefault((kind, name), page)
     return found
 
@@ -40,9 +51,48 @@ def pages(folder):
 def count(kind, page):
     if kind == "fn":
         return 1
+    return len(METHOD.findall(own_part(page)))
+
+
+def own_part(page):
+    """The page without the implementations of traits."""
     text = page.read_text()
     end = END.search(text)
-    return len(METHOD.findall(text[: end.start() if end else len(text)]))
+    return text[: end.start() if end else len(text)]
+
+
+def plain(code):
+    """The text of a piece of a page, in one line."""
+    text = html.unescape(re.sub(r"<[^>]*>", "", code)).replace("\u24d8", "")
+    text = re.sub(r"Show \d+ (?:methods|fields|variants)|\s+", " ", text)
+    text = re.sub(r" +", " ", text).strip()
+    return re.sub(r"([(\[]) |,? (?=[)\]])", r"\1", text)
+
+
+def items(found):
+    """One line for each item and each of its methods."""
+    lines = set()
+    for (kind, name), page in found.items():
+        text = own_part(page)
+        declaration = DECLARATION.search(text)
+        # The methods of a trait stand in its declaration too.
+        lines.add(f"{kind} {name}: {plain(declaration.group(1)) if declaration else ''}")
+        if kind != "trait":
+            lines.update(f"{kind} {name}: {plain(signature)}" for signature in SIGNATURE.findall(text))
+    return sorted(lines)
+
+
+def compare(lines, bless):
+    """Fails if the items are not those of the saved text."""
+    if bless:
+        SAVED.write_text("".join(f"{line}\n" for line in lines))
+    saved = SAVED.read_text().splitlines()
+    changes = [line for line in difflib.unified_diff(saved, lines, "saved", "now", lineterm="", n=0)]
+    for line in changes:
+        print(line)
+    if changes:
+        sys.exit("public-api: the API has changed: ci/public-api.py --bless writes it down")
+    print(f"public-api: the {len(lines)} lines of {SAVED.relative_to(ROOT)}")
 
 
 def main(arguments):
@@ -62,13 +112,14 @@ def main(arguments):
     if subprocess.run(build, cwd=ROOT).returncode != 0:
         sys.exit("public-api: the documentation does not build")
     found = pages(ROOT / "target/doc/feedline")
-    counts = {key: count(key[0], page) for key, page in found.items()}
+    compare(items(found), "--bless" in arguments)
+    counts = {key: count(key[0], page) for key, page in found.items() if key[0] in COUNTED}
     if "--list" in arguments:
         for (kind, name), number in sorted(counts.items(), key=lambda row: (-row[1], row[0])):
             print(f"{number:4} {kind} {name}")
     total = sum(counts.values())
     # Only what is written in feedline itself has a link to its source.
-    own = sum(counts[key] for key, page in found.items() if "src/feedline/" in page.read_text())
+    own = sum(number for key, number in counts.items() if "src/feedline/" in found[key].read_text())
     print(f"public-api: {own} of feedline itself, {total - own} of the crates whose items it exports")
     print(f"public-api: {total} public methods and functions on {len(counts)} items, at most {LIMIT}")
     sys.exit(0 if total <= LIMIT else f"public-api: {total} are more than {LIMIT}: hide what no user needs")

@@ -10,6 +10,7 @@ import pathlib, re, sys
 # kernels/src/launch.rs: passes raw addresses to kernels.
 # kernels/src/nvrtc.rs, kernels/src/blas/: call NVRTC and cuBLASLt.
 # datasets/src/bytes.rs: maps files through an unsafe fn, whose caller guarantees that they do not change.
+# crates/dist/src/collectives/: work on a second stream, on memory borrowed until it is joined; calls of NCCL.
 # kernels/tests/cuda.rs, crates/feedline/tests/cudarc_loop.rs: launch a kernel directly.
 # crates/testkit/src/alloc.rs: a global allocator, for tests.
 # crates/testkit/src/fork.rs: forks a child, for tests.
@@ -21,7 +22,8 @@ import pathlib, re, sys
 # benches/src/baseline/: raw backend calls, the baselines of the benchmarks.
 FILES = {
     "kernels/src/launch.rs", "kernels/src/nvrtc.rs", "kernels/src/blas/mod.rs", "kernels/src/blas/plan.rs",
-    "datasets/src/bytes.rs",
+    "datasets/src/bytes.rs", "crates/dist/src/collectives/mod.rs", "crates/dist/src/collectives/nccl/library.rs",
+    "crates/dist/src/collectives/nccl/mod.rs",
     "kernels/tests/cuda.rs", "crates/testkit/src/alloc.rs", "crates/testkit/src/fork.rs", "crates/testkit/src/null_device.rs",
     "crates/feedline/tests/cudarc_loop.rs", "examples/own_kernel.rs", "examples/check_my_loop.rs",
     "bridges/candle/src/gpu.rs", "bridges/candle/tests/cuda.rs",

@@ -57,7 +57,7 @@ fn loader(points: u64, seed: u64, pool: &WorkerPool) -> Result<HostLoader> {
 
 /// Trains, from a checkpoint if there is one. Returns the model, and a checkpoint from within epoch 1.
 fn train(from: Option<(Checkpoint, Model)>) -> Result<(Model, Option<(Checkpoint, Model)>)> {
-    let pool = WorkerPool::new(Workers::Auto)?;
+    let pool = WorkerPool::new(Workers::PerCore)?;
     let (mut training, mut validation) = (loader(1000, 7, &pool)?, loader(500, 8, &pool)?);
     let (mut model, mut saved) = (from.as_ref().map_or([0.0, 0.0], |(_, model)| *model), None);
     let first = from.as_ref().map_or(0, |(checkpoint, _)| checkpoint.cursor.epoch());

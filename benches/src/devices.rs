@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use feedline::{BackendKind, Device, Error, ErrorKind, Loader, Result, TransferMode, Workers};
+use feedline::{BackendKind, Device, Error, ErrorKind, Result, TransferMode, Workers};
 use serde_json::json;
 
 use crate::baseline::Bare;

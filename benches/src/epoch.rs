@@ -12,7 +12,7 @@ use crate::row::{Entry, Report, Target};
 use crate::sets;
 use crate::setting::{DEPTH, Setting};
 
-pub(crate) const BASE: Setting = Setting { batch: 512, workers: Workers::Auto, depth: DEPTH };
+pub(crate) const BASE: Setting = Setting { batch: 512, workers: Workers::PerCore, depth: DEPTH };
 /// Time per step on the device.
 const STEP_NS: u64 = 200_000;
 

@@ -14,7 +14,7 @@ use crate::row::{Entry, Report, Target};
 use crate::sets::Nothing;
 use crate::setting::{DEPTH, Setting};
 
-pub(crate) const BASE: Setting = Setting { batch: 128, workers: Workers::Auto, depth: DEPTH };
+pub(crate) const BASE: Setting = Setting { batch: 128, workers: Workers::PerCore, depth: DEPTH };
 /// Time per step on the device.
 const STEP_NS: u64 = 2_000_000;
 

@@ -2,6 +2,7 @@
 //! `README.md`.
 #![deny(unsafe_code)]
 
+mod augment;
 #[allow(unsafe_code, reason = "the baselines are raw backend calls")]
 mod baseline;
 mod devices;
@@ -14,13 +15,19 @@ mod measure;
 mod noisy;
 mod options;
 mod overlap;
+#[cfg(feature = "formats")]
+mod packed;
+#[cfg(feature = "formats")]
+mod readers;
 mod records;
+mod resident;
 mod row;
 mod scale;
 mod sets;
 mod setting;
 mod start;
 mod tiny;
+mod tokens;
 mod train;
 mod transfer;
 
@@ -34,7 +41,7 @@ use row::Report;
 type Bench = fn(&Options, &mut Report) -> Result<()>;
 
 /// Every benchmark, in the order `all` runs them.
-const BENCHES: [(&str, Bench); 12] = [
+const BENCHES: [(&str, Bench); 13] = [
     ("handoff", handoff::run),
     ("guards", guards::run),
     ("transfer", transfer::run),
@@ -47,6 +54,20 @@ const BENCHES: [(&str, Bench); 12] = [
     ("idle", idle::run),
     ("noisy", noisy::run),
     ("overlap", overlap::run),
+    ("augment", augment::run),
+];
+
+/// Those that run only by name: they take minutes, or files or formats that the repository does not have.
+const BY_NAME: &[(&str, Bench)] = &[
+    ("scale", scale::run),
+    ("devices", devices::run),
+    ("jpeg", jpeg::run),
+    ("tokens", tokens::run),
+    ("resident", resident::run),
+    #[cfg(feature = "formats")]
+    ("readers", readers::run),
+    #[cfg(feature = "formats")]
+    ("packed", packed::run),
 ];
 
 fn main() -> ExitCode {
@@ -75,25 +96,16 @@ fn run() -> Result<()> {
             bench(&options, &mut report)?;
         }
     }
-    // Sweeps take minutes, so they run only by name.
-    if options.names.iter().any(|asked| asked == "scale") {
-        found = true;
-        scale::run(&options, &mut report)?;
-    }
-    // All GPUs of the host at once.
-    if options.names.iter().any(|asked| asked == "devices") {
-        found = true;
-        devices::run(&options, &mut report)?;
-    }
-    // It needs files, which the repository does not have.
-    if options.names.iter().any(|asked| asked == "jpeg") {
-        found = true;
-        jpeg::run(&options, &mut report)?;
+    for (name, bench) in BY_NAME {
+        if options.names.iter().any(|asked| asked == name) {
+            found = true;
+            bench(&options, &mut report)?;
+        }
     }
     if found {
         return Ok(());
     }
-    let names: Vec<_> = BENCHES.iter().map(|(name, _)| *name).chain(["scale", "devices", "jpeg"]).collect();
+    let names: Vec<_> = BENCHES.iter().chain(BY_NAME).map(|(name, _)| *name).collect();
     let why = format!("no benchmark is called {:?}: name some of {names:?}, or all", options.names);
     Err(Error::new(ErrorKind::Config, why))
 }

@@ -12,7 +12,7 @@ use crate::row::{Entry, Report, Target};
 use crate::sets::Burning;
 use crate::setting::{DEPTH, Setting};
 
-pub(crate) const BASE: Setting = Setting { batch: 128, workers: Workers::Auto, depth: DEPTH };
+pub(crate) const BASE: Setting = Setting { batch: 128, workers: Workers::PerCore, depth: DEPTH };
 /// Decode time per batch of any size: 20 us per sample at 128 samples.
 const DECODE: Duration = Duration::from_micros(128 * 20);
 /// Kernel launches per step, as in a small model.

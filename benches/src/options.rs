@@ -14,7 +14,8 @@ Measures feedline and its baselines.
 
 usage: benches NAME... [options]
   NAME              handoff, guards, transfer, train, raw, gather, tiny, epoch, start, idle, noisy,
-                    overlap, or all; scale; devices; jpeg
+                    overlap, augment, or all; scale; devices; jpeg; tokens; resident;
+                    with --features formats: readers, packed
   --json FILE       append the rows to FILE, one JSON object per line
   --device NAME     auto, cuda or host [auto]
   --reps N          timed repetitions of each side [7]
@@ -25,8 +26,9 @@ usage: benches NAME... [options]
   --file-mib N      size of a record file [4096 with a GPU, 256 without]
   --workers LIST    decode threads for raw, gather and tiny, as in 1,2,4 [1,2,4,8,16 up to the cores]
   --limit X         seconds after which scale starts no new point [none]
-  --transfer-mode M staged or zero-copy, for raw, gather and train [both]
+  --transfer-mode M staged or zero-copy, for raw, gather, tokens and train [both]; for train also resident
   --batch LIST      batches of train, as in 128,512 [128,512,4096]
+  --format NAME     the only format that readers measures
   --mlp PATH        the built mlp example: start also times its first step, cold and warm
   --smoke           the shortest possible run: shows that the benchmarks work, not how fast";
 
@@ -55,6 +57,8 @@ pub struct Options {
     pub batches: Option<Vec<usize>>,
     /// The transfer modes that raw, gather and train measure, in order.
     pub transfer_modes: Vec<TransferMode>,
+    #[cfg_attr(not(feature = "formats"), allow(dead_code))]
+    pub format: Option<String>,
     pub mlp: Option<PathBuf>,
     pub smoke: bool,
 }
@@ -69,6 +73,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
     let (mut reps, mut seconds, mut file_mib, mut workers, mut limit, mut smoke) =
         (None, None, None, None, None, false);
     let (mut transfer_modes, mut batches) = (vec![TransferMode::Staged, TransferMode::ZeroCopy], None);
+    let mut format = None;
     let mut parser = lexopt::Parser::from_args(arguments);
     while let Some(argument) = parser.next().map_err(usage)? {
         let path = |parser: &mut lexopt::Parser| parser.value().map(PathBuf::from).map_err(usage);
@@ -79,6 +84,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
             Long("images") => images = Some(path(&mut parser)?),
             Long("scratch") => scratch = Some(path(&mut parser)?),
             Long("mlp") => mlp = Some(path(&mut parser)?),
+            Long("format") => format = Some(parser.value().and_then(|v| v.string()).map_err(usage)?),
             Long("device") => device = parser.value().and_then(|v| v.string()).map_err(usage)?,
             Long("reps") => reps = Some(parser.value().and_then(|v| v.parse()).map_err(usage)?),
             Long("seconds") => seconds = Some(parser.value().and_then(|v| v.parse()).map_err(usage)?),
@@ -92,8 +98,9 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
                 transfer_modes = match parser.value().and_then(|v| v.string()).map_err(usage)?.as_str() {
                     "staged" => vec![TransferMode::Staged],
                     "zero-copy" => vec![TransferMode::ZeroCopy],
+                    "resident" => vec![TransferMode::Resident],
                     other => {
-                        let why = format!("--transfer-mode is {other:?}: give staged or zero-copy");
+                        let why = format!("--transfer-mode is {other:?}: give staged, zero-copy or resident");
                         return Err(Error::new(ErrorKind::Config, why));
                     }
                 }
@@ -128,6 +135,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
         workers: workers.unwrap_or_else(|| default_workers(smoke)),
         batches,
         transfer_modes,
+        format,
         mlp,
         smoke,
         device,

@@ -123,7 +123,10 @@ pub(crate) fn epoch_steps(loader: &Loader) -> Result<usize> {
 }
 
 /// Measures whole epochs of a loader against its baseline; also returns the steps per turn.
-fn against(
+///
+/// # Errors
+/// An error of the baseline, the device or the pipeline.
+pub(crate) fn against(
     options: &Options,
     loader: &mut Loader,
     depth: usize,
@@ -226,7 +229,7 @@ fn file_bytes(records: &Records) -> usize {
 }
 
 /// GB/s, from bytes and seconds per batch.
-fn rate(bytes: usize, seconds: f64) -> f64 {
+pub(crate) fn rate(bytes: usize, seconds: f64) -> f64 {
     bytes as f64 / seconds / 1e9
 }
 
@@ -277,10 +280,14 @@ impl<'a> Plain<'a> {
 }
 
 /// A file of random records, removed on drop.
-struct Scratch(PathBuf);
+pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
-    fn new(options: &Options, bench: &str, row_bytes: usize) -> Result<Self> {
+    /// Writes a file of `--file-mib`, in whole records.
+    ///
+    /// # Errors
+    /// `Config` if the file cannot be written.
+    pub(crate) fn new(options: &Options, bench: &str, row_bytes: usize) -> Result<Self> {
         let scratch = Self(options.scratch.join(format!("feedline-{bench}-{}.records", std::process::id())));
         let bytes = options.file_bytes / row_bytes as u64 * row_bytes as u64;
         scratch.write(bytes).map_err(|error| {

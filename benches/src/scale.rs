@@ -89,7 +89,7 @@ fn synthetic(sweeps: &mut Sweeps<'_>) -> Result<()> {
     sweeps.all("handoff", handoff::BASE, every, |o, r, setting| handoff::one(o, r, setting, BYTES, false))?;
     sweeps.all("transfer", transfer::BASE, every, |o, r, setting| transfer::one(o, r, setting, BYTES))?;
     // One thread without a loader, so no workers.
-    let base = Setting { batch: 128, workers: Workers::Auto, depth: guards::DEPTH };
+    let base = Setting { batch: 128, workers: Workers::PerCore, depth: guards::DEPTH };
     sweeps.all("guards", base, (&[], every.1, every.2), |o, r, Setting { batch, depth, .. }| {
         guards::one(o, r, batch * BYTES, depth)
     })?;

@@ -15,7 +15,7 @@ use crate::row::{Entry, Report, Target};
 use crate::sets;
 use crate::setting::{DEPTH, Setting};
 
-pub(crate) const BASE: Setting = Setting { batch: 4096, workers: Workers::Auto, depth: DEPTH };
+pub(crate) const BASE: Setting = Setting { batch: 4096, workers: Workers::PerCore, depth: DEPTH };
 const STOP: Duration = Duration::from_secs(10);
 
 /// Runs the benchmark.

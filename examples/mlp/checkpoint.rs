@@ -3,30 +3,34 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use feedline::{BadSampleReport, Cursor, Error, ErrorKind, Proof, Result};
+use feedline::{BadSampleReport, Error, ErrorKind, Proof, Result, World};
 use feedline_examples::mlp::State;
 pub use feedline_examples::mlp::sealed::seal;
 use feedline_examples::mlp::sealed::{CHECKSUM, Cause, checksum, read_file};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 
+use crate::delivered::{Delivered, whole_proof, whole_report};
 use crate::files::Output;
 
 /// Everything needed to continue a run.
 pub struct Checkpoint {
-    pub cursor: Cursor,
-    pub bad_sample_report: BadSampleReport,
+    /// What each rank has delivered.
+    pub delivered: Vec<Delivered>,
     /// The expected proof of the epochs before the cursor's.
     pub expected: Proof,
     pub model: State,
     /// The loss of every step, over all parts of the run.
     pub losses: Vec<f32>,
-    /// Samples delivered, over all parts of the run.
+    /// Samples delivered, over all parts of the run and all ranks.
     pub samples: u64,
 }
 
 /// The names of a model's parts.
 const PARTS: [&str; 3] = ["parameters", "first", "second"];
+
+/// The name of the note about the other ranks.
+const OTHERS: &str = "other_ranks";
 
 impl Checkpoint {
     /// Writes the checkpoint.
@@ -47,26 +51,39 @@ impl Checkpoint {
             let view = TensorView::new(Dtype::F32, vec![values.len()], bytemuck::cast_slice(values))?;
             tensors.push((name, view));
         }
-        let notes = HashMap::from([
-            ("cursor".to_owned(), serde_json::to_string(&self.cursor)?),
-            ("bad_samples".to_owned(), serde_json::to_string(&self.bad_sample_report)?),
+        let Some((first, others)) = self.delivered.split_first() else {
+            return Err("there is no rank".into());
+        };
+        let mut notes = HashMap::from([
+            ("cursor".to_owned(), serde_json::to_string(&first.cursor)?),
+            ("bad_samples".to_owned(), serde_json::to_string(&first.bad_sample_report)?),
             ("expected".to_owned(), serde_json::to_string(&self.expected)?),
             ("steps".to_owned(), self.model.steps.to_string()),
             ("samples".to_owned(), self.samples.to_string()),
         ]);
+        if !others.is_empty() {
+            notes.insert(OTHERS.to_owned(), serde_json::to_string(others)?);
+        }
         Ok(seal(tensors, notes)?)
     }
 
-    /// Reads a checkpoint.
+    /// Reads the bytes of a checkpoint.
     ///
     /// # Errors
-    /// `Data` for a file that is not a regular file, not a checkpoint, cut short, damaged, or inconsistent.
-    pub fn read(path: &Path) -> Result<Self> {
-        let bytes = read_file(path).map_err(|cause| {
+    /// `Data` for a file that is not a regular file, does not begin as a checkpoint, or is cut short.
+    pub fn read(path: &Path) -> Result<Vec<u8>> {
+        read_file(path).map_err(|cause| {
             let why = "cannot read the checkpoint, give the path of one that --checkpoint has written";
             Error::new(ErrorKind::Data, why).caused_by(cause).at_path(path)
-        })?;
-        Self::from_bytes(&bytes).map_err(|cause| {
+        })
+    }
+
+    /// The checkpoint in the bytes of the file at `path`.
+    ///
+    /// # Errors
+    /// `Data` for one that is not a checkpoint, damaged, or inconsistent.
+    pub fn parse(bytes: &[u8], path: &Path) -> Result<Self> {
+        Self::from_bytes(bytes).map_err(|cause| {
             Error::new(ErrorKind::Data, "cannot read the checkpoint").caused_by(cause).at_path(path)
         })
     }
@@ -93,14 +110,18 @@ impl Checkpoint {
         if *note(CHECKSUM)? != checksum(whole, &notes) {
             return Err("it is damaged: its checksum does not match".into());
         }
+        let others: Vec<Delivered> = match notes.get(OTHERS) {
+            Some(others) => serde_json::from_str(others)?,
+            None => Vec::new(),
+        };
+        let first = Delivered { cursor, bad_sample_report: serde_json::from_str(note("bad_samples")?)? };
         let present = PARTS.into_iter().filter(|name| tensors.tensor(name).is_ok());
         let parts = present.map(|name| Ok((name, floats(name)?))).collect::<Result<_, Cause>>()?;
         let steps = note("steps")?;
         let steps = steps.parse().map_err(|error| format!("\"steps\" is {steps}: {error}"))?;
         let samples = note("samples")?;
         let checkpoint = Self {
-            cursor,
-            bad_sample_report: serde_json::from_str(note("bad_samples")?)?,
+            delivered: [vec![first], others].concat(),
             expected: serde_json::from_str(note("expected")?)?,
             model: State { steps, parts },
             losses: floats("losses")?,
@@ -109,16 +130,32 @@ impl Checkpoint {
         checkpoint.check().map(|()| checkpoint)
     }
 
+    /// Where a rank of `world` goes on. With another number of ranks, the first one goes on for all.
+    pub fn of_rank(&self, world: World) -> Delivered {
+        let (all, rank) = (&self.delivered, world.rank() as usize);
+        if all.len() == world.size() as usize {
+            return all[rank].clone();
+        }
+        let mut first = all[0].clone();
+        if rank == 0 {
+            all[1..].iter().for_each(|other| first.cursor.merge_proof(other.cursor.proof()));
+            first.bad_sample_report = whole_report(all);
+        } else {
+            first.bad_sample_report = BadSampleReport::new();
+        }
+        first
+    }
+
     /// Whether the parts belong to one run.
     fn check(&self) -> Result<(), Cause> {
-        let Self { cursor, model, losses, samples, .. } = self;
+        let Self { delivered, model, losses, samples, .. } = self;
         let counted = if model.parts.iter().any(|(name, _)| *name == "second") { losses.len() } else { 0 };
         if model.steps as usize != counted {
             let steps = model.steps;
             return Err(format!("its optimizer has counted {steps} steps, and should have {counted}").into());
         }
-        if cursor.proof().count() != *samples {
-            let count = cursor.proof().count();
+        let count = whole_proof(delivered).count();
+        if count != *samples {
             return Err(format!("it says {samples} samples, but its cursor counts {count}").into());
         }
         Ok(())

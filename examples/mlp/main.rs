@@ -3,6 +3,7 @@
 
 mod checkpoint;
 mod data;
+mod delivered;
 mod drawn;
 mod expected;
 mod files;
@@ -10,6 +11,7 @@ mod interrupt;
 mod labelled;
 mod options;
 mod progress;
+mod ranks;
 mod report;
 mod run;
 mod train;
@@ -39,7 +41,8 @@ fn run() -> Result<()> {
         Command::Print(text) => return print(&text),
         Command::Train(options) => options,
     };
-    let (report, output) = run::run(&options)?;
+    // Other ranks than the first have nothing to say.
+    let Some((report, output)) = run::run(&options)? else { return Ok(()) };
     let written = output.map_or(Ok(()), |output| report.write(&output));
     if written.is_err() {
         // The report of a long run is not lost with the file.

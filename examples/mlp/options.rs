@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use feedline::{Device, Error, ErrorKind, MAX_WORKERS, Result, TransferMode, Workers};
 use lexopt::prelude::{Long, Short};
@@ -11,15 +12,15 @@ use lexopt::prelude::{Long, Short};
 pub const HELP: &str = "\
 Trains a multi-layer perceptron on labelled images through feedline.
 
-usage: mlp [options]
+usage: mlp [options], alone or under torchrun, srun or mpirun
   --data PATH         a folder with MNIST's four IDX files, or a file or folder of another format; a tenth
                       is held out unless there are `train` and `test` [the built-in digits]
   --input NAME        field of the images: bytes of one size, or encoded pictures [by what it holds]
   --label NAME        field of the classes: whole numbers [by what it holds]
-  --device NAME       auto, cuda, cuda:N or host [auto]
+  --device NAME       auto, cuda, cuda:N or host; auto and cuda take the GPU of the rank [auto]
   --epochs N          passes over the training set [3]
   --steps N           stop after N steps [no limit]
-  --batch N           samples per step [128]
+  --batch N           samples per step and rank [128]
   --hidden N          units per hidden layer [512]
   --classes N         classes [10]
   --optimizer NAME    sgd or adamw [sgd]
@@ -32,6 +33,10 @@ usage: mlp [options]
   --no-shuffle        samples in file order
   --init NAME         first weights: random or reference [random]
   --pinned-budget N   most pinned bytes [2147483648]
+  --tf32              matrix products in TF32 on a GPU
+  --rank-limit S      seconds that a rank may keep the others waiting [60]
+  --check-every N     compare the parameters of all ranks every N steps [1000]
+  --bucket-mib X      gradients of a layer from this size on travel on their own [1]
   --checkpoint FILE   save model, optimizer and cursor at the end of each epoch and at Ctrl-C
   --every N           also save every N steps
   --resume FILE       continue from a checkpoint
@@ -50,6 +55,8 @@ exit code: 0 done, 2 an error or a sample that was not delivered exactly once,
 pub enum Where {
     /// A GPU if there is one, else the host.
     Auto,
+    /// The GPU of this rank on its host.
+    OwnCuda,
     /// The GPU with this ordinal.
     Cuda(usize),
     /// The host.
@@ -57,13 +64,27 @@ pub enum Where {
 }
 
 impl Where {
-    pub fn open(self) -> Result<Device> {
+    /// Opens the device, for the rank with this number on its host.
+    pub fn open(self, local_rank: usize) -> Result<Device> {
         match self {
-            Self::Auto => Device::best(),
+            Self::Auto => match own_gpu(local_rank) {
+                Err(error) if error.kind() == ErrorKind::Unavailable => Ok(Device::host()),
+                other => other,
+            },
+            Self::OwnCuda => own_gpu(local_rank),
             Self::Cuda(ordinal) => Device::cuda(ordinal),
             Self::Host => Ok(Device::host()),
         }
     }
+}
+
+/// The GPU of the rank with this number on its host.
+fn own_gpu(local_rank: usize) -> Result<Device> {
+    let missing =
+        |device: &Result<Device>| device.as_ref().is_err_and(|error| error.kind() == ErrorKind::Unavailable);
+    let own = Device::cuda(local_rank);
+    // Some launchers show each process its own GPU only, which is number 0 there.
+    if local_rank > 0 && missing(&own) && missing(&Device::cuda(1)) { Device::cuda(0) } else { own }
 }
 
 /// How parameters are updated.
@@ -97,6 +118,10 @@ pub struct Options {
     pub shuffle: bool,
     pub reference_init: bool,
     pub pinned_budget: usize,
+    pub tf32: bool,
+    pub rank_limit: Duration,
+    pub check_every: u64,
+    pub bucket_bytes: usize,
     pub checkpoint: Option<PathBuf>,
     pub every: Option<u64>,
     pub resume: Option<PathBuf>,
@@ -124,13 +149,17 @@ impl Default for Options {
             method: Method::Sgd,
             lr: None,
             momentum: 0.9,
-            workers: Workers::Auto,
+            workers: Workers::PerCore,
             transfer_mode: TransferMode::Auto,
             depth: None,
             seed: 1,
             shuffle: true,
             reference_init: false,
             pinned_budget: 2 << 30,
+            tf32: false,
+            rank_limit: Duration::from_secs(60),
+            check_every: 1000,
+            bucket_bytes: 1 << 20,
             checkpoint: None,
             every: None,
             resume: None,
@@ -167,6 +196,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
             Long("version") => return Ok(Command::Print(format!("mlp {}", env!("CARGO_PKG_VERSION")))),
             Long("quiet") | Short('q') => options.quiet = true,
             Long("no-shuffle") => options.shuffle = false,
+            Long("tf32") => options.tf32 = true,
             Long(name) => {
                 let name = name.to_owned();
                 // Checked before its value: an unknown option may come without one.
@@ -183,6 +213,25 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Command> {
 }
 
 impl Options {
+    /// The options that decide what is computed, which must be the same on all ranks.
+    pub fn decisive(&self) -> String {
+        let Self { epochs, steps, batch, hidden, classes, method, lr, momentum, seed, shuffle, .. } = self;
+        let lr = lr.map_or("default".to_owned(), |lr| lr.to_string());
+        format!(
+            "--batch {batch} --epochs {epochs} --steps {steps} --hidden {hidden} --classes {classes} \
+             --optimizer {method:?} --lr {lr} --momentum {momentum} --seed {seed} shuffle {shuffle} \
+             reference init {} tf32 {} --every {:?} --checkpoint {} --resume {} --check-every {} \
+             buckets of {} bytes",
+            self.reference_init,
+            self.tf32,
+            self.every,
+            self.checkpoint.is_some(),
+            self.resume.is_some(),
+            self.check_every,
+            self.bucket_bytes
+        )
+    }
+
     fn set(&mut self, name: &str, value: OsString) -> Result<()> {
         let path = PathBuf::from(&value);
         let text = value.to_string_lossy();
@@ -232,6 +281,18 @@ impl Options {
             "depth" => self.depth = Some(number(name, &text, "a whole number of 1 or more", |n| *n >= 1)?),
             "seed" => self.seed = number(name, &text, "a whole number", |_| true)?,
             "init" => self.reference_init = choice(name, &text, &[("random", false), ("reference", true)])?,
+            "rank-limit" => {
+                let fits = |seconds: &f64| *seconds >= 0.1 && *seconds <= 1e6;
+                let seconds = number(name, &text, "seconds, 0.1 or more", fits)?;
+                self.rank_limit = Duration::from_secs_f64(seconds);
+            }
+            "check-every" => {
+                self.check_every = number(name, &text, "a whole number of 1 or more", |n| *n >= 1)?
+            }
+            "bucket-mib" => {
+                let mib: f64 = number(name, &text, "a number of MiB", |mib| (0.0..=1e6).contains(mib))?;
+                self.bucket_bytes = (mib * f64::from(1 << 20)) as usize;
+            }
             "pinned-budget" => self.pinned_budget = number(name, &text, "a number of bytes", |_| true)?,
             _ => return Err(unknown(name)),
         }
@@ -288,7 +349,7 @@ fn device(text: &str) -> Result<Where> {
     match text {
         "auto" => Ok(Where::Auto),
         "host" => Ok(Where::Host),
-        "cuda" => Ok(Where::Cuda(0)),
+        "cuda" => Ok(Where::OwnCuda),
         _ => match text.strip_prefix("cuda:").and_then(|ordinal| ordinal.parse().ok()) {
             Some(ordinal) => Ok(Where::Cuda(ordinal)),
             None => {

@@ -12,6 +12,10 @@ use crate::files::Output;
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub device: String,
+    /// The number of ranks. Other figures than counts, rates and losses are those of the first rank.
+    pub world: u32,
+    /// What connects the ranks.
+    pub connection: String,
     /// The implementation of the matrix products.
     pub kernels: String,
     /// How rows got to the device, and why staged if zero copy was not possible.
@@ -21,10 +25,10 @@ pub struct Report {
     /// From the start of the process to the end of the first step.
     pub first_step_seconds: f64,
     pub steps: u64,
-    /// The mean loss of every step, before the update.
+    /// The mean loss of every step over all ranks, before the update.
     pub losses: Vec<f32>,
     pub test_accuracy: f64,
-    /// The hash of the delivered sample ids, in order.
+    /// The hash of the delivered sample ids, in order; with several ranks, over the hashes of all.
     pub order_hash: String,
     /// The proof over the delivered (epoch, sample id) pairs.
     pub proof: Proof,
@@ -78,6 +82,9 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let last = self.losses.last().copied().unwrap_or(f32::NAN);
         writeln!(f, "device         {} ({})", self.device, self.kernels)?;
+        if self.world > 1 {
+            writeln!(f, "ranks          {}", self.connection)?;
+        }
         writeln!(f, "transfer mode  {}", self.transfer_mode)?;
         writeln!(f, "steps          {} in {:.1} s, last loss {last:.4}", self.steps, self.seconds)?;
         match self.proof.check(&self.expected_proof) {

@@ -4,47 +4,62 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use feedline::trace::Trace;
-use feedline::{Dataset, Device, Error, ErrorKind, Loader, LoaderBuilder, Result, Stream};
+use feedline::{Dataset, Device, Error, ErrorKind, Loader, LoaderBuilder, Result, Stream, World};
 use feedline_examples::mlp::{Init, Mlp, Optimizer, Shape};
-use feedline_kernels::ops::{AdamW, Kernels, Sgd};
+use feedline_kernels::ops::{self, AdamW, Kernels, Sgd};
 
 use crate::checkpoint::Checkpoint;
-use crate::data::Data;
+use crate::delivered::{Delivered, whole_order_hash, whole_proof, whole_report};
 use crate::files::Output;
-use crate::interrupt::Interrupt;
 use crate::options::{Method, Options};
+use crate::ranks::Ranks;
 use crate::report::Report;
 use crate::train::Training;
 
 /// How long the pipeline may take to stop.
 const STOP: Duration = Duration::from_secs(10);
 
-/// Trains and tests as the options say. Returns the report, and the file to write it to.
-pub fn run(options: &Options) -> Result<(Report, Option<Output>)> {
+/// Trains and tests as the options say, with the other ranks. Returns the report, and the file to write it
+/// to; on the first rank only.
+pub fn run(options: &Options) -> Result<Option<(Report, Option<Output>)>> {
     let started = Instant::now();
-    let Outputs { report: report_file, checkpoint, trace: trace_file, profile, page } =
-        Outputs::new(options)?;
-    let resumed = options.resume.as_deref().map(Checkpoint::read).transpose()?;
-    let device = options.device.open()?;
-    let data = Data::open(options)?;
+    let mut ranks = Ranks::join(options)?;
+    let outcome = run_rank(options, &mut ranks, started);
+    ranks.end(outcome)
+}
+
+fn run_rank(
+    options: &Options,
+    ranks: &mut Ranks,
+    started: Instant,
+) -> Result<Option<(Report, Option<Output>)>> {
+    let outputs = if ranks.is_first() { Outputs::new(options)? } else { Outputs::default() };
+    let Outputs { report: report_file, checkpoint, trace: trace_file, profile, page } = outputs;
+    let resumed = match &options.resume {
+        Some(path) => Some(Checkpoint::parse(&ranks.read_once(|| Checkpoint::read(path))?, path)?),
+        None => None,
+    };
+    let device = ranks.device(options)?;
+    let data = ranks.open(options)?;
     for output in [&report_file, &checkpoint, &trace_file, &profile, &page].into_iter().flatten() {
         data.check_spared(output)?;
     }
     let compute = device.stream()?;
     let trace = (trace_file.is_some() || page.is_some()).then(Trace::new);
-    let mut loader = train_loader(options, data.train, &device, trace.as_ref())?;
+    let world = ranks.world();
+    let mut loader = train_loader(options, world, data.train, &device, trace.as_ref())?;
     let (held, transfer_mode) = (loader.memory_use(), loader.transfer_mode().to_string());
     let shape =
         Shape { inputs: data.pixels, hidden: options.hidden, classes: options.classes, batch: options.batch };
-    let kernels = Kernels::new(&compute)?;
+    let kernels = Kernels::with(&compute, ops::Options { tf32: options.tf32, ..ops::Options::default() })?;
     let kernels_name = kernels.describe();
     let mut model = Mlp::new(&compute, kernels, shape, init(options), optimizer(options))?;
 
-    let interrupt = Interrupt::watch()?;
-    let mut training =
-        Training::new(&compute, options, interrupt, checkpoint, resumed, &mut loader, &mut model)?;
+    let mut training = Training::new(&compute, options, ranks, checkpoint, resumed, &mut loader, &mut model)?;
+    // After the parameters are those of the checkpoint.
+    let connection = ranks.connect(options, &compute, &mut model)?;
     training.trace(trace.as_ref())?;
-    let trained = training.run(&mut loader, &mut model, started);
+    let trained = training.run(&mut loader, &mut model, ranks, started);
     // After an interrupt or an error, too: then it is wanted most.
     if let Some(step) = training.step_time()? {
         loader.reporter().set_step_time(step);
@@ -60,14 +75,21 @@ pub fn run(options: &Options) -> Result<(Report, Option<Output>)> {
         file.replace(training.history().page(&stalls, trace.as_ref()).as_bytes())?;
     }
     trained?;
-    let cursor = loader.cursor();
-    let expected_proof = training.expected_proof(&loader);
-    let test_accuracy = test(options, data.test, &device, &compute, &mut model, &training)?;
-    let bad_samples = loader.bad_sample_report().samples().to_vec();
+    let own = Delivered { cursor: loader.cursor(), bad_sample_report: loader.bad_sample_report() };
+    let delivered = ranks.delivered(own)?;
+    let (proof, bad_sample_report) = (whole_proof(&delivered), whole_report(&delivered));
+    let expected_proof = training.expected_proof(&loader, &bad_sample_report);
+    let [hits, samples] =
+        ranks.sums(test(options, world, data.test, &device, &compute, &mut model, &training)?)?;
     loader.stop(STOP)?;
+    if !ranks.is_first() {
+        return Ok(None);
+    }
     let seconds = training.seconds();
     let report = Report {
         device: device.name(),
+        world: world.size(),
+        connection,
         kernels: kernels_name,
         transfer_mode,
         samples_per_s: training.samples_here() as f64 / seconds,
@@ -75,22 +97,23 @@ pub fn run(options: &Options) -> Result<(Report, Option<Output>)> {
         first_step_seconds: training.first_step_seconds(),
         steps: training.losses().len() as u64,
         losses: training.losses().to_vec(),
-        test_accuracy,
-        order_hash: format!("{:016x}", cursor.order_hash().value()),
-        proof: *cursor.proof(),
+        test_accuracy: hits as f64 / samples.max(1) as f64,
+        order_hash: format!("{:016x}", whole_order_hash(&delivered)),
+        proof,
         expected_proof,
-        exactly_once: *cursor.proof() == expected_proof,
-        bad_samples,
+        exactly_once: proof == expected_proof,
+        bad_samples: bad_sample_report.samples().to_vec(),
         wait_share: training.wait_share()?,
         diagnosis: stalls.diagnosis().text,
         stalls,
         peak_pinned_bytes: held.pinned_bytes,
         peak_device_bytes: held.device_bytes,
     };
-    Ok((report, report_file))
+    Ok(Some((report, report_file)))
 }
 
 /// The files that a run writes.
+#[derive(Default)]
 struct Outputs {
     report: Option<Output>,
     checkpoint: Option<Output>,
@@ -135,25 +158,28 @@ impl Outputs {
 
 fn train_loader(
     options: &Options,
+    world: World,
     data: Box<dyn Dataset>,
     device: &Device,
     trace: Option<&Trace>,
 ) -> Result<Loader> {
     // The loader refuses this too, but its message names its own options.
-    let (batch, images) = (options.batch as u64, data.len());
-    if batch > images {
+    let (batch, images, size) = (options.batch as u64, data.len(), world.size());
+    if batch.saturating_mul(u64::from(size)) > images {
+        let of = if size == 1 { String::new() } else { format!(" on {size} ranks") };
         let why =
-            format!("--batch is {batch}, but the training set has {images} images: take a smaller batch");
+            format!("--batch is {batch}{of}, but the training set has {images} images: take a smaller batch");
         return Err(Error::new(ErrorKind::Config, why));
     }
-    let builder = builder(options, data).seed(options.seed).drop_last(true).epochs(options.epochs);
+    let builder = builder(options, world, data).seed(options.seed).drop_last(true).epochs(options.epochs);
     let builder = if let Some(trace) = trace { builder.trace(trace) } else { builder };
     if options.shuffle { builder.shuffle(options.seed) } else { builder }.build(device)
 }
 
 /// The options that the loaders of both sets share.
-fn builder(options: &Options, data: Box<dyn Dataset>) -> LoaderBuilder {
+fn builder(options: &Options, world: World, data: Box<dyn Dataset>) -> LoaderBuilder {
     let builder = Loader::builder(data)
+        .world(world)
         .batch_size(options.batch)
         .workers(options.workers)
         .transfer_mode(options.transfer_mode)
@@ -175,23 +201,28 @@ fn optimizer(options: &Options) -> Optimizer {
     }
 }
 
-/// The share of the test set that the model classifies correctly.
+/// How many of this rank's part of the test set the model classifies correctly, and how many there are.
 fn test(
     options: &Options,
+    world: World,
     data: Box<dyn Dataset>,
     device: &Device,
     compute: &Stream,
     model: &mut Mlp,
     training: &Training,
-) -> Result<f64> {
-    let mut loader = builder(options, data).epochs(1).build(device)?;
+) -> Result<[u64; 2]> {
+    let mut loader = builder(options, world, data).epochs(1).build(device)?;
     let mut hits = compute.buffer::<u32>(1)?;
     let mut samples = 0;
     for batch in loader.epoch(0)? {
         let batch = batch?.wait_on(compute)?;
+        // The last step may have fewer samples than ranks.
+        if batch.is_empty() {
+            continue;
+        }
         model.evaluate(batch.field_at(0)?, batch.field_at(1)?, hits.view_mut())?;
         samples += batch.len();
         training.interrupted()?;
     }
-    Ok(f64::from(hits.read()?[0]) / samples.max(1) as f64)
+    Ok([u64::from(hits.read()?[0]), samples as u64])
 }

@@ -4,16 +4,20 @@ use std::time::{Duration, Instant};
 
 use feedline::report::{Account, History};
 use feedline::trace::{StreamTrace, Trace};
-use feedline::{Cursor, Error, ErrorKind, Loader, Proof, Readback, Replay, Result, Stream, WaitMeter};
+use feedline::{
+    BadSampleReport, Cursor, Error, ErrorKind, Loader, Proof, Readback, Replay, Result, Stream, WaitMeter,
+};
 use feedline_examples::mlp::Mlp;
 use indicatif::ProgressBar;
 
 use crate::checkpoint::Checkpoint;
+use crate::delivered::{Delivered, whole_proof, whole_report};
 use crate::expected::Expected;
 use crate::files::Output;
 use crate::interrupt::Interrupt;
 use crate::options::{Options, quoted};
 use crate::progress::{self, Rate, Smoothed};
+use crate::ranks::Ranks;
 
 /// Results in flight from the device; at least one per device slot. Large enough that the host never
 /// waits for one.
@@ -27,13 +31,16 @@ pub struct Training {
     epochs: u64,
     /// The step to stop after, counted over all parts of the run.
     last_step: u64,
+    /// Whether the run is saved, and where; only the first rank writes.
+    saves: bool,
     checkpoint: Option<Output>,
     every: Option<u64>,
+    check_every: u64,
     quiet: bool,
     /// The command line without `--resume`.
     command: String,
-    /// Where to continue, if this run was resumed.
-    resumed: Option<Cursor>,
+    /// Where to continue, if this run was resumed; and what all ranks had delivered.
+    resumed: Option<(Cursor, Proof, BadSampleReport)>,
     expected: Expected,
     interrupt: Interrupt,
     compute: Stream,
@@ -49,6 +56,8 @@ pub struct Training {
     /// When the last line of an epoch was printed.
     lined: Instant,
     losses: Vec<f32>,
+    /// How many losses are means over all ranks; later ones are those of this rank.
+    averaged: usize,
     steps: u64,
     samples: u64,
     samples_before: u64,
@@ -62,7 +71,7 @@ impl Training {
     pub fn new(
         compute: &Stream,
         options: &Options,
-        interrupt: Interrupt,
+        ranks: &Ranks,
         checkpoint: Option<Output>,
         resumed: Option<Checkpoint>,
         loader: &mut Loader,
@@ -71,13 +80,15 @@ impl Training {
         let mut training = Self {
             epochs: options.epochs,
             last_step: options.steps,
+            saves: options.checkpoint.is_some(),
             checkpoint,
             every: options.every,
-            quiet: options.quiet,
+            check_every: options.check_every,
+            quiet: options.quiet || !ranks.is_first(),
             command: options.command.clone(),
             resumed: None,
             expected: Expected::new(),
-            interrupt,
+            interrupt: Interrupt::watch()?,
             compute: compute.clone(),
             replay: Replay::new(compute),
             results: Readback::new(compute, 2, RESULTS.max(loader.slot_addresses().len()))?,
@@ -89,6 +100,7 @@ impl Training {
             smoothed: 0,
             lined: Instant::now(),
             losses: Vec::new(),
+            averaged: 0,
             steps: 0,
             samples: 0,
             samples_before: 0,
@@ -97,7 +109,7 @@ impl Training {
             first_step_seconds: 0.0,
         };
         if let Some(resumed) = resumed {
-            let (epoch, steps) = (resumed.cursor.epoch(), resumed.losses.len() as u64);
+            let (epoch, steps) = (resumed.delivered[0].cursor.epoch(), resumed.losses.len() as u64);
             if epoch >= options.epochs || steps > options.steps {
                 let why = format!(
                     "the checkpoint is in epoch {} after {steps} steps, beyond --epochs and --steps: \
@@ -107,12 +119,15 @@ impl Training {
                 return Err(Error::new(ErrorKind::Config, why));
             }
             model.restore(&resumed.model)?;
-            loader.set_bad_sample_report(resumed.bad_sample_report);
+            let Delivered { cursor, bad_sample_report } = resumed.of_rank(ranks.world());
+            loader.set_bad_sample_report(bad_sample_report);
             training.steps = resumed.losses.len() as u64;
+            training.averaged = resumed.losses.len();
             training.losses = resumed.losses;
             (training.samples, training.samples_before) = (resumed.samples, resumed.samples);
-            training.expected = Expected::resume(&resumed.cursor, resumed.expected);
-            training.resumed = Some(resumed.cursor);
+            training.expected = Expected::resume(&cursor, resumed.expected);
+            training.resumed =
+                Some((cursor, whole_proof(&resumed.delivered), whole_report(&resumed.delivered)));
         }
         Ok(training)
     }
@@ -128,14 +143,20 @@ impl Training {
     /// # Errors
     /// `Stopped` after an interrupt, once the checkpoint is written, if there is to be one; whatever
     /// the pipeline ends with.
-    pub fn run(&mut self, loader: &mut Loader, model: &mut Mlp, started: Instant) -> Result<()> {
+    pub fn run(
+        &mut self,
+        loader: &mut Loader,
+        model: &mut Mlp,
+        ranks: &mut Ranks,
+        started: Instant,
+    ) -> Result<()> {
         let all = loader.batch_sampler().steps(0, 0).saturating_mul(self.epochs).min(self.last_step);
         let bar = progress::training(self.quiet, all);
-        let first = match self.resumed {
-            Some(cursor) => {
+        let first = match self.resumed.clone() {
+            Some((cursor, delivered, bad_sample_report)) => {
                 // Sets the position; the loop below asks for the epochs.
                 let _ = loader.resume(cursor)?;
-                self.check_resumed(loader)?;
+                self.check_resumed(loader, &delivered, &bad_sample_report)?;
                 cursor.epoch()
             }
             None => 0,
@@ -144,10 +165,10 @@ impl Training {
         self.rate.add(self.start, self.samples_here());
         for epoch in first..self.epochs {
             bar.set_prefix(format!("epoch {}/{}", epoch + 1, self.epochs));
-            self.epoch(epoch, loader, model, started, &bar)?;
-            self.leave_line(epoch, &loader.report().epoch, &bar);
-            if self.checkpoint.is_some() {
-                self.save(loader.checkpoint(&self.compute)?, model)?;
+            self.epoch(epoch, loader, model, ranks, started, &bar)?;
+            self.leave_line(epoch, ranks, &loader.report().epoch, &bar);
+            if self.saves {
+                self.save(loader.checkpoint(&self.compute)?, model, ranks)?;
             }
             if self.steps >= self.last_step {
                 break;
@@ -159,7 +180,8 @@ impl Training {
         }
         self.seconds = self.start.elapsed().as_secs_f64();
         bar.finish_and_clear();
-        Ok(())
+        self.average_losses(ranks)?;
+        ranks.check_parameters(model)
     }
 
     fn epoch(
@@ -167,23 +189,25 @@ impl Training {
         epoch: u64,
         loader: &mut Loader,
         model: &mut Mlp,
+        ranks: &mut Ranks,
         started: Instant,
         bar: &ProgressBar,
     ) -> Result<()> {
-        if self.checkpoint.is_some() {
+        if self.saves {
             // Computed here, before the loader starts; a save within the epoch needs it.
             self.expected.begin(loader.batch_sampler(), epoch);
         }
         let reporter = loader.reporter();
         let mut batches = match self.resumed.take() {
-            Some(cursor) => loader.resume(cursor)?,
+            Some((cursor, ..)) => loader.resume(cursor)?,
             None => loader.epoch(epoch)?,
         };
         while self.steps < self.last_step {
             self.meter.begin();
             let Some(batch) = batches.next() else { break };
             let batch = batch?;
-            self.samples += batch.len() as u64;
+            // Every rank has as many.
+            self.samples += batch.len() as u64 * u64::from(ranks.world().size());
             let batch = self.meter.wait_on(batch)?;
             self.collect()?;
             let result = self.results.begin_at(batch.slot())?;
@@ -208,13 +232,17 @@ impl Training {
                 self.history.add(&reporter.report().run);
                 self.show(bar)?;
             }
-            let interrupted = self.interrupted();
-            let saves =
-                interrupted.is_err() || self.every.is_some_and(|every| self.steps.is_multiple_of(every));
-            if saves && self.checkpoint.is_some() {
-                self.save(batches.checkpoint(&self.compute)?, model)?;
+            let stops = ranks.should_stop(self.steps, self.interrupt.pressed())?;
+            let saves = stops || self.every.is_some_and(|every| self.steps.is_multiple_of(every));
+            if saves && self.saves {
+                self.save(batches.checkpoint(&self.compute)?, model, ranks)?;
             }
-            interrupted?;
+            if stops {
+                return Err(self.stopped());
+            }
+            if self.steps.is_multiple_of(self.check_every) {
+                ranks.check_parameters(model)?;
+            }
         }
         Ok(())
     }
@@ -222,42 +250,53 @@ impl Training {
     /// # Errors
     /// `Stopped` once Ctrl-C was pressed.
     pub fn interrupted(&self) -> Result<()> {
-        if !self.interrupt.pressed() {
-            return Ok(());
-        }
+        if self.interrupt.pressed() { Err(self.stopped()) } else { Ok(()) }
+    }
+
+    /// The error that ends an interrupted run.
+    fn stopped(&self) -> Error {
         let stopped = |rest: &str| {
             Error::new(ErrorKind::Stopped, format!("interrupted after step {}; {rest}", self.steps))
         };
-        Err(match &self.checkpoint {
+        match &self.checkpoint {
             Some(output) => {
                 let file = quoted(&output.given().to_string_lossy());
                 stopped(&format!("continue with: {} --resume {file}", self.command))
             }
+            None if self.saves => stopped("the first rank has saved the run"),
             None => stopped("nothing is saved without --checkpoint FILE"),
-        })
+        }
     }
 
-    /// The proof expected up to now: every sample of the batch sampler, with substitutes for bad samples.
-    pub fn expected_proof(&mut self, loader: &Loader) -> Proof {
-        self.expected.until(loader.batch_sampler(), &loader.cursor(), &loader.bad_sample_report())
+    /// The proof expected of all ranks up to now: every sample of the batch sampler, with substitutes for bad
+    /// samples.
+    pub fn expected_proof(&mut self, loader: &Loader, bad_sample_report: &BadSampleReport) -> Proof {
+        self.expected.until(loader.batch_sampler(), &loader.cursor(), bad_sample_report)
     }
 
-    /// Refuses a checkpoint whose cursor contradicts its proofs.
-    fn check_resumed(&mut self, loader: &Loader) -> Result<()> {
-        let expected = self.expected_proof(loader);
-        loader.cursor().proof().check(&expected).map_err(|error| {
+    /// Refuses a checkpoint whose cursors contradict its proofs.
+    fn check_resumed(
+        &mut self,
+        loader: &Loader,
+        delivered: &Proof,
+        bad_sample_report: &BadSampleReport,
+    ) -> Result<()> {
+        let expected = self.expected_proof(loader, bad_sample_report);
+        delivered.check(&expected).map_err(|error| {
             let why = "the checkpoint contradicts itself, resume from another one";
             Error::new(ErrorKind::Cursor, why).caused_by(error)
         })
     }
 
-    fn save(&mut self, saved: feedline::Checkpoint, model: &Mlp) -> Result<()> {
+    fn save(&mut self, saved: feedline::Checkpoint, model: &Mlp, ranks: &Ranks) -> Result<()> {
         self.finish()?;
+        self.average_losses(ranks)?;
+        let feedline::Checkpoint { cursor, bad_sample_report, .. } = saved;
+        let delivered = ranks.delivered(Delivered { cursor, bad_sample_report })?;
         let Some(output) = &self.checkpoint else { return Ok(()) };
         let checkpoint = Checkpoint {
             expected: self.expected.ended(),
-            cursor: saved.cursor,
-            bad_sample_report: saved.bad_sample_report,
+            delivered,
             model: model.state()?,
             losses: std::mem::take(&mut self.losses),
             samples: self.samples,
@@ -265,6 +304,13 @@ impl Training {
         let written = checkpoint.write(output);
         self.losses = checkpoint.losses;
         written
+    }
+
+    /// Replaces the losses of this rank by the means over all ranks; all results have arrived.
+    fn average_losses(&mut self, ranks: &Ranks) -> Result<()> {
+        ranks.average(&mut self.losses[self.averaged..])?;
+        self.averaged = self.losses.len();
+        Ok(())
     }
 
     /// Takes the results that have arrived; blocks only if all cells are in flight.
@@ -296,18 +342,18 @@ impl Training {
     }
 
     /// Leaves a line about an epoch above the bar; not for epochs that follow each other within a second.
-    fn leave_line(&mut self, epoch: u64, account: &Account, bar: &ProgressBar) {
+    fn leave_line(&mut self, epoch: u64, ranks: &Ranks, account: &Account, bar: &ProgressBar) {
         if self.lined.elapsed() < Duration::from_secs(1) {
             return;
         }
         self.lined = Instant::now();
-        let loss = self.smoothed_loss();
+        let (loss, all) = (self.smoothed_loss(), f64::from(ranks.world().size()));
         bar.println(format!(
             "epoch {}/{}  loss {loss:.4}  {:.0} samples/s  {:.1} MB/s  waited {:.1} %",
             epoch + 1,
             self.epochs,
-            account.rows_per_s(),
-            account.bytes_per_s() / 1e6,
+            all * account.rows_per_s(),
+            all * account.bytes_per_s() / 1e6,
             100.0 * account.wait_share()
         ));
     }
@@ -327,12 +373,12 @@ impl Training {
         &self.history
     }
 
-    /// Samples delivered in this process.
+    /// Samples delivered since this process began, over all ranks.
     pub fn samples_here(&self) -> u64 {
         self.samples - self.samples_before
     }
 
-    /// The mean loss of every step, over all parts of the run.
+    /// The mean loss of every step over all ranks, over all parts of the run.
     pub fn losses(&self) -> &[f32] {
         &self.losses
     }

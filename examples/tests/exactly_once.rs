@@ -78,6 +78,8 @@ fn report_of(ids: &[u64]) -> Report {
     expected_proof.add_all(0, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
     Report {
         device: String::new(),
+        world: 1,
+        connection: String::new(),
         kernels: String::new(),
         transfer_mode: String::new(),
         samples_per_s: 1.0,

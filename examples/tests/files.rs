@@ -4,6 +4,9 @@
 #[path = "../mlp/checkpoint.rs"]
 #[allow(dead_code)]
 mod checkpoint;
+#[path = "../mlp/delivered.rs"]
+#[allow(dead_code)]
+mod delivered;
 #[path = "../mlp/files.rs"]
 #[allow(dead_code)]
 mod files;
@@ -58,6 +61,7 @@ fn two_trainers_with_one_path_always_leave_a_complete_checkpoint() {
             while trainers.iter_mut().any(|child| child.try_wait().expect("its state").is_none()) {
                 if saved.exists() {
                     Checkpoint::read(&saved)
+                        .and_then(|bytes| Checkpoint::parse(&bytes, &saved))
                         .unwrap_or_else(|error| panic!("after {whole} whole ones: {error}"));
                     whole += 1;
                 }
@@ -125,7 +129,7 @@ fn a_link_is_kept_and_its_target_is_replaced() {
         symlink(&real, work.path().join(SAVED)).unwrap();
         train(&mut trainer(&set, &work, &["--steps", "2", "--checkpoint", SAVED]));
         assert!(work.path().join(SAVED).is_symlink());
-        Checkpoint::read(&real).unwrap();
+        Checkpoint::parse(&Checkpoint::read(&real).unwrap(), &real).unwrap();
         assert_eq!((names(work.path()), names(other.path())), (vec![SAVED.into()], vec!["real.ckpt".into()]));
 
         symlink(other.path().join("nothing"), work.path().join("dangling")).unwrap();

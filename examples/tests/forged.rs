@@ -4,6 +4,9 @@
 #[path = "../mlp/checkpoint.rs"]
 #[allow(dead_code)]
 mod checkpoint;
+#[path = "../mlp/delivered.rs"]
+#[allow(dead_code)]
+mod delivered;
 #[path = "../mlp/files.rs"]
 #[allow(dead_code)]
 mod files;

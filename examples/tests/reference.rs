@@ -2,6 +2,7 @@
 //! on a GPU if there is one.
 
 mod trainer;
+mod world;
 
 use std::path::{Path, PathBuf};
 
@@ -59,6 +60,30 @@ fn follows_the_reference(device: &str, data: &Path, reference: &Value) {
 fn the_host_follows_the_reference() {
     let Some((data, reference)) = recipe("host") else { return };
     with_watchdog(LIMIT, || follows_the_reference("host", &data, &reference));
+}
+
+/// The first steps only: on the host, several ranks take as long as one for all of them together.
+#[test]
+fn worlds_of_two_and_four_follow_the_reference() {
+    let Some((data, reference)) = recipe("host, worlds of 2 and 4") else { return };
+    with_watchdog(2 * LIMIT, move || {
+        for (size, batch) in [(2, "64"), (4, "32")] {
+            let work = TempDir::new().unwrap();
+            let recipe =
+                "--no-shuffle --init reference --hidden 512 --lr 0.05 --momentum 0.9 --epochs 1 --steps 40";
+            let mut arguments: Vec<&str> = recipe.split(' ').collect();
+            arguments.extend(["--device", "host", "--batch", batch, "--data", data.to_str().unwrap()]);
+            let report = world::report(work.path(), size, &arguments);
+            let got = losses(&report);
+            assert_eq!(got.len(), 40);
+            for (step, (got, wanted)) in got.iter().zip(reference["losses"].as_array().unwrap()).enumerate() {
+                let (got, wanted) = (f64::from(*got), wanted.as_f64().unwrap());
+                let off = (got - wanted).abs();
+                assert!(step >= 20 || off <= 1e-4 * wanted, "{size} ranks, step {step}: {got}, not {wanted}");
+                assert!(off <= 2e-2, "{size} ranks, step {step}: {got}, not {wanted}");
+            }
+        }
+    });
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`decode`], [`Decoder`] | JPEG, PNG, WebP, BMP and GIF to RGB; limits; EXIF's orientation |
 //! | [`transform`], [`Transforms`] | the list of what happens to a picture on its way to the batch |
+//! | [`device`] | the part of a list that runs on a GPU, after the copy |
 //! | [`Canvas`] | a picture while it is transformed |
 //!
 //! ```
@@ -31,15 +32,17 @@
 
 mod canvas;
 pub mod decode;
+pub mod device;
 mod size;
 pub mod transform;
 mod turn;
 
 pub use canvas::Canvas;
 pub use decode::{Decoder, Format, Limits, Picture};
+pub use device::DevicePart;
 pub use size::{Region, Size};
 pub use transform::{
-    CenterCrop, ChannelOrder, ColorJitter, Filter, FlipLeftRight, FlipTopBottom, GaussianBlur, Grayscale,
-    IMAGENET_MEAN, IMAGENET_STD, Operation, Pad, QuarterTurn, RandAugment, RandomCrop, RandomResizedCrop,
-    Resize, Scratch, Transform, Transforms, TrivialAugment,
+    CenterCrop, ChannelOrder, ColorJitter, Erase, Filter, FlipLeftRight, FlipTopBottom, GaussianBlur,
+    Grayscale, IMAGENET_MEAN, IMAGENET_STD, Needs, Operation, Pad, QuarterTurn, RandAugment, RandomCrop,
+    RandomResizedCrop, Resize, Scratch, Transform, Transforms, TrivialAugment,
 };

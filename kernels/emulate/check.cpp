@@ -5,6 +5,7 @@
 
 #include "../cu/adamw.cu"
 #include "../cu/argmax.cu"
+#include "../cu/augment.cu"
 #include "../cu/backward.cu"
 #include "../cu/fill.cu"
 #include "../../crates/cuda/src/gather.cu"
@@ -453,7 +454,69 @@ static void rows_of_bytes() {
     }
 }
 
-int main() {
+// Pictures and what the host makes of them, from a file that `cargo test -p feedline-kernels --test augment` writes to
+// $FEEDLINE_AUGMENT_CASES. The bits must be equal.
+template <typename T>
+static Block<T> take(FILE* file, size_t n) {
+    Block<T> block(n);
+    if (n > 0 && fread(block.data, sizeof(T), n, file) != n) expect(false, "augment: the file is cut short", 0, n, 0);
+    return block;
+}
+
+static void pictures(const char* path) {
+    FILE* file = fopen(path, "rb");
+    if (!file) return expect(false, "augment: no file of cases", 0, 1, 0);
+    char name[33] = {0};
+    size_t cases = 0;
+    for (; fread(name, 1, 32, file) == 32 && failures < 20; ++cases) {
+        Block<u64> numbers = take<u64>(file, 7);
+        const u64 rows = numbers[0], elements = numbers[1], classes = numbers[5];
+        Block<u32> plan = take<u32>(file, 16), records = take<u32>(file, rows * 36), offsets = take<u32>(file, numbers[2]);
+        Block<char> pixels = take<char>(file, numbers[3]);
+        Block<u64> labels = take<u64>(file, rows);
+        Block<char> wanted = take<char>(file, numbers[4]);
+        Block<float> wanted_shares = take<float>(file, rows * classes);
+        Block<char> found(wanted.n);
+        Block<float> shares(wanted_shares.n);
+        const u32* at = offsets.n > 0 ? offsets.data : nullptr;
+        const unsigned threads = cases % 2 ? 64 : 33, chunks = numbers[6] ? 1 : 2;
+        bool known = false;
+#define CASE(NAME, IN, OUT)                                                                                              \
+    if (!strcmp(name, #NAME)) {                                                                                          \
+        known = true;                                                                                                    \
+        launch({(unsigned)rows * chunks, 1, 1}, {threads, 1, 1}, [&] {                                                   \
+            NAME((const IN*)pixels.data, elements, at, records.data, plan.data, rows, chunks, (OUT*)found.data,          \
+                 labels.data, 8, shares.data, (u32)classes);                                                             \
+        });                                                                                                              \
+    }
+        CASE(augment_copy_u8_u8, u8, u8)
+        CASE(augment_copy_u8_f32, u8, float)
+        CASE(augment_copy_u8_f16, u8, AugmentHalf)
+        CASE(augment_copy_u8_bf16, u8, AugmentBfloat)
+        CASE(augment_copy_u16_f32, u16, float)
+        CASE(augment_copy_u16_f16, u16, AugmentHalf)
+        CASE(augment_copy_u16_bf16, u16, AugmentBfloat)
+        CASE(augment_copy_f16_f32, AugmentHalf, float)
+        CASE(augment_copy_f16_f16, AugmentHalf, AugmentHalf)
+        CASE(augment_copy_f16_bf16, AugmentHalf, AugmentBfloat)
+        CASE(augment_copy_bf16_f32, AugmentBfloat, float)
+        CASE(augment_copy_bf16_f16, AugmentBfloat, AugmentHalf)
+        CASE(augment_copy_bf16_bf16, AugmentBfloat, AugmentBfloat)
+        CASE(augment_work_u8_u8, u8, u8)
+        CASE(augment_work_u8_f32, u8, float)
+        CASE(augment_work_u8_f16, u8, AugmentHalf)
+        CASE(augment_work_u8_bf16, u8, AugmentBfloat)
+        expect(known, name, 0, 1, cases);
+        for (size_t i = 0; i < found.n; ++i) expect(found[i] == wanted[i], name, found[i], wanted[i], i);
+        for (size_t i = 0; i < shares.n; ++i) expect(shares[i] == wanted_shares[i], "augment: labels", shares[i], wanted_shares[i], i);
+    }
+    fclose(file);
+    expect(cases > 100, "augment: cases", (double)cases, 100, 0);
+    printf("batches of pictures: %zu\n", cases);
+}
+
+int main(int arguments, char** argument) {
+    if (arguments > 1) pictures(argument[1]);
     elementwise();
     both_ways();
     updates();

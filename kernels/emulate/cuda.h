@@ -11,6 +11,7 @@
 #define __device__
 #define __shared__ static
 #define __forceinline__ inline
+#define __noinline__
 #define __align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(...)
 #define __grid_constant__
@@ -42,6 +43,12 @@ template <typename T>
 void __stcg(T* at, T value) { *at = value; }
 inline float __int_as_float(int bits) { float value; memcpy(&value, &bits, 4); return value; }
 inline int __float_as_int(float value) { int bits; memcpy(&bits, &value, 4); return bits; }
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline float __fsub_rn(float a, float b) { return a - b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline double __dadd_rn(double a, double b) { return a + b; }
+inline double __dsub_rn(double a, double b) { return a - b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
 inline unsigned __byte_perm(unsigned low, unsigned high, unsigned selector) {
     const uint64_t bytes = (uint64_t)high << 32 | low;
     unsigned picked = 0;

@@ -99,6 +99,7 @@ pub fn embedded(program: &Program, arch: Arch) -> Result<&'static str> {
     match program.name {
         "step" => Ok(include_str!("../ptx/step.ptx")),
         "gemm" => Ok(include_str!("../ptx/gemm.ptx")),
+        "augment" => Ok(include_str!("../ptx/augment.ptx")),
         "probe" => Ok(include_str!("../ptx/probe.ptx")),
         "gather" => Ok(feedline_cuda::GATHER_PTX),
         other => Err(Error::new(ErrorKind::Unavailable, format!("program \"{other}\" has no embedded PTX"))),

@@ -100,6 +100,32 @@ pub static GEMM: Program = Program {
     ptx: "kernels/ptx/gemm.ptx",
 };
 
+/// Transforms of pictures after the copy.
+pub static AUGMENT: Program = Program {
+    name: "augment",
+    sources: &[source!(
+        "augment.cu",
+        ("augment_copy_u8_u8", 256),
+        ("augment_copy_u8_f32", 256),
+        ("augment_copy_u8_f16", 256),
+        ("augment_copy_u8_bf16", 256),
+        ("augment_copy_u16_f32", 256),
+        ("augment_copy_u16_f16", 256),
+        ("augment_copy_u16_bf16", 256),
+        ("augment_copy_f16_f32", 256),
+        ("augment_copy_f16_f16", 256),
+        ("augment_copy_f16_bf16", 256),
+        ("augment_copy_bf16_f32", 256),
+        ("augment_copy_bf16_f16", 256),
+        ("augment_copy_bf16_bf16", 256),
+        ("augment_work_u8_u8", 512),
+        ("augment_work_u8_f32", 512),
+        ("augment_work_u8_f16", 512),
+        ("augment_work_u8_bf16", 512),
+    )],
+    ptx: "kernels/ptx/augment.ptx",
+};
+
 /// Kernels for tests and benches: delays and self-describing bytes.
 pub static PROBE: Program = Program {
     name: "probe",
@@ -123,7 +149,7 @@ pub static GATHER: Program = Program {
 };
 
 /// All programs.
-pub static PROGRAMS: [&Program; 4] = [&STEP, &GEMM, &PROBE, &GATHER];
+pub static PROGRAMS: [&Program; 5] = [&STEP, &GEMM, &AUGMENT, &PROBE, &GATHER];
 
 impl Program {
     /// All files as one text; compiler messages keep the line numbers of the files.
@@ -198,7 +224,9 @@ mod tests {
                         format!("\n{stem}("),
                         format!("    {stem}##TILE("),
                         format!("\nCLASSIFIER({stem},"),
-                        format!("\nTHROUGH({stem},")
+                        format!("\nTHROUGH({stem},"),
+                        format!("\nAUGMENT_COPY({stem},"),
+                        format!("\nAUGMENT_WORK({stem},"),
                     ]
                     .iter()
                     .any(|definition| source.text.contains(definition)),

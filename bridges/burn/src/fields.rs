@@ -75,21 +75,7 @@ impl Fields {
     /// # Errors
     /// `Config` for a name that the spec does not have, or a field that is not padded.
     pub fn lengths(&self, name: &str) -> Result<TensorData> {
-        let batch = &self.batch;
-        let lengths = match batch.spec().fields()[batch.spec().index_of(name)?].dtype() {
-            DType::U8 => batch.padded::<u8>(name)?.lengths,
-            DType::I8 => batch.padded::<i8>(name)?.lengths,
-            DType::U16 => batch.padded::<u16>(name)?.lengths,
-            DType::I16 => batch.padded::<i16>(name)?.lengths,
-            DType::U32 => batch.padded::<u32>(name)?.lengths,
-            DType::I32 => batch.padded::<i32>(name)?.lengths,
-            DType::I64 => batch.padded::<i64>(name)?.lengths,
-            DType::F16 => batch.padded::<half::f16>(name)?.lengths,
-            DType::BF16 => batch.padded::<half::bf16>(name)?.lengths,
-            DType::F32 => batch.padded::<f32>(name)?.lengths,
-            DType::F64 => batch.padded::<f64>(name)?.lengths,
-        };
-        self.share(lengths, vec![batch.len()], BurnType::U32)
+        self.share(self.batch.lengths(name)?, vec![self.batch.len()], BurnType::U32)
     }
 
     fn of<T: Element>(&self, name: &str, dtype: BurnType) -> Result<TensorData> {

@@ -16,7 +16,8 @@ const EPOCHS: u64 = 2;
 
 fn main() -> Result<(), Box<dyn Error>> {
     digits::ensure("datasets/digits".as_ref(), &mut |_, _| {})?;
-    let candle = Device::cuda_if_available(0)?;
+    let gpu = candle_core::utils::cuda_is_available(); // built with the feature `cuda`
+    let candle = if gpu { Device::new_cuda_with_stream(0)? } else { Device::Cpu };
     let bridge = Bridge::new(&candle)?;
     println!("training on {}", bridge.device());
     let train = Loader::builder(Idx::open_train("datasets/digits")?).batch_size(BATCH).shuffle(7);

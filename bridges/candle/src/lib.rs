@@ -151,7 +151,7 @@ impl Bridge {
     /// As [`tensor`](Self::tensor), and `Config` for a field that is not padded.
     pub fn lengths(&self, batch: &Ready, name: &str) -> Result<Tensor> {
         self.check(batch)?;
-        let (lengths, shape) = (lengths(batch, name)?, vec![batch.len()]);
+        let (lengths, shape) = (batch.lengths(name)?, vec![batch.len()]);
         #[cfg(feature = "cuda")]
         if let (Some(hand_over), Ok(cuda)) = (&self.gpu, self.candle.as_cuda_device()) {
             return hand_over.copy(cuda, batch, (lengths, shape));
@@ -185,23 +185,6 @@ fn view<'a, T: Element>(batch: &'a Ready, name: &str) -> Result<(View<'a, T>, Ve
     }
     let padded = batch.padded::<T>(name)?;
     Ok((padded.values, [&[batch.len(), padded.width], field.shape()].concat()))
-}
-
-/// The lengths of the rows of the padded field `name`.
-fn lengths<'a>(batch: &'a Ready, name: &str) -> Result<View<'a, u32>> {
-    Ok(match dtype(batch, name)? {
-        DType::U8 => batch.padded::<u8>(name)?.lengths,
-        DType::I8 => batch.padded::<i8>(name)?.lengths,
-        DType::U16 => batch.padded::<u16>(name)?.lengths,
-        DType::I16 => batch.padded::<i16>(name)?.lengths,
-        DType::U32 => batch.padded::<u32>(name)?.lengths,
-        DType::I32 => batch.padded::<i32>(name)?.lengths,
-        DType::I64 => batch.padded::<i64>(name)?.lengths,
-        DType::F16 => batch.padded::<half::f16>(name)?.lengths,
-        DType::BF16 => batch.padded::<half::bf16>(name)?.lengths,
-        DType::F32 => batch.padded::<f32>(name)?.lengths,
-        DType::F64 => batch.padded::<f64>(name)?.lengths,
-    })
 }
 
 /// The error for a type that candle does not have.

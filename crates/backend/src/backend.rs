@@ -259,6 +259,9 @@ pub unsafe trait Backend: Any + Send + Sync {
         Ok(())
     }
 
+    /// Tells a race checker what the memory at `address` is called. Other backends do nothing.
+    fn name_memory(&self, _address: u64, _name: &str) {}
+
     /// The error that lost the device, if a call has failed that way. No later call can succeed.
     fn lost(&self) -> Option<Error> {
         None

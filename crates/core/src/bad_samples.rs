@@ -162,6 +162,20 @@ impl BadSampleReport {
         }
     }
 
+    /// Adds the report of another rank.
+    pub fn merge(&mut self, other: &Self) {
+        for bad in &other.samples {
+            match self.samples.binary_search_by_key(&bad.sample, |own| own.sample) {
+                Ok(at) => self.samples[at].times = self.samples[at].times.saturating_add(bad.times),
+                Err(at) => self.samples.insert(at, bad.clone()),
+            }
+        }
+        self.failures = self.failures.saturating_add(other.failures);
+        self.delivered = self.delivered.saturating_add(other.delivered);
+        self.replaced.merge(&other.replaced);
+        self.substitutes.merge(&other.substitutes);
+    }
+
     /// The bad samples, sorted by id.
     pub fn samples(&self) -> &[Bad] {
         &self.samples
@@ -301,6 +315,21 @@ mod tests {
         assert!(delivered.check(&expected).is_err());
         bad_sample_report.adjust(&mut expected);
         assert!(delivered.check(&expected).is_ok());
+    }
+
+    #[test]
+    fn a_merged_report_is_that_of_both_ranks() {
+        let (mut one, mut two, mut both) = (bad(2), bad(3), bad(2));
+        one.delivered(10);
+        two.delivered(20);
+        (0..3).for_each(|sample| {
+            let path = Some(format!("d/{sample}").into());
+            both.replaced(0, sample, 1000, path, "torn");
+        });
+        both.delivered(30);
+        one.merge(&two);
+        assert_eq!(one, both);
+        assert_eq!((one.failures(), one.samples().len(), one.samples()[1].times), (5, 3, 2));
     }
 
     #[test]

@@ -156,6 +156,11 @@ impl Cursor {
         self.order_hash
     }
 
+    /// Adds what other ranks delivered to the proof, when one rank goes on for them: see [`fit`](Self::fit).
+    pub fn merge_proof(&mut self, delivered: &Proof) {
+        self.proof.merge(delivered);
+    }
+
     /// Checks that a run of `batch_sampler` can resume here, and returns the cursor to resume with. The batch
     /// size, the last-batch policy and the world may differ from those of the saved run.
     ///

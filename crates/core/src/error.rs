@@ -69,6 +69,8 @@ pub enum ErrorKind {
     Stopped,
     /// A cursor is damaged or does not fit the run.
     Cursor,
+    /// Another rank of the run did not come, ended, failed, or does not answer.
+    Rank,
 }
 
 #[derive(Debug)]

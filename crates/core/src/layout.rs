@@ -106,6 +106,7 @@ impl Layout {
     }
 
     /// The place of the ragged field `index` among the ragged fields, which is that of its [`Extent`].
+    #[doc(hidden)] // For the loader.
     pub fn ragged_place(&self, index: usize) -> Option<usize> {
         self.ragged.iter().position(|&ragged| ragged == index)
     }
@@ -114,6 +115,7 @@ impl Layout {
     ///
     /// # Panics
     /// If there is no such field, or it is not ragged.
+    #[doc(hidden)] // For the loader.
     pub fn values(&self, index: usize) -> Range<usize> {
         let field = &self.spec.fields()[index];
         let room = field.as_ragged().and_then(|ragged| ragged.room(self.capacity));
@@ -127,6 +129,7 @@ impl Layout {
     ///
     /// # Panics
     /// If there is no such row or field, the field is not ragged, or the row is not written.
+    #[doc(hidden)] // For the loader.
     pub fn row_values<'s>(&self, slab: &'s [u8], index: usize, row: usize) -> &'s [u8] {
         let offsets = &slab[self.offsets[index]..][..offsets_bytes(self.capacity)];
         let item = self.spec.fields()[index].item_bytes();
@@ -142,6 +145,7 @@ impl Layout {
     ///
     /// # Panics
     /// If `rows` is larger than [`capacity`](Self::capacity), or `slab` smaller than the layout.
+    #[doc(hidden)] // For the loader.
     pub fn finish(
         &self,
         slab: &mut [u8],
@@ -162,6 +166,7 @@ impl Layout {
     ///
     /// # Panics
     /// If `rows` is larger than [`capacity`](Self::capacity).
+    #[doc(hidden)] // For the loader.
     pub fn used(&self, rows: usize, extents: &[Extent]) -> ArrayVec<Range<usize>, MAX_FIELDS> {
         let mut parts = ArrayVec::new();
         let mut first = 0;

@@ -30,7 +30,9 @@ impl Stream {
     ///
     /// # Errors
     /// A device failure, for example if the device is out of memory.
+    #[track_caller]
     pub fn buffer<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
+        let _site = self.core().device.call_site();
         Buffer::zeroed(self, len)
     }
 }
@@ -49,6 +51,19 @@ impl<T: Element> Buffer<T> {
         // stream.
         unsafe { core.device.backend.fill(core.id(), address, 0, bytes) }?;
         Ok(buffer)
+    }
+
+    /// Names the buffer in the simulator's messages.
+    ///
+    /// ```
+    /// # use feedline_device::Device;
+    /// # let stream = Device::host().stream()?;
+    /// let weights = stream.buffer::<f32>(100)?.named("weights");
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    pub fn named(self, name: &str) -> Self {
+        self.stream.core().device.backend.name_memory(self.address.0, name);
+        self
     }
 
     /// The number of elements.
@@ -102,7 +117,9 @@ impl<T: Element> Buffer<T> {
     ///
     /// # Errors
     /// `Config` if the lengths differ; a device failure.
+    #[track_caller]
     pub fn write(&mut self, values: &[T]) -> Result<()> {
+        let _site = self.stream.core().device.call_site();
         if values.len() != self.len {
             let why = format!("cannot write {} values to a buffer of {} elements", values.len(), self.len);
             return Err(Error::new(ErrorKind::Config, why));
@@ -127,6 +144,7 @@ impl<T: Element> Buffer<T> {
     ///
     /// # Errors
     /// A device failure.
+    #[track_caller]
     pub fn read(&self) -> Result<Vec<T>> {
         self.view().to_vec()
     }
@@ -138,8 +156,10 @@ impl<T: Element> View<'_, T> {
     ///
     /// # Errors
     /// `Config` while the stream is being recorded; a device failure.
+    #[track_caller]
     pub fn to_vec(&self) -> Result<Vec<T>> {
         let stream = self.stream();
+        let _site = stream.device.call_site();
         stream.refuse("a copy")?;
         if self.is_empty() {
             return Ok(Vec::new());

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use feedline_backend::{Backend, BackendKind, Priority};
+use feedline_backend::{Backend, BackendKind, Priority, Synchronous};
 use feedline_core::{Error, ErrorKind, Result};
 
 use crate::device_core::Core;
@@ -10,6 +10,11 @@ use crate::stats::DeviceStats;
 use crate::{Event, Pinned, Stream};
 
 /// A device: an NVIDIA GPU, or the host in place of one. Clones refer to the same device.
+///
+/// A fault on a device is usually returned by a later call than the one that caused it. If the environment
+/// variable `FEEDLINE_SYNC` is `1` when the device is opened, every call waits for its own work: then the
+/// call that caused the fault returns it, with its source line, its stage and its batch. It is slow, and
+/// work that waits for the calling thread never ends.
 ///
 /// ```
 /// use feedline_device::Device;
@@ -60,7 +65,17 @@ impl Device {
     /// Creates a device on any [`Backend`].
     #[doc(hidden)] // For the simulator and tests.
     pub fn with_backend(backend: impl Backend) -> Self {
-        Self { core: Arc::new(Core::new(Box::new(backend))) }
+        // Read once per device; its calls look at no variable.
+        match std::env::var_os("FEEDLINE_SYNC") {
+            Some(value) if !value.is_empty() && value != "0" => Self::synchronous(backend),
+            _ => Self { core: Arc::new(Core::new(Box::new(backend), false)) },
+        }
+    }
+
+    /// Creates a device whose calls wait for the work that they submit, as with `FEEDLINE_SYNC=1`.
+    #[doc(hidden)] // For tests; a program sets the variable.
+    pub fn synchronous(backend: impl Backend) -> Self {
+        Self { core: Arc::new(Core::new(Box::new(Synchronous::new(backend)), true)) }
     }
 
     /// Which implementation this is.
@@ -106,7 +121,9 @@ impl Device {
     ///
     /// # Errors
     /// A device failure, for example if the machine is out of memory.
+    #[track_caller]
     pub fn pinned(&self, bytes: usize) -> Result<Pinned> {
+        let _site = self.core.call_site();
         Pinned::new(&self.core, bytes)
     }
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use feedline_backend::Backend;
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_backend::{Backend, BackendKind, CallSite};
+use feedline_core::{Error, ErrorKind, Result, Stage};
 
 use crate::stats::DeviceStats;
 
@@ -13,13 +13,37 @@ pub(crate) struct Core {
     number: u64,
     pub(crate) backend: Box<dyn Backend>,
     pub(crate) stats: DeviceStats,
+    /// Whether each call waits for its work.
+    is_synchronous: bool,
+    /// Whether messages name source lines.
+    names_lines: bool,
 }
 
 impl Core {
-    pub(crate) fn new(backend: Box<dyn Backend>) -> Self {
+    pub(crate) fn new(backend: Box<dyn Backend>, is_synchronous: bool) -> Self {
         static DEVICES: AtomicU64 = AtomicU64::new(0);
         let number = DEVICES.fetch_add(1, Ordering::Relaxed) + 1;
-        Self { number, backend, stats: DeviceStats::default() }
+        let names_lines = is_synchronous || backend.kind() == BackendKind::Sim;
+        Self { number, backend, stats: DeviceStats::default(), is_synchronous, names_lines }
+    }
+
+    /// Whether each call waits for its work.
+    pub(crate) fn is_synchronous(&self) -> bool {
+        self.is_synchronous
+    }
+
+    /// Notes the caller's line for the messages of the device calls to come, as long as the result lives.
+    #[track_caller]
+    pub(crate) fn call_site(&self) -> Option<CallSite> {
+        if self.names_lines { Some(CallSite::enter()) } else { None }
+    }
+
+    /// Adds the batch that work reads to its error, if it is known to be the error of that very work.
+    pub(crate) fn place(&self, error: Error, step: Option<u64>) -> Error {
+        match step {
+            Some(step) if self.is_synchronous => error.at_stage(Stage::Compute).at_batch(step),
+            _ => error,
+        }
     }
 
     /// Returns an error if `what` belongs to another device.

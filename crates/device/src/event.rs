@@ -35,7 +35,9 @@ impl Event {
     ///
     /// # Errors
     /// A device failure.
+    #[track_caller]
     pub fn query(&self) -> Result<bool> {
+        let _site = self.device.call_site();
         // SAFETY: the event is alive and belongs to this backend.
         unsafe { self.device.backend.query(self.id) }
     }
@@ -44,7 +46,9 @@ impl Event {
     ///
     /// # Errors
     /// A device failure.
+    #[track_caller]
     pub fn synchronize(&self) -> Result<()> {
+        let _site = self.device.call_site();
         // SAFETY: the event is alive and belongs to this backend.
         unsafe { self.device.backend.synchronize(self.id) }
     }

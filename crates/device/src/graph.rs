@@ -137,7 +137,9 @@ impl Graph {
     ///
     /// # Errors
     /// `Config` for another slot or stream; a device failure.
+    #[track_caller]
     pub fn launch(&mut self, batch: Option<&Reader>) -> Result<()> {
+        let _site = self.stream.device.call_site();
         const WRONG_SLOT: &str = "the batch is in another slot than the recorded one";
         match (&self.slot, batch) {
             (None, None) => {}
@@ -161,6 +163,7 @@ impl Graph {
         // this very stream, which orders their use. The batch's slot is kept by the reader, which
         // outlives the call and records its end after the launch.
         unsafe { self.stream.device.backend.launch_graph(self.id, stream) }
+            .map_err(|error| self.stream.device.place(error, batch.map(|batch| batch.info().step)))
     }
 
     /// Whether this graph was recorded for the slot of `batch` and the stream that reads it.

@@ -35,6 +35,13 @@ impl Pinned {
         Ok(Self { device: device.clone(), ptr, bytes, copied, copier, leaked: false })
     }
 
+    /// Names the block in the messages of a race checker.
+    #[doc(hidden)] // For the slots of a loader.
+    pub fn named(self, name: &str) -> Self {
+        self.device.backend.name_memory(self.ptr as u64, name);
+        self
+    }
+
     /// Calls `work`, which submits work that reads this block to `stream`, and then records `copied`. The
     /// block must not be written before `copied` completes.
     pub(crate) fn read_by(

@@ -49,7 +49,9 @@ impl<T: Element> Readback<T> {
     /// # Errors
     /// `Config` for a width or depth of zero, more than [`MAX_SLOTS`](crate::slot::MAX_SLOTS) cells, or
     /// cells that are larger than the address space; a device failure.
+    #[track_caller]
     pub fn new(stream: &Stream, width: usize, depth: usize) -> Result<Self> {
+        let _site = stream.core().device.call_site();
         let elements = width.checked_mul(depth).filter(|_| (1..=MAX_SLOTS).contains(&depth));
         // A Rust slice has at most `isize::MAX` bytes.
         let bytes = elements.and_then(|elements| elements.checked_mul(size_of::<T>()));
@@ -66,8 +68,8 @@ impl<T: Element> Readback<T> {
         let arrived = (0..depth).map(|_| Event::new(device, false)).collect::<Result<_>>()?;
         let written = Event::new(device, false)?;
         let results = Stream::create(device, "results", Priority::Normal)?;
-        let cells = stream.buffer(elements)?;
-        let host = Pinned::new(device, bytes)?;
+        let cells = stream.buffer(elements)?.named("readback");
+        let host = Pinned::new(device, bytes)?.named("readback");
         // Wrapped only now, so that an error above drops them.
         let (cells, host) = (ManuallyDrop::new(cells), ManuallyDrop::new(host));
         let last = vec![None; depth];
@@ -92,6 +94,7 @@ impl<T: Element> Readback<T> {
     ///
     /// # Errors
     /// `Config` if every cell is in flight: read one first.
+    #[track_caller]
     pub fn begin(&mut self) -> Result<ViewMut<'_, T>> {
         self.begin_at(self.sent % self.depth())
     }
@@ -104,6 +107,7 @@ impl<T: Element> Readback<T> {
     /// # Errors
     /// `Config` if there is no such cell, or if every result is in flight: read one first; a device
     /// failure.
+    #[track_caller]
     pub fn begin_at(&mut self, cell: usize) -> Result<ViewMut<'_, T>> {
         if cell >= self.depth() {
             let why = format!("there is no result cell {cell}: the readback has {}", self.depth());
@@ -127,7 +131,9 @@ impl<T: Element> Readback<T> {
     ///
     /// # Errors
     /// `Config` if no cell was begun since the last call; a device failure.
+    #[track_caller]
     pub fn send(&mut self) -> Result<()> {
+        let _site = self.results.core().device.call_site();
         let Some(from) = self.begun else {
             let why =
                 "there is no result to send: call begin, submit the work that writes it, then call send";
@@ -158,6 +164,7 @@ impl<T: Element> Readback<T> {
     ///
     /// # Errors
     /// A device failure.
+    #[track_caller]
     pub fn try_next(&mut self) -> Result<Option<&[T]>> {
         if self.pending() == 0 || !self.arrived[self.read % self.depth()].query()? {
             return Ok(None);
@@ -169,6 +176,7 @@ impl<T: Element> Readback<T> {
     ///
     /// # Errors
     /// A device failure.
+    #[track_caller]
     pub fn wait(&mut self) -> Result<Option<&[T]>> {
         if self.pending() == 0 {
             return Ok(None);
@@ -177,7 +185,9 @@ impl<T: Element> Readback<T> {
         self.take().map(Some)
     }
 
+    #[track_caller]
     fn take(&mut self) -> Result<&[T]> {
+        let _site = self.results.core().device.call_site();
         let cell = self.read % self.depth();
         self.read += 1;
         let bytes = self.width * size_of::<T>();

@@ -64,6 +64,7 @@ impl Stream {
     ///
     /// # Errors
     /// As [`buffer`](Stream::buffer).
+    #[track_caller]
     pub fn shared_buffer<T: Element>(&self, len: usize) -> Result<SharedBuffer<T>> {
         let (written, read) = (self.event(false)?, self.event(false)?);
         let buffer = ManuallyDrop::new(self.buffer(len)?);
@@ -123,6 +124,7 @@ impl<T: Element> SharedBuffer<T> {
     ///
     /// # Errors
     /// `Config` if the lengths differ, and as [`view_mut`](Self::view_mut).
+    #[track_caller]
     pub fn write(&mut self, values: &[T]) -> Result<()> {
         self.join()?;
         self.buffer.write(values)
@@ -133,6 +135,7 @@ impl<T: Element> SharedBuffer<T> {
     ///
     /// # Errors
     /// A device failure.
+    #[track_caller]
     pub fn read(&self) -> Result<Vec<T>> {
         self.buffer.read()
     }

@@ -137,7 +137,9 @@ impl Stream {
     ///
     /// # Errors
     /// A device failure.
+    #[track_caller]
     pub fn record(&self, event: &Event) -> Result<()> {
+        let _site = self.core.device.call_site();
         self.core.record(event)
     }
 
@@ -145,7 +147,9 @@ impl Stream {
     ///
     /// # Errors
     /// A device failure.
+    #[track_caller]
     pub fn wait(&self, event: &Event) -> Result<()> {
+        let _site = self.core.device.call_site();
         self.core.wait(event)
     }
 
@@ -154,7 +158,9 @@ impl Stream {
     ///
     /// # Errors
     /// A device failure, including a failure of the work itself.
+    #[track_caller]
     pub fn synchronize(&self) -> Result<()> {
+        let _site = self.core.device.call_site();
         self.core.synchronize()
     }
 

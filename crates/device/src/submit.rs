@@ -31,6 +31,7 @@ impl Stream {
     /// # Errors
     /// `Config` for arguments of another stream, or outputs that overlap another argument; a device
     /// failure, also if the device runs kernels but not host code.
+    #[track_caller]
     pub fn run<const I: usize, const O: usize>(
         &self,
         name: &'static str,
@@ -38,6 +39,7 @@ impl Stream {
         outputs: [Output<'_>; O],
         body: impl FnOnce(&mut Memory<'_>) + Send + 'static,
     ) -> Result<()> {
+        let _site = self.core().device.call_site();
         for stream in inputs.iter().map(|i| i.stream).chain(outputs.iter().map(|o| o.stream)) {
             self.accepts(stream, name)?;
         }
@@ -53,6 +55,7 @@ impl Stream {
         // before they free). They were passed in for this very stream, which orders this use with all
         // others.
         unsafe { self.core().device.backend.run(target, task) }
+            .map_err(|error| self.core().device.place(error, inputs.iter().find_map(Input::step)))
     }
 
     /// Submits work through another library: checks that the arguments are for this stream, then calls
@@ -63,6 +66,7 @@ impl Stream {
     /// # Errors
     /// `Config` for arguments of another stream, or a batch other than the one being recorded; any error
     /// of `submit`.
+    #[track_caller]
     pub fn submit<T>(
         &self,
         name: &str,
@@ -70,13 +74,23 @@ impl Stream {
         outputs: &[Output<'_>],
         submit: impl FnOnce(Submission) -> Result<T>,
     ) -> Result<T> {
+        let _site = self.core().device.call_site();
         for stream in inputs.iter().map(|i| i.stream).chain(outputs.iter().map(|o| o.stream)) {
             self.accepts(stream, name)?;
         }
         let used = inputs.iter().map(Input::used).chain(outputs.iter().map(Output::used));
         let stream = self.target(used, name)?;
         let recorded = stream != self.core().id();
+        let device = &self.core().device;
         submit(Submission { stream, recorded, side: recorded && self.core().recorder.is_on_side() })
+            .and_then(|done| {
+                // The library's calls wait for nothing.
+                if device.is_synchronous() && !recorded {
+                    self.core().synchronize()?;
+                }
+                Ok(done)
+            })
+            .map_err(|error| device.place(error, inputs.iter().find_map(Input::step)))
     }
 
     /// Keeps `needed` alive with the graph that the calling thread records on this stream. Does nothing

@@ -18,6 +18,8 @@ pub struct View<'a, T: Element> {
     stream: &'a Arc<StreamCore>,
     /// The slot of a batch, or [`SlotId::SHARED`]; `None` for a buffer.
     slot: Option<SlotId>,
+    /// The step of the batch; `None` for a buffer.
+    step: Option<u64>,
     elements: PhantomData<&'a [T]>,
 }
 
@@ -46,7 +48,12 @@ impl<'a, T: Element> View<'a, T> {
         stream: &'a Arc<StreamCore>,
         slot: Option<SlotId>,
     ) -> Self {
-        Self { address, len, stream, slot, elements: PhantomData }
+        Self { address, len, stream, slot, step: None, elements: PhantomData }
+    }
+
+    /// The same view, of the batch of `step`.
+    pub(crate) fn of_step(self, step: u64) -> Self {
+        Self { step: Some(step), ..self }
     }
 
     /// The number of elements.
@@ -160,6 +167,7 @@ pub struct Input<'a> {
     pub(crate) dtype: DType,
     pub(crate) stream: &'a Arc<StreamCore>,
     slot: Option<SlotId>,
+    step: Option<u64>,
 }
 
 /// Device memory that submitted work writes, or reads and writes.
@@ -180,6 +188,11 @@ impl Input<'_> {
     /// The type of the elements.
     pub fn dtype(&self) -> DType {
         self.dtype
+    }
+
+    /// The step of the batch that is read; `None` for a buffer.
+    pub(crate) fn step(&self) -> Option<u64> {
+        self.step
     }
 
     pub(crate) fn used(&self) -> Use {
@@ -206,7 +219,7 @@ impl Output<'_> {
 impl<'a, T: Element> From<View<'a, T>> for Input<'a> {
     fn from(view: View<'a, T>) -> Self {
         let span = Span { address: view.address, bytes: view.len * size_of::<T>() };
-        Self { span, dtype: T::DTYPE, stream: view.stream, slot: view.slot }
+        Self { span, dtype: T::DTYPE, stream: view.stream, slot: view.slot, step: view.step }
     }
 }
 

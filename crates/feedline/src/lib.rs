@@ -39,6 +39,12 @@
 //! # Ok::<(), feedline::Error>(())
 //! ```
 //!
+//! # In the loop of a framework
+//!
+//! `feedline-candle` makes candle's tensors of a batch, on the same GPU (`Bridge::tensor`); `feedline-burn` is
+//! a `DataLoader` for burn's `Learner` (`BurnLoader`); `feedline-dlpack` is for whatever else speaks DLPack. A
+//! view of a batch is an argument of cudarc's launch builder. The README begins with a loop of each.
+//!
 //! # A run that can be resumed
 //!
 //! A cursor alone is ahead of the model, because work on a stream runs later. [`Loader::checkpoint`] and
@@ -121,6 +127,7 @@ mod shutdown;
 pub mod trace;
 mod transfer;
 mod transfer_mode;
+mod tune;
 
 pub use builder::LoaderBuilder;
 pub use checkpoint::Checkpoint;
@@ -146,3 +153,4 @@ pub use progress::Progress;
 pub use report::{Report, Reporter};
 pub use shutdown::StopHandle;
 pub use transfer_mode::{ChosenMode, TransferMode};
+pub use tune::Depth;

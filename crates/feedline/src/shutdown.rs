@@ -163,6 +163,13 @@ impl Running {
         self.closers.wanted.ask(request, decoder.inbox()).map_err(|_| self.cause())
     }
 
+    /// Makes the transfer thread look for slots that came into use.
+    pub(crate) fn wake(&self) {
+        if let Some(decoder) = self.decoder.upgrade() {
+            self.closers.wanted.wake(decoder.inbox());
+        }
+    }
+
     pub(crate) fn stop_handle(&self) -> StopHandle {
         let closers = Arc::downgrade(&self.closers);
         StopHandle { forks: self.forks, closers, decoder: self.decoder.clone() }

@@ -350,7 +350,7 @@ fn on_a_gpu_copies_and_kernels_overlap_and_compute_does_not_wait() {
         const STEPS: usize = 20;
         for width in [1 << 10, 64 << 10, 256 << 10] {
             let fine = Fine::new((STEPS * BATCH) as u64, width).unwrap();
-            let builder = builder(fine.clone()).workers(Workers::Auto).depth(3);
+            let builder = builder(fine.clone()).workers(Workers::PerCore).depth(3);
             let mut loader = builder.build(&device).unwrap();
             // The kernels must take longer than loading a batch on any machine: a few times a step without
             // them.

@@ -32,7 +32,7 @@ fn spawn<T: 'static>(
 /// Takes work until the queue is closed; the sums of the batches begun and joined.
 fn work(queue: &Numbers) -> (u32, u32) {
     let (mut begun, mut joined) = (0, 0);
-    while let Some(work) = queue.next() {
+    while let Some(work) = queue.next(0) {
         match work {
             Work::Begin(job) => begun += job,
             Work::Join(share) => joined += share,
@@ -46,7 +46,7 @@ fn work(queue: &Numbers) -> (u32, u32) {
 fn a_worker_that_goes_to_sleep_is_woken_for_each_job() {
     loom::model(|| {
         let queue = queue();
-        let worker = spawn(&queue, |queue| [(); 2].map(|()| queue.next()));
+        let worker = spawn(&queue, |queue| [(); 2].map(|()| queue.next(0)));
         queue.begin(1, true).unwrap();
         queue.begin(2, true).unwrap();
         assert_eq!(worker.join().unwrap(), [Some(Work::Begin(1)), Some(Work::Begin(2))]);
@@ -58,7 +58,7 @@ fn a_worker_that_goes_to_sleep_is_woken_for_each_job() {
 fn two_jobs_wake_two_workers() {
     loom::model(|| {
         let queue = queue();
-        let workers = [(); 2].map(|()| spawn(&queue, Queue::next));
+        let workers = [(); 2].map(|()| spawn(&queue, |queue| queue.next(0)));
         let other = spawn(&queue, |queue| queue.begin(1, true));
         queue.begin(2, true).unwrap();
         other.join().unwrap().unwrap();
@@ -75,7 +75,7 @@ fn two_jobs_wake_two_workers() {
 fn a_batch_to_join_wakes_as_many_workers_as_may_join_it() {
     loom::model(|| {
         let queue = queue();
-        let workers = [(); 2].map(|()| spawn(&queue, Queue::next));
+        let workers = [(); 2].map(|()| spawn(&queue, |queue| queue.next(0)));
         queue.share(7, 2);
         assert!(workers.into_iter().all(|worker| worker.join().unwrap() == Some(Work::Join(7))));
     });
@@ -87,10 +87,10 @@ fn a_batch_to_join_comes_before_a_job_that_was_there_first() {
         let queue = queue();
         queue.begin(1, true).unwrap();
         let other = spawn(&queue, |queue| queue.share(7, 1));
-        let worker = spawn(&queue, Queue::next);
+        let worker = spawn(&queue, |queue| queue.next(0));
         other.join().unwrap();
         let first = worker.join().unwrap();
-        let second = queue.next();
+        let second = queue.next(0);
         // The worker may have looked before there was anything to join; then that comes next.
         assert!(
             [(Some(Work::Join(7)), Some(Work::Begin(1))), (Some(Work::Begin(1)), Some(Work::Join(7)))]
@@ -101,10 +101,10 @@ fn a_batch_to_join_comes_before_a_job_that_was_there_first() {
         let queue = queue();
         queue.begin(1, true).unwrap();
         queue.share(7, 2);
-        let worker = spawn(&queue, Queue::next);
-        assert_eq!(queue.next(), Some(Work::Join(7)));
+        let worker = spawn(&queue, |queue| queue.next(0));
+        assert_eq!(queue.next(0), Some(Work::Join(7)));
         assert_eq!(worker.join().unwrap(), Some(Work::Join(7)));
-        assert_eq!(queue.next(), Some(Work::Begin(1)));
+        assert_eq!(queue.next(0), Some(Work::Begin(1)));
     });
 }
 
@@ -120,7 +120,7 @@ fn close_ends_every_worker_and_what_was_taken_is_taken_once() {
         let sums = workers.map(|worker| worker.join().unwrap());
         let (begun, joined) = (sums[0].0 + sums[1].0, sums[0].1 + sums[1].1);
         assert!(is_added && begun <= 1 && joined <= 20, "{sums:?}");
-        assert_eq!(queue.next(), None);
+        assert_eq!(queue.next(0), None);
         assert_eq!(queue.begin(3, true), Err(3));
     });
 }
@@ -130,11 +130,38 @@ fn work_that_is_removed_is_not_taken_and_nobody_misses_the_rest() {
     loom::model(|| {
         let queue = queue();
         queue.begin(1, true).unwrap();
-        let worker = spawn(&queue, Queue::next);
+        let worker = spawn(&queue, |queue| queue.next(0));
         let other = spawn(&queue, |queue| queue.begin(2, true));
         queue.remove(|job| *job == 1, |_| true);
         other.join().unwrap().unwrap();
         // The worker had the first before it was removed, or gets the second.
         assert!([Some(Work::Begin(1)), Some(Work::Begin(2))].contains(&worker.join().unwrap()));
+    });
+}
+
+/// The worker that is woken may be the one that may take no more work.
+#[test]
+fn a_lower_limit_loses_no_wake_up() {
+    loom::model(|| {
+        let queue = queue();
+        let first = spawn(&queue, |queue| queue.next(0));
+        let second = spawn(&queue, |queue| queue.next(1));
+        queue.set_limit(1);
+        queue.begin(7, true).unwrap();
+        assert_eq!(first.join().unwrap(), Some(Work::Begin(7)));
+        queue.close();
+        assert_eq!(second.join().unwrap(), None);
+    });
+}
+
+#[test]
+fn a_higher_limit_wakes_the_workers_that_rested() {
+    loom::model(|| {
+        let queue = queue();
+        queue.set_limit(0);
+        let worker = spawn(&queue, |queue| queue.next(0));
+        queue.begin(7, true).unwrap();
+        queue.set_limit(1);
+        assert_eq!(worker.join().unwrap(), Some(Work::Begin(7)));
     });
 }

@@ -281,6 +281,9 @@ fn misuse_is_refused_by_name() {
             (ready.padded::<u16>("words").unwrap_err(), "is not padded"),
             (ready.ragged::<i16>("words").unwrap_err(), "is u16, not i16"),
             (ready.ragged::<i64>("id").unwrap_err(), "is not ragged"),
+            (ready.lengths("words").unwrap_err(), "is not padded"),
+            (ready.lengths("id").unwrap_err(), "is not padded"),
+            (ready.lengths("nothing").unwrap_err(), "no field \"nothing\""),
         ] {
             assert!(error.kind() == ErrorKind::Config && error.to_string().contains(part), "{error}");
         }

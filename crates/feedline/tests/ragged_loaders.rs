@@ -334,6 +334,7 @@ fn a_gpu_gets_the_values_and_offsets_of_every_sample() {
                 let pairs = ready.padded::<u16>("pairs").unwrap();
                 let values = pairs.values.to_vec().unwrap();
                 let lengths = pairs.lengths.to_vec().unwrap();
+                assert_eq!(ready.lengths("pairs").unwrap().to_vec().unwrap(), lengths, "{ready:?}");
                 for (row, (id, field)) in of(Uneven::PAIRS).enumerate() {
                     let row_values = &values[row * 2 * pairs.width..][..2 * pairs.width];
                     let got: Vec<u8> = row_values.iter().flat_map(|value| value.to_ne_bytes()).collect();

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use feedline_backend::{
     Access, Address, Backend, BackendKind, EventId, Gather, Priority, Span, StreamId, Task,
@@ -13,7 +14,7 @@ use super::lane::Command;
 use super::memory::{Region, Space};
 use super::schedule::Shared;
 use super::state::{State, Touches};
-use super::{SimHandle, SimOptions};
+use super::{SimHandle, SimOptions, watch};
 
 /// The backend of a simulated device. Most programs use [`device`](crate::device) instead.
 pub struct Sim {
@@ -30,6 +31,7 @@ impl Sim {
         options.check()?;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let shared = Arc::new(Shared::new(State::new(options, number)));
+        watch::add(&shared);
         Ok((Self { shared: shared.clone() }, SimHandle::new(shared)))
     }
 
@@ -43,7 +45,7 @@ impl Sim {
         let mut state = self.shared.lock();
         state.call();
         let lane = state.submit(stream, what, touches)?;
-        state.push(lane, command);
+        state.push(lane, what, command);
         Ok(())
     }
 
@@ -52,7 +54,7 @@ impl Sim {
         state.call();
         // Host memory starts zeroed; device memory starts non-zero.
         let value = if space == Space::Host { 0 } else { state.random.below(255) as u8 + 1 };
-        let call = state.calls;
+        let call = state.call;
         state.memory.alloc(bytes, space, value, call)
     }
 
@@ -140,6 +142,7 @@ unsafe impl Backend for Sim {
 
     unsafe fn query(&self, event: EventId) -> Result<bool> {
         let mut state = self.shared.lock();
+        state.called_at = Instant::now();
         let Some(recording) = state.recording(event)? else { return state.check_lost().map(|()| true) };
         state.host_time += 1_000;
         let mut state = self.shared.run_some(state);
@@ -205,7 +208,7 @@ unsafe impl Backend for Sim {
     unsafe fn register_host(&self, ptr: *const u8, bytes: usize) -> Result<Option<Address>> {
         let mut state = self.shared.lock();
         state.call();
-        let call = state.calls;
+        let call = state.call;
         Ok(state.memory.register(ptr as u64, bytes, call).then_some(Address(ptr as u64)))
     }
 
@@ -249,6 +252,10 @@ unsafe impl Backend for Sim {
             Access::Write => "write",
         };
         state.touch(HOST, what, &[(host(ptr, bytes), access)])
+    }
+
+    fn name_memory(&self, address: u64, name: &str) {
+        self.shared.lock().memory.name(address, name);
     }
 
     fn lost(&self) -> Option<Error> {

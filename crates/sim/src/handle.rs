@@ -98,7 +98,7 @@ impl SimHandle {
 fn left(state: &State) -> Vec<String> {
     let lanes = state.lanes.iter().enumerate().filter(|(_, lane)| !lane.destroyed);
     let mut left: Vec<String> = lanes.map(|(index, _)| report::stream(&state.lanes, index)).collect();
-    left.extend(state.memory.alive().map(|block| format!("{block} from call {}", block.made)));
+    left.extend(state.memory.alive().map(ToString::to_string));
     match state.live_events() {
         0 => {}
         1 => left.push("1 event".to_owned()),

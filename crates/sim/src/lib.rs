@@ -41,7 +41,12 @@
 //! - **Frees** of memory that unfinished work may still touch.
 //! - **Misuse**: use of freed memory, ranges out of bounds, and handles that are unknown, destroyed, or
 //!   of another device.
+//! - **Waits that never end**: the host waits for work that a stream waits for in a circle, or on a channel
+//!   for a message of work that no call runs ([`SimOptions::stuck_after`]).
 //! - **Leaks**, reported by [`SimHandle::finish`].
+//!
+//! A finding names the memory ([`Buffer::named`](feedline_device::Buffer::named), the slots of a loader),
+//! and the source line of each call that was made through the safe interface.
 //!
 //! Order comes from the calls alone: work on one stream, waits for events, and host waits. Vector clocks
 //! (`clocks.rs`) track it, and each call is checked when it is made, not when its work runs. So no
@@ -63,7 +68,7 @@
 //! let (device, sim) = feedline_sim::device(7)?;
 //! let train = device.stream()?;
 //! let snapshots = device.named_stream("snapshots", Default::default())?;
-//! let mut weights = train.buffer::<f32>(256)?;
+//! let mut weights = train.buffer::<f32>(256)?.named("weights");
 //! let saved = device.pinned(1024)?;
 //! let (from, to) = (weights.view().address(), saved.as_ptr());
 //! let save = || unsafe { device.backend().copy_to_host(StreamId::from(&snapshots), from, to, 1024) };
@@ -72,8 +77,10 @@
 //! let race = save().unwrap_err(); // nothing makes the snapshot wait for the step
 //! assert_eq!(race.kind(), ErrorKind::Race);
 //! for part in [
-//!     r#""copy to host" on stream 1 "snapshots" (call 7) reads what "#,
-//!     r#"what "step" on stream 0 "compute" (call 6) may still write"#,
+//!     r#"race on bytes 0..1024 of device block 1 "weights" (1024 bytes at "#,
+//!     r#""copy to host" on stream 1 "snapshots" (call 7) reads what "#, // made on the backend itself
+//!     r#"what "step" on stream 0 "compute" (call 6 at "#, // and the line of `train.run`
+//!     r#") may still write"#,
 //!     r#"make stream 1 "snapshots" wait for an event recorded on stream 0 "compute" after call 6"#,
 //! ] {
 //!     assert!(race.message().contains(part), "{race}");
@@ -102,7 +109,8 @@
 //! treats them as one.
 //!
 //! Work must therefore not wait for the host, since the host runs it. It may submit more work and drop
-//! what it holds.
+//! what it holds. And the host must wait for work by a call of the device, not on a channel, since nothing
+//! else runs it. Such a wait is reported as stuck; then the work is run, so that the wait ends.
 //!
 //! | part | file |
 //! | --- | --- |
@@ -114,6 +122,7 @@
 //! | the last accesses of each byte | `shadow.rs` |
 //! | live and freed memory blocks | `memory.rs` |
 //! | the messages of findings | `report.rs` |
+//! | hosts that wait for work that no call runs | `watch.rs` |
 //! | the handle for tests | `handle.rs` |
 //! | [`interceptors`]: fail, delay and count the calls of any backend | `interceptors/` |
 
@@ -127,6 +136,9 @@ mod report;
 mod schedule;
 mod shadow;
 mod state;
+mod watch;
+
+use std::time::Duration;
 
 use feedline_core::{Error, ErrorKind, Result};
 
@@ -153,12 +165,16 @@ pub struct SimOptions {
     pub fail_fast: bool,
     /// The probability, per step, that a stream is starved until no other can run. From 0 to 1.
     pub starve: f64,
+    /// How long the host may call nothing while work is queued that could run, before it is reported as
+    /// stuck: it waits for something that only this work gives. Default: 20 seconds. Raise it for a host
+    /// that computes for longer between two calls.
+    pub stuck_after: Duration,
 }
 
 impl SimOptions {
     /// The default options with `seed`.
     pub fn seed(seed: u64) -> Self {
-        Self { seed, fail_fast: true, starve: 0.1 }
+        Self { seed, fail_fast: true, starve: 0.1, stuck_after: Duration::from_secs(20) }
     }
 
     fn check(&self) -> Result<()> {

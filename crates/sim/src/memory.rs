@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use feedline_core::{Error, ErrorKind, Result};
 
+use super::lane::Call;
 use super::shadow::Shadow;
 
 /// Freed bytes that are not reused, so that a use after free hits a known block instead of a new one.
@@ -93,9 +94,10 @@ pub(super) struct Allocation {
     pub(super) space: Space,
     /// The number of the allocation.
     pub(super) number: u64,
+    pub(super) name: Option<String>,
     /// The call that allocated it, and the call that freed it.
-    pub(super) made: u64,
-    freed: Option<u64>,
+    made: Call,
+    freed: Option<Call>,
     pub(super) shadow: Shadow,
 }
 
@@ -111,7 +113,9 @@ impl Allocation {
 
 impl fmt::Display for Allocation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} ({} bytes at {:#x})", self.space, self.number, self.bytes(), self.address())
+        let name = self.name.as_ref().map(|name| format!(" \"{name}\"")).unwrap_or_default();
+        let Self { space, number, made, .. } = self;
+        write!(f, "{space} {number}{name} ({} bytes at {:#x}, from {made})", self.bytes(), self.address())
     }
 }
 
@@ -127,7 +131,7 @@ pub(super) struct Memory {
 
 impl Memory {
     /// Allocates `bytes` bytes of `value`.
-    pub(super) fn alloc(&mut self, bytes: usize, space: Space, value: u8, call: u64) -> Result<u64> {
+    pub(super) fn alloc(&mut self, bytes: usize, space: Space, value: u8, call: Call) -> Result<u64> {
         let align = if space == Space::Host { 4096 } else { 256 };
         let block = Block::new(bytes, align, value)?;
         let address = block.ptr;
@@ -135,11 +139,12 @@ impl Memory {
         Ok(address)
     }
 
-    fn add(&mut self, block: Block, space: Space, call: u64) {
+    fn add(&mut self, block: Block, space: Space, call: Call) {
         self.made += 1;
         let allocation = Allocation {
             space,
             number: self.made,
+            name: None,
             made: call,
             freed: None,
             shadow: Shadow::default(),
@@ -149,7 +154,7 @@ impl Memory {
     }
 
     /// Registers foreign memory. Returns false if part of it is already known.
-    pub(super) fn register(&mut self, address: u64, bytes: usize, call: u64) -> bool {
+    pub(super) fn register(&mut self, address: u64, bytes: usize, call: Call) -> bool {
         let Ok(layout) = Layout::from_size_align(bytes, 1) else { return false };
         let Some(end) = address.checked_add(bytes as u64) else { return false };
         let known = self.all.range(..end).next_back();
@@ -177,7 +182,7 @@ impl Memory {
             return Err(unknown());
         }
         if let Some(call) = allocation.freed {
-            return Err(misuse(format!("{allocation} is used after it was freed by call {call}")));
+            return Err(misuse(format!("{allocation} is used after it was freed by {call}")));
         }
         if region.space.is_some_and(|space| !allocation.space.serves(space)) {
             return Err(unknown());
@@ -198,7 +203,7 @@ impl Memory {
 
     /// Frees the allocation at `address`. If it is `in_use`, it is neither released nor overwritten
     /// before the device is dropped.
-    pub(super) fn free(&mut self, address: u64, call: u64, in_use: bool) {
+    pub(super) fn free(&mut self, address: u64, call: Call, in_use: bool) {
         let Some(allocation) = self.all.get_mut(&address) else { return };
         allocation.freed = Some(call);
         allocation.shadow = Shadow::default();
@@ -218,6 +223,13 @@ impl Memory {
         }
     }
 
+    /// Names the live allocation at `address`.
+    pub(super) fn name(&mut self, address: u64, name: &str) {
+        if let Some(allocation) = self.all.get_mut(&address).filter(|allocation| allocation.freed.is_none()) {
+            allocation.name = Some(name.to_owned());
+        }
+    }
+
     /// The live allocations.
     pub(super) fn alive(&self) -> impl Iterator<Item = &Allocation> {
         self.all.values().filter(|allocation| allocation.freed.is_none())
@@ -233,6 +245,10 @@ pub(super) fn misuse(why: String) -> Error {
 mod tests {
     use super::*;
 
+    fn call(number: u64) -> Call {
+        Call { number, site: None }
+    }
+
     fn region(address: u64, bytes: usize, space: Space) -> Region {
         Region { address, bytes, space: Some(space) }
     }
@@ -240,7 +256,7 @@ mod tests {
     #[test]
     fn a_region_is_found_only_inside_its_block() {
         let mut memory = Memory::default();
-        let a = memory.alloc(100, Space::Host, 0, 1).expect("memory");
+        let a = memory.alloc(100, Space::Host, 0, call(1)).expect("memory");
         let found = |memory: &Memory, at, bytes, space| {
             memory.find(&region(at, bytes, space)).map(|(_, range)| range).map_err(|e| e.message().to_owned())
         };
@@ -248,7 +264,7 @@ mod tests {
         assert!(found(&memory, a + 10, 91, Space::Host).unwrap_err().contains("do not lie in"));
         assert!(found(&memory, a + 100, 1, Space::Host).unwrap_err().contains("lies in no pinned block"));
         assert!(found(&memory, a, 1, Space::Device).unwrap_err().contains("lies in no device block"));
-        memory.free(a, 7, false);
+        memory.free(a, call(7), false);
         assert!(found(&memory, a, 1, Space::Host).unwrap_err().contains("freed by call 7"));
         assert_eq!(memory.alive().count(), 0);
     }
@@ -256,9 +272,9 @@ mod tests {
     #[test]
     fn freed_memory_is_kept_up_to_a_bound() {
         let mut memory = Memory::default();
-        for call in 0..100 {
-            let address = memory.alloc(1 << 20, Space::Device, 1, call).expect("memory");
-            memory.free(address, call, false);
+        for number in 0..100 {
+            let address = memory.alloc(1 << 20, Space::Device, 1, call(number)).expect("memory");
+            memory.free(address, call(number), false);
         }
         assert!(memory.kept_bytes <= KEPT_FREED && memory.all.len() == KEPT_FREED >> 20);
     }

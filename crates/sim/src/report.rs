@@ -4,7 +4,7 @@ use feedline_backend::Access;
 use feedline_core::{Error, ErrorKind};
 
 use super::clocks::{Actor, HOST};
-use super::lane::Lane;
+use super::lane::{Call, Lane};
 use super::memory::Allocation;
 use super::shadow::{Conflict, Touch};
 
@@ -14,8 +14,8 @@ pub(super) fn stream(lanes: &[Lane], index: usize) -> String {
     format!("stream {index} \"{name}\"")
 }
 
-/// Describes one side: `"step" on stream 1 "compute" (call 9)`.
-pub(super) fn side(lanes: &[Lane], actor: Actor, what: &str, call: u64) -> String {
+/// Describes one side: `"step" on stream 1 "compute" (call 9 at src/main.rs:12)`.
+pub(super) fn side(lanes: &[Lane], actor: Actor, what: &str, call: Call) -> String {
     match actor {
         HOST => format!("the host (call {call})"),
         _ => format!("\"{what}\" on {} (call {call})", stream(lanes, actor - 1)),
@@ -45,7 +45,7 @@ pub(super) fn race(lanes: &[Lane], memory: &Allocation, now: &Touch, conflict: &
 }
 
 /// The error for memory that is freed while work may still use it.
-pub(super) fn freed(lanes: &[Lane], memory: &Allocation, call: u64, conflict: &Conflict) -> Error {
+pub(super) fn freed(lanes: &[Lane], memory: &Allocation, call: Call, conflict: &Conflict) -> Error {
     let earlier = &conflict.earlier;
     let missing = missing(lanes, HOST, earlier);
     let message =
@@ -57,7 +57,7 @@ pub(super) fn freed(lanes: &[Lane], memory: &Allocation, call: u64, conflict: &C
 fn missing(lanes: &[Lane], now: Actor, earlier: &Touch) -> String {
     // The host's own accesses come before every later call, so the earlier side is always a stream.
     let theirs = stream(lanes, earlier.actor.saturating_sub(1));
-    let call = earlier.call;
+    let call = earlier.call.number;
     match now {
         HOST => format!("synchronize first with an event recorded on {theirs} after call {call}"),
         _ => format!(

@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use feedline_backend::Task;
 use feedline_core::{Error, Result};
 
-use super::lane::Command;
+use super::lane::{Command, Queued};
 use super::memory::misuse;
 use super::report;
 use super::state::State;
@@ -67,9 +67,20 @@ impl Shared {
         state
     }
 
+    /// Runs all work that can run.
+    pub(super) fn run_all(&self) {
+        let mut state = self.lock();
+        while state.running.is_none()
+            && let Some(lane) = state.pick()
+        {
+            state = self.step(state, lane);
+        }
+    }
+
     /// Runs the first command of a lane.
     fn step<'a>(&'a self, mut state: MutexGuard<'a, State>, lane: usize) -> MutexGuard<'a, State> {
-        let Some((command, submitted_at)) = state.lanes[lane].queue.pop_front() else { return state };
+        let Some(queued) = state.lanes[lane].queue.pop_front() else { return state };
+        let Queued { command, submitted_at, .. } = queued;
         let live = state.lost.is_none();
         let mut start = state.lanes[lane].time.max(submitted_at);
         if let Command::Wait(recording) = &command {
@@ -129,7 +140,7 @@ impl State {
     fn ready(&self, lane: usize) -> bool {
         let lane = &self.lanes[lane];
         !lane.held
-            && lane.queue.front().is_some_and(|(command, _)| match command {
+            && lane.queue.front().is_some_and(|queued| match &queued.command {
                 Command::Wait(recording) => recording.completed_at.get().is_some(),
                 _ => true,
             })
@@ -171,20 +182,29 @@ impl State {
 
     /// The error that says why no stream can run.
     fn stuck(&self) -> Error {
+        misuse(format!("the host waits for work that can never run: {}", self.waits()))
+    }
+
+    /// Whether work could run now, but no call runs it.
+    pub(super) fn is_idle(&self) -> bool {
+        self.running.is_none() && (0..self.lanes.len()).any(|lane| self.ready(lane))
+    }
+
+    /// What each stream with work waits for.
+    pub(super) fn waits(&self) -> String {
         let waits = self.lanes.iter().enumerate().filter_map(|(index, lane)| {
             let stream = report::stream(&self.lanes, index);
-            match lane.queue.front() {
-                None => None,
-                Some(_) if lane.held => Some(format!("{stream} is held")),
-                Some((Command::Wait(recording), _)) => Some(format!(
-                    "{stream} waits for an event recorded on {} by call {}",
+            let Queued { command, what, call, .. } = lane.queue.front()?;
+            Some(match command {
+                _ if lane.held => format!("{stream} is held before \"{what}\" ({call})"),
+                Command::Wait(recording) if recording.completed_at.get().is_none() => format!(
+                    "{stream} waits for an event recorded on {} by {}",
                     report::stream(&self.lanes, recording.stream),
                     recording.call
-                )),
-                Some(_) => Some(format!("{stream} has work")),
-            }
+                ),
+                _ => format!("{stream} has \"{what}\" ({call}) to run"),
+            })
         });
-        let waits: Vec<_> = waits.collect();
-        misuse(format!("the host waits for work that can never run: {}", waits.join("; ")))
+        waits.collect::<Vec<_>>().join("; ")
     }
 }

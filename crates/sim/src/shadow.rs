@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::clocks::{Actor, Clock};
+use super::lane::Call;
 
 /// One memory access.
 #[derive(Clone, Copy, Debug)]
@@ -12,8 +13,8 @@ pub(super) struct Touch {
     pub(super) actor: Actor,
     /// The actor's step.
     pub(super) step: u64,
-    /// The number of the backend call that made it.
-    pub(super) call: u64,
+    /// The backend call that made it.
+    pub(super) call: Call,
     /// The name of the work.
     pub(super) what: &'static str,
     pub(super) access: Access,
@@ -122,7 +123,7 @@ mod tests {
     use super::*;
 
     fn touch(actor: Actor, step: u64, access: Access) -> Touch {
-        Touch { actor, step, call: step, what: "test", access }
+        Touch { actor, step, call: Call { number: step, site: None }, what: "test", access }
     }
 
     fn ranges(shadow: &Shadow, bytes: Range<usize>, access: Access) -> Vec<(Actor, Range<usize>)> {

@@ -8,13 +8,14 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::thread::ThreadId;
+use std::time::Instant;
 
-use feedline_backend::{Access, EventId, StreamId};
+use feedline_backend::{Access, CallSite, EventId, StreamId};
 use feedline_core::{Error, Random, Result};
 
 use super::SimOptions;
 use super::clocks::{Actor, Clock, HOST};
-use super::lane::{Command, Lane, Recording};
+use super::lane::{Call, Command, Lane, Queued, Recording};
 use super::memory::{Memory, Region, Space, misuse};
 use super::report;
 use super::shadow::Touch;
@@ -36,8 +37,10 @@ pub(super) struct State {
     pub(super) random: Random,
     /// The upper half of this device's handles, so that handles of another device are recognised.
     number: u64,
-    /// The number of calls so far, without queries.
-    pub(super) calls: u64,
+    /// The last call, queries excepted.
+    pub(super) call: Call,
+    /// When the host last called, queries included.
+    pub(super) called_at: Instant,
     /// The host's vector clock.
     host: Clock,
     /// Virtual time in nanoseconds: of the host, and of the latest end of any work.
@@ -60,7 +63,8 @@ impl State {
             options,
             random,
             number,
-            calls: 0,
+            call: Call { number: 0, site: None },
+            called_at: Instant::now(),
             host: Clock::default(),
             host_time: 0,
             latest: 0,
@@ -84,7 +88,8 @@ impl State {
 
     /// Counts a call; it costs the host a microsecond.
     pub(super) fn call(&mut self) {
-        self.calls += 1;
+        self.call = Call { number: self.call.number + 1, site: CallSite::current() };
+        self.called_at = Instant::now();
         self.host_time += 1_000;
     }
 
@@ -192,10 +197,10 @@ impl State {
         Ok(lane)
     }
 
-    pub(super) fn push(&mut self, lane: usize, command: Command) {
-        let now = self.host_time;
+    pub(super) fn push(&mut self, lane: usize, what: &'static str, command: Command) {
+        let (submitted_at, call) = (self.host_time, self.call);
         let lane = &mut self.lanes[lane];
-        lane.queue.push_back((command, now));
+        lane.queue.push_back(Queued { command, submitted_at, what, call });
         lane.submitted += 1;
     }
 
@@ -204,9 +209,9 @@ impl State {
         let lane = self.submit(stream, "record", &[])?;
         let clock = self.lanes[lane].clock.clone();
         let recording =
-            Arc::new(Recording { clock, stream: lane, call: self.calls, completed_at: OnceLock::new() });
+            Arc::new(Recording { clock, stream: lane, call: self.call, completed_at: OnceLock::new() });
         self.event(event)?.recording = Some(recording.clone());
-        self.push(lane, Command::Record(recording));
+        self.push(lane, "record", Command::Record(recording));
         Ok(())
     }
 
@@ -216,7 +221,7 @@ impl State {
         let Some(recording) = recording else { return Ok(()) };
         self.submit(stream, "wait", &[])?;
         self.lanes[lane].clock.join(&recording.clock);
-        self.push(lane, Command::Wait(recording));
+        self.push(lane, "wait", Command::Wait(recording));
         Ok(())
     }
 
@@ -243,7 +248,7 @@ impl State {
         let step = clock.tick(actor);
         for (address, bytes, access) in ranges {
             if let Some(shadow) = self.memory.shadow(address) {
-                shadow.note(&bytes, Touch { actor, step, call: self.calls, what, access });
+                shadow.note(&bytes, Touch { actor, step, call: self.call, what, access });
             }
         }
         Ok(())
@@ -264,11 +269,11 @@ impl State {
             let (allocation, bytes) = match self.memory.find(region) {
                 Ok(found) => found,
                 Err(error) => {
-                    let side = report::side(&self.lanes, actor, what, self.calls);
+                    let side = report::side(&self.lanes, actor, what, self.call);
                     return Err(self.found(misuse(format!("{side}: {}", error.message()))));
                 }
             };
-            let now = Touch { actor, step: 0, call: self.calls, what, access: *access };
+            let now = Touch { actor, step: 0, call: self.call, what, access: *access };
             let conflicts = allocation.shadow.conflicts(&bytes, *access, clock);
             races.extend(conflicts.iter().map(|c| report::race(&self.lanes, allocation, &now, c)));
             ranges.push((allocation.address(), bytes, *access));
@@ -287,7 +292,7 @@ impl State {
 
     pub(super) fn free(&mut self, address: u64, bytes: usize, space: Space) -> Result<()> {
         let race = self.freed(address, bytes, space)?;
-        self.memory.free(address, self.calls, race.is_some());
+        self.memory.free(address, self.call, race.is_some());
         race.map_or(Ok(()), |race| Err(self.found(race)))
     }
 
@@ -297,7 +302,7 @@ impl State {
         let found = self.memory.find(&region).and_then(|(allocation, range)| {
             let whole = range == (0..allocation.bytes());
             let conflicts = allocation.shadow.conflicts(&range, Access::Write, &self.host);
-            let error = conflicts.first().map(|c| report::freed(&self.lanes, allocation, self.calls, c));
+            let error = conflicts.first().map(|c| report::freed(&self.lanes, allocation, self.call, c));
             let refuse =
                 || misuse(format!("{bytes} bytes at {address:#x} are not the whole of {allocation}"));
             if whole { Ok(error) } else { Err(refuse()) }

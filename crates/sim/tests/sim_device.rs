@@ -1,9 +1,11 @@
 //! Features of the simulated device: virtual time, held streams, and the report.
 
 use std::sync::mpsc;
+use std::time::Duration;
 
 use feedline_device::{Event, Memory, Priority};
 use feedline_sim::SimOptions;
+use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 
 #[test]
 fn two_simulated_streams_overlap_in_virtual_time() {
@@ -53,7 +55,7 @@ fn waiting_for_work_that_cannot_run_is_an_error() {
     let text = error.message();
     assert!(text.contains("can never run") && text.contains("stream 0 \"a\" is held"), "{text}");
     assert!(
-        text.contains("stream 1 \"b\" waits for an event recorded on stream 0 \"a\" by call 4"),
+        text.contains("stream 1 \"b\" waits for an event recorded on stream 0 \"a\" by call 4 at crates/sim/tests/sim_device.rs:"),
         "{text}"
     );
     sim.release(&a).and_then(|()| b.synchronize()).expect("released");
@@ -85,9 +87,55 @@ fn finish_lists_leaks() {
     let (pinned, event) = (device.pinned(100).expect("memory"), device.event(false).expect("an event"));
     stream.run("late", [], [], |_| {}).expect("run");
     let left = sim.finish().expect_err("three things leaked");
-    for part in ["stream 0 \"kept\"", "pinned block 1 (100 bytes", "1 event"] {
+    for part in
+        ["stream 0 \"kept\"", "pinned block 1 (100 bytes", "from call 2 at crates/sim/tests/sim", "1 event"]
+    {
         assert!(left.message().contains(part), "\"{part}\" is not in: {left}");
     }
     drop((stream, pinned, event));
     sim.finish().expect("nothing leaked");
+}
+
+/// Nothing but the simulator could end such a wait, and no call of the waiting thread comes.
+#[test]
+fn a_host_that_waits_on_a_channel_is_reported_as_stuck_and_goes_on() {
+    let stuck = |seed| {
+        let options = SimOptions { stuck_after: Duration::from_millis(200), ..SimOptions::seed(seed) };
+        let (device, sim) = feedline_sim::device_with(options).expect("a device");
+        let stream = device.named_stream("training", Priority::Normal).expect("a stream");
+        let late = device.named_stream("late", Priority::Normal).expect("a stream");
+        let (say, said) = mpsc::channel();
+        let event = device.event(false).expect("an event");
+        let line = line!() + 1;
+        stream.run("step", [], [], move |_| say.send(7).expect("the host waits")).expect("run");
+        stream.record(&event).and_then(|()| late.wait(&event)).expect("submitted");
+        assert_eq!(said.recv(), Ok(7), "seed {seed}: the work is run all the same");
+        let error = sim.check().expect_err("reported");
+        for part in [
+            "stuck: nobody has called the device for 0.",
+            &format!("stream 0 \"training\" has \"step\" (call 4 at {}:{line}) to run", file!()),
+            "stream 1 \"late\" waits for an event recorded on stream 0 \"training\" by call 5 at ",
+            "wait by an event or Stream::synchronize",
+        ] {
+            assert!(error.message().contains(part), "seed {seed}: \"{part}\" is not in: {error}");
+        }
+    };
+    with_watchdog(LIMIT, || {
+        std::thread::scope(|scope| (0..25).for_each(|seed| drop(scope.spawn(move || stuck(seed)))));
+    });
+}
+
+#[test]
+fn a_host_without_queued_work_is_not_stuck() {
+    let options = SimOptions { stuck_after: Duration::ZERO, ..SimOptions::seed(1) };
+    let (device, sim) = feedline_sim::device_with(options).expect("a device");
+    let (stream, held) = (device.stream().expect("a stream"), device.stream().expect("a stream"));
+    sim.hold(&held).expect("a stream of this device");
+    held.run("held", [], [], |_| {}).expect("run");
+    stream.synchronize().expect("nothing to do");
+    // Nothing can happen; the thread that watches looks every 50 ms.
+    let (_say, nobody) = mpsc::channel::<()>();
+    nobody.recv_timeout(Duration::from_millis(200)).expect_err("nothing is sent");
+    sim.release(&held).and_then(|()| held.synchronize()).expect("released");
+    sim.check().expect("nothing was found");
 }

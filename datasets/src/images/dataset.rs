@@ -25,7 +25,8 @@ const NAMES: [&str; 12] = [
 
 /// The data set of a reader with a field of encoded pictures: a folder, a tar archive, a table.
 ///
-/// A sample has the field `image`, as the [`Transforms`] make it, and every other field of the reader that
+/// A sample has the field `image`, as the [`Transforms`] make it, `image.parameters` if a part of them runs
+/// on the device, and every other field of the reader that
 /// has one size, such as `label`. WebDataset's `cls`, a number as text, becomes the field `label` (`i64`).
 /// Fields that vary in size are left out.
 ///
@@ -46,7 +47,7 @@ pub struct ImageDataset {
     transforms: Transforms,
     /// The reader's field that holds the picture.
     image: usize,
-    /// The reader's field of each field behind `image`, and whether it is a number as text.
+    /// The reader's field of each field behind those of the picture, and whether it is a number as text.
     others: Vec<(usize, bool)>,
     spec: Spec,
 }
@@ -125,8 +126,8 @@ impl ImageDataset {
         self.reader.read(id, values)?;
         let values = values.fields();
         let encoded = &values[self.image].bytes;
-        self.transforms.read(encoded, context.random(), scratch, row.bytes_mut(0))?;
-        for (field, &(index, is_text)) in (1..).zip(&self.others) {
+        let next = self.transforms.read_row(encoded, context.random(), scratch, row, 0)?;
+        for (field, &(index, is_text)) in (next..).zip(&self.others) {
             let bytes = &values[index].bytes;
             if is_text {
                 let text = String::from_utf8_lossy(bytes);

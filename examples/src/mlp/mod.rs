@@ -4,14 +4,18 @@
 //! | --- | --- |
 //! | sizes, and the place of each layer in one flat buffer | `shape.rs` |
 //! | the first weights | `init.rs` |
-//! | forward, backward and update | `model.rs` |
+//! | forward, backward and update | `model.rs`, `backward.rs` |
+//! | gradients averaged over several ranks | `average.rs` |
 //! | the file of a checkpoint | `sealed.rs` |
 
+mod average;
+mod backward;
 mod init;
 mod model;
 pub mod sealed;
 mod shape;
 
+pub use average::Average;
 pub use init::Init;
 pub use model::{Mlp, Optimizer, State};
 pub use shape::{Layer, Shape};

@@ -1,9 +1,11 @@
 //! Forward, backward and update, as work on one stream.
 
 use feedline::{Buffer, Error, ErrorKind, Result, Stream, View, ViewMut};
-use feedline_kernels::ops::{AdamW, ClassifierGradients, Kernels, Sgd};
+use feedline_kernels::ops::{AdamW, Kernels, Sgd};
 
-use crate::mlp::{Init, Layer, Shape};
+use crate::mlp::average::start;
+use crate::mlp::backward::{Backward, Transposed};
+use crate::mlp::{Average, Init, Layer, Shape};
 
 /// How parameters are updated.
 #[derive(Clone, Copy, Debug)]
@@ -44,15 +46,8 @@ pub struct Mlp {
     /// If transposing pays off for a full batch.
     transposed: Option<Transposed>,
     row_loss: Buffer<f32>,
-}
-
-/// What the gradient of the first layer's weights is made from, the way round in which a GPU takes it
-/// quicker.
-struct Transposed {
-    /// `[inputs, rows]`.
-    input: Buffer<f32>,
-    /// `[outputs, rows]`, in place of the first of `hidden_gradients`.
-    gradient: Buffer<f32>,
+    /// With several ranks.
+    average: Option<Average>,
 }
 
 impl Mlp {
@@ -91,8 +86,28 @@ impl Mlp {
             logits: stream.buffer(shape.batch * shape.classes)?,
             hidden_gradients: [hidden()?, hidden()?],
             row_loss: stream.buffer(shape.batch)?,
+            average: None,
             layers,
         })
+    }
+
+    /// From now on averages the gradients of every step over all ranks, after giving all of them the
+    /// parameters of rank 0.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn average(&mut self, average: Average) -> Result<()> {
+        average.broadcast(self.parameters.view_mut())?;
+        self.average = Some(average);
+        Ok(())
+    }
+
+    /// The parameters. Blocks while they are copied.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub fn parameters(&self) -> Result<Vec<f32>> {
+        self.parameters.read()
     }
 
     /// One training step: `image` is `[rows, inputs]`, `label` `[rows]`.
@@ -233,58 +248,47 @@ impl Mlp {
         layer(&layers[1], first, second)
     }
 
-    /// The last layer and the loss there and back, and on to the first layer. The gradient of a hidden
-    /// layer's bias comes with that of its output.
+    /// The last layer and the loss there and back, and on to the first layer; with several ranks, the
+    /// gradients are averaged beside it.
     fn backward(&mut self, label: View<'_, u8>, result: ViewMut<'_, u32>, transposes: bool) -> Result<()> {
-        let rows = label.len();
-        let Self { kernels, layers, parameters, gradients, input, hidden, hidden_gradients, .. } = self;
-        let ([first, second, last], [d0, d1]) = (&*layers, hidden_gradients);
-        let [of_first, of_second, of_last] = gradients_of(layers, gradients.view_mut())?;
-        let of_last = ClassifierGradients {
-            x: d1.slice_mut(0..rows * last.inputs)?,
-            weights: of_last.weights,
-            bias: of_last.bias,
-            bias_before: of_second.bias,
+        let Some(average) = self.average.clone() else {
+            let (pass, gradients) = self.backward_pass(label, result, transposes);
+            return pass.run(gradients, None).map(drop);
         };
-        let (inputs, outputs) = (0..rows * first.inputs, 0..rows * first.outputs);
-        let mut transposed = self.transposed.as_mut().filter(|_| transposes);
-        let weights = |layer: &Layer| parameters.slice(layer.weights.clone());
-        let on = |dy: View<'_, f32>| {
-            let gradient =
-                transposed.as_mut().map(|transposed| transposed.gradient.slice_mut(outputs.clone()));
-            kernels.layer_backward(
-                dy,
-                hidden[0].slice(0..rows * second.inputs)?,
-                weights(second)?,
-                of_second.weights,
-                d0.slice_mut(outputs.clone())?,
-                gradient.transpose()?,
-                of_first.bias,
-                second.linear(rows),
-            )?;
-            match transposed {
-                Some(Transposed { input, gradient }) => {
-                    let (dy, x) = (gradient.slice(outputs)?, input.slice(inputs)?);
-                    kernels.weight_gradient_transposed(dy, x, of_first.weights, first.linear(rows))
-                }
-                None => {
-                    let (dy, x) = (d0.slice(outputs)?, input.slice(inputs)?);
-                    kernels.weight_gradient(dy, x, of_first.weights, first.linear(rows))
-                }
+        let (early, this) = (average.sends_early(&self.layers[1]), self);
+        average.overlap(move |overlap| {
+            let (pass, mut gradients) = this.backward_pass(label, result, transposes);
+            if !early {
+                pass.run(gradients.reborrow(), None)?;
+                return start(overlap, [gradients]);
             }
-        };
-        kernels.classifier_fused(
-            hidden[1].slice(0..rows * last.inputs)?,
-            weights(last)?,
-            parameters.slice(last.bias.clone())?,
+            let rest = pass.run(gradients, Some(&mut |weights| start(overlap, [weights])))?;
+            start(overlap, rest)
+        })
+    }
+
+    /// Everything that the backward pass uses, and the gradients.
+    fn backward_pass<'v>(
+        &'v mut self,
+        label: View<'v, u8>,
+        result: ViewMut<'v, u32>,
+        transposes: bool,
+    ) -> (Backward<'v>, ViewMut<'v, f32>) {
+        let Self { kernels, layers, parameters, gradients, input, hidden, hidden_gradients, .. } = self;
+        let pass = Backward {
+            kernels,
+            layers,
+            parameters,
+            input,
+            hidden,
+            hidden_gradients,
+            transposed: self.transposed.as_mut().filter(|_| transposes),
+            logits: &mut self.logits,
+            row_loss: &mut self.row_loss,
             label,
-            self.logits.slice_mut(0..rows * last.outputs)?,
-            self.row_loss.slice_mut(0..rows)?,
             result,
-            of_last,
-            last.linear(rows),
-            on,
-        )
+        };
+        (pass, gradients.view_mut())
     }
 
     fn update(&mut self) -> Result<()> {
@@ -315,22 +319,4 @@ fn output(
     let rows = logits.len() / last.outputs;
     let (weights, bias) = (parameters.slice(last.weights.clone())?, parameters.slice(last.bias.clone())?);
     kernels.linear(x.slice(0..rows * last.inputs)?, weights, bias, false, logits, last.linear(rows))
-}
-
-/// The gradients of a layer's parameters.
-struct Gradients<'a> {
-    weights: ViewMut<'a, f32>,
-    bias: ViewMut<'a, f32>,
-}
-
-/// Splits the flat gradients by layer, in the order of the parameters.
-fn gradients_of<'a>(layers: &[Layer; 3], gradients: ViewMut<'a, f32>) -> Result<[Gradients<'a>; 3]> {
-    let [first, second, last] = layers;
-    let (of_first, others) = gradients.split_at(second.weights.start)?;
-    let (of_second, of_last) = others.split_at(last.weights.start - second.weights.start)?;
-    let of = |layer: &Layer, both: ViewMut<'a, f32>| {
-        let (weights, bias) = both.split_at(layer.bias.start - layer.weights.start)?;
-        Ok(Gradients { weights: weights.slice(0..layer.weights.len())?, bias: bias.slice(0..layer.outputs)? })
-    };
-    Ok([of(first, of_first)?, of(second, of_second)?, of(last, of_last)?])
 }

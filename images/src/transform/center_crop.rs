@@ -2,7 +2,8 @@
 
 use feedline_core::Random;
 
-use super::{Pad, Transform};
+use super::{Needs, Pad, Transform};
+use crate::device::Record;
 use crate::{Canvas, Region, Size};
 
 /// Takes a rectangle of one size from the middle. What the picture is too small for is black.
@@ -15,6 +16,14 @@ impl CenterCrop {
     /// Of this size.
     pub fn new(size: Size) -> Self {
         Self { size }
+    }
+
+    /// The border that a picture of size `size` lacks: top, right, bottom, left.
+    pub(super) fn missing(&self, size: Size) -> [usize; 4] {
+        let down = self.size.height.saturating_sub(size.height);
+        let across = self.size.width.saturating_sub(size.width);
+        let (top, left) = (down / 2, across / 2);
+        [top, across - left, down - top, left]
     }
 }
 
@@ -31,11 +40,19 @@ impl Transform for CenterCrop {
     }
 
     fn apply(&self, canvas: &mut Canvas, random: &mut Random) {
-        let Size { height, width } = canvas.size();
-        let (down, across) = (self.size.height.saturating_sub(height), self.size.width.saturating_sub(width));
-        if down > 0 || across > 0 {
-            let (top, left) = (down / 2, across / 2);
-            Pad::new([top, across - left, down - top, left], [0; 3]).apply(canvas, random);
+        let sides = self.missing(canvas.size());
+        if sides != [0; 4] {
+            Pad::new(sides, [0; 3]).apply(canvas, random);
         }
+    }
+
+    fn on_device(&self) -> Option<Needs> {
+        Some(Needs::Copy)
+    }
+
+    fn record(&self, record: &mut Record, random: &mut Random) {
+        let region = self.region(record.size(), random);
+        record.crop(region);
+        record.pad(self.missing(record.size()), [0; 3]);
     }
 }

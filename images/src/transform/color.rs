@@ -1,12 +1,12 @@
 //! Changes of colours that several transforms share. The arithmetic is Pillow's.
 
 /// Gray levels as they are seen: BT.601.
-pub(super) fn gray([r, g, b]: [u8; 3]) -> u8 {
+pub(crate) fn gray([r, g, b]: [u8; 3]) -> u8 {
     ((u32::from(r) * 19_595 + u32::from(g) * 38_470 + u32::from(b) * 7_471 + 0x8000) >> 16) as u8
 }
 
 /// From `from` (factor 0) to `to` (factor 1), and beyond.
-pub(super) fn blend(from: u8, to: u8, factor: f32) -> u8 {
+pub(crate) fn blend(from: u8, to: u8, factor: f32) -> u8 {
     let (from, to) = (f32::from(from), f32::from(to));
     // The cast clamps.
     (from + factor * (to - from)) as u8
@@ -37,11 +37,21 @@ pub(super) fn saturation(pixels: &mut [u8], factor: f32) {
 
 /// Turns the circle of colours by `turn`, a share of the whole circle.
 pub(super) fn hue(pixels: &mut [u8], turn: f32) {
-    let by = ((turn * 255.0) as i32) as u8;
+    let by = steps(turn);
     for pixel in pixels.as_chunks_mut::<3>().0 {
-        let [h, s, v] = hsv(*pixel);
-        *pixel = rgb([h.wrapping_add(by), s, v]);
+        *pixel = turned(*pixel, by);
     }
+}
+
+/// A share of the circle as steps of a hue.
+pub(crate) fn steps(turn: f32) -> u8 {
+    ((turn * 255.0) as i32) as u8
+}
+
+/// A pixel whose hue is `by` steps further.
+pub(crate) fn turned(pixel: [u8; 3], by: u8) -> [u8; 3] {
+    let [h, s, v] = hsv(pixel);
+    rgb([h.wrapping_add(by), s, v])
 }
 
 pub(super) fn look_up(pixels: &mut [u8], table: &[u8; 256]) {

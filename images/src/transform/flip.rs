@@ -2,8 +2,9 @@
 
 use feedline_core::Random;
 
-use super::Transform;
+use super::{Needs, Transform};
 use crate::Canvas;
+use crate::device::Record;
 use crate::turn::Turn;
 
 /// Mirrors left and right.
@@ -19,6 +20,16 @@ impl Transform for FlipLeftRight {
             canvas.turn(Turn::FlipLeftRight);
         }
     }
+
+    fn on_device(&self) -> Option<Needs> {
+        Some(Needs::Copy)
+    }
+
+    fn record(&self, record: &mut Record, random: &mut Random) {
+        if random.uniform() < self.probability {
+            record.flip_left_right();
+        }
+    }
 }
 
 /// Mirrors top and bottom.
@@ -32,6 +43,16 @@ impl Transform for FlipTopBottom {
     fn apply(&self, canvas: &mut Canvas, random: &mut Random) {
         if random.uniform() < self.probability {
             canvas.turn(Turn::FlipTopBottom);
+        }
+    }
+
+    fn on_device(&self) -> Option<Needs> {
+        Some(Needs::Copy)
+    }
+
+    fn record(&self, record: &mut Record, random: &mut Random) {
+        if random.uniform() < self.probability {
+            record.flip_top_bottom();
         }
     }
 }

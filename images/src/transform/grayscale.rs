@@ -2,8 +2,9 @@
 
 use feedline_core::Random;
 
-use super::{Transform, color};
+use super::{Needs, Transform, color};
 use crate::Canvas;
+use crate::device::{Color, Record};
 
 /// Takes the colours away; all three channels get the gray level.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,6 +19,16 @@ impl Transform for Grayscale {
             for pixel in canvas.pixels_mut().as_chunks_mut::<3>().0 {
                 *pixel = [color::gray(*pixel); 3];
             }
+        }
+    }
+
+    fn on_device(&self) -> Option<Needs> {
+        Some(Needs::Work)
+    }
+
+    fn record(&self, record: &mut Record, random: &mut Random) {
+        if random.uniform() < self.probability {
+            record.color(Color::Gray, 0.0);
         }
     }
 }

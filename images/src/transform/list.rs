@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use feedline_core::{Error, ErrorKind, Random, Result, Spec};
+use feedline_core::{DType, Error, ErrorKind, Random, Result, Spec};
 
 use super::output::Output;
 use super::{
-    CenterCrop, ChannelOrder, ColorJitter, Filter, FlipLeftRight, FlipTopBottom, GaussianBlur, Grayscale,
-    Pad, QuarterTurn, RandAugment, RandomCrop, RandomResizedCrop, Resize, Transform, TrivialAugment,
+    CenterCrop, ChannelOrder, ColorJitter, Erase, Filter, FlipLeftRight, FlipTopBottom, GaussianBlur,
+    Grayscale, Pad, QuarterTurn, RandAugment, RandomCrop, RandomResizedCrop, Resize, Transform,
+    TrivialAugment,
 };
+use crate::device::{Mixing, WORDS};
 use crate::{Canvas, Decoder, Limits, Size};
 
 /// What happens to each picture, in order, and what it is when it arrives in the batch.
@@ -35,16 +37,21 @@ use crate::{Canvas, Decoder, Limits, Size};
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Transforms {
-    steps: Vec<Arc<dyn Transform>>,
-    output: Output,
-    limits: Limits,
+    pub(super) steps: Vec<Arc<dyn Transform>>,
+    pub(super) output: Output,
+    pub(super) limits: Limits,
+    /// How many of the steps run on the host; all without a part for the device.
+    pub(super) host: Option<usize>,
+    pub(super) mixing: Option<Mixing>,
+    /// The element type of the finished pixels, where it is not the usual one.
+    pub(super) element: Option<DType>,
 }
 
 /// A worker's memory: a decoder and a canvas, used again from sample to sample.
 #[derive(Debug, Default)]
 pub struct Scratch {
     decoder: Decoder,
-    canvas: Canvas,
+    pub(super) canvas: Canvas,
 }
 
 impl Transforms {
@@ -129,6 +136,11 @@ impl Transforms {
         self.then(TrivialAugment)
     }
 
+    /// Fills a random part with one colour, with this probability; see [`Erase`].
+    pub fn erase(self, probability: f64) -> Self {
+        self.then(Erase::new(probability))
+    }
+
     /// Makes the field `f32`: `(level / 255 - mean) / std`, by channel. It comes last, wherever it stands.
     ///
     /// Left out, pictures travel as bytes, a quarter of the size, and can be normalised on the device.
@@ -161,12 +173,21 @@ impl Transforms {
     /// # Errors
     /// As [`field`](Self::field), and as [`Spec::field`].
     pub fn add_field(&self, spec: Spec, name: &str) -> Result<Spec> {
-        let Some(size) = self.steps.iter().fold(None, |size, step| step.size(size)) else {
+        let Some(size) = self.host_size() else {
             let why = "the transforms leave pictures in sizes of their own: add resize, \
                        random_resized_crop or center_crop";
             return Err(Error::new(ErrorKind::Config, why));
         };
-        self.output.field(spec, name, size)
+        if self.host.is_none() {
+            if self.mixing.is_some() || self.element.is_some() {
+                let why = "mixup, cutmix and element run on the device: put on_device() before them";
+                return Err(Error::new(ErrorKind::Config, why));
+            }
+            return self.output.field(spec, name, size);
+        }
+        self.device_part()?;
+        let spec = spec.field(name, DType::U8, size.shape())?;
+        spec.field(&format!("{name}.parameters"), DType::U32, [WORDS])
     }
 
     /// Decodes a picture and lets it go through the list, to `image`: the bytes of the field.
@@ -185,7 +206,7 @@ impl Transforms {
     ) -> Result<()> {
         let Scratch { decoder, canvas } = scratch;
         decoder.set_limits(self.limits);
-        let first = self.steps.first();
+        let first = self.host_steps().first();
         canvas.fill(|pixels| {
             decoder.decode_region(encoded, pixels, |size| first.map(|step| step.region(size, random)))
         })?;
@@ -216,12 +237,14 @@ impl Transforms {
 
     /// The steps from number `from` on.
     fn finish(&self, from: usize, random: &mut Random, canvas: &mut Canvas, image: &mut [u8]) -> Result<()> {
-        for step in self.steps.iter().skip(from) {
+        for step in self.host_steps().iter().skip(from) {
             let region = step.region(canvas.size(), random);
             canvas.crop(region);
             step.apply(canvas, random);
         }
-        let bytes = self.output.bytes(canvas.size());
+        let as_it_is = Output::default();
+        let output = if self.host.is_some() { &as_it_is } else { &self.output };
+        let bytes = output.bytes(canvas.size());
         if bytes != image.len() {
             let why = format!(
                 "the picture is {} after its transforms, which is {bytes} bytes instead of {}: let the \
@@ -231,7 +254,7 @@ impl Transforms {
             );
             return Err(Error::new(ErrorKind::Sample, why));
         }
-        self.output.write(canvas, image);
+        output.write(canvas, image);
         Ok(())
     }
 }

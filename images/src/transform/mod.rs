@@ -8,23 +8,26 @@
 //! | `resize.rs` | to a size, or the shorter side to a length |
 //! | `random_resized_crop.rs`, `random_crop.rs`, `center_crop.rs`, `pad.rs` | which part is seen |
 //! | `flip.rs`, `quarter_turn.rs` | mirrored, turned |
+//! | `erase.rs` | a part of one colour |
 //! | `color_jitter.rs`, `grayscale.rs`, `gaussian_blur.rs` | colours, sharpness |
 //! | `augment/` | RandAugment and TrivialAugment, and the operations they choose from |
 //! | `output.rs` | normalised or not, channels last or first |
-//! | `list.rs` | the list that users write |
+//! | `list.rs`, `placement.rs` | the list that users write; which part of it runs on a device |
 //!
 //! [`Context::random`]: feedline_core::Context::random
 
 mod augment;
 mod center_crop;
-mod color;
+pub(crate) mod color;
 mod color_jitter;
+mod erase;
 mod flip;
 mod gaussian_blur;
 mod grayscale;
 mod list;
 mod output;
 mod pad;
+mod placement;
 mod quarter_turn;
 mod random_crop;
 mod random_resized_crop;
@@ -37,6 +40,7 @@ use feedline_core::Random;
 pub use augment::{Operation, RandAugment, TrivialAugment};
 pub use center_crop::CenterCrop;
 pub use color_jitter::ColorJitter;
+pub use erase::Erase;
 pub use flip::{FlipLeftRight, FlipTopBottom};
 pub use gaussian_blur::GaussianBlur;
 pub use grayscale::Grayscale;
@@ -48,6 +52,7 @@ pub use random_crop::RandomCrop;
 pub use random_resized_crop::RandomResizedCrop;
 pub use resize::{Filter, Resize};
 
+use crate::device::Record;
 use crate::{Canvas, Region, Size};
 
 /// A change of a picture.
@@ -86,4 +91,24 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
 
     /// Changes the picture, which is the part that [`region`](Self::region) asked for.
     fn apply(&self, canvas: &mut Canvas, random: &mut Random);
+
+    /// What it needs of the device, `None` if it runs on the host only, which is the default.
+    fn on_device(&self) -> Option<Needs> {
+        None
+    }
+
+    /// For the device: draws the numbers that [`region`](Self::region) and [`apply`](Self::apply) would draw,
+    /// and says in `record` what they would do.
+    fn record(&self, _record: &mut Record, _random: &mut Random) {}
+}
+
+/// What a transform needs of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Needs {
+    /// Pixels at other places: crops, borders, flips, erasing.
+    Copy,
+    /// New pixels: scaling, colours, mixing of samples.
+    Work,
+    /// The mean of the whole picture before any pixel is finished: contrast.
+    Mean,
 }

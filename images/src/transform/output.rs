@@ -25,11 +25,14 @@ pub(super) struct Output {
     pub(super) order: ChannelOrder,
     /// By channel and level; pictures stay `u8` without it.
     levels: Option<Box<[[f32; 256]; 3]>>,
+    /// Mean and deviation of each channel, where it is normalised.
+    pub(super) normal: Option<([f32; 3], [f32; 3])>,
 }
 
 impl Output {
     /// `(level / 255 - mean) / std` as `f32`.
     pub(super) fn normalise(&mut self, mean: [f32; 3], std: [f32; 3]) {
+        self.normal = Some((mean, std));
         let level = |channel: usize, level: usize| (level as f32 / 255.0 - mean[channel]) / std[channel];
         let channel = |channel| std::array::from_fn(|at| level(channel, at));
         self.levels = Some(Box::new(std::array::from_fn(channel)));
@@ -94,7 +97,7 @@ mod tests {
         let first: Vec<u8> =
             (0..3).flat_map(|channel| pixels.iter().skip(channel).step_by(3).copied()).collect();
         for (order, wanted) in [(ChannelOrder::Last, &pixels), (ChannelOrder::First, &first)] {
-            let mut output = Output { order, levels: None };
+            let mut output = Output { order, ..Output::default() };
             let mut bytes = vec![0; 12];
             output.write(&canvas, &mut bytes);
             assert_eq!(&bytes, wanted);

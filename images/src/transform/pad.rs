@@ -2,7 +2,8 @@
 
 use feedline_core::Random;
 
-use super::Transform;
+use super::{Needs, Transform};
+use crate::device::Record;
 use crate::{Canvas, Size};
 
 /// Adds a border of one colour.
@@ -42,5 +43,12 @@ impl Transform for Pad {
                 }
             }
         });
+    }
+    fn on_device(&self) -> Option<Needs> {
+        Some(Needs::Copy)
+    }
+
+    fn record(&self, record: &mut Record, _: &mut Random) {
+        record.pad(self.sides, self.color);
     }
 }

@@ -2,7 +2,8 @@
 
 use feedline_core::Random;
 
-use super::{CenterCrop, Transform};
+use super::{CenterCrop, Needs, Transform};
+use crate::device::Record;
 use crate::{Canvas, Region, Size};
 
 /// Takes a rectangle of one size from a random place. What the picture is too small for is black, on both
@@ -33,5 +34,15 @@ impl Transform for RandomCrop {
 
     fn apply(&self, canvas: &mut Canvas, random: &mut Random) {
         CenterCrop::new(self.size).apply(canvas, random);
+    }
+
+    fn on_device(&self) -> Option<Needs> {
+        Some(Needs::Copy)
+    }
+
+    fn record(&self, record: &mut Record, random: &mut Random) {
+        let region = self.region(record.size(), random);
+        record.crop(region);
+        record.pad(CenterCrop::new(self.size).missing(record.size()), [0; 3]);
     }
 }

@@ -2,7 +2,8 @@
 
 use feedline_core::Random;
 
-use super::{Filter, Transform};
+use super::{Filter, Needs, Transform};
+use crate::device::Record;
 use crate::{Canvas, Region, Size};
 
 /// Draws a rectangle of random area, ratio and place, and scales it to one size.
@@ -77,5 +78,15 @@ impl Transform for RandomResizedCrop {
 
     fn apply(&self, canvas: &mut Canvas, _: &mut Random) {
         canvas.resize(self.size, self.filter);
+    }
+
+    fn on_device(&self) -> Option<Needs> {
+        (self.filter == Filter::Bilinear).then_some(Needs::Work)
+    }
+
+    fn record(&self, record: &mut Record, random: &mut Random) {
+        let region = self.region(record.size(), random);
+        record.crop(region);
+        record.resize(self.size);
     }
 }

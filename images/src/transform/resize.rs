@@ -2,7 +2,8 @@
 
 use feedline_core::Random;
 
-use super::Transform;
+use super::{Needs, Transform};
+use crate::device::Record;
 use crate::{Canvas, Size};
 
 /// How pixels between pixels, or of many pixels one, are found.
@@ -72,5 +73,13 @@ impl Transform for Resize {
 
     fn apply(&self, canvas: &mut Canvas, _: &mut Random) {
         canvas.resize(self.wanted(canvas.size()), self.filter);
+    }
+
+    fn on_device(&self) -> Option<Needs> {
+        (self.filter == Filter::Bilinear).then_some(Needs::Work)
+    }
+
+    fn record(&self, record: &mut Record, _: &mut Random) {
+        record.resize(self.wanted(record.size()));
     }
 }

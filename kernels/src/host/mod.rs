@@ -17,10 +17,13 @@
 //! | [`argmax_hits`] | `argmax.cu` |
 //! | [`sgd`] | `sgd.cu` |
 //! | [`adamw`] | `adamw.cu` |
+//! | `augment` (feature `images`) | `augment.cu` |
 //! | [`pattern`] | `pattern.cu` |
 
 mod adamw;
 mod argmax;
+#[cfg(feature = "images")]
+mod augment;
 mod bias_relu;
 mod cast;
 mod fill;
@@ -32,6 +35,8 @@ mod softmax_xent;
 
 pub use adamw::{AdamW, adamw};
 pub use argmax::{Label, argmax_hits};
+#[cfg(feature = "images")]
+pub use augment::augment;
 pub use bias_relu::{bias_add, bias_relu, relu_bias_backward, relu_bias_backward_transposed};
 pub use cast::{cast, cast_with_transpose};
 pub use fill::fill;

@@ -8,10 +8,14 @@
 //! | cast, loss, accuracy | `batch.rs` |
 //! | last layer with its loss | `classifier.rs` |
 //! | weight gradient of a large batch | `transposed.rs` |
+//! | transforms of pictures (feature `images`) | `augment.rs` |
 //! | optimizers | `update.rs` |
 //! | delays and self-describing bytes, for tests | `probe.rs` |
 //! | GPU implementations of the others | `gpu.rs` |
 
+#[cfg(feature = "images")]
+#[cfg_attr(docsrs, doc(cfg(feature = "images")))]
+mod augment;
 mod batch;
 mod classifier;
 #[cfg(feature = "cuda")]
@@ -27,6 +31,8 @@ use feedline_device::{BackendKind, Stream};
 use crate::host::parallel;
 
 pub use crate::host::{AdamW, Sgd};
+#[cfg(feature = "images")]
+pub use augment::{Augment, OneHot, Pictures};
 pub use classifier::ClassifierGradients;
 pub use linear::Linear;
 

@@ -36,7 +36,9 @@ impl Stream {
     /// # Safety
     /// `args` match the kernel's parameters in number, order and type, and the kernel accesses no memory
     /// outside them.
+    #[track_caller]
     pub unsafe fn launch(&self, function: &Function, grid: Grid, args: &[Arg<'_>]) -> Result<()> {
+        let _site = self.core().device.call_site();
         let mut values = ArrayVec::<u64, MAX_ARGS>::new();
         for arg in args {
             let value = match arg {
@@ -77,6 +79,10 @@ impl Stream {
             Launch { kernel: function.id(), name: function.name(), grid, parameters: &mut parameters };
         // SAFETY: the caller's contract about the kernel; the memory belongs to buffers and slots that
         // outlive the stream's work, and is used on this very stream.
-        unsafe { self.core().device.backend.launch(target, &mut launch) }
+        unsafe { self.core().device.backend.launch(target, &mut launch) }.map_err(|error| {
+            let mut inputs =
+                args.iter().filter_map(|arg| if let Arg::In(input) = arg { Some(input) } else { None });
+            self.core().device.place(error, inputs.find_map(Input::step))
+        })
     }
 }

@@ -106,6 +106,7 @@ impl WriteLease {
     /// # Errors
     /// `Config` for a stream of another device, or if the sizes do not fit; a device failure. A slot
     /// whose copy failed is taken out of use.
+    #[track_caller]
     pub fn upload<T>(self, stream: &Stream, from: ReadyLease<Pinned, T>, bytes: usize) -> Result<Loaded> {
         self.upload_parts(stream, from, std::slice::from_ref(&(0..bytes)))
     }
@@ -115,6 +116,7 @@ impl WriteLease {
     ///
     /// # Errors
     /// As for [`upload`](Self::upload).
+    #[track_caller]
     pub fn upload_parts<T>(
         self,
         stream: &Stream,
@@ -147,6 +149,7 @@ impl WriteLease {
     /// # Errors
     /// `Config` for a stream of another device, another stream or other columns than the ring's first, or
     /// if the sizes do not fit; a device failure. A slot whose gather failed is taken out of use.
+    #[track_caller]
     pub fn gather<T>(
         self,
         stream: &Stream,
@@ -173,12 +176,14 @@ impl WriteLease {
 
     /// Submits to `copier` the `work` that fills this slot. The work runs after all readers of the slot's
     /// last batch, and both slots are busy until it has ended.
+    #[track_caller]
     fn fill<T>(
         self,
         copier: &Arc<StreamCore>,
         from: ReadyLease<Pinned, T>,
         work: impl FnOnce(&Arc<StreamCore>, *const u8, Address) -> Result<()>,
     ) -> Result<Loaded> {
+        let _site = copier.device.call_site();
         let Hold { shared, index, .. } = &self.hold;
         let slot = &shared.slots[*index];
         shared.device.same(&copier.device, "the copy stream")?;
@@ -260,7 +265,9 @@ impl Loaded {
     ///
     /// # Errors
     /// `Config` for a stream of another device; a device failure.
+    #[track_caller]
     pub fn wait_on(mut self, stream: &Stream) -> Result<Reader> {
+        let _site = stream.core().device.call_site();
         // A reader counts as delivered until `Reader::drop`, or until the drop of `hold` if there is no
         // reader.
         self.deliver();
@@ -278,7 +285,9 @@ impl Reader {
     /// `Config` for a stream of another device, for more than [`MAX_READERS`] readers, and while the
     /// caller is recording this reader's stream, since a replay would not open the slot again; a device
     /// failure.
+    #[track_caller]
     pub fn also_on(&self, stream: &Stream) -> Result<Reader> {
+        let _site = stream.core().device.call_site();
         self.stream.core().refuse("a batch for another stream")?;
         join(&self.shared, self.index, self.copied.clone(), stream)
     }
@@ -302,7 +311,8 @@ impl Reader {
             return Err(Error::new(ErrorKind::Config, why));
         }
         let address = Address(self.slot().address.0 + offset as u64);
-        Ok(View::new(address, len, self.stream.core(), Some(self.slot_id())))
+        let view = View::new(address, len, self.stream.core(), Some(self.slot_id()));
+        Ok(view.of_step(self.info().step))
     }
 
     /// The bytes of the slot, in place. For the host device, whose memory is host memory. Blocks until the

@@ -135,7 +135,12 @@ impl SlotRing {
         // Built slot by slot into the ring itself, so that an error half-way frees the slots built so
         // far.
         let mut slots = Vec::with_capacity(count);
-        let built = (0..count).try_for_each(|_| Slot::new(core, bytes).map(|slot| slots.push(slot)));
+        let built = (0..count).try_for_each(|index| {
+            let slot = Slot::new(core, bytes)?;
+            core.backend.name_memory(slot.address.0, &format!("device slot {index}"));
+            slots.push(slot);
+            Ok(())
+        });
         let shared = Arc::new(Shared {
             device: core.clone(),
             slots: slots.into(),

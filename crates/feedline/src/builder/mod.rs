@@ -12,6 +12,7 @@ use feedline_device::Device;
 
 use crate::trace::Trace;
 use crate::transfer_mode::{Choice, against_zero_copy};
+use crate::tune::Depth;
 use crate::{Loader, TransferMode};
 
 mod devices;
@@ -55,8 +56,10 @@ pub struct LoaderBuilder {
     pub(crate) last_batch: LastBatch,
     world: World,
     pub(crate) workers: Workers,
-    pool: Option<WorkerPool>,
-    depth: Option<usize>,
+    pub(crate) pool: Option<WorkerPool>,
+    /// The most threads of `Workers::Auto`.
+    core_budget: Option<usize>,
+    depth: Depth,
     pinned_budget: usize,
     resident_budget: usize,
     transfer_mode: TransferMode,
@@ -87,9 +90,10 @@ impl LoaderBuilder {
             seed: 0,
             last_batch: LastBatch::Keep,
             world: World::single(),
-            workers: Workers::Auto,
+            workers: Workers::PerCore,
             pool: None,
-            depth: None,
+            core_budget: None,
+            depth: Depth::BySize,
             pinned_budget: PINNED_BUDGET,
             resident_budget: usize::MAX,
             transfer_mode: TransferMode::Auto,
@@ -161,7 +165,7 @@ impl LoaderBuilder {
         Self { world, ..self }
     }
 
-    /// Number of decode threads. Default: [`Workers::Auto`]. In zero-copy mode nothing is decoded and
+    /// Number of decode threads. Default: [`Workers::PerCore`]. In zero-copy mode nothing is decoded and
     /// there is one.
     pub fn workers(self, workers: Workers) -> Self {
         Self { workers, ..self }
@@ -184,7 +188,7 @@ impl LoaderBuilder {
     /// # let ones = || Ok::<_, feedline::Error>(Ones(Spec::new().field("x", DType::U8, [])?));
     /// # let (train, validate) = (ones()?, ones()?);
     /// # let device = Device::host();
-    /// let pool = WorkerPool::new(Workers::Auto)?;
+    /// let pool = WorkerPool::new(Workers::PerCore)?;
     /// let mut train = Loader::builder(train).pool(&pool).build(&device)?;
     /// let mut validate = Loader::builder(validate).pool(&pool).build(&device)?;
     /// assert_eq!(train.epoch(0)?.count() + validate.epoch(0)?.count(), 20);
@@ -194,10 +198,26 @@ impl LoaderBuilder {
         Self { pool: Some(pool.clone()), ..self }
     }
 
-    /// Batches on the device at a time: being copied, waiting, or being read. Default: what fits 32 MiB,
-    /// clamped to 3..=8.
-    pub fn depth(self, depth: usize) -> Self {
-        Self { depth: Some(depth), ..self }
+    /// The most threads that [`Workers::Auto`] starts. Default: as many as [`Workers::PerCore`].
+    pub fn core_budget(self, workers: usize) -> Self {
+        Self { core_budget: Some(workers), ..self }
+    }
+
+    /// Batches on the device at a time: being copied, waiting, or being read. Default: [`Depth::BySize`].
+    ///
+    /// ```
+    /// use feedline::{Depth, Device, InMemory, Loader, Workers};
+    /// let numbers = InMemory::new().field("number", [], [1_u8, 2, 3])?;
+    /// let builder = Loader::builder(numbers).batch_size(2).workers(Workers::Auto).depth(Depth::Auto);
+    /// let mut loader = builder.build(&Device::host())?;
+    /// loader.epoch(0)?.try_for_each(|batch| batch.map(drop))?;
+    /// let tuning = loader.tuning().expect("both are tuned");
+    /// println!("{tuning}"); // the moves, and what to write instead
+    /// assert_eq!(tuning.builder_line(), ".workers(Workers::Count(1)).depth(2)"); // too short to tune
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
+    pub fn depth(self, depth: impl Into<Depth>) -> Self {
+        Self { depth: depth.into(), ..self }
     }
 
     /// Records what the loader's threads and its copy stream do into `trace`. Default: nothing is recorded.
@@ -379,13 +399,13 @@ impl LoaderBuilder {
     /// copy or residence is not possible, if it was asked for, and then a sample that cannot be read; a
     /// device failure.
     pub fn build(self, device: &Device) -> Result<Loader> {
-        if self.depth == Some(0) {
+        if self.depth == Depth::Slots(0) {
             return Err(Error::new(
                 ErrorKind::Config,
                 "depth is 0: at least one batch must fit on the device",
             ));
         }
-        self.workers.count()?;
+        self.threads().count()?;
         let layout = Layout::new(&self.spec()?, self.batch_size)?;
         if layout.is_ragged() && self.map_batch.is_some() {
             let why = "map_batch does not take ragged fields: change the samples with Dataset::map";
@@ -398,7 +418,7 @@ impl LoaderBuilder {
         };
         let choice = Choice {
             transfer_mode: self.transfer_mode,
-            against: against_zero_copy((device.kind(), device.name()), &self.sampler, self.workers),
+            against: against_zero_copy((device.kind(), device.name()), &self.sampler, self.threads()),
             map_batch: self.map_batch.is_some(),
             input: &self.input,
             layout: &layout,
@@ -406,7 +426,7 @@ impl LoaderBuilder {
             host_slots: self.host_slots(&layout),
             pinned_budget: self.pinned_budget,
             resident_budget: self.resident_budget,
-            workers: self.workers,
+            workers: self.threads(),
         };
         let chosen = choice.choose(device)?;
         Loader::start(self, chosen, batch_sampler, layout, device)

@@ -6,6 +6,7 @@ use feedline_core::{
 
 use super::{LoaderBuilder, RaggedForm};
 use crate::decode::{WorkerPool, Workers};
+use crate::tune::{Depth, Policy, Setting};
 
 /// Bytes of all device slots together, for batches so small that many slots fit.
 const SMALL: usize = 32 << 20;
@@ -16,8 +17,29 @@ impl LoaderBuilder {
         match &self.pool {
             Some(pool) => Ok(pool.clone()),
             None if is_gathered => WorkerPool::new(Workers::Count(1)),
-            None => WorkerPool::new(self.workers),
+            None => WorkerPool::new(self.threads()),
         }
+    }
+
+    /// The threads to start.
+    pub(super) fn threads(&self) -> Workers {
+        match (self.workers, self.core_budget) {
+            (Workers::Auto, Some(most)) => Workers::Count(most),
+            (workers, _) => workers,
+        }
+    }
+
+    /// Tunes a loader with `workers` threads and `depth` device slots, if that was asked for.
+    pub(crate) fn policy(&self, workers: usize, depth: usize, is_gathered: bool) -> Option<Policy> {
+        // One worker is enough for a gather, and a pool that is shared belongs to no loader.
+        let tunes_workers = self.workers == Workers::Auto && self.pool.is_none() && !is_gathered;
+        let tunes_depth = self.depth == Depth::Auto;
+        let most = Setting { workers, depth };
+        let least = Setting {
+            workers: if tunes_workers { 1 } else { workers },
+            depth: if tunes_depth { depth.min(2) } else { depth },
+        };
+        (tunes_workers || tunes_depth).then(|| Policy::new(least, most))
     }
 
     /// The spec of the batches: that of the samples, with ragged fields in their forms.
@@ -79,7 +101,10 @@ impl LoaderBuilder {
     pub(crate) fn device_slots(&self, layout: &Layout) -> usize {
         let bytes = layout.bytes().max(1);
         let budget = (self.pinned_budget / bytes).saturating_sub(1);
-        self.depth.unwrap_or_else(|| (SMALL / bytes).min(budget).clamp(3, 8))
+        match self.depth {
+            Depth::Slots(depth) => depth,
+            Depth::BySize | Depth::Auto => (SMALL / bytes).min(budget).clamp(3, 8),
+        }
     }
 
     /// Host slots: one more than on the device, so that decoding continues while every device slot is taken.

@@ -31,6 +31,7 @@ impl Batch {
     ///
     /// # Errors
     /// `Config` for another device's stream; a device failure.
+    #[track_caller]
     pub fn wait_on(self, stream: &Stream) -> Result<Ready> {
         self.holder.touch();
         let step = self.step();

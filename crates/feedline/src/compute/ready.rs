@@ -127,14 +127,24 @@ impl Ready {
     /// # Errors
     /// `Config` for a name that the spec does not have, a field that is not padded, or one of another type.
     pub fn padded<T: Element>(&self, name: &str) -> Result<Padded<'_, T>> {
-        let (values, index, extent, form) = self.values(name)?;
-        let Form::Padded(_) = form else {
+        let (values, _, extent, _) = self.values(name)?;
+        let lengths = self.lengths(name)?;
+        let width = extent.items.checked_div(self.len()).unwrap_or(0);
+        Ok(Padded { values, lengths, width, padding: extent.padding })
+    }
+
+    /// The length of each row of the padded field `name`, in items; the field may have any type.
+    ///
+    /// # Errors
+    /// `Config` for a name that the spec does not have, or a field that is not padded.
+    pub fn lengths(&self, name: &str) -> Result<View<'_, u32>> {
+        let index = self.layout.spec().index_of(name)?;
+        let ragged = self.layout.spec().fields()[index].as_ragged();
+        let Some(Form::Padded(_)) = ragged.map(|ragged| ragged.form()) else {
             let why = format!("field \"{name}\" is not padded: read it by ragged, or pad it in the builder");
             return Err(Error::new(ErrorKind::Config, why));
         };
-        let lengths = self.reader.view(self.layout.offset(index), self.len())?;
-        let width = extent.items.checked_div(self.len()).unwrap_or(0);
-        Ok(Padded { values, lengths, width, padding: extent.padding })
+        self.reader.view(self.layout.offset(index), self.len())
     }
 
     /// The values of a ragged field, its index, and what the batch holds of it.
@@ -159,6 +169,7 @@ impl Ready {
     /// # Errors
     /// `Config` for another device's stream, for too many readers, and while a step is being recorded,
     /// because its replay would not open the batch again; a device failure.
+    #[track_caller]
     pub fn also_on(&self, stream: &Stream) -> Result<Ready> {
         let reader = self.reader.also_on(stream)?;
         Ok(Ready { reader, layout: self.layout.clone(), holder: self.holder.clone() })

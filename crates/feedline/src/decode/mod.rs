@@ -36,6 +36,7 @@ pub(crate) use decoder::{Decoder, DecoderOptions, EpochEnd, Job, Message, Outcom
 pub(crate) use input::{Input, Note};
 pub use map_batch::FilledBatch;
 pub(crate) use map_batch::MapBatch;
+pub(crate) use pool::ActiveWorkers;
 pub use pool::{MAX_WORKERS, WorkerPool, Workers};
 pub(crate) use rows::panic_text;
 pub(crate) use source::SourceReader;

@@ -1,6 +1,7 @@
 //! The worker threads, owned by one loader or shared by several.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -24,6 +25,10 @@ const QUEUE_CAPACITY: usize = 1024;
 pub enum Workers {
     /// One per core; one fewer on machines with more than two cores, for the training loop.
     #[default]
+    PerCore,
+    /// One takes work at first; more of them do as far as that helps, up to
+    /// [`core_budget`](crate::LoaderBuilder::core_budget). [`Loader::tuning`](crate::Loader::tuning) tells
+    /// what became of it. In a [`WorkerPool`] that loaders share, the same as [`PerCore`](Self::PerCore).
     Auto,
     /// This number, from 1 to [`MAX_WORKERS`].
     Count(usize),
@@ -45,7 +50,7 @@ impl Workers {
                 format!("workers is {count}: at most {MAX_WORKERS}; a few per core are enough"),
             )),
             Self::Count(count) => Ok(count),
-            Self::Auto => {
+            Self::PerCore | Self::Auto => {
                 let cores = std::thread::available_parallelism().map_or(1, usize::from);
                 Ok(if cores > 2 { cores - 1 } else { cores }.min(MAX_WORKERS))
             }
@@ -81,6 +86,21 @@ struct Threads {
 struct Shared {
     queue: Queue<Job, Share>,
     activity: Activity,
+    /// The workers that may take work.
+    active: Arc<AtomicUsize>,
+}
+
+/// How many workers of a pool may take work. Keeps no thread alive.
+pub(crate) struct ActiveWorkers {
+    shared: Arc<Shared>,
+}
+
+impl ActiveWorkers {
+    /// From now on the first `workers` workers take work; the others finish what they have begun.
+    pub(crate) fn set(&self, workers: usize) {
+        self.shared.active.store(workers, Ordering::Relaxed);
+        self.shared.queue.set_limit(workers);
+    }
 }
 
 impl WorkerPool {
@@ -91,7 +111,11 @@ impl WorkerPool {
     /// started end.
     pub fn new(workers: Workers) -> Result<Self> {
         let count = workers.count()?;
-        let shared = Arc::new(Shared { queue: Queue::new(QUEUE_CAPACITY), activity: Activity::new(count) });
+        let shared = Arc::new(Shared {
+            queue: Queue::new(QUEUE_CAPACITY),
+            activity: Activity::new(count),
+            active: Arc::new(AtomicUsize::new(count)),
+        });
         let threads = Threads { shared, handles: Mutex::new(Vec::with_capacity(count)) };
         for index in 0..count {
             let shared = threads.shared.clone();
@@ -110,6 +134,16 @@ impl WorkerPool {
     /// Number of threads.
     pub fn workers(&self) -> usize {
         self.threads.shared.activity.workers()
+    }
+
+    /// The number of workers that may take work, as it changes.
+    pub(crate) fn active(&self) -> Arc<AtomicUsize> {
+        self.threads.shared.active.clone()
+    }
+
+    /// Sets the number of workers that may take work.
+    pub(crate) fn active_workers(&self) -> ActiveWorkers {
+        ActiveWorkers { shared: self.threads.shared.clone() }
     }
 
     /// The reads in progress, the longest first.
@@ -154,7 +188,7 @@ impl Shared {
     /// Works as worker number `index` until the queue is closed.
     fn work(&self, index: usize) {
         let worker = Worker::new(&self.activity, index);
-        while let Some(work) = self.queue.next() {
+        while let Some(work) = self.queue.next(index) {
             // Dropping the last job of a loader drops its data set, which runs user code.
             let worked = catch_unwind(AssertUnwindSafe(|| match work {
                 Work::Begin(job) => {

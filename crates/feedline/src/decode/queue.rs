@@ -33,6 +33,8 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(crate) struct Queue<J, S> {
     state: Mutex<State<J, S>>,
     wake: Condvar,
+    /// For workers that may not take work.
+    rest: Condvar,
     /// Counts what was added, for workers that spin without the lock.
     added: Version,
     waits: Backoff,
@@ -46,6 +48,8 @@ struct State<J, S> {
     spinning: usize,
     /// Workers that sleep.
     asleep: usize,
+    /// Workers with this number or a higher one take no work.
+    limit: usize,
     closed: bool,
 }
 
@@ -57,11 +61,13 @@ impl<J, S: Clone> Queue<J, S> {
             shares: VecDeque::with_capacity(capacity),
             spinning: 0,
             asleep: 0,
+            limit: usize::MAX,
             closed: false,
         };
         Self {
             state: Mutex::new(state),
             wake: Condvar::new(),
+            rest: Condvar::new(),
             added: Version::default(),
             waits: Backoff::new(),
         }
@@ -91,13 +97,28 @@ impl<J, S: Clone> Queue<J, S> {
         }
     }
 
-    /// Takes the next work, and sleeps until there is some; `None` once the queue is closed.
-    pub(crate) fn next(&self) -> Option<Work<J, S>> {
+    /// From now on only workers with a number below `limit` take work.
+    pub(crate) fn set_limit(&self, limit: usize) {
+        self.lock().limit = limit;
+        self.rest.notify_all();
+    }
+
+    /// Takes the next work for worker number `worker`, and sleeps until there is some; `None` once the queue
+    /// is closed.
+    pub(crate) fn next(&self, worker: usize) -> Option<Work<J, S>> {
         let mut wait = self.waits.wait();
         let mut state = self.lock();
         loop {
             if state.closed {
                 return None;
+            }
+            if worker >= state.limit {
+                // It may have been woken for work that another has to take.
+                if !(state.jobs.is_empty() && state.shares.is_empty()) {
+                    self.wake.notify_one();
+                }
+                state = super::sync::wait(&self.rest, state, LOOK);
+                continue;
             }
             if let Some((batch, workers)) = state.shares.front_mut() {
                 *workers -= 1;
@@ -143,6 +164,7 @@ impl<J, S: Clone> Queue<J, S> {
         self.added.bump();
         drop(state);
         self.wake.notify_all();
+        self.rest.notify_all();
         // Not under the lock: a job holds what users wrote.
         drop(left);
     }
@@ -192,7 +214,7 @@ mod tests {
         queue.share("b", 1);
         queue.share("nobody", 0);
         queue.begin(2, true).unwrap();
-        let all: Vec<_> = (0..5).map(|_| queue.next().unwrap()).collect();
+        let all: Vec<_> = (0..5).map(|_| queue.next(0).unwrap()).collect();
         assert_eq!(all, [Work::Join("a"), Work::Join("a"), Work::Join("b"), Work::Begin(1), Work::Begin(2)]);
     }
 
@@ -201,7 +223,7 @@ mod tests {
         let queue = Queue::<_, ()>::new(1);
         queue.begin(1, true).unwrap();
         queue.close();
-        assert_eq!((queue.next(), queue.begin(2, true)), (None, Err(2)));
+        assert_eq!((queue.next(0), queue.begin(2, true)), (None, Err(2)));
     }
 
     #[test]
@@ -210,7 +232,7 @@ mod tests {
         (0..6).for_each(|job| queue.begin(job, true).unwrap());
         (0..4).for_each(|share| queue.share(share, 1));
         queue.remove(|job| job % 2 == 0, |share| *share < 3);
-        let all: Vec<_> = (0..4).map(|_| queue.next().unwrap()).collect();
+        let all: Vec<_> = (0..4).map(|_| queue.next(0).unwrap()).collect();
         assert_eq!(all, [Work::Join(3), Work::Begin(1), Work::Begin(3), Work::Begin(5)]);
     }
 
@@ -246,7 +268,7 @@ mod tests {
                     let tell = tell.clone();
                     let (queue, begun, joined) = (&queue, &begun, &joined);
                     scope.spawn(move || {
-                        while let Some(work) = queue.next() {
+                        while let Some(work) = queue.next(0) {
                             match work {
                                 Work::Begin(job) => begun[job].fetch_add(1, Ordering::Relaxed),
                                 Work::Join(share) => joined[share].fetch_add(1, Ordering::Relaxed),
@@ -280,12 +302,72 @@ mod tests {
         with_watchdog(LIMIT, || {
             let queue = Queue::<_, ()>::new(1);
             std::thread::scope(|scope| {
-                let worker = scope.spawn(|| queue.next());
+                let worker = scope.spawn(|| queue.next(0));
                 while queue.lock().asleep == 0 {
                     std::thread::yield_now();
                 }
                 queue.begin(7, false).unwrap();
                 assert_eq!(worker.join().unwrap(), Some(Work::Begin(7)));
+            });
+        });
+    }
+
+    #[test]
+    fn a_worker_beyond_the_limit_takes_no_work_until_the_limit_is_raised() {
+        with_watchdog(LIMIT, || {
+            let queue = Queue::<u32, ()>::new(4);
+            queue.set_limit(1);
+            let taken = [const { AtomicUsize::new(0) }; 2];
+            let count = |worker: usize| taken[worker].load(Ordering::Relaxed);
+            std::thread::scope(|scope| {
+                for worker in [0, 1] {
+                    let (queue, taken) = (&queue, &taken);
+                    scope.spawn(move || {
+                        while queue.next(worker).is_some() {
+                            taken[worker].fetch_add(1, Ordering::Relaxed);
+                        }
+                    });
+                }
+                for job in 0..20_000 {
+                    queue.begin(job, true).unwrap();
+                }
+                while count(0) + count(1) < 20_000 {
+                    std::thread::yield_now();
+                }
+                let before = count(1);
+                queue.set_limit(2);
+                for job in 0.. {
+                    queue.begin(job, true).unwrap();
+                    std::thread::yield_now();
+                    if count(1) > before {
+                        break;
+                    }
+                }
+                queue.close();
+                assert_eq!(before, 0, "worker 1 has taken work");
+            });
+        });
+    }
+
+    /// The worker that is woken may be one that may no longer take work.
+    #[test]
+    fn a_lower_limit_loses_no_work() {
+        with_watchdog(LIMIT, || {
+            let queue = Queue::<u32, ()>::new(4);
+            std::thread::scope(|scope| {
+                let workers = [0, 1, 2, 3].map(|worker| {
+                    let queue = &queue;
+                    scope.spawn(move || std::iter::from_fn(|| queue.next(worker)).count())
+                });
+                for round in 0..2000_u32 {
+                    queue.set_limit(1 + round as usize % 4);
+                    queue.begin(round, true).unwrap();
+                }
+                while !queue.lock().jobs.is_empty() {
+                    std::thread::yield_now();
+                }
+                queue.close();
+                assert_eq!(workers.map(|worker| worker.join().unwrap()).iter().sum::<usize>(), 2000);
             });
         });
     }
@@ -299,7 +381,7 @@ mod tests {
             let queue = Queue::new(4);
             std::thread::scope(|scope| {
                 let worker = scope.spawn(|| {
-                    queue.next();
+                    queue.next(0);
                     Instant::now()
                 });
                 while queue.lock().asleep == 0 {

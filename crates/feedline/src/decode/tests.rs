@@ -70,7 +70,7 @@ impl Rig {
             layout: layout.clone(),
             bad_samples: BadSamples::Fail,
             map_batch: None,
-            workers,
+            workers: Arc::new(workers.into()),
             host_slots: SLOTS,
             inbox: to_test,
         };
@@ -221,7 +221,7 @@ fn worker_counts_outside_the_limits_are_refused() {
     }
     assert_eq!([1, 3, MAX_WORKERS].map(|count| Workers::Count(count).count().unwrap()), [1, 3, MAX_WORKERS]);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    assert!((1..=cores).contains(&Workers::Auto.count().unwrap()));
+    assert!((1..=cores).contains(&Workers::PerCore.count().unwrap()));
 }
 
 #[test]

@@ -20,8 +20,12 @@ use crate::report::{Ledger, Report, Reporter};
 use crate::shutdown::{Running, StopHandle};
 use crate::transfer::{Delivery, Request};
 use crate::transfer_mode::ChosenMode;
+use crate::tune::{Tuner, Tuning};
 
 mod start;
+
+/// How often a consumer that waits looks whether it needs slots that the tuner keeps back.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Loads batches of a data set or a source: decodes and copies them while the caller computes.
 ///
@@ -61,6 +65,7 @@ pub struct Loader {
     drop_limit: Duration,
     running: Running,
     pub(crate) ledger: Ledger,
+    tuner: Option<Tuner>,
 }
 
 /// Bytes held by a loader's slots, and by the set in zero-copy and resident mode. They are allocated at the
@@ -201,7 +206,10 @@ impl Loader {
     fn continue_epoch(&mut self) -> Result<Epoch<'_>> {
         let cursor = self.cursor();
         let (epoch, start, offset) = (cursor.epoch(), cursor.position(), cursor.offset());
-        self.ledger.begin(epoch);
+        let paused = self.ledger.begin(epoch);
+        if let Some(tuner) = &mut self.tuner {
+            tuner.paused(paused);
+        }
         let steps = self.batch_sampler.steps(epoch, start);
         let is_next = |Position { request, step }: Position| {
             let Request { epoch: at, end, .. } = request;
@@ -284,8 +292,14 @@ impl Loader {
         let start = limit.map(|_| Instant::now());
         loop {
             let left = limit.zip(start).map(|(limit, start)| limit.saturating_sub(start.elapsed()));
-            let received = self.deliveries.receive(left, || self.running.cause())?;
+            // A tuner that keeps slots back has to look now and then whether the consumer holds the rest.
+            let look = self.make_room().then_some(LOOK);
+            let wait = left.into_iter().chain(look).min();
+            let received = self.deliveries.receive(wait, || self.running.cause())?;
             let Some(delivery) = received else {
+                if look.is_some_and(|look| left.is_none_or(|left| left > look)) {
+                    continue;
+                }
                 self.ledger.nothing();
                 return Ok(None);
             };
@@ -302,7 +316,11 @@ impl Loader {
                 }
                 Delivery::Batch(loaded) => {
                     let batch = Batch::new(loaded, self.layout.clone(), holder);
-                    self.ledger.deliver(batch.info(), self.layout.used_bytes(batch.len()));
+                    let (now, waited) =
+                        self.ledger.deliver(batch.info(), self.layout.used_bytes(batch.len()));
+                    if self.tuner.as_mut().is_some_and(|tuner| tuner.delivered(now, waited)) {
+                        self.running.wake();
+                    }
                     let Position { request, step } = *at;
                     debug_assert_eq!(
                         (batch.epoch(), batch.step()),
@@ -324,6 +342,17 @@ impl Loader {
                 }
             }
         }
+    }
+
+    /// Lets the tuner make room for a consumer that holds every slot in use. Returns whether it keeps slots
+    /// back.
+    fn make_room(&mut self) -> bool {
+        let Some(tuner) = &mut self.tuner else { return false };
+        let (keeps_back, has_room) = tuner.make_room(&self.slots);
+        if has_room {
+            self.running.wake();
+        }
+        keeps_back
     }
 
     /// Which samples make up which batch; for a source, which shard this rank reads at which step.
@@ -401,6 +430,20 @@ impl Loader {
         self.ledger.reporter()
     }
 
+    /// What became of [`Workers::Auto`](crate::Workers::Auto) and [`Depth::Auto`](crate::Depth::Auto): the
+    /// moves so far, and the present setting. `None` if neither was asked for.
+    pub fn tuning(&self) -> Option<Tuning> {
+        self.report().tuning
+    }
+
+    /// Ends the tuning at the best setting so far, and returns it.
+    pub fn freeze_tuning(&mut self) -> Option<Tuning> {
+        if self.tuner.as_mut().is_some_and(Tuner::freeze) {
+            self.running.wake();
+        }
+        self.tuning()
+    }
+
     /// The device.
     pub fn device(&self) -> &Device {
         &self.device
@@ -427,12 +470,15 @@ impl Loader {
         self.running.check_process()?;
         self.deliveries.close();
         self.current = None;
+        // It holds slots.
+        self.tuner = None;
         self.running.stop(limit)
     }
 
     /// In a forked child: leaks everything. A thread that does not exist in the child may hold a lock
     /// that a drop would take.
     fn abandon(&mut self) {
+        std::mem::forget(self.tuner.take());
         self.deliveries.abandon();
         self.running.abandon();
     }

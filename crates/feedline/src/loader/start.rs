@@ -19,6 +19,7 @@ use crate::shutdown::{Closers, Running};
 use crate::trace::Trace;
 use crate::transfer::{Transfer, Wanted};
 use crate::transfer_mode::Chosen;
+use crate::tune::{Knobs, Tuner};
 
 impl Loader {
     pub(crate) fn start(
@@ -35,7 +36,8 @@ impl Loader {
             // Memory that a thread touches first lies on the node of its core.
             let node = node_of(device);
             let _on = node.as_ref().and_then(Node::enter);
-            (0..host_slots).map(|_| device.pinned(slot_bytes)).collect::<Result<Vec<_>>>()?
+            let pinned = |slot| Ok(device.pinned(slot_bytes)?.named(&format!("host slot {slot}")));
+            (0..host_slots).map(pinned).collect::<Result<Vec<_>>>()?
         };
         let host_ring = Ring::new(pinned);
         let slots = SlotRing::new(device, device_slots, layout.bytes())?;
@@ -44,6 +46,8 @@ impl Loader {
         let (to_transfer, inbox) = bounded(host_slots + 2);
         let (loaded, to_consumer) = bounded(device_slots);
         let pool = builder.start_pool(columns.is_some())?;
+        let is_shared = builder.pool.is_some();
+        let policy = builder.policy(pool.workers(), device_slots, columns.is_some());
 
         let wanted = Arc::new(Wanted::default());
         let closers = Closers {
@@ -86,7 +90,7 @@ impl Loader {
             layout: layout.clone(),
             bad_samples: builder.bad_samples,
             map_batch: builder.map_batch,
-            workers: pool.workers(),
+            workers: pool.active(),
             host_slots,
             inbox: to_transfer,
         };
@@ -102,6 +106,11 @@ impl Loader {
         running.watch(&decoder);
         let (registered, resident) =
             columns.as_ref().map_or((0, 0), |columns| (columns.bytes(), columns.device_bytes()));
+        let ledger = Ledger::new(setup, trace);
+        let tuner = policy.map(|policy| {
+            let workers = (!is_shared).then(|| pool.active_workers());
+            Tuner::new(policy, Knobs::new(workers, host_ring.clone(), slots.clone()), ledger.reporter())
+        });
         let transfer = Transfer {
             layout: layout.clone(),
             columns,
@@ -147,7 +156,8 @@ impl Loader {
             epochs: builder.epochs,
             drop_limit: builder.drop_limit,
             running,
-            ledger: Ledger::new(setup, trace),
+            ledger,
+            tuner,
         })
     }
 }

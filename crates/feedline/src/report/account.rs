@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::cause::{Cause, Causes};
 use super::diagnosis::Diagnosis;
 use super::profile::{ServiceTimes, Setup};
+use crate::tune::Tuning;
 
 /// An account of the consumer's time, from the beginning of an epoch or a run to its last delivery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +37,9 @@ pub struct Account {
 pub struct Report {
     /// Workers, slots and sizes.
     pub setup: Setup,
+    /// What became of [`Workers::Auto`](crate::Workers::Auto) and [`Depth::Auto`](crate::Depth::Auto).
+    #[serde(default)]
+    pub tuning: Option<Tuning>,
     /// How long the consumer has been waiting for the next batch; `None` if it is not waiting.
     pub waiting: Option<Duration>,
     /// How long the stages took for a batch, as means over the last batches.
@@ -130,6 +134,10 @@ impl fmt::Display for Report {
         write!(f, "{}", self.epoch)?;
         if let Some(waiting) = self.waiting {
             writeln!(f, "  the consumer has been waiting for {:.1} s", waiting.as_secs_f64())?;
+        }
+        if let Some(tuning) = &self.tuning {
+            let state = if tuning.is_settled { "tuned" } else { "tuning" };
+            writeln!(f, "  {state}: {}", tuning.builder_line())?;
         }
         write!(f, "{}", self.diagnosis())
     }

@@ -13,6 +13,7 @@ use super::cause::{Cause, Causes};
 use super::charge::Charger;
 use super::profile::{Profile, Recent, ServiceTimes, Setup};
 use crate::trace::{BatchId, LoaderTrace};
+use crate::tune::{Setting, Tuning};
 
 /// Waits of polls that found nothing, kept until their batch arrives and says what they were for.
 const POLLS: usize = 16;
@@ -51,6 +52,7 @@ struct Shared {
     waiting: AtomicU64,
     /// Nanoseconds of a step on the device, if the user has measured them.
     step_ns: AtomicU64,
+    tuning: Mutex<Option<Tuning>>,
     state: Mutex<State>,
 }
 
@@ -64,8 +66,8 @@ struct State {
 
 impl Ledger {
     pub(crate) fn new(setup: Setup, trace: Option<LoaderTrace>) -> Self {
-        let shared =
-            Shared { setup, waiting: AtomicU64::new(0), step_ns: AtomicU64::new(0), state: Mutex::default() };
+        let (waiting, step_ns) = Default::default();
+        let shared = Shared { setup, waiting, step_ns, tuning: Mutex::default(), state: Mutex::default() };
         Self {
             shared: Arc::new(shared),
             until: 0,
@@ -85,7 +87,8 @@ impl Ledger {
     }
 
     /// An epoch begins. The time since the last batch, such as for a validation, belongs to the run only.
-    pub(crate) fn begin(&mut self, epoch: u64) {
+    /// Returns it, in nanoseconds.
+    pub(crate) fn begin(&mut self, epoch: u64) -> u64 {
         let at = now();
         let between = std::mem::take(&mut self.busy)
             + if self.until == 0 { 0 } else { at.saturating_sub(self.until) }
@@ -101,6 +104,7 @@ impl Ledger {
         state.epoch = Account::new(epoch, at);
         drop(state);
         (self.until, self.is_open, self.current) = (at, true, None);
+        between
     }
 
     /// The consumer asks for a batch.
@@ -156,8 +160,8 @@ impl Ledger {
         }
     }
 
-    /// The call returns a batch of `bytes` bytes.
-    pub(crate) fn deliver(&mut self, info: &BatchInfo, bytes: usize) {
+    /// The call returns a batch of `bytes` bytes. Returns the time, and for how long the consumer has waited.
+    pub(crate) fn deliver(&mut self, info: &BatchInfo, bytes: usize) -> (u64, u64) {
         let timeline = &info.timeline;
         let mut causes = Causes::default();
         let polls = std::mem::take(&mut self.polled);
@@ -167,6 +171,7 @@ impl Ledger {
         // A batch that was sent before it was asked for is not waited for.
         let at = if timeline.sent > self.asked { now() } else { self.asked };
         charger.charge(self.asked..at, timeline, &mut causes);
+        let waited = causes.sum().as_nanos() as u64;
         let busy = std::mem::take(&mut self.busy);
         causes.add(Cause::Consumer, busy);
         if let Some(trace) = &self.trace {
@@ -189,6 +194,7 @@ impl Ledger {
             account.add(&causes, info.ids.len(), bytes, at);
         }
         state.recent.push(times);
+        (at, waited)
     }
 }
 
@@ -198,7 +204,8 @@ impl Reporter {
         let State { run, epoch, previous, recent } = &*self.shared.state();
         let waiting = self.shared.waiting.load(Ordering::Relaxed);
         Report {
-            setup: self.shared.setup,
+            setup: self.shared.setup(),
+            tuning: self.shared.tuning().clone(),
             waiting: (waiting > 0).then(|| Duration::from_nanos(now().saturating_sub(waiting))),
             service: self.with_step(recent.mean()),
             run: *run,
@@ -212,7 +219,7 @@ impl Reporter {
     pub fn profile(&self) -> Profile {
         let samples = self.shared.state().recent.samples();
         let samples = samples.into_iter().map(|sample| self.with_step(sample)).collect();
-        Profile { setup: self.shared.setup, samples }
+        Profile { setup: self.shared.setup(), samples }
     }
 
     /// Tells how long a step takes on the device, if it is known (from
@@ -224,6 +231,11 @@ impl Reporter {
         self.shared.step_ns.store(step.as_nanos() as u64, Ordering::Relaxed);
     }
 
+    /// Tells what became of the tuning.
+    pub(crate) fn set_tuning(&self, tuning: Tuning) {
+        *self.shared.tuning() = Some(tuning);
+    }
+
     fn with_step(&self, times: ServiceTimes) -> ServiceTimes {
         match self.shared.step_ns.load(Ordering::Relaxed) {
             0 => times,
@@ -233,6 +245,18 @@ impl Reporter {
 }
 
 impl Shared {
+    /// The setup, as it is tuned now.
+    fn setup(&self) -> Setup {
+        let Some(Setting { workers, depth }) = self.tuning().as_ref().map(|tuning| tuning.setting) else {
+            return self.setup;
+        };
+        Setup { workers, device_slots: depth, host_slots: depth + 1, ..self.setup }
+    }
+
+    fn tuning(&self) -> MutexGuard<'_, Option<Tuning>> {
+        self.tuning.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -22,6 +22,7 @@ mod profile;
 #[cfg(test)]
 mod tests;
 
+pub use crate::tune::{Move, Setting, Tuning};
 pub use account::{Account, Report};
 pub use cause::{Cause, Causes};
 pub use diagnosis::{Bound, Diagnosis};

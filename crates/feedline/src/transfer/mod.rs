@@ -132,7 +132,8 @@ impl Wanted {
         self.wake(inbox);
     }
 
-    fn wake(&self, inbox: &Sender<Message>) {
+    /// Makes the thread look for what is wanted, and for free slots.
+    pub(crate) fn wake(&self, inbox: &Sender<Message>) {
         self.is_changed.store(true, Ordering::Release);
         if !self.is_waking.swap(true, Ordering::AcqRel) {
             // When nobody receives the thread has ended, and the consumer finds its channel closed.

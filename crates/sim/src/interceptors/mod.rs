@@ -291,6 +291,10 @@ unsafe impl<B: Backend, I: Interceptor> Backend for Intercepted<B, I> {
         unsafe { self.below.is_captured(stream) }
     }
 
+    fn name_memory(&self, address: u64, name: &str) {
+        self.below.name_memory(address, name);
+    }
+
     fn lost(&self) -> Option<Error> {
         self.interceptor.lost().or_else(|| self.below.lost())
     }

@@ -135,12 +135,13 @@ impl Undecoded {
     fn decode(self, decoder: &Arc<Decoder>, worker: &Worker<'_>) -> Result<Begun> {
         let Self { number, mut lease, .. } = self;
         let rows = lease.note().info.ids.len();
-        let piece_rows = piece_rows(rows, decoder.row_ns.load(Ordering::Relaxed), decoder.workers);
+        let workers = decoder.workers();
+        let piece_rows = piece_rows(rows, decoder.row_ns.load(Ordering::Relaxed), workers);
         // The rows of a ragged field are written in order, by one worker.
         if rows > piece_rows && !decoder.layout.is_ragged() {
             worker.begin_batch(now(), &mut lease.note_mut().info.timeline);
             let share = Share::open(decoder.clone(), number, lease, piece_rows)?;
-            let others = (rows.div_ceil(piece_rows) - 1).min(decoder.workers - 1);
+            let others = (rows.div_ceil(piece_rows) - 1).min(workers - 1);
             return Ok(Begun::Split(share, others));
         }
         let (bytes, note) = lease.parts_mut();

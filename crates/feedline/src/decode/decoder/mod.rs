@@ -1,6 +1,6 @@
 //! One loader's decoding: one worker begins a batch, and others join if it is long enough to be split.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -33,8 +33,8 @@ pub(crate) struct Decoder {
     layout: Arc<Layout>,
     bad_samples: BadSamples,
     map_batch: Option<MapBatch>,
-    /// Number of workers in the pool.
-    workers: usize,
+    /// Number of workers that may take work.
+    workers: Arc<AtomicUsize>,
     /// The only sender. Dropping it drops the messages that were not received, and the slots in them.
     inbox: Sender<Message>,
     /// The current request; batches of other requests are not decoded.
@@ -88,7 +88,7 @@ pub(crate) struct DecoderOptions {
     pub(crate) layout: Arc<Layout>,
     pub(crate) bad_samples: BadSamples,
     pub(crate) map_batch: Option<MapBatch>,
-    pub(crate) workers: usize,
+    pub(crate) workers: Arc<AtomicUsize>,
     pub(crate) host_slots: usize,
     pub(crate) inbox: Sender<Message>,
 }
@@ -186,8 +186,12 @@ impl Decoder {
         }
     }
 
+    fn workers(&self) -> usize {
+        self.workers.load(Ordering::Relaxed)
+    }
+
     fn copy(&self) -> CopyRows {
-        if self.workers <= STREAMING_WORKERS { stream_rows } else { copy_rows }
+        if self.workers() <= STREAMING_WORKERS { stream_rows } else { copy_rows }
     }
 
     /// Finishes batch `number`: stores the substitutes in its note, calls the hook of the user, and stores

@@ -110,7 +110,7 @@ impl Rig {
             layout: layout.clone(),
             bad_samples: BadSamples::Fail,
             map_batch: None,
-            workers,
+            workers: Arc::new(workers.into()),
             host_slots,
             inbox: to_transfer,
         };

@@ -4,7 +4,7 @@
 //! `cargo run --release --example compare [STEPS]`; with `--features cuda` on a GPU.
 #![forbid(unsafe_code)]
 
-#[path = "../../compare.rs"]
+#[path = "shared.rs"]
 mod compare;
 
 use candle_core::{DType, Device, Tensor};
@@ -89,7 +89,8 @@ fn run(device: &Device, samples: &Samples, feed: &str, clock: Clock) -> Result<C
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let steps = std::env::args().nth(1).map_or(Ok(1000), |steps| steps.parse())?;
-    let device = Device::cuda_if_available(0)?;
+    let gpu = candle_core::utils::cuda_is_available();
+    let device = if gpu { Device::new_cuda_with_stream(0)? } else { Device::Cpu };
     println!("candle on {:?}, batch {BATCH}, {steps} steps", device.location());
     let run = |samples: &Samples, feed: &str, clock| run(&device, samples, feed, clock);
     table(steps, ["Vec to Tensor", "feedline"], run, || drop(device.synchronize()))?;

@@ -3,7 +3,7 @@
 //! `cargo run --release --example compare [STEPS] [WORKERS]`; with `--features cuda` on a GPU.
 #![forbid(unsafe_code)]
 
-#[path = "../../compare.rs"]
+#[path = "shared.rs"]
 mod compare;
 
 use std::sync::Arc;

@@ -1,0 +1,283 @@
+//! A communicator of NCCL: one per rank, ended when the run fails.
+
+mod library;
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
+use std::time::{Duration, Instant};
+
+use feedline_core::{Error, ErrorKind, Result};
+use feedline_device::{Device, Input, Output, Stream, StreamId};
+
+use super::{Call, Reduce};
+use crate::Group;
+use crate::group::Shared;
+use library::{Handle, Library, RawStream, UniqueId, library};
+
+/// How often NCCL is asked for errors of its own threads.
+const POLL: Duration = Duration::from_millis(200);
+
+/// How long an error of NCCL, or an abort, waits for something better: the rank that caused it, or the end of
+/// a call.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The connection of this rank with the GPUs of the others.
+pub(super) struct Communicator {
+    core: Arc<Core>,
+}
+
+struct Core {
+    library: &'static Library,
+    handle: Handle,
+    /// Held during every call on the handle, so that an abort does not take it away in between.
+    calls: Mutex<()>,
+    aborted: AtomicBool,
+    shared: Arc<Shared>,
+    device: Device,
+}
+
+// SAFETY: NCCL's handles may be used from any thread, by one at a time (`calls`); only `ncclCommAbort` and
+// `ncclCommGetAsyncError` may come beside another call, which NCCL allows.
+unsafe impl Send for Core {}
+// SAFETY: as above.
+unsafe impl Sync for Core {}
+
+impl Communicator {
+    /// Connects the GPUs of all ranks; blocks until all have called it, for at most the group's limit.
+    pub(super) fn new(group: &Group, device: &Device) -> Result<Self> {
+        let library = library()?;
+        let (world, limit) = (group.world(), group.limit());
+        let id = unique_id(library, group)?;
+        let (done, awaited) = channel();
+        let bound = device.clone();
+        // NCCL's call has no limit of its own. After the limit this thread is left behind.
+        let connect = move || {
+            let connected = bound.bind().and_then(|()| {
+                let mut handle: Handle = std::ptr::null_mut();
+                let (size, rank) = (world.size() as c_int, world.rank() as c_int);
+                // SAFETY: the target is a live local; the device is bound to this thread.
+                let status = unsafe { (library.comm_init_rank)(&mut handle, size, id, rank) };
+                library.check(status, "ncclCommInitRank").map(|()| handle as usize)
+            });
+            let _ = done.send(connected);
+        };
+        std::thread::Builder::new().name("fl-dist-nccl".to_owned()).spawn(connect).map_err(|error| {
+            Error::new(ErrorKind::Unavailable, "cannot start a thread to connect the GPUs").caused_by(error)
+        })?;
+        let deadline = Instant::now() + limit;
+        let handle = loop {
+            match awaited.recv_timeout(POLL) {
+                Ok(connected) => break connected? as Handle,
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(Error::new(ErrorKind::Device, "ncclCommInitRank ended without an answer"));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+            if let Some(error) = group.error() {
+                return Err(error);
+            }
+            if Instant::now() > deadline {
+                let why = format!(
+                    "NCCL did not connect the GPUs within {limit:?}: NCCL_DEBUG=INFO says what it waits for"
+                );
+                return Err(Error::new(ErrorKind::Timeout, why));
+            }
+        };
+        let core = Arc::new(Core {
+            library,
+            handle,
+            calls: Mutex::new(()),
+            aborted: AtomicBool::new(false),
+            shared: group.shared().clone(),
+            device: device.clone(),
+        });
+        // A kernel of NCCL waits for the other ranks without a limit: only an abort ends it.
+        let weak = Arc::downgrade(&core);
+        group.on_failure(move |_| {
+            if let Some(core) = weak.upgrade() {
+                core.abort();
+            }
+        });
+        watch(Arc::downgrade(&core))?;
+        Ok(Self { core })
+    }
+
+    pub(super) fn describe(&self) -> String {
+        format!("NCCL {}", self.core.library.release())
+    }
+
+    /// Whether the run has failed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.core.shared.error().is_some()
+    }
+
+    /// Queues a collective on `stream`, whose memory the caller keeps until the stream has run it.
+    pub(super) fn call(
+        &self,
+        stream: &Stream,
+        call: Call,
+        inputs: &[Input<'_>],
+        outputs: &[Output<'_>],
+    ) -> Result<()> {
+        let core = &*self.core;
+        let _calling = core.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        if core.aborted.load(Ordering::Acquire) {
+            return Err(core.shared.error().unwrap_or_else(|| {
+                Error::new(ErrorKind::Rank, "the ranks are no longer connected: the run has failed")
+            }));
+        }
+        core.device.bind()?;
+        let stream = StreamId::from(stream).0 as RawStream;
+        match call {
+            Call::Reduce(reduce) => core.all_reduce(reduce, outputs, stream),
+            Call::Broadcast(root) => {
+                let span = outputs[0].span();
+                let memory = span.address.0 as *mut c_void;
+                let root = root as c_int;
+                // SAFETY: the span is device memory that the caller keeps; the handle is live (`calls`).
+                let status = unsafe {
+                    (core.library.broadcast)(
+                        memory,
+                        memory,
+                        span.bytes,
+                        library::U8,
+                        root,
+                        core.handle,
+                        stream,
+                    )
+                };
+                core.library.check(status, "ncclBroadcast")
+            }
+            Call::Gather => {
+                let (part, all) = (inputs[0].span(), outputs[0].span());
+                let (from, to) = (part.address.0 as *const c_void, all.address.0 as *mut c_void);
+                // SAFETY: as above; `all` has room for the parts of all ranks (`Overlap::all_gather`).
+                let status = unsafe {
+                    (core.library.all_gather)(from, to, part.bytes, library::U8, core.handle, stream)
+                };
+                core.library.check(status, "ncclAllGather")
+            }
+        }
+    }
+}
+
+impl Core {
+    fn all_reduce(&self, reduce: Reduce, outputs: &[Output<'_>], stream: RawStream) -> Result<()> {
+        let library = self.library;
+        let how = if reduce == Reduce::Sum { library::SUM } else { library::AVERAGE };
+        // SAFETY: takes nothing.
+        library.check(unsafe { (library.group_start)() }, "ncclGroupStart")?;
+        let mut queued = Ok(());
+        for output in outputs {
+            let span = output.span();
+            let memory = span.address.0 as *mut c_void;
+            let count = span.bytes / size_of::<f32>();
+            // SAFETY: the span is device memory of f32 that the caller keeps; the handle is live (`calls`).
+            let status = unsafe {
+                (library.all_reduce)(memory, memory, count, library::F32, how, self.handle, stream)
+            };
+            queued = queued.and(library.check(status, "ncclAllReduce"));
+        }
+        // SAFETY: ends the group that was started above, also after an error.
+        let ended = library.check(unsafe { (library.group_end)() }, "ncclGroupEnd");
+        queued.and(ended)
+    }
+
+    /// Ends all collectives, also those that wait for another rank on the device.
+    fn abort(&self) {
+        if self.aborted.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        // A call in progress usually ends at once. One that waits for another rank ends by the abort.
+        let deadline = Instant::now() + PATIENCE;
+        let _calling = loop {
+            match self.calls.try_lock() {
+                Ok(guard) => break Some(guard),
+                Err(TryLockError::Poisoned(guard)) => break Some(guard.into_inner()),
+                Err(TryLockError::WouldBlock) if Instant::now() > deadline => break None,
+                Err(TryLockError::WouldBlock) => std::thread::sleep(Duration::from_millis(1)),
+            }
+        };
+        let bound = self.device.bind();
+        // SAFETY: `aborted` was false, so the handle is live, and no later call uses it.
+        let status = unsafe { (self.library.comm_abort)(self.handle) };
+        drop(bound.and(self.library.check(status, "ncclCommAbort")));
+    }
+
+    /// What NCCL's own threads have met.
+    fn async_error(&self) -> Option<Error> {
+        let Ok(_calling) = self.calls.try_lock() else { return None };
+        if self.aborted.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut status = library::SUCCESS;
+        // SAFETY: the handle is live (`calls`), and the target a live local.
+        let asked = unsafe { (self.library.comm_get_async_error)(self.handle, &mut status) };
+        let found = if asked == library::SUCCESS { status } else { asked };
+        self.library.check(found, "a collective of NCCL").err()
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        if *self.aborted.get_mut() {
+            return;
+        }
+        // Collectives that another rank never joins would make the end wait: then the run has failed, and the
+        // communicator is aborted.
+        let bound = self.device.bind();
+        let failed = self.shared.error().is_some();
+        let end = if failed { self.library.comm_abort } else { self.library.comm_destroy };
+        // SAFETY: the handle is live, and this is its last use; its work has ended (`Inner::drop`), or is
+        // aborted.
+        let status = unsafe { end(self.handle) };
+        drop(bound.and(self.library.check(status, "ncclCommDestroy")));
+    }
+}
+
+/// The id of the communicator, which rank 0 makes and the others find in the store.
+fn unique_id(library: &Library, group: &Group) -> Result<UniqueId> {
+    let key = format!("nccl-{}", group.next_collectives());
+    let Some(store) = group.store() else {
+        return Err(Error::new(ErrorKind::Config, "a world of one needs no NCCL"));
+    };
+    let mut id = UniqueId([0; 128]);
+    if group.world().rank() == 0 {
+        // SAFETY: the target is a live local.
+        library.check(unsafe { (library.get_unique_id)(&mut id) }, "ncclGetUniqueId")?;
+        store.set(&key, &id.0.map(|byte| byte as u8))?;
+        return Ok(id);
+    }
+    let bytes = store.get(&key, group.limit()).map_err(|error| group.error().unwrap_or(error))?;
+    let bytes: [u8; 128] = bytes.try_into().map_err(|bytes: Vec<u8>| {
+        Error::new(ErrorKind::Rank, format!("rank 0 sent {} bytes as the id of NCCL, not 128", bytes.len()))
+    })?;
+    id.0 = bytes.map(|byte| byte as std::ffi::c_char);
+    Ok(id)
+}
+
+/// Asks for errors of NCCL's own threads, as long as the communicator lives.
+fn watch(core: Weak<Core>) -> Result<()> {
+    let watch = move || {
+        while let Some(core) = core.upgrade() {
+            if let Some(error) = core.async_error() {
+                // Often the consequence of a rank that has ended: the group knows which.
+                let deadline = Instant::now() + PATIENCE;
+                while core.shared.error().is_none() && Instant::now() < deadline {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                let rank = core.shared.world.rank();
+                core.shared.fail(error.clone(), &format!("rank {rank} failed: {error}"), None);
+                return;
+            }
+            drop(core);
+            // NCCL has no event for this.
+            std::thread::sleep(POLL);
+        }
+    };
+    std::thread::Builder::new().name("fl-dist-errors".to_owned()).spawn(watch).map(drop).map_err(|error| {
+        Error::new(ErrorKind::Unavailable, "cannot start a thread that watches NCCL").caused_by(error)
+    })
+}

@@ -1,0 +1,225 @@
+//! Ranks meet, exchange bytes, and learn who is missing, stuck or gone.
+
+mod ranks;
+
+use std::time::Duration;
+
+use feedline_core::{Error, ErrorKind};
+use feedline_dist::{Group, Launch};
+use feedline_testkit::{watchdog, with_watchdog};
+use ranks::{LIMIT, assert_blames, launch, run, server, soon};
+
+/// A limit that no test without a failure reaches.
+const LONG: Duration = Duration::from_secs(30);
+
+fn watched(work: impl FnOnce() + Send + 'static) {
+    with_watchdog(watchdog::LIMIT, work);
+}
+
+#[test]
+fn every_rank_gets_the_parts_of_all_in_their_order() {
+    watched(|| {
+        let results = run(4, LONG, |group| {
+            let rank = group.world().rank() as u8;
+            let mut seen = Vec::new();
+            for round in 0..50u8 {
+                // Parts of different lengths, one of them empty.
+                seen.push(group.all_gather(&vec![round; usize::from(rank)])?);
+            }
+            let large = group.broadcast(&vec![rank + 7; 3 << 20])?;
+            // Two exchanges under way at once, collected in the other order.
+            let (one, two) = (group.post(&[rank])?, group.post(&[rank + 100])?);
+            let (two, one) = (group.collect(two)?, group.collect(one)?);
+            group.barrier()?;
+            group.finish()?;
+            Ok((seen, large, one, two))
+        });
+        for result in results {
+            let (seen, large, one, two) = result.unwrap();
+            for (round, parts) in (0..50u8).zip(seen) {
+                assert_eq!(parts, [vec![], vec![round], vec![round; 2], vec![round; 3]]);
+            }
+            assert!(large.len() == 3 << 20 && large.iter().all(|byte| *byte == 7));
+            assert_eq!(one, [[0], [1], [2], [3]]);
+            assert_eq!(two, [[100], [101], [102], [103]]);
+        }
+    });
+}
+
+#[test]
+fn alone_no_socket_is_opened_and_exchanges_return_at_once() {
+    let group = Group::join(&Launch::single(), LIMIT).unwrap();
+    assert_eq!(group.all_gather(&[5]).unwrap(), [[5]]);
+    assert_eq!(group.broadcast(&[6]).unwrap(), [6]);
+    group.agree("batch", "128").unwrap();
+    assert!(group.store().is_none() && group.error().is_none());
+    group.finish().unwrap();
+}
+
+#[test]
+fn ranks_that_differ_are_named_with_both_values() {
+    watched(|| {
+        let results = run(3, LONG, |group| {
+            let batch = if group.world().rank() == 2 { "64" } else { "128" };
+            group.agree("--seed", "1")?;
+            let agreed = group.agree("--batch", batch);
+            group.finish()?;
+            agreed
+        });
+        assert_blames(&results, &[], "--batch differs: rank 2 has \"64\", rank 0 has \"128\"");
+    });
+}
+
+#[test]
+fn ranks_with_another_hash_are_named() {
+    watched(|| {
+        for (hashes, part) in [
+            (vec![7, 7, 8, 7], "the parameters of rank 2 differ"),
+            (vec![9, 7, 8, 7], "the parameters of ranks 0 and 2 differ"),
+            (vec![7, 8], "the parameters of rank 1 differ"),
+        ] {
+            let results = run(hashes.len() as u32, LONG, |group| {
+                group.agree_on_hash("the parameters", 5)?;
+                let agreed = group.agree_on_hash("the parameters", hashes[group.world().rank() as usize]);
+                group.finish()?;
+                agreed
+            });
+            assert_blames(&results, &[], part);
+        }
+    });
+}
+
+#[test]
+fn ranks_that_do_not_come_are_named_by_all_that_do() {
+    watched(|| {
+        let server = server();
+        let results: Vec<_> = soon(|| {
+            std::thread::scope(|scope| {
+                let join = |rank| scope.spawn(move || Group::join(&rank, LIMIT));
+                let ranks = [0, 3].map(|rank| join(launch(&server, rank, 5)));
+                ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+            })
+        });
+        assert_blames(&results, &[], "ranks 1, 2 and 4 of 5 did not join");
+    });
+}
+
+#[test]
+fn a_missing_rank_0_is_named() {
+    watched(|| {
+        let server = server();
+        let error = soon(|| Group::join(&launch(&server, 1, 2), LIMIT)).unwrap_err();
+        assert!(error.to_string().contains("rank 0 of 2 did not join"), "{error}");
+    });
+}
+
+#[test]
+fn two_processes_with_one_rank_are_refused() {
+    watched(|| {
+        let server = server();
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let join = |rank| scope.spawn(move || Group::join(&rank, LIMIT));
+            let ranks = [0, 1, 1].map(|rank| join(launch(&server, rank, 3)));
+            ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+        });
+        assert_blames(&results, &[], "two processes say that they are rank 1");
+    });
+}
+
+#[test]
+fn a_rank_that_leaves_early_ends_the_others_at_once() {
+    watched(|| {
+        let results = soon(|| {
+            run(4, LONG, |group| {
+                group.barrier()?;
+                if group.world().rank() == 2 {
+                    // Dropped without `finish`.
+                    return Ok(());
+                }
+                group.barrier()
+            })
+        });
+        assert_blames(&results, &[2], "rank 2 left the run before its end");
+    });
+}
+
+#[test]
+fn a_failure_reaches_every_rank_with_its_cause() {
+    watched(|| {
+        for failing in [0, 1] {
+            let results = soon(|| {
+                run(3, LONG, |group| {
+                    group.barrier()?;
+                    let (tell, told) = std::sync::mpsc::channel();
+                    group.on_failure(move |error| tell.send(error.to_string()).unwrap());
+                    if group.world().rank() == failing {
+                        group.fail(&Error::new(ErrorKind::Sample, "sample 417 is no JPEG"));
+                    }
+                    let waited = group.barrier();
+                    assert!(told.recv().unwrap().contains("sample 417 is no JPEG"));
+                    waited
+                })
+            });
+            assert_blames(
+                &results,
+                &[failing as usize],
+                &format!("rank {failing} failed: sample 417 is no JPEG"),
+            );
+            assert_blames(&results, &[], "sample 417 is no JPEG");
+        }
+    });
+}
+
+#[test]
+fn a_rank_that_does_not_come_to_an_exchange_is_named() {
+    watched(|| {
+        for stuck in [0, 1] {
+            let results = soon(|| {
+                run(3, LIMIT, |group| {
+                    if group.world().rank() == stuck {
+                        // Alive, with signs of life, but elsewhere until the run has failed.
+                        let (tell, told) = std::sync::mpsc::channel();
+                        group.on_failure(move |_| tell.send(()).unwrap());
+                        told.recv().unwrap();
+                    }
+                    group.barrier()
+                })
+            });
+            assert_blames(&results, &[], &format!("rank {stuck} kept the others waiting"));
+        }
+    });
+}
+
+#[test]
+fn a_rank_that_stays_behind_is_named() {
+    watched(|| {
+        let results = soon(|| {
+            run(3, LIMIT, |group| {
+                let (tell, told) = std::sync::mpsc::channel();
+                group.on_failure(move |_| tell.send(()).unwrap());
+                // Nobody waits in an exchange: as when GPUs wait for each other.
+                group.progress(if group.world().rank() == 1 { 120 } else { 124 });
+                told.recv().unwrap();
+                group.barrier()
+            })
+        });
+        assert_blames(&results, &[], "rank 1 has been at step 120");
+        assert_blames(&results, &[], "while others are at step 124");
+    });
+}
+
+#[test]
+fn slow_ranks_are_not_taken_for_stuck_ones() {
+    watched(|| {
+        let results = run(2, LIMIT, |group| {
+            for step in 0..4 {
+                group.progress(step);
+                group.barrier()?;
+                // Together more than the limit, each one less.
+                std::thread::sleep(LIMIT / 3);
+            }
+            group.finish()
+        });
+        assert!(results.iter().all(Result::is_ok), "{results:?}");
+    });
+}

@@ -1,0 +1,77 @@
+//! The knobs of a running loader.
+//!
+//! All threads and slots exist from the start. A worker whose number is too high takes no work; a slot that
+//! is not in use is held here by its lease, so that the rest of the loader needs to know nothing of it.
+
+use feedline_device::Pinned;
+use feedline_device::slot::{SlotRing, WriteLease};
+use feedline_slots::{FillLease, Ring};
+
+use super::Setting;
+use crate::decode::{ActiveWorkers, Note};
+
+/// The knobs of one loader.
+pub(crate) struct Knobs {
+    /// `None` for a pool that other loaders share.
+    workers: Option<ActiveWorkers>,
+    host_slots: Ring<Pinned, Note>,
+    device_slots: SlotRing,
+    parked_host: Vec<FillLease<Pinned, Note>>,
+    parked_device: Vec<WriteLease>,
+    /// The number of device slots in use, once enough are parked.
+    depth: usize,
+}
+
+impl Knobs {
+    /// The knobs of a loader that uses all of them.
+    pub(crate) fn new(
+        workers: Option<ActiveWorkers>,
+        host_slots: Ring<Pinned, Note>,
+        device_slots: SlotRing,
+    ) -> Self {
+        let depth = device_slots.len();
+        let (parked_host, parked_device) = (Vec::new(), Vec::new());
+        Self { workers, host_slots, device_slots, parked_host, parked_device, depth }
+    }
+
+    /// Sets both knobs. A smaller depth takes effect as slots become free. `true` if a host slot came into
+    /// use.
+    pub(crate) fn set(&mut self, Setting { workers, depth }: Setting) -> bool {
+        if let Some(active) = &self.workers {
+            active.set(workers);
+        }
+        self.depth = depth;
+        let (host, device) = self.unused();
+        let has_room = self.parked_host.len() > host;
+        self.parked_host.truncate(host);
+        self.parked_device.truncate(device);
+        self.park();
+        has_room
+    }
+
+    /// Takes free slots out of use, as far as more are in use than the depth asks for. An error ends the
+    /// loader, and the transfer thread finds it too.
+    pub(crate) fn park(&mut self) {
+        let (host, device) = self.unused();
+        while self.parked_host.len() < host {
+            let Ok(Some(lease)) = self.host_slots.try_acquire() else { break };
+            self.parked_host.push(lease);
+        }
+        while self.parked_device.len() < device {
+            let Ok(Some(lease)) = self.device_slots.try_acquire() else { break };
+            self.parked_device.push(lease);
+        }
+    }
+
+    /// Whether a device slot is not in use.
+    pub(crate) fn has_parked(&self) -> bool {
+        !self.parked_device.is_empty()
+    }
+
+    /// How many host and device slots are not to be used. There is one more host slot in use than on the
+    /// device, as without tuning.
+    fn unused(&self) -> (usize, usize) {
+        let unused = |all: usize, used: usize| all.saturating_sub(used);
+        (unused(self.host_slots.len(), self.depth + 1), unused(self.device_slots.len(), self.depth))
+    }
+}

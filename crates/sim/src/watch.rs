@@ -1,0 +1,77 @@
+//! Looks for hosts that wait for work that no call runs.
+//!
+//! Work runs only in calls of the device. A host that waits for its result on a channel, a condition variable
+//! or a flag would wait for ever. One thread watches all simulated devices of the process: it reports such a
+//! wait, and then runs the work, so that the wait ends and the finding reaches the test.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use super::memory::misuse;
+use super::schedule::Shared;
+
+/// How often the thread looks.
+const LOOK: Duration = Duration::from_millis(50);
+
+struct Watched {
+    devices: Vec<Weak<Shared>>,
+    is_watching: bool,
+}
+
+static WATCHED: Mutex<Watched> = Mutex::new(Watched { devices: Vec::new(), is_watching: false });
+
+fn watched() -> MutexGuard<'static, Watched> {
+    WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Watches a device until it is dropped. If the system refuses the thread, nothing is watched.
+pub(super) fn add(device: &Arc<Shared>) {
+    let mut watched = watched();
+    watched.devices.push(Arc::downgrade(device));
+    if !watched.is_watching {
+        let thread = std::thread::Builder::new().name("fl-sim-watch".to_owned());
+        watched.is_watching = thread.spawn(watch).is_ok();
+    }
+}
+
+fn watch() {
+    loop {
+        std::thread::sleep(LOOK);
+        let mut watched = watched();
+        watched.devices.retain(|device| device.strong_count() > 0);
+        if watched.devices.is_empty() {
+            watched.is_watching = false;
+            return;
+        }
+        let devices = watched.devices.clone();
+        drop(watched);
+        devices.iter().filter_map(Weak::upgrade).for_each(|device| look(&device));
+    }
+}
+
+fn look(device: &Arc<Shared>) {
+    let mut state = device.lock();
+    let quiet = state.called_at.elapsed();
+    if quiet < state.options.stuck_after || !state.is_idle() {
+        return;
+    }
+    let why = format!(
+        "stuck: nobody has called the device for {:.1} s, since {}, but work is queued: {}; a thread waits for \
+         something that only this work gives, such as a message on a channel, and work runs only in calls: \
+         wait by an event or Stream::synchronize. The work is run now. If the host was only busy, raise \
+         SimOptions::stuck_after",
+        quiet.as_secs_f64(),
+        state.call,
+        state.waits()
+    );
+    let error = state.found(misuse(why));
+    state.called_at = Instant::now();
+    drop(state);
+    eprintln!("feedline-sim: {error}");
+    // On a thread of its own: the work is a user's, and may block.
+    let device = device.clone();
+    let run = std::thread::Builder::new().name("fl-sim-stuck".to_owned()).spawn(move || device.run_all());
+    if let Err(error) = run {
+        eprintln!("feedline-sim: cannot start a thread to run the work: {error}");
+    }
+}

@@ -1,0 +1,275 @@
+//! What happens to one sample on the device.
+
+use arrayvec::ArrayVec;
+use feedline_core::{Error, ErrorKind, Result};
+
+use crate::{Region, Size};
+
+/// The most changes of colour of a sample.
+pub(super) const MAX_COLORS: usize = 8;
+
+/// The longest side of a picture that a device scales.
+pub(super) const MAX_SIDE: i32 = 1 << 14;
+
+/// A rectangle that may reach beyond the picture: from `top` and `left` to before `bottom` and `right`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Window {
+    pub(super) top: i32,
+    pub(super) left: i32,
+    pub(super) bottom: i32,
+    pub(super) right: i32,
+}
+
+impl Window {
+    pub(super) fn whole(size: Size) -> Self {
+        Self { top: 0, left: 0, bottom: size.height as i32, right: size.width as i32 }
+    }
+
+    pub(super) fn of(region: Region) -> Self {
+        let (top, left) = (region.top as i32, region.left as i32);
+        let (bottom, right) = (top + region.size.height as i32, left + region.size.width as i32);
+        Self { top, left, bottom, right }
+    }
+
+    pub(super) fn size(self) -> Size {
+        Size::new((self.bottom - self.top).max(0) as usize, (self.right - self.left).max(0) as usize)
+    }
+
+    pub(super) fn within(self, other: Self) -> Self {
+        Self {
+            top: self.top.max(other.top),
+            left: self.left.max(other.left),
+            bottom: self.bottom.min(other.bottom),
+            right: self.right.min(other.right),
+        }
+    }
+
+    pub(super) fn has(self, y: i32, x: i32) -> bool {
+        (self.top..self.bottom).contains(&y) && (self.left..self.right).contains(&x)
+    }
+
+    /// The same rectangle, moved so that it counts from `other`'s corner.
+    fn inside(self, other: Self) -> Self {
+        Self {
+            top: self.top + other.top,
+            left: self.left + other.left,
+            bottom: self.bottom + other.top,
+            right: self.right + other.left,
+        }
+    }
+}
+
+/// A change of colours, with its factor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Color {
+    Brightness = 1,
+    Contrast = 2,
+    Saturation = 3,
+    Hue = 4,
+    Gray = 5,
+}
+
+/// How a sample is mixed with another one of its batch.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Mix {
+    /// Every pixel is `lambda` of this sample and `1 - lambda` of the other one.
+    Blend {
+        /// The share of this sample, 0 to 1.
+        lambda: f32,
+    },
+    /// The pixels of `part` are the other one's; the labels are mixed by area.
+    Paste {
+        /// A part of the finished picture.
+        part: Region,
+    },
+}
+
+/// What happens to one sample on the device: filled by [`Transform::record`](crate::Transform::record).
+///
+/// Geometry comes first, in any number of crops, borders and flips and at most one resize; then colours, then
+/// erasing, then mixing. What comes in another order is refused when the list is made.
+#[derive(Clone, Debug)]
+pub struct Record {
+    pub(super) source: Size,
+    /// The part of the source that is seen.
+    pub(super) window: Window,
+    /// The part of the source that is not border.
+    pub(super) valid: Window,
+    /// The size of the window after the resize.
+    pub(super) scaled: Option<Size>,
+    /// The part that is seen of the window as it was scaled.
+    pub(super) view: Window,
+    pub(super) flip: (bool, bool),
+    pub(super) fill: Option<[u8; 3]>,
+    pub(super) colors: ArrayVec<(Color, f32), MAX_COLORS>,
+    pub(super) erased: Option<(Region, [u8; 3])>,
+    pub(super) mixed: Option<(Mix, u32)>,
+    refused: Option<&'static str>,
+}
+
+impl Record {
+    /// Nothing happens to a picture of this size.
+    pub(crate) fn new(source: Size) -> Self {
+        let window = Window::whole(source);
+        Self {
+            source,
+            window,
+            valid: window,
+            scaled: None,
+            view: window,
+            flip: (false, false),
+            fill: None,
+            colors: ArrayVec::new(),
+            erased: None,
+            mixed: None,
+            refused: None,
+        }
+    }
+
+    /// The size of the picture so far.
+    pub fn size(&self) -> Size {
+        if self.scaled.is_some() { self.view.size() } else { self.window.size() }
+    }
+
+    /// Keeps `region` of the picture so far.
+    pub fn crop(&mut self, region: Region) {
+        if region == Region::whole(self.size()) {
+            return;
+        }
+        self.geometry();
+        let part = self.unflipped(Window::of(region));
+        if self.scaled.is_some() {
+            self.view = part.inside(self.view);
+        } else {
+            self.window = part.inside(self.window);
+            self.valid = self.valid.within(self.window);
+        }
+    }
+
+    /// Adds a border of one colour: top, right, bottom and left.
+    pub fn pad(&mut self, [top, right, bottom, left]: [usize; 4], color: [u8; 3]) {
+        if [top, right, bottom, left] == [0; 4] {
+            return;
+        }
+        self.geometry();
+        if *self.fill.get_or_insert(color) != color {
+            self.refuse("has borders of two colours");
+        }
+        let (right, left) = if self.flip.0 { (left, right) } else { (right, left) };
+        let (bottom, top) = if self.flip.1 { (top, bottom) } else { (bottom, top) };
+        let grown = |window: Window| Window {
+            top: window.top - top as i32,
+            left: window.left - left as i32,
+            bottom: window.bottom + bottom as i32,
+            right: window.right + right as i32,
+        };
+        let Some(scaled) = self.scaled else {
+            self.window = grown(self.window);
+            return;
+        };
+        // What was cut off would come back where the border should be.
+        let kept = self.view.within(Window::whole(scaled)).size();
+        if top + bottom > 0 && kept.height < scaled.height || left + right > 0 && kept.width < scaled.width {
+            self.refuse("has a border after a resize and a crop of the same sides");
+        }
+        self.view = grown(self.view);
+    }
+
+    /// Scales the picture so far to `size`, bilinear with antialiasing.
+    pub fn resize(&mut self, size: Size) {
+        self.geometry();
+        if self.scaled.is_some() {
+            self.refuse("has two resizes");
+        }
+        let from = self.window.size();
+        let sides = [(from.height, size.height), (from.width, size.width)];
+        let most = MAX_SIDE as usize;
+        if sides.iter().any(|&(from, to)| from == 0 || to == 0 || from.max(to) > most || from > 2048 * to) {
+            self.refuse("scales a picture with a side of 0 or above 16384 pixels, or to less than 1/2048");
+        }
+        // The taps of a picture that keeps its size weigh nothing but one: the resize would change nothing.
+        if from != size {
+            self.scaled = Some(size);
+            self.view = Window::whole(size);
+        }
+    }
+
+    /// Mirrors left and right.
+    pub fn flip_left_right(&mut self) {
+        self.flip.0 = !self.flip.0;
+        self.after_erasing();
+    }
+
+    /// Mirrors top and bottom.
+    pub fn flip_top_bottom(&mut self) {
+        self.flip.1 = !self.flip.1;
+        self.after_erasing();
+    }
+
+    pub(crate) fn color(&mut self, color: Color, factor: f32) {
+        self.after_erasing();
+        if self.colors.try_push((color, factor)).is_err() {
+            self.refuse("has more than 8 changes of colour");
+        }
+    }
+
+    /// Fills `region` of the finished picture with one colour.
+    pub fn erase(&mut self, region: Region, color: [u8; 3]) {
+        if self.erased.replace((region, color)).is_some() || self.mixed.is_some() {
+            self.refuse("erases twice, or after it has mixed samples");
+        }
+    }
+
+    /// Mixes the finished picture with another sample of its batch: that of row
+    /// `partner * rows / 2^32`.
+    pub fn mix(&mut self, mix: Mix, partner: u32) {
+        if self.mixed.replace((mix, partner)).is_some() {
+            self.refuse("mixes samples twice");
+        }
+    }
+
+    fn unflipped(&self, part: Window) -> Window {
+        let size = self.size();
+        let (height, width) = (size.height as i32, size.width as i32);
+        let mut part = part;
+        if self.flip.0 {
+            (part.left, part.right) = (width - part.right, width - part.left);
+        }
+        if self.flip.1 {
+            (part.top, part.bottom) = (height - part.bottom, height - part.top);
+        }
+        part
+    }
+
+    fn geometry(&mut self) {
+        if !self.colors.is_empty() {
+            self.refuse("crops, pads or scales after it has changed colours");
+        }
+        self.after_erasing();
+    }
+
+    fn after_erasing(&mut self) {
+        if self.erased.is_some() || self.mixed.is_some() {
+            self.refuse("does something after erasing or mixing");
+        }
+    }
+
+    fn refuse(&mut self, why: &'static str) {
+        self.refused.get_or_insert(why);
+    }
+
+    /// The record, if it makes a picture of size `wanted` in an order that the device keeps.
+    pub(super) fn checked(self, wanted: Size) -> Result<Self> {
+        if let Some(why) = self.refused {
+            let why =
+                format!("the part of the list that runs on the device {why}: put on_device() behind it");
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        let size = self.size();
+        if size != wanted {
+            let why = format!("the picture is {size} after its transforms, instead of {wanted}");
+            return Err(Error::new(ErrorKind::Sample, why));
+        }
+        Ok(self)
+    }
+}

@@ -1,0 +1,158 @@
+//! Which part of a list runs on the workers, and which on the device.
+
+use std::sync::Arc;
+
+use feedline_core::{DType, Error, ErrorKind, Random, Result, Row};
+
+use super::{ChannelOrder, Needs, Scratch, Transform, Transforms};
+use crate::Size;
+use crate::device::{self, DevicePart};
+
+impl Transforms {
+    /// The transforms that are added after this call run on the device: normalising, mixing and the order of
+    /// channels too, wherever they stand.
+    ///
+    /// Pictures then cross as bytes, and a second field, `NAME.parameters`, says what the device does with
+    /// each: the numbers were drawn by the worker, so it is the same picture. `Augment` of the crate
+    /// `feedline-kernels` does it.
+    ///
+    /// ```
+    /// use feedline_core::DType;
+    /// use feedline_images::{IMAGENET_MEAN, IMAGENET_STD, Transforms};
+    ///
+    /// let transforms = Transforms::new()
+    ///     .random_resized_crop(224)
+    ///     .on_device()
+    ///     .flip(0.5)
+    ///     .color_jitter(0.4, 0.4, 0.4, 0.1)
+    ///     .normalise(IMAGENET_MEAN, IMAGENET_STD)
+    ///     .channels_first()
+    ///     .element(DType::BF16);
+    /// let spec = transforms.field("image")?;
+    /// let names: Vec<_> = spec.fields().iter().map(|field| field.name()).collect();
+    /// assert_eq!(names, ["image", "image.parameters"]);
+    /// let part = transforms.device_part()?;
+    /// assert_eq!((part.dtype(), part.shape()), (DType::BF16, [3, 224, 224]));
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    pub fn on_device(self) -> Self {
+        Self { host: Some(self.host.unwrap_or(self.steps.len())), ..self }
+    }
+
+    /// On the device: mixes each picture with another one of its batch (mixup). The share of the picture is
+    /// drawn from a beta distribution of `alpha` and `alpha`, above 0 and up to about 2.
+    ///
+    /// Which picture it is depends on the batch, so it is another one in a world of another size. With
+    /// [`cutmix`](Self::cutmix) too, each sample gets one of the two.
+    pub fn mixup(mut self, alpha: f64) -> Self {
+        self.mixing.get_or_insert_default().blend = Some(alpha);
+        self
+    }
+
+    /// On the device: pastes a part of another picture of the batch into each (cutmix); see
+    /// [`mixup`](Self::mixup).
+    pub fn cutmix(mut self, alpha: f64) -> Self {
+        self.mixing.get_or_insert_default().paste = Some(alpha);
+        self
+    }
+
+    /// On the device: the element type of the finished pixels, `f32`, `f16`, `bf16` or `u8`. Default: `f32`
+    /// where pictures are normalised, else `u8`.
+    pub fn element(self, dtype: DType) -> Self {
+        Self { element: Some(dtype), ..self }
+    }
+
+    /// The part that runs on the device.
+    ///
+    /// # Errors
+    /// `Config` when there is none, a transform in it runs on the host only, or their order is none that the
+    /// device keeps: crops, borders and flips with at most one resize, then colours, then erasing, then
+    /// mixing.
+    pub fn device_part(&self) -> Result<DevicePart> {
+        let refuse = |why: String| Err(Error::new(ErrorKind::Config, why));
+        let Some(host) = self.host else {
+            return refuse("no part of the list runs on the device: add on_device()".into());
+        };
+        let steps = self.steps[host..].to_vec();
+        let mut needs = if self.mixing.is_some() { Needs::Work } else { Needs::Copy };
+        for step in &steps {
+            let Some(of_step) = step.on_device() else {
+                return refuse(format!("{step:?} runs on the host only: put it before on_device()"));
+            };
+            needs = needs.max(of_step);
+        }
+        let alphas = self.mixing.iter().flat_map(|mixing| [mixing.blend, mixing.paste]).flatten();
+        if let Some(alpha) = alphas.into_iter().find(|alpha| !(0.01..=4.0).contains(alpha)) {
+            return refuse(format!("the alpha of mixup or cutmix is {alpha}: give one from 0.01 to 4"));
+        }
+        let source = self.host_size();
+        let Some(size) = steps.iter().fold(source, |size, step| step.size(size)) else {
+            return refuse("the transforms leave pictures in sizes of their own: add resize".into());
+        };
+        let usual = if self.output.normal.is_some() { DType::F32 } else { DType::U8 };
+        let dtype = self.element.unwrap_or(usual);
+        if !matches!(dtype, DType::U8 | DType::F16 | DType::BF16 | DType::F32) {
+            return refuse(format!("finished pixels cannot be {dtype}: give f32, f16, bf16 or u8"));
+        }
+        let is_blended = self.mixing.is_some_and(|mixing| mixing.blend.is_some());
+        if dtype == DType::U8 && (self.output.normal.is_some() || is_blended) {
+            return refuse("pixels that are normalised or mixed cannot be u8: give element f32".into());
+        }
+        let scale = std::array::from_fn(|channel| match self.output.normal {
+            None => (1.0, 0.0),
+            Some((mean, std)) => {
+                let (mean, std) = (f64::from(mean[channel.min(2)]), f64::from(std[channel.min(2)]));
+                ((1.0 / (255.0 * std)) as f32, (-mean / std) as f32)
+            }
+        });
+        let part = DevicePart {
+            steps,
+            source,
+            source_type: DType::U8,
+            source_order: ChannelOrder::Last,
+            channels: 3,
+            size,
+            dtype,
+            order: self.output.order,
+            scale,
+            mixing: self.mixing,
+            needs,
+        };
+        part.check()?;
+        Ok(part)
+    }
+
+    /// The steps that run on the host.
+    pub(super) fn host_steps(&self) -> &[Arc<dyn Transform>] {
+        &self.steps[..self.host.unwrap_or(self.steps.len())]
+    }
+
+    /// The size in which pictures leave the host, if it is one.
+    pub(super) fn host_size(&self) -> Option<Size> {
+        self.host_steps().iter().fold(None, |size, step| step.size(size))
+    }
+
+    /// Decodes a picture and writes the fields of [`add_field`](Self::add_field), which begin with field
+    /// `first` of the row; returns the number of the next field.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), and as [`DevicePart::draw`].
+    pub fn read_row(
+        &self,
+        encoded: &[u8],
+        random: &mut Random,
+        scratch: &mut Scratch,
+        row: &mut Row<'_, '_>,
+        first: usize,
+    ) -> Result<usize> {
+        self.read(encoded, random, scratch, row.bytes_mut(first))?;
+        if self.host.is_none() {
+            return Ok(first + 1);
+        }
+        let steps = &self.steps[self.host_steps().len()..];
+        let size = scratch.canvas.size();
+        let wanted = steps.iter().try_fold(size, |size, step| step.size(Some(size))).unwrap_or(size);
+        device::draw((steps, self.mixing.as_ref()), size, wanted, random, row.bytes_mut(first + 1))?;
+        Ok(first + 2)
+    }
+}

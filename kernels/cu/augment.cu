@@ -1,0 +1,628 @@
+// augment: what a list of transforms does to a batch of pictures after the copy, in one launch: crops,
+// borders, flips, a resize, colours, erased parts, mixing, normalising, the element type and the order of
+// channels. The batch is read once and written once.
+//
+// What differs from sample to sample is in a record of 36 numbers (feedline_images::device, words.rs), what
+// is the same for all in 16 (part.rs). feedline_images::device::DevicePart::run_on_host does the same on the
+// host: whole numbers, or floats with one rounding per operation, so that the bits are equal.
+//
+// One block works on one sample. augment_copy_IN_OUT moves pixels and scales their values, four of a row per
+// thread. augment_work_IN_OUT also resizes, changes colours and mixes samples; if a change of contrast needs
+// the mean of the picture, a sample has one block, which reads the picture once more.
+//
+// A record that does not fit its picture gives the colour of the border: no place outside is read.
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+struct AugmentHalf { u16 bits; };
+struct AugmentBfloat { u16 bits; };
+
+enum : u32 {
+    AUGMENT_WORDS = 36, AUGMENT_FLIP_X = 1, AUGMENT_FLIP_Y = 2, AUGMENT_RESIZED = 4, AUGMENT_ERASED = 8,
+    AUGMENT_BLEND = 16, AUGMENT_PASTE = 32,
+};
+enum : int { AUGMENT_FAR = 1 << 24, AUGMENT_MAX_SIDE = 1 << 14 };
+
+static __device__ __forceinline__ float augment_widened(AugmentHalf value) {
+#ifdef __CUDA_ARCH__
+    float wide;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(value.bits));
+    return wide;
+#else
+    const u32 sign = (u32)(value.bits & 0x8000) << 16, rest = value.bits & 0x7FFF;
+    if (rest >= 0x7C00) return __int_as_float(sign | 0x7F800000 | (rest & 0x3FF) << 13);
+    // The exponent of the smallest numbers is off by one: a product with 2^112 makes it right.
+    return __int_as_float(sign | (u32)__float_as_int(__int_as_float(rest << 13) * 0x1p112f));
+#endif
+}
+static __device__ __forceinline__ float augment_widened(AugmentBfloat value) {
+    return __int_as_float((u32)value.bits << 16);
+}
+static __device__ __forceinline__ float augment_widened(u8 value) { return (float)value; }
+static __device__ __forceinline__ float augment_widened(u16 value) { return (float)value; }
+
+static __device__ __forceinline__ void augment_narrow(float value, float& to) { to = value; }
+static __device__ __forceinline__ void augment_narrow(float value, u8& to) { to = (u8)value; }
+static __device__ __forceinline__ void augment_narrow(float value, AugmentBfloat& to) {
+#ifdef __CUDA_ARCH__
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(to.bits) : "f"(value));
+#else
+    const u32 bits = (u32)__float_as_int(value);
+    to.bits = (bits & 0x7FFFFFFF) > 0x7F800000 ? 0x7FFF : (u16)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+#endif
+}
+static __device__ __forceinline__ void augment_narrow(float value, AugmentHalf& to) {
+#ifdef __CUDA_ARCH__
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(to.bits) : "f"(value));
+#else
+    const u32 bits = (u32)__float_as_int(value), rest = bits & 0x7FFFFFFF;
+    u32 narrow;
+    if (rest > 0x7F800000) narrow = 0x7FFF;
+    else if (rest >= 0x47800000) narrow = 0x7C00;
+    // 0.5 has the last place of the smallest numbers: the sum is rounded there.
+    else if (rest < 0x38800000) narrow = (u32)__float_as_int(__int_as_float(rest) + 0.5f) - 0x3F000000;
+    else narrow = (rest - 0x38000000 + 0xFFF + (rest >> 13 & 1)) >> 13;
+    to.bits = (u16)(narrow | (bits >> 16 & 0x8000));
+#endif
+}
+
+// The element of a border or an erased part.
+static __device__ __forceinline__ void augment_of_level(u32 level, u8& to) { to = (u8)level; }
+static __device__ __forceinline__ void augment_of_level(u32 level, u16& to) { to = (u16)(level * 257); }
+static __device__ __forceinline__ void augment_of_level(u32 level, AugmentHalf& to) {
+    augment_narrow((float)level / 255.0f, to);
+}
+static __device__ __forceinline__ void augment_of_level(u32 level, AugmentBfloat& to) {
+    augment_narrow((float)level / 255.0f, to);
+}
+
+struct AugmentWindow {
+    int top, left, bottom, right;
+    __device__ __forceinline__ bool has(int y, int x) const {
+        return y >= top && y < bottom && x >= left && x < right;
+    }
+};
+
+// What is the same for every sample.
+struct AugmentPlan {
+    int channels;
+    bool planes_in, planes_out;
+    int height, width;
+    float by[4], add[4];
+};
+
+// A record, with everything made safe, and where its picture is.
+template <typename In>
+struct AugmentSample {
+    const In* source;
+    u64 elements;
+    int height, width;
+    AugmentWindow window, valid, erased, part;
+    int scaled_height, scaled_width, view_top, view_left;
+    u32 flags, fill, erased_color, colors, partner, mean;
+    float factors[8], lambda;
+};
+
+static __device__ __forceinline__ int augment_place(u32 word) {
+    const int place = (int)word;
+    return place < -AUGMENT_FAR ? -AUGMENT_FAR : place > AUGMENT_FAR ? AUGMENT_FAR : place;
+}
+
+static __device__ __forceinline__ AugmentWindow augment_window(const u32* words) {
+    return {augment_place(words[0]), augment_place(words[1]), augment_place(words[2]), augment_place(words[3])};
+}
+
+static __device__ __forceinline__ bool augment_is_side(int side) { return side >= 1 && side <= AUGMENT_MAX_SIDE; }
+
+// Where the pictures are: `elements` each, or from one offset to the next.
+template <typename In>
+struct AugmentSource {
+    const In* all;
+    u64 elements;
+    const u32* offsets;
+    const u32* records;
+};
+
+template <typename In>
+static __device__ __noinline__ void augment_sample(const AugmentSource<In>& from, const AugmentPlan& plan, u64 row,
+                                      AugmentSample<In>& to) {
+    const u32* words = from.records + row * AUGMENT_WORDS;
+    u64 first = row * from.elements, elements = from.elements;
+    if (from.offsets != 0) {
+        // `elements` are then those of the whole batch.
+        first = from.offsets[row];
+        const u64 behind = from.offsets[row + 1];
+        elements = behind < first || behind > from.elements ? 0 : behind - first;
+    }
+    to.source = from.all + first;
+    to.elements = elements;
+    to.flags = words[14];
+    to.window = augment_window(words + 2);
+    to.scaled_height = augment_place(words[10]);
+    to.scaled_width = augment_place(words[11]);
+    to.view_top = augment_place(words[12]);
+    to.view_left = augment_place(words[13]);
+    const u64 height = words[0], width = words[1];
+    const bool is_scaled = (to.flags & AUGMENT_RESIZED) == 0 ||
+                           (augment_is_side(to.window.bottom - to.window.top) && augment_is_side(to.scaled_height) &&
+                            augment_is_side(to.window.right - to.window.left) && augment_is_side(to.scaled_width));
+    const bool fits = height <= (u64)AUGMENT_FAR && width <= (u64)AUGMENT_FAR &&
+                      height * width <= elements / (u64)plan.channels && is_scaled;
+    if (!is_scaled) to.flags &= ~(u32)AUGMENT_RESIZED;
+    to.height = fits ? (int)height : 0;
+    to.width = fits ? (int)width : 0;
+    to.valid = augment_window(words + 6);
+    to.valid.top = to.valid.top < 0 ? 0 : to.valid.top;
+    to.valid.left = to.valid.left < 0 ? 0 : to.valid.left;
+    to.valid.bottom = to.valid.bottom > to.height ? to.height : to.valid.bottom;
+    to.valid.right = to.valid.right > to.width ? to.width : to.valid.right;
+    to.fill = words[15];
+    to.colors = words[16];
+    for (int i = 0; i < 8; ++i) to.factors[i] = __int_as_float((int)words[17 + i]);
+    to.erased = augment_window(words + 25);
+    to.erased_color = words[29];
+    to.partner = words[30];
+    to.lambda = __int_as_float((int)words[31]);
+    to.part = augment_window(words + 32);
+    to.mean = 0;
+}
+
+static __device__ __forceinline__ u32 augment_channel(u32 color, int channel) {
+    return color >> 8 * (channel < 2 ? channel : 2) & 255;
+}
+
+template <typename In>
+static __device__ __forceinline__ In augment_fill(const AugmentSample<In>& sample, int channel) {
+    In value;
+    augment_of_level(augment_channel(sample.fill, channel), value);
+    return value;
+}
+
+// A value of the source, or of its border.
+template <typename In>
+static __device__ __forceinline__ In augment_read(const AugmentSample<In>& sample, const AugmentPlan& plan, int y,
+                                                  int x, int channel) {
+    if (!sample.valid.has(y, x)) return augment_fill(sample, channel);
+    const u64 place = plan.planes_in ? ((u64)channel * sample.height + y) * sample.width + x
+                                     : ((u64)y * sample.width + x) * plan.channels + channel;
+    return sample.source[place];
+}
+
+// The pixels under the triangle of one scaled pixel, along one side; all in whole numbers.
+struct AugmentTaps {
+    int from, to, centre, half, first, behind;
+    __device__ __forceinline__ AugmentTaps(int at, int from, int to) : from(from), to(to) {
+        centre = (2 * at + 1) * from;
+        half = 2 * (from > to ? from : to);
+        first = floor_half(centre - half - to) + 1;
+        behind = floor_half(centre + half - to - 1) + 1;
+        if (first < 0) first = 0;
+        if (behind > from) behind = from;
+    }
+    // n / (2 * to), rounded down.
+    __device__ __forceinline__ int floor_half(int n) const {
+        const int by = 2 * to;
+        return n >= 0 ? n / by : -((-n + by - 1) / by);
+    }
+    __device__ __forceinline__ u32 weight(int at) const {
+        const int far = (2 * at + 1) * to - centre;
+        const int weight = half - (far < 0 ? -far : far);
+        return weight > 0 ? (u32)weight : 0;
+    }
+};
+
+// The mean of the values under a triangle: exact, and rounded once.
+template <typename In>
+static __device__ __noinline__ void augment_scaled(const AugmentSample<In>& sample, const AugmentPlan& plan, int y, int x,
+                                      u32 (&pixel)[3]) {
+    const AugmentWindow& window = sample.window;
+    const AugmentTaps rows(y, window.bottom - window.top, sample.scaled_height);
+    const AugmentTaps columns(x, window.right - window.left, sample.scaled_width);
+    u64 sum[3] = {0, 0, 0}, rows_weigh = 0, columns_weigh = 0;
+#pragma unroll 1
+    for (int column = columns.first; column < columns.behind; ++column) columns_weigh += columns.weight(column);
+#pragma unroll 1
+    for (int row = rows.first; row < rows.behind; ++row) {
+        u64 line[3] = {0, 0, 0};
+#pragma unroll 1
+        for (int column = columns.first; column < columns.behind; ++column) {
+            const u64 weight = columns.weight(column);
+#pragma unroll
+            for (int c = 0; c < 3; ++c)
+                line[c] += weight * augment_read(sample, plan, window.top + row, window.left + column, c);
+        }
+        const u64 weight = rows.weight(row);
+#pragma unroll
+        for (int c = 0; c < 3; ++c) sum[c] += weight * line[c];
+        rows_weigh += weight;
+    }
+    const u64 all = rows_weigh * columns_weigh;
+#pragma unroll
+    for (int c = 0; c < 3; ++c) pixel[c] = (u32)((2 * sum[c] + all) / (2 * all));
+}
+
+// Where a pixel of the finished picture lies in the window as it was scaled; whether it lies in it.
+template <typename In>
+static __device__ __forceinline__ bool augment_find(const AugmentSample<In>& sample, const AugmentPlan& plan, int& y,
+                                                    int& x) {
+    if (sample.flags & AUGMENT_FLIP_Y) y = plan.height - 1 - y;
+    if (sample.flags & AUGMENT_FLIP_X) x = plan.width - 1 - x;
+    y += sample.view_top;
+    x += sample.view_left;
+    return y >= 0 && y < sample.scaled_height && x >= 0 && x < sample.scaled_width;
+}
+
+template <typename In>
+static __device__ __forceinline__ In augment_copied(const AugmentSample<In>& sample, const AugmentPlan& plan, int y,
+                                                    int x, int channel) {
+    if (!augment_find(sample, plan, y, x)) return augment_fill(sample, channel);
+    return augment_read(sample, plan, y + sample.window.top, x + sample.window.left, channel);
+}
+
+static __device__ __forceinline__ u32 augment_blend(u32 from, u32 to, float factor) {
+    const float start = (float)from;
+    const float value = __fadd_rn(start, __fmul_rn(factor, (float)to - start));
+    // NaN gives 0.
+    return value >= 255.0f ? 255 : value > 0.0f ? (u32)value : 0;
+}
+
+static __device__ __forceinline__ u32 augment_gray(const u32 (&pixel)[3]) {
+    return (pixel[0] * 19595 + pixel[1] * 38470 + pixel[2] * 7471 + 0x8000) >> 16;
+}
+
+static __device__ __forceinline__ u32 augment_level(double value) {
+    return value >= 255.0 ? 255 : value > 0.0 ? (u32)value : 0;
+}
+
+static __device__ __forceinline__ double augment_share(u32 high, u32 level, float range) {
+    return (double)((float)(high - level) / range);
+}
+
+// Turns the hue by `turn` of its circle: Pillow's arithmetic, in single and double precision where Pillow has
+// them.
+static __device__ void augment_hue(u32 (&pixel)[3], float turn) {
+    const u32 r = pixel[0], g = pixel[1], b = pixel[2];
+    const u32 high = r > g ? (r > b ? r : b) : (g > b ? g : b);
+    const u32 low = r < g ? (r < b ? r : b) : (g < b ? g : b);
+    u32 h = 0, s = 0;
+    if (high != low) {
+        const float range = (float)(high - low);
+        double hue;
+        if (r == high)
+            hue = __dsub_rn(augment_share(high, b, range), augment_share(high, g, range));
+        else if (g == high)
+            hue = __dsub_rn(__dadd_rn(2.0, augment_share(high, r, range)), augment_share(high, b, range));
+        else
+            hue = __dsub_rn(__dadd_rn(4.0, augment_share(high, g, range)), augment_share(high, r, range));
+        const double wide = __dadd_rn((double)(float)hue / 6.0, 1.0);
+        const float part = (float)__dsub_rn(wide, trunc(wide));
+        h = augment_level(__dmul_rn((double)part, 255.0));
+        s = augment_level(__dmul_rn((double)(range / (float)high), 255.0));
+    }
+    const float by = __fmul_rn(turn, 255.0f);
+    h = (h + (u32)(int)by) & 255;
+    if (s == 0) {
+        pixel[0] = pixel[1] = pixel[2] = high;
+        return;
+    }
+    const double hue = __dmul_rn((double)h, 6.0) / 255.0, share = (double)((float)s / 255.0f), value = (double)high;
+    const double sector = floor(hue), part = (double)(float)__dsub_rn(hue, sector);
+    const u32 v = high;
+    const u32 p = augment_level(round(__dmul_rn(value, __dsub_rn(1.0, share))));
+    const u32 q = augment_level(round(__dmul_rn(value, __dsub_rn(1.0, __dmul_rn(share, part)))));
+    const u32 t =
+        augment_level(round(__dmul_rn(value, __dsub_rn(1.0, __dmul_rn(share, __dsub_rn(1.0, part))))));
+    const u32 at = (u32)sector % 6;
+    pixel[0] = at == 0 || at == 5 ? v : at == 1 ? q : at == 4 ? t : p;
+    pixel[1] = at == 0 ? t : at == 1 || at == 2 ? v : at == 3 ? q : p;
+    pixel[2] = at == 2 ? t : at == 3 || at == 4 ? v : at == 5 ? q : p;
+}
+
+// Changes the colours, up to the contrast if `until_contrast`.
+template <typename In>
+static __device__ __noinline__ void augment_colors(const AugmentSample<In>& sample, u32 (&pixel)[3], bool until_contrast) {
+#pragma unroll 1
+    for (int i = 0; i < 8; ++i) {
+        const u32 change = sample.colors >> 4 * i & 15;
+        const float factor = sample.factors[i];
+        if (change == 0 || change > 5 || (change == 2 && until_contrast)) return;
+        if (change == 4) {
+            augment_hue(pixel, factor);
+            continue;
+        }
+        const u32 gray = augment_gray(pixel);
+        const u32 from = change == 1 ? 0 : change == 2 ? sample.mean : gray;
+#pragma unroll
+        for (int c = 0; c < 3; ++c) pixel[c] = change == 5 ? gray : augment_blend(from, pixel[c], factor);
+    }
+}
+
+// A pixel of the finished picture before its colours.
+static __device__ __noinline__ void augment_found(const AugmentSample<u8>& sample, const AugmentPlan& plan, int y,
+                                                     int x, u32 (&pixel)[3]) {
+    if (augment_find(sample, plan, y, x)) {
+        if (sample.flags & AUGMENT_RESIZED) return augment_scaled(sample, plan, y, x, pixel);
+        y += sample.window.top;
+        x += sample.window.left;
+#pragma unroll
+        for (int c = 0; c < 3; ++c) pixel[c] = augment_read(sample, plan, y, x, c);
+    } else {
+#pragma unroll
+        for (int c = 0; c < 3; ++c) pixel[c] = augment_fill(sample, c);
+    }
+}
+
+// The values of a pixel before samples are mixed.
+template <bool LEVELS>
+static __device__ __noinline__ void augment_finished(const AugmentSample<u8>& sample, const AugmentPlan& plan, int y, int x,
+                                        float (&values)[3]) {
+    u32 pixel[3];
+    if ((sample.flags & AUGMENT_ERASED) && sample.erased.has(y, x)) {
+#pragma unroll
+        for (int c = 0; c < 3; ++c) pixel[c] = augment_channel(sample.erased_color, c);
+    } else {
+        augment_found(sample, plan, y, x, pixel);
+        augment_colors(sample, pixel, false);
+    }
+#pragma unroll
+    for (int c = 0; c < 3; ++c)
+        values[c] = LEVELS ? (float)pixel[c] : fmaf((float)pixel[c], plan.by[c], plan.add[c]);
+}
+
+static __device__ void augment_plan(const u32* words, AugmentPlan& plan) {
+    plan.channels = (int)words[0];
+    plan.planes_in = words[1] != 0;
+    plan.height = (int)words[2];
+    plan.width = (int)words[3];
+    plan.planes_out = words[4] != 0;
+    for (int c = 0; c < 4; ++c) {
+        plan.by[c] = __int_as_float((int)words[5 + c]);
+        plan.add[c] = __int_as_float((int)words[9 + c]);
+    }
+}
+
+// Labels become rows of probabilities.
+struct AugmentLabels {
+    const void* of;
+    u32 bytes;
+    float* to;
+    u32 classes;
+    __device__ __forceinline__ u64 label(u64 row) const { return bytes == 1 ? ((const u8*)of)[row] : ((const u64*)of)[row]; }
+};
+
+static __device__ void augment_labels(const AugmentLabels& labels, u64 own, u64 other, float lambda) {
+    if (labels.to == 0) return;
+    const u64 mine = labels.label(own), theirs = labels.label(other);
+    for (u32 i = threadIdx.x; i < labels.classes; i += blockDim.x)
+        labels.to[own * labels.classes + i] =
+            __fadd_rn(__fmul_rn(i == mine ? 1.0f : 0.0f, lambda),
+                      __fmul_rn(i == theirs ? 1.0f : 0.0f, __fsub_rn(1.0f, lambda)));
+}
+
+// Four pixels of a row from 12 bytes that follow each other: whether they lie so.
+static __device__ __forceinline__ bool augment_four(const AugmentSample<u8>& sample, const AugmentPlan& plan, int y,
+                                                    int x, u8 (&four)[4][3]) {
+    const bool mirrored = sample.flags & AUGMENT_FLIP_X;
+    int last_y = y, last_x = mirrored ? x : x + 3;
+    if (mirrored) x += 3;
+    if (!augment_find(sample, plan, y, x) || !augment_find(sample, plan, last_y, last_x)) return false;
+    y += sample.window.top;
+    x += sample.window.left;
+    if (!sample.valid.has(y, x) || !sample.valid.has(y, x + 3)) return false;
+    const u8* first = sample.source + ((u64)y * sample.width + x) * 3;
+    const u32 shift = 8 * (u32)((u64)first & 3);
+    const u8* word = first - ((u64)first & 3);
+    // No word outside the picture is read.
+    if (word < sample.source || word + 16 > sample.source + sample.elements) return false;
+    const u32* words = (const u32*)word;
+    const u32 w0 = words[0], w1 = words[1], w2 = words[2], w3 = shift == 0 ? 0 : words[3];
+    const u32 bytes[3] = {__funnelshift_r(w0, w1, shift), __funnelshift_r(w1, w2, shift), __funnelshift_r(w2, w3, shift)};
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+#pragma unroll
+        for (int c = 0; c < 3; ++c) {
+            const int there = 3 * k + c, mirror = 3 * (3 - k) + c;
+            const u8 plain = (u8)(bytes[there / 4] >> 8 * (there % 4));
+            const u8 turned = (u8)(bytes[mirror / 4] >> 8 * (mirror % 4));
+            four[k][c] = mirrored ? turned : plain;
+        }
+    }
+    return true;
+}
+
+// Pixels of other types are not read in words.
+template <typename In>
+static __device__ __forceinline__ bool augment_four(const AugmentSample<In>&, const AugmentPlan&, int, int, In (&)[4][3]) {
+    return false;
+}
+
+// One pixel, value by value.
+template <typename In, typename Out, bool LEVELS>
+static __device__ __forceinline__ void augment_one(const AugmentSample<In>& sample, const AugmentPlan& plan, u32 i,
+                                                   Out* picture) {
+    const int y = (int)(i / (u32)plan.width), x = (int)(i % (u32)plan.width);
+    const bool erased = (sample.flags & AUGMENT_ERASED) && sample.erased.has(y, x);
+#pragma unroll 1
+    for (int c = 0; c < plan.channels; ++c) {
+        In element;
+        if (erased) augment_of_level(augment_channel(sample.erased_color, c), element);
+        else element = augment_copied(sample, plan, y, x, c);
+        const float value = augment_widened(element);
+        const u32 pixels = (u32)plan.height * (u32)plan.width;
+        augment_narrow(LEVELS ? value : fmaf(value, plan.by[c], plan.add[c]),
+                       picture[plan.planes_out ? (u64)c * pixels + i : (u64)i * (u32)plan.channels + c]);
+    }
+}
+
+// Four elements that are written at once.
+template <typename Out>
+struct alignas(4 * sizeof(Out)) AugmentFour {
+    Out at[4];
+};
+
+template <typename In, typename Out, bool LEVELS>
+static __device__ __forceinline__ void augment_copy(const AugmentSource<In> from, const u32* plan_words, u64 rows,
+                                                    u32 chunks, Out* to, const AugmentLabels labels) {
+    __shared__ AugmentPlan shared_plan;
+    __shared__ AugmentSample<In> shared_sample;
+    const u64 row = blockIdx.x / chunks;
+    const u32 chunk = blockIdx.x % chunks;
+    if (row >= rows) return;
+    if (threadIdx.x == 0) {
+        augment_plan(plan_words, shared_plan);
+        augment_sample(from, shared_plan, row, shared_sample);
+    }
+    __syncthreads();
+    const AugmentPlan plan = shared_plan;
+    const AugmentSample<In>& sample = shared_sample;
+    if (chunk == 0) augment_labels(labels, row, row, 1.0f);
+    const u32 pixels = (u32)plan.height * (u32)plan.width;
+    Out* picture = to + row * pixels * (u32)plan.channels;
+    const bool has_erased = sample.flags & AUGMENT_ERASED;
+    // Rows of four pixels, three channels each: read and written in words.
+    if (sizeof(In) == 1 && plan.channels == 3 && !plan.planes_in && plan.width % 4 == 0 && ((u64)to & (4 * sizeof(Out) - 1)) == 0) {
+        const u32 per_row = (u32)plan.width / 4;
+        for (u32 i = chunk * blockDim.x + threadIdx.x; i < pixels / 4; i += chunks * blockDim.x) {
+            const int y = (int)(i / per_row), x = 4 * (int)(i % per_row);
+            In four[4][3];
+            if (!augment_four(sample, plan, y, x, four)) {
+#pragma unroll 1
+                for (u32 k = 0; k < 4; ++k) augment_one<In, Out, LEVELS>(sample, plan, 4 * i + k, picture);
+                continue;
+            }
+            Out out[4][3];
+#pragma unroll
+            for (int k = 0; k < 4; ++k) {
+                const bool erased = has_erased && sample.erased.has(y, x + k);
+#pragma unroll
+                for (int c = 0; c < 3; ++c) {
+                    In element = four[k][c];
+                    if (erased) augment_of_level(augment_channel(sample.erased_color, c), element);
+                    const float value = augment_widened(element);
+                    augment_narrow(LEVELS ? value : fmaf(value, plan.by[c], plan.add[c]), out[k][c]);
+                }
+            }
+            // The places are known when this is compiled: the values stay in registers.
+#pragma unroll
+            for (int c = 0; c < 3; ++c) {
+                const int j = 4 * c;
+                if (plan.planes_out)
+                    *(AugmentFour<Out>*)(picture + (u64)c * pixels + 4 * i) = {out[0][c], out[1][c], out[2][c], out[3][c]};
+                else
+                    *(AugmentFour<Out>*)(picture + 12 * (u64)i + j) = {
+                        out[j / 3][j % 3], out[(j + 1) / 3][(j + 1) % 3], out[(j + 2) / 3][(j + 2) % 3],
+                        out[(j + 3) / 3][(j + 3) % 3]};
+            }
+        }
+        return;
+    }
+    for (u32 i = chunk * blockDim.x + threadIdx.x; i < pixels; i += chunks * blockDim.x)
+        augment_one<In, Out, LEVELS>(sample, plan, i, picture);
+}
+
+template <typename Out, bool LEVELS>
+static __device__ __forceinline__ void augment_work(const AugmentSource<u8> from, const u32* plan_words, u64 rows,
+                                                    u32 chunks, Out* to, const AugmentLabels labels) {
+    __shared__ AugmentPlan plan;
+    __shared__ AugmentSample<u8> own, other;
+    __shared__ u64 sums[2], partner;
+    const u64 row = blockIdx.x / chunks;
+    const u32 chunk = blockIdx.x % chunks;
+    if (row >= rows) return;
+    if (threadIdx.x == 0) {
+        augment_plan(plan_words, plan);
+        augment_sample(from, plan, row, own);
+        const u32 kind = own.flags & (AUGMENT_BLEND | AUGMENT_PASTE);
+        partner = kind == AUGMENT_BLEND || kind == AUGMENT_PASTE ? (u64)own.partner * rows >> 32 : row;
+        augment_sample(from, plan, partner, other);
+        sums[0] = sums[1] = 0;
+    }
+    __syncthreads();
+    const u32 kind = own.flags & (AUGMENT_BLEND | AUGMENT_PASTE);
+    const bool blends = kind == AUGMENT_BLEND, pastes = kind == AUGMENT_PASTE;
+    if (chunk == 0) augment_labels(labels, row, partner, blends || pastes ? own.lambda : 1.0f);
+    const u32 pixels = (u32)plan.height * (u32)plan.width;
+    // With a change of contrast there is one block per sample. It finds the mean first.
+    if (chunks == 1) {
+        for (u32 which = 0; which < (blends || pastes ? 2u : 1u); ++which) {
+            const AugmentSample<u8>& sample = which == 0 ? own : other;
+            bool has_contrast = false;
+            for (int i = 0; i < 8; ++i) {
+                const u32 change = sample.colors >> 4 * i & 15;
+                if (change == 0 || change > 5) break;
+                has_contrast = has_contrast || change == 2;
+            }
+            if (!has_contrast) continue;
+            u64 sum = 0;
+            for (u32 i = threadIdx.x; i < pixels; i += blockDim.x) {
+                u32 pixel[3];
+                augment_found(sample, plan, (int)(i / (u32)plan.width), (int)(i % (u32)plan.width), pixel);
+                augment_colors(sample, pixel, true);
+                sum += augment_gray(pixel);
+            }
+            atomicAdd(&sums[which], sum);
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            own.mean = augment_level(__dadd_rn((double)sums[0] / (double)pixels, 0.5));
+            other.mean = augment_level(__dadd_rn((double)sums[1] / (double)pixels, 0.5));
+            if (partner == row) other.mean = own.mean;
+        }
+        __syncthreads();
+    }
+    Out* picture = to + row * pixels * 3;
+    const float lambda = own.lambda;
+    for (u32 i = chunk * blockDim.x + threadIdx.x; i < pixels; i += chunks * blockDim.x) {
+        const int y = (int)(i / (u32)plan.width), x = (int)(i % (u32)plan.width);
+        float values[3];
+        augment_finished<LEVELS>(pastes && own.part.has(y, x) ? other : own, plan, y, x, values);
+        if (blends) {
+            float theirs[3];
+            augment_finished<LEVELS>(other, plan, y, x, theirs);
+#pragma unroll
+            for (int c = 0; c < 3; ++c)
+                values[c] = __fadd_rn(__fmul_rn(values[c], lambda), __fmul_rn(theirs[c], __fsub_rn(1.0f, lambda)));
+        }
+#pragma unroll
+        for (int c = 0; c < 3; ++c)
+            augment_narrow(values[c], picture[plan.planes_out ? (u64)c * pixels + i : (u64)i * 3 + c]);
+    }
+}
+
+#define AUGMENT_COPY(NAME, IN, OUT, LEVELS)                                                                          \
+    extern "C" __global__ void __launch_bounds__(256)                                                                \
+    NAME(const IN* __restrict__ all, u64 elements, const u32* __restrict__ offsets,                                  \
+         const u32* __restrict__ records, const u32* __restrict__ plan, u64 rows, u32 chunks, OUT* __restrict__ to,  \
+         const void* labels, u32 label_bytes, float* probabilities, u32 classes) {                                   \
+        augment_copy<IN, OUT, LEVELS>({all, elements, offsets, records}, plan, rows, chunks, to,                     \
+                                      {labels, label_bytes, probabilities, classes});                                \
+    }
+#define AUGMENT_WORK(NAME, OUT, LEVELS)                                                                              \
+    extern "C" __global__ void __launch_bounds__(512)                                                                \
+    NAME(const u8* __restrict__ all, u64 elements, const u32* __restrict__ offsets,                                  \
+         const u32* __restrict__ records, const u32* __restrict__ plan, u64 rows, u32 chunks, OUT* __restrict__ to,  \
+         const void* labels, u32 label_bytes, float* probabilities, u32 classes) {                                   \
+        augment_work<OUT, LEVELS>({all, elements, offsets, records}, plan, rows, chunks, to,                         \
+                                  {labels, label_bytes, probabilities, classes});                                    \
+    }
+
+AUGMENT_COPY(augment_copy_u8_u8, u8, u8, true)
+AUGMENT_COPY(augment_copy_u8_f32, u8, float, false)
+AUGMENT_COPY(augment_copy_u8_f16, u8, AugmentHalf, false)
+AUGMENT_COPY(augment_copy_u8_bf16, u8, AugmentBfloat, false)
+AUGMENT_COPY(augment_copy_u16_f32, u16, float, false)
+AUGMENT_COPY(augment_copy_u16_f16, u16, AugmentHalf, false)
+AUGMENT_COPY(augment_copy_u16_bf16, u16, AugmentBfloat, false)
+AUGMENT_COPY(augment_copy_f16_f32, AugmentHalf, float, false)
+AUGMENT_COPY(augment_copy_f16_f16, AugmentHalf, AugmentHalf, false)
+AUGMENT_COPY(augment_copy_f16_bf16, AugmentHalf, AugmentBfloat, false)
+AUGMENT_COPY(augment_copy_bf16_f32, AugmentBfloat, float, false)
+AUGMENT_COPY(augment_copy_bf16_f16, AugmentBfloat, AugmentHalf, false)
+AUGMENT_COPY(augment_copy_bf16_bf16, AugmentBfloat, AugmentBfloat, false)
+AUGMENT_WORK(augment_work_u8_u8, u8, true)
+AUGMENT_WORK(augment_work_u8_f32, float, false)
+AUGMENT_WORK(augment_work_u8_f16, AugmentHalf, false)
+AUGMENT_WORK(augment_work_u8_bf16, AugmentBfloat, false)

@@ -98,6 +98,12 @@ BUGS = [
         [("serve/src/pool.rs", "                Err(Refused::Full)\n", "                Ok(receiver)\n")],
     ),
     Bug(
+        "device_ranks",
+        "every device of a process gets the batches of the first",
+        Test(FEEDLINE, "devices", "an_epoch_over_several_devices_reads_every_sample_once_in_a_fixed_order"),
+        [("crates/feedline/src/builder/devices.rs", "rank() * count + number, size", "rank() * count, size")],
+    ),
+    Bug(
         "host_gate",
         "the host does not wait for the copy before it fills a slot again",
         Test(SLOTS, "lease", "no_slot_is_acquired_while_its_copy_runs"),

@@ -12,6 +12,7 @@ use super::{Loader, MemoryUse};
 use crate::builder::LoaderBuilder;
 use crate::decode::{Decoder, DecoderOptions, Input, Note, SourceReader};
 use crate::deliveries::Deliveries;
+use crate::numa::{Node, node_of};
 use crate::progress::Progress;
 use crate::report::{Ledger, Setup};
 use crate::shutdown::{Closers, Running};
@@ -31,8 +32,13 @@ impl Loader {
         let (batch_sampler, layout) = (Arc::new(batch_sampler), Arc::new(layout));
         let Chosen { mode, columns, slot_bytes } = chosen;
         let (device_slots, host_slots) = (builder.device_slots(&layout), builder.host_slots(&layout));
-        let pinned = |slot| Ok(device.pinned(slot_bytes)?.named(&format!("host slot {slot}")));
-        let pinned = (0..host_slots).map(pinned).collect::<Result<Vec<_>>>()?;
+        let pinned = {
+            // Memory that a thread touches first lies on the node of its core.
+            let node = node_of(device);
+            let _on = node.as_ref().and_then(Node::enter);
+            let pinned = |slot| Ok(device.pinned(slot_bytes)?.named(&format!("host slot {slot}")));
+            (0..host_slots).map(pinned).collect::<Result<Vec<_>>>()?
+        };
         let host_ring = Ring::new(pinned);
         let slots = SlotRing::new(device, device_slots, layout.bytes())?;
         reserve_info(&host_ring, &slots, &layout)?;

@@ -123,6 +123,7 @@ pub mod measure;
 mod progress;
 pub mod report;
 mod shutdown;
+mod spans;
 pub mod trace;
 mod transfer;
 mod transfer_mode;

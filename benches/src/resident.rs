@@ -1,7 +1,7 @@
 //! Batches gathered in device memory, from a set that was put there once. `peers/index_select.py` measures the
 //! same with `torch.index_select`.
 
-use feedline::{BackendKind, DType, Error, ErrorKind, Loader, Result, Spec, TransferMode, Workers};
+use feedline::{BackendKind, DType, Error, ErrorKind, Loader, Result, Spec, TransferMode};
 use feedline_datasets::Records;
 use serde_json::json;
 

@@ -86,6 +86,24 @@ BUGS = [
         [("crates/device/src/shared.rs", "            self.buffer.stream().wait(&self.read)?;\n", "")],
     ),
     Bug(
+        "serve_drain",
+        "the server ends without waiting for the answers of its connections",
+        Test("feedline-serve", "server", "a_drain_answers_what_waits_in_the_queue"),
+        [("serve/src/server.rs", "        connections.shutdown().await;\n", "        drop(connections);\n")],
+    ),
+    Bug(
+        "serve_queue",
+        "a request that finds the queue full is counted and forgotten",
+        Test("feedline-serve", "server", "a_full_queue_refuses_with_429_and_answers_what_it_took"),
+        [("serve/src/pool.rs", "                Err(Refused::Full)\n", "                Ok(receiver)\n")],
+    ),
+    Bug(
+        "device_ranks",
+        "every device of a process gets the batches of the first",
+        Test(FEEDLINE, "devices", "an_epoch_over_several_devices_reads_every_sample_once_in_a_fixed_order"),
+        [("crates/feedline/src/builder/devices.rs", "rank() * count + number, size", "rank() * count, size")],
+    ),
+    Bug(
         "host_gate",
         "the host does not wait for the copy before it fills a slot again",
         Test(SLOTS, "lease", "no_slot_is_acquired_while_its_copy_runs"),
@@ -935,9 +953,9 @@ BUGS = [
         [
             (
                 "datasets/src/images/dataset.rs",
-                "self.transforms.read_row(encoded, context.random(), scratch, row, 0)?;",
+                "self.transforms.read_row(encoded, context.random(), scratch, row, 0)?,",
                 "self.transforms.read_row(encoded, worker.get_or_insert_with(|| context.random().clone()), scratch, "
-                "row, 0)?;",
+                "row, 0)?,",
             ),
             (
                 "datasets/src/images/dataset.rs",

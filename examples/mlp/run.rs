@@ -67,6 +67,9 @@ fn run_rank(
     let stalls = loader.report();
     if let Some((file, trace)) = trace_file.as_ref().zip(trace.as_ref()) {
         file.replace(trace.json().as_bytes())?;
+        if !options.quiet {
+            eprint!("{}", trace.table());
+        }
     }
     if let Some(file) = &profile {
         file.replace(format!("{}\n", loader.reporter().profile().json()).as_bytes())?;

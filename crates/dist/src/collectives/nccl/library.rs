@@ -162,7 +162,10 @@ mod tests {
     fn every_function_is_found_and_errors_have_a_text() {
         let library = match library() {
             Ok(library) => library,
-            Err(error) => return feedline_testkit::not_run("the functions of NCCL", error),
+            Err(error) if error.message().starts_with("no NCCL") => {
+                return feedline_testkit::not_run("the functions of NCCL", error);
+            }
+            Err(error) => panic!("{error}"),
         };
         assert!(library.release().starts_with("2."), "{}", library.release());
         assert!(library.check(SUCCESS, "nothing").is_ok() && library.check(IN_PROGRESS, "nothing").is_ok());

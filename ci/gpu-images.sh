@@ -17,4 +17,9 @@ status=0
 for name in augment jpeg jpeg-gpu; do
     "$BIN/benches" "$name" --device "${DEVICE:-auto}" --json "$OUT/images.jsonl" --images "$IMAGES" --reps 5 || status=1
 done
+if python3 -c "import torch, torchvision" 2>/dev/null; then
+    python3 benches/peers/jpeg_bench.py --images "$IMAGES" --json "$OUT/images.jsonl" --reps 5 || status=1
+else
+    echo "torchvision: not installed"
+fi
 exit "$status"

@@ -94,6 +94,9 @@ impl fmt::Display for Report {
         writeln!(f, "throughput     {:.0} samples/s", self.samples_per_s)?;
         writeln!(f, "waited         {:.1} % of the time for data", 100.0 * self.wait_share)?;
         writeln!(f, "diagnosis      {}", self.diagnosis)?;
+        if let Some(tuning) = &self.stalls.tuning {
+            writeln!(f, "tuned          {}", tuning.builder_line())?;
+        }
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         writeln!(
             f,

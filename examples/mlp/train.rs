@@ -349,10 +349,10 @@ impl Training {
         self.lined = Instant::now();
         let (loss, all) = (self.smoothed_loss(), f64::from(ranks.world().size()));
         bar.println(format!(
-            "epoch {}/{}  loss {loss:.4}  {:.0} samples/s  {:.1} MB/s  waited {:.1} %",
+            "epoch {}/{}  loss {loss:.4}  {}  {:.1} MB/s  waited {:.1} %",
             epoch + 1,
             self.epochs,
-            all * account.rows_per_s(),
+            progress::per_second(all * account.rows_per_s()),
             all * account.bytes_per_s() / 1e6,
             100.0 * account.wait_share()
         ));
@@ -363,7 +363,8 @@ impl Training {
         if !bar.is_hidden() {
             let (rate, loss) = (self.rate.add(Instant::now(), self.samples_here()), self.smoothed_loss());
             let waited = 100.0 * self.meter.share()?;
-            bar.set_message(format!("{rate:.0} samples/s  loss {loss:.4}  waited {waited:.1} %"));
+            let rate = progress::per_second(rate);
+            bar.set_message(format!("{rate}  loss {loss:.4}  waited {waited:.1} %"));
         }
         Ok(())
     }

@@ -164,7 +164,7 @@ impl Training {
         self.start = Instant::now();
         self.rate.add(self.start, self.samples_here());
         for epoch in first..self.epochs {
-            bar.set_prefix(format!("epoch {}/{}", epoch + 1, self.epochs));
+            bar.set_prefix(progress::of_epochs(epoch, self.epochs));
             self.epoch(epoch, loader, model, ranks, started, &bar)?;
             self.leave_line(epoch, ranks, &loader.report().epoch, &bar);
             if self.saves {
@@ -362,9 +362,7 @@ impl Training {
         bar.set_position(self.steps);
         if !bar.is_hidden() {
             let (rate, loss) = (self.rate.add(Instant::now(), self.samples_here()), self.smoothed_loss());
-            let waited = 100.0 * self.meter.share()?;
-            let rate = progress::per_second(rate);
-            bar.set_message(format!("{rate}  loss {loss:.4}  waited {waited:.1} %"));
+            bar.set_message(progress::figures(rate, loss, self.meter.share()?));
         }
         Ok(())
     }

@@ -158,7 +158,7 @@ fn the_bar_fits_a_terminal_of_60_columns() {
         trainer.args(ARGUMENTS).args(LONG);
         let (mut terminal, child) = Terminal::start_with(60, trainer);
         for _ in 0..20 {
-            let line = terminal.line_with(&["epoch ", "% ", "/s  loss ", "  waited ", " left"]);
+            let line = terminal.line_with(&["/9999 ", "% ", "/s  loss ", "  waited ", " left"]);
             assert!(line.trim_end().chars().count() <= 60, "{line:?} is wider than the terminal");
             assert!(terminal.more(), "{line:?} is the last line");
         }

@@ -101,6 +101,9 @@ impl fmt::Display for Report {
             let percent = 100.0 * wait_share;
             writeln!(f, "slow rank      rank {rank} waited {percent:.1} % of the time: {diagnosis}")?;
         }
+        if let Some(tuning) = &self.stalls.tuning {
+            writeln!(f, "tuned          {}", tuning.builder_line())?;
+        }
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         writeln!(
             f,

@@ -184,16 +184,13 @@ fn train_loader(
 
 /// The options that the loaders of both sets share.
 fn builder(options: &Options, world: World, data: Box<dyn Dataset>) -> LoaderBuilder {
-    let builder = Loader::builder(data)
+    Loader::builder(data)
         .world(world)
         .batch_size(options.batch)
         .workers(options.workers)
         .transfer_mode(options.transfer_mode)
-        .pinned_budget(options.pinned_budget);
-    match options.depth {
-        Some(depth) => builder.depth(depth),
-        None => builder,
-    }
+        .pinned_budget(options.pinned_budget)
+        .depth(options.depth)
 }
 
 fn init(options: &Options) -> Init {

@@ -117,21 +117,21 @@ impl Kind {
             Self::Copy => "copy",
             Self::Host => "host",
             Self::Wait => "wait",
-            Self::Annotated => "annotated",
+            Self::Annotated => "own",
         }
     }
 }
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:<28} {:<9} {:>10} {:>6}", "name", "kind", "total", "share")?;
-        writeln!(f, " {:>7} {:>9} {:>9} {:>9}", "count", "mean", "p50", "p99")?;
+        write!(f, "{:<24} {:<6} {:>8} {:>5}", "name", "kind", "total", "share")?;
+        writeln!(f, " {:>7} {:>7} {:>7} {:>7}", "count", "mean", "p50", "p99")?;
         let wall = self.wall.as_secs_f64().max(f64::MIN_POSITIVE);
         for Row { kind, name, count, total, mean, p50, p99 } in &self.rows {
             let share = 100.0 * total.as_secs_f64() / wall;
-            let name: String = name.chars().take(28).collect();
-            write!(f, "{name:<28} {:<9} {:>10} {share:>4.0} %", kind.name(), short(*total))?;
-            writeln!(f, " {count:>7} {:>9} {:>9} {:>9}", short(*mean), short(*p50), short(*p99))?;
+            let name: String = name.chars().take(24).collect();
+            write!(f, "{name:<24} {:<6} {:>8} {share:>4.0}%", kind.name(), short(*total))?;
+            writeln!(f, " {count:>7} {:>7} {:>7} {:>7}", short(*mean), short(*p50), short(*p99))?;
         }
         match self.one_in {
             1 => Ok(()),
@@ -140,15 +140,17 @@ impl fmt::Display for Table {
     }
 }
 
-/// Three or four digits and a unit.
+/// Three digits and a unit.
 fn short(time: Duration) -> String {
-    let ns = time.as_nanos() as f64;
-    match ns {
-        _ if ns < 1e3 => format!("{ns:.0} ns"),
-        _ if ns < 1e6 => format!("{:.1} us", ns / 1e3),
-        _ if ns < 1e9 => format!("{:.2} ms", ns / 1e6),
-        _ => format!("{:.3} s", ns / 1e9),
+    let mut value = time.as_nanos() as f64;
+    for unit in ["ns", "us", "ms"] {
+        if value < 999.5 {
+            let digits = if unit == "ns" || value >= 99.95 { 0 } else { 1 + usize::from(value < 9.995) };
+            return format!("{value:.digits$}{unit}");
+        }
+        value /= 1000.0;
     }
+    format!("{value:.2}s")
 }
 
 #[cfg(test)]
@@ -194,11 +196,20 @@ mod tests {
         assert_eq!(table.rows, rows);
         assert_eq!(table.wall, Duration::from_nanos(200_200));
         let text = table.to_string();
-        let line =
-            "decode                       host        20.10 ms 10040 %     200  100.5 us  100.0 us  198.0 us";
+        let line = "decode                   host     20.1ms 10040%     200   100us   100us   198us";
         assert!(text.contains(line), "{text}");
         assert!(text.ends_with("one batch in 4 was recorded\n"), "{text}");
-        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn times_have_three_digits() {
+        let times =
+            [0, 999, 1_000, 9_994, 12_340, 999_400, 999_600, 56_700_000, 1_234_000_000, 100_000_000_000];
+        let texts = times.map(|ns| short(Duration::from_nanos(ns)));
+        let wanted =
+            ["0ns", "999ns", "1.00us", "9.99us", "12.3us", "999us", "1.00ms", "56.7ms", "1.23s", "100.00s"];
+        assert_eq!(texts, wanted);
     }
 
     #[test]

@@ -994,6 +994,18 @@ BUGS = [
         [("datasets/src/cache.rs", "while held.len() > 1 &&", "while held.len() > 100 &&")],
     ),
     Bug(
+        "ahead_check",
+        "files that are read in groups are not checked",
+        Test(DATASETS, "lib", "ahead::tests::a_group_of_reads_is_checked_at_its_end"),
+        [("datasets/src/ahead.rs", "if !std::mem::take(&mut self.is_unchecked) {", "if true {")],
+    ),
+    Bug(
+        "ahead_place",
+        "bytes that were read ahead are handed out from another place",
+        Test(DATASETS, "lib", "ahead::tests::every_read_has_the_bytes_of_its_place_in_any_order"),
+        [("datasets/src/ahead.rs", "self.is_of(file) && self.start <= offset &&", "self.is_of(file) &&")],
+    ),
+    Bug(
         "packed_not_compared",
         "a packed file is not compared with its checksum",
         Test(DATASETS, "pack", "a_changed_byte_and_a_cut_are_refused"),

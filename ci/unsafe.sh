@@ -36,7 +36,7 @@ ROOT = re.compile(r"(src/lib|src/main|src/bin/[^/]+|examples/[^/]+/main|examples
 NOISE = re.compile(r"//[^\n]*|/\*.*?\*/|r(#*)\".*?\"\1|b?\"(?:\\.|[^\"\\])*\"|b?'(?:\\.[^']*|[^'\\])'", re.S)
 
 def sources():
-    for top in ("crates", "kernels", "images", "datasets", "examples", "tools", "benches", "fuzz", "bridges"):
+    for top in ("crates", "kernels", "images", "datasets", "examples", "tools", "serve", "benches", "fuzz", "bridges"):
         for path in sorted(pathlib.Path(top).rglob("*.rs")):
             if "target" not in path.parts:
                 yield path.as_posix(), path.read_text()

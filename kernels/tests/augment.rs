@@ -146,6 +146,7 @@ fn lists(size: Size) -> Vec<Transforms> {
         normalised(host().flip(0.5).color_jitter(0.4, 0.4, 0.4, 0.1).mixup(0.2).cutmix(1.0))
             .element(DType::F16),
         host().random_crop(24).cutmix(1.0),
+        host().random_crop(24).flip_vertically(0.5),
     ]
 }
 
@@ -288,8 +289,8 @@ fn noise_gives_the_hosts_bits(device: &Device) {
             if part.dtype() != DType::U8 {
                 continue;
             }
-            let mut batch = fixed(&part, size, 2, 5);
-            let record = &mut batch.parameters[WORDS..];
+            let mut batch = fixed(&part, size, 3, 5);
+            let record = &mut batch.parameters[2 * WORDS..];
             let mut random = Random::from_key(16 * number as u64 + kind);
             spoil(record, kind, size, part.size(), &mut random);
             let (wanted, _) = kept::<u8, u8>(device, &part, &batch, 3);

@@ -146,6 +146,7 @@ fn lists(size: Size) -> Vec<Transforms> {
         normalised(host().flip(0.5).color_jitter(0.4, 0.4, 0.4, 0.1).mixup(0.2).cutmix(1.0))
             .element(DType::F16),
         host().random_crop(24).cutmix(1.0),
+        host().random_crop(24).flip_vertically(0.5),
     ]
 }
 
@@ -279,31 +280,69 @@ fn every_type_has_the_hosts_bits(device: &Device) {
     to_all::<bf16>(device, move |bits| bf16::from_f32(number(bits)));
 }
 
-/// Runs every kernel on parameters that are noise: a place outside a picture must not be read.
+/// Runs every kernel on parameters that are noise, or that reach beyond their picture: a place outside must not
+/// be read. Each kind is once the last of its batch, so that a place behind it is outside of all pictures.
 fn noise_gives_the_hosts_bits(device: &Device) {
-    for (number, list) in lists(SIZES[1]).iter().enumerate() {
-        let part = list.device_part().unwrap();
-        if part.dtype() != DType::U8 {
-            continue;
-        }
-        let mut batch = fixed(&part, SIZES[1], 6, 5);
-        let mut random = Random::from_key(number as u64);
-        for (index, word) in batch.parameters.iter_mut().enumerate() {
-            // Some records stay, some get one wrong number, some many.
-            let one_in = [u64::MAX, 36, 3, 2, 36, 3][index / WORDS];
-            let is_size = (2..14).contains(&(index % WORDS));
-            if random.below(one_in) == 0 {
-                let noise = random.next_u64() as u32;
-                *word = if is_size { (noise >> 24).wrapping_sub(100) } else { noise };
+    for (number, size) in [Size::new(37, 51), Size::new(41, 50)].into_iter().enumerate() {
+        for (list, kind) in lists(size).iter().flat_map(|list| (0..6).map(move |kind| (list, kind))) {
+            let part = list.device_part().unwrap();
+            if part.dtype() != DType::U8 {
+                continue;
             }
-            // A factor that is not a number has no agreed sign.
-            if (17..25).contains(&(index % WORDS)) && !f32::from_bits(*word).is_finite() {
-                *word = 0;
+            let mut batch = fixed(&part, size, 3, 5);
+            let record = &mut batch.parameters[2 * WORDS..];
+            let mut random = Random::from_key(16 * number as u64 + kind);
+            spoil(record, kind, size, part.size(), &mut random);
+            let (wanted, _) = kept::<u8, u8>(device, &part, &batch, 3);
+            let (found, _) = on_device::<u8, u8>(device, &part, &batch, 3);
+            assert!(found == wanted, "{list:?}, kind {kind}");
+        }
+    }
+}
+
+/// Makes a record of a picture of `size` one that no worker writes; `output` is the size of what it becomes.
+fn spoil(record: &mut [u32], kind: u64, size: Size, output: Size, random: &mut Random) {
+    let places = |top: usize, left: usize| {
+        [top, left, top + output.height, left + output.width].map(|place| place as u32)
+    };
+    match kind {
+        // Rows that the picture does not have, and a height that claims them.
+        0 | 1 => {
+            record[2..6].copy_from_slice(&places(size.height - 2, 0));
+            record[6..10].copy_from_slice(&places(size.height - 2, 0));
+            record[0] += if kind == 1 { output.height as u32 } else { 0 };
+        }
+        // The last pixels, which end in the middle of a word.
+        2 => {
+            let last =
+                places(size.height.saturating_sub(output.height), size.width.saturating_sub(output.width));
+            record[2..6].copy_from_slice(&last);
+            record[6..10].copy_from_slice(&last);
+            (record[10], record[11]) = (output.height as u32, output.width as u32);
+            (record[12], record[13], record[14]) = (0, 0, record[14] & !4);
+        }
+        // A resize from or to nothing.
+        3 => {
+            record[14] |= 4;
+            match random.below(3) {
+                0 => record[4] = record[2],
+                1 => record[5] = record[3],
+                _ => record[10] = 0,
             }
         }
-        let (wanted, _) = kept::<u8, u8>(device, &part, &batch, 3);
-        let (found, _) = on_device::<u8, u8>(device, &part, &batch, 3);
-        assert!(found == wanted, "list {number}");
+        // One wrong number, or many.
+        _ => {
+            for (index, word) in record.iter_mut().enumerate() {
+                if random.below(if kind == 4 { 30 } else { 3 }) == 0 {
+                    let noise = random.next_u64() as u32;
+                    *word = if (2..14).contains(&index) { (noise >> 24).wrapping_sub(100) } else { noise };
+                }
+                // A factor that is not a number has no agreed sign.
+                if (17..25).contains(&index) && !f32::from_bits(*word).is_finite() {
+                    *word = 0;
+                }
+            }
+        }
     }
 }
 

@@ -7,12 +7,12 @@ cd "$(dirname "$0")/.."
 export PYTHONDONTWRITEBYTECODE=1
 rows=$(mktemp)
 trap 'rm -f "$rows" "$rows.out"' EXIT
-cargo run --quiet --package benches "$@" -- all scale --smoke --device host --json "$rows"
+cargo run --quiet --package benches "$@" -- all scale devices --smoke --device host --json "$rows"
 
 python3 - "$rows" <<'PYTHON'
 import json, math, sys
 
-expected = "handoff transfer train raw gather tiny epoch start idle noisy scale".split()
+expected = "handoff transfer train raw gather tiny epoch start idle noisy scale devices".split()
 rows = [json.loads(line) for line in open(sys.argv[1])]
 wrong = []
 for row in rows:

@@ -11,7 +11,7 @@ CORE, SLOTS, BACKEND = "feedline-core", "feedline-slots", "feedline-backend"
 CUDA, DEVICE, SIM = "feedline-cuda", "feedline-device", "feedline-sim"
 FACADE, KERNELS, DATASETS = "feedline", "feedline-kernels", "feedline-datasets"
 IMAGES, EXAMPLES, TOOLS, TESTKIT = "feedline-images", "feedline-examples", "feedline-tools", "feedline-testkit"
-DLPACK, DIST = "feedline-dlpack", "feedline-dist"
+DLPACK, DIST, SERVE = "feedline-dlpack", "feedline-dist", "feedline-serve"
 
 # The packages that each package may import. Only examples, benches and bridges import the facade.
 below_facade = {CORE, SLOTS, DEVICE}
@@ -31,6 +31,7 @@ may = {
     DATASETS: {CORE, IMAGES},
     EXAMPLES: programs,
     TOOLS: {CORE, DATASETS},
+    SERVE: below_facade | {FACADE, KERNELS, EXAMPLES},
     "benches": programs | {EXAMPLES, TESTKIT},
     TESTKIT: {CORE, SLOTS, DEVICE, SIM},
 }
@@ -40,6 +41,7 @@ may_in_tests[FACADE] |= {KERNELS, DATASETS}
 may_in_tests[KERNELS] |= {SLOTS}
 may_in_tests[IMAGES] |= {FACADE, DATASETS}
 may_in_tests[SIM] |= {SLOTS}
+may_in_tests[SERVE] |= {BACKEND}
 may_in_tests[DLPACK] |= {DEVICE, KERNELS}
 
 asked = ["cargo", "metadata", "--format-version", "1", "--no-deps", "--locked"]

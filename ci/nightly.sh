@@ -27,6 +27,7 @@ step killed env FEEDLINE_KILLS=50 cargo test -p feedline --test killed -- --noca
 step told cargo test -p feedline --features metrics,tracing --test told
 step object-store cargo test --package feedline-datasets --features arrow,mds,object-store,parquet --test object_store
 step bridges ci/bridges.sh
+step launchers ci/slurm.sh cargo test -p feedline-examples --test launchers
 step loom ci/loom.sh 3
 step sim env FEEDLINE_SEEDS=100000 ci/sim.sh
 step random env FEEDLINE_RANDOM_SECONDS=1800 cargo test -p feedline --test random_loaders -- --nocapture

@@ -57,6 +57,8 @@ HAND_OFF = Test(SIM, "sim_seeds", "a_complete_hand_off_has_no_race")
 ALL_READERS = Test(DEVICE, "contract", "slots::a_slot_is_overwritten_after_all_its_readers")
 PIPELINE = Test(FEEDLINE, "simulated", "a_training_loop_has_no_race_in_any_schedule")
 
+DIST, GROUP, HOSTS = "feedline-dist", "crates/dist/src/group", "crates/dist/src/collectives"
+
 IMAGES = "feedline-images"
 PILLOW = Test(IMAGES, "pillow", "every_kind_of_picture_has_pillows_pixels")
 BOMBS = Test(IMAGES, "bounds", "bombs_are_answered_in_under_100_ms_and_64_mib")
@@ -82,6 +84,24 @@ BUGS = [
         "a shared buffer is written without a wait for its readers",
         Test(DEVICE, "contract", "shared::a_write_waits_for_every_reader_and_the_host_does_not"),
         [("crates/device/src/shared.rs", "            self.buffer.stream().wait(&self.read)?;\n", "")],
+    ),
+    Bug(
+        "serve_drain",
+        "the server ends without waiting for the answers of its connections",
+        Test("feedline-serve", "server", "a_drain_answers_what_waits_in_the_queue"),
+        [("serve/src/server.rs", "        connections.shutdown().await;\n", "        drop(connections);\n")],
+    ),
+    Bug(
+        "serve_queue",
+        "a request that finds the queue full is counted and forgotten",
+        Test("feedline-serve", "server", "a_full_queue_refuses_with_429_and_answers_what_it_took"),
+        [("serve/src/pool.rs", "                Err(Refused::Full)\n", "                Ok(receiver)\n")],
+    ),
+    Bug(
+        "device_ranks",
+        "every device of a process gets the batches of the first",
+        Test(FEEDLINE, "devices", "an_epoch_over_several_devices_reads_every_sample_once_in_a_fixed_order"),
+        [("crates/feedline/src/builder/devices.rs", "rank() * count + number, size", "rank() * count, size")],
     ),
     Bug(
         "host_gate",
@@ -933,9 +953,9 @@ BUGS = [
         [
             (
                 "datasets/src/images/dataset.rs",
-                "self.transforms.read_row(encoded, context.random(), scratch, row, 0)?;",
+                "self.transforms.read_row(encoded, context.random(), scratch, row, 0)?,",
                 "self.transforms.read_row(encoded, worker.get_or_insert_with(|| context.random().clone()), scratch, "
-                "row, 0)?;",
+                "row, 0)?,",
             ),
             (
                 "datasets/src/images/dataset.rs",
@@ -1162,6 +1182,79 @@ BUGS = [
                 "{ let _ = path; state.number(*class as u64) }",
             )
         ],
+    ),
+    Bug(
+        "rank_missing",
+        "a rank that does not come to an exchange is not looked for",
+        Test(DIST, "group", "a_rank_that_does_not_come_to_an_exchange_is_named"),
+        [(f"{GROUP}/watch.rs", "open.since.elapsed() > limit)", "open.since.elapsed() > 100 * limit)")],
+    ),
+    Bug(
+        "rank_killed",
+        "a rank whose connection closes is not missed",
+        Test(DIST, "group", "a_process_that_is_killed_is_noticed_although_nobody_waits_for_it"),
+        [(f"{GROUP}/state.rs", "        if !was_due {", "        if !was_due && rank > 99 {")],
+    ),
+    Bug(
+        "rank_silent",
+        "a rank that says nothing is not missed",
+        Test(DIST, "group", "a_process_that_says_nothing_is_noticed_although_nobody_waits_for_it"),
+        [(f"{GROUP}/watch.rs", "peer.heard.elapsed() > limit", "peer.heard.elapsed() > 100 * limit")],
+    ),
+    Bug(
+        "rank_behind",
+        "a rank that stays at one step is not looked for",
+        Test(DIST, "group", "a_rank_that_stays_behind_is_named"),
+        [(f"{GROUP}/watch.rs", "peer.progress < furthest && peer", "peer.progress > furthest && peer")],
+    ),
+    Bug(
+        "rank_failure_untold",
+        "the other ranks are not told of a failure",
+        Test(DIST, "group", "a_failure_reaches_every_rank_with_its_cause"),
+        [(f"{GROUP}/state.rs", "self.tell_all(&Frame::Failed(why.to_owned()).to_bytes(), from);", "_ = (why, from);")],
+    ),
+    Bug(
+        "rank_sum_order",
+        "the ranks' values are added in another order",
+        Test(DIST, "collectives", "a_sum_is_that_of_the_ranks_in_their_order"),
+        [
+            (
+                f"{HOSTS}/host.rs",
+                "    for peer in Peer::all(shared) {\n        peer.expect_head(call)?;\n        for sums",
+                "    for peer in Peer::all(shared).collect::<Vec<_>>().into_iter().rev() {\n"
+                "        peer.expect_head(call)?;\n        for sums",
+            )
+        ],
+    ),
+    Bug(
+        "collective_no_join",
+        "the compute stream does not wait for the collectives",
+        Test(DIST, "collectives", "the_compute_stream_waits_for_collectives_that_overlap_with_its_work"),
+        [
+            (
+                f"{HOSTS}/mod.rs",
+                "            inner.order(&inner.joined, StreamId::from(&inner.stream), submission.stream)\n",
+                "            _ = submission;\n            Ok(())\n",
+            )
+        ],
+    ),
+    Bug(
+        "collective_no_fork",
+        "a collective does not wait for the work before it",
+        Test(DIST, "collectives", "the_compute_stream_waits_for_collectives_that_overlap_with_its_work"),
+        [
+            (
+                f"{HOSTS}/mod.rs",
+                "            inner.order(&inner.forked, submission.stream, StreamId::from(&inner.stream))?;\n",
+                "            _ = submission;\n",
+            )
+        ],
+    ),
+    Bug(
+        "rank_contradiction",
+        "two launchers may contradict each other",
+        Test(DIST, "lib", "launch::tests::contradictions_name_both_variables_and_values"),
+        [("crates/dist/src/launch/mod.rs", "            if !same {", "            if !same && name.is_empty() {")],
     ),
 ]
 

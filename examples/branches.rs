@@ -37,7 +37,7 @@ fn main() -> ExitCode {
 
 fn run() -> Result<()> {
     let usage = |error: lexopt::Error| Error::new(ErrorKind::Config, format!("{error}: see --help"));
-    let Some((device, sizes, steps)) = parse().map_err(usage)?? else {
+    let Some((device, sizes, steps)) = parse().map_err(usage)? else {
         println!("{HELP}");
         return Ok(());
     };
@@ -87,7 +87,7 @@ fn number(parser: &mut lexopt::Parser) -> Result<usize, lexopt::Error> {
     Ok(parser.value()?.parse::<u16>()?.max(1).into())
 }
 
-fn parse() -> Result<Result<Option<(Device, Sizes, usize)>>, lexopt::Error> {
+fn parse() -> Result<Option<(Device, Sizes, usize)>, lexopt::Error> {
     let (mut device, mut steps) = ("auto".to_owned(), 200);
     let (mut branches, mut rows, mut width) = (None, None, None);
     let mut parser = lexopt::Parser::from_env();
@@ -98,7 +98,7 @@ fn parse() -> Result<Result<Option<(Device, Sizes, usize)>>, lexopt::Error> {
             Long("width") => width = Some(number(&mut parser)?),
             Long("steps") => steps = number(&mut parser)?,
             Long("device") => device = parser.value()?.parse()?,
-            Long("help") | Short('h') => return Ok(Ok(None)),
+            Long("help") | Short('h') => return Ok(None),
             other => return Err(other.unexpected()),
         }
     }
@@ -108,14 +108,13 @@ fn parse() -> Result<Result<Option<(Device, Sizes, usize)>>, lexopt::Error> {
         "host" => Ok(Device::host()),
         other => return Err(format!("--device is \"{other}\": give auto, cuda or host").into()),
     };
-    Ok(device.map(|device| {
-        let is_gpu = device.kind() == BackendKind::Cuda;
-        let default = |gpu, host| if is_gpu { gpu } else { host };
-        let sizes = Sizes {
-            branches: branches.unwrap_or(default(4, 2)),
-            rows: rows.unwrap_or(default(512, 192)),
-            width: width.unwrap_or(default(1024, 128)),
-        };
-        Some((device, sizes, steps))
-    }))
+    let device = device.map_err(|error| error.to_string())?;
+    let is_gpu = device.kind() == BackendKind::Cuda;
+    let default = |gpu, host| if is_gpu { gpu } else { host };
+    let sizes = Sizes {
+        branches: branches.unwrap_or(default(4, 2)),
+        rows: rows.unwrap_or(default(512, 192)),
+        width: width.unwrap_or(default(1024, 128)),
+    };
+    Ok(Some((device, sizes, steps)))
 }

@@ -5,11 +5,14 @@
 mod augment;
 #[allow(unsafe_code, reason = "the baselines are raw backend calls")]
 mod baseline;
+mod devices;
 mod epoch;
 mod guards;
 mod handoff;
 mod idle;
 mod jpeg;
+#[cfg(feature = "cuda")]
+mod jpeg_gpu;
 mod measure;
 mod noisy;
 mod options;
@@ -59,7 +62,10 @@ const BENCHES: [(&str, Bench); 13] = [
 /// Those that run only by name: they take minutes, or files or formats that the repository does not have.
 const BY_NAME: &[(&str, Bench)] = &[
     ("scale", scale::run),
+    ("devices", devices::run),
     ("jpeg", jpeg::run),
+    #[cfg(feature = "cuda")]
+    ("jpeg-gpu", jpeg_gpu::run),
     ("tokens", tokens::run),
     ("resident", resident::run),
     #[cfg(feature = "formats")]

@@ -82,6 +82,12 @@ pub(crate) struct Case {
     zero_copy: f64,
 }
 
+impl Case {
+    pub(crate) fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+}
+
 /// A file of records.
 pub(crate) struct Filed {
     case: Case,
@@ -98,18 +104,18 @@ impl Filed {
     }
 
     /// Opens the records in memory, without a size limit: both sides read them there.
-    fn open(&self) -> Result<Records> {
+    pub(crate) fn open(&self) -> Result<Records> {
         let spec = Spec::new().field("bytes", DType::U8, [self.case.row_bytes])?;
         Records::open_with_limit(&self.scratch.0, spec, u64::MAX)
     }
 
-    fn builder(&self, records: Records, setting: Setting) -> LoaderBuilder {
+    pub(crate) fn builder(&self, records: Records, setting: Setting) -> LoaderBuilder {
         setting.of(Loader::builder(records).shuffle(1).drop_last(true))
     }
 }
 
 /// Steps per epoch.
-fn epoch_steps(loader: &Loader) -> Result<usize> {
+pub(crate) fn epoch_steps(loader: &Loader) -> Result<usize> {
     match loader.batch_sampler().steps(0, 0) as usize {
         0 => Err(Error::new(ErrorKind::Config, "the file holds no whole batch: raise --file-mib")),
         steps => Ok(steps),

@@ -1,17 +1,17 @@
 //! A checkpoint in one safetensors file: model, optimizer, losses, cursor and bad-sample report.
 
 use std::collections::HashMap;
-use std::io::Read;
 use std::path::Path;
 
 use feedline::{BadSampleReport, Error, ErrorKind, Proof, Result, World};
-use feedline_core::random::splitmix64;
 use feedline_examples::mlp::State;
-use safetensors::tensor::{Metadata, TensorView};
-use safetensors::{Dtype, SafeTensorError, SafeTensors};
+pub use feedline_examples::mlp::sealed::seal;
+use feedline_examples::mlp::sealed::{CHECKSUM, Cause, checksum, read_file};
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
 
 use crate::delivered::{Delivered, whole_proof, whole_report};
-use crate::files::{Output, open_regular};
+use crate::files::Output;
 
 /// Everything needed to continue a run.
 pub struct Checkpoint {
@@ -31,15 +31,6 @@ const PARTS: [&str; 3] = ["parameters", "first", "second"];
 
 /// The name of the note about the other ranks.
 const OTHERS: &str = "other_ranks";
-
-/// The name of the checksum note.
-const CHECKSUM: &str = "checksum";
-
-/// The largest checkpoint, in bytes; a larger file is not read into memory.
-const MAX_BYTES: u64 = 64 << 30;
-
-/// The longest header of a safetensors file.
-const MAX_HEADER: u64 = 100_000_000;
 
 impl Checkpoint {
     /// Writes the checkpoint.
@@ -169,65 +160,4 @@ impl Checkpoint {
         }
         Ok(())
     }
-}
-
-/// Why a file is not a checkpoint.
-type Cause = Box<dyn std::error::Error + Send + Sync>;
-
-/// The bytes of a safetensors file. Reads only what the header announces, so an endless device or a
-/// huge file is refused after its first bytes.
-fn read_file(path: &Path) -> Result<Vec<u8>, Cause> {
-    let (mut file, len) = open_regular(path)?;
-    let mut first = [0; 8];
-    file.read_exact(&mut first).map_err(|_| format!("it is cut short: it has {len} bytes"))?;
-    let header = u64::from_le_bytes(first);
-    // The shortest header is "{}".
-    if !(2..=MAX_HEADER).contains(&header) || header > len.saturating_sub(8) {
-        return Err(format!("it does not begin as a checkpoint, or is cut short at {len} bytes").into());
-    }
-    let mut bytes = first.to_vec();
-    file.by_ref().take(header).read_to_end(&mut bytes)?;
-    let metadata: Metadata = serde_json::from_slice(&bytes[8..])?;
-    let announced = bytes.len() as u64 + metadata.data_len() as u64;
-    if announced != len {
-        return Err(format!("it has {len} bytes, but its header announces {announced}").into());
-    }
-    if len > MAX_BYTES {
-        return Err(format!("it has {len} bytes, more than the {MAX_BYTES} of the largest checkpoint").into());
-    }
-    bytes.try_reserve_exact(metadata.data_len())?;
-    file.take(metadata.data_len() as u64).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-/// Serializes tensors and notes as a safetensors file, and adds their checksum to the notes.
-pub fn seal(
-    tensors: Vec<(&str, TensorView<'_>)>,
-    mut notes: HashMap<String, String>,
-) -> Result<Vec<u8>, SafeTensorError> {
-    let sum = checksum(tensors.iter().map(|(name, view)| (*name, view.data())), &notes);
-    notes.insert(CHECKSUM.to_owned(), sum);
-    safetensors::serialize(tensors, Some(notes))
-}
-
-/// A checksum of the names and bytes of all tensors and notes. Every step is a bijection, so a change
-/// of one word is always found.
-fn checksum<'a>(
-    tensors: impl Iterator<Item = (&'a str, &'a [u8])>,
-    notes: &'a HashMap<String, String>,
-) -> String {
-    let notes = notes.iter().filter(|(name, _)| *name != CHECKSUM);
-    let mut parts: Vec<_> =
-        tensors.chain(notes.map(|(name, note)| (name.as_str(), note.as_bytes()))).collect();
-    parts.sort_unstable();
-    let mut state = 0;
-    for bytes in parts.iter().flat_map(|(name, bytes)| [name.as_bytes(), bytes]) {
-        state = splitmix64(state ^ bytes.len() as u64);
-        for word in bytes.chunks(8) {
-            let mut padded = [0; 8];
-            padded[..word.len()].copy_from_slice(word);
-            state = splitmix64(state ^ u64::from_le_bytes(padded));
-        }
-    }
-    format!("{state:#018x}")
 }

@@ -89,18 +89,6 @@ impl Output {
     }
 }
 
-/// Opens a regular file for reading; also returns its length.
-pub fn open_regular(path: &Path) -> io::Result<(File, u64)> {
-    // Checked before opening: opening a named pipe would block until it has a writer.
-    if !path.metadata()?.is_file() {
-        return Err(io::Error::other("this is not a regular file"));
-    }
-    let file = File::open(path)?;
-    // The length of the open file: another process may have replaced the path meanwhile.
-    let len = file.metadata()?.len();
-    Ok((file, len))
-}
-
 /// The path without symbolic links.
 fn resolve(path: &Path) -> io::Result<PathBuf> {
     match path.metadata() {

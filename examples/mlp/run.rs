@@ -85,6 +85,8 @@ fn run_rank(
     let [hits, samples] =
         ranks.sums(test(options, world, data.test, &device, &compute, &mut model, &training)?)?;
     loader.stop(STOP)?;
+    let (wait_share, diagnosis) = (training.wait_share()?, stalls.diagnosis().text);
+    let slow_rank = ranks.slow_rank(wait_share, diagnosis.clone())?;
     if !ranks.is_first() {
         return Ok(None);
     }
@@ -106,8 +108,9 @@ fn run_rank(
         expected_proof,
         exactly_once: proof == expected_proof,
         bad_samples: bad_sample_report.samples().to_vec(),
-        wait_share: training.wait_share()?,
-        diagnosis: stalls.diagnosis().text,
+        wait_share,
+        diagnosis,
+        slow_rank,
         stalls,
         peak_pinned_bytes: held.pinned_bytes,
         peak_device_bytes: held.device_bytes,

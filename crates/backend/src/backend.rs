@@ -33,6 +33,11 @@ pub unsafe trait Backend: Any + Send + Sync {
     /// The device's name, for display.
     fn name(&self) -> String;
 
+    /// The address of the device on the PCI bus, as in `0000:1b:00.0`; `None` for a device that has none.
+    fn pci_address(&self) -> Option<String> {
+        None
+    }
+
     /// Prepares the calling thread for calls; cheap when it is already prepared.
     fn bind(&self) -> Result<()>;
 

@@ -149,6 +149,15 @@ unsafe impl Backend for Cuda {
         format!("cuda:{} ({name})", self.context.ordinal())
     }
 
+    fn pci_address(&self) -> Option<String> {
+        use sys::CUdevice_attribute as Attribute;
+        let part = |attribute| self.context.attribute(attribute).ok();
+        let domain = part(Attribute::CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID)?;
+        let bus = part(Attribute::CU_DEVICE_ATTRIBUTE_PCI_BUS_ID)?;
+        let device = part(Attribute::CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID)?;
+        Some(format!("{domain:04x}:{bus:02x}:{device:02x}.0"))
+    }
+
     fn bind(&self) -> Result<()> {
         let mut current = std::ptr::null_mut();
         // SAFETY: `probe` found the driver, and the target is a live local.

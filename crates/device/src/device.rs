@@ -88,6 +88,11 @@ impl Device {
         self.core.backend.name()
     }
 
+    /// The address on the PCI bus, as in `0000:1b:00.0`; `None` for a device that has none, like the host.
+    pub fn pci_address(&self) -> Option<String> {
+        self.core.backend.pci_address()
+    }
+
     /// Creates a stream. Its work runs concurrently with that of other streams.
     ///
     /// # Errors

@@ -120,6 +120,7 @@ mod epoch;
 mod host_loader;
 mod loader;
 pub mod measure;
+mod numa;
 mod progress;
 pub mod report;
 mod shutdown;

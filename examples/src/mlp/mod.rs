@@ -6,11 +6,13 @@
 //! | the first weights | `init.rs` |
 //! | forward, backward and update | `model.rs`, `backward.rs` |
 //! | gradients averaged over several ranks | `average.rs` |
+//! | the file of a checkpoint | `sealed.rs` |
 
 mod average;
 mod backward;
 mod init;
 mod model;
+pub mod sealed;
 mod shape;
 
 pub use average::Average;

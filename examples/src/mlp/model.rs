@@ -140,11 +140,38 @@ impl Mlp {
         self.cast_pixels(image, rows, false)?;
         self.hidden(rows)?;
         let Self { kernels, layers: [.., last], parameters, hidden: [_, x], logits, .. } = self;
-        let x = x.slice(0..rows * last.inputs)?;
-        let (weights, bias) = (parameters.slice(last.weights.clone())?, parameters.slice(last.bias.clone())?);
         let mut logits = logits.slice_mut(0..rows * last.outputs)?;
-        kernels.linear(x, weights, bias, false, logits.reborrow(), last.linear(rows))?;
+        output(kernels, last, parameters, x, logits.reborrow())?;
         kernels.argmax_hits(logits.as_view(), label, hits, last.outputs)
+    }
+
+    /// Writes the logits of `image` `[rows, inputs]` to `logits` `[rows, classes]`.
+    ///
+    /// # Errors
+    /// `Config` for lengths that do not fit; a device failure.
+    pub fn forward(&mut self, image: View<'_, u8>, logits: ViewMut<'_, f32>) -> Result<()> {
+        let rows = logits.len() / self.layers[2].outputs;
+        self.cast_pixels(image, rows, false)?;
+        self.hidden(rows)?;
+        let Self { kernels, layers: [.., last], parameters, hidden: [_, x], .. } = self;
+        output(kernels, last, parameters, x, logits)
+    }
+
+    /// Replaces the parameters, by those of [`state`](Self::state) or of a checkpoint. Blocks while they are
+    /// copied.
+    ///
+    /// # Errors
+    /// `Config` for another number of parameters; a device failure.
+    pub fn set_parameters(&mut self, parameters: &[f32]) -> Result<()> {
+        let (found, wanted) = (parameters.len(), self.parameters.len());
+        if found != wanted {
+            let why = format!(
+                "the saved model has {found} parameters, this one {wanted}: give the sizes of the run that \
+                 saved it"
+            );
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        self.parameters.write(parameters)
     }
 
     /// Everything needed to continue a run: steps taken, and the flat parts by name. Blocks while it is
@@ -279,4 +306,17 @@ impl Mlp {
             (Optimizer::AdamW(_), None) => Ok(()),
         }
     }
+}
+
+/// The last layer.
+fn output(
+    kernels: &Kernels,
+    last: &Layer,
+    parameters: &Buffer<f32>,
+    x: &Buffer<f32>,
+    logits: ViewMut<'_, f32>,
+) -> Result<()> {
+    let rows = logits.len() / last.outputs;
+    let (weights, bias) = (parameters.slice(last.weights.clone())?, parameters.slice(last.bias.clone())?);
+    kernels.linear(x.slice(0..rows * last.inputs)?, weights, bias, false, logits, last.linear(rows))
 }

@@ -1,6 +1,7 @@
 //! The options of a loader, and their checks.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::decode::{FilledBatch, Input, MapBatch, WorkerPool, Workers};
@@ -14,6 +15,7 @@ use crate::transfer_mode::{Choice, against_zero_copy};
 use crate::tune::Depth;
 use crate::{Loader, TransferMode};
 
+mod devices;
 mod plan;
 
 /// Default limit of a loader's pinned memory, in bytes.
@@ -44,6 +46,7 @@ const DROP_LIMIT: Duration = Duration::from_secs(5);
 /// assert!(error.to_string().contains("11"), "{error}");
 /// # Ok::<(), feedline::Error>(())
 /// ```
+#[derive(Clone)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct LoaderBuilder {
     pub(crate) input: Input,
@@ -338,7 +341,7 @@ impl LoaderBuilder {
         self,
         hook: impl Fn(&mut FilledBatch<'_>, &mut Context) -> Result<(), ReadError> + Send + Sync + 'static,
     ) -> Self {
-        Self { map_batch: Some(MapBatch(Box::new(hook))), ..self }
+        Self { map_batch: Some(MapBatch(Arc::new(hook))), ..self }
     }
 
     /// Skips the steps `steps` of `epoch`, counted from its beginning, without decoding them: for example, to

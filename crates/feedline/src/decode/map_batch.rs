@@ -1,6 +1,7 @@
 //! The hook of the user on a filled batch, before it is copied.
 
 use std::fmt;
+use std::sync::Arc;
 
 use feedline_core::random::key;
 use feedline_core::{
@@ -17,7 +18,8 @@ const STREAM: u64 = u64::from_le_bytes(*b"a batch ");
 type Hook = dyn Fn(&mut FilledBatch<'_>, &mut Context) -> Result<(), ReadError> + Send + Sync;
 
 /// The hook that [`LoaderBuilder::map_batch`](crate::LoaderBuilder::map_batch) sets.
-pub(crate) struct MapBatch(pub(crate) Box<Hook>);
+#[derive(Clone)]
+pub(crate) struct MapBatch(pub(crate) Arc<Hook>);
 
 /// A batch in host memory, decoded and not yet copied; the argument of
 /// [`LoaderBuilder::map_batch`](crate::LoaderBuilder::map_batch).

@@ -12,6 +12,7 @@ use super::{Loader, MemoryUse};
 use crate::builder::LoaderBuilder;
 use crate::decode::{Decoder, DecoderOptions, Input, Note, SourceReader};
 use crate::deliveries::Deliveries;
+use crate::numa::{Node, node_of};
 use crate::progress::Progress;
 use crate::report::{Ledger, Setup};
 use crate::shutdown::{Closers, Running};
@@ -31,15 +32,20 @@ impl Loader {
         let (batch_sampler, layout) = (Arc::new(batch_sampler), Arc::new(layout));
         let Chosen { mode, columns, slot_bytes } = chosen;
         let (device_slots, host_slots) = (builder.device_slots(&layout), builder.host_slots(&layout));
-        let pinned = |slot| Ok(device.pinned(slot_bytes)?.named(&format!("host slot {slot}")));
-        let pinned = (0..host_slots).map(pinned).collect::<Result<Vec<_>>>()?;
+        let pinned = {
+            // Memory that a thread touches first lies on the node of its core.
+            let node = node_of(device);
+            let _on = node.as_ref().and_then(Node::enter);
+            let pinned = |slot| Ok(device.pinned(slot_bytes)?.named(&format!("host slot {slot}")));
+            (0..host_slots).map(pinned).collect::<Result<Vec<_>>>()?
+        };
         let host_ring = Ring::new(pinned);
         let slots = SlotRing::new(device, device_slots, layout.bytes())?;
         reserve_info(&host_ring, &slots, &layout)?;
         // Room for every batch that is being decoded, the reader of a source, and one wake-up.
         let (to_transfer, inbox) = bounded(host_slots + 2);
         let (loaded, to_consumer) = bounded(device_slots);
-        let pool = builder.start_pool(columns.is_some())?;
+        let pool = builder.start_pool(&mode)?;
         let is_shared = builder.pool.is_some();
         let policy = builder.policy(pool.workers(), device_slots, columns.is_some());
 

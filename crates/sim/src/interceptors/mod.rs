@@ -278,6 +278,10 @@ unsafe impl<B: Backend, I: Interceptor> Backend for Intercepted<B, I> {
         self.below.name()
     }
 
+    fn pci_address(&self) -> Option<String> {
+        self.below.pci_address()
+    }
+
     fn records(&self) -> bool {
         self.below.records()
     }

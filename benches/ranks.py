@@ -198,7 +198,8 @@ class Run:
         if self.small:
             sizes, more = [(32, 64, 20)], [("staged", 1)]
         for hidden, batch, steps in sizes:
-            modes = more + ([("auto", 1), ("resident", 1000), ("resident", 0)] if hidden == 512 and not self.small else [])
+            others = (hidden, batch) == (512, 4096) and not self.small
+            modes = more + ([("auto", 1), ("resident", 1000), ("resident", 0)] if others else [])
             for mode, bucket in modes:
                 for size in self.worlds:
                     if mode == "resident" and bucket != 1 and size != self.worlds[-1]:

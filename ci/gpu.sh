@@ -14,7 +14,7 @@ pack() {
     mkdir -p "$dir"
     # Stripped, because the archive is copied to another machine.
     export CARGO_PROFILE_DEV_STRIP=symbols CARGO_PROFILE_DEV_DEBUG=false CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target/gpu}
-    cargo nextest archive -p feedline-device -p feedline-kernels -p feedline -p feedline-examples -p feedline-dlpack \
+    cargo nextest archive -p feedline-device -p feedline-kernels -p feedline -p feedline-examples -p feedline-dlpack -p feedline-dist \
         --archive-file "$dir/tests.tar.zst"
     cargo build --release -p feedline-examples --examples
     for example in $EXAMPLES; do

@@ -24,8 +24,10 @@ step features ci/features.sh
 step public-api ci/public-api.py
 step package ci/package.sh
 step killed env FEEDLINE_KILLS=50 cargo test -p feedline --test killed -- --nocapture
+step told cargo test -p feedline --features metrics,tracing --test told
 step object-store cargo test --package feedline-datasets --features arrow,mds,object-store,parquet --test object_store
 step bridges ci/bridges.sh
+step launchers ci/slurm.sh cargo test -p feedline-examples --test launchers
 step loom ci/loom.sh 3
 step sim env FEEDLINE_SEEDS=100000 ci/sim.sh
 step random env FEEDLINE_RANDOM_SECONDS=1800 cargo test -p feedline --test random_loaders -- --nocapture

@@ -57,6 +57,8 @@ HAND_OFF = Test(SIM, "sim_seeds", "a_complete_hand_off_has_no_race")
 ALL_READERS = Test(DEVICE, "contract", "slots::a_slot_is_overwritten_after_all_its_readers")
 PIPELINE = Test(FEEDLINE, "simulated", "a_training_loop_has_no_race_in_any_schedule")
 
+DIST, GROUP, HOSTS = "feedline-dist", "crates/dist/src/group", "crates/dist/src/collectives"
+
 IMAGES = "feedline-images"
 PILLOW = Test(IMAGES, "pillow", "every_kind_of_picture_has_pillows_pixels")
 BOMBS = Test(IMAGES, "bounds", "bombs_are_answered_in_under_100_ms_and_64_mib")
@@ -951,9 +953,9 @@ BUGS = [
         [
             (
                 "datasets/src/images/dataset.rs",
-                "self.transforms.read_row(encoded, context.random(), scratch, row, 0)?;",
+                "self.transforms.read_row(encoded, context.random(), scratch, row, 0)?,",
                 "self.transforms.read_row(encoded, worker.get_or_insert_with(|| context.random().clone()), scratch, "
-                "row, 0)?;",
+                "row, 0)?,",
             ),
             (
                 "datasets/src/images/dataset.rs",
@@ -990,6 +992,18 @@ BUGS = [
         "decoded row groups are never given up",
         Test(DATASETS, "lib", "cache::tests::the_part_that_was_used_longest_ago_goes_first"),
         [("datasets/src/cache.rs", "while held.len() > 1 &&", "while held.len() > 100 &&")],
+    ),
+    Bug(
+        "ahead_check",
+        "files that are read in groups are not checked",
+        Test(DATASETS, "lib", "ahead::tests::a_group_of_reads_is_checked_at_its_end"),
+        [("datasets/src/ahead.rs", "if !std::mem::take(&mut self.is_unchecked) {", "if true {")],
+    ),
+    Bug(
+        "ahead_place",
+        "bytes that were read ahead are handed out from another place",
+        Test(DATASETS, "lib", "ahead::tests::every_read_has_the_bytes_of_its_place_in_any_order"),
+        [("datasets/src/ahead.rs", "self.is_of(file) && self.start <= offset &&", "self.is_of(file) &&")],
     ),
     Bug(
         "packed_not_compared",
@@ -1180,6 +1194,79 @@ BUGS = [
                 "{ let _ = path; state.number(*class as u64) }",
             )
         ],
+    ),
+    Bug(
+        "rank_missing",
+        "a rank that does not come to an exchange is not looked for",
+        Test(DIST, "group", "a_rank_that_does_not_come_to_an_exchange_is_named"),
+        [(f"{GROUP}/watch.rs", "open.since.elapsed() > limit)", "open.since.elapsed() > 100 * limit)")],
+    ),
+    Bug(
+        "rank_killed",
+        "a rank whose connection closes is not missed",
+        Test(DIST, "group", "a_process_that_is_killed_is_noticed_although_nobody_waits_for_it"),
+        [(f"{GROUP}/state.rs", "        if !was_due {", "        if !was_due && rank > 99 {")],
+    ),
+    Bug(
+        "rank_silent",
+        "a rank that says nothing is not missed",
+        Test(DIST, "group", "a_process_that_says_nothing_is_noticed_although_nobody_waits_for_it"),
+        [(f"{GROUP}/watch.rs", "peer.heard.elapsed() > limit", "peer.heard.elapsed() > 100 * limit")],
+    ),
+    Bug(
+        "rank_behind",
+        "a rank that stays at one step is not looked for",
+        Test(DIST, "group", "a_rank_that_stays_behind_is_named"),
+        [(f"{GROUP}/watch.rs", "peer.progress < furthest && peer", "peer.progress > furthest && peer")],
+    ),
+    Bug(
+        "rank_failure_untold",
+        "the other ranks are not told of a failure",
+        Test(DIST, "group", "a_failure_reaches_every_rank_with_its_cause"),
+        [(f"{GROUP}/state.rs", "self.tell_all(&Frame::Failed(why.to_owned()).to_bytes(), from);", "_ = (why, from);")],
+    ),
+    Bug(
+        "rank_sum_order",
+        "the ranks' values are added in another order",
+        Test(DIST, "collectives", "a_sum_is_that_of_the_ranks_in_their_order"),
+        [
+            (
+                f"{HOSTS}/host.rs",
+                "    for peer in Peer::all(shared) {\n        peer.expect_head(call)?;\n        for sums",
+                "    for peer in Peer::all(shared).collect::<Vec<_>>().into_iter().rev() {\n"
+                "        peer.expect_head(call)?;\n        for sums",
+            )
+        ],
+    ),
+    Bug(
+        "collective_no_join",
+        "the compute stream does not wait for the collectives",
+        Test(DIST, "collectives", "the_compute_stream_waits_for_collectives_that_overlap_with_its_work"),
+        [
+            (
+                f"{HOSTS}/mod.rs",
+                "            inner.order(&inner.joined, StreamId::from(&inner.stream), submission.stream)\n",
+                "            _ = submission;\n            Ok(())\n",
+            )
+        ],
+    ),
+    Bug(
+        "collective_no_fork",
+        "a collective does not wait for the work before it",
+        Test(DIST, "collectives", "the_compute_stream_waits_for_collectives_that_overlap_with_its_work"),
+        [
+            (
+                f"{HOSTS}/mod.rs",
+                "            inner.order(&inner.forked, submission.stream, StreamId::from(&inner.stream))?;\n",
+                "            _ = submission;\n",
+            )
+        ],
+    ),
+    Bug(
+        "rank_contradiction",
+        "two launchers may contradict each other",
+        Test(DIST, "lib", "launch::tests::contradictions_name_both_variables_and_values"),
+        [("crates/dist/src/launch/mod.rs", "            if !same {", "            if !same && name.is_empty() {")],
     ),
 ]
 

@@ -24,7 +24,7 @@ import subprocess
 import sys
 
 # Raise it only for what a user would miss.
-LIMIT = 460
+LIMIT = 480
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SAVED = ROOT / "ci/public-api.txt"
@@ -63,7 +63,7 @@ def own_part(page):
 
 def plain(code):
     """The text of a piece of a page, in one line."""
-    text = html.unescape(re.sub(r"<[^>]*>", "", code)).replace("\u24d8", "")
+    text = html.unescape(re.sub(r"<[^>]*>", "", code.replace("<div", " <div"))).replace("\u24d8", "")
     text = re.sub(r"Show \d+ (?:methods|fields|variants)|\s+", " ", text)
     text = re.sub(r" +", " ", text).strip()
     return re.sub(r"([(\[]) |,? (?=[)\]])", r"\1", text)

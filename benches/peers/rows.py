@@ -25,6 +25,7 @@ def arguments(description):
     parser.add_argument("--reps", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=0.25, help="length of one repetition")
     parser.add_argument("--batches", default=",".join(map(str, BATCHES)))
+    parser.add_argument("--images", default=".", help="folder of JPEG files for jpeg_bench")
     parser.add_argument("--only", default="", help="comma-separated: step, loader, raw")
     options = parser.parse_args()
     options.batches = [int(batch) for batch in options.batches.split(",")]

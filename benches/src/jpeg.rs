@@ -46,7 +46,7 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
 }
 
 /// The files of `folder` and of the folders in it.
-fn read(folder: &Path) -> Result<std::sync::Arc<[Vec<u8>]>> {
+pub(crate) fn read(folder: &Path) -> Result<std::sync::Arc<[Vec<u8>]>> {
     let reader = feedline_datasets::Folder::open(folder)?;
     let mut values = feedline_datasets::Values::new();
     let encoded = (0..feedline_datasets::Reader::len(&reader)).map(|sample| {

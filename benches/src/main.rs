@@ -11,6 +11,8 @@ mod guards;
 mod handoff;
 mod idle;
 mod jpeg;
+#[cfg(feature = "cuda")]
+mod jpeg_gpu;
 mod measure;
 mod noisy;
 mod options;
@@ -62,6 +64,8 @@ const BY_NAME: &[(&str, Bench)] = &[
     ("scale", scale::run),
     ("devices", devices::run),
     ("jpeg", jpeg::run),
+    #[cfg(feature = "cuda")]
+    ("jpeg-gpu", jpeg_gpu::run),
     ("tokens", tokens::run),
     ("resident", resident::run),
     #[cfg(feature = "formats")]

@@ -14,14 +14,14 @@ Measures feedline and its baselines.
 
 usage: benches NAME... [options]
   NAME              handoff, guards, transfer, train, raw, gather, tiny, epoch, start, idle, noisy,
-                    overlap, augment, or all; scale; devices; jpeg; tokens; resident;
+                    overlap, augment, or all; scale; jpeg; jpeg-gpu; devices; tokens; resident;
                     with --features formats: readers, packed
   --json FILE       append the rows to FILE, one JSON object per line
   --device NAME     auto, cuda or host [auto]
   --reps N          timed repetitions of each side [7]
   --seconds X       length of one repetition [0.25]
   --data DIR        IDX files to train on [the built-in digits]
-  --images DIR      folder of JPEG files for jpeg, or of folders of them
+  --images DIR      folder of JPEG files for jpeg and jpeg-gpu, or of folders of them
   --scratch DIR     folder for the record files of raw and gather [the system's temporary folder]
   --file-mib N      size of a record file [4096 with a GPU, 256 without]
   --workers LIST    decode threads for raw, gather and tiny, as in 1,2,4 [1,2,4,8,16 up to the cores]

@@ -1,7 +1,7 @@
 //! Batches gathered in device memory, from a set that was put there once. `peers/index_select.py` measures the
 //! same with `torch.index_select`.
 
-use feedline::{BackendKind, DType, Error, ErrorKind, Loader, Result, Spec, TransferMode, Workers};
+use feedline::{BackendKind, DType, Error, ErrorKind, Loader, Result, Spec, TransferMode};
 use feedline_datasets::Records;
 use serde_json::json;
 
@@ -35,7 +35,6 @@ fn one(options: &Options, report: &mut Report, (row_bytes, batch, bar): (usize, 
         .shuffle(1)
         .drop_last(true)
         .batch_size(batch)
-        .workers(Workers::Count(1))
         .depth(DEPTH)
         .transfer_mode(TransferMode::Resident)
         .build(&options.device)?;

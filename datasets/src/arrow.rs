@@ -288,6 +288,13 @@ impl Reader for ArrowFile {
         StridedColumn::new(all, first, width, batch.rows, width).ok()
     }
 
+    fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
+        let batch = self.ends.partition_point(|&end| end <= sample);
+        let first = if batch == 0 { 0 } else { self.ends[batch - 1] };
+        let (rows, width) = self.layout.ready(self.ready.get(batch)?, field)?;
+        rows.chunks_exact(width).nth((sample - first) as usize)
+    }
+
     fn together(&self) -> Option<u64> {
         if self.ready.is_empty() { self.batches.iter().map(|batch| batch.rows as u64).max() } else { None }
     }

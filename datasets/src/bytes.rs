@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use feedline_core::{Fingerprint, Result};
 use memmap2::Mmap;
@@ -27,7 +28,7 @@ pub(crate) enum Content {
     /// The same, of a gzip file.
     Inflated(Memory),
     /// Bytes that are read on demand.
-    OnDisk(DiskFile),
+    OnDisk(Arc<DiskFile>),
     /// The same, in an object store.
     #[cfg(feature = "object-store")]
     Remote(RemoteFile),
@@ -60,7 +61,7 @@ impl Content {
         let magic = &mut magic[..file.len().min(2) as usize];
         file.read_at(0, magic)?;
         if magic != gzip::MAGIC {
-            return Ok(Self::OnDisk(file));
+            return Ok(Self::OnDisk(file.into()));
         }
         let content = gzip::inflate_all(file.reader()?, file.len())?;
         file.check_unchanged()?;
@@ -85,7 +86,8 @@ impl Content {
     }
 
     /// The content of a plain file: up to `limit` bytes are read into memory.
-    pub(crate) fn of_file(file: DiskFile, limit: u64) -> Result<Self> {
+    pub(crate) fn of_file(file: impl Into<Arc<DiskFile>>, limit: u64) -> Result<Self> {
+        let file = file.into();
         if file.len() <= limit { file.read_all().map(Self::Memory) } else { Ok(Self::OnDisk(file)) }
     }
 

@@ -257,10 +257,11 @@ fn damaged(error: &csv::Error) -> Error {
     offset.map_or(error.clone(), |offset| error.at_offset(offset))
 }
 
-/// Buffers of one worker: a row of the file, its cells without quotes, and their ends.
+/// Memory of one worker: a parser with its delimiter, a row's cells without quotes, and their ends.
 #[derive(Default)]
 struct Scratch {
-    row: Vec<u8>,
+    /// Building one takes longer than parsing a row.
+    parser: Option<(u8, csv_core::Reader)>,
     cells: Vec<u8>,
     ends: Vec<usize>,
 }
@@ -275,18 +276,19 @@ impl Csv {
         let damaged = |why: String| Error::new(ErrorKind::Data, why).at_offset(start);
         let len =
             usize::try_from(end - start).map_err(|_| damaged("the row is larger than the memory".into()))?;
-        scratch.row.resize(len, 0);
-        self.content.read_at(start, &mut scratch.row)?;
+        let (values, ahead) = values.begin_with_ahead(self.types.len());
+        let row = ahead.read(&self.content, start, len)?;
         scratch.cells.resize(len + 1, 0);
         scratch.ends.resize(self.types.len() + 1, 0);
-        let mut parser = csv_core::ReaderBuilder::new().delimiter(self.delimiter).build();
+        let parser = scratch.parser.take().filter(|(delimiter, _)| *delimiter == self.delimiter);
+        let (_, parser) = scratch.parser.insert(parser.unwrap_or_else(|| {
+            (self.delimiter, csv_core::ReaderBuilder::new().delimiter(self.delimiter).build())
+        }));
+        parser.reset();
         let (mut read, mut written, mut cells) = (0, 0, 0);
         loop {
-            let (result, taken, put, ended) = parser.read_record(
-                &scratch.row[read..],
-                &mut scratch.cells[written..],
-                &mut scratch.ends[cells..],
-            );
+            let (result, taken, put, ended) =
+                parser.read_record(&row[read..], &mut scratch.cells[written..], &mut scratch.ends[cells..]);
             (read, written, cells) = (read + taken, written + put, cells + ended);
             match result {
                 // An empty input says that the row is at its end.
@@ -298,7 +300,6 @@ impl Csv {
         if cells != self.types.len() {
             return Err(damaged(format!("the row has {cells} cells instead of {}", self.types.len())));
         }
-        let values = values.begin(self.types.len());
         let mut begin = 0;
         for (at, value) in values.iter_mut().enumerate() {
             let cell = &scratch.cells[begin..scratch.ends[at]];
@@ -313,7 +314,7 @@ impl Csv {
             let len = value.bytes.len();
             value.set_shape(field.shape.iter().map(|_| len));
         }
-        self.content.check_unchanged()
+        Ok(())
     }
 }
 

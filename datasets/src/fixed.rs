@@ -63,7 +63,54 @@ impl Dataset for Fixed {
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
-        let values: &mut Values = context.scratch();
+        self.read_with(id, row, context.scratch())
+    }
+
+    // Rows in memory are copied field by field: one bounds check and one copy per row.
+    fn read_many(
+        &self,
+        ids: &[u64],
+        rows: &mut Rows<'_>,
+        context: &mut Context,
+    ) -> Result<(), (usize, ReadError)> {
+        let inside = ids.iter().all(|&id| id < self.len());
+        let fields = self.spec.fields().len();
+        if inside && (0..fields).all(|field| self.reader.column(field).is_some()) {
+            for field in 0..fields {
+                if let Some(column) = self.reader.column(field) {
+                    // Every id is inside, so no row is left out.
+                    rows.write(field, ids.iter().filter_map(|&id| column.row(id)));
+                }
+            }
+            return Ok(());
+        }
+        grouped(ids, context, |index, id, values| {
+            let mut row = rows.row(index);
+            for (field, kind) in self.spec.fields().iter().enumerate() {
+                match self.reader.slice(id, field) {
+                    Some(bytes) if bytes.len() == kind.row_bytes() => row.write(field, bytes),
+                    _ => return self.read_with(id, &mut row, values),
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
+        self.reader.column(field)
+    }
+
+    fn path(&self, id: u64) -> Option<&Path> {
+        self.reader.path(id)
+    }
+
+    fn fingerprint(&self) -> u64 {
+        Fingerprint::new().spec(&self.spec).number(self.len()).number(self.reader.fingerprint()).value()
+    }
+}
+
+impl Fixed {
+    fn read_with(&self, id: u64, row: &mut Row<'_, '_>, values: &mut Values) -> Result<(), ReadError> {
         self.reader.read(id, values)?;
         for (index, (field, value)) in self.spec.fields().iter().zip(values.fields()).enumerate() {
             if value.bytes.len() != field.row_bytes() {
@@ -79,43 +126,21 @@ impl Dataset for Fixed {
         }
         Ok(())
     }
+}
 
-    // Rows in memory are copied field by field: one bounds check and one copy per row.
-    fn read_many(
-        &self,
-        ids: &[u64],
-        rows: &mut Rows<'_>,
-        context: &mut Context,
-    ) -> Result<(), (usize, ReadError)> {
-        let inside = ids.iter().all(|&id| id < self.len());
-        let fields = self.spec.fields().len();
-        if !inside || (0..fields).any(|field| self.reader.column(field).is_none()) {
-            for (index, &id) in ids.iter().enumerate() {
-                context.begin(index, id);
-                self.read(id, &mut rows.row(index), context).map_err(|error| (index, error))?;
-            }
-            return Ok(());
-        }
-        for field in 0..fields {
-            if let Some(column) = self.reader.column(field) {
-                // Every id is inside, so no row is left out.
-                rows.write(field, ids.iter().filter_map(|&id| column.row(id)));
-            }
-        }
-        Ok(())
-    }
-
-    fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-        self.reader.column(field)
-    }
-
-    fn path(&self, id: u64) -> Option<&Path> {
-        self.reader.path(id)
-    }
-
-    fn fingerprint(&self) -> u64 {
-        Fingerprint::new().spec(&self.spec).number(self.len()).number(self.reader.fingerprint()).value()
-    }
+/// Calls `read` for each of `ids`, and checks the files that were read once, at the end.
+pub(crate) fn grouped(
+    ids: &[u64],
+    context: &mut Context,
+    mut read: impl FnMut(usize, u64, &mut Values) -> Result<(), ReadError>,
+) -> Result<(), (usize, ReadError)> {
+    context.scoped_scratch(|values: &mut Values, _| {
+        values.ahead().group();
+        let mut all = ids.iter().enumerate();
+        let done = all.try_for_each(|(index, &id)| read(index, id, values).map_err(|error| (index, error)));
+        // Where a file was changed, no row is valid.
+        values.ahead().end_group().map_err(|error| (0, error.into())).and(done)
+    })
 }
 
 impl fmt::Debug for Fixed {

@@ -27,6 +27,7 @@
 // One exception, in `bytes`: to map a file is a promise that only the caller can make.
 #![deny(unsafe_code)]
 
+mod ahead;
 pub mod arrays;
 #[cfg(feature = "arrow")]
 mod arrow;

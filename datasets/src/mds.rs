@@ -37,7 +37,7 @@ const KEPT: u64 = 512 << 20;
 pub fn open_folder(folder: impl AsRef<Path>) -> Result<Shards> {
     let folder = folder.as_ref();
     let path = folder.join("index.json");
-    let shards = DiskFile::open(&path).and_then(|file| index(&Content::OnDisk(file)));
+    let shards = DiskFile::open(&path).and_then(|file| index(&Content::OnDisk(file.into())));
     let shards = shards.map_err(|error| error.at_path(&path))?;
     let inflated = Arc::new(Cache::new(shards.len(), KEPT));
     let mut readers = Vec::<Box<dyn Reader>>::new();
@@ -65,14 +65,7 @@ pub fn open_folder(folder: impl AsRef<Path>) -> Result<Shards> {
 #[cfg(feature = "object-store")]
 pub fn open_remote(remote: &crate::Remote, url: &str) -> Result<Shards> {
     const INDEX: &str = "index.json";
-    // A signature in the query of a URL is for one object, but the token of a store is for all.
-    let (url, query) = url.find('?').map_or((url, ""), |at| url.split_at(at));
-    let folder = url.strip_suffix(INDEX).unwrap_or(url).trim_end_matches('/');
-    let open = |name: &str| {
-        // Names are bytes of a path here, and not yet parts of a URL.
-        let name: String = name.bytes().map(escaped).collect();
-        remote.file(&format!("{folder}/{name}{query}"))
-    };
+    let open = |name: &str| remote.file(&crate::remote::in_folder(url, INDEX, name));
     let file = open(INDEX)?;
     let path = file.path().to_path_buf();
     let shards = index(&Content::Remote(file)).map_err(|error| error.at_path(&path))?;
@@ -93,15 +86,6 @@ pub fn open_remote(remote: &crate::Remote, url: &str) -> Result<Shards> {
         });
     }
     Shards::new(readers).map_err(|error| error.at_path(&path))
-}
-
-/// A byte of a path, as it is written in a URL.
-#[cfg(feature = "object-store")]
-fn escaped(byte: u8) -> String {
-    match byte {
-        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => char::from(byte).into(),
-        _ => format!("%{byte:02X}"),
-    }
 }
 
 /// A shard as the index lists it.
@@ -211,7 +195,7 @@ impl Mds {
     }
 
     fn of(path: &Path) -> Result<Self> {
-        Self::of_content(path, Content::OnDisk(DiskFile::open(path)?))
+        Self::of_content(path, Content::OnDisk(DiskFile::open(path)?.into()))
     }
 
     fn of_content(path: &Path, content: Content) -> Result<Self> {
@@ -352,28 +336,26 @@ impl Reader for Mds {
         let (mut size_at, end) = (u64::from(start), u64::from(end));
         let varying = self.sizes.iter().filter(|size| size.is_none()).count() as u64;
         let mut column_at = size_at + 4 * varying;
-        let values = values.begin(self.sizes.len());
+        let len = usize::try_from(end.saturating_sub(size_at)).map_err(|_| damaged())?;
+        let (values, ahead) = values.begin_with_ahead(self.sizes.len());
+        let first = size_at;
+        let sample = ahead.read(&self.content, first, len).map_err(at)?;
+        let part = |from: u64, bytes: usize| sample.get((from - first) as usize..)?.get(..bytes);
         for ((value, field), size) in values.iter_mut().zip(self.schema.fields()).zip(&self.sizes) {
             let bytes = match size {
                 Some(size) => *size,
                 None => {
-                    let mut size = [0; 4];
-                    self.content.read_at(size_at, &mut size).map_err(at)?;
+                    let size = part(size_at, 4).and_then(<[u8]>::first_chunk).ok_or_else(damaged)?;
                     size_at += 4;
-                    u32::from_le_bytes(size) as usize
+                    u32::from_le_bytes(*size) as usize
                 }
             };
-            if end.checked_sub(column_at).is_none_or(|rest| rest < bytes as u64) {
-                return Err(damaged());
-            }
-            self.content.read_at(column_at, value.resize(bytes)).map_err(at)?;
+            value.bytes.clear();
+            value.bytes.extend_from_slice(part(column_at, bytes).ok_or_else(damaged)?);
             column_at += bytes as u64;
             value.set_shape(field.shape.iter().map(|dim| dim.unwrap_or(bytes)));
         }
-        if column_at != end {
-            return Err(damaged());
-        }
-        self.content.check_unchanged().map_err(at)
+        if column_at == end { Ok(()) } else { Err(damaged()) }
     }
 
     fn path(&self, _: u64) -> Option<&Path> {

@@ -93,6 +93,17 @@ pub(crate) fn open_folder(folder: &Path, limit: u64) -> Result<Shards> {
     Index::read(&folder.join(INDEX))?.open(folder, limit)
 }
 
+/// Opens a folder of shards in an object store by its index: `url` names the folder or the index.
+#[cfg(feature = "object-store")]
+pub(crate) fn open_remote(remote: &crate::Remote, url: &str) -> Result<Shards> {
+    let open = |name: &str| remote.file(&crate::remote::in_folder(url, INDEX, name));
+    let index = open(INDEX)?;
+    let path = index.path().to_path_buf();
+    Index::read_remote(index)
+        .and_then(|index| index.open_remote(open))
+        .map_err(|error| if error.path().is_some() { error } else { error.at_path(path) })
+}
+
 fn one_file(
     reader: &dyn Reader,
     columns: &Columns,

@@ -80,7 +80,7 @@ impl ParquetFile {
     /// As [`open`](Self::open), and `Config` for a column that is not there.
     pub fn open_with(path: impl AsRef<Path>, options: TableOptions) -> Result<Self> {
         let path = path.as_ref();
-        let content = DiskFile::open(path).map(Content::OnDisk);
+        let content = DiskFile::open(path).map(|file| Content::OnDisk(file.into()));
         content.and_then(|content| Self::of(path, content, options)).map_err(|error| error.at_path(path))
     }
 

@@ -4,9 +4,10 @@ use std::fmt;
 use std::path::Path;
 
 use feedline_core::{
-    Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Spec, StridedColumn,
+    Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Rows, Spec, StridedColumn,
 };
 
+use crate::fixed::grouped;
 use crate::{Reader, Schema, SchemaField, Value, Values};
 
 /// A [`Reader`] as a [`Dataset`] whose fields of varying size are ragged.
@@ -150,6 +151,17 @@ impl Ragged {
     }
 }
 
+impl Ragged {
+    fn read_with(&self, id: u64, row: &mut Row<'_, '_>, values: &mut Values) -> Result<(), ReadError> {
+        self.reader.read(id, values)?;
+        let mut index = 0;
+        for (&kind, value) in self.fields.iter().zip(values.fields()) {
+            index = self.write(kind, index, value, row).map_err(|error| error.at_sample(id))?;
+        }
+        Ok(())
+    }
+}
+
 impl Dataset for Ragged {
     fn len(&self) -> u64 {
         self.reader.len()
@@ -160,14 +172,16 @@ impl Dataset for Ragged {
     }
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
-        context.scoped_scratch(|values: &mut Values, _| {
-            self.reader.read(id, values)?;
-            let mut index = 0;
-            for (&kind, value) in self.fields.iter().zip(values.fields()) {
-                index = self.write(kind, index, value, row).map_err(|error| error.at_sample(id))?;
-            }
-            Ok(())
-        })
+        self.read_with(id, row, context.scratch())
+    }
+
+    fn read_many(
+        &self,
+        ids: &[u64],
+        rows: &mut Rows<'_>,
+        context: &mut Context,
+    ) -> Result<(), (usize, ReadError)> {
+        grouped(ids, context, |index, id, values| self.read_with(id, &mut rows.row(index), values))
     }
 
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {

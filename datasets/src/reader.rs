@@ -6,6 +6,7 @@ use std::path::Path;
 use feedline_core::{Error, ErrorKind, Result, StridedColumn};
 
 use crate::Schema;
+use crate::ahead::Ahead;
 
 /// Samples of a file or a folder, with random access; each format implements it.
 ///
@@ -38,6 +39,12 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// Field `field` of every sample, where the bytes that [`read`](Self::read) gives lie ready in memory.
     fn column(&self, _field: usize) -> Option<StridedColumn<'_>> {
         None
+    }
+
+    /// Field `field` of sample `sample`, where the bytes that [`read`](Self::read) gives lie ready in memory: also
+    /// where those of different samples lie in different places, and there is no column.
+    fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
+        self.column(field)?.row(sample)
     }
 
     /// Samples that are read together: where one of so many neighbours is read, the others are decoded too.
@@ -87,10 +94,20 @@ impl Value {
 }
 
 /// One sample, in buffers that are used again for the next one.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Values {
     values: Vec<Value>,
+    /// What was read of the file beside this sample.
+    ahead: Ahead,
 }
+
+impl PartialEq for Values {
+    fn eq(&self, other: &Self) -> bool {
+        self.values == other.values
+    }
+}
+
+impl Eq for Values {}
 
 impl Values {
     /// No values; they are made by the first read.
@@ -107,6 +124,17 @@ impl Values {
     pub fn begin(&mut self, fields: usize) -> &mut [Value] {
         self.values.resize_with(fields, Value::default);
         &mut self.values
+    }
+
+    /// As [`begin`](Self::begin), and what the bytes of the sample are read with.
+    pub(crate) fn begin_with_ahead(&mut self, fields: usize) -> (&mut [Value], &mut Ahead) {
+        self.values.resize_with(fields, Value::default);
+        (&mut self.values, &mut self.ahead)
+    }
+
+    /// What bytes are read with.
+    pub(crate) fn ahead(&mut self) -> &mut Ahead {
+        &mut self.ahead
     }
 }
 

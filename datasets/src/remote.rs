@@ -24,9 +24,12 @@ mod url;
 
 use blocks::{Blocks, Delivery, Key};
 use cache::DiskCache;
+pub(crate) use fetch::is_missing;
 use fetch::{Failure, FailureKind, Fetch, Tag};
 pub use options::{RemoteCache, RemoteOptions};
 use thread::Thread;
+#[cfg(any(feature = "arrow", feature = "mds"))]
+pub(crate) use url::in_folder;
 pub(crate) use url::is_url;
 use url::{Place, Stores};
 

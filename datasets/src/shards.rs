@@ -76,6 +76,11 @@ impl Reader for Shards {
         }
     }
 
+    fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
+        let (reader, inside) = self.find(sample)?;
+        reader.slice(inside, field)
+    }
+
     fn together(&self) -> Option<u64> {
         self.readers.iter().filter_map(|reader| reader.together()).max()
     }

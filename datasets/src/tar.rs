@@ -155,6 +155,9 @@ impl WebDataset {
     }
 }
 
+/// The most bytes from a sample's first member to the end of its last one that are read at once.
+const TOGETHER: u64 = 64 << 10;
+
 /// Key and extension of a member's name; none when it belongs to no sample.
 fn split(name: &str) -> Option<(&str, &str)> {
     let file = name.rfind('/').map_or(0, |slash| slash + 1);
@@ -180,16 +183,30 @@ impl Reader for WebDataset {
         if sample >= self.len() {
             return Err(outside(sample, self.len(), &self.path));
         }
-        let values = values.begin(self.schema.fields().len());
+        let (values, ahead) = values.begin_with_ahead(self.schema.fields().len());
         values.iter_mut().for_each(|value| value.set_bytes(&[]));
         let at = |error: feedline_core::Error| error.at_path(&self.path).at_sample(sample);
         let parts = self.starts[sample as usize]..self.starts[sample as usize + 1];
-        for &Part { field, offset, bytes } in &self.parts[parts] {
+        let parts = &self.parts[parts];
+        // Small members are read together, with the headers between them.
+        if let [first, .., last] = parts
+            && let Some(span) = (last.offset + last.bytes).checked_sub(first.offset)
+            && span <= TOGETHER
+            && parts.is_sorted_by_key(|part| part.offset)
+        {
+            let all = ahead.read(&self.content, first.offset, span as usize).map_err(at)?;
+            for &Part { field, offset, bytes } in parts {
+                let start = (offset - first.offset) as usize;
+                values[field].set_bytes(&all[start..start + bytes as usize]);
+            }
+            return Ok(());
+        }
+        for &Part { field, offset, bytes } in parts {
             let bytes = usize::try_from(bytes).map_err(|_| at(data("a member is larger than the memory")))?;
-            self.content.read_at(offset, values[field].resize(bytes)).map_err(at)?;
+            ahead.read_into(&self.content, offset, bytes, &mut values[field].bytes).map_err(at)?;
             values[field].set_shape([bytes]);
         }
-        self.content.check_unchanged().map_err(at)
+        Ok(())
     }
 
     fn path(&self, _: u64) -> Option<&Path> {

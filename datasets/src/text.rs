@@ -103,15 +103,15 @@ impl Reader for Lines {
         }
         let at = |error: feedline_core::Error| error.at_path(&self.path).at_sample(sample);
         let (start, end) = (self.starts[sample as usize], self.starts[sample as usize + 1] - 1);
-        for value in values.begin(1) {
-            let len = usize::try_from(end - start).map_err(|_| at(data("the line is too long")))?;
-            self.content.read_at(start, value.resize(len)).map_err(at)?;
-            if value.bytes.last() == Some(&b'\r') {
-                value.bytes.pop();
-            }
-            value.set_shape([value.bytes.len()]);
+        let len = usize::try_from(end - start).map_err(|_| at(data("the line is too long")))?;
+        let (values, ahead) = values.begin_with_ahead(1);
+        let value = &mut values[0];
+        ahead.read_into(&self.content, start, len, &mut value.bytes).map_err(at)?;
+        if value.bytes.last() == Some(&b'\r') {
+            value.bytes.pop();
         }
-        self.content.check_unchanged().map_err(at)
+        value.set_shape([value.bytes.len()]);
+        Ok(())
     }
 
     fn path(&self, _: u64) -> Option<&Path> {

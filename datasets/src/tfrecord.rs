@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use feedline_core::{DType, Fingerprint, Result};
 
+use crate::ahead::Ahead;
 use crate::bytes::Content;
 use crate::error::{data, one_line};
 use crate::reader::outside;
@@ -89,15 +90,15 @@ impl TfRecord {
     }
 
     fn of(path: &Path, content: Content) -> Result<Self> {
-        let (mut starts, mut at, mut record) = (Vec::new(), 0, Vec::new());
+        let (mut starts, mut at, mut ahead) = (Vec::new(), 0, Ahead::default());
         let mut seen = Some(BTreeMap::<String, Seen>::new());
         while at < content.len() {
             let number = starts.len() as u64;
-            read_record(&content, at, &mut record).map_err(|error| error.at_sample(number))?;
+            let record = read_record(&content, at, &mut ahead).map_err(|error| error.at_sample(number))?;
             starts.push(at);
             at += BEFORE + record.len() as u64 + BEHIND;
             if let Some(known) = &mut seen
-                && let Err(why) = learn(&record, known)
+                && let Err(why) = learn(record, known)
             {
                 if number > 0 {
                     let why = format!("the record is no tf.train.Example like the first: {why}");
@@ -133,6 +134,19 @@ impl TfRecord {
         Ok(Self { path, content, starts, schema, parts, fingerprint })
     }
 
+    fn read_to(&self, sample: u64, to: &mut [Value], ahead: &mut Ahead) -> Result<()> {
+        let (start, end) = (self.starts[sample as usize], self.starts[sample as usize + 1]);
+        // Both were found in the file: the length in the record's header was checked then.
+        let len = usize::try_from(end - start).unwrap_or(usize::MAX);
+        let body = ahead.read(&self.content, start, len)?.get(BEFORE as usize..).unwrap_or_default();
+        let record = checked(body, start)?;
+        if self.parts.is_empty() {
+            to[0].set_bytes(record);
+            return Ok(());
+        }
+        self.fill(record, to).map_err(|error| error.at_offset(start))
+    }
+
     fn fill(&self, record: &[u8], to: &mut [Value]) -> Result<()> {
         let damaged = || data("the record is no tf.train.Example: write the file again");
         for value in to.iter_mut() {
@@ -160,8 +174,8 @@ impl TfRecord {
         }
         for (value, field) in to.iter_mut().zip(self.schema.fields()) {
             let elements = value.bytes.len() / field.element.size();
-            let fixed = field.shape.iter().copied().collect::<Option<Vec<_>>>();
-            if fixed.is_some_and(|shape| shape.iter().product::<usize>() != elements) {
+            let fixed = field.shape.iter().try_fold(1, |product, dim| Some(product * (*dim)?));
+            if fixed.is_some_and(|fixed: usize| fixed != elements) {
                 return Err(damaged());
             }
             value.set_shape(field.shape.iter().map(|_| elements));
@@ -225,7 +239,7 @@ fn learn(record: &[u8], seen: &mut BTreeMap<String, Seen>) -> Result<(), String>
 }
 
 /// Reads the record that begins at `start`, and compares its checksums.
-fn read_record(content: &Content, start: u64, to: &mut Vec<u8>) -> Result<()> {
+fn read_record<'a>(content: &'a Content, start: u64, ahead: &'a mut Ahead) -> Result<&'a [u8]> {
     let rest = content.len() - start;
     let cut = |needed: u64| {
         data(format!("the record needs {needed} bytes, found {rest}: the file is cut short, fetch it again"))
@@ -234,9 +248,8 @@ fn read_record(content: &Content, start: u64, to: &mut Vec<u8>) -> Result<()> {
     if rest < BEFORE + BEHIND {
         return Err(cut(BEFORE + BEHIND));
     }
-    let mut header = [0; BEFORE as usize];
-    content.read_at(start, &mut header)?;
-    let Some(length) = length(&header) else {
+    let header = ahead.read(content, start, BEFORE as usize)?;
+    let Some(length) = header.first_chunk().and_then(length) else {
         return Err(
             data("the checksum of the record's length does not fit: fetch the file again").at_offset(start)
         );
@@ -244,20 +257,18 @@ fn read_record(content: &Content, start: u64, to: &mut Vec<u8>) -> Result<()> {
     if length > rest - BEFORE - BEHIND {
         return Err(cut(length.saturating_add(BEFORE + BEHIND)));
     }
-    to.resize(length as usize, 0);
-    content.read_at(start + BEFORE, to)?;
-    let mut checksum = [0; BEHIND as usize];
-    content.read_at(start + BEFORE + length, &mut checksum)?;
-    if checksum != masked(to).to_le_bytes() {
-        let why = "the checksum of the record does not fit: fetch the file again";
-        return Err(data(why).at_offset(start + BEFORE));
-    }
-    Ok(())
+    checked(ahead.read(content, start + BEFORE, (length + BEHIND) as usize)?, start)
 }
 
-thread_local! {
-    /// The record being read, one per worker.
-    static RECORD: std::cell::RefCell<Vec<u8>> = const { std::cell::RefCell::new(Vec::new()) };
+/// The record in `body`, which ends with its checksum.
+fn checked(body: &[u8], start: u64) -> Result<&[u8]> {
+    match body.split_last_chunk::<{ BEHIND as usize }>() {
+        Some((record, checksum)) if *checksum == masked(record).to_le_bytes() => Ok(record),
+        _ => {
+            let why = "the checksum of the record does not fit: fetch the file again";
+            Err(data(why).at_offset(start + BEFORE))
+        }
+    }
 }
 
 impl Reader for TfRecord {
@@ -277,21 +288,8 @@ impl Reader for TfRecord {
         if sample >= self.len() {
             return Err(outside(sample, self.len(), &self.path));
         }
-        let start = self.starts[sample as usize];
-        let to = to.begin(self.schema.fields().len());
-        let read = if self.parts.is_empty() {
-            read_record(&self.content, start, &mut to[0].bytes).map(|()| {
-                let len = to[0].bytes.len();
-                to[0].set_shape([len]);
-            })
-        } else {
-            RECORD.with_borrow_mut(|record| {
-                read_record(&self.content, start, record)?;
-                self.fill(record, to).map_err(|error| error.at_offset(start))
-            })
-        };
-        let read = read.and_then(|()| self.content.check_unchanged());
-        read.map_err(|error| error.at_path(&self.path).at_sample(sample))
+        let (to, ahead) = to.begin_with_ahead(self.schema.fields().len());
+        self.read_to(sample, to, ahead).map_err(|error| error.at_path(&self.path).at_sample(sample))
     }
 
     fn path(&self, _: u64) -> Option<&Path> {

@@ -129,3 +129,40 @@ fn what_cannot_be_a_batch_is_refused_when_the_set_is_made() {
     assert!(error(Transforms::new().resize_shorter_side(8), None).contains("sizes of their own"));
     assert!(error(Transforms::new().resize(8), Some("png")).contains("no field \"png\""));
 }
+
+#[test]
+fn encoded_pictures_cross_as_their_files_with_what_happens_to_each() {
+    let dir = tempdir().unwrap();
+    let names = ["420.jpg", "P-4.png", "orientation-6.jpg"];
+    for (number, name) in names.iter().enumerate() {
+        fs::create_dir_all(dir.path().join("all")).unwrap();
+        write(&dir.path().join("all"), &format!("{number}-{name}"), &fs::read(picture(name)).unwrap());
+    }
+    let whole = |list: Transforms| list.random_resized_crop(16).flip(0.5);
+    let most = 100_000;
+    let reader = || open(dir.path()).unwrap();
+    let set = ImageDataset::encoded(reader(), whole(Transforms::new().on_device()), most).unwrap();
+    let layout = Layout::new(set.spec(), 3).unwrap();
+    let mut slab = vec![0; layout.bytes()];
+    let mut rows = Rows::new(&layout, &mut slab, 3);
+    set.read_many(&[0, 1, 2], &mut rows, &mut Context::new(7, 0)).unwrap();
+    let part = whole(Transforms::new().on_device()).device_part().unwrap();
+    let wanted: Vec<_> = (0..3u64)
+        .flat_map(|id| {
+            let size = Decoder::new().size(&fs::read(picture(names[id as usize])).unwrap()).unwrap();
+            let mut drawn = vec![0; 144];
+            let mut random = feedline_core::Random::for_sample(7, 0, id);
+            part.draw(size, &mut random, &mut drawn).unwrap();
+            drawn
+        })
+        .collect();
+    assert_eq!(rows.column_mut(1), wanted, "the parameters are those of the sample");
+
+    let error = ImageDataset::encoded(reader(), Transforms::new().resize(8).on_device(), most).unwrap_err();
+    assert!(error.to_string().contains("put on_device() first"), "{error}");
+    let small = ImageDataset::encoded(reader(), whole(Transforms::new().on_device()), 100).unwrap();
+    let layout = Layout::new(small.spec(), 1).unwrap();
+    let mut slab = vec![0; layout.bytes()];
+    let mut rows = Rows::new(&layout, &mut slab, 1);
+    assert!(small.read_many(&[0], &mut rows, &mut Context::new(7, 0)).is_err());
+}

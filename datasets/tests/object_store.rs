@@ -174,6 +174,49 @@ fn archives_and_compressed_shards_are_read_by_url_as_from_disk() {
     });
 }
 
+#[test]
+fn a_packed_folder_is_read_by_url_as_from_disk() {
+    with_watchdog(LIMIT, || {
+        let (server, dir) = (Server::start(), tempfile::tempdir().unwrap());
+        let rows = (0..3000u32).flat_map(|id| (id * 7).to_le_bytes()).collect::<Vec<_>>();
+        let source = made::write(dir.path(), "a.npy", &made::npy("<u4", false, "(3000,)", &rows));
+        let packed = dir.path().join("packed");
+        let shards = feedline_datasets::PackOptions { shard_bytes: Some(5000) };
+        let done = feedline_datasets::pack(&*open(source).unwrap(), &packed, shards, |_| ()).unwrap();
+        assert_eq!((done.samples, done.files), (3000, 3));
+        let put = |name: &str, change: &dyn Fn(Vec<u8>) -> Vec<u8>| {
+            let bytes = fs::read(packed.join(name)).unwrap();
+            server.put(&format!("packed/{name}"), Served::new(change(bytes)))
+        };
+        for name in ["_index.json", "000000.arrow", "000001.arrow", "000002.arrow"] {
+            put(name, &|bytes| bytes);
+        }
+        let local = open(&packed).unwrap();
+        for url in [server.url("packed/"), server.url("packed/_index.json")] {
+            let remote = open_url(&url, options()).unwrap();
+            assert_eq!((remote.len(), describe(&*remote)), (3000, describe(&*local)), "{url}");
+            for sample in [0, 1249, 1250, 2999] {
+                assert_eq!(made::read(&*remote, sample), [(sample as u32 * 7).to_le_bytes().to_vec()]);
+            }
+        }
+        let refused = |why: &str, named: &str| {
+            let error = open_url(&server.url("packed/"), options()).unwrap_err().to_string();
+            assert!(error.contains(why) && error.contains(&server.url(named)), "{error}");
+        };
+        put("000001.arrow", &|mut bytes| {
+            bytes.push(0);
+            bytes
+        });
+        refused("the index says", "packed/000001.arrow");
+        server.put("packed/000001.arrow", Served::new(fs::read(packed.join("000000.arrow")).unwrap()));
+        refused("the shard is not the one of the index", "packed/000001.arrow");
+        put("_index.json", &|bytes| String::from_utf8(bytes).unwrap().replace("000002", "../000002").into());
+        refused("outside of its folder", "packed/_index.json");
+        let none = open_url(&server.url("nothing/"), options()).unwrap_err().to_string();
+        assert!(none.contains("no such object"), "{none}");
+    });
+}
+
 /// A folder of an MDS shard that is compressed by gzip, with a name that has to be escaped; returns its
 /// files.
 fn mds(dir: &Path) -> Vec<(String, Vec<u8>)> {

@@ -10,6 +10,7 @@ mod files;
 mod interrupt;
 mod labelled;
 mod options;
+mod pace;
 mod progress;
 mod ranks;
 mod report;

@@ -19,10 +19,36 @@ pub fn drawing(quiet: bool) -> ProgressBar {
 
 /// The bar shown while the model trains; its message holds the figures.
 pub fn training(quiet: bool, steps: u64) -> ProgressBar {
-    // The bar takes the width that the figures leave; all figures fit into 80 columns.
-    let bar = bar(quiet, "{prefix} {wide_bar} {msg}  {eta} left");
+    // The bar takes the width that the figures leave.
+    let bar = bar(quiet, "{prefix} {percent:>3}% {wide_bar} {msg}  {eta} left");
     bar.set_length(steps);
     bar
+}
+
+/// The terminal has fewer columns than the figures take with all their words.
+fn is_narrow() -> bool {
+    console::Term::stderr().size().1 < 78
+}
+
+/// Samples per second, with as many words as there is room for.
+pub fn per_second(rate: f64) -> String {
+    if is_narrow() { format!("{rate:.0}/s") } else { format!("{rate:.0} samples/s") }
+}
+
+/// The epoch, of how many.
+pub fn of_epochs(epoch: u64, epochs: u64) -> String {
+    let word = if is_narrow() { "" } else { "epoch " };
+    format!("{word}{}/{epochs}", epoch + 1)
+}
+
+/// The figures beside the bar.
+pub fn figures(rate: f64, loss: f32, wait_share: f64) -> String {
+    let (rate, waited) = (per_second(rate), 100.0 * wait_share);
+    if is_narrow() {
+        format!("{rate}  loss {loss:.3}  waited {waited:.0} %")
+    } else {
+        format!("{rate}  loss {loss:.4}  waited {waited:.1} %")
+    }
 }
 
 /// The rate over the last seconds, not since the start: it shows at once when something changes.

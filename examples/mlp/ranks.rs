@@ -7,10 +7,13 @@ use feedline::{Dataset, Device, Error, ErrorKind, Result, Stream, World};
 use feedline_core::random::key;
 use feedline_dist::{Collectives, Group, Launch, Ticket};
 use feedline_examples::mlp::{Average, Mlp};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::data::Data;
 use crate::delivered::Delivered;
 use crate::options::Options;
+use crate::pace::{Pace, slow_rank};
 
 /// Steps between two agreements on whether to stop.
 const SIGNAL: u64 = 16;
@@ -124,11 +127,21 @@ impl Ranks {
 
     /// What each rank has delivered.
     pub fn delivered(&self, own: Delivered) -> Result<Vec<Delivered>> {
+        self.exchange(own)
+    }
+
+    /// The rank that keeps the others waiting, if there is one.
+    pub fn slow_rank(&self, wait_share: f64, diagnosis: String) -> Result<Option<Pace>> {
+        self.exchange(Pace { rank: self.world().rank(), wait_share, diagnosis }).map(slow_rank)
+    }
+
+    /// The value of every rank.
+    fn exchange<T: Serialize + DeserializeOwned>(&self, own: T) -> Result<Vec<T>> {
         if self.world().size() == 1 {
             return Ok(vec![own]);
         }
         let wrong = |error: serde_json::Error| {
-            Error::new(ErrorKind::Data, "the ranks cannot exchange their cursors").caused_by(error)
+            Error::new(ErrorKind::Data, "the ranks cannot read each other's state").caused_by(error)
         };
         let all = self.group.all_gather(&serde_json::to_vec(&own).map_err(wrong)?)?;
         all.iter().map(|bytes| serde_json::from_slice(bytes).map_err(wrong)).collect()

@@ -7,6 +7,7 @@ use feedline_core::bad_samples::Bad;
 use serde::Serialize;
 
 use crate::files::Output;
+use crate::pace::Pace;
 
 /// The figures of a run.
 #[derive(Clone, Debug, Serialize)]
@@ -42,6 +43,8 @@ pub struct Report {
     pub wait_share: f64,
     /// What limits the run, and what would help.
     pub diagnosis: String,
+    /// The rank that keeps the others waiting, because it waits for its data much longer than they do.
+    pub slow_rank: Option<Pace>,
     /// What the consumer's time went to, and the service times of the stages.
     pub stalls: feedline::Report,
     pub peak_pinned_bytes: u64,
@@ -94,6 +97,13 @@ impl fmt::Display for Report {
         writeln!(f, "throughput     {:.0} samples/s", self.samples_per_s)?;
         writeln!(f, "waited         {:.1} % of the time for data", 100.0 * self.wait_share)?;
         writeln!(f, "diagnosis      {}", self.diagnosis)?;
+        if let Some(Pace { rank, wait_share, diagnosis }) = &self.slow_rank {
+            let percent = 100.0 * wait_share;
+            writeln!(f, "slow rank      rank {rank} waited {percent:.1} % of the time: {diagnosis}")?;
+        }
+        if let Some(tuning) = &self.stalls.tuning {
+            writeln!(f, "tuned          {}", tuning.builder_line())?;
+        }
         let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         writeln!(
             f,

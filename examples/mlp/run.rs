@@ -67,6 +67,9 @@ fn run_rank(
     let stalls = loader.report();
     if let Some((file, trace)) = trace_file.as_ref().zip(trace.as_ref()) {
         file.replace(trace.json().as_bytes())?;
+        if !options.quiet {
+            eprint!("{}", trace.table());
+        }
     }
     if let Some(file) = &profile {
         file.replace(format!("{}\n", loader.reporter().profile().json()).as_bytes())?;
@@ -82,6 +85,8 @@ fn run_rank(
     let [hits, samples] =
         ranks.sums(test(options, world, data.test, &device, &compute, &mut model, &training)?)?;
     loader.stop(STOP)?;
+    let (wait_share, diagnosis) = (training.wait_share()?, stalls.diagnosis().text);
+    let slow_rank = ranks.slow_rank(wait_share, diagnosis.clone())?;
     if !ranks.is_first() {
         return Ok(None);
     }
@@ -103,8 +108,9 @@ fn run_rank(
         expected_proof,
         exactly_once: proof == expected_proof,
         bad_samples: bad_sample_report.samples().to_vec(),
-        wait_share: training.wait_share()?,
-        diagnosis: stalls.diagnosis().text,
+        wait_share,
+        diagnosis,
+        slow_rank,
         stalls,
         peak_pinned_bytes: held.pinned_bytes,
         peak_device_bytes: held.device_bytes,
@@ -178,16 +184,13 @@ fn train_loader(
 
 /// The options that the loaders of both sets share.
 fn builder(options: &Options, world: World, data: Box<dyn Dataset>) -> LoaderBuilder {
-    let builder = Loader::builder(data)
+    Loader::builder(data)
         .world(world)
         .batch_size(options.batch)
         .workers(options.workers)
         .transfer_mode(options.transfer_mode)
-        .pinned_budget(options.pinned_budget);
-    match options.depth {
-        Some(depth) => builder.depth(depth),
-        None => builder,
-    }
+        .pinned_budget(options.pinned_budget)
+        .depth(options.depth)
 }
 
 fn init(options: &Options) -> Init {

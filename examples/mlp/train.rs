@@ -164,7 +164,7 @@ impl Training {
         self.start = Instant::now();
         self.rate.add(self.start, self.samples_here());
         for epoch in first..self.epochs {
-            bar.set_prefix(format!("epoch {}/{}", epoch + 1, self.epochs));
+            bar.set_prefix(progress::of_epochs(epoch, self.epochs));
             self.epoch(epoch, loader, model, ranks, started, &bar)?;
             self.leave_line(epoch, ranks, &loader.report().epoch, &bar);
             if self.saves {
@@ -349,10 +349,10 @@ impl Training {
         self.lined = Instant::now();
         let (loss, all) = (self.smoothed_loss(), f64::from(ranks.world().size()));
         bar.println(format!(
-            "epoch {}/{}  loss {loss:.4}  {:.0} samples/s  {:.1} MB/s  waited {:.1} %",
+            "epoch {}/{}  loss {loss:.4}  {}  {:.1} MB/s  waited {:.1} %",
             epoch + 1,
             self.epochs,
-            all * account.rows_per_s(),
+            progress::per_second(all * account.rows_per_s()),
             all * account.bytes_per_s() / 1e6,
             100.0 * account.wait_share()
         ));
@@ -362,8 +362,7 @@ impl Training {
         bar.set_position(self.steps);
         if !bar.is_hidden() {
             let (rate, loss) = (self.rate.add(Instant::now(), self.samples_here()), self.smoothed_loss());
-            let waited = 100.0 * self.meter.share()?;
-            bar.set_message(format!("{rate:.0} samples/s  loss {loss:.4}  waited {waited:.1} %"));
+            bar.set_message(progress::figures(rate, loss, self.meter.share()?));
         }
         Ok(())
     }

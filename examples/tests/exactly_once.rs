@@ -4,6 +4,9 @@
 #[path = "../mlp/files.rs"]
 #[allow(dead_code)]
 mod files;
+#[path = "../mlp/pace.rs"]
+#[allow(dead_code)]
+mod pace;
 #[path = "../mlp/report.rs"]
 #[allow(dead_code)]
 mod report;
@@ -95,6 +98,7 @@ fn report_of(ids: &[u64]) -> Report {
         bad_samples: Vec::new(),
         wait_share: 0.0,
         diagnosis: String::new(),
+        slow_rank: None,
         stalls: feedline::Report::default(),
         peak_pinned_bytes: 0,
         peak_device_bytes: 0,

@@ -3,14 +3,12 @@
 mod trainer;
 mod world;
 
-use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use feedline_testkit::{not_run, watchdog::LIMIT, with_watchdog};
+use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 use serde_json::Value;
-use trainer::{TRAIN, binary, command, losses, small_set, text};
-use world::{World, free_port, launched, report};
+use trainer::{TRAIN, command, losses, small_set, text};
+use world::{World, free_port, report};
 
 const ARGUMENTS: [&str; 8] = ["--data", ".", "--device", "host", "--hidden", "24", "--seed", "3"];
 const SAVED: &str = "saved.ckpt";
@@ -188,113 +186,5 @@ fn a_rank_that_never_comes_is_named() {
         command.args(arguments(&["--rank-limit", "1"])).envs([("RANK", "0"), ("WORLD_SIZE", "3")]);
         command.envs([("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", &free_port().to_string())]);
         trainer::assert_says(&trainer::run(&mut command), &["ranks 1 and 2 of 3 did not join within 1s"]);
-    });
-}
-
-/// What every launcher must give: the results of ranks started by hand.
-fn launches(set: &Path, launcher: &mut Command, wanted: &(Vec<u32>, [Value; 5])) {
-    launcher.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let report = launched(set, launcher);
-    assert_eq!(report["world"].as_u64(), Some(2), "{launcher:?}");
-    assert!(result(&report) == *wanted, "{launcher:?}");
-}
-
-fn trainer_arguments() -> Vec<&'static str> {
-    arguments(&["--batch", "16", "--epochs", "2", "--quiet", "--json", "report.json"])
-}
-
-/// The results of two ranks started by hand.
-fn by_hand(set: &Path) -> (Vec<u32>, [Value; 5]) {
-    result(&report(set, 2, &arguments(&["--batch", "16", "--epochs", "2"])))
-}
-
-/// Whether the program `name` can be started.
-fn is_installed(name: &str, argument: &str) -> bool {
-    let quiet = || Command::new(name).arg(argument).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    quiet().is_ok_and(|status| status.success())
-}
-
-#[test]
-fn mpirun_launches_it() {
-    if !is_installed("mpirun", "--version") {
-        return not_run("mpirun launches the trainer", "no mpirun: apt install openmpi-bin");
-    }
-    with_watchdog(LIMIT, || {
-        let set = small_set();
-        let mut mpirun = Command::new("mpirun");
-        mpirun.envs([("OMPI_ALLOW_RUN_AS_ROOT", "1"), ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")]);
-        mpirun.args(["--oversubscribe", "-n", "2"]).arg(binary()).args(trainer_arguments());
-        launches(set.path(), &mut mpirun, &by_hand(set.path()));
-    });
-}
-
-#[test]
-fn torchrun_launches_it() {
-    let torchrun = std::env::var("FEEDLINE_TORCHRUN").unwrap_or_else(|_| "torchrun".to_owned());
-    if !is_installed(&torchrun, "--help") {
-        return not_run(
-            "torchrun launches the trainer",
-            "no torchrun: pip install torch, or set FEEDLINE_TORCHRUN",
-        );
-    }
-    with_watchdog(LIMIT, || {
-        let set = small_set();
-        let wanted = by_hand(set.path());
-        // One node as a cluster job names it, and as a single command does.
-        for place in [vec!["--standalone"], vec!["--nnodes", "1", "--master-addr", "127.0.0.1"]] {
-            let port = free_port().to_string();
-            let mut torchrun = Command::new(&torchrun);
-            torchrun.args(&place).args(["--nproc-per-node", "2"]);
-            if place.len() > 1 {
-                torchrun.args(["--master-port", &port]);
-            }
-            torchrun.arg("--no-python").arg(binary()).args(trainer_arguments());
-            launches(set.path(), &mut torchrun, &wanted);
-        }
-    });
-}
-
-/// The variables that srun sets, as it sets them for each task.
-#[test]
-fn the_variables_of_srun_launch_it() {
-    with_watchdog(LIMIT, || {
-        let set = small_set();
-        let wanted = by_hand(set.path());
-        // The port is derived from the job.
-        let job = (std::process::id() % 100_000).to_string();
-        let task = |rank: &str| {
-            let mut command = command(set.path());
-            command.args(trainer_arguments()).envs([
-                ("SLURM_JOB_ID", job.as_str()),
-                ("SLURM_STEP_ID", "0"),
-                ("SLURM_PROCID", rank),
-                ("SLURM_LOCALID", rank),
-                ("SLURM_NTASKS", "2"),
-                ("SLURM_NNODES", "1"),
-                ("SLURM_JOB_NODELIST", "node[01-02]"),
-            ]);
-            command.spawn().unwrap()
-        };
-        let mut world = World { ranks: vec![task("0"), task("1")] };
-        world.wait(&[], Duration::from_secs(60));
-        for output in world.outputs() {
-            assert!(output.status.success(), "{}", text(&output.stderr));
-        }
-        assert!(result(&world::read_report(set.path())) == wanted);
-    });
-}
-
-#[test]
-fn srun_launches_it() {
-    let quiet =
-        Command::new("srun").args(["-n", "2", "true"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    if !quiet.is_ok_and(|status| status.success()) {
-        return not_run("srun launches the trainer", "no Slurm that runs jobs on this machine");
-    }
-    with_watchdog(LIMIT, || {
-        let set = small_set();
-        let mut srun = Command::new("srun");
-        srun.args(["-n", "2"]).arg(binary()).args(trainer_arguments());
-        launches(set.path(), &mut srun, &by_hand(set.path()));
     });
 }

@@ -25,14 +25,18 @@ struct Terminal {
 
 impl Terminal {
     /// Starts the trainer with standard error at a terminal of 80 columns; standard output is a pipe.
-    fn start(mut trainer: Command) -> (Self, Child) {
+    fn start(trainer: Command) -> (Self, Child) {
+        Self::start_with(80, trainer)
+    }
+
+    fn start_with(columns: u16, mut trainer: Command) -> (Self, Child) {
         let user =
             openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
         grantpt(&user).and_then(|()| unlockpt(&user)).expect("its other side");
         let name = ptsname(&user, Vec::new()).expect("its name");
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         let program = rustix::fs::open(name, flags, Mode::empty()).expect("its other side");
-        let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&program, size).expect("its size");
         let child = trainer.env("TERM", "xterm").stderr(program).spawn().expect("the trainer");
         // Dropping `trainer` closes this process's last handle of the program's side; only the child's
@@ -140,6 +144,24 @@ fn the_bar_shows_epoch_rate_loss_share_waited_and_time_left() {
         assert!(number("", " samples/s") > 0.0);
         assert!(number("  loss ", "  waited ") > 0.0);
         assert!((0.0..=100.0).contains(&number("  waited ", " %  ")));
+        interrupt(&child);
+        terminal.end(child);
+    });
+}
+
+/// A line that does not fit wraps, and a bar that wraps is drawn anew below itself.
+#[test]
+fn the_bar_fits_a_terminal_of_60_columns() {
+    with_watchdog(LIMIT, || {
+        let set = small_set();
+        let mut trainer = command(set.path());
+        trainer.args(ARGUMENTS).args(LONG);
+        let (mut terminal, child) = Terminal::start_with(60, trainer);
+        for _ in 0..20 {
+            let line = terminal.line_with(&["/9999 ", "% ", "/s  loss ", "  waited ", " left"]);
+            assert!(line.trim_end().chars().count() <= 60, "{line:?} is wider than the terminal");
+            assert!(terminal.more(), "{line:?} is the last line");
+        }
         interrupt(&child);
         terminal.end(child);
     });

@@ -24,6 +24,9 @@ pub mod host;
 mod launch;
 #[cfg(feature = "cuda")]
 mod loaded;
+#[cfg(feature = "nvjpeg")]
+#[allow(unsafe_code, reason = "calls nvJPEG")]
+mod nvjpeg;
 #[cfg(feature = "cuda")]
 #[allow(unsafe_code, reason = "calls NVRTC")]
 mod nvrtc;

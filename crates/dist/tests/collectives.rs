@@ -5,7 +5,7 @@ mod ranks;
 use std::time::Duration;
 
 use feedline_core::random::splitmix64;
-use feedline_core::{ErrorKind, Result};
+use feedline_core::{Error, ErrorKind, Result};
 use feedline_device::{Device, Stream};
 use feedline_dist::{Collectives, Group, Launch, Reduce};
 use feedline_testkit::{watchdog, with_watchdog};
@@ -167,6 +167,32 @@ fn a_rank_that_ends_in_the_middle_ends_the_others() {
                 })
             });
             assert_blames(&results, &[gone as usize], &format!("rank {gone} left the run before its end"));
+        }
+    });
+}
+
+#[test]
+fn a_failure_ends_collectives_that_wait_for_a_rank_that_lives_on() {
+    watched(|| {
+        for failing in [0, 1] {
+            // Keeps the connections open until all have ended.
+            let ended = std::sync::Barrier::new(3);
+            let results = soon(|| {
+                run(3, LONG, |group| {
+                    let (stream, collectives) = open(&group)?;
+                    let mut values = stream.buffer::<f32>(LEN)?;
+                    let outcome = if group.world().rank() == failing {
+                        group.fail(&Error::new(ErrorKind::Sample, "sample 417 is no JPEG"));
+                        group.barrier()
+                    } else {
+                        let started = collectives.all_reduce(values.view_mut(), Reduce::Average);
+                        started.and_then(|()| values.read().map(drop))
+                    };
+                    ended.wait();
+                    outcome.map_err(|error| group.error().unwrap_or(error))
+                })
+            });
+            assert_blames(&results, &[], "sample 417 is no JPEG");
         }
     });
 }

@@ -2,12 +2,14 @@
 
 mod ranks;
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::Duration;
 
 use feedline_core::{Error, ErrorKind};
-use feedline_dist::{Group, Launch};
+use feedline_dist::{Group, Launch, Server, Store};
 use feedline_testkit::{watchdog, with_watchdog};
-use ranks::{LIMIT, assert_blames, launch, run, server, soon};
+use ranks::{LIMIT, SOON, assert_blames, launch, run, server, soon};
 
 /// A limit that no test without a failure reaches.
 const LONG: Duration = Duration::from_secs(30);
@@ -205,6 +207,55 @@ fn a_rank_that_stays_behind_is_named() {
         });
         assert_blames(&results, &[], "rank 1 has been at step 120");
         assert_blames(&results, &[], "while others are at step 124");
+    });
+}
+
+/// Joins as rank 1 of 2 on the wire only: the two connections of a process that then says nothing.
+fn mute(server: &Server) -> [TcpStream; 2] {
+    let store = Store::connect("127.0.0.1", server.port(), "test", LONG).unwrap();
+    let address = store.get("rank-0", LONG).unwrap();
+    let port = u16::from_le_bytes([address[0], address[1]]);
+    [0, 1].map(|kind| {
+        let mut connection = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let hello = [&b"fl-dist1"[..], &address[2..], &1u32.to_le_bytes(), &[kind]].concat();
+        connection.write_all(&hello).unwrap();
+        connection
+    })
+}
+
+/// Joins as rank 0 of 2, and returns the error that ends the run while this rank waits for nobody.
+fn alone_with(server: &Server) -> String {
+    let group = Group::join(&launch(server, 0, 2), LIMIT).unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    group.on_failure(move |error| tell.send(error.to_string()).unwrap());
+    told.recv_timeout(SOON).expect("the run fails")
+}
+
+#[test]
+fn a_process_that_is_killed_is_noticed_although_nobody_waits_for_it() {
+    watched(|| {
+        let server = server();
+        std::thread::scope(|scope| {
+            let rank_0 = scope.spawn(|| soon(|| alone_with(&server)));
+            let mut connections = mute(&server);
+            // The first word of rank 0: all are here.
+            connections[0].read_exact(&mut [0; 9]).unwrap();
+            drop(connections);
+            assert!(rank_0.join().unwrap().contains("rank 1 ended before the run did"));
+        });
+    });
+}
+
+#[test]
+fn a_process_that_says_nothing_is_noticed_although_nobody_waits_for_it() {
+    watched(|| {
+        let server = server();
+        std::thread::scope(|scope| {
+            let rank_0 = scope.spawn(|| soon(|| alone_with(&server)));
+            let connections = mute(&server);
+            assert!(rank_0.join().unwrap().contains("rank 1 has not answered for 1.5s"));
+            drop(connections);
+        });
     });
 }
 

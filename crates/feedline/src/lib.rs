@@ -124,6 +124,7 @@ mod numa;
 mod progress;
 pub mod report;
 mod shutdown;
+mod spans;
 pub mod trace;
 mod transfer;
 mod transfer_mode;

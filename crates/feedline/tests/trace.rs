@@ -48,7 +48,7 @@ fn load(trace: &Trace, batches: u64, slow: Option<u64>) {
         let sleep = |_: &mut feedline::Memory<'_>| std::thread::sleep(Duration::from_millis(1));
         compute.run("kernel", [ready.field_at::<u8>(1).unwrap().into()], [], sleep).unwrap();
         steps.end().unwrap();
-        let _span = trace.span("mine \"quoted\"");
+        let _span = trace.annotate("mine \"quoted\"");
     }
     steps.finish().unwrap();
     opens.join().unwrap();
@@ -129,5 +129,64 @@ fn a_long_run_keeps_whole_batches_within_the_limit() {
         assert!(steps.iter().all(|step| step % stride == 0), "{steps:?}");
         assert!(steps.len() as u64 >= 500 / stride, "{steps:?}");
         assert_eq!(events(&trace, "s").len(), events(&trace, "f").len());
+    });
+}
+
+/// The rules of Chrome's trace event format that Perfetto's parser holds a file to.
+#[test]
+fn the_file_keeps_the_rules_of_the_trace_event_format() {
+    alone(|| {
+        let trace = Trace::new();
+        load(&trace, 30, Some(7));
+        let whole: Value = serde_json::from_str(&trace.json()).expect("JSON");
+        let keys: BTreeSet<_> = whole.as_object().expect("an object").keys().map(String::as_str).collect();
+        assert_eq!(keys, ["displayTimeUnit", "traceEvents"].into());
+        let mut named = BTreeSet::new();
+        let mut open: BTreeMap<String, (f64, usize)> = BTreeMap::new();
+        let (mut slices, mut flows): (BTreeMap<_, Vec<(f64, f64)>>, Vec<_>) = Default::default();
+        for event in whole["traceEvents"].as_array().expect("an array") {
+            let text =
+                |key: &str| event[key].as_str().unwrap_or_else(|| panic!("{key} of {event}")).to_owned();
+            let number = |key: &str| event[key].as_f64().unwrap_or_else(|| panic!("{key} of {event}"));
+            let lane = (number("pid") as u64, number("tid") as u64);
+            assert!(!text("name").is_empty(), "{event}");
+            match text("ph").as_str() {
+                "M" => {
+                    let wanted = match text("name").as_str() {
+                        "process_name" | "thread_name" => event["args"]["name"].is_string(),
+                        "thread_sort_index" => event["args"]["sort_index"].is_u64(),
+                        other => panic!("unknown metadata {other}"),
+                    };
+                    assert!(wanted, "{event}");
+                    named.insert(lane);
+                }
+                "X" => {
+                    let (start, length) = (number("ts"), number("dur"));
+                    assert!(start >= 0.0 && length >= 0.0, "{event}");
+                    assert!(named.contains(&lane), "a lane without a name: {event}");
+                    slices.entry(lane).or_default().push((start, start + length));
+                }
+                phase @ ("s" | "t" | "f") => {
+                    assert_eq!(text("cat"), "batch");
+                    let (id, at) = (text("id"), number("ts"));
+                    match phase {
+                        "s" => assert!(open.insert(id, (at, 1)).is_none(), "begun twice: {event}"),
+                        _ => {
+                            let (before, steps) = open.get_mut(&id).expect("a flow begins with s");
+                            assert!(*before <= at, "a flow goes back in time: {event}");
+                            (*before, *steps) = (at, *steps + 1);
+                            assert!(phase == "t" || event["bp"] == "e", "{event}");
+                        }
+                    }
+                    flows.push((lane, at));
+                }
+                other => panic!("unknown phase {other}"),
+            }
+        }
+        assert!(open.len() == 30 && open.values().all(|(_, steps)| *steps >= 2), "{open:?}");
+        // An arrow binds to the slice that encloses its time.
+        for (lane, at) in flows {
+            assert!(slices[&lane].iter().any(|(start, end)| *start <= at && at <= *end), "{lane:?} {at}");
+        }
     });
 }

@@ -17,8 +17,8 @@ pub(super) fn stream(lanes: &[Lane], index: usize) -> String {
 /// Describes one side: `"step" on stream 1 "compute" (call 9 at src/main.rs:12)`.
 pub(super) fn side(lanes: &[Lane], actor: Actor, what: &str, call: Call) -> String {
     match actor {
-        HOST => format!("the host (call {call})"),
-        _ => format!("\"{what}\" on {} (call {call})", stream(lanes, actor - 1)),
+        HOST => format!("the host ({call})"),
+        _ => format!("\"{what}\" on {} ({call})", stream(lanes, actor - 1)),
     }
 }
 
@@ -49,7 +49,7 @@ pub(super) fn freed(lanes: &[Lane], memory: &Allocation, call: Call, conflict: &
     let earlier = &conflict.earlier;
     let missing = missing(lanes, HOST, earlier);
     let message =
-        format!("{memory} is freed (call {call}) while {} may still use it; {missing}", of(lanes, earlier));
+        format!("{memory} is freed ({call}) while {} may still use it; {missing}", of(lanes, earlier));
     Error::new(ErrorKind::Race, message)
 }
 

@@ -30,6 +30,8 @@ const ROWS: usize = 128;
 #[derive(Debug)]
 pub struct CountingAllocator {
     rows: [Row; ROWS],
+    /// Bytes that are allocated and not freed.
+    live: AtomicU64,
 }
 
 /// The counters of one name. `first` and `second` are written once.
@@ -67,7 +69,7 @@ impl CountingAllocator {
     /// A new allocator, for a `#[global_allocator]` static.
     #[allow(clippy::new_without_default, reason = "a static needs a const function")]
     pub const fn new() -> Self {
-        Self { rows: [const { Row::free() }; ROWS] }
+        Self { rows: [const { Row::free() }; ROWS], live: AtomicU64::new(0) }
     }
 
     /// The allocations so far of threads whose name begins with `prefix`. Only the first 15 bytes of `prefix`
@@ -84,7 +86,13 @@ impl CountingAllocator {
         sum
     }
 
+    /// Bytes that all threads have allocated and not freed.
+    pub fn live(&self) -> u64 {
+        self.live.load(Ordering::Relaxed)
+    }
+
     fn count(&self, bytes: usize) {
+        self.live.fetch_add(bytes as u64, Ordering::Relaxed);
         let row = self.row(thread_name());
         row.calls.fetch_add(1, Ordering::Relaxed);
         row.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -163,11 +171,13 @@ unsafe impl GlobalAlloc for CountingAllocator {
 
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         self.count(bytes);
+        self.live.fetch_sub(layout.size() as u64, Ordering::Relaxed);
         // SAFETY: see `alloc`.
         unsafe { System.realloc(ptr, layout, bytes) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        self.live.fetch_sub(layout.size() as u64, Ordering::Relaxed);
         // SAFETY: see `alloc`.
         unsafe { System.dealloc(ptr, layout) }
     }

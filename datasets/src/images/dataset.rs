@@ -45,6 +45,8 @@ const NAMES: [&str; 12] = [
 pub struct ImageDataset {
     reader: Box<dyn Reader>,
     transforms: Transforms,
+    /// The most bytes of a picture that crosses encoded; `None` where the workers decode.
+    encoded: Option<usize>,
     /// The reader's field that holds the picture.
     image: usize,
     /// The reader's field of each field behind those of the picture, and whether it is a number as text.
@@ -66,15 +68,7 @@ impl ImageDataset {
     /// `Config` when no field holds bytes under such a name, the transforms leave pictures in sizes of their
     /// own, or a batch cannot hold another field.
     pub fn new(reader: Box<dyn Reader>, transforms: Transforms) -> Result<Self> {
-        let fields = reader.schema().fields();
-        let found =
-            NAMES.iter().find(|name| fields.iter().any(|field| field.name == **name && is_bytes(field)));
-        let Some(name) = found else {
-            let names: Vec<_> = fields.iter().map(|field| field.name.as_str()).collect();
-            let why =
-                format!("no field looks like encoded pictures, there are {names:?}: name it to with_field");
-            return Err(at_first(&*reader, Error::new(ErrorKind::Config, why)));
-        };
+        let name = picture_field(&*reader)?;
         Self::with_field(reader, name, transforms)
     }
 
@@ -83,12 +77,35 @@ impl ImageDataset {
     /// # Errors
     /// As [`new`](Self::new); `Config` when there is no such field, or it does not hold bytes.
     pub fn with_field(reader: Box<dyn Reader>, name: &str, transforms: Transforms) -> Result<Self> {
+        Self::build(reader, name, transforms, None)
+    }
+
+    /// Pictures that are decoded behind the loader, by `PictureDecoder` of the crate `feedline-kernels`: the
+    /// field `image` is ragged and holds the encoded bytes, at most `most` per picture. The list must have no
+    /// transforms on the host.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and as [`Transforms::add_encoded_fields`].
+    pub fn encoded(reader: Box<dyn Reader>, transforms: Transforms, most: usize) -> Result<Self> {
+        let name = picture_field(&*reader)?;
+        Self::build(reader, name, transforms, Some(most))
+    }
+
+    fn build(
+        reader: Box<dyn Reader>,
+        name: &str,
+        transforms: Transforms,
+        encoded: Option<usize>,
+    ) -> Result<Self> {
         let fields = reader.schema().fields();
         let Some(image) = fields.iter().position(|field| field.name == name && is_bytes(field)) else {
             let why = format!("no field \"{name}\" that holds bytes, in {}", reader.schema());
             return Err(at_first(&*reader, Error::new(ErrorKind::Config, why)));
         };
-        let mut spec = transforms.field("image")?;
+        let mut spec = match encoded {
+            None => transforms.field("image")?,
+            Some(most) => transforms.add_encoded_fields(Spec::new(), "image", most)?,
+        };
         let mut others = Vec::new();
         for (index, field) in fields.iter().enumerate() {
             let is_text = field.name == "cls" && is_bytes(field);
@@ -107,7 +124,7 @@ impl ImageDataset {
             let why = "there are no samples: give a file that has some";
             return Err(at_first(&*reader, Error::new(ErrorKind::Data, why)));
         }
-        Ok(Self { reader, transforms, image, others, spec })
+        Ok(Self { reader, transforms, encoded, image, others, spec })
     }
 
     /// The reader.
@@ -126,7 +143,10 @@ impl ImageDataset {
         self.reader.read(id, values)?;
         let values = values.fields();
         let encoded = &values[self.image].bytes;
-        let next = self.transforms.read_row(encoded, context.random(), scratch, row, 0)?;
+        let next = match self.encoded {
+            None => self.transforms.read_row(encoded, context.random(), scratch, row, 0)?,
+            Some(_) => self.transforms.write_encoded(encoded, context.random(), row, 0)?,
+        };
         for (field, &(index, is_text)) in (next..).zip(&self.others) {
             let bytes = &values[index].bytes;
             if is_text {
@@ -146,6 +166,18 @@ impl ImageDataset {
         }
         Ok(())
     }
+}
+
+/// The name of the reader's field that holds pictures.
+fn picture_field(reader: &dyn Reader) -> Result<&'static str> {
+    let fields = reader.schema().fields();
+    let found =
+        NAMES.into_iter().find(|name| fields.iter().any(|field| field.name == *name && is_bytes(field)));
+    found.ok_or_else(|| {
+        let names: Vec<_> = fields.iter().map(|field| field.name.as_str()).collect();
+        let why = format!("no field looks like encoded pictures, there are {names:?}: name it to with_field");
+        at_first(reader, Error::new(ErrorKind::Config, why))
+    })
 }
 
 fn is_bytes(field: &SchemaField) -> bool {

@@ -89,7 +89,7 @@ impl Zip {
     fn with<T>(&self, act: impl FnOnce(&Content) -> Result<T>) -> Result<T> {
         match &self.content {
             Some(content) => act(content),
-            None => act(&Content::OnDisk(DiskFile::open(&self.path)?)),
+            None => act(&Content::OnDisk(DiskFile::open(&self.path)?.into())),
         }
     }
 }

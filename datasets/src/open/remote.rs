@@ -15,8 +15,8 @@ use crate::remote::{Remote, RemoteFile};
 /// Opens a file by its URL: `s3://`, `gs://`, `az://`, `http://` or `https://`.
 ///
 /// Tar archives, plain or gzip, Arrow and Parquet files, and MDS shards are recognised by their content; a
-/// URL that ends with a slash, or with `index.json`, is a folder of MDS shards. `Records::open_remote` reads
-/// records. Use one [`Remote`](crate::Remote) for several files, and see there for what is fetched when.
+/// URL that ends with a slash is a folder of MDS shards, or one that `pack` wrote, by its `index.json` or
+/// `_index.json`. `Records::open_remote` reads records. Use one [`Remote`](crate::Remote) for several files, and see there for what is fetched when.
 ///
 /// ```no_run
 /// use feedline_datasets::{RemoteOptions, open_url};
@@ -43,7 +43,7 @@ impl Remote {
     /// As [`open_url`].
     pub fn open(&self, url: &str) -> Result<Box<dyn Reader>> {
         if url.split(['?', '#']).next().is_some_and(|url| url.ends_with('/')) {
-            return remote_mds_folder(self, url);
+            return remote_folder(self, url);
         }
         let file = self.file(url)?;
         let path = file.path().to_path_buf();
@@ -69,6 +69,7 @@ impl Remote {
             Kind::Parquet => remote_parquet(file),
             Kind::Mds => remote_mds(file),
             Kind::MdsIndex => remote_mds_folder(self, url),
+            Kind::PackIndex => remote_packed(self, url),
             Kind::Refused(why) => Err(data(why)),
             Kind::Unknown if !is_gzip => Err(unknown(&bytes)),
             _ => Err(data(
@@ -76,6 +77,28 @@ impl Remote {
             )),
         }
     }
+}
+
+/// Opens a folder by the index that it has.
+#[cfg(feature = "object-store")]
+fn remote_folder(remote: &Remote, url: &str) -> Result<Box<dyn Reader>> {
+    match remote_mds_folder(remote, url) {
+        Err(missing) if crate::remote::is_missing(&missing) => match remote_packed(remote, url) {
+            Err(error) if crate::remote::is_missing(&error) => Err(missing),
+            opened => opened,
+        },
+        opened => opened,
+    }
+}
+
+#[cfg(all(feature = "object-store", feature = "arrow"))]
+fn remote_packed(remote: &Remote, url: &str) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::pack::open_remote(remote, url)?))
+}
+
+#[cfg(all(feature = "object-store", not(feature = "arrow")))]
+fn remote_packed(_: &Remote, _: &str) -> Result<Box<dyn Reader>> {
+    Err(super::needs("arrow"))
 }
 
 #[cfg(all(feature = "object-store", feature = "tar"))]

@@ -12,6 +12,8 @@ use super::{cannot, data, refuse};
 use crate::bytes::Content;
 use crate::disk::DiskFile;
 use crate::error::one_line;
+#[cfg(feature = "object-store")]
+use crate::remote::RemoteFile;
 use crate::{ArrowFile, Reader, Shards};
 
 /// The name of the index. Programs that read a folder as one table leave out names that begin like this.
@@ -41,6 +43,22 @@ pub(super) struct Shard {
     pub(super) bytes: u64,
     /// The checksum of all bytes before the footer.
     pub(super) crc32c: u32,
+}
+
+impl Shard {
+    fn check_bytes(&self, bytes: u64) -> Result<()> {
+        if bytes == self.bytes {
+            return Ok(());
+        }
+        Err(data(format!("the shard has {bytes} bytes, the index says {}: pack the set again", self.bytes)))
+    }
+
+    fn check(&self, file: &ArrowFile) -> Result<()> {
+        if (file.len(), file.checksum()) == (self.samples, Some(self.crc32c)) {
+            return Ok(());
+        }
+        Err(data("the shard is not the one of the index: pack the set again"))
+    }
 }
 
 const FORMAT: &str = "feedline-pack";
@@ -87,33 +105,39 @@ impl Index {
     }
 
     pub(super) fn read(path: &Path) -> Result<Self> {
-        let read = || {
-            let file = DiskFile::open(path)?;
-            if file.len() > MOST_BYTES {
-                return Err(data(format!("the index has {} bytes, more than any has", file.len())));
-            }
-            let content = Content::of_file(file, MOST_BYTES)?;
-            let index: Self =
-                serde_json::from_slice(content.bytes().unwrap_or_default()).map_err(|error| {
-                    data("the index is damaged: pack the set again").caused_by(one_line(error))
-                })?;
-            if (index.format.as_str(), index.version) != (FORMAT, 1) {
-                return Err(data("the index is of another program or version: pack the set again"));
-            }
-            // A shard lies in the folder; a name that leads elsewhere was not written by `pack`.
-            let is_plain = |name: &str| {
-                let mut parts = Path::new(name).components();
-                matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None))
-            };
-            match index.shards.iter().find(|shard| !is_plain(&shard.name)) {
-                Some(shard) => {
-                    let name = one_line(&shard.name);
-                    Err(data(format!("the index names the shard \"{name}\", outside of its folder")))
-                }
-                None => Ok(index),
-            }
+        let file = DiskFile::open(path);
+        file.and_then(|file| Self::of(&Content::OnDisk(file.into()))).map_err(|error| error.at_path(path))
+    }
+
+    #[cfg(feature = "object-store")]
+    pub(super) fn read_remote(file: RemoteFile) -> Result<Self> {
+        Self::of(&Content::Remote(file))
+    }
+
+    fn of(content: &Content) -> Result<Self> {
+        if content.len() > MOST_BYTES {
+            return Err(data(format!("the index has {} bytes, more than any has", content.len())));
+        }
+        let mut text = vec![0; content.len() as usize];
+        content.read_at(0, &mut text)?;
+        content.check_unchanged()?;
+        let index: Self = serde_json::from_slice(&text)
+            .map_err(|error| data("the index is damaged: pack the set again").caused_by(one_line(error)))?;
+        if (index.format.as_str(), index.version) != (FORMAT, 1) {
+            return Err(data("the index is of another program or version: pack the set again"));
+        }
+        // A shard lies in the folder; a name that leads elsewhere was not written by `pack`.
+        let is_plain = |name: &str| {
+            let mut parts = Path::new(name).components();
+            matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None))
         };
-        read().map_err(|error| error.at_path(path))
+        match index.shards.iter().find(|shard| !is_plain(&shard.name)) {
+            Some(shard) => {
+                let name = one_line(&shard.name);
+                Err(data(format!("the index names the shard \"{name}\", outside of its folder")))
+            }
+            None => Ok(index),
+        }
     }
 
     /// Samples of all shards.
@@ -127,20 +151,27 @@ impl Index {
         for shard in &self.shards {
             let path = folder.join(&shard.name);
             let bytes = fs::metadata(&path).map(|file| file.len()).unwrap_or(shard.bytes);
-            if bytes != shard.bytes {
-                let why = format!(
-                    "the shard has {bytes} bytes, the index says {}: pack the set again",
-                    shard.bytes
-                );
-                return Err(data(why).at_path(path));
-            }
+            shard.check_bytes(bytes).map_err(|error| error.at_path(&path))?;
             let file = ArrowFile::open_with(&path, limit, Default::default())?;
-            if (file.len(), file.checksum()) != (shard.samples, Some(shard.crc32c)) {
-                return Err(data("the shard is not the one of the index: pack the set again").at_path(path));
-            }
+            shard.check(&file).map_err(|error| error.at_path(&path))?;
             readers.push(Box::new(file));
         }
         Shards::new(readers).map_err(|error| error.at_path(folder.join(INDEX)))
+    }
+
+    /// The shards as one set, each opened by its name.
+    #[cfg(feature = "object-store")]
+    pub(super) fn open_remote(&self, open: impl Fn(&str) -> Result<RemoteFile>) -> Result<Shards> {
+        let mut readers = Vec::<Box<dyn Reader>>::new();
+        for shard in &self.shards {
+            let file = open(&shard.name)?;
+            let path = file.path().to_path_buf();
+            shard.check_bytes(file.len()).map_err(|error| error.at_path(&path))?;
+            let file = ArrowFile::of_remote(file, Default::default())?;
+            shard.check(&file).map_err(|error| error.at_path(&path))?;
+            readers.push(Box::new(file));
+        }
+        Shards::new(readers)
     }
 
     pub(super) fn save_progress(&self, folder: &Path) -> Result<()> {

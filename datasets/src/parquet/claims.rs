@@ -171,7 +171,7 @@ mod tests {
         encoder.write_all(&[0; 1000]).unwrap();
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&encoder.finish().unwrap()).unwrap();
-        let content = Content::OnDisk(DiskFile::open(file.path()).unwrap());
+        let content = Content::OnDisk(DiskFile::open(file.path()).unwrap().into());
         let input = Input(Arc::new(content));
         let page = || input.part(0, input.len());
         assert!(inflates_to(page(), 1000).is_ok());

@@ -217,10 +217,17 @@ fn is_beyond(error: &StoreError) -> bool {
     status(&error.to_string()) == Some(416)
 }
 
+const NO_OBJECT: &str = "there is no such object: check the URL";
+
+/// Whether `error` says that there is no such object.
+pub(crate) fn is_missing(error: &Error) -> bool {
+    error.message() == NO_OBJECT
+}
+
 /// What went wrong, in words that hold nothing of a URL, a header or a body: those may be secret.
 fn failure(error: &StoreError) -> Failure {
     match error {
-        StoreError::NotFound { .. } => return Failure::lasting("there is no such object: check the URL"),
+        StoreError::NotFound { .. } => return Failure::lasting(NO_OBJECT),
         StoreError::PermissionDenied { .. } | StoreError::Unauthenticated { .. } => {
             return Failure::lasting("the store refuses access: check the credentials and their rights");
         }

@@ -22,6 +22,26 @@ pub(crate) fn is_url(text: &str) -> bool {
     text.split_once("://").is_some_and(|(scheme, _)| SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()))
 }
 
+/// The URL of the object `name` in a folder; `url` names the folder, or its `index`.
+#[cfg(any(feature = "arrow", feature = "mds"))]
+pub(crate) fn in_folder(url: &str, index: &str, name: &str) -> String {
+    // A signature in the query of a URL is for one object, but the token of a store is for all.
+    let (url, query) = url.find('?').map_or((url, ""), |at| url.split_at(at));
+    let folder = url.strip_suffix(index).unwrap_or(url).trim_end_matches('/');
+    // Names are bytes of a path here, and not yet parts of a URL.
+    let name: String = name.bytes().map(escaped).collect();
+    format!("{folder}/{name}{query}")
+}
+
+/// A byte of a path, as it is written in a URL.
+#[cfg(any(feature = "arrow", feature = "mds"))]
+fn escaped(byte: u8) -> String {
+    match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => char::from(byte).into(),
+        _ => format!("%{byte:02X}"),
+    }
+}
+
 /// Where an object is.
 pub(super) struct Place {
     pub(super) store: Arc<dyn ObjectStore>,

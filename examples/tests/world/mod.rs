@@ -93,13 +93,6 @@ pub fn read_report(dir: &Path) -> Value {
     serde_json::from_slice(&report).expect("one JSON object")
 }
 
-/// Runs a launcher to its end, and returns the report of the first rank.
-pub fn launched(dir: &Path, launcher: &mut Command) -> Value {
-    let output = crate::trainer::run(launcher.current_dir(dir));
-    assert!(output.status.success(), "{launcher:?}: {}{}", text(&output.stdout), text(&output.stderr));
-    read_report(dir)
-}
-
 /// A port that is free now.
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");

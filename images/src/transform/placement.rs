@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use feedline_core::{DType, Error, ErrorKind, Random, Result, Row};
+use feedline_core::{DType, Error, ErrorKind, Random, Result, Row, Spec};
 
 use super::{ChannelOrder, Needs, Scratch, Transform, Transforms};
-use crate::Size;
-use crate::device::{self, DevicePart};
+use crate::device::{self, DevicePart, WORDS};
+use crate::{Decoder, Size};
 
 impl Transforms {
     /// The transforms that are added after this call run on the device: normalising, mixing and the order of
@@ -149,10 +149,50 @@ impl Transforms {
         if self.host.is_none() {
             return Ok(first + 1);
         }
-        let steps = &self.steps[self.host_steps().len()..];
-        let size = scratch.canvas.size();
-        let wanted = steps.iter().try_fold(size, |size, step| step.size(Some(size))).unwrap_or(size);
-        device::draw((steps, self.mixing.as_ref()), size, wanted, random, row.bytes_mut(first + 1))?;
+        self.draw(scratch.canvas.size(), random, row.bytes_mut(first + 1))?;
         Ok(first + 2)
+    }
+
+    /// For pictures that are decoded on the device: adds the ragged field `name`, the encoded bytes, at most
+    /// `most` of them, and the field `NAME.parameters`.
+    ///
+    /// # Errors
+    /// `Config` for a list that does something on the host before [`on_device`](Self::on_device); as
+    /// [`device_part`](Self::device_part) and [`Spec::ragged`].
+    pub fn add_encoded_fields(&self, spec: Spec, name: &str, most: usize) -> Result<Spec> {
+        self.device_part()?;
+        if !self.host_steps().is_empty() {
+            let why = "the list has transforms on the host, and the pictures are decoded behind it: put \
+                       on_device() first";
+            return Err(Error::new(ErrorKind::Config, why));
+        }
+        let spec = spec.ragged(name, DType::U8, [], most)?;
+        spec.field(&format!("{name}.parameters"), DType::U32, [WORDS])
+    }
+
+    /// Writes the fields of [`add_encoded_fields`](Self::add_encoded_fields), which begin with field `first` of
+    /// the row; reads the header of the picture alone. Returns the number of the next field.
+    ///
+    /// # Errors
+    /// `Data` for a header that is refused; `Sample` for a picture with more bytes than the field may have; as
+    /// [`DevicePart::draw`].
+    pub fn write_encoded(
+        &self,
+        encoded: &[u8],
+        random: &mut Random,
+        row: &mut Row<'_, '_>,
+        first: usize,
+    ) -> Result<usize> {
+        let size = Decoder::with_limits(self.limits).size(encoded)?;
+        row.write_ragged(first, encoded)?;
+        self.draw(size, random, row.bytes_mut(first + 1))?;
+        Ok(first + 2)
+    }
+
+    /// Draws what the device does to a picture that leaves the host with this size.
+    fn draw(&self, size: Size, random: &mut Random, parameters: &mut [u8]) -> Result<()> {
+        let steps = &self.steps[self.host_steps().len()..];
+        let wanted = steps.iter().try_fold(size, |size, step| step.size(Some(size))).unwrap_or(size);
+        device::draw((steps, self.mixing.as_ref()), size, wanted, random, parameters)
     }
 }

@@ -30,6 +30,27 @@ pub(super) fn each<T: Send>(parts: impl Iterator<Item = T>, work: impl Fn(T) + S
     }
 }
 
+/// Runs `work` for each of `parts` on the pool, while the calling thread runs `own`; returns when all have
+/// ended. Without a pool, and on a thread of another one, the calling thread runs all of them.
+#[cfg(feature = "nvjpeg")]
+pub(crate) fn beside<T: Send, R>(
+    parts: Vec<T>,
+    work: impl Fn(T) + Send + Sync,
+    own: impl FnOnce() -> R,
+) -> R {
+    match pool().filter(|_| rayon::current_thread_index().is_none()) {
+        Some(pool) => pool.in_place_scope(|scope| {
+            let work = &work;
+            parts.into_iter().for_each(|part| scope.spawn(move |_| work(part)));
+            own()
+        }),
+        None => {
+            parts.into_iter().for_each(work);
+            own()
+        }
+    }
+}
+
 /// The number of parts that run at the same time.
 pub(super) fn threads() -> usize {
     pool().map_or(1, ThreadPool::current_num_threads)

@@ -9,6 +9,7 @@
 //! | last layer with its loss | `classifier.rs` |
 //! | weight gradient of a large batch | `transposed.rs` |
 //! | transforms of pictures (feature `images`) | `augment.rs` |
+//! | JPEG on the GPU (feature `nvjpeg`) | `jpeg.rs` |
 //! | optimizers | `update.rs` |
 //! | delays and self-describing bytes, for tests | `probe.rs` |
 //! | GPU implementations of the others | `gpu.rs` |
@@ -20,6 +21,9 @@ mod batch;
 mod classifier;
 #[cfg(feature = "cuda")]
 mod gpu;
+#[cfg(feature = "nvjpeg")]
+#[cfg_attr(docsrs, doc(cfg(feature = "nvjpeg")))]
+mod jpeg;
 mod linear;
 mod probe;
 mod transposed;
@@ -34,6 +38,8 @@ pub use crate::host::{AdamW, Sgd};
 #[cfg(feature = "images")]
 pub use augment::{Augment, OneHot, Pictures};
 pub use classifier::ClassifierGradients;
+#[cfg(feature = "nvjpeg")]
+pub use jpeg::{Counts, Decode, PictureDecoder};
 pub use linear::Linear;
 
 /// The operators of one stream.

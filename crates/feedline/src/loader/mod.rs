@@ -18,6 +18,7 @@ use crate::epoch::Epoch;
 use crate::progress::Progress;
 use crate::report::{Ledger, Report, Reporter};
 use crate::shutdown::{Running, StopHandle};
+use crate::spans::enter;
 use crate::transfer::{Delivery, Request};
 use crate::transfer_mode::ChosenMode;
 use crate::tune::{Tuner, Tuning};
@@ -288,6 +289,7 @@ impl Loader {
         self.running.check_process()?;
         self.running.check_stopped()?;
         let holder = self.deliveries.holder();
+        let _span = enter!("next");
         self.ledger.ask();
         let start = limit.map(|_| Instant::now());
         loop {

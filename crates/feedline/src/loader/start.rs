@@ -45,7 +45,7 @@ impl Loader {
         // Room for every batch that is being decoded, the reader of a source, and one wake-up.
         let (to_transfer, inbox) = bounded(host_slots + 2);
         let (loaded, to_consumer) = bounded(device_slots);
-        let pool = builder.start_pool(columns.is_some())?;
+        let pool = builder.start_pool(&mode)?;
         let is_shared = builder.pool.is_some();
         let policy = builder.policy(pool.workers(), device_slots, columns.is_some());
 

@@ -36,6 +36,8 @@ pub(crate) struct Ledger {
     /// The trace, and the batch that the consumer works with.
     trace: Option<LoaderTrace>,
     current: Option<BatchId>,
+    #[cfg(feature = "metrics")]
+    metrics: super::metrics::Metrics,
 }
 
 /// A handle that reads a loader's report from any thread, also while an epoch runs. Cheap to clone.
@@ -79,6 +81,8 @@ impl Ledger {
             charger: Charger::default(),
             trace,
             current: None,
+            #[cfg(feature = "metrics")]
+            metrics: super::metrics::Metrics::new(),
         }
     }
 
@@ -151,6 +155,14 @@ impl Ledger {
         }
         drop(state);
         self.until = at;
+        #[cfg(feature = "metrics")]
+        self.tell(at);
+    }
+
+    #[cfg(feature = "metrics")]
+    fn tell(&mut self, at: u64) {
+        let run = self.shared.state().run;
+        self.metrics.tell(at, &run, &self.shared.setup());
     }
 
     /// The consumer has worked until `at`.
@@ -194,6 +206,11 @@ impl Ledger {
             account.add(&causes, info.ids.len(), bytes, at);
         }
         state.recent.push(times);
+        drop(state);
+        #[cfg(feature = "metrics")]
+        if self.metrics.is_due(at) {
+            self.tell(at);
+        }
         (at, waited)
     }
 }

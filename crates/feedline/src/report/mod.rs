@@ -9,6 +9,7 @@
 //! | service times of the stages, for a small file | `profile.rs` |
 //! | the pipeline in virtual time: what other settings would give | `model.rs` |
 //! | the diagnosis in words | `diagnosis.rs` |
+//! | the account as metrics, behind the feature `metrics` | `metrics.rs` |
 //! | the report page for a browser | `page.rs`, `page.html` |
 
 mod account;
@@ -16,6 +17,8 @@ mod cause;
 mod charge;
 mod diagnosis;
 mod ledger;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod model;
 mod page;
 mod profile;

@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn a_page_holds_its_data_and_no_name_ends_its_program() {
         let trace = Trace::new();
-        drop(trace.span("</script>"));
+        drop(trace.annotate("</script>"));
         let mut history = History::new();
         history.add(&Account::default());
         let page = history.page(&Report::default(), Some(&trace));

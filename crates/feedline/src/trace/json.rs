@@ -3,18 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use super::{Lane, Span};
+use super::{Lane, Name, Span};
 
 /// The process of the user's own lanes is shown above the loaders.
 const OWN: &str = "program";
 
 /// The whole file.
-pub(super) fn write(spans: &[Span], names: &[String]) -> String {
+pub(super) fn write(spans: &[Span], names: &[Name]) -> String {
     format!("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":{}}}\n", events(spans, names))
 }
 
 /// One JSON object per line: names of the lanes, then spans, then the arrows between the spans of a batch.
-pub(super) fn events(spans: &[Span], names: &[String]) -> String {
+pub(super) fn events(spans: &[Span], names: &[Name]) -> String {
     let mut lines = Vec::with_capacity(2 * spans.len());
     let lanes: BTreeSet<_> = spans.iter().map(|span| (span.loader, span.lane)).collect();
     let loaders: BTreeSet<_> = lanes.iter().map(|&(loader, _)| loader).collect();
@@ -72,9 +72,9 @@ impl Lane {
         }
     }
 
-    fn name(self, names: &[String]) -> String {
+    fn name(self, names: &[Name]) -> String {
         match self {
-            Self::Own(index) => names.get(index as usize).cloned().unwrap_or_default(),
+            Self::Own(index) => names.get(index as usize).map(|name| name.name.clone()).unwrap_or_default(),
             Self::Consumer => "consumer".to_owned(),
             Self::CopyStream => "copy stream".to_owned(),
             Self::Transfer => "fl-transfer".to_owned(),

@@ -6,10 +6,12 @@
 //! | the file | `json.rs` |
 //! | times of device events on the host's clock | `device_clock.rs` |
 //! | the work of a stream, by events | `stream.rs` |
+//! | the spans by name: a profiler's table | `table.rs` |
 
 mod device_clock;
 mod json;
 mod stream;
+mod table;
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -21,6 +23,7 @@ use feedline_core::{BatchInfo, Error, ErrorKind, Result, Timeline};
 
 pub(crate) use device_clock::DeviceClock;
 pub use stream::StreamTrace;
+pub use table::{Kind, Row, Table};
 
 use crate::report::{Cause, Causes};
 
@@ -55,7 +58,7 @@ const SPANS: usize = 1 << 18;
 /// let mut loader = Loader::builder(data).batch_size(4).trace(&trace).build(&Device::host())?;
 /// for batch in loader.epoch(0)? {
 ///     let _batch = batch?;
-///     let _span = trace.span("my work"); // until the end of the block, in a lane of this thread
+///     let _span = trace.annotate("my work"); // until the end of the block, in a lane of this thread
 /// }
 /// assert!(trace.json().contains("my work"));
 /// // trace.write("trace.json")?;
@@ -77,8 +80,8 @@ struct Shared {
 struct State {
     spans: Vec<Span>,
     loaders: u32,
-    /// Names of streams and threads that users trace.
-    names: Vec<String>,
+    /// The lanes of streams and threads that users trace.
+    names: Vec<Name>,
     /// Spans without a batch, which are counted instead.
     count: u64,
 }
@@ -92,6 +95,13 @@ enum Lane {
     CopyStream,
     Transfer,
     Worker(u32),
+}
+
+/// A lane of the user.
+#[derive(Debug, PartialEq, Eq)]
+struct Name {
+    name: String,
+    is_stream: bool,
 }
 
 /// A batch, as far as a trace names it.
@@ -118,6 +128,8 @@ struct Span {
 /// A span of the user's own; recorded when it is dropped.
 #[must_use = "the span ends when this is dropped"]
 pub struct SpanGuard<'a> {
+    #[cfg(feature = "nvtx")]
+    _range: crate::spans::Range,
     trace: &'a Trace,
     name: Cow<'static, str>,
     start: u64,
@@ -144,8 +156,17 @@ impl Trace {
     }
 
     /// Begins a span on the calling thread; it ends when the guard is dropped.
-    pub fn span(&self, name: impl Into<Cow<'static, str>>) -> SpanGuard<'_> {
-        SpanGuard { trace: self, name: name.into(), start: now() }
+    ///
+    /// With the feature `nvtx` it is also a range in Nsight Systems.
+    pub fn annotate(&self, name: impl Into<Cow<'static, str>>) -> SpanGuard<'_> {
+        let name = name.into();
+        SpanGuard {
+            #[cfg(feature = "nvtx")]
+            _range: crate::spans::range(&name),
+            trace: self,
+            name,
+            start: now(),
+        }
     }
 
     /// The trace in Chrome's JSON format. Times are in microseconds since the process first read the clock.
@@ -187,11 +208,12 @@ impl Trace {
         LoaderTrace { trace: self.clone(), loader: state.loaders }
     }
 
-    /// The lane called `name`, new or known.
-    fn own(&self, name: &str) -> Lane {
+    /// The lane called `name`, of a stream or a thread, new or known.
+    fn own(&self, name: &str, is_stream: bool) -> Lane {
         let names = &mut self.shared.state().names;
-        let index = names.iter().position(|known| known == name).unwrap_or_else(|| {
-            names.push(name.to_owned());
+        let name = Name { name: name.to_owned(), is_stream };
+        let index = names.iter().position(|known| *known == name).unwrap_or_else(|| {
+            names.push(name);
             names.len() - 1
         });
         Lane::Own(index as u32)
@@ -211,7 +233,11 @@ impl Shared {
     }
 
     fn is_sampled(&self, key: u64) -> bool {
-        key & (self.stride.load(Ordering::Relaxed) - 1) == 0
+        key & (self.stride() - 1) == 0
+    }
+
+    fn stride(&self) -> u64 {
+        self.stride.load(Ordering::Relaxed)
     }
 
     /// Adds a span, if it is one of those that are recorded.
@@ -294,7 +320,7 @@ fn wait_name(cause: Cause) -> &'static str {
 impl Drop for SpanGuard<'_> {
     fn drop(&mut self) {
         let thread = std::thread::current();
-        let lane = self.trace.own(thread.name().unwrap_or("thread"));
+        let lane = self.trace.own(thread.name().unwrap_or("thread"), false);
         self.trace.record_own(lane, std::mem::take(&mut self.name), self.start, now());
     }
 }

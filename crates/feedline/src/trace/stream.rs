@@ -43,7 +43,7 @@ impl Trace {
         Ok(StreamTrace {
             trace: self.clone(),
             stream: stream.clone(),
-            lane: self.own(name),
+            lane: self.own(name, true),
             clock: DeviceClock::new(stream)?,
             spans: (0..OPEN).map(span).collect::<Result<_>>()?,
             next: 0,

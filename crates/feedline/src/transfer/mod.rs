@@ -41,6 +41,7 @@ use self::timed::{Clock, TimedCopies};
 use crate::decode::{
     Decoder, EpochEnd, Job, Message, Note, Outcome, SourceReader, Undecoded, WorkerPool, panic_text,
 };
+use crate::spans::enter;
 use crate::trace::BatchId;
 
 /// A worker is woken for this much decoding; what is shorter is left to the worker that was woken before.
@@ -408,6 +409,7 @@ impl Run<'_> {
             return Ok(None);
         }
         let step = filled.note().info.step;
+        let _span = enter!("queue the copy", &filled.note().info);
         // Swapped, so that the memory of both is used again.
         std::mem::swap(slot.info_mut(), &mut filled.note_mut().info);
         let place = |error: Error| error.at_stage(Stage::Transfer).at_batch(step);

@@ -152,3 +152,26 @@ fn text(chars: *const c_char) -> String {
     // SAFETY: NCCL returns static strings, or one that is valid until its next error on this thread.
     unsafe { CStr::from_ptr(chars) }.to_string_lossy().trim().to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Needs the library, but no GPU.
+    #[test]
+    fn every_function_is_found_and_errors_have_a_text() {
+        let library = match library() {
+            Ok(library) => library,
+            Err(error) if error.message().starts_with("no NCCL") => {
+                return feedline_testkit::not_run("the functions of NCCL", error);
+            }
+            Err(error) => panic!("{error}"),
+        };
+        assert!(library.release().starts_with("2."), "{}", library.release());
+        assert!(library.check(SUCCESS, "nothing").is_ok() && library.check(IN_PROGRESS, "nothing").is_ok());
+        // `ncclInvalidArgument`.
+        let error = library.check(4, "ncclAllReduce").unwrap_err();
+        let said = error.to_string();
+        assert!(said.starts_with("ncclAllReduce failed with invalid argument"), "{said}");
+    }
+}

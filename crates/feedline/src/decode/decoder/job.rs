@@ -16,6 +16,7 @@ use crate::decode::rows::{Reader, panic_text};
 use crate::decode::source::{Read, SourceReader};
 use crate::decode::tuning::piece_rows;
 use crate::decode::worker::Worker;
+use crate::spans::enter;
 
 /// A unit of work for a worker: a batch, and the loader it belongs to.
 pub(crate) struct Job {
@@ -115,6 +116,7 @@ impl Undecoded {
         let Some(reader) = &mut self.reader else { return Ok(Read::Batch) };
         let note = self.lease.note_mut();
         let request = note.info.request;
+        let _span = enter!("read the source", &note.info);
         let watch = worker.begin(note.info.step, 0);
         worker.begin_batch(now(), &mut note.info.timeline);
         let read = reader.read(source, note, &watch, || decoder.is_stale(request));

@@ -12,6 +12,7 @@ use super::{Decoder, Outcome};
 use crate::decode::input::Note;
 use crate::decode::rows::Reader;
 use crate::decode::worker::Worker;
+use crate::spans::enter;
 
 /// A batch that other workers may join.
 #[derive(Clone)]
@@ -146,6 +147,7 @@ pub(super) fn read_piece(
 ) -> Result<()> {
     let info = reader.samples.info();
     let Some(&first) = info.ids.get(rows.first()) else { return Ok(()) };
+    let _span = enter!("decode", info);
     let watch = worker.begin(info.step, first);
     let context = Context::new(decoder.batch_sampler.options().seed, info.epoch);
     let mut context = context.watched(watch).with_scratch(worker.take_scratch());

@@ -1,0 +1,69 @@
+//! The account as metrics, for any recorder of the `metrics` facade; with the feature `metrics`.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
+
+use super::account::Account;
+use super::cause::Cause;
+use super::profile::Setup;
+
+/// How often the consumer's thread tells the recorder.
+const EVERY_NS: u64 = 100_000_000;
+
+/// What a loader tells the recorder that is installed when the loader is built. Its label `loader` counts the
+/// loaders of the process from 1.
+pub(super) struct Metrics {
+    told: Account,
+    told_at: u64,
+    batches: Counter,
+    rows: Counter,
+    bytes: Counter,
+    time: [Counter; Cause::ALL.len()],
+    workers: Gauge,
+    depth: Gauge,
+}
+
+impl Metrics {
+    pub(super) fn new() -> Self {
+        static LOADERS: AtomicU64 = AtomicU64::new(0);
+        let loader = (LOADERS.fetch_add(1, Ordering::Relaxed) + 1).to_string();
+        describe_counter!("feedline_batches_total", "Batches delivered");
+        describe_counter!("feedline_rows_total", "Rows delivered");
+        describe_counter!("feedline_bytes_total", "Bytes copied to the device");
+        describe_counter!("feedline_microseconds_total", "The consumer's time, by what it went to");
+        describe_gauge!("feedline_workers", "Workers that may take work");
+        describe_gauge!("feedline_depth", "Batches on the device at a time");
+        let time = |cause: Cause| counter!("feedline_microseconds_total", "loader" => loader.clone(), "cause" => cause.name());
+        Self {
+            told: Account::default(),
+            told_at: 0,
+            batches: counter!("feedline_batches_total", "loader" => loader.clone()),
+            rows: counter!("feedline_rows_total", "loader" => loader.clone()),
+            bytes: counter!("feedline_bytes_total", "loader" => loader.clone()),
+            time: Cause::ALL.map(time),
+            workers: gauge!("feedline_workers", "loader" => loader.clone()),
+            depth: gauge!("feedline_depth", "loader" => loader.clone()),
+        }
+    }
+
+    /// Whether the recorder has not been told for a while.
+    pub(super) fn is_due(&self, at: u64) -> bool {
+        at.saturating_sub(self.told_at) >= EVERY_NS
+    }
+
+    /// Tells the recorder what the account `run` has more than the last time.
+    pub(super) fn tell(&mut self, at: u64, run: &Account, setup: &Setup) {
+        let told = std::mem::replace(&mut self.told, *run);
+        self.told_at = at;
+        self.batches.increment(run.batches - told.batches);
+        self.rows.increment(run.rows - told.rows);
+        self.bytes.increment(run.bytes - told.bytes);
+        for (cause, time) in Cause::ALL.into_iter().zip(&self.time) {
+            // Of the sums, so that nothing is lost by rounding.
+            time.increment(run.causes.ns(cause) / 1000 - told.causes.ns(cause) / 1000);
+        }
+        self.workers.set(setup.workers as f64);
+        self.depth.set(setup.device_slots as f64);
+    }
+}

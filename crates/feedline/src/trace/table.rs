@@ -1,0 +1,219 @@
+//! The spans of a trace by name, as a profiler's table.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{Lane, Name, Span, Trace};
+
+/// What a row of a [`Table`] is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Work on a stream ([`Trace::stream`]), timed by events on the device.
+    Kernel,
+    /// Copies to the device, timed by events on the device.
+    Copy,
+    /// Work of the loader's threads, and the consumer's steps.
+    Host,
+    /// Waits, by their cause.
+    Wait,
+    /// The user's own spans ([`Trace::annotate`]).
+    Annotated,
+}
+
+/// All spans of one name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Row {
+    /// What they are.
+    pub kind: Kind,
+    /// Their name.
+    pub name: String,
+    /// How many were recorded.
+    pub count: usize,
+    /// Their sum.
+    pub total: Duration,
+    /// Their mean.
+    pub mean: Duration,
+    /// Half of them took no longer.
+    pub p50: Duration,
+    /// 99 % of them took no longer.
+    pub p99: Duration,
+}
+
+/// The spans of a trace by name: kernels, copies, stages of the host and waits; the greatest sum first.
+///
+/// Displays as a table. A long trace records one batch in several, and so does the table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Table {
+    /// One row per kind and name.
+    pub rows: Vec<Row>,
+    /// One batch in so many was recorded.
+    pub one_in: u64,
+    /// From the start of the first span to the end of the last.
+    pub wall: Duration,
+}
+
+impl Trace {
+    /// The spans recorded so far, by name.
+    ///
+    /// ```
+    /// use feedline::trace::{Kind, Trace};
+    /// let trace = Trace::new();
+    /// for _ in 0..10 {
+    ///     let _span = trace.annotate("my work");
+    /// }
+    /// let table = trace.table();
+    /// assert_eq!((table.rows[0].kind, table.rows[0].count), (Kind::Annotated, 10));
+    /// println!("{table}");
+    /// ```
+    pub fn table(&self) -> Table {
+        let state = self.shared.state();
+        Table::of(&state.spans, &state.names, self.shared.stride())
+    }
+}
+
+impl Table {
+    pub(super) fn of(spans: &[Span], names: &[Name], one_in: u64) -> Self {
+        let mut by_name: BTreeMap<_, Vec<u64>> = BTreeMap::new();
+        for span in spans {
+            let length = span.end.saturating_sub(span.start);
+            by_name.entry((kind(span, names), &*span.name)).or_default().push(length);
+        }
+        let row = |((kind, name), mut lengths): ((Kind, &str), Vec<u64>)| {
+            lengths.sort_unstable();
+            let (count, total) = (lengths.len(), lengths.iter().sum::<u64>());
+            // The smallest length that is not below so many percent of them.
+            let percentile =
+                |percent: usize| Duration::from_nanos(lengths[(count * percent).div_ceil(100).max(1) - 1]);
+            let mean = Duration::from_nanos(total / count as u64);
+            let (p50, p99, total) = (percentile(50), percentile(99), Duration::from_nanos(total));
+            Row { kind, name: name.to_owned(), count, total, mean, p50, p99 }
+        };
+        let mut rows: Vec<_> = by_name.into_iter().map(row).collect();
+        rows.sort_by_key(|row| std::cmp::Reverse(row.total));
+        let start = spans.iter().map(|span| span.start).min().unwrap_or(0);
+        let end = spans.iter().map(|span| span.end).max().unwrap_or(0);
+        Self { rows, one_in, wall: Duration::from_nanos(end.saturating_sub(start)) }
+    }
+}
+
+fn kind(span: &Span, names: &[Name]) -> Kind {
+    match span.lane {
+        Lane::Own(index) if names.get(index as usize).is_some_and(|name| name.is_stream) => Kind::Kernel,
+        Lane::Own(_) => Kind::Annotated,
+        _ if span.name.starts_with("wait") => Kind::Wait,
+        Lane::CopyStream => Kind::Copy,
+        Lane::Consumer | Lane::Transfer | Lane::Worker(_) => Kind::Host,
+    }
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Kernel => "kernel",
+            Self::Copy => "copy",
+            Self::Host => "host",
+            Self::Wait => "wait",
+            Self::Annotated => "own",
+        }
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<24} {:<6} {:>8} {:>5}", "name", "kind", "total", "share")?;
+        writeln!(f, " {:>7} {:>7} {:>7} {:>7}", "count", "mean", "p50", "p99")?;
+        let wall = self.wall.as_secs_f64().max(f64::MIN_POSITIVE);
+        for Row { kind, name, count, total, mean, p50, p99 } in &self.rows {
+            let share = 100.0 * total.as_secs_f64() / wall;
+            let name: String = name.chars().take(24).collect();
+            write!(f, "{name:<24} {:<6} {:>8} {share:>4.0}%", kind.name(), short(*total))?;
+            writeln!(f, " {count:>7} {:>7} {:>7} {:>7}", short(*mean), short(*p50), short(*p99))?;
+        }
+        match self.one_in {
+            1 => Ok(()),
+            one_in => writeln!(f, "one batch in {one_in} was recorded"),
+        }
+    }
+}
+
+/// Three digits and a unit.
+fn short(time: Duration) -> String {
+    let mut value = time.as_nanos() as f64;
+    for unit in ["ns", "us", "ms"] {
+        if value < 999.5 {
+            let digits = if unit == "ns" || value >= 99.95 { 0 } else { 1 + usize::from(value < 9.995) };
+            return format!("{value:.digits$}{unit}");
+        }
+        value /= 1000.0;
+    }
+    format!("{value:.2}s")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(lane: Lane, name: &'static str, start: u64, length: u64) -> Span {
+        Span { loader: 0, lane, name: name.into(), start, end: start + length, batch: None, key: 0 }
+    }
+
+    #[test]
+    fn every_name_has_its_kind_sum_mean_and_percentiles() {
+        let names = [("compute", true), ("main", false)]
+            .map(|(name, is_stream)| Name { name: name.to_owned(), is_stream });
+        let mut spans: Vec<_> =
+            (1..=200).map(|i| span(Lane::Worker(i as u32 % 3), "decode", i, 1000 * i)).collect();
+        spans.push(span(Lane::Own(0), "step", 0, 5));
+        spans.push(span(Lane::Own(1), "step", 0, 6));
+        spans.push(span(Lane::CopyStream, "copy", 0, 7));
+        spans.push(span(Lane::CopyStream, "wait: readers of the slot", 0, 8));
+        spans.push(span(Lane::Consumer, "wait: decode", 0, 9));
+        let table = Table::of(&spans, &names, 4);
+        let us = Duration::from_micros;
+        let row = |kind, name: &str, count, [total, mean, p50, p99]: [Duration; 4]| Row {
+            kind,
+            name: name.to_owned(),
+            count,
+            total,
+            mean,
+            p50,
+            p99,
+        };
+        let one = |kind, name: &str, ns| row(kind, name, 1, [Duration::from_nanos(ns); 4]);
+        let mean = Duration::from_nanos(100_500);
+        let rows = [
+            row(Kind::Host, "decode", 200, [us(20_100), mean, us(100), us(198)]),
+            one(Kind::Wait, "wait: decode", 9),
+            one(Kind::Wait, "wait: readers of the slot", 8),
+            one(Kind::Copy, "copy", 7),
+            one(Kind::Annotated, "step", 6),
+            one(Kind::Kernel, "step", 5),
+        ];
+        assert_eq!(table.rows, rows);
+        assert_eq!(table.wall, Duration::from_nanos(200_200));
+        let text = table.to_string();
+        let line = "decode                   host     20.1ms 10040%     200   100us   100us   198us";
+        assert!(text.contains(line), "{text}");
+        assert!(text.ends_with("one batch in 4 was recorded\n"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn times_have_three_digits() {
+        let times =
+            [0, 999, 1_000, 9_994, 12_340, 999_400, 999_600, 56_700_000, 1_234_000_000, 100_000_000_000];
+        let texts = times.map(|ns| short(Duration::from_nanos(ns)));
+        let wanted =
+            ["0ns", "999ns", "1.00us", "9.99us", "12.3us", "999us", "1.00ms", "56.7ms", "1.23s", "100.00s"];
+        assert_eq!(texts, wanted);
+    }
+
+    #[test]
+    fn an_empty_trace_has_an_empty_table() {
+        assert!(Trace::new().table().rows.is_empty());
+    }
+}

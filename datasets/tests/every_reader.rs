@@ -1,0 +1,237 @@
+//! Every reader of this crate, over ten epochs in random order with two workers: it gives the bytes of the first
+//! reading, whatever was read before, and takes no more memory from epoch to epoch. A new reader that is not
+//! listed here makes the test fail.
+//!
+//! One test: it looks at the memory of the whole process.
+
+mod made;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use feedline_core::{Context, DType, Dataset, Layout, Rows, Sampler, Scratch};
+use feedline_datasets::{PackOptions, Ragged, Reader, TokenOptions, Tokens, Values, open, pack};
+use feedline_testkit::alloc::CountingAllocator;
+use made::{gz, write};
+
+#[global_allocator]
+static HEAP: CountingAllocator = CountingAllocator::new();
+
+/// Samples of the files that are made here.
+const SAMPLES: usize = 200;
+const EPOCHS: u64 = 10;
+const WORKERS: usize = 2;
+/// Rows of a batch.
+const BATCH: usize = 16;
+/// The most bytes of a value.
+const MOST: usize = 8000;
+
+/// Text of a sample; lengths differ, up to a few kilobytes.
+fn text(id: usize) -> String {
+    format!("{id}:").repeat(1 + id * 37 % 700)
+}
+
+fn lines(line: impl Fn(usize) -> String) -> Vec<u8> {
+    (0..SAMPLES).map(|id| line(id) + "\n").collect::<String>().into_bytes()
+}
+
+/// A record with its checksums.
+fn record(bytes: &[u8]) -> Vec<u8> {
+    let masked =
+        |bytes: &[u8]| crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xA282_EAD8).to_le_bytes();
+    let length = (bytes.len() as u64).to_le_bytes();
+    [&length[..], &masked(&length), bytes, &masked(bytes)].concat()
+}
+
+/// A shard of texts, and its description of the columns.
+fn mds() -> (Vec<u8>, &'static str) {
+    let columns = r#""column_names":["a"],"column_encodings":["str"],"column_sizes":[null]"#;
+    let json = format!("{{{columns}}}");
+    let sample = |id| [&(text(id).len() as u32).to_le_bytes()[..], text(id).as_bytes()].concat();
+    let mut at = 4 + 4 * (SAMPLES + 1) + json.len();
+    let mut bytes = (SAMPLES as u32).to_le_bytes().to_vec();
+    for id in 0..=SAMPLES {
+        bytes.extend((at as u32).to_le_bytes());
+        at += sample(id).len();
+    }
+    bytes.extend(json.into_bytes());
+    bytes.extend((0..SAMPLES).flat_map(sample));
+    (bytes, columns)
+}
+
+/// A picture of 2 x 1 pixels.
+fn bitmap() -> Vec<u8> {
+    let mut bytes = b"BM".to_vec();
+    for number in [62u32, 0, 54, 40, 2, 1, 1 | 24 << 16, 0, 8, 0, 0, 0, 0] {
+        bytes.extend(number.to_le_bytes());
+    }
+    bytes.extend([1, 2, 3, 4, 5, 6, 0, 0]);
+    bytes
+}
+
+/// A compressed Arrow file, and a Parquet file: texts and numbers in batches and row groups of 32 rows.
+fn tables(dir: &Path) -> [PathBuf; 2] {
+    use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+    let columns: [(&str, ArrayRef); 2] = [
+        ("text", Arc::new(StringArray::from_iter_values((0..SAMPLES).map(text)))),
+        ("number", Arc::new(Int64Array::from_iter_values((0..SAMPLES as i64).map(|id| id * id)))),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let codec = Some(arrow_ipc::CompressionType::LZ4_FRAME);
+    let options = arrow_ipc::writer::IpcWriteOptions::default().try_with_compression(codec).unwrap();
+    let mut arrow =
+        arrow_ipc::writer::FileWriter::try_new_with_options(Vec::new(), &batch.schema(), options).unwrap();
+    let groups = parquet::file::properties::WriterProperties::builder();
+    let groups = groups.set_max_row_group_row_count(Some(32)).build();
+    let mut table = parquet::arrow::ArrowWriter::try_new(Vec::new(), batch.schema(), Some(groups)).unwrap();
+    for first in (0..SAMPLES).step_by(32) {
+        arrow.write(&batch.slice(first, 32.min(SAMPLES - first))).unwrap();
+    }
+    table.write(&batch).unwrap();
+    [("a.arrow", arrow.into_inner().unwrap()), ("a.parquet", table.into_inner().unwrap())]
+        .map(|(name, bytes)| write(dir, name, &bytes))
+}
+
+/// Every reader by the name of its type, and what it reads.
+fn readers(dir: &Path) -> Vec<(&'static str, &'static str, Box<dyn Reader>)> {
+    let [compressed, parquet] = tables(dir);
+    let of = |path: PathBuf| open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let member = |id: usize, extension: &str, of: usize| (format!("{id:04}.{extension}"), text(of));
+    let members = (0..SAMPLES).flat_map(|id| [member(id, "txt", id), member(id, "bin", id / 2)]);
+    let members: Vec<_> = members.collect();
+    let tar: Vec<_> = members.iter().map(|(name, text)| (name.as_str(), text.as_bytes())).collect();
+    for id in 0..SAMPLES {
+        write(dir, &format!("folder/{}/{id}", id % 3), text(id).as_bytes());
+    }
+    let csv = write(dir, "a.csv", &lines(|id| format!("{id},{}.5,\"{}\"", id * 3, text(id))));
+    let json = lines(|id| format!("{{\"a\": {id}, \"b\": \"{}\"}}", text(id)));
+    let (shard, columns) = mds();
+    let zipped = format!(
+        r#"{{"version":2,"shards":[{{{columns},"raw_data":{{"basename":"0.mds","bytes":{}}},"samples":{SAMPLES},
+        "compression":"gz","zip_data":{{"basename":"0.mds.gz"}}}}]}}"#,
+        shard.len()
+    );
+    write(dir, "zipped/index.json", zipped.as_bytes());
+    write(dir, "zipped/0.mds.gz", &gz(&shard));
+    let array = |rows: usize| {
+        let data = Vec::from_iter((0..rows * 50).map(|at| (at * at >> 5) as u8));
+        made::npy("|u1", false, &format!("({rows}, 50)"), &data)
+    };
+    for part in ["shards/0.npy", "shards/1.npy"] {
+        write(dir, part, &array(SAMPLES / 2));
+    }
+    let ids = Vec::from_iter((0..SAMPLES as u16 * 8 + 1).flat_map(u16::to_le_bytes));
+    let tokens = write(dir, "tokens", &ids);
+    pack(&*of(csv.clone()), dir.join("packed.arrow"), PackOptions::default(), |_| ()).unwrap();
+    let records = Vec::from_iter((0..SAMPLES).flat_map(|id| record(text(id).as_bytes())));
+    let tokens = Tokens::open(&[(tokens, 1.0)], TokenOptions::new(DType::U16, 8)).unwrap();
+    vec![
+        ("Arrays", "in memory", of(write(dir, "a.npy", &array(SAMPLES)))),
+        ("ArrowFile", "packed", of(dir.join("packed.arrow"))),
+        ("ArrowFile", "compressed", of(compressed)),
+        ("Csv", "", of(csv)),
+        ("Folder", "", of(dir.join("folder"))),
+        ("ImageFile", "", of(write(dir, "a.bmp", &bitmap()))),
+        ("JsonLines", "", of(write(dir, "a.jsonl", &json))),
+        ("JsonLines", "gzip", of(write(dir, "a.jsonl.gz", &gz(&json)))),
+        ("Lines", "", of(write(dir, "a.txt", &lines(text)))),
+        ("Mds", "", of(write(dir, "a.mds", &shard))),
+        ("ParquetFile", "", of(parquet)),
+        ("Shards", "", of(dir.join("shards"))),
+        ("TfRecord", "", of(write(dir, "a.tfrecord", &records))),
+        ("Tokens", "", Box::new(tokens)),
+        ("WebDataset", "", of(write(dir, "a.tar", &made::tar(&tar)))),
+        ("Zipped", "", of(dir.join("zipped"))),
+    ]
+}
+
+/// Resident bytes of this process; 0 where the system does not say.
+fn resident() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    pages.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).unwrap_or(0) * 4096
+}
+
+/// Reads one epoch with all workers, and compares every value.
+fn read_epoch(data: &Ragged, epoch: u64, expected: &[Vec<Vec<u8>>], memory: &[Mutex<Scratch>], name: &str) {
+    let mut ids = vec![0; data.len() as usize];
+    // Runs of neighbours and jumps.
+    let order = if epoch.is_multiple_of(2) { Sampler::Shuffle } else { Sampler::block(8, 8).unwrap() };
+    order.fill(data.len(), 7, epoch, 0, &mut ids);
+    let work = |worker: usize| {
+        let mut scratch = memory[worker].lock().unwrap();
+        let mut context = Context::new(7, epoch).with_scratch(std::mem::take(&mut scratch));
+        let layout = Layout::new(data.spec(), BATCH).unwrap();
+        let mut slab = vec![0; layout.bytes()];
+        for ids in ids.chunks(BATCH).skip(worker).step_by(WORKERS) {
+            let mut rows = Rows::new(&layout, &mut slab, ids.len());
+            data.read_many(ids, &mut rows, &mut context)
+                .unwrap_or_else(|(_, error)| panic!("{name}: {error}"));
+            drop(rows);
+            for (row, &id) in ids.iter().enumerate() {
+                let fields = data.reader().schema().fields();
+                for (field, bytes) in fields.iter().zip(&expected[id as usize]) {
+                    let index = data.spec().index_of(&field.name).unwrap();
+                    let found = match data.spec().fields()[index].as_ragged() {
+                        Some(_) => layout.row_values(&slab, index, row),
+                        None => &slab[layout.offset(index) + row * bytes.len()..][..bytes.len()],
+                    };
+                    assert!(found == bytes, "{name}: sample {id} in epoch {epoch}, {field}");
+                }
+            }
+        }
+        *scratch = context.into_scratch();
+    };
+    std::thread::scope(|scope| (0..WORKERS).for_each(|worker| drop(scope.spawn(move || work(worker)))));
+}
+
+#[test]
+fn every_reader_gives_the_same_bytes_for_ten_epochs_in_the_same_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut tested = BTreeSet::new();
+    for (kind, what, reader) in readers(dir.path()) {
+        tested.insert(kind.to_owned());
+        let name = format!("{kind} {what}");
+        // Each with buffers of its own: nothing is left of another sample.
+        let sample = |id| {
+            let mut values = Values::new();
+            reader.read(id, &mut values).unwrap_or_else(|error| panic!("{name}: {error}"));
+            values.fields().iter().map(|value| value.bytes.clone()).collect::<Vec<_>>()
+        };
+        let expected: Vec<_> = (0..reader.len()).map(sample).collect();
+        let data = Ragged::new(reader, MOST).unwrap_or_else(|error| panic!("{name}: {error}"));
+        let memory = [const { Mutex::new(Scratch::new()) }; WORKERS];
+        let mut after = Vec::new();
+        for epoch in 0..EPOCHS {
+            read_epoch(&data, epoch, &expected, &memory, &name);
+            after.push((HEAP.live(), resident()));
+        }
+        // Two epochs of each kind fill the buffers and caches.
+        let (live, pages) = after[3];
+        for &(later, later_pages) in &after[4..] {
+            let (live, pages) = (later.saturating_sub(live), later_pages.saturating_sub(pages));
+            assert!(live < 8 << 10, "{name}: {live} bytes more in use than after four epochs: {after:?}");
+            assert!(pages < 1 << 20, "{name}: {pages} bytes more resident: {after:?}");
+        }
+    }
+    assert_eq!(implementations(), tested);
+}
+
+/// The types of this crate that implement `Reader`.
+fn implementations() -> BTreeSet<String> {
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    let mut found = BTreeSet::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = std::fs::read_to_string(path).unwrap();
+            let named = text.lines().filter_map(|line| line.strip_prefix("impl Reader for "));
+            found.extend(named.map(|rest| rest.split([' ', '<']).next().unwrap_or(rest).to_owned()));
+        }
+    }
+    found
+}

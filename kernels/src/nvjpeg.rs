@@ -1,0 +1,366 @@
+//! nvJPEG, loaded at run time: batches of JPEG files decoded on a GPU, and pinned memory for what the CPU
+//! decodes beside it.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::ptr;
+
+use feedline_core::{Element, Error, ErrorKind, Result};
+use feedline_device::{Backend, Stream, ViewMut};
+use libloading::Library;
+
+/// Names of the library.
+const LIBRARIES: [&str; 3] = ["libnvjpeg.so", "libnvjpeg.so.13", "libnvjpeg.so.12"];
+
+/// `nvjpegBackend_t`: the JPEG engines of the chip, and a decoder in kernels.
+const HARDWARE: c_int = 3;
+const GPU_HYBRID: c_int = 2;
+/// `nvjpegOutputFormat_t`: red, green and blue of a pixel follow each other.
+const RGB_INTERLEAVED: c_int = 5;
+/// Chroma between its samples is interpolated, as libjpeg-turbo does.
+const INTERPOLATED: c_uint = 1 << 5;
+
+/// `nvjpegStatus_t`; 0 is success.
+type Status = c_int;
+type Pointer = *mut c_void;
+
+/// `nvjpegImage_t`: where each plane goes.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Image {
+    channel: [*mut u8; 4],
+    pitch: [usize; 4],
+}
+
+/// The functions that are called, with the signatures of `nvjpeg.h`.
+struct Calls {
+    create: unsafe extern "C" fn(c_int, *const c_void, *const c_void, c_uint, *mut Pointer) -> Status,
+    destroy: unsafe extern "C" fn(Pointer) -> Status,
+    state_create: unsafe extern "C" fn(Pointer, *mut Pointer) -> Status,
+    state_destroy: unsafe extern "C" fn(Pointer) -> Status,
+    header_create: unsafe extern "C" fn(Pointer, *mut Pointer) -> Status,
+    header_destroy: unsafe extern "C" fn(Pointer) -> Status,
+    parse: unsafe extern "C" fn(Pointer, *const u8, usize, Pointer) -> Status,
+    size: unsafe extern "C" fn(Pointer, *mut c_uint, *mut c_uint) -> Status,
+    components: unsafe extern "C" fn(Pointer, *mut c_uint) -> Status,
+    supported: unsafe extern "C" fn(Pointer, Pointer, *mut c_int) -> Status,
+    initialize: unsafe extern "C" fn(Pointer, Pointer, c_int, c_int, c_int) -> Status,
+    decode:
+        unsafe extern "C" fn(Pointer, Pointer, *const *const u8, *const usize, *mut Image, Pointer) -> Status,
+    /// Keeps the functions loaded.
+    _library: Library,
+}
+
+impl Calls {
+    /// Loads the library.
+    ///
+    /// # Errors
+    /// `Unavailable` without it, or for one that lacks a function.
+    fn load() -> Result<Self> {
+        // SAFETY: loading the vendor's library only runs its initialisers, as in every program that uses it.
+        let opened = LIBRARIES.iter().map(|name| unsafe { Library::new(*name) });
+        let Some(library) = opened.flatten().next() else {
+            let why = "no nvJPEG library (libnvjpeg.so) on this machine: install CUDA, add its folder to \
+                       LD_LIBRARY_PATH, or decode on the CPU";
+            return Err(Error::new(ErrorKind::Unavailable, why));
+        };
+        Self::of(library).map_err(|error| {
+            let why = "the nvJPEG library lacks a function: install that of CUDA 12 or newer";
+            Error::new(ErrorKind::Unavailable, why).caused_by(error)
+        })
+    }
+
+    fn of(library: Library) -> std::result::Result<Self, libloading::Error> {
+        macro_rules! function {
+            ($name:literal) => {
+                // SAFETY: the types of the fields are those of `nvjpeg.h` for these names, the same in CUDA 12
+                // and 13; the copied pointers stay valid because the library is kept beside them.
+                *unsafe { library.get(concat!($name, "\0").as_bytes()) }?
+            };
+        }
+        Ok(Self {
+            create: function!("nvjpegCreateEx"),
+            destroy: function!("nvjpegDestroy"),
+            state_create: function!("nvjpegJpegStateCreate"),
+            state_destroy: function!("nvjpegJpegStateDestroy"),
+            header_create: function!("nvjpegJpegStreamCreate"),
+            header_destroy: function!("nvjpegJpegStreamDestroy"),
+            parse: function!("nvjpegJpegStreamParseHeader"),
+            size: function!("nvjpegJpegStreamGetFrameDimensions"),
+            components: function!("nvjpegJpegStreamGetComponentsNum"),
+            supported: function!("nvjpegDecodeBatchedSupported"),
+            initialize: function!("nvjpegDecodeBatchedInitialize"),
+            decode: function!("nvjpegDecodeBatched"),
+            _library: library,
+        })
+    }
+}
+
+/// A file for [`Nvjpeg::decode`], which [`Nvjpeg::size`] has accepted.
+#[derive(Clone, Copy)]
+pub(crate) struct File<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) height: usize,
+    pub(crate) width: usize,
+    /// Where its pixels begin.
+    pub(crate) first: usize,
+}
+
+/// A decoder for one stream.
+pub(crate) struct Nvjpeg {
+    calls: Calls,
+    stream: Stream,
+    handle: Pointer,
+    state: Pointer,
+    header: Pointer,
+    is_hardware: bool,
+    /// Files of the last batch.
+    batch: usize,
+}
+
+// SAFETY: nvJPEG's handles may be used by any thread, one at a time, and only `&mut self` uses them.
+unsafe impl Send for Nvjpeg {}
+
+impl Nvjpeg {
+    /// Opens a decoder on the chip's JPEG engines, or in kernels where it has none.
+    ///
+    /// # Errors
+    /// `Unavailable` without the library, or on a device that is not CUDA; a device failure.
+    pub(crate) fn open(stream: &Stream) -> Result<Self> {
+        let Some(cuda) = stream.cuda_backend() else {
+            let why = "JPEG is decoded on CUDA devices only: open one, or decode on the CPU";
+            return Err(Error::new(ErrorKind::Unavailable, why));
+        };
+        let calls = Calls::load()?;
+        cuda.bind()?;
+        let mut handle = ptr::null_mut();
+        // SAFETY: null allocators mean the library's own; `handle` is written where it succeeds.
+        let mut create =
+            |backend| unsafe { (calls.create)(backend, ptr::null(), ptr::null(), INTERPOLATED, &mut handle) };
+        let is_hardware = create(HARDWARE) == 0;
+        if !is_hardware {
+            answered(create(GPU_HYBRID), "open a decoder")?;
+        }
+        let null = ptr::null_mut();
+        let stream = stream.clone();
+        // From here on `drop` closes what was opened.
+        let mut opened = Self { calls, stream, handle, state: null, header: null, is_hardware, batch: 0 };
+        // SAFETY: the handle was just created, and the state is written where it succeeds.
+        answered(unsafe { (opened.calls.state_create)(handle, &mut opened.state) }, "create a state")?;
+        // SAFETY: as above.
+        answered(unsafe { (opened.calls.header_create)(handle, &mut opened.header) }, "create a header")?;
+        Ok(opened)
+    }
+
+    /// Whether the chip's JPEG engines decode.
+    pub(crate) fn is_hardware(&self) -> bool {
+        self.is_hardware
+    }
+
+    /// Height and width of a file that the decoder takes; `None` for one that it refuses.
+    pub(crate) fn size(&mut self, bytes: &[u8]) -> Option<(usize, usize)> {
+        let (mut width, mut height, mut components, mut refused) = (0, 0, 0, 1);
+        // SAFETY: the handles are alive, and the bytes are only read during the call.
+        let parsed = unsafe { (self.calls.parse)(self.handle, bytes.as_ptr(), bytes.len(), self.header) };
+        if parsed != 0 {
+            return None;
+        }
+        // SAFETY: the header was parsed; both numbers are written.
+        let sized = unsafe { (self.calls.size)(self.header, &mut width, &mut height) };
+        // SAFETY: as above.
+        let counted = unsafe { (self.calls.components)(self.header, &mut components) };
+        // SAFETY: as above; 0 means that the batched decoder takes the file.
+        let asked = unsafe { (self.calls.supported)(self.handle, self.header, &mut refused) };
+        let is_taken = [sized, counted, asked, refused] == [0; 4] && matches!(components, 1 | 3);
+        is_taken.then_some((height as usize, width as usize))
+    }
+
+    /// Decodes `files` to `pixels`: RGB, row after row, from the place that each file names. Blocks until
+    /// they are decoded. Returns whether they were: a file with damaged data fails its whole batch.
+    ///
+    /// # Errors
+    /// `Config` for a place outside `pixels`; a device failure.
+    pub(crate) fn decode(&mut self, files: &[File<'_>], mut pixels: ViewMut<'_, u8>) -> Result<bool> {
+        let behind = files.iter().map(|file| {
+            let bytes = file.height.checked_mul(file.width)?.checked_mul(3)?;
+            file.first.checked_add(bytes)
+        });
+        if !behind.into_iter().all(|behind| behind.is_some_and(|behind| behind <= pixels.len())) {
+            return Err(Error::new(ErrorKind::Config, "a picture lies outside of the memory for pixels"));
+        }
+        if files.is_empty() {
+            return Ok(true);
+        }
+        // The size that the library writes is the one that it parses itself.
+        if files.iter().any(|file| self.size(file.bytes) != Some((file.height, file.width))) {
+            return Ok(false);
+        }
+        let address = pixels.address().0;
+        let data: Vec<*const u8> = files.iter().map(|file| file.bytes.as_ptr()).collect();
+        let lengths: Vec<usize> = files.iter().map(|file| file.bytes.len()).collect();
+        let mut images: Vec<Image> = files
+            .iter()
+            .map(|file| {
+                let mut image = Image { channel: [ptr::null_mut(); 4], pitch: [0; 4] };
+                image.channel[0] = (address + file.first as u64) as *mut u8;
+                image.pitch[0] = 3 * file.width;
+                image
+            })
+            .collect();
+        let stream = self.stream.clone();
+        let done = stream.submit("nvjpeg", &[], &[pixels.reborrow().into()], |to| {
+            if to.recorded {
+                let why = "JPEG cannot be decoded in a recorded step: decode before it";
+                return Err(Error::new(ErrorKind::Config, why));
+            }
+            if let Some(cuda) = stream.cuda_backend() {
+                cuda.bind()?;
+            }
+            let Self { calls, handle, state, .. } = self;
+            if self.batch != files.len() {
+                let count = files.len() as c_int;
+                // SAFETY: the handles are alive, and nothing is being decoded: `decode` waits.
+                let ready = unsafe { (calls.initialize)(*handle, *state, count, 1, RGB_INTERLEAVED) };
+                answered(ready, "prepare a batch")?;
+                self.batch = files.len();
+            }
+            // SAFETY: each of the `batch` files is alive until the stream is drained below; each picture lies
+            // within `pixels` (checked above), in the size that the library itself parsed.
+            let status = unsafe {
+                (calls.decode)(
+                    *handle,
+                    *state,
+                    data.as_ptr(),
+                    lengths.as_ptr(),
+                    images.as_mut_ptr(),
+                    to.stream.0 as Pointer,
+                )
+            };
+            Ok(status == 0)
+        });
+        if !matches!(done, Ok(true)) {
+            // The state may be in the middle of a batch.
+            self.batch = 0;
+        }
+        // The files and the state may be used until then, also where the call failed.
+        stream.synchronize()?;
+        done
+    }
+}
+
+impl Drop for Nvjpeg {
+    fn drop(&mut self) {
+        if let Err(error) = self.stream.synchronize() {
+            // The device may still use the states: they are leaked.
+            return self.stream.report(error);
+        }
+        let Calls { header_destroy, state_destroy, destroy, .. } = &self.calls;
+        for (close, handle) in
+            [(header_destroy, self.header), (state_destroy, self.state), (destroy, self.handle)]
+        {
+            if !handle.is_null() {
+                // SAFETY: created by the library, closed once; nothing uses it any more.
+                let _ = unsafe { close(handle) };
+            }
+        }
+    }
+}
+
+fn answered(status: Status, what: &str) -> Result<()> {
+    if status == 0 {
+        return Ok(());
+    }
+    Err(Error::new(ErrorKind::Device, format!("nvJPEG cannot {what}: status {status}")))
+}
+
+/// Pinned memory of the host for copies to one stream.
+pub(crate) struct Staging {
+    stream: Stream,
+    first: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: this value alone owns the memory.
+unsafe impl Send for Staging {}
+
+impl Staging {
+    /// # Errors
+    /// A device failure; `Unavailable` on a device that is not CUDA.
+    pub(crate) fn new(stream: &Stream, bytes: usize) -> Result<Self> {
+        let Some(cuda) = stream.cuda_backend() else {
+            return Err(Error::new(ErrorKind::Unavailable, "staging memory is for CUDA devices"));
+        };
+        let bytes = bytes.max(1);
+        Ok(Self { first: cuda.alloc_host(bytes)?, bytes, stream: stream.clone() })
+    }
+
+    /// The memory. No copy reads it: [`copy`](Self::copy) waits.
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the block is initialised, `bytes` long and owned; `copy` does not return before it is read.
+        unsafe { std::slice::from_raw_parts_mut(self.first, self.bytes) }
+    }
+
+    /// Copies `ranges` of bytes to the same places of `to`, and waits for the copies.
+    ///
+    /// # Errors
+    /// `Config` for a range outside of either; a device failure.
+    pub(crate) fn copy<T: Element>(
+        &mut self,
+        ranges: &[std::ops::Range<usize>],
+        to: ViewMut<'_, T>,
+    ) -> Result<()> {
+        let most = self.bytes.min(to.len() * size_of::<T>());
+        if ranges.iter().any(|range| range.start > range.end || range.end > most) {
+            return Err(Error::new(ErrorKind::Config, "a copy lies outside of its memory"));
+        }
+        let address = to.address();
+        let stream = self.stream.clone();
+        let queued = stream.submit("pictures", &[], &[to.into()], |submission| {
+            let Some(cuda) = stream.cuda_backend() else { return Ok(()) };
+            for range in ranges.iter().filter(|range| !range.is_empty()) {
+                let (from, mut place) = (self.first.wrapping_add(range.start), address);
+                place.0 += range.start as u64;
+                // SAFETY: both ranges lie in their memory (checked above), which lives until the stream is
+                // drained below; the stream orders the copy with other uses of the target.
+                unsafe { cuda.copy_to_device(submission.stream, from, place, range.len()) }?;
+            }
+            Ok(())
+        });
+        stream.synchronize()?;
+        queued
+    }
+}
+
+impl Drop for Staging {
+    fn drop(&mut self) {
+        let Some(cuda) = self.stream.cuda_backend() else { return };
+        let freed = self.stream.synchronize().and_then(|()| {
+            // SAFETY: from `alloc_host` with this size, freed once, after its copies.
+            unsafe { cuda.free_host(self.first, self.bytes) }
+        });
+        if let Err(error) = freed {
+            self.stream.report(error);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With the library installed, every function is found in it; no GPU is needed.
+    #[test]
+    fn the_library_has_every_function_that_is_called() {
+        if let Err(error) = Calls::load() {
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+            assert!(error.message().contains("no nvJPEG library"), "{error}");
+            feedline_testkit::not_run("functions of the nvJPEG library", &error);
+        }
+    }
+
+    #[test]
+    fn a_device_that_is_not_cuda_is_refused() {
+        let stream = feedline_device::Device::host().stream().unwrap();
+        assert_eq!(Nvjpeg::open(&stream).err().map(|error| error.kind()), Some(ErrorKind::Unavailable));
+        assert_eq!(Staging::new(&stream, 8).err().map(|error| error.kind()), Some(ErrorKind::Unavailable));
+    }
+}

@@ -1,0 +1,350 @@
+//! Batches of encoded pictures: decoded on the GPU, on the CPU, or on both, then transformed on the device.
+
+mod choice;
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::time::Instant;
+
+use feedline_core::{Error, ErrorKind, Result};
+use feedline_device::{BackendKind, Buffer, Stream, ViewMut};
+use feedline_images::device::{WORDS, Written};
+use feedline_images::{Decoder, DevicePart, Format, Size};
+
+use self::choice::Choice;
+use super::{Augment, Pictures, check};
+use crate::host::parallel;
+use crate::nvjpeg::{File, Nvjpeg, Staging};
+
+pub use self::choice::Decode;
+
+/// Decodes batches of JPEG files, and other pictures on the CPU, and lets them go through a list of transforms
+/// on the device.
+///
+/// What nvJPEG refuses, such as progressive files, CMYK and pictures that must be turned, is decoded on the CPU,
+/// that picture alone: the same pixels as a worker decodes. nvJPEG's pixels differ from those by a few levels.
+///
+/// ```
+/// use feedline_core::Random;
+/// use feedline_device::Device;
+/// use feedline_images::{Decoder, Transforms};
+/// use feedline_kernels::ops::{Decode, PictureDecoder};
+///
+/// let transforms = Transforms::new().on_device().resize(2);
+/// let stream = Device::host().stream()?;
+/// let mut decoder = PictureDecoder::new(&stream, transforms.device_part()?, Decode::Cpu)?;
+///
+/// // A bitmap of one blue pixel, and its parameters; a loader delivers those of a batch.
+/// let mut bmp = b"BM\x3A\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x01\0\0\0\x01\0\0\0\x01\0\x18\0".to_vec();
+/// bmp.extend([0; 24]);
+/// bmp.extend([255, 0, 0, 0]);
+/// let mut drawn = [0; 144];
+/// decoder.part().draw(Decoder::new().size(&bmp)?, &mut Random::from_key(1), &mut drawn)?;
+/// let parameters: Vec<u32> = drawn.chunks(4).map(|word| u32::from_ne_bytes(word.try_into().unwrap())).collect();
+///
+/// let mut finished = stream.buffer::<u8>(12)?;
+/// decoder.run(&[&bmp], &parameters, finished.view_mut())?;
+/// assert_eq!(finished.read()?, [0, 0, 255, 0, 0, 255, 0, 0, 255, 0, 0, 255]);
+/// assert_eq!(decoder.counts().on_cpu, 1);
+/// # Ok::<(), feedline_core::Error>(())
+/// ```
+pub struct PictureDecoder {
+    stream: Stream,
+    augment: Augment,
+    choice: Choice,
+    gpu: Option<Nvjpeg>,
+    pixels: Staged<u8>,
+    offsets: Staged<u32>,
+    parameters: Staged<u32>,
+    counts: Counts,
+}
+
+/// What a [`PictureDecoder`] has decoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Pictures decoded on the GPU.
+    pub on_gpu: u64,
+    /// Pictures decoded on the CPU, for whatever reason.
+    pub on_cpu: u64,
+    /// Those among them that were for the GPU, which refused them.
+    pub refused: u64,
+}
+
+impl PictureDecoder {
+    /// Prepares to decode on `stream`. `part` is that of a list without transforms on the host.
+    ///
+    /// # Errors
+    /// `Config` for a list with transforms on the host; `Unavailable` for [`Decode::Gpu`] without a GPU or
+    /// without nvJPEG; a device failure.
+    pub fn new(stream: &Stream, part: DevicePart, decode: Decode) -> Result<Self> {
+        check(part.source_elements().is_none(), || {
+            "the list has transforms on the host: put on_device() first, so that whole pictures are decoded"
+                .into()
+        })?;
+        let gpu = match decode {
+            Decode::Cpu => None,
+            Decode::Gpu => Some(Nvjpeg::open(stream)?),
+            Decode::Auto => match Nvjpeg::open(stream) {
+                Err(error) if error.kind() == ErrorKind::Unavailable => None,
+                opened => Some(opened?),
+            },
+        };
+        parallel::start_threads()?;
+        Ok(Self {
+            augment: Augment::new(stream, part)?,
+            choice: Choice::new(decode, gpu.is_some()),
+            gpu,
+            pixels: Staged::new(stream, 1)?,
+            offsets: Staged::new(stream, 1)?,
+            parameters: Staged::new(stream, 1)?,
+            counts: Counts::default(),
+            stream: stream.clone(),
+        })
+    }
+
+    /// What is done with the decoded pictures.
+    pub fn part(&self) -> &DevicePart {
+        self.augment.part()
+    }
+
+    /// What was decoded where.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Where pictures are decoded, and why, for logs.
+    pub fn describe(&self) -> String {
+        let engine = match &self.gpu {
+            Some(gpu) if gpu.is_hardware() => "nvJPEG on the chip's JPEG engines",
+            Some(_) => "nvJPEG in kernels",
+            None => "no nvJPEG",
+        };
+        format!("{} ({engine})", self.choice)
+    }
+
+    /// Decodes the pictures of a batch and queues their transforms, which write `[rows, shape...]` to `to`.
+    ///
+    /// Blocks until the pictures are decoded: run it on a thread and a stream of its own to let it work beside
+    /// a training step.
+    ///
+    /// # Errors
+    /// `Sample` for a picture that cannot be decoded, with its row; `Config` for lengths that do not fit; a
+    /// device failure.
+    pub fn run<O: Written>(
+        &mut self,
+        encoded: &[&[u8]],
+        parameters: &[u32],
+        to: ViewMut<'_, O>,
+    ) -> Result<()> {
+        let rows = encoded.len();
+        check(parameters.len() == rows * WORDS, || {
+            format!("{} parameters are not {WORDS} for each of {rows} pictures", parameters.len())
+        })?;
+        if rows == 0 {
+            return Ok(());
+        }
+        // What other work the stream has does not count as decoding, and memory may be used again.
+        self.stream.synchronize()?;
+        let start = Instant::now();
+        let offsets = self.decode(encoded)?;
+        self.choice.took(rows, start.elapsed());
+
+        let bytes = offsets[rows] as usize;
+        self.offsets.write(&self.stream, &offsets)?;
+        self.parameters.write(&self.stream, parameters)?;
+        let pixels = self.pixels.memory.slice(0..bytes)?;
+        let offsets = self.offsets.memory.slice(0..rows + 1)?;
+        let parameters = self.parameters.memory.slice(0..rows * WORDS)?;
+        self.augment.run(Pictures::ragged(pixels, offsets, parameters), to)
+    }
+
+    /// Decodes a batch into the memory for pixels; returns where each picture begins.
+    fn decode(&mut self, encoded: &[&[u8]]) -> Result<Vec<u32>> {
+        let headers = Decoder::new();
+        let mut offsets = vec![0u32];
+        let mut sizes = Vec::new();
+        for (row, bytes) in encoded.iter().enumerate() {
+            let size = headers.size(bytes).map_err(|error| in_row(row, &error))?;
+            let last = offsets.last().copied().unwrap_or(0);
+            let next = u32::try_from(size.bytes()).ok().and_then(|bytes| last.checked_add(bytes));
+            offsets.push(next.ok_or_else(|| {
+                let why = "the pictures of a batch have 4 GiB or more: lower the batch size";
+                Error::new(ErrorKind::Config, why)
+            })?);
+            sizes.push(size);
+        }
+        self.pixels.reserve(&self.stream, offsets[encoded.len()] as usize)?;
+
+        let wanted = (self.choice.share() * encoded.len() as f64).round() as usize;
+        let (mut files, mut others, mut refused) = (Vec::new(), Vec::new(), 0);
+        for (row, (&bytes, &size)) in encoded.iter().zip(&sizes).enumerate() {
+            let first = offsets[row] as usize;
+            let place = Place { row, bytes, size, range: first..first + size.bytes() };
+            let Some(gpu) = self.gpu.as_mut().filter(|_| files.len() < wanted) else {
+                others.push(place);
+                continue;
+            };
+            if takes(gpu, bytes, size) {
+                files.push(place);
+            } else {
+                refused += 1;
+                others.push(place);
+            }
+        }
+        let Self { pixels, gpu, stream, .. } = self;
+        let taken = match gpu {
+            Some(gpu) if !files.is_empty() => {
+                let on_gpu: Vec<_> = files.iter().map(Place::file).collect();
+                let Staged { staging, memory } = pixels;
+                let view = memory.view_mut();
+                on_cpu(staging.bytes_mut(), &others, || gpu.decode(&on_gpu, view))??
+            }
+            _ => on_cpu(pixels.staging.bytes_mut(), &others, || false)?,
+        };
+        if !taken && !files.is_empty() {
+            // A damaged file fails its whole batch: the CPU finds which one it is.
+            on_cpu(pixels.staging.bytes_mut(), &files, || ())?;
+            refused += files.len();
+            others.append(&mut files);
+        }
+        let ranges: Vec<_> = others.iter().map(|place| place.range.clone()).collect();
+        pixels.copy(stream, &ranges)?;
+        self.counts.on_gpu += files.len() as u64;
+        self.counts.on_cpu += others.len() as u64;
+        self.counts.refused += refused as u64;
+        Ok(offsets)
+    }
+}
+
+/// A picture and its place in the memory for pixels.
+struct Place<'a> {
+    row: usize,
+    bytes: &'a [u8],
+    size: Size,
+    range: Range<usize>,
+}
+
+impl<'a> Place<'a> {
+    fn file(&self) -> File<'a> {
+        let Size { height, width } = self.size;
+        File { bytes: self.bytes, height, width, first: self.range.start }
+    }
+}
+
+/// Whether the GPU decodes these bytes to a picture of this size: a JPEG that need not be turned.
+fn takes(gpu: &mut Nvjpeg, bytes: &[u8], size: Size) -> bool {
+    Format::of(bytes) == Some(Format::Jpeg)
+        && Decoder::new().is_upright(bytes)
+        && gpu.size(bytes) == Some((size.height, size.width))
+}
+
+/// Decodes `places` into `memory` on the pool, while the calling thread does `own`.
+fn on_cpu<R>(memory: &mut [u8], places: &[Place<'_>], own: impl FnOnce() -> R) -> Result<R> {
+    thread_local! {
+        static DECODER: RefCell<Decoder> = RefCell::default();
+    }
+    let mut parts = Vec::new();
+    let (mut rest, mut at) = (memory, 0);
+    for place in places {
+        let (_, behind) = rest.split_at_mut(place.range.start - at);
+        let (pixels, behind) = behind.split_at_mut(place.range.len());
+        parts.push((place, pixels));
+        (rest, at) = (behind, place.range.end);
+    }
+    let failed = Mutex::new(None);
+    let result = parallel::beside(
+        parts,
+        |(place, pixels)| {
+            let decoded =
+                DECODER.with_borrow_mut(|decoder| decoder.decode_into(place.bytes, place.size, pixels));
+            if let Err(error) = decoded {
+                let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                // The first row counts, whichever thread was first.
+                if failed.as_ref().is_none_or(|(row, _)| *row > place.row) {
+                    *failed = Some((place.row, error));
+                }
+            }
+        },
+        own,
+    );
+    match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some((row, error)) => Err(in_row(row, &error)),
+        None => Ok(result),
+    }
+}
+
+fn in_row(row: usize, error: &Error) -> Error {
+    Error::new(ErrorKind::Sample, format!("picture {row} of the batch: {}", error.message()))
+        .caused_by(error.clone())
+}
+
+/// Memory on the host, and as much on the device.
+struct Staged<T: feedline_core::Element> {
+    staging: Host,
+    memory: Buffer<T>,
+}
+
+/// Pinned memory for copies to a GPU, plain memory elsewhere.
+enum Host {
+    Pinned(Staging),
+    Plain(Vec<u8>),
+}
+
+impl Host {
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Pinned(staging) => staging.bytes_mut(),
+            Self::Plain(bytes) => bytes,
+        }
+    }
+}
+
+impl<T: feedline_core::Element> Staged<T> {
+    fn new(stream: &Stream, elements: usize) -> Result<Self> {
+        let bytes = elements * size_of::<T>();
+        let staging = match stream.kind() {
+            BackendKind::Cuda => Host::Pinned(Staging::new(stream, bytes)?),
+            _ => Host::Plain(vec![0; bytes]),
+        };
+        Ok(Self { staging, memory: stream.buffer(elements)? })
+    }
+
+    /// Grows both to `elements`, with room for larger batches.
+    fn reserve(&mut self, stream: &Stream, elements: usize) -> Result<()> {
+        if self.memory.len() < elements {
+            *self = Self::new(stream, elements + elements / 4)?;
+        }
+        Ok(())
+    }
+
+    /// Copies `values` to the device.
+    fn write(&mut self, stream: &Stream, values: &[T]) -> Result<()> {
+        self.reserve(stream, values.len())?;
+        let bytes = bytemuck::cast_slice(values);
+        self.staging.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+        self.copy(stream, std::slice::from_ref(&(0..bytes.len())))
+    }
+
+    /// Copies ranges of bytes to the same places of the device's memory.
+    fn copy(&mut self, stream: &Stream, ranges: &[Range<usize>]) -> Result<()> {
+        match &mut self.staging {
+            Host::Pinned(staging) => staging.copy(ranges, self.memory.view_mut()),
+            Host::Plain(bytes) => {
+                let parts: Vec<_> =
+                    ranges.iter().map(|range| (range.clone(), bytes[range.clone()].to_vec())).collect();
+                stream.run("pictures", [], [self.memory.view_mut().into()], move |memory| {
+                    let to: &mut [u8] = bytemuck::cast_slice_mut(memory.output::<T>(0));
+                    parts.into_iter().for_each(|(range, bytes)| to[range].copy_from_slice(&bytes));
+                })
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for PictureDecoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PictureDecoder({}, {:?})", self.describe(), self.counts)
+    }
+}

@@ -21,6 +21,6 @@ mod replica;
 mod server;
 
 pub use metrics::Metrics;
-pub use pool::{Paused, Pool, PoolOptions, Refused};
+pub use pool::{Pool, PoolOptions, Refused};
 pub use replica::{Answer, Model};
 pub use server::Server;

@@ -57,9 +57,6 @@ pub enum Refused {
     Wrong(String),
 }
 
-/// While it lives, no thread takes requests from the queue.
-pub struct Paused<'a>(#[allow(dead_code, reason = "held")] MutexGuard<'a, Receiver<Request>>);
-
 impl Pool {
     /// Copies the model to each stream and starts the threads.
     ///
@@ -124,11 +121,6 @@ impl Pool {
     /// What the pool has done so far.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.shared.metrics
-    }
-
-    /// Lets no thread take requests until the result is dropped; blocks while one collects a micro-batch.
-    pub fn pause(&self) -> Paused<'_> {
-        Paused(self.shared.queue())
     }
 
     /// Answers all requests in the queue and ends the threads; blocks until they have ended.

@@ -115,7 +115,7 @@ fn readers(dir: &Path) -> Vec<(&'static str, &'static str, Box<dyn Reader>)> {
     write(dir, "zipped/index.json", zipped.as_bytes());
     write(dir, "zipped/0.mds.gz", &gz(&shard));
     let array = |rows: usize| {
-        let data = Vec::from_iter((0..rows * 50).map(|at| (at * at >> 5) as u8));
+        let data = Vec::from_iter((0..rows * 50).map(|at| ((at * at) >> 5) as u8));
         made::npy("|u1", false, &format!("({rows}, 50)"), &data)
     };
     for part in ["shards/0.npy", "shards/1.npy"] {

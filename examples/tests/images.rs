@@ -25,7 +25,7 @@ fn stripes(path: &Path, are_upright: bool, random: &mut Random) {
     for y in 0..SIDE {
         for x in 0..SIDE {
             let at = if are_upright { x } else { y };
-            let color = if at / width % 2 == 0 { one } else { other };
+            let color = if (at / width).is_multiple_of(2) { one } else { other };
             pixels.extend(color);
         }
     }

@@ -1,5 +1,5 @@
-//! Batches gathered in device memory, from a set that was put there once. `peers/index_select.py` measures the
-//! same with `torch.index_select`.
+//! Batches gathered in device memory, from a set that was put there once. `peers/index_select.py` measures
+//! the same with `torch.index_select`.
 
 use feedline::{BackendKind, DType, Error, ErrorKind, Loader, Result, Spec, TransferMode};
 use feedline_datasets::Records;

@@ -17,8 +17,8 @@ const GAP: u64 = 4 << 10;
 
 /// A worker's stretch of one file.
 ///
-/// What is read ahead was checked to be of the unchanged file. A single sample is checked when it is read, or,
-/// where reads are [grouped](Self::group), once for all of them.
+/// What is read ahead was checked to be of the unchanged file. A single sample is checked when it is read,
+/// or, where reads are [grouped](Self::group), once for all of them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ahead {
     /// Weak, because a worker outlives the sets that it reads.

@@ -41,8 +41,8 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Field `field` of sample `sample`, where the bytes that [`read`](Self::read) gives lie ready in memory: also
-    /// where those of different samples lie in different places, and there is no column.
+    /// Field `field` of sample `sample`, where the bytes that [`read`](Self::read) gives lie ready in memory:
+    /// also where those of different samples lie in different places, and there is no column.
     fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
         self.column(field)?.row(sample)
     }

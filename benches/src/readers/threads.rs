@@ -51,7 +51,7 @@ pub struct Block<'a> {
 }
 
 impl Threads {
-    /// Each thread has as many blocks as the loader has slots, so that both write to memory outside the caches.
+    /// Each thread has as many blocks as the loader has slots: both write to memory outside the caches.
     pub fn new(
         options: &Options,
         plain: Plain,

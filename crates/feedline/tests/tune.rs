@@ -167,7 +167,7 @@ fn the_order_is_the_same_while_knobs_move_and_the_bytes_stay_within_the_budget()
     with_watchdog(LIMIT, || {
         let budget = 6 * 1024;
         let builder = || {
-            let load = Load { name: "", decode: 0, copy: 0, step: 0 };
+            let load = Load { name: "", decode: 1, copy: 0, step: 0 };
             load.builder(50).shuffle(3).pinned_budget(budget)
         };
         let host = Device::host();

@@ -49,7 +49,7 @@ fn an_invalid_option_value_is_named_with_the_values_it_takes() {
             (&["--workers", "18446744073709551615"], &["--workers is", "from 1 to 1024, or auto"]),
             (&["--workers", "all"], &["--workers is \"all\"", "or auto"]),
             (&["--transfer-mode", "fast"], &["--transfer-mode is \"fast\"", "auto or staged or zero-copy"]),
-            (&["--depth", "0"], &["--depth is \"0\"", whole]),
+            (&["--depth", "0"], &["--depth is \"0\"", "give auto or a whole number of 1 or more"]),
             (&["--epochs", "0"], &["--epochs is \"0\"", whole]),
             (&["--epochs", "two"], &["--epochs is \"two\"", whole]),
             (&["--steps", "0"], &["--steps is \"0\"", whole]),

@@ -25,7 +25,7 @@ pub struct Source {
 /// ```
 /// use feedline_kernels::source::{PROGRAMS, STEP};
 /// assert!(STEP.kernels().any(|kernel| kernel.name == "softmax_xent_u8"));
-/// assert_eq!(PROGRAMS.len(), 4);
+/// assert_eq!(PROGRAMS.len(), 5);
 /// ```
 #[derive(Debug)]
 pub struct Program {

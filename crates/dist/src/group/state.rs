@@ -25,6 +25,8 @@ pub(crate) struct Shared {
     data: Vec<(u32, TcpStream)>,
     state: Mutex<State>,
     changed: Condvar,
+    /// Held while a failure is passed on: one after the other, and before the connections are closed.
+    failing: Mutex<()>,
 }
 
 /// The connection for messages about the run.
@@ -90,7 +92,8 @@ impl Shared {
             whole: HashMap::new(),
         };
         let progress = AtomicU64::new(0);
-        Self { world, limit, progress, controls, data, state: Mutex::new(state), changed: Condvar::new() }
+        let (state, changed, failing) = (Mutex::new(state), Condvar::new(), Mutex::new(()));
+        Self { world, limit, progress, controls, data, state, changed, failing }
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
@@ -228,16 +231,23 @@ impl Shared {
 
     /// The run fails: `error` is what this rank gets, `why` what the others get, except `from`, who said it.
     pub(crate) fn fail(&self, error: Error, why: &str, from: Option<u32>) {
-        let mut state = self.lock();
-        if state.failed.is_some() || state.left {
-            return;
+        let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        {
+            let state = self.lock();
+            if state.failed.is_some() || state.left {
+                return;
+            }
         }
-        state.failed = Some(error.clone());
-        let callbacks = std::mem::take(&mut state.callbacks);
-        drop(state);
-        self.changed.notify_all();
-        // First, so that the others get the reason before a broken connection.
+        // Before any caller of this rank gets the error: it may end the process at once, and the others would
+        // see a broken connection without a reason.
         self.tell_all(&Frame::Failed(why.to_owned()).to_bytes(), from);
+        let callbacks = {
+            let mut state = self.lock();
+            state.failed = Some(error.clone());
+            std::mem::take(&mut state.callbacks)
+        };
+        drop(failing);
+        self.changed.notify_all();
         // Ends collectives of the host that wait for another rank.
         for (_, connection) in &self.data {
             let _ = connection.shutdown(Shutdown::Both);
@@ -315,7 +325,9 @@ impl Shared {
 
     /// Closes all connections; the threads that listen to them end.
     pub(super) fn close(&self) {
+        let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
         self.lock().left = true;
+        drop(failing);
         self.changed.notify_all();
         for control in &self.controls {
             // What was said last is still sent.

@@ -91,8 +91,8 @@ impl InMemory {
         Ok(self)
     }
 
-    /// Adds a field of variable length: one of `rows` per sample, each of 0 to `most_per_sample` items of shape
-    /// `item_shape`, `[]` for items that are single elements. They are copied.
+    /// Adds a field of variable length: one of `rows` per sample, each of 0 to `most_per_sample` items of
+    /// shape `item_shape`, `[]` for items that are single elements. They are copied.
     ///
     /// ```
     /// use feedline_core::{Dataset, InMemory};
@@ -104,8 +104,8 @@ impl InMemory {
     /// ```
     ///
     /// # Errors
-    /// `Config` if a row has more items or is not whole items, or if there are more or fewer rows than samples
-    /// of the fields before; otherwise as [`Spec::ragged`].
+    /// `Config` if a row has more items or is not whole items, or if there are more or fewer rows than
+    /// samples of the fields before; otherwise as [`Spec::ragged`].
     pub fn ragged<T: Element>(
         mut self,
         name: &str,
@@ -154,7 +154,9 @@ impl InMemory {
                 let bytes = self.spec.fields()[field].row_bytes();
                 &pages.bytes()[id * bytes..][..bytes]
             }
-            Values::Ragged { bytes, ends } => &bytes[id.checked_sub(1).map_or(0, |before| ends[before])..ends[id]],
+            Values::Ragged { bytes, ends } => {
+                &bytes[id.checked_sub(1).map_or(0, |before| ends[before])..ends[id]]
+            }
         }
     }
 }

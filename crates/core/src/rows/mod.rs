@@ -13,8 +13,8 @@ mod row;
 #[cfg(test)]
 mod tests;
 
-use row::{field_of, not_fixed, not_ragged};
 pub use row::{Row, RowFields};
+use row::{field_of, not_fixed, not_ragged};
 
 /// A function that copies `rows` into `to`, one after the other. Together they are exactly as long as `to`.
 pub type CopyRows = fn(to: &mut [u8], rows: &[&[u8]]);

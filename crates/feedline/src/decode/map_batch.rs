@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use feedline_core::random::key;
 use feedline_core::{
-    BatchInfo, BatchSampler, Context, Element, Error, ErrorKind, Field, Layout, ReadError, Result, Rows, Spec,
-    Stage, catch_panic,
+    BatchInfo, BatchSampler, Context, Element, Error, ErrorKind, Field, Layout, ReadError, Result, Rows,
+    Spec, Stage, catch_panic,
 };
 
 use super::input::Note;
@@ -83,8 +83,8 @@ impl<'a> FilledBatch<'a> {
     /// The items that row `row` has of the ragged field called `name`, for reading and for changes in place.
     ///
     /// # Errors
-    /// `Config` if there is no such field, it has another type or is not ragged, or the row has been cleared by
-    /// [`set_ragged`](Self::set_ragged).
+    /// `Config` if there is no such field, it has another type or is not ragged, or the row has been cleared
+    /// by [`set_ragged`](Self::set_ragged).
     ///
     /// # Panics
     /// If `row` is not below [`len`](Self::len).

@@ -22,8 +22,8 @@ pub(super) enum Kind {
 /// Bytes of the header.
 pub(super) const HEADER: u64 = 64;
 
-/// Opens the cache file of the first `kept` samples of `set` at `path`, or makes it anew where there is none, or
-/// that of another set, or one whose length `is_len` denies. Returns it with the key of its checksums.
+/// Opens the cache file of the first `kept` samples of `set` at `path`, or makes it anew where there is none,
+/// or that of another set, or one whose length `is_len` denies. Returns it with the key of its checksums.
 pub(super) fn open(
     (path, kind): (&Path, Kind),
     set: &dyn Dataset,

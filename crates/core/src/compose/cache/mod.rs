@@ -9,9 +9,9 @@
 //! | rows with ragged fields, in a file | `ragged_file.rs` |
 //! | files: made, opened, and replaced | `disk.rs` |
 //!
-//! Of samples of one size the first ones are kept, as many as fit; of others, those that are read first. A kept
-//! row is the same bytes as a read, so what the set delivers does not depend on what is kept, by whom, or since
-//! when.
+//! Of samples of one size the first ones are kept, as many as fit; of others, those that are read first. A
+//! kept row is the same bytes as a read, so what the set delivers does not depend on what is kept, by whom,
+//! or since when.
 
 mod disk;
 mod file;
@@ -55,8 +55,8 @@ enum Store {
 }
 
 impl Store {
-    /// Looks for sample `id`. A row of one size is copied into `row`; one with ragged fields is only looked for,
-    /// because the rows before it have to be written first.
+    /// Looks for sample `id`. A row of one size is copied into `row`; one with ragged fields is only looked
+    /// for, because the rows before it have to be written first.
     fn find(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> bool {
         match self {
             Self::Memory(rows) => rows.get(id, row),
@@ -125,8 +125,8 @@ impl Cached {
         Self { inner, kept, store, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
     }
 
-    /// How many samples the cache has room for: those with smaller ids are kept. With ragged fields, those with
-    /// smaller ids may be kept, until the budget is used up.
+    /// How many samples the cache has room for: those with smaller ids are kept. With ragged fields, those
+    /// with smaller ids may be kept, until the budget is used up.
     pub fn kept(&self) -> u64 {
         self.kept
     }

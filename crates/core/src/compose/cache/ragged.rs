@@ -45,8 +45,8 @@ impl Encoded {
     }
 }
 
-/// Writes the row that [`Encoded::add`] made `bytes` of. False where they are not such a row, or the batch has no
-/// room for it.
+/// Writes the row that [`Encoded::add`] made `bytes` of. False where they are not such a row, or the batch
+/// has no room for it.
 pub(super) fn decode(bytes: &[u8], row: &mut Row<'_, '_>) -> bool {
     let mut rest = bytes;
     for field in 0..row.spec().fields().len() {
@@ -70,9 +70,12 @@ pub(super) fn decode(bytes: &[u8], row: &mut Row<'_, '_>) -> bool {
     rest.is_empty()
 }
 
+/// The bytes of kept rows, by id.
+type Kept = RwLock<HashMap<u64, Box<[u8]>>>;
+
 /// Rows in memory, as many as fit a number of bytes.
 pub(super) struct RaggedMemory {
-    parts: Box<[RwLock<HashMap<u64, Box<[u8]>>>]>,
+    parts: Box<[Kept]>,
     /// Bytes that are not used yet.
     left: AtomicU64,
 }
@@ -117,7 +120,7 @@ impl RaggedMemory {
         part.insert(id, kept.into_boxed_slice());
     }
 
-    fn part(&self, id: u64) -> &RwLock<HashMap<u64, Box<[u8]>>> {
+    fn part(&self, id: u64) -> &Kept {
         &self.parts[(id % PARTS) as usize]
     }
 }

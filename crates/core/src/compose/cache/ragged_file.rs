@@ -1,7 +1,7 @@
 //! Rows with ragged fields in a file, each with a checksum, read and written by position.
 //!
-//! Behind the header is an index, with a place for each of the first samples: where the row is, its length, and a
-//! checksum of both and of the row, keyed by the set and the id. The rows follow, in the order in which
+//! Behind the header is an index, with a place for each of the first samples: where the row is, its length,
+//! and a checksum of both and of the row, keyed by the set and the id. The rows follow, in the order in which
 //! they came. As with rows of one size, a place that does not fit its row is a sample that is not there, so
 //! nothing needs to be repaired, and several processes may share a file.
 //!

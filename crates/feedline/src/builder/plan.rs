@@ -12,13 +12,13 @@ use crate::tune::{Depth, Policy, Setting};
 /// Bytes of all device slots together, for batches so small that many slots fit.
 const SMALL: usize = 32 << 20;
 
-/// The workers that write the ids of resident batches: on an H200, a batch of 4096 rows of 784 bytes took 40 us
-/// with one, which is three times the gather.
+/// The workers that write the ids of resident batches: on an H200, a batch of 4096 rows of 784 bytes took 40
+/// us with one, which is three times the gather.
 const RESIDENT_WORKERS: usize = 4;
 
 impl LoaderBuilder {
-    /// The given pool, or a new one. If the device gathers the rows, workers write ids only, about 100 million
-    /// per second each: one is enough for rows that cross the bus.
+    /// The given pool, or a new one. If the device gathers the rows, workers write ids only, about 100
+    /// million per second each: one is enough for rows that cross the bus.
     pub(crate) fn start_pool(&self, mode: &ChosenMode) -> Result<WorkerPool> {
         match &self.pool {
             Some(pool) => Ok(pool.clone()),

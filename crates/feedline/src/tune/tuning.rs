@@ -66,7 +66,8 @@ impl fmt::Display for Move {
         let kept = if *is_kept { "kept" } else { "undone" };
         write!(
             f,
-            "{knob} {old} to {new}: {before:.0} batches/s, predicted {predicted:.0}, obtained {obtained:.0}: {kept}"
+            "{knob} {old} to {new}: {before:.0} batches/s, predicted {predicted:.0}, obtained {obtained:.0}: \
+             {kept}"
         )
     }
 }

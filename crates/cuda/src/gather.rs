@@ -172,14 +172,7 @@ impl Cuda {
     ) -> Result<()> {
         // SAFETY: the caller's contract; the launch copies the parameters.
         let launched = unsafe {
-            result::launch_kernel(
-                kernel.raw(),
-                (blocks, 1, 1),
-                (THREADS, 1, 1),
-                0,
-                raw(stream),
-                parameters,
-            )
+            result::launch_kernel(kernel.raw(), (blocks, 1, 1), (THREADS, 1, 1), 0, raw(stream), parameters)
         };
         self.check(launched.err().map_or(sys::CUresult::CUDA_SUCCESS, |error| error.0), kernel.name())
     }

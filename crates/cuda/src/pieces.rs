@@ -39,7 +39,10 @@ pub(super) fn cut(gather: &Gather, multiprocessors: usize) -> Result<([Cut; MAX_
         let pieces;
         (*cut, pieces) = of_field(gather.rows(), field.row_bytes, multiprocessors).ok_or_else(too_large)?;
         cut.first = first;
-        first = first.checked_add(pieces).filter(|&blocks| i32::try_from(blocks).is_ok()).ok_or_else(too_large)?;
+        first = first
+            .checked_add(pieces)
+            .filter(|&blocks| i32::try_from(blocks).is_ok())
+            .ok_or_else(too_large)?;
     }
     Ok((cuts, first))
 }

@@ -988,6 +988,40 @@ BUGS = [
         [("datasets/src/parquet/claims.rs", "if claimed > most {", "if claimed == u64::MAX {")],
     ),
     Bug(
+        "ragged_cache_believed",
+        "a row in a cache file is used though its checksum does not fit",
+        Test(CORE, "compose", "ragged::a_damaged_byte_anywhere_is_seen_and_the_row_is_read_again"),
+        [
+            (
+                "crates/core/src/compose/cache/ragged_file.rs",
+                "checksum == self.checksum(id, offset, bytes) && decode(bytes, row)",
+                "decode(bytes, row)",
+            )
+        ],
+    ),
+    Bug(
+        "ragged_cache_unbounded",
+        "a cache of ragged fields grows beyond its budget",
+        Test(CORE, "compose", "ragged::a_file_keeps_its_budget_and_changes_while_it_is_used"),
+        [("crates/core/src/compose/cache/ragged_file.rs", "if left < least {", "if false {")],
+    ),
+    Bug(
+        "map_batch_leaves_rows",
+        "a hook may leave ragged rows unwritten",
+        Test(
+            FEEDLINE,
+            "ragged_compositions",
+            "what_a_hook_cannot_do_to_a_ragged_field_ends_the_run_with_its_batch",
+        ),
+        [
+            (
+                "crates/feedline/src/decode/map_batch.rs",
+                "batch.rows.check_written().map_err(|(_, error)| error.into())",
+                "Ok(())",
+            )
+        ],
+    ),
+    Bug(
         "cache_keeps_all",
         "decoded row groups are never given up",
         Test(DATASETS, "lib", "cache::tests::the_part_that_was_used_longest_ago_goes_first"),

@@ -23,7 +23,10 @@ impl LoaderBuilder {
         match &self.pool {
             Some(pool) => Ok(pool.clone()),
             None if mode.is_resident() => {
-                WorkerPool::new(Workers::Count(self.threads().count()?.min(RESIDENT_WORKERS)))
+                // TEMPORARY, for one run that compares.
+                let most = std::env::var("FEEDLINE_RESIDENT_WORKERS").ok().and_then(|most| most.parse().ok());
+                let most = most.unwrap_or(RESIDENT_WORKERS);
+                WorkerPool::new(Workers::Count(self.threads().count()?.min(most)))
             }
             None if mode.is_zero_copy() => WorkerPool::new(Workers::Count(1)),
             None => WorkerPool::new(self.threads()),

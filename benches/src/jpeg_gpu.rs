@@ -172,6 +172,7 @@ impl Bench<'_> {
             "us_per_image": {
                 "batches awaited": per_image(fed),
                 "headers": per_image(times.headers),
+                "files to pinned memory": per_image(times.load),
                 "nvJPEG's calls": per_image(times.queue),
                 "device awaited": per_image(times.wait),
                 "copies": per_image(times.copies),

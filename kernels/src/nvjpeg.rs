@@ -9,6 +9,8 @@ use feedline_core::{Element, Error, ErrorKind, Result};
 use feedline_device::{Backend, Stream, ViewMut};
 use libloading::Library;
 
+use crate::host::parallel::beside;
+
 /// Names of the library.
 const LIBRARIES: [&str; 3] = ["libnvjpeg.so", "libnvjpeg.so.13", "libnvjpeg.so.12"];
 
@@ -115,9 +117,19 @@ pub(crate) struct File<'a> {
     first: usize,
 }
 
+/// Files in pinned memory, to be decoded.
+pub(crate) struct Loaded<'a> {
+    files: &'a [File<'a>],
+    /// Where each lies in `pinned`.
+    places: Vec<*const u8>,
+    pinned: Staging,
+}
+
 /// Where the time of decoding goes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Spent {
+    /// The calling thread, while files are copied into pinned memory.
+    pub(crate) load: Duration,
     /// The calling thread, in the library.
     pub(crate) queue: Duration,
     /// The calling thread, until the device has decoded.
@@ -134,6 +146,8 @@ pub(crate) struct Nvjpeg {
     is_hardware: bool,
     /// Files of the last batch.
     batch: usize,
+    /// Memory for the files of a batch.
+    pinned: Option<Staging>,
     spent: Spent,
 }
 
@@ -174,6 +188,7 @@ impl Nvjpeg {
             header: null,
             is_hardware,
             batch: 0,
+            pinned: None,
             spent: Spent::default(),
         };
         // SAFETY: the handle was just created, and the state is written where it succeeds.
@@ -251,12 +266,38 @@ impl Nvjpeg {
         is_taken.then_some((height as usize, width as usize))
     }
 
-    /// Decodes `files` to `pixels`: RGB, row after row, from the place that each file names. Blocks until
-    /// they are decoded. Returns whether they were: a file with damaged data fails its whole batch.
+    /// Copies `files` into pinned memory, on the pool: from other memory the driver would copy them one by one on
+    /// the calling thread.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub(crate) fn load<'a>(&mut self, files: &'a [File<'a>]) -> Result<Loaded<'a>> {
+        let start = Instant::now();
+        let bytes = files.iter().map(|file| file.bytes.len()).sum::<usize>();
+        let mut pinned = match self.pinned.take().filter(|pinned| pinned.bytes >= bytes) {
+            Some(pinned) => pinned,
+            None => Staging::new(&self.stream, bytes + bytes / 4)?,
+        };
+        let (mut parts, mut places) = (Vec::new(), Vec::new());
+        let mut rest = pinned.bytes_mut();
+        for file in files {
+            let part;
+            (part, rest) = rest.split_at_mut(file.bytes.len());
+            places.push(part.as_ptr());
+            parts.push((part, file.bytes));
+        }
+        beside(parts, |(to, from)| to.copy_from_slice(from), || ());
+        self.spent.load += start.elapsed();
+        Ok(Loaded { files, places, pinned })
+    }
+
+    /// Decodes files to `pixels`: RGB, row after row, from the place that each file names. Blocks until they are
+    /// decoded. Returns whether they were: a file with damaged data fails its whole batch.
     ///
     /// # Errors
     /// `Config` for a place outside `pixels`; a device failure.
-    pub(crate) fn decode(&mut self, files: &[File<'_>], mut pixels: ViewMut<'_, u8>) -> Result<bool> {
+    pub(crate) fn decode(&mut self, loaded: Loaded<'_>, mut pixels: ViewMut<'_, u8>) -> Result<bool> {
+        let Loaded { files, places, pinned } = loaded;
         let behind = files.iter().map(|file| {
             let bytes = file.height.checked_mul(file.width)?.checked_mul(3)?;
             file.first.checked_add(bytes)
@@ -267,8 +308,8 @@ impl Nvjpeg {
         if files.is_empty() {
             return Ok(true);
         }
+        let start = Instant::now();
         let address = pixels.address().0;
-        let data: Vec<*const u8> = files.iter().map(|file| file.bytes.as_ptr()).collect();
         let lengths: Vec<usize> = files.iter().map(|file| file.bytes.len()).collect();
         let mut images: Vec<Image> = files
             .iter()
@@ -280,7 +321,6 @@ impl Nvjpeg {
             })
             .collect();
         let stream = self.stream.clone();
-        let start = Instant::now();
         let done = stream.submit("nvjpeg", &[], &[pixels.reborrow().into()], |to| {
             if to.recorded {
                 let why = "JPEG cannot be decoded in a recorded step: decode before it";
@@ -297,13 +337,13 @@ impl Nvjpeg {
                 answered(ready, "prepare a batch")?;
                 self.batch = files.len();
             }
-            // SAFETY: each of the `batch` files is alive until the stream is drained below; each picture lies
-            // within `pixels` (checked above), in the size that the library itself parsed (`accept`).
+            // SAFETY: `pinned` holds a copy of each of the `batch` files until the stream is drained below; each
+            // picture lies within `pixels` (checked above), in the size that the library itself parsed (`accept`).
             let status = unsafe {
                 (calls.decode)(
                     *handle,
                     *state,
-                    data.as_ptr(),
+                    places.as_ptr(),
                     lengths.as_ptr(),
                     images.as_mut_ptr(),
                     to.stream.0 as Pointer,
@@ -320,6 +360,7 @@ impl Nvjpeg {
         // The files and the state may be used until then, also where the call failed.
         stream.synchronize()?;
         self.spent.wait += start.elapsed();
+        self.pinned = Some(pinned);
         done
     }
 }

@@ -79,6 +79,8 @@ pub struct Counts {
 pub struct DecodeTimes {
     /// Reading the headers of the files, and asking nvJPEG which ones it takes.
     pub headers: Duration,
+    /// Copying files into pinned memory.
+    pub load: Duration,
     /// In nvJPEG's calls.
     pub queue: Duration,
     /// Waiting for the device to decode.
@@ -133,8 +135,8 @@ impl PictureDecoder {
 
     /// Where the time went.
     pub fn times(&self) -> DecodeTimes {
-        let Spent { queue, wait } = self.gpu.as_ref().map(Nvjpeg::spent).unwrap_or_default();
-        DecodeTimes { headers: self.headers, queue, wait, copies: self.copies }
+        let Spent { load, queue, wait } = self.gpu.as_ref().map(Nvjpeg::spent).unwrap_or_default();
+        DecodeTimes { headers: self.headers, load, queue, wait, copies: self.copies }
     }
 
     /// Where pictures are decoded, and why, for logs.
@@ -221,8 +223,8 @@ impl PictureDecoder {
         let taken = match gpu {
             Some(gpu) if !files.is_empty() => {
                 let Staged { staging, memory } = pixels;
-                let view = memory.view_mut();
-                on_cpu(staging.bytes_mut(), &others, || gpu.decode(&on_gpu, view))??
+                let (loaded, view) = (gpu.load(&on_gpu)?, memory.view_mut());
+                on_cpu(staging.bytes_mut(), &others, || gpu.decode(loaded, view))??
             }
             _ => on_cpu(pixels.staging.bytes_mut(), &others, || false)?,
         };

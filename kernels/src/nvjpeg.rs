@@ -81,8 +81,8 @@ impl Calls {
     fn of(library: Library) -> std::result::Result<Self, libloading::Error> {
         macro_rules! function {
             ($name:literal) => {
-                // SAFETY: the types of the fields are those of `nvjpeg.h` for these names, the same in CUDA 12
-                // and 13; the copied pointers stay valid because the library is kept beside them.
+                // SAFETY: the types of the fields are those of `nvjpeg.h` for these names, the same in CUDA
+                // 12 and 13; the copied pointers stay valid because the library is kept beside them.
                 *unsafe { library.get(concat!($name, "\0").as_bytes()) }?
             };
         }
@@ -106,8 +106,8 @@ impl Calls {
     }
 }
 
-/// A file that the decoder takes, and where its pixels go: made by [`Nvjpeg::accept`] only, so that its size is
-/// the one that the library writes.
+/// A file that the decoder takes, and where its pixels go: made by [`Nvjpeg::accept`] only, so that its size
+/// is the one that the library writes.
 #[derive(Clone, Copy)]
 pub(crate) struct File<'a> {
     bytes: &'a [u8],
@@ -200,7 +200,8 @@ impl Nvjpeg {
     }
 
     /// Lets the library keep the memory of its batches: it would free and allocate some for every picture of
-    /// another size, and each time wait for the whole device. Its memory grows with the pictures all the same.
+    /// another size, and each time wait for the whole device. Its memory grows with the pictures all the
+    /// same.
     fn keep_memory(&mut self) -> Result<()> {
         // TEMPORARY, for one run that compares: "none", or files, width and height.
         let hint = std::env::var("FEEDLINE_NVJPEG_HINT").unwrap_or_default();
@@ -266,8 +267,8 @@ impl Nvjpeg {
         is_taken.then_some((height as usize, width as usize))
     }
 
-    /// Copies `files` into pinned memory, on the pool: from other memory the driver would copy them one by one on
-    /// the calling thread.
+    /// Copies `files` into pinned memory, on the pool: from other memory the driver would copy them one by
+    /// one on the calling thread.
     ///
     /// # Errors
     /// A device failure.
@@ -291,8 +292,8 @@ impl Nvjpeg {
         Ok(Loaded { files, places, pinned })
     }
 
-    /// Decodes files to `pixels`: RGB, row after row, from the place that each file names. Blocks until they are
-    /// decoded. Returns whether they were: a file with damaged data fails its whole batch.
+    /// Decodes files to `pixels`: RGB, row after row, from the place that each file names. Blocks until they
+    /// are decoded. Returns whether they were: a file with damaged data fails its whole batch.
     ///
     /// # Errors
     /// `Config` for a place outside `pixels`; a device failure.
@@ -337,8 +338,9 @@ impl Nvjpeg {
                 answered(ready, "prepare a batch")?;
                 self.batch = files.len();
             }
-            // SAFETY: `pinned` holds a copy of each of the `batch` files until the stream is drained below; each
-            // picture lies within `pixels` (checked above), in the size that the library itself parsed (`accept`).
+            // SAFETY: `pinned` holds a copy of each of the `batch` files until the stream is drained below;
+            // each picture lies within `pixels` (checked above), in the size that the library itself parsed
+            // (`accept`).
             let status = unsafe {
                 (calls.decode)(
                     *handle,

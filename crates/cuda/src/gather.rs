@@ -1,5 +1,5 @@
-//! Zero-copy gathers: registers host memory with the driver, and launches the kernels that gather its rows, or
-//! those of a copy on the device.
+//! Zero-copy gathers: registers host memory with the driver, and launches the kernels that gather its rows,
+//! or those of a copy on the device.
 
 use std::ffi::c_void;
 
@@ -133,8 +133,8 @@ impl Cuda {
         if gather.places().is_none() && gather.rows() <= FEW && choice() != "ids" {
             let mut few = [0_u64; FEW];
             for (visit, id) in few[..gather.rows()].iter_mut().enumerate() {
-                // SAFETY: there is an id per row in pinned memory, and nothing writes them before the work has
-                // ended (caller). They may be unaligned.
+                // SAFETY: there is an id per row in pinned memory, and nothing writes them before the work
+                // has ended (caller). They may be unaligned.
                 *id = unsafe { (ids as *const u64).wrapping_add(visit).read_unaligned() };
             }
             let parameters = &mut [

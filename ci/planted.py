@@ -679,26 +679,46 @@ BUGS = [
     Bug(
         "worker_limit",
         "a worker beyond the limit takes work",
-        Test(FEEDLINE, "lib", "decode::queue::tests::a_worker_beyond_the_limit_takes_no_work_until_the_limit_is_raised"),
+        Test(
+            FEEDLINE,
+            "lib",
+            "decode::queue::tests::a_worker_beyond_the_limit_takes_no_work_until_the_limit_is_raised",
+        ),
         [(QUEUE, "if worker >= state.limit {", "if worker > state.limit {")],
     ),
     Bug(
         "tuner_keeps_all",
         "the tuner keeps a move that did not help",
-        Test(FEEDLINE, "lib", "tune::policy::tests::a_move_that_does_not_help_is_undone_and_logged_with_its_prediction"),
+        Test(
+            FEEDLINE,
+            "lib",
+            "tune::policy::tests::a_move_that_does_not_help_is_undone_and_logged_with_its_prediction",
+        ),
         [("crates/feedline/src/tune/policy.rs", "rate >= HELPS * before;", "rate >= 0.5 * before;")],
     ),
     Bug(
         "slots_kept_back",
         "the tuner keeps slots back from a consumer that holds all in use",
         Test(FEEDLINE, "tune", "a_consumer_that_holds_batches_gets_all_slots_and_then_an_error"),
-        [("crates/feedline/src/tune/mod.rs", "held >= self.policy.now().depth;", "held > self.policy.now().depth;")],
+        [
+            (
+                "crates/feedline/src/tune/mod.rs",
+                "held >= self.policy.now().depth;",
+                "held > self.policy.now().depth;",
+            )
+        ],
     ),
     Bug(
         "sync_does_not_wait",
         "FEEDLINE_SYNC does not wait for the work of a call",
         Test(FEEDLINE, "synchronous", "a_failed_task_is_returned_by_its_own_call_with_line_stage_and_batch"),
-        [("crates/backend/src/synchronous.rs", "Ordering::Acquire) > 0 {", "Ordering::Acquire) < usize::MAX {")],
+        [
+            (
+                "crates/backend/src/synchronous.rs",
+                "Ordering::Acquire) > 0 {",
+                "Ordering::Acquire) < usize::MAX {",
+            )
+        ],
     ),
     Bug(
         "any_number_of_workers",
@@ -988,6 +1008,40 @@ BUGS = [
         [("datasets/src/parquet/claims.rs", "if claimed > most {", "if claimed == u64::MAX {")],
     ),
     Bug(
+        "ragged_cache_believed",
+        "a row in a cache file is used though its checksum does not fit",
+        Test(CORE, "compose", "ragged::a_damaged_byte_anywhere_is_seen_and_the_row_is_read_again"),
+        [
+            (
+                "crates/core/src/compose/cache/ragged_file.rs",
+                "checksum == self.checksum(id, offset, bytes) && decode(bytes, row)",
+                "decode(bytes, row)",
+            )
+        ],
+    ),
+    Bug(
+        "ragged_cache_unbounded",
+        "a cache of ragged fields grows beyond its budget",
+        Test(CORE, "compose", "ragged::a_file_keeps_its_budget_and_changes_while_it_is_used"),
+        [("crates/core/src/compose/cache/ragged_file.rs", "if left < least {", "if false {")],
+    ),
+    Bug(
+        "map_batch_leaves_rows",
+        "a hook may leave ragged rows unwritten",
+        Test(
+            FEEDLINE,
+            "ragged_compositions",
+            "what_a_hook_cannot_do_to_a_ragged_field_ends_the_run_with_its_batch",
+        ),
+        [
+            (
+                "crates/feedline/src/decode/map_batch.rs",
+                "batch.rows.check_written().map_err(|(_, error)| error.into())",
+                "Ok(())",
+            )
+        ],
+    ),
+    Bug(
         "cache_keeps_all",
         "decoded row groups are never given up",
         Test(DATASETS, "lib", "cache::tests::the_part_that_was_used_longest_ago_goes_first"),
@@ -1223,7 +1277,13 @@ BUGS = [
         "rank_failure_untold",
         "the other ranks are not told of a failure",
         Test(DIST, "group", "a_failure_reaches_every_rank_with_its_cause"),
-        [(f"{GROUP}/state.rs", "self.tell_all(&Frame::Failed(why.to_owned()).to_bytes(), from);", "_ = (why, from);")],
+        [
+            (
+                f"{GROUP}/state.rs",
+                "self.tell_all(&Frame::Failed(why.to_owned()).to_bytes(), from);",
+                "_ = (why, from);",
+            )
+        ],
     ),
     Bug(
         "rank_sum_order",
@@ -1266,7 +1326,13 @@ BUGS = [
         "rank_contradiction",
         "two launchers may contradict each other",
         Test(DIST, "lib", "launch::tests::contradictions_name_both_variables_and_values"),
-        [("crates/dist/src/launch/mod.rs", "            if !same {", "            if !same && name.is_empty() {")],
+        [
+            (
+                "crates/dist/src/launch/mod.rs",
+                "            if !same {",
+                "            if !same && name.is_empty() {",
+            )
+        ],
     ),
 ]
 

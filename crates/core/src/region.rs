@@ -97,6 +97,13 @@ impl<'r> Region<'r> {
         Ok(&mut self.values[start * item..][..items * item])
     }
 
+    /// The values of row `row`; `None` if it is not written.
+    pub(crate) fn written(self, row: usize) -> Option<&'r mut [u8]> {
+        let (start, end) = (self.offset(row)?, self.offset(row + 1)?);
+        let item = self.field.item_bytes();
+        self.values.get_mut(start * item..end * item)
+    }
+
     /// Brings a region whose rows are all written into its form. Returns what it holds; for rows that do
     /// not fit once they are padded, the longest row and why.
     pub(crate) fn finish(&mut self) -> Result<Extent, (usize, Error)> {

@@ -18,6 +18,11 @@ fn works_as_a_store(port: u16) {
     one.set("key", b"value").unwrap();
     assert_eq!(two.get("key", LIMIT).unwrap(), b"value");
     assert!(!other.has("key").unwrap(), "another run sees the key");
+    // What one client has set, the other sees at once.
+    for round in 0..500u32 {
+        one.set("key", &round.to_le_bytes()).unwrap();
+        assert_eq!(two.get("key", LIMIT).unwrap(), round.to_le_bytes());
+    }
     one.set("key", &[]).unwrap();
     assert_eq!(two.get("key", LIMIT).unwrap(), b"");
     let large: Vec<u8> = (0..100_000u32).map(|index| index as u8).collect();

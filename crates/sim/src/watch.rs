@@ -4,7 +4,7 @@
 //! or a flag would wait for ever. One thread watches all simulated devices of the process: it reports such a
 //! wait, and then runs the work, so that the wait ends and the finding reaches the test.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::memory::misuse;
@@ -20,6 +20,9 @@ struct Watched {
 
 static WATCHED: Mutex<Watched> = Mutex::new(Watched { devices: Vec::new(), is_watching: false });
 
+/// A device was dropped.
+static DROPPED: Condvar = Condvar::new();
+
 fn watched() -> MutexGuard<'static, Watched> {
     WATCHED.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -34,10 +37,19 @@ pub(super) fn add(device: &Arc<Shared>) {
     }
 }
 
+/// Ends the thread at once if this was the last device.
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let _watched = watched();
+        DROPPED.notify_all();
+    }
+}
+
 fn watch() {
     loop {
-        std::thread::sleep(LOOK);
-        let mut watched = watched();
+        let alive = |watched: &mut Watched| watched.devices.iter().all(|device| device.strong_count() > 0);
+        let waited = DROPPED.wait_timeout_while(watched(), LOOK, alive);
+        let mut watched = waited.unwrap_or_else(PoisonError::into_inner).0;
         watched.devices.retain(|device| device.strong_count() > 0);
         if watched.devices.is_empty() {
             watched.is_watching = false;
@@ -56,9 +68,9 @@ fn look(device: &Arc<Shared>) {
         return;
     }
     let why = format!(
-        "stuck: nobody has called the device for {:.1} s, since {}, but work is queued: {}; a thread waits for \
-         something that only this work gives, such as a message on a channel, and work runs only in calls: \
-         wait by an event or Stream::synchronize. The work is run now. If the host was only busy, raise \
+        "stuck: nobody has called the device for {:.1} s, since {}, but work is queued: {}; a thread waits \
+         for something that only this work gives, such as a message on a channel, and work runs only in \
+         calls: wait by an event or Stream::synchronize. The work is run now. If the host was only busy, raise \
          SimOptions::stuck_after",
         quiet.as_secs_f64(),
         state.call,

@@ -8,7 +8,8 @@ use crate::{Context, Dataset, Element, Fingerprint, ReadError, Result, Row, Rows
 /// The unit in which a device registers memory.
 const PAGE: usize = 4096;
 
-/// Vectors and arrays as a set: one per field. Every field has a column, so a device can read it itself.
+/// Vectors and arrays as a set: one per field. Every field of one size has a column, so a device can read it
+/// itself.
 ///
 /// ```
 /// use feedline_core::Dataset;
@@ -23,8 +24,16 @@ const PAGE: usize = 4096;
 pub struct InMemory {
     spec: Spec,
     len: u64,
-    fields: Vec<Pages>,
+    fields: Vec<Values>,
     fingerprint: Fingerprint,
+}
+
+/// The values of a field.
+enum Values {
+    /// Of one size, row after row.
+    Fixed(Pages),
+    /// Of a ragged field: the bytes of all rows, and where each row ends.
+    Ragged { bytes: Vec<u8>, ends: Vec<usize> },
 }
 
 /// Bytes in whole pages of their own, so that a device can register them without touching other data.
@@ -76,20 +85,79 @@ impl InMemory {
                 "field \"{name}\" has {have} values, which are not whole samples of {each}"
             )));
         }
+        self.set_len(name, len)?;
+        self.fingerprint = self.fingerprint.bytes(bytes);
+        self.fields.push(Values::Fixed(Pages::copy(bytes)));
+        Ok(self)
+    }
+
+    /// Adds a field of variable length: one of `rows` per sample, each of 0 to `most_per_sample` items of
+    /// shape `item_shape`, `[]` for items that are single elements. They are copied.
+    ///
+    /// ```
+    /// use feedline_core::{Dataset, InMemory};
+    ///
+    /// let words: [&[u8]; 3] = [b"hello", b"", b"you"];
+    /// let data = InMemory::new().ragged("word", [], 8, words)?.field("label", [], [4_u8, 2, 7])?;
+    /// assert_eq!(data.len(), 3);
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Config` if a row has more items or is not whole items, or if there are more or fewer rows than
+    /// samples of the fields before; otherwise as [`Spec::ragged`].
+    pub fn ragged<T: Element>(
+        mut self,
+        name: &str,
+        item_shape: impl Into<Vec<usize>>,
+        most_per_sample: usize,
+        rows: impl IntoIterator<Item = impl AsRef<[T]>>,
+    ) -> Result<Self> {
+        self.spec = self.spec.ragged(name, T::DTYPE, item_shape, most_per_sample)?;
+        let (item, most) =
+            self.spec.fields().last().map_or((1, 0), |field| (field.item_bytes(), field.row_bytes()));
+        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        for row in rows {
+            let row: &[u8] = bytemuck::cast_slice(row.as_ref());
+            if row.len() > most || !row.len().is_multiple_of(item) {
+                let (sample, have, each) = (ends.len(), row.len() / size_of::<T>(), item / size_of::<T>());
+                return Err(config(format!(
+                    "field \"{name}\" has {have} values in sample {sample}, which are not up to \
+                     {most_per_sample} items of {each}"
+                )));
+            }
+            bytes.extend_from_slice(row);
+            ends.push(bytes.len());
+        }
+        self.set_len(name, ends.len() as u64)?;
+        let covered = self.fingerprint.bytes(&bytes);
+        self.fingerprint = ends.iter().fold(covered, |covered, &end| covered.number(end as u64));
+        self.fields.push(Values::Ragged { bytes, ends });
+        Ok(self)
+    }
+
+    /// The field `name` has `len` samples.
+    fn set_len(&mut self, name: &str, len: u64) -> Result<()> {
         if !self.fields.is_empty() && len != self.len {
             let want = self.len;
             return Err(config(format!("field \"{name}\" has {len} samples, the fields before have {want}")));
         }
         self.len = check_len("set", Some(len))?;
-        self.fingerprint = self.fingerprint.bytes(bytes);
-        self.fields.push(Pages::copy(bytes));
-        Ok(self)
+        Ok(())
     }
 
     /// The bytes of field `field` of sample `id`, which must exist.
     fn row(&self, field: usize, id: u64) -> &[u8] {
-        let bytes = self.spec.fields()[field].row_bytes();
-        &self.fields[field].bytes()[id as usize * bytes..][..bytes]
+        let id = id as usize;
+        match &self.fields[field] {
+            Values::Fixed(pages) => {
+                let bytes = self.spec.fields()[field].row_bytes();
+                &pages.bytes()[id * bytes..][..bytes]
+            }
+            Values::Ragged { bytes, ends } => {
+                &bytes[id.checked_sub(1).map_or(0, |before| ends[before])..ends[id]]
+            }
+        }
     }
 }
 
@@ -104,12 +172,28 @@ impl Dataset for InMemory {
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, _: &mut Context) -> Result<(), ReadError> {
         check_id(id, self.len)?;
-        (0..self.fields.len()).for_each(|field| row.write(field, self.row(field, id)));
+        for (field, values) in self.fields.iter().enumerate() {
+            match values {
+                Values::Fixed(_) => row.write(field, self.row(field, id)),
+                Values::Ragged { .. } => row.write_ragged_bytes(field, self.row(field, id))?,
+            }
+        }
         Ok(())
     }
 
     // Field by field: one bounds check and one copy per row.
-    fn read_many(&self, ids: &[u64], rows: &mut Rows<'_>, _: &mut Context) -> Result<(), (usize, ReadError)> {
+    fn read_many(
+        &self,
+        ids: &[u64],
+        rows: &mut Rows<'_>,
+        context: &mut Context,
+    ) -> Result<(), (usize, ReadError)> {
+        if self.spec.is_ragged() {
+            // A batch may have no room for a row, and then the rows before it must be whole.
+            return ids.iter().enumerate().try_for_each(|(index, &id)| {
+                self.read(id, &mut rows.row(index), context).map_err(|error| (index, error))
+            });
+        }
         let good = ids.iter().position(|&id| id >= self.len).unwrap_or(ids.len());
         for field in 0..self.fields.len() {
             rows.write(field, ids[..good].iter().map(|&id| self.row(field, id)));
@@ -118,7 +202,8 @@ impl Dataset for InMemory {
     }
 
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
-        let (pages, row) = (self.fields.get(field)?, self.spec.fields().get(field)?.row_bytes());
+        let Values::Fixed(pages) = self.fields.get(field)? else { return None };
+        let row = self.spec.fields().get(field)?.row_bytes();
         StridedColumn::new(pages.bytes(), 0, row, self.len as usize, row).ok()
     }
 

@@ -13,8 +13,8 @@ mod row;
 #[cfg(test)]
 mod tests;
 
-use row::not_fixed;
 pub use row::{Row, RowFields};
+use row::{field_of, not_fixed, not_ragged};
 
 /// A function that copies `rows` into `to`, one after the other. Together they are exactly as long as `to`.
 pub type CopyRows = fn(to: &mut [u8], rows: &[&[u8]]);
@@ -57,11 +57,26 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// The first `len` rows of `slab`.
+    /// The first `len` rows of `slab`. Rows of ragged fields count as not written.
     ///
     /// # Panics
     /// If `slab` is smaller than the layout, or `len` exceeds the layout's capacity.
     pub fn new(layout: &'a Layout, slab: &'a mut [u8], len: usize) -> Self {
+        let mut rows = Self::filled(layout, slab, len);
+        for index in 0..rows.regions.len() {
+            if let Some(mut region) = rows.region(index) {
+                region.clear();
+            }
+        }
+        rows
+    }
+
+    /// Like [`new`](Self::new), of a slab whose `len` rows are written, and not yet brought into their form.
+    ///
+    /// # Panics
+    /// As for [`new`](Self::new).
+    #[doc(hidden)] // For the workers.
+    pub fn filled(layout: &'a Layout, slab: &'a mut [u8], len: usize) -> Self {
         assert!(len <= layout.capacity(), "{len} rows in a layout of {}", layout.capacity());
         assert!(slab.len() >= layout.bytes(), "slab of {} bytes, layout of {}", slab.len(), layout.bytes());
         let spec = layout.spec();
@@ -80,7 +95,6 @@ impl<'a> Rows<'a> {
             rest = after;
             let field = &spec.fields()[index];
             if field.as_ragged().is_some() {
-                Region::new(field, bytes, layout.room(len)).clear();
                 regions[index] = bytes;
             } else {
                 fields[index] = &mut bytes[..field.row_bytes() * len];
@@ -253,6 +267,19 @@ impl<'a> Rows<'a> {
     pub fn row(&mut self, index: usize) -> Row<'_, 'a> {
         assert!(index < self.len, "row {index} of {}", self.len);
         Row { rows: self, index }
+    }
+
+    /// As [`Row::written_bytes_mut`] of row `row`, and may outlive it.
+    #[doc(hidden)] // For hooks on batches.
+    pub fn written_bytes_mut(&mut self, row: usize, index: usize) -> Result<&mut [u8]> {
+        assert!(row < self.len, "row {row} of {}", self.len);
+        let field = field_of(self.spec, index)?;
+        let row = self.first + row;
+        let written = self.region(index).ok_or_else(|| not_ragged(field))?.written(row);
+        written.ok_or_else(|| {
+            let why = format!("field \"{}\": row {row} is not written yet", field.name());
+            Error::new(ErrorKind::Config, why)
+        })
     }
 
     /// Copies `rows` into field `index` of the first rows, one item per row.

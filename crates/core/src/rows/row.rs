@@ -149,6 +149,25 @@ impl<'a> Row<'_, 'a> {
         self.rows.region(index).ok_or_else(|| not_ragged(field))?.set_len(row, items).map(drop)
     }
 
+    /// The items that the row of ragged field `index` was written with, for reading and for changes in place.
+    ///
+    /// # Errors
+    /// `Config` when the field has another type or is not ragged, the spec has no such field, or the row is
+    /// not written.
+    pub fn written_mut<T: Element>(&mut self, index: usize) -> Result<&mut [T]> {
+        typed::<T>(self.rows.spec, index)?;
+        // The cast cannot fail, as in `field_mut`.
+        self.written_bytes_mut(index).map(bytemuck::cast_slice_mut)
+    }
+
+    /// Like [`written_mut`](Self::written_mut), with the bytes of the items.
+    ///
+    /// # Errors
+    /// As for [`written_mut`](Self::written_mut).
+    pub fn written_bytes_mut(&mut self, index: usize) -> Result<&mut [u8]> {
+        self.rows.written_bytes_mut(self.index, index)
+    }
+
     /// Like [`Rows::check_written`], for this row.
     ///
     /// # Errors
@@ -217,7 +236,7 @@ impl<'r> RowFields<'r> {
 }
 
 /// Field `index` of `spec`.
-fn field_of(spec: &Spec, index: usize) -> Result<&Field> {
+pub(super) fn field_of(spec: &Spec, index: usize) -> Result<&Field> {
     let fields = spec.fields();
     fields.get(index).ok_or_else(|| {
         let why = format!("there is no field {index}: the spec has {}", fields.len());
@@ -244,7 +263,7 @@ pub(super) fn not_fixed(field: &Field) -> Error {
 
 /// The error for a field of a fixed size where a ragged one is needed.
 #[cold]
-fn not_ragged(field: &Field) -> Error {
+pub(super) fn not_ragged(field: &Field) -> Error {
     let why = format!("field \"{}\" is not ragged: write it by field_mut or write", field.name());
     Error::new(ErrorKind::Config, why)
 }

@@ -12,17 +12,17 @@ const PLACE: u64 = 8 + 24;
 const ALL: u64 = HEADER + 50 * PLACE;
 
 /// A folder that is removed.
-struct Folder(PathBuf);
+pub struct Folder(pub PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("feedline-cache-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir(&path).expect("a folder");
         Self(path)
     }
 
-    fn file(&self) -> PathBuf {
+    pub fn file(&self) -> PathBuf {
         self.0.join("cache")
     }
 }

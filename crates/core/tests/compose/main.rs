@@ -10,6 +10,7 @@ mod in_memory;
 mod map;
 mod mix;
 mod pointer;
+mod ragged;
 mod repeat;
 mod split;
 mod subset;

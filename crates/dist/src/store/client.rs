@@ -56,14 +56,16 @@ impl Store {
         Ok(Self { connection: Mutex::new(connection), at, prefix: prefix.to_owned() })
     }
 
-    /// Sets `key`.
+    /// Sets `key`. Once it returns, every client sees the value.
     ///
     /// # Errors
     /// `Unavailable` if the store has ended.
     pub fn set(&self, key: &str, value: &[u8]) -> Result<()> {
         let mut asked = self.ask(request::SET, key);
         put_bytes(&mut asked, value);
-        self.send(&asked, |_| Ok(()))
+        // The protocol has no answer to this request, so the answer to the next one shows that it was served.
+        asked.extend(self.check(key));
+        self.send(&asked, read_check).map(drop)
     }
 
     /// The value of `key`. Blocks until it is set, for at most `limit`.
@@ -91,14 +93,7 @@ impl Store {
     /// # Errors
     /// `Unavailable` if the store has ended.
     pub fn has(&self, key: &str) -> Result<bool> {
-        let mut asked = vec![request::CHECK];
-        asked.extend(1u64.to_le_bytes());
-        put_bytes(&mut asked, self.full(key).as_bytes());
-        self.send(&asked, |connection| {
-            let mut answer = [0];
-            connection.read_exact(&mut answer)?;
-            Ok(answer[0] == 0)
-        })
+        self.send(&self.check(key), read_check)
     }
 
     /// Adds `number` to `key`, which counts as 0 if it is not set, and returns the sum.
@@ -122,6 +117,14 @@ impl Store {
         asked
     }
 
+    /// The question whether `key` is set.
+    fn check(&self, key: &str) -> Vec<u8> {
+        let mut asked = vec![request::CHECK];
+        asked.extend(1u64.to_le_bytes());
+        put_bytes(&mut asked, self.full(key).as_bytes());
+        asked
+    }
+
     /// torch's own keys begin with a slash too, so that tools for its stores show ours.
     fn full(&self, key: &str) -> String {
         format!("/feedline/{}/{key}", self.prefix)
@@ -134,6 +137,12 @@ impl Store {
             .and_then(|()| answer(&mut connection))
             .map_err(|error| broken(&self.at, error))
     }
+}
+
+fn read_check(connection: &mut TcpStream) -> io::Result<bool> {
+    let mut answer = [0];
+    connection.read_exact(&mut answer)?;
+    Ok(answer[0] == 0)
 }
 
 fn broken(at: &str, error: io::Error) -> Error {

@@ -336,7 +336,27 @@ impl LoaderBuilder {
     /// # Ok::<(), feedline::Error>(())
     /// ```
     ///
-    /// A spec with ragged fields is refused when the loader is built.
+    /// Ragged fields can be changed too, in place or as a whole; they are padded afterwards.
+    ///
+    /// ```
+    /// use feedline::{Device, InMemory, Loader, Pad};
+    ///
+    /// let texts = InMemory::new().ragged("text", [], 9, ["hello", "", "you"])?;
+    /// let builder = Loader::builder(texts).batch_size(3).pad("text", Pad::multiple_of(4));
+    /// let builder = builder.map_batch(|batch, _| {
+    ///     let mut shorter = Vec::new();
+    ///     for row in 0..batch.len() {
+    ///         let text = batch.ragged_mut::<u8>("text", row)?;
+    ///         text.make_ascii_uppercase();
+    ///         shorter.push(text.iter().copied().take(3).collect::<Vec<_>>());
+    ///     }
+    ///     Ok(batch.set_ragged("text", shorter)?)
+    /// });
+    /// let mut loader = builder.build_host()?;
+    /// let batch = loader.epoch(0)?.next().expect("a batch")?;
+    /// let (values, lengths) = batch.padded::<u8>("text")?;
+    /// # Ok::<(), feedline::Error>(())
+    /// ```
     pub fn map_batch(
         self,
         hook: impl Fn(&mut FilledBatch<'_>, &mut Context) -> Result<(), ReadError> + Send + Sync + 'static,
@@ -407,10 +427,6 @@ impl LoaderBuilder {
         }
         self.threads().count()?;
         let layout = Layout::new(&self.spec()?, self.batch_size)?;
-        if layout.is_ragged() && self.map_batch.is_some() {
-            let why = "map_batch does not take ragged fields: change the samples with Dataset::map";
-            return Err(Error::new(ErrorKind::Config, why));
-        }
         self.bad_samples.check()?;
         let batch_sampler = match &self.input {
             Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => self.batch_sampler(dataset.len())?,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use feedline_core::random::key;
 use feedline_core::{
-    BatchInfo, BatchSampler, Context, DType, Element, Error, ErrorKind, Layout, ReadError, Result, Rows,
+    BatchInfo, BatchSampler, Context, Element, Error, ErrorKind, Field, Layout, ReadError, Result, Rows,
     Spec, Stage, catch_panic,
 };
 
@@ -23,6 +23,8 @@ pub(crate) struct MapBatch(pub(crate) Arc<Hook>);
 
 /// A batch in host memory, decoded and not yet copied; the argument of
 /// [`LoaderBuilder::map_batch`](crate::LoaderBuilder::map_batch).
+///
+/// Ragged fields are as the data set wrote them: they are padded and added up after the hook.
 #[derive(Debug)]
 pub struct FilledBatch<'a> {
     rows: Rows<'a>,
@@ -68,17 +70,69 @@ impl<'a> FilledBatch<'a> {
     /// The elements of the field called `name`, row after row.
     ///
     /// # Errors
-    /// `Config` if there is no such field, or it has another type.
+    /// `Config` if there is no such field, or it has another type or is ragged.
     pub fn field_mut<T: Element>(&mut self, name: &str) -> Result<&mut [T]> {
-        let index = self.rows.spec().index_of(name)?;
-        let have: DType = self.rows.spec().fields()[index].dtype();
-        if have != T::DTYPE {
-            let why = format!("field \"{name}\" is {have}, not {}", T::DTYPE);
-            return Err(Error::new(ErrorKind::Config, why));
+        let (index, field) = self.typed::<T>(name)?;
+        if field.as_ragged().is_some() {
+            return Err(refuse(field, "is ragged: use ragged_mut or set_ragged"));
         }
         // Cannot fail: fields are aligned to 256 bytes in the slab, and rows are whole elements.
         Ok(bytemuck::cast_slice_mut(self.rows.column_mut(index)))
     }
+
+    /// The items that row `row` has of the ragged field called `name`, for reading and for changes in place.
+    ///
+    /// # Errors
+    /// `Config` if there is no such field, it has another type or is not ragged, or the row has been cleared
+    /// by [`set_ragged`](Self::set_ragged).
+    ///
+    /// # Panics
+    /// If `row` is not below [`len`](Self::len).
+    pub fn ragged_mut<T: Element>(&mut self, name: &str, row: usize) -> Result<&mut [T]> {
+        let (index, _) = self.typed::<T>(name)?;
+        // Cannot fail, as above.
+        self.rows.written_bytes_mut(row, index).map(bytemuck::cast_slice_mut)
+    }
+
+    /// Replaces all rows of the ragged field called `name`, which may get other lengths: for example, by the
+    /// tokens of a text.
+    ///
+    /// # Errors
+    /// `Config` if there is no such field, it has another type or is not ragged, or there are more or fewer
+    /// rows than the batch has; `Sample` for more items than a sample may have, `Budget` for more than the
+    /// batch has room for.
+    pub fn set_ragged<T: Element>(
+        &mut self,
+        name: &str,
+        rows: impl IntoIterator<Item = impl AsRef<[T]>>,
+    ) -> Result<()> {
+        let (index, field) = self.typed::<T>(name)?;
+        let mut given = 0;
+        for row in rows {
+            if given < self.len() {
+                self.rows.row(given).write_ragged(index, row.as_ref())?;
+            }
+            given += 1;
+        }
+        if given == self.len() {
+            return Ok(());
+        }
+        Err(refuse(field, &format!("got {given} rows, but the batch has {}", self.len())))
+    }
+
+    /// The field called `name`, whose elements are of type `T`, and its index.
+    fn typed<T: Element>(&self, name: &str) -> Result<(usize, &'a Field)> {
+        let index = self.rows.spec().index_of(name)?;
+        let field = &self.rows.spec().fields()[index];
+        if field.dtype() == T::DTYPE {
+            return Ok((index, field));
+        }
+        Err(refuse(field, &format!("is {}, not {}", field.dtype(), T::DTYPE)))
+    }
+}
+
+fn refuse(field: &Field, why: &str) -> Error {
+    Error::new(ErrorKind::Config, format!("field \"{}\" {why}", field.name()))
 }
 
 impl MapBatch {
@@ -95,7 +149,7 @@ impl MapBatch {
     ) -> Result<()> {
         let info = &note.info;
         let Some(&first) = info.ids.first() else { return Ok(()) };
-        let mut batch = FilledBatch { rows: Rows::new(layout, bytes, info.ids.len()), info };
+        let mut batch = FilledBatch { rows: Rows::filled(layout, bytes, info.ids.len()), info };
         let context = Context::new(batch_sampler.options().seed, info.epoch);
         let mut context = context.with_scratch(worker.take_scratch());
         // Steps count from where a run resumed, so they cannot key a random stream.
@@ -108,7 +162,9 @@ impl MapBatch {
         let mapped = catch_panic("map_batch panicked", || {
             context.with_stream(STREAM, |context| {
                 context.begin(0, at);
-                (self.0)(&mut batch, context)
+                (self.0)(&mut batch, context)?;
+                // A row that was replaced, and none after it.
+                batch.rows.check_written().map_err(|(_, error)| error.into())
             })
         });
         worker.end();

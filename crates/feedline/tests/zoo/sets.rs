@@ -21,6 +21,13 @@ fn laid() -> Laid {
     Laid::columns(&Fine::new(LEN, 50).unwrap(), 1).unwrap()
 }
 
+/// Samples of different lengths, the same in every epoch.
+fn ragged() -> InMemory {
+    let texts = (0..LEN).map(|id| vec![id as u8; (id * 5 % 17) as usize]);
+    let set = InMemory::new().ragged("text", [], 16, texts).unwrap();
+    set.field("number", [], Vec::from_iter(0..LEN as i64)).unwrap()
+}
+
 fn entry<D: Dataset>(name: &'static str, make: impl Fn() -> D + 'static) -> Entry {
     Entry::new(name, move || Loader::builder(make()))
 }
@@ -57,7 +64,7 @@ pub fn fixtures() -> Vec<Entry> {
 
 /// Data sets made of others, with the method that makes them.
 pub fn compositions(dir: &Path) -> Vec<Entry> {
-    let cache = dir.join("cache");
+    let (cache, ragged_cache) = (dir.join("cache"), dir.join("ragged cache"));
     let mapped = |set: Random| {
         let spec = set.spec().clone();
         set.map(spec, |sample, row, context| {
@@ -115,7 +122,25 @@ pub fn compositions(dir: &Path) -> Vec<Entry> {
         }),
         entry("Cached by cached", || fixed().cached(10 * 58).unwrap()),
         entry("Cached by cached_in_file", move || fixed().cached_in_file(&cache, 1 << 20).unwrap()),
+        entry("Cached by cached_in_file, of ragged fields", move || {
+            ragged().cached_in_file(&ragged_cache, 2000).unwrap()
+        }),
         entry("InMemory", numbers),
+        Entry {
+            mixes_rows: true,
+            ..Entry::new("InMemory of ragged fields with map_batch", || {
+                Loader::builder(ragged()).map_batch(|batch, context| {
+                    let shift = context.random().below(7) as usize;
+                    let mut texts = Vec::new();
+                    for row in 0..batch.len() {
+                        let text = batch.ragged_mut::<u8>("text", row)?;
+                        texts.push(text.iter().skip(shift).copied().collect::<Vec<_>>());
+                    }
+                    texts.rotate_right(1);
+                    Ok(batch.set_ragged("text", texts)?)
+                })
+            })
+        },
         entry("FromFn", || {
             let spec = random(1).spec().clone();
             from_fn(LEN, spec, |id, row, context| {

@@ -3,22 +3,33 @@
 //! | part | file |
 //! | --- | --- |
 //! | the set | `mod.rs` |
-//! | rows in memory | `memory.rs` |
-//! | rows in a file, each with a checksum | `file.rs` |
+//! | rows of one size, in memory | `memory.rs` |
+//! | rows of one size, in a file, each with a checksum | `file.rs` |
+//! | rows with ragged fields: their bytes, and in memory | `ragged.rs` |
+//! | rows with ragged fields, in a file | `ragged_file.rs` |
+//! | files: made, opened, and replaced | `disk.rs` |
 //!
-//! Which samples are kept depends on their ids alone: the first ones, as many as fit. A kept row is the same
-//! bytes as a read, so what the set delivers does not depend on what is kept, by whom, or since when.
+//! Of samples of one size the first ones are kept, as many as fit; of others, those that are read first. A
+//! kept row is the same bytes as a read, so what the set delivers does not depend on what is kept, by whom,
+//! or since when.
 
+mod disk;
 mod file;
 mod memory;
+mod ragged;
+mod ragged_file;
 
 use std::fmt;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use self::disk::HEADER;
 use self::file::FileRows;
 use self::memory::MemoryRows;
+use self::ragged::RaggedMemory;
+use self::ragged_file::RaggedFile;
 use crate::compose::config;
 use crate::{Context, Dataset, Error, Fingerprint, ReadError, Result, Row, Rows, Spec, StridedColumn};
 
@@ -39,14 +50,28 @@ pub struct Cached {
 enum Store {
     Memory(MemoryRows),
     File(FileRows),
+    RaggedMemory(RaggedMemory),
+    RaggedFile(RaggedFile),
 }
 
 impl Store {
-    /// Copies the row of sample `id` into `row`, if it is there.
-    fn get(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> bool {
+    /// Looks for sample `id`. A row of one size is copied into `row`; one with ragged fields is only looked
+    /// for, because the rows before it have to be written first.
+    fn find(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> bool {
         match self {
             Self::Memory(rows) => rows.get(id, row),
             Self::File(rows) => rows.get(id, row, context),
+            Self::RaggedMemory(rows) => rows.has(id),
+            Self::RaggedFile(rows) => rows.has(id),
+        }
+    }
+
+    /// Copies the row of sample `id`, which was found, into `row`. False where it turns out not to be good.
+    fn take(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> bool {
+        match self {
+            Self::Memory(_) | Self::File(_) => true,
+            Self::RaggedMemory(rows) => rows.get(id, row),
+            Self::RaggedFile(rows) => rows.get(id, row, context),
         }
     }
 
@@ -55,40 +80,53 @@ impl Store {
         match self {
             Self::Memory(rows) => rows.put(id, row),
             Self::File(rows) => rows.put(id, row, context),
+            Self::RaggedMemory(rows) => rows.put(id, row, context),
+            Self::RaggedFile(rows) => rows.put(id, row, context),
         }
     }
 }
 
-/// How many samples of `inner` have room in `budget` bytes, at `row` bytes each.
-fn room(inner: &dyn Dataset, budget: u64, row: u64) -> Result<u64> {
+/// Checks that there is something to keep.
+fn check_fields(inner: &dyn Dataset) -> Result<()> {
     if inner.spec().fields().is_empty() {
         return Err(config("a cache of a set without fields: there is nothing to keep".to_owned()));
     }
-    if let Some(field) = inner.spec().fields().iter().find(|field| field.as_ragged().is_some()) {
-        let why = format!("field \"{}\" is ragged: a cache keeps rows of one size", field.name());
-        return Err(config(why));
-    }
-    Ok(inner.len().min(budget / row))
+    Ok(())
 }
 
 impl Cached {
     /// Keeps rows in memory, up to `budget` bytes.
     pub(crate) fn in_memory(inner: Arc<dyn Dataset>, budget: usize) -> Result<Self> {
-        let row = inner.spec().sample_bytes() as u64;
-        let kept = room(&*inner, budget as u64, row)?;
-        let store = Store::Memory(MemoryRows::new(kept, row as usize));
-        Ok(Self { inner, kept, store, hits: AtomicU64::new(0), misses: AtomicU64::new(0) })
+        check_fields(&*inner)?;
+        if inner.spec().is_ragged() {
+            let kept = inner.len();
+            return Ok(Self::new(inner, kept, Store::RaggedMemory(RaggedMemory::new(budget as u64))));
+        }
+        let row = inner.spec().sample_bytes();
+        let kept = inner.len().min((budget / row) as u64);
+        Ok(Self::new(inner, kept, Store::Memory(MemoryRows::new(kept, row))))
     }
 
     /// Keeps rows in the file at `path`, up to `budget` bytes.
     pub(crate) fn in_file(inner: Arc<dyn Dataset>, path: &Path, budget: u64) -> Result<Self> {
+        check_fields(&*inner)?;
+        if inner.spec().is_ragged() {
+            let kept = RaggedFile::places(inner.len(), budget);
+            let store = Store::RaggedFile(RaggedFile::open(path, &*inner, kept, budget)?);
+            return Ok(Self::new(inner, kept, store));
+        }
         let row = FileRows::bytes_per_row(inner.spec())?;
-        let kept = room(&*inner, budget.saturating_sub(FileRows::HEADER), row)?;
+        let kept = inner.len().min(budget.saturating_sub(HEADER) / row);
         let store = Store::File(FileRows::open(path, &*inner, kept)?);
-        Ok(Self { inner, kept, store, hits: AtomicU64::new(0), misses: AtomicU64::new(0) })
+        Ok(Self::new(inner, kept, store))
     }
 
-    /// How many samples the cache has room for: those with smaller ids are kept.
+    fn new(inner: Arc<dyn Dataset>, kept: u64, store: Store) -> Self {
+        Self { inner, kept, store, hits: AtomicU64::new(0), misses: AtomicU64::new(0) }
+    }
+
+    /// How many samples the cache has room for: those with smaller ids are kept. With ragged fields, those
+    /// with smaller ids may be kept, until the budget is used up.
     pub fn kept(&self) -> u64 {
         self.kept
     }
@@ -107,8 +145,9 @@ impl Cached {
     /// go on, from the inner set.
     pub fn write_error(&self) -> Option<&Error> {
         match &self.store {
-            Store::Memory(_) => None,
+            Store::Memory(_) | Store::RaggedMemory(_) => None,
             Store::File(rows) => rows.write_error(),
+            Store::RaggedFile(rows) => rows.write_error(),
         }
     }
 
@@ -162,7 +201,7 @@ impl Dataset for Cached {
         context: &mut Context,
     ) -> Result<(), (usize, ReadError)> {
         let find = |index: usize, rows: &mut Rows<'_>, context: &mut Context| {
-            ids[index] < self.kept && self.store.get(ids[index], &mut rows.row(index), context)
+            ids[index] < self.kept && self.store.find(ids[index], &mut rows.row(index), context)
         };
         let (mut first, mut hits) = (0, 0);
         let mut result = Ok(());
@@ -172,11 +211,21 @@ impl Dataset for Cached {
             while end < ids.len() && !find(end, rows, context) {
                 end += 1;
             }
+            let fill = |range: Range<usize>, rows: &mut Rows<'_>, context: &mut Context| {
+                let part = &mut rows.part(range.clone());
+                let read = self.fill(range.start, &ids[range.clone()], part, context);
+                read.map_err(|(index, error)| (range.start + index, error))
+            };
             if end > first {
-                let read = self.fill(first, &ids[first..end], &mut rows.part(first..end), context);
-                result = read.map_err(|(index, error)| (first + index, error));
+                result = fill(first..end, rows, context);
             }
-            hits += u64::from(end < ids.len());
+            if end < ids.len() && result.is_ok() {
+                if self.store.take(ids[end], &mut rows.row(end), context) {
+                    hits += 1;
+                } else {
+                    result = fill(end..end + 1, rows, context);
+                }
+            }
             first = end + 1;
         }
         self.hits.fetch_add(hits, Ordering::Relaxed);

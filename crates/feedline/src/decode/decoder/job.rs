@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use feedline_core::{BatchInfo, BatchSampler, Error, ErrorKind, Result, Rows, Source, Stage, timeline::now};
+use feedline_core::{BatchInfo, BatchSampler, Error, ErrorKind, Result, Rows, Source, timeline::now};
 use feedline_device::Pinned;
 use feedline_slots::FillLease;
 
@@ -153,9 +153,6 @@ impl Undecoded {
         let reader = Reader { samples, bad_samples: decoder.bad_samples, substituted: &substituted };
         let start = now();
         read_piece(decoder, &reader, rows_of_batch, worker)?;
-        if decoder.layout.is_ragged() {
-            bring_into_form(decoder, &mut lease, rows)?;
-        }
         let busy = now() - start;
         decoder.measured(Duration::from_nanos(busy), rows);
         worker.begin_batch(start, &mut lease.note_mut().info.timeline);
@@ -164,13 +161,4 @@ impl Undecoded {
         let ready = decoder.finish(number, lease, substituted, busy, worker)?;
         Ok(Begun::Done(Outcome::Ready(ready)))
     }
-}
-
-/// Finishes the ragged fields of a batch.
-fn bring_into_form(decoder: &Decoder, lease: &mut FillLease<Pinned, Note>, rows: usize) -> Result<()> {
-    let (bytes, Note { info, .. }) = lease.parts_mut();
-    decoder.layout.finish(bytes, rows, &mut info.extents).map_err(|(row, error)| {
-        let error = error.at_stage(Stage::Decode).at_batch(info.step);
-        info.ids.get(row).map_or(error.clone(), |&id| error.at_sample(id))
-    })
 }

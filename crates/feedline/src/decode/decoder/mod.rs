@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crossbeam_channel::Sender;
 use feedline_core::{
-    BadSamples, BatchInfo, BatchSampler, CopyRows, Error, ErrorKind, Layout, Result, SourcePosition,
+    BadSamples, BatchInfo, BatchSampler, CopyRows, Error, ErrorKind, Layout, Result, SourcePosition, Stage,
     Substituted, catch_panic, timeline::now,
 };
 use feedline_device::Pinned;
@@ -194,8 +194,8 @@ impl Decoder {
         if self.workers() <= STREAMING_WORKERS { stream_rows } else { copy_rows }
     }
 
-    /// Finishes batch `number`: stores the substitutes in its note, calls the hook of the user, and stores
-    /// the `busy` nanoseconds of the workers.
+    /// Finishes batch `number`: stores the substitutes in its note, calls the hook of the user, brings ragged
+    /// fields into their form, and stores the `busy` nanoseconds of the workers.
     fn finish(
         &self,
         number: u64,
@@ -216,10 +216,22 @@ impl Decoder {
             let (bytes, note) = lease.parts_mut();
             map_batch.run(&self.batch_sampler, &self.layout, (bytes, note), worker)?;
         }
+        if self.layout.is_ragged() {
+            self.bring_into_form(&mut lease)?;
+        }
         let timeline = &mut lease.note_mut().info.timeline;
         timeline.decoded = now();
         timeline.decode_ns = busy + (timeline.decoded - start);
         Ok(lease.ready())
+    }
+
+    /// Pads and adds up the ragged fields of a batch.
+    fn bring_into_form(&self, lease: &mut FillLease<Pinned, Note>) -> Result<()> {
+        let (bytes, Note { info, .. }) = lease.parts_mut();
+        self.layout.finish(bytes, info.ids.len(), &mut info.extents).map_err(|(row, error)| {
+            let error = error.at_stage(Stage::Decode).at_batch(info.step);
+            info.ids.get(row).map_or(error.clone(), |&id| error.at_sample(id))
+        })
     }
 
     fn measured(&self, busy: Duration, rows: usize) {

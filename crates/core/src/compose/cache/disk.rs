@@ -1,0 +1,156 @@
+//! Cache files on the disk: opened, made anew, and read and written by position.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::path::Path;
+
+use crate::compose::config;
+use crate::{Dataset, Error, ErrorKind, Fingerprint, Result};
+
+/// The first bytes of every cache file. The kind of the file and the version follow.
+const MAGIC: &[u8; 14] = b"feedline cache";
+
+/// What a cache file holds, and in which form.
+#[derive(Clone, Copy)]
+pub(super) enum Kind {
+    /// Rows of one size.
+    Fixed,
+    /// Rows with ragged fields.
+    Ragged,
+}
+
+/// Bytes of the header.
+pub(super) const HEADER: u64 = 64;
+
+/// Opens the cache file of the first `kept` samples of `set` at `path`, or makes it anew where there is none,
+/// or that of another set, or one whose length `is_len` denies. Returns it with the key of its checksums.
+pub(super) fn open(
+    (path, kind): (&Path, Kind),
+    set: &dyn Dataset,
+    kept: u64,
+    (len, is_len): (u64, impl Fn(u64) -> bool),
+) -> Result<(File, Fingerprint)> {
+    let (header, key) = header(kind, set, kept);
+    let file = match existing(path, &header, is_len)? {
+        Some(file) => file,
+        None => create(path, &header, len).map_err(|error| {
+            let why = "cannot write the cache file: check the path, or give another";
+            Error::new(ErrorKind::Data, why).caused_by(error).at_path(path)
+        })?,
+    };
+    Ok((file, key))
+}
+
+/// The error of a write, after which nothing more is kept.
+pub(super) fn cannot_keep(error: io::Error, path: &Path) -> Error {
+    let why = "cannot write to the cache file, so nothing more is kept: make room, and start again";
+    Error::new(ErrorKind::Data, why).caused_by(error).at_path(path)
+}
+
+/// The header of a cache of `set`, and the key of its checksums.
+fn header(kind: Kind, set: &dyn Dataset, kept: u64) -> (Vec<u8>, Fingerprint) {
+    let fields = Fingerprint::new().spec(set.spec()).value();
+    let numbers = [set.fingerprint(), fields, set.len(), kept, set.spec().sample_bytes() as u64];
+    let mut header = MAGIC.to_vec();
+    header.extend(match kind {
+        Kind::Fixed => b" 1",
+        Kind::Ragged => b"r1",
+    });
+    header.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+    let key = Fingerprint::new().bytes(&header);
+    header.extend(key.value().to_le_bytes());
+    (header, key)
+}
+
+/// The file at `path`, if it has this header and an allowed length; `None` if it has to be made.
+///
+/// A file that is not a cache is refused: it may be somebody's data.
+fn existing(path: &Path, header: &[u8], is_len: impl Fn(u64) -> bool) -> Result<Option<File>> {
+    let refuse = |why: &str| Err(config(why.to_owned()).at_path(path));
+    let metadata = match path.metadata() {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => {
+            let why = "cannot open the cache file: check the path, or give another";
+            return Err(Error::new(ErrorKind::Data, why).caused_by(error).at_path(path));
+        }
+    };
+    // Checked before opening the file: opening a named pipe blocks until it has a writer.
+    if !metadata.is_file() {
+        return refuse("the path of the cache file is not a file: give another");
+    }
+    let open = OpenOptions::new().read(true).write(true).open(path);
+    let read = open.and_then(|mut file| {
+        let mut found = Vec::with_capacity(header.len());
+        file.by_ref().take(header.len() as u64).read_to_end(&mut found)?;
+        Ok((file, found))
+    });
+    let (file, found) = read.map_err(|error| {
+        let why = "cannot open the cache file: check its permissions, or give another path";
+        Error::new(ErrorKind::Data, why).caused_by(error).at_path(path)
+    })?;
+    if !found.starts_with(&MAGIC[..MAGIC.len().min(found.len())]) {
+        return refuse(
+            "the file is not a cache of feedline, so it is left alone: delete it, or give another path",
+        );
+    }
+    Ok((found == header && is_len(metadata.len())).then_some(file))
+}
+
+/// Makes a cache without rows. It appears at `path` at once, with its header: a process that uses an older
+/// file there keeps that one.
+fn create(path: &Path, header: &[u8], len: u64) -> io::Result<File> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let unique = Fingerprint::new()
+        .number(std::process::id().into())
+        .bytes(format!("{:?}", std::thread::current().id()).as_bytes());
+    let new = folder.join(format!(".{}.{:016x}", name.to_string_lossy(), unique.value()));
+    let open = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&new)?;
+    let made = write_at(&open, header, 0)
+        .and_then(|()| open.set_len(len))
+        .and_then(|()| std::fs::rename(&new, path));
+    if let Err(error) = made {
+        let _ = std::fs::remove_file(&new);
+        return Err(error);
+    }
+    Ok(open)
+}
+
+#[cfg(unix)]
+pub(super) fn read_at(file: &File, to: &mut [u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, to, offset)
+}
+
+#[cfg(unix)]
+pub(super) fn write_at(file: &File, from: &[u8], offset: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::write_all_at(file, from, offset)
+}
+
+#[cfg(windows)]
+pub(super) fn read_at(file: &File, mut to: &mut [u8], mut offset: u64) -> io::Result<()> {
+    while !to.is_empty() {
+        match std::os::windows::fs::FileExt::seek_read(file, to, offset)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            read => {
+                to = &mut to[read..];
+                offset += read as u64;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(windows)]
+pub(super) fn write_at(file: &File, mut from: &[u8], mut offset: u64) -> io::Result<()> {
+    while !from.is_empty() {
+        match std::os::windows::fs::FileExt::seek_write(file, from, offset)? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            written => {
+                from = &from[written..];
+                offset += written as u64;
+            }
+        }
+    }
+    Ok(())
+}

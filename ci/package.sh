@@ -10,6 +10,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# One target folder for all packages, so that what they share is built once.
+export CARGO_TARGET_DIR=$PWD/target/ci/package
 build=()
 [ "${1:-}" = --quick ] && build=(--no-verify)
 log=$(mktemp)

@@ -196,6 +196,30 @@ fn tensors_that_are_kept_for_ever_end_the_epoch_with_one_line() {
 }
 
 #[test]
+fn a_tensor_outlives_its_batch_and_its_loader() {
+    with_watchdog(LIMIT, || {
+        let (device, chaos) = chaos(); // fills freed memory with other bytes
+        let loader = Loader::builder(Wide::new(80).unwrap()).batch_size(8).depth(2).build(&device).unwrap();
+        let make = |fields: &Fields, device: &Device| -> feedline::Result<(Vec<u64>, Tensor<2>)> {
+            Ok((fields.batch().ids().to_vec(), fields.float("f32", device)?))
+        };
+        let loader = BurnLoader::new(loader, make).unwrap().to_device(&Device::flex());
+        let (ids, tensor) = loader.iter().next().unwrap().unwrap();
+        // The loader fills its other slots again and again, and ends.
+        assert_eq!(loader.iter().filter(|made| made.is_ok()).count(), 10);
+        drop((loader, device));
+        assert!(chaos.poisoned() > 0);
+        let field = feedline::DType::ALL.iter().position(|dtype| dtype.name() == "f32").unwrap();
+        let data = tensor.into_data();
+        let rows = data.as_slice::<f32>().unwrap().chunks(field + 1);
+        for (&id, row) in ids.iter().zip(rows) {
+            let wanted = (0..=field).map(|k| f32::from(Wide::value(id, field, k)));
+            assert!(row.iter().copied().eq(wanted), "sample {id}: {row:?}");
+        }
+    });
+}
+
+#[test]
 fn the_loader_follows_burns_protocol_and_refuses_what_it_cannot_do() {
     let loader = Arc::new(BurnLoader::new(wide(), |fields, _| Ok(fields.batch().epoch())).unwrap());
     assert_eq!(loader.num_items(), 40);

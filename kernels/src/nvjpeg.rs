@@ -167,12 +167,9 @@ impl Nvjpeg {
         let calls = Calls::load()?;
         cuda.bind()?;
         let mut handle = ptr::null_mut();
-        // TEMPORARY, for one run that compares.
-        let flags = std::env::var("FEEDLINE_NVJPEG_FLAGS").ok().and_then(|flags| flags.parse().ok());
-        let flags = flags.unwrap_or(INTERPOLATED);
         // SAFETY: null allocators mean the library's own; `handle` is written where it succeeds.
         let mut create =
-            |backend| unsafe { (calls.create)(backend, ptr::null(), ptr::null(), flags, &mut handle) };
+            |backend| unsafe { (calls.create)(backend, ptr::null(), ptr::null(), INTERPOLATED, &mut handle) };
         let is_hardware = create(HARDWARE) == 0;
         if !is_hardware {
             answered(create(GPU_HYBRID), "open a decoder")?;
@@ -203,22 +200,13 @@ impl Nvjpeg {
     /// another size, and each time wait for the whole device. Its memory grows with the pictures all the
     /// same.
     fn keep_memory(&mut self) -> Result<()> {
-        // TEMPORARY, for one run that compares: "none", or files, width and height.
-        let hint = std::env::var("FEEDLINE_NVJPEG_HINT").unwrap_or_default();
-        if !self.is_hardware || hint == "none" {
+        if !self.is_hardware {
             return Ok(());
         }
-        let hint: Vec<c_int> = hint.split(',').filter_map(|number| number.parse().ok()).collect();
-        let [files, width, height] = *hint.as_slice() else { return self.reserve(1, 1, 1) };
-        self.reserve(files, width, height)
-    }
-
-    fn reserve(&mut self, files: c_int, width: c_int, height: c_int) -> Result<()> {
-        let Self { calls, handle, state, .. } = self;
         // SAFETY: the handles are alive, and nothing is being decoded.
-        let reserved =
-            unsafe { (calls.reserve)(*handle, *state, files, width, height, FULL_CHROMA, RGB_INTERLEAVED) };
-        answered(reserved, "reserve memory")
+        let kept =
+            unsafe { (self.calls.reserve)(self.handle, self.state, 1, 1, 1, FULL_CHROMA, RGB_INTERLEAVED) };
+        answered(kept, "reserve memory")
     }
 
     /// What decodes, for logs.

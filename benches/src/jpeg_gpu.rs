@@ -135,8 +135,8 @@ impl Bench<'_> {
         })
     }
 
-    /// Decodes batches until there are no more. Returns what the decoder says, and where the time of this thread
-    /// went, in microseconds per image.
+    /// Decodes batches until there are no more. Returns what the decoder says, and where the time of this
+    /// thread went, in microseconds per image.
     fn decode_all(&self, batches: &Mutex<Receiver<HostBatch>>, done: &AtomicU64) -> Result<Value> {
         let next = || batches.lock().unwrap_or_else(PoisonError::into_inner).recv().ok();
         let Some(decode) = self.decode else {

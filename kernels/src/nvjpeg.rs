@@ -81,8 +81,8 @@ impl Calls {
     fn of(library: Library) -> std::result::Result<Self, libloading::Error> {
         macro_rules! function {
             ($name:literal) => {
-                // SAFETY: the types of the fields are those of `nvjpeg.h` for these names, the same in CUDA 12
-                // and 13; the copied pointers stay valid because the library is kept beside them.
+                // SAFETY: the types of the fields are those of `nvjpeg.h` for these names, the same in CUDA
+                // 12 and 13; the copied pointers stay valid because the library is kept beside them.
                 *unsafe { library.get(concat!($name, "\0").as_bytes()) }?
             };
         }
@@ -106,8 +106,8 @@ impl Calls {
     }
 }
 
-/// A file that the decoder takes, and where its pixels go: made by [`Nvjpeg::accept`] only, so that its size is
-/// the one that the library writes.
+/// A file that the decoder takes, and where its pixels go: made by [`Nvjpeg::accept`] only, so that its size
+/// is the one that the library writes.
 #[derive(Clone, Copy)]
 pub(crate) struct File<'a> {
     bytes: &'a [u8],
@@ -167,12 +167,9 @@ impl Nvjpeg {
         let calls = Calls::load()?;
         cuda.bind()?;
         let mut handle = ptr::null_mut();
-        // TEMPORARY, for one run that compares.
-        let flags = std::env::var("FEEDLINE_NVJPEG_FLAGS").ok().and_then(|flags| flags.parse().ok());
-        let flags = flags.unwrap_or(INTERPOLATED);
         // SAFETY: null allocators mean the library's own; `handle` is written where it succeeds.
         let mut create =
-            |backend| unsafe { (calls.create)(backend, ptr::null(), ptr::null(), flags, &mut handle) };
+            |backend| unsafe { (calls.create)(backend, ptr::null(), ptr::null(), INTERPOLATED, &mut handle) };
         let is_hardware = create(HARDWARE) == 0;
         if !is_hardware {
             answered(create(GPU_HYBRID), "open a decoder")?;
@@ -200,24 +197,16 @@ impl Nvjpeg {
     }
 
     /// Lets the library keep the memory of its batches: it would free and allocate some for every picture of
-    /// another size, and each time wait for the whole device. Its memory grows with the pictures all the same.
+    /// another size, and each time wait for the whole device. Its memory grows with the pictures all the
+    /// same.
     fn keep_memory(&mut self) -> Result<()> {
-        // TEMPORARY, for one run that compares: "none", or files, width and height.
-        let hint = std::env::var("FEEDLINE_NVJPEG_HINT").unwrap_or_default();
-        if !self.is_hardware || hint == "none" {
+        if !self.is_hardware {
             return Ok(());
         }
-        let hint: Vec<c_int> = hint.split(',').filter_map(|number| number.parse().ok()).collect();
-        let [files, width, height] = *hint.as_slice() else { return self.reserve(1, 1, 1) };
-        self.reserve(files, width, height)
-    }
-
-    fn reserve(&mut self, files: c_int, width: c_int, height: c_int) -> Result<()> {
-        let Self { calls, handle, state, .. } = self;
         // SAFETY: the handles are alive, and nothing is being decoded.
-        let reserved =
-            unsafe { (calls.reserve)(*handle, *state, files, width, height, FULL_CHROMA, RGB_INTERLEAVED) };
-        answered(reserved, "reserve memory")
+        let kept =
+            unsafe { (self.calls.reserve)(self.handle, self.state, 1, 1, 1, FULL_CHROMA, RGB_INTERLEAVED) };
+        answered(kept, "reserve memory")
     }
 
     /// What decodes, for logs.
@@ -266,8 +255,8 @@ impl Nvjpeg {
         is_taken.then_some((height as usize, width as usize))
     }
 
-    /// Copies `files` into pinned memory, on the pool: from other memory the driver would copy them one by one on
-    /// the calling thread.
+    /// Copies `files` into pinned memory, on the pool: from other memory the driver would copy them one by
+    /// one on the calling thread.
     ///
     /// # Errors
     /// A device failure.
@@ -291,8 +280,8 @@ impl Nvjpeg {
         Ok(Loaded { files, places, pinned })
     }
 
-    /// Decodes files to `pixels`: RGB, row after row, from the place that each file names. Blocks until they are
-    /// decoded. Returns whether they were: a file with damaged data fails its whole batch.
+    /// Decodes files to `pixels`: RGB, row after row, from the place that each file names. Blocks until they
+    /// are decoded. Returns whether they were: a file with damaged data fails its whole batch.
     ///
     /// # Errors
     /// `Config` for a place outside `pixels`; a device failure.
@@ -337,8 +326,9 @@ impl Nvjpeg {
                 answered(ready, "prepare a batch")?;
                 self.batch = files.len();
             }
-            // SAFETY: `pinned` holds a copy of each of the `batch` files until the stream is drained below; each
-            // picture lies within `pixels` (checked above), in the size that the library itself parsed (`accept`).
+            // SAFETY: `pinned` holds a copy of each of the `batch` files until the stream is drained below;
+            // each picture lies within `pixels` (checked above), in the size that the library itself parsed
+            // (`accept`).
             let status = unsafe {
                 (calls.decode)(
                     *handle,

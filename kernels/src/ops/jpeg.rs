@@ -20,11 +20,12 @@ use crate::nvjpeg::{File, Nvjpeg, Spent, Staging};
 
 pub use self::choice::Decode;
 
-/// Decodes batches of JPEG files, and other pictures on the CPU, and lets them go through a list of transforms
-/// on the device.
+/// Decodes batches of JPEG files, and other pictures on the CPU, and lets them go through a list of
+/// transforms on the device.
 ///
-/// What nvJPEG refuses, such as progressive files, CMYK and pictures that must be turned, is decoded on the CPU,
-/// that picture alone: the same pixels as a worker decodes. nvJPEG's pixels differ from those by a few levels.
+/// What nvJPEG refuses, such as progressive files, CMYK and pictures that must be turned, is decoded on the
+/// CPU, that picture alone: the same pixels as a worker decodes. nvJPEG's pixels differ from those by a few
+/// levels.
 ///
 /// ```
 /// use feedline_core::Random;
@@ -147,8 +148,8 @@ impl PictureDecoder {
 
     /// Decodes the pictures of a batch and queues their transforms, which write `[rows, shape...]` to `to`.
     ///
-    /// Blocks until the pictures are decoded: run it on a thread and a stream of its own to let it work beside
-    /// a training step.
+    /// Blocks until the pictures are decoded: run it on a thread and a stream of its own to let it work
+    /// beside a training step.
     ///
     /// # Errors
     /// `Sample` for a picture that cannot be decoded, with its row; `Config` for lengths that do not fit; a

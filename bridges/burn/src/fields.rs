@@ -12,7 +12,7 @@ use crate::slot;
 pub(crate) type Lock = Option<Arc<crate::locked::Locked>>;
 /// Slots are pinned only with the feature `cuda`.
 #[cfg(not(feature = "cuda"))]
-pub(crate) type Lock = Option<std::convert::Infallible>;
+pub(crate) type Lock = Option<Arc<std::convert::Infallible>>;
 
 /// A batch that has arrived in host memory. Its tensors keep it.
 pub struct Fields {

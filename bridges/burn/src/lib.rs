@@ -39,7 +39,7 @@
 //! tensor is dropped. An operation that changes a tensor in place makes burn copy it first. On a GPU burn's
 //! client copies the slot to the device on a stream of its own, and gives the slot back when that copy has
 //! run; it has no way to take device memory of another library. With the feature `cuda` and
-//! [`BurnLoader::pinned`] the copy is made by the GPU from the slot itself; otherwise burn first copies
+//! `BurnLoader::pinned` the copy is made by the GPU from the slot itself; otherwise burn first copies
 //! batches of less than 100 MiB to pinned memory of its own.
 //!
 //! A tensor on the CPU that is kept keeps its slot: once all slots are kept, the loader's `next` fails with

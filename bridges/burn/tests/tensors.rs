@@ -161,7 +161,7 @@ fn a_thousand_batches_hold_the_right_bytes_under_chaos() {
             // Each batch is checked while the next ones are loaded.
             let mut kept = std::collections::VecDeque::new();
             let mut batches = loader.iter();
-            while let Some(made) = batches.next() {
+            for made in batches.by_ref() {
                 kept.push_back(made.unwrap());
                 if kept.len() == 3 {
                     check(kept.pop_front().unwrap());

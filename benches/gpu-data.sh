@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The benchmarks of formats and of data on the device, on a GPU machine, in under four minutes; see gpu.sh. Writes rows
-# to $OUT/data.jsonl and prints a short table.
+# The benchmarks of formats and of data on the device, on a GPU machine, in under four minutes; see gpu.sh.
+# Writes rows to $OUT/data.jsonl and prints a short table.
 #
 #   BIN=folder with `benches`, built with --features formats   [bin in the repository, or target/release]
 #   OUT=folder for the results                                 [out]

@@ -24,7 +24,9 @@ SIDE, TRAIN, TEST = 28, 1_200_000, 1_000
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--mlp", required=True, help="the trainer's program")
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--out", default="out", help="folder for the results")
@@ -84,7 +86,9 @@ class Run:
         report.unlink(missing_ok=True)
         ranks = self.begin(size, self.arguments("--quiet", "--json", "report.json", *more))
         outputs = self.end(ranks, limit)
-        wrong = [(rank, output) for rank, (child, output) in enumerate(zip(ranks, outputs)) if child.returncode]
+        wrong = [
+            (rank, output) for rank, (child, output) in enumerate(zip(ranks, outputs)) if child.returncode
+        ]
         if wrong:
             raise RuntimeError("; ".join(f"rank {rank}: {output}" for rank, output in wrong))
         return json.loads(report.read_text())
@@ -112,10 +116,19 @@ class Run:
                 off = [abs(one - two) / one for one, two in zip(alone["losses"], report["losses"])]
                 same = len(report["losses"]) == len(alone["losses"]) and report["proof"] == alone["proof"]
                 accurate = abs(report["test_accuracy"] - alone["test_accuracy"]) <= 0.005
-                what = f"{report['connection']}, buckets from {bucket} MiB: losses differ by {max(off[:20]):.1e} in the " \
-                       f"first 20 steps, {max(off):.1e} in {len(off)}; accuracy {report['test_accuracy']:.4f}, alone " \
-                       f"{alone['test_accuracy']:.4f}"
-                self.check(same and accurate and report["exactly_once"] and max(off[:20]) <= 1e-3 and max(off) <= 0.2, what)
+                what = (
+                    f"{report['connection']}, buckets from {bucket} MiB: losses differ by {max(off[:20]):.1e} in the "
+                    f"first 20 steps, {max(off):.1e} in {len(off)}; accuracy {report['test_accuracy']:.4f}, alone "
+                    f"{alone['test_accuracy']:.4f}"
+                )
+                self.check(
+                    same
+                    and accurate
+                    and report["exactly_once"]
+                    and max(off[:20]) <= 1e-3
+                    and max(off) <= 0.2,
+                    what,
+                )
 
     def launchers(self):
         """torchrun starts it, on the host device and on GPUs."""
@@ -127,7 +140,9 @@ class Run:
         for device in sorted({"host", self.options.device}):
             report = self.out / "report.json"
             report.unlink(missing_ok=True)
-            command = self.arguments("--quiet", "--json", "report.json", "--epochs", 1, "--steps", 40, "--hidden", 64)
+            command = self.arguments(
+                "--quiet", "--json", "report.json", "--epochs", 1, "--steps", 40, "--hidden", 64
+            )
             command[command.index("--device") + 1] = device
             launch = [*torchrun, "--standalone", "--nproc-per-node", "2", "--no-python", *command]
             done = subprocess.run(launch, capture_output=True, text=True, cwd=self.out, timeout=100)
@@ -135,19 +150,28 @@ class Run:
                 self.check(False, f"torchrun, {device}: {done.stderr.strip()[-600:]}")
                 continue
             read = json.loads(report.read_text())
-            self.check(read["world"] == 2 and read["exactly_once"], f"torchrun, {device}: {read['connection']}")
+            self.check(
+                read["world"] == 2 and read["exactly_once"], f"torchrun, {device}: {read['connection']}"
+            )
 
     def faults(self):
         """A rank is killed or stopped: the others end in time and name it, and the run resumes."""
         saved = self.out / "saved.ckpt"
         size = self.worlds[-1]
         endless = ["--quiet", "--batch", 64, "--checkpoint", "saved.ckpt", "--every", 50, "--rank-limit", 5]
-        for name, number, victim, limit in [("killed", signal.SIGKILL, 1, 10), ("killed", signal.SIGKILL, 0, 10),
-                                            ("stopped", signal.SIGSTOP, size - 1, 20)]:
+        for name, number, victim, limit in [
+            ("killed", signal.SIGKILL, 1, 10),
+            ("killed", signal.SIGKILL, 0, 10),
+            ("stopped", signal.SIGSTOP, size - 1, 20),
+        ]:
             saved.unlink(missing_ok=True)
             ranks = self.begin(size, self.arguments(*endless, "--epochs", 1_000_000))
             begun = time.monotonic()
-            while not saved.exists() and time.monotonic() - begun < 60 and all(rank.poll() is None for rank in ranks):
+            while (
+                not saved.exists()
+                and time.monotonic() - begun < 60
+                and all(rank.poll() is None for rank in ranks)
+            ):
                 time.sleep(0.05)
             time.sleep(0.3)
             ranks[victim].send_signal(number)
@@ -157,8 +181,13 @@ class Run:
             took = time.monotonic() - start
             ranks[victim].kill()
             ranks[victim].communicate()
-            named = all(rank.returncode == 2 for rank in others) and all(f"rank {victim} " in text for text in said)
-            self.check(named and took < limit, f"rank {victim} of {size} {name}: the others ended after {took:.1f} s; {said[0]}")
+            named = all(rank.returncode == 2 for rank in others) and all(
+                f"rank {victim} " in text for text in said
+            )
+            self.check(
+                named and took < limit,
+                f"rank {victim} of {size} {name}: the others ended after {took:.1f} s; {said[0]}",
+            )
         if not saved.exists():
             self.check(False, "there is no checkpoint to resume from")
             return
@@ -167,12 +196,17 @@ class Run:
             # The checkpoint's epoch decides how far; a few steps more are enough.
             batch = 64 * size // resumed
             probe = self.train_from(saved, resumed, batch, steps)
-            self.check(probe["exactly_once"], f"resumed on {resumed} of {size} ranks: {probe['steps']} steps, each sample once")
+            self.check(
+                probe["exactly_once"],
+                f"resumed on {resumed} of {size} ranks: {probe['steps']} steps, each sample once",
+            )
 
     def train_from(self, saved, size, batch, steps):
-        header = json.loads(saved.read_bytes()[8:8 + struct.unpack("<Q", saved.read_bytes()[:8])[0]])
+        header = json.loads(saved.read_bytes()[8 : 8 + struct.unpack("<Q", saved.read_bytes()[:8])[0]])
         done = header["losses"]["shape"][0]
-        return self.train(size, "--batch", batch, "--resume", "saved.ckpt", "--epochs", steps, "--steps", done + 30)
+        return self.train(
+            size, "--batch", batch, "--resume", "saved.ckpt", "--epochs", steps, "--steps", done + 30
+        )
 
     def set(self):
         """A set so large that the ends of its epochs do not count."""
@@ -183,7 +217,9 @@ class Run:
             random = np.random.default_rng(1)
             for name, length in (("train", count), ("t10k", TEST)):
                 with open(folder / f"{name}-images-idx3-ubyte", "wb") as file:
-                    file.write(struct.pack(">4i", 0x803, length, SIDE, SIDE) + random.bytes(length * SIDE * SIDE))
+                    file.write(
+                        struct.pack(">4i", 0x803, length, SIDE, SIDE) + random.bytes(length * SIDE * SIDE)
+                    )
                 with open(folder / f"{name}-labels-idx1-ubyte", "wb") as file:
                     file.write(struct.pack(">2i", 0x801, length))
                     file.write(random.integers(0, 10, length, dtype=np.uint8).tobytes())
@@ -210,17 +246,46 @@ class Run:
                     self.rate(hidden, batch, steps, mode, bucket, size)
 
     def rate(self, hidden, batch, steps, mode, bucket, size):
-        common = ["--hidden", hidden, "--batch", batch, "--epochs", 1_000_000, "--transfer-mode", mode, "--tf32",
-                  "--bucket-mib", bucket, "--check-every", 1_000_000_000, "--lr", 0.001]
+        common = [
+            "--hidden",
+            hidden,
+            "--batch",
+            batch,
+            "--epochs",
+            1_000_000,
+            "--transfer-mode",
+            mode,
+            "--tf32",
+            "--bucket-mib",
+            bucket,
+            "--check-every",
+            1_000_000_000,
+            "--lr",
+            0.001,
+        ]
         # The difference of two runs: without their starts.
-        short, long = (self.train(size, *common, "--steps", count) for count in (steps // 5, steps + steps // 5))
+        short, long = (
+            self.train(size, *common, "--steps", count) for count in (steps // 5, steps + steps // 5)
+        )
         seconds = long["seconds"] - short["seconds"]
         us = seconds / (long["steps"] - short["steps"]) * 1e6
-        self.rows.append({"form": f"feedline {mode}, buckets from {bucket} MiB", "world": size, "hidden": hidden,
-                          "batch": batch, "us": us, "samples_per_s": batch * size / us * 1e6,
-                          "waited": long["wait_share"], "diagnosis": long["diagnosis"]})
-        print(f"{hidden:5} x {batch:5} {mode:9} bucket {bucket:5} {size} ranks: {us:9.1f} us, {batch * size / us:9.3f} M/s, "
-              f"waited {100 * long['wait_share']:.1f} %", flush=True)
+        self.rows.append(
+            {
+                "form": f"feedline {mode}, buckets from {bucket} MiB",
+                "world": size,
+                "hidden": hidden,
+                "batch": batch,
+                "us": us,
+                "samples_per_s": batch * size / us * 1e6,
+                "waited": long["wait_share"],
+                "diagnosis": long["diagnosis"],
+            }
+        )
+        print(
+            f"{hidden:5} x {batch:5} {mode:9} bucket {bucket:5} {size} ranks: {us:9.1f} us, {batch * size / us:9.3f} M/s, "
+            f"waited {100 * long['wait_share']:.1f} %",
+            flush=True,
+        )
 
     def peer(self):
         """PyTorch DDP on the same machine in the same run."""
@@ -229,9 +294,20 @@ class Run:
         rows.unlink(missing_ok=True)
         sizes = ["--sizes", "32x64"] if self.small else []
         for size in self.worlds:
-            launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size)]
-            done = subprocess.run([*launch, str(script.resolve()), "--json", str(rows), *sizes], capture_output=True,
-                                  text=True, timeout=150)
+            launch = [
+                sys.executable,
+                "-m",
+                "torch.distributed.run",
+                "--standalone",
+                "--nproc-per-node",
+                str(size),
+            ]
+            done = subprocess.run(
+                [*launch, str(script.resolve()), "--json", str(rows), *sizes],
+                capture_output=True,
+                text=True,
+                timeout=150,
+            )
             if done.returncode:
                 print(f"not run: DDP on {size} ranks ({(done.stderr or done.stdout).strip()[-300:]})")
         if rows.exists():
@@ -241,16 +317,30 @@ class Run:
 
     def summary(self):
         (self.out / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in self.rows))
-        alone = {(row["form"], row["hidden"], row["batch"]): row["samples_per_s"] for row in self.rows if row["world"] == 1}
-        lines = ["| model | batch per rank | form | ranks | us per step | M samples/s | of linear |",
-                 "| --- | --- | --- | --- | --- | --- | --- |"]
-        for row in sorted(self.rows, key=lambda row: (row["hidden"], row["batch"], row["form"], row["world"])):
+        alone = {
+            (row["form"], row["hidden"], row["batch"]): row["samples_per_s"]
+            for row in self.rows
+            if row["world"] == 1
+        }
+        lines = [
+            "| model | batch per rank | form | ranks | us per step | M samples/s | of linear |",
+            "| --- | --- | --- | --- | --- | --- | --- |",
+        ]
+        for row in sorted(
+            self.rows, key=lambda row: (row["hidden"], row["batch"], row["form"], row["world"])
+        ):
             one = alone.get((row["form"], row["hidden"], row["batch"]))
             if one is None and row["form"].startswith("feedline resident"):
                 one = alone.get(("feedline resident, buckets from 1 MiB", row["hidden"], row["batch"]))
-            share = f"{row['samples_per_s'] / one / row['world']:.3f}" if one and "alone" not in row["form"] else "-"
-            lines.append(f"| 784-{row['hidden']}-{row['hidden']}-10 | {row['batch']} | {row['form']} | {row['world']} | "
-                         f"{row['us']:.1f} | {row['samples_per_s'] / 1e6:.3f} | {share} |")
+            share = (
+                f"{row['samples_per_s'] / one / row['world']:.3f}"
+                if one and "alone" not in row["form"]
+                else "-"
+            )
+            lines.append(
+                f"| 784-{row['hidden']}-{row['hidden']}-10 | {row['batch']} | {row['form']} | {row['world']} | "
+                f"{row['us']:.1f} | {row['samples_per_s'] / 1e6:.3f} | {share} |"
+            )
         lines += ["", f"{len(self.failed)} checks failed", *(f"- {what}" for what in self.failed)]
         (self.out / "summary.md").write_text("\n".join(lines) + "\n")
         print("\n".join(lines))

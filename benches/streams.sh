@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs what uses several streams and several GPUs: the examples `branches`, `schedule` and `load`, and the benchmark
-# `devices`, `raw` to all GPUs of the host at once. Takes about three minutes. Needs the built programs, not cargo:
+# Runs what uses several streams and several GPUs: the examples `branches`, `schedule` and `load`, and the
+# benchmark `devices`, `raw` to all GPUs of the host at once. Takes about three minutes. Needs the built
+# programs, not cargo:
 #
 #   BIN=folder with `branches`, `schedule`, `load` and `benches`   [target/release, and its folder examples]
 #   OUT=folder for the results                                     [out]

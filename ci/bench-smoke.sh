@@ -22,7 +22,8 @@ for row in rows:
 points = [row for row in rows if row["bench"] == "scale"]
 wrong += [f"scale: a row without its point: {row}" for row in points if not row["parameters"]["x"]]
 swept = {(row["parameters"]["of"], row["parameters"]["sweep"]) for row in points}
-every = {(name, quantity) for name in [*expected[:-1], "guards"] for quantity in ("workers", "batch", "depth")}
+scaled = [name for name in [*expected, "guards"] if name not in ("scale", "devices")]
+every = {(name, quantity) for name in scaled for quantity in ("workers", "batch", "depth")}
 # guards runs on one thread without a loader, so it has no workers.
 wrong += [f"scale: {name} is not swept over {quantity}" for name, quantity in every - swept - {("guards", "workers")}]
 wrong += [f"{name}: no row" for name in expected if name not in {row["bench"] for row in rows}]

@@ -2,7 +2,7 @@
 # Runs the tests that need a GPU on a machine that has one, but maybe no cargo.
 #
 #   ci/gpu.sh pack DIR    here: builds the tests and the trainer into DIR and adds cargo-nextest to run them
-#   ci/gpu.sh run DIR     there, in a copy of the repository: runs them, and compute-sanitizer if it is installed
+#   ci/gpu.sh run DIR     there, in a copy of the repository: runs them, and compute-sanitizer if installed
 #
 # Fails if a test fails, if a GPU test was not run, or if fewer ran than ci/gpu-tests.txt says.
 set -euo pipefail

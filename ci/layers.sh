@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks that every crate imports only crates before it:
-# core -> slots -> backend -> cuda -> device -> {sim, dist, feedline}; feedline -> {dlpack, examples, benches}.
+# core -> slots -> backend -> cuda -> device -> {sim, dist, feedline}; feedline -> {dlpack, examples,
+# benches}.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

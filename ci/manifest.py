@@ -48,7 +48,9 @@ env = {entry["name"]: entry for entry in container["env"]}
 index = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
 check(env["RANK"]["valueFrom"]["fieldRef"]["fieldPath"] == index, "RANK is not the pod's index")
 check(env["WORLD_SIZE"]["value"] == str(spec["completions"]), "WORLD_SIZE is not the number of pods")
-check(env["MASTER_ADDR"]["value"] == f"{name}-0.{pod['subdomain']}", "MASTER_ADDR is not the first pod's name")
+check(
+    env["MASTER_ADDR"]["value"] == f"{name}-0.{pod['subdomain']}", "MASTER_ADDR is not the first pod's name"
+)
 check(all(isinstance(entry.get("value", ""), str) for entry in env.values()), "a value is no string")
 check(env["MASTER_PORT"]["value"].isdigit(), "MASTER_PORT is no port")
 check(container["resources"]["limits"]["nvidia.com/gpu"] == 1, "a pod has one GPU per rank")

@@ -679,26 +679,46 @@ BUGS = [
     Bug(
         "worker_limit",
         "a worker beyond the limit takes work",
-        Test(FEEDLINE, "lib", "decode::queue::tests::a_worker_beyond_the_limit_takes_no_work_until_the_limit_is_raised"),
+        Test(
+            FEEDLINE,
+            "lib",
+            "decode::queue::tests::a_worker_beyond_the_limit_takes_no_work_until_the_limit_is_raised",
+        ),
         [(QUEUE, "if worker >= state.limit {", "if worker > state.limit {")],
     ),
     Bug(
         "tuner_keeps_all",
         "the tuner keeps a move that did not help",
-        Test(FEEDLINE, "lib", "tune::policy::tests::a_move_that_does_not_help_is_undone_and_logged_with_its_prediction"),
+        Test(
+            FEEDLINE,
+            "lib",
+            "tune::policy::tests::a_move_that_does_not_help_is_undone_and_logged_with_its_prediction",
+        ),
         [("crates/feedline/src/tune/policy.rs", "rate >= HELPS * before;", "rate >= 0.5 * before;")],
     ),
     Bug(
         "slots_kept_back",
         "the tuner keeps slots back from a consumer that holds all in use",
         Test(FEEDLINE, "tune", "a_consumer_that_holds_batches_gets_all_slots_and_then_an_error"),
-        [("crates/feedline/src/tune/mod.rs", "held >= self.policy.now().depth;", "held > self.policy.now().depth;")],
+        [
+            (
+                "crates/feedline/src/tune/mod.rs",
+                "held >= self.policy.now().depth;",
+                "held > self.policy.now().depth;",
+            )
+        ],
     ),
     Bug(
         "sync_does_not_wait",
         "FEEDLINE_SYNC does not wait for the work of a call",
         Test(FEEDLINE, "synchronous", "a_failed_task_is_returned_by_its_own_call_with_line_stage_and_batch"),
-        [("crates/backend/src/synchronous.rs", "Ordering::Acquire) > 0 {", "Ordering::Acquire) < usize::MAX {")],
+        [
+            (
+                "crates/backend/src/synchronous.rs",
+                "Ordering::Acquire) > 0 {",
+                "Ordering::Acquire) < usize::MAX {",
+            )
+        ],
     ),
     Bug(
         "any_number_of_workers",
@@ -1257,7 +1277,13 @@ BUGS = [
         "rank_failure_untold",
         "the other ranks are not told of a failure",
         Test(DIST, "group", "a_failure_reaches_every_rank_with_its_cause"),
-        [(f"{GROUP}/state.rs", "self.tell_all(&Frame::Failed(why.to_owned()).to_bytes(), from);", "_ = (why, from);")],
+        [
+            (
+                f"{GROUP}/state.rs",
+                "self.tell_all(&Frame::Failed(why.to_owned()).to_bytes(), from);",
+                "_ = (why, from);",
+            )
+        ],
     ),
     Bug(
         "rank_sum_order",
@@ -1300,7 +1326,13 @@ BUGS = [
         "rank_contradiction",
         "two launchers may contradict each other",
         Test(DIST, "lib", "launch::tests::contradictions_name_both_variables_and_values"),
-        [("crates/dist/src/launch/mod.rs", "            if !same {", "            if !same && name.is_empty() {")],
+        [
+            (
+                "crates/dist/src/launch/mod.rs",
+                "            if !same {",
+                "            if !same && name.is_empty() {",
+            )
+        ],
     ),
 ]
 

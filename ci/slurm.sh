@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs a command beside a Slurm of one node, for tests that start srun. Needs Debian's slurm-wlm and munge, and root.
+# Runs a command beside a Slurm of one node, for tests that start srun. Needs Debian's slurm-wlm and munge,
+# and root.
 #
 #   ci/slurm.sh cargo test -p feedline-examples --test ranks -- srun
 set -euo pipefail

@@ -21,7 +21,12 @@ RESIDENT, INPUTS, CLASSES = 8, 784, 10
 
 def mlp(hidden, device):
     torch.manual_seed(1)
-    layers = [torch.nn.Linear(INPUTS, hidden), torch.nn.ReLU(), torch.nn.Linear(hidden, hidden), torch.nn.ReLU()]
+    layers = [
+        torch.nn.Linear(INPUTS, hidden),
+        torch.nn.ReLU(),
+        torch.nn.Linear(hidden, hidden),
+        torch.nn.ReLU(),
+    ]
     return torch.nn.Sequential(*layers, torch.nn.Linear(hidden, CLASSES)).to(device)
 
 
@@ -30,10 +35,14 @@ class Trainer:
         self.model = mlp(hidden, device)
         if world > 1:
             ids = [device] if device.type == "cuda" else None
-            self.model = DistributedDataParallel(self.model, ids, gradient_as_bucket_view=True, static_graph=True)
+            self.model = DistributedDataParallel(
+                self.model, ids, gradient_as_bucket_view=True, static_graph=True
+            )
         fused = device.type == "cuda"
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9, fused=fused)
-        self.images = [torch.randint(0, 256, (batch, INPUTS), dtype=torch.uint8, device=device) for _ in range(RESIDENT)]
+        self.images = [
+            torch.randint(0, 256, (batch, INPUTS), dtype=torch.uint8, device=device) for _ in range(RESIDENT)
+        ]
         self.labels = [torch.randint(0, CLASSES, (batch,), device=device) for _ in range(RESIDENT)]
         self.at = 0
 
@@ -107,8 +116,15 @@ def main():
 
     def add(form, hidden, batch, microseconds):
         if rank == 0:
-            row = {"form": form, "world": world, "hidden": hidden, "batch": batch, "us": microseconds,
-                   "samples_per_s": batch * world / microseconds * 1e6, "torch": torch.__version__}
+            row = {
+                "form": form,
+                "world": world,
+                "hidden": hidden,
+                "batch": batch,
+                "us": microseconds,
+                "samples_per_s": batch * world / microseconds * 1e6,
+                "torch": torch.__version__,
+            }
             print(json.dumps(row), flush=True)
             with open(options.json, "a") as file:
                 file.write(json.dumps(row) + "\n")
@@ -131,7 +147,12 @@ def main():
         if world > 1:
             count = sum(p.numel() for p in trainer.model.parameters())
             gradients = torch.zeros(count, device=device)
-            add("all-reduce alone", hidden, batch, measure(lambda: dist.all_reduce(gradients), device, options.seconds))
+            add(
+                "all-reduce alone",
+                hidden,
+                batch,
+                measure(lambda: dist.all_reduce(gradients), device, options.seconds),
+            )
         del trainer
     if world > 1:
         dist.barrier()

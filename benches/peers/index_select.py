@@ -35,8 +35,13 @@ def main():
             us = report.part(how, lambda: alone(options, step, finish))
             if us:
                 rates = [batch * row_bytes / one / 1e3 for one in us]
-                report.add("resident", {"peer": how, "row_bytes": row_bytes, "batch": batch}, rates, "GB/s",
-                           us_per_batch=sorted(us)[len(us) // 2])
+                report.add(
+                    "resident",
+                    {"peer": how, "row_bytes": row_bytes, "batch": batch},
+                    rates,
+                    "GB/s",
+                    us_per_batch=sorted(us)[len(us) // 2],
+                )
 
 
 if __name__ == "__main__":

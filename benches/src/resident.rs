@@ -1,6 +1,7 @@
 //! Batches gathered in device memory, from a set that was put there once. `peers/index_select.py` measures
 //! the same with `torch.index_select`.
 
+use feedline::report::{Cause, ServiceTimes};
 use feedline::{BackendKind, DType, Error, ErrorKind, Loader, Result, Spec, TransferMode};
 use feedline_datasets::Records;
 use serde_json::json;
@@ -64,6 +65,11 @@ fn one(options: &Options, report: &mut Report, (row_bytes, batch, bar): (usize, 
         seconds.push(start.elapsed().as_secs_f64() / turn as f64);
     }
     let seconds = Figures::new(seconds);
+    let report_of_run = loader.report();
+    let causes = Cause::ALL.map(|cause| (cause.name(), report_of_run.run.share(cause)));
+    let shares: std::collections::BTreeMap<_, _> =
+        causes.into_iter().filter(|(_, share)| *share > 0.0).collect();
+    let ServiceTimes { submit_ns, copy_ns, step_ns, .. } = report_of_run.service;
     let is_gpu = options.device.kind() == BackendKind::Cuda;
     report.add(
         "resident",
@@ -76,7 +82,10 @@ fn one(options: &Options, report: &mut Report, (row_bytes, batch, bar): (usize, 
             target: if is_gpu { Target::AtLeast(bar.round()) } else { Target::None },
             more: json!({
                 "us_per_batch": seconds.median() * 1e6, "file_bytes": options.file_bytes, "steps": turn,
-                "depth": DEPTH,
+                "depth": DEPTH, "workers": report_of_run.setup.workers, "shares": shares,
+                // On the device from event to event, and on the threads that queue and that consume.
+                "gather_us": copy_ns as f64 / 1e3, "queue_us": submit_ns as f64 / 1e3,
+                "consume_us": step_ns as f64 / 1e3,
             }),
         },
     )

@@ -1,9 +1,10 @@
 // Annotations of the standard library for ThreadSanitizer.
 //
-// The standard library of a toolchain is not instrumented. Its inlined parts are instrumented with our crates, its slow
-// paths are not: a thread that acquired a contended lock or returned from a wait looks as if it had never synchronised
-// with the thread that woke it. These wrappers annotate that synchronisation. `ci/tsan.sh` passes the real symbols to the
-// linker; each function here wraps the one it is named after (library/std/src/sys/sync/*/futex.rs).
+// The standard library of a toolchain is not instrumented. Its inlined parts are instrumented with our
+// crates, its slow paths are not: a thread that acquired a contended lock or returned from a wait looks as if
+// it had never synchronised with the thread that woke it. These wrappers annotate that synchronisation.
+// `ci/tsan.sh` passes the real symbols to the linker; each function here wraps the one it is named after
+// (library/std/src/sys/sync/*/futex.rs).
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -62,8 +63,9 @@ void wrap_scope_end(void *scope, bool panicked) {
     real_scope_end(scope, panicked);
 }
 
-// The last owner of an Arc decrements the counter with fetch_sub and then synchronises with the others by a fence.
-// ThreadSanitizer does not support fences, so the fence acquires the counter that the thread changed last.
+// The last owner of an Arc decrements the counter with fetch_sub and then synchronises with the others by a
+// fence. ThreadSanitizer does not support fences, so the fence acquires the counter that the thread changed
+// last.
 static _Thread_local uint64_t *last_counter;
 
 uint64_t real_fetch_sub(uint64_t *counter, uint64_t amount, int order);

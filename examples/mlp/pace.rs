@@ -1,4 +1,5 @@
-//! Which rank keeps the others waiting: all go step by step together, so one that waits for data slows down all.
+//! Which rank keeps the others waiting: all go step by step together, so one that waits for data slows down
+//! all.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! mpirun, torchrun and srun launch the trainer, and what they launch ends and resumes when a rank is killed.
 //!
-//! A launcher that is not installed is reported as not run: Debian's openmpi-bin, torchrun of PyPI's torch (or
-//! `FEEDLINE_TORCHRUN`), and a Slurm that runs jobs, such as that of `ci/slurm.sh`.
+//! A launcher that is not installed is reported as not run: Debian's openmpi-bin, torchrun of PyPI's torch
+//! (or `FEEDLINE_TORCHRUN`), and a Slurm that runs jobs, such as that of `ci/slurm.sh`.
 
 mod trainer;
 mod world;
@@ -21,8 +21,8 @@ const ARGUMENTS: [&str; 14] = [
 ];
 const SAVED: &str = "saved.ckpt";
 
-/// The trainer as a script would start it, again and again; the first time, rank 1 is killed after a checkpoint. Its
-/// arguments are the trainer's program and whether to kill.
+/// The trainer as a script would start it, again and again; the first time, rank 1 is killed after a
+/// checkpoint. Its arguments are the trainer's program and whether to kill.
 const SCRIPT: &str = r#"
 mlp=$1 kills=$2
 shift 2
@@ -68,7 +68,8 @@ fn launch(set: &Path, mut launcher: Command, kills: bool) -> std::process::Outpu
     run(&mut launcher)
 }
 
-/// Runs two ranks to their end, and again with a kill and a resume. A launcher that `restarts` resumes by itself.
+/// Runs two ranks to their end, and again with a kill and a resume. A launcher that `restarts` resumes by
+/// itself.
 fn launches(launcher: impl Fn() -> Command, restarts: bool) {
     let set = small_set();
     let wanted = by_hand(set.path());

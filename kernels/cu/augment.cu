@@ -6,8 +6,9 @@
 // is the same for all in 16 (part.rs). feedline_images::device::DevicePart::run_on_host does the same on the
 // host: whole numbers, or floats with one rounding per operation, so that the bits are equal.
 //
-// One block works on one sample. augment_copy_IN_OUT moves pixels and scales their values, four of a row per
-// thread. augment_work_IN_OUT also resizes, changes colours and mixes samples; if a change of contrast needs
+// One block works on one sample. augment_copy_IN_OUT moves pixels and scales their values: from rows of red,
+// green and blue bytes four pixels at a time, which a thread reads in words, two of them before it uses the
+// first. augment_work_IN_OUT also resizes, changes colours and mixes samples; if a change of contrast needs
 // the mean of the picture, a sample has one block, which reads the picture once more.
 //
 // A record that does not fit its picture gives the colour of the border: no place outside is read.
@@ -112,10 +113,13 @@ static __device__ __forceinline__ int augment_place(u32 word) {
 }
 
 static __device__ __forceinline__ AugmentWindow augment_window(const u32* words) {
-    return {augment_place(words[0]), augment_place(words[1]), augment_place(words[2]), augment_place(words[3])};
+    return {augment_place(words[0]), augment_place(words[1]), augment_place(words[2]),
+            augment_place(words[3])};
 }
 
-static __device__ __forceinline__ bool augment_is_side(int side) { return side >= 1 && side <= AUGMENT_MAX_SIDE; }
+static __device__ __forceinline__ bool augment_is_side(int side) {
+    return side >= 1 && side <= AUGMENT_MAX_SIDE;
+}
 
 // Where the pictures are: `elements` each, or from one offset to the next.
 template <typename In>
@@ -127,9 +131,8 @@ struct AugmentSource {
 };
 
 template <typename In>
-static __device__ __noinline__ void augment_sample(const AugmentSource<In>& from, const AugmentPlan& plan, u64 row,
-                                      AugmentSample<In>& to) {
-    const u32* words = from.records + row * AUGMENT_WORDS;
+static __device__ __noinline__ void augment_sample(const AugmentSource<In>& from, const AugmentPlan& plan,
+                                                   u64 row, const u32* words, AugmentSample<In>& to) {
     u64 first = row * from.elements, elements = from.elements;
     if (from.offsets != 0) {
         // `elements` are then those of the whole batch.
@@ -146,9 +149,10 @@ static __device__ __noinline__ void augment_sample(const AugmentSource<In>& from
     to.view_top = augment_place(words[12]);
     to.view_left = augment_place(words[13]);
     const u64 height = words[0], width = words[1];
-    const bool is_scaled = (to.flags & AUGMENT_RESIZED) == 0 ||
-                           (augment_is_side(to.window.bottom - to.window.top) && augment_is_side(to.scaled_height) &&
-                            augment_is_side(to.window.right - to.window.left) && augment_is_side(to.scaled_width));
+    const bool is_scaled =
+        (to.flags & AUGMENT_RESIZED) == 0 ||
+        (augment_is_side(to.window.bottom - to.window.top) && augment_is_side(to.scaled_height) &&
+         augment_is_side(to.window.right - to.window.left) && augment_is_side(to.scaled_width));
     const bool fits = height <= (u64)AUGMENT_FAR && width <= (u64)AUGMENT_FAR &&
                       height * width <= elements / (u64)plan.channels && is_scaled;
     if (!is_scaled) to.flags &= ~(u32)AUGMENT_RESIZED;
@@ -183,8 +187,8 @@ static __device__ __forceinline__ In augment_fill(const AugmentSample<In>& sampl
 
 // A value of the source, or of its border.
 template <typename In>
-static __device__ __forceinline__ In augment_read(const AugmentSample<In>& sample, const AugmentPlan& plan, int y,
-                                                  int x, int channel) {
+static __device__ __forceinline__ In augment_read(const AugmentSample<In>& sample, const AugmentPlan& plan,
+                                                  int y, int x, int channel) {
     if (!sample.valid.has(y, x)) return augment_fill(sample, channel);
     const u64 place = plan.planes_in ? ((u64)channel * sample.height + y) * sample.width + x
                                      : ((u64)y * sample.width + x) * plan.channels + channel;
@@ -216,14 +220,15 @@ struct AugmentTaps {
 
 // The mean of the values under a triangle: exact, and rounded once.
 template <typename In>
-static __device__ __noinline__ void augment_scaled(const AugmentSample<In>& sample, const AugmentPlan& plan, int y, int x,
-                                      u32 (&pixel)[3]) {
+static __device__ __noinline__ void augment_scaled(const AugmentSample<In>& sample, const AugmentPlan& plan,
+                                                   int y, int x, u32 (&pixel)[3]) {
     const AugmentWindow& window = sample.window;
     const AugmentTaps rows(y, window.bottom - window.top, sample.scaled_height);
     const AugmentTaps columns(x, window.right - window.left, sample.scaled_width);
     u64 sum[3] = {0, 0, 0}, rows_weigh = 0, columns_weigh = 0;
 #pragma unroll 1
-    for (int column = columns.first; column < columns.behind; ++column) columns_weigh += columns.weight(column);
+    for (int column = columns.first; column < columns.behind; ++column)
+        columns_weigh += columns.weight(column);
 #pragma unroll 1
     for (int row = rows.first; row < rows.behind; ++row) {
         u64 line[3] = {0, 0, 0};
@@ -246,8 +251,8 @@ static __device__ __noinline__ void augment_scaled(const AugmentSample<In>& samp
 
 // Where a pixel of the finished picture lies in the window as it was scaled; whether it lies in it.
 template <typename In>
-static __device__ __forceinline__ bool augment_find(const AugmentSample<In>& sample, const AugmentPlan& plan, int& y,
-                                                    int& x) {
+static __device__ __forceinline__ bool augment_find(const AugmentSample<In>& sample, const AugmentPlan& plan,
+                                                    int& y, int& x) {
     if (sample.flags & AUGMENT_FLIP_Y) y = plan.height - 1 - y;
     if (sample.flags & AUGMENT_FLIP_X) x = plan.width - 1 - x;
     y += sample.view_top;
@@ -256,8 +261,8 @@ static __device__ __forceinline__ bool augment_find(const AugmentSample<In>& sam
 }
 
 template <typename In>
-static __device__ __forceinline__ In augment_copied(const AugmentSample<In>& sample, const AugmentPlan& plan, int y,
-                                                    int x, int channel) {
+static __device__ __forceinline__ In augment_copied(const AugmentSample<In>& sample, const AugmentPlan& plan,
+                                                    int y, int x, int channel) {
     if (!augment_find(sample, plan, y, x)) return augment_fill(sample, channel);
     return augment_read(sample, plan, y + sample.window.top, x + sample.window.left, channel);
 }
@@ -308,7 +313,8 @@ static __device__ void augment_hue(u32 (&pixel)[3], float turn) {
         pixel[0] = pixel[1] = pixel[2] = high;
         return;
     }
-    const double hue = __dmul_rn((double)h, 6.0) / 255.0, share = (double)((float)s / 255.0f), value = (double)high;
+    const double hue = __dmul_rn((double)h, 6.0) / 255.0, share = (double)((float)s / 255.0f),
+                 value = (double)high;
     const double sector = floor(hue), part = (double)(float)__dsub_rn(hue, sector);
     const u32 v = high;
     const u32 p = augment_level(round(__dmul_rn(value, __dsub_rn(1.0, share))));
@@ -323,7 +329,8 @@ static __device__ void augment_hue(u32 (&pixel)[3], float turn) {
 
 // Changes the colours, up to the contrast if `until_contrast`.
 template <typename In>
-static __device__ __noinline__ void augment_colors(const AugmentSample<In>& sample, u32 (&pixel)[3], bool until_contrast) {
+static __device__ __noinline__ void augment_colors(const AugmentSample<In>& sample, u32 (&pixel)[3],
+                                                   bool until_contrast) {
 #pragma unroll 1
     for (int i = 0; i < 8; ++i) {
         const u32 change = sample.colors >> 4 * i & 15;
@@ -341,8 +348,8 @@ static __device__ __noinline__ void augment_colors(const AugmentSample<In>& samp
 }
 
 // A pixel of the finished picture before its colours.
-static __device__ __noinline__ void augment_found(const AugmentSample<u8>& sample, const AugmentPlan& plan, int y,
-                                                     int x, u32 (&pixel)[3]) {
+static __device__ __noinline__ void augment_found(const AugmentSample<u8>& sample, const AugmentPlan& plan,
+                                                  int y, int x, u32 (&pixel)[3]) {
     if (augment_find(sample, plan, y, x)) {
         if (sample.flags & AUGMENT_RESIZED) return augment_scaled(sample, plan, y, x, pixel);
         y += sample.window.top;
@@ -357,8 +364,8 @@ static __device__ __noinline__ void augment_found(const AugmentSample<u8>& sampl
 
 // The values of a pixel before samples are mixed.
 template <bool LEVELS>
-static __device__ __noinline__ void augment_finished(const AugmentSample<u8>& sample, const AugmentPlan& plan, int y, int x,
-                                        float (&values)[3]) {
+static __device__ __noinline__ void augment_finished(const AugmentSample<u8>& sample, const AugmentPlan& plan,
+                                                     int y, int x, float (&values)[3]) {
     u32 pixel[3];
     if ((sample.flags & AUGMENT_ERASED) && sample.erased.has(y, x)) {
 #pragma unroll
@@ -390,7 +397,9 @@ struct AugmentLabels {
     u32 bytes;
     float* to;
     u32 classes;
-    __device__ __forceinline__ u64 label(u64 row) const { return bytes == 1 ? ((const u8*)of)[row] : ((const u64*)of)[row]; }
+    __device__ __forceinline__ u64 label(u64 row) const {
+        return bytes == 1 ? ((const u8*)of)[row] : ((const u64*)of)[row];
+    }
 };
 
 static __device__ void augment_labels(const AugmentLabels& labels, u64 own, u64 other, float lambda) {
@@ -402,47 +411,240 @@ static __device__ void augment_labels(const AugmentLabels& labels, u64 own, u64 
                       __fmul_rn(i == theirs ? 1.0f : 0.0f, __fsub_rn(1.0f, lambda)));
 }
 
-// Four pixels of a row from 12 bytes that follow each other: whether they lie so.
-static __device__ __forceinline__ bool augment_four(const AugmentSample<u8>& sample, const AugmentPlan& plan, int y,
-                                                    int x, u8 (&four)[4][3]) {
-    const bool mirrored = sample.flags & AUGMENT_FLIP_X;
-    int last_y = y, last_x = mirrored ? x : x + 3;
-    if (mirrored) x += 3;
-    if (!augment_find(sample, plan, y, x) || !augment_find(sample, plan, last_y, last_x)) return false;
-    y += sample.window.top;
-    x += sample.window.left;
-    if (!sample.valid.has(y, x) || !sample.valid.has(y, x + 3)) return false;
-    const u8* first = sample.source + ((u64)y * sample.width + x) * 3;
-    const u32 shift = 8 * (u32)((u64)first & 3);
-    const u8* word = first - ((u64)first & 3);
-    // No word outside the picture is read.
-    if (word < sample.source || word + 16 > sample.source + sample.elements) return false;
-    const u32* words = (const u32*)word;
-    const u32 w0 = words[0], w1 = words[1], w2 = words[2], w3 = shift == 0 ? 0 : words[3];
-    const u32 bytes[3] = {__funnelshift_r(w0, w1, shift), __funnelshift_r(w1, w2, shift), __funnelshift_r(w2, w3, shift)};
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-#pragma unroll
-        for (int c = 0; c < 3; ++c) {
-            const int there = 3 * k + c, mirror = 3 * (3 - k) + c;
-            const u8 plain = (u8)(bytes[there / 4] >> 8 * (there % 4));
-            const u8 turned = (u8)(bytes[mirror / 4] >> 8 * (mirror % 4));
-            four[k][c] = mirrored ? turned : plain;
-        }
+// Four pixels of a finished row, three bytes each, as they follow each other.
+struct AugmentFour {
+    u32 words[3];
+    __device__ __forceinline__ void fill(u32 color) {
+        words[0] = __byte_perm(color, 0, 0x0210);
+        words[1] = __byte_perm(color, 0, 0x1021);
+        words[2] = __byte_perm(color, 0, 0x2102);
     }
+    // Replaces pixel k, which is known when this is compiled.
+    __device__ __forceinline__ void put(int k, u32 color) {
+        if (k == 0) words[0] = __byte_perm(words[0], color, 0x3654);
+        if (k == 1) {
+            words[0] = __byte_perm(words[0], color, 0x4210);
+            words[1] = __byte_perm(words[1], color, 0x3265);
+        }
+        if (k == 2) {
+            words[1] = __byte_perm(words[1], color, 0x5410);
+            words[2] = __byte_perm(words[2], color, 0x3216);
+        }
+        if (k == 3) words[2] = __byte_perm(words[2], color, 0x6540);
+    }
+    // The last pixel becomes the first.
+    __device__ __forceinline__ void mirror() {
+        const u32 first = words[0], middle = words[1], last = words[2];
+        words[0] = __byte_perm(last, middle, 0x6321);
+        words[1] = __byte_perm(__byte_perm(middle, last, 0x0043), first, 0x3710);
+        words[2] = __byte_perm(first, middle, 0x2105);
+    }
+    // A byte as a float: 2^23 plus it, less 2^23.
+    __device__ __forceinline__ float level(int at) const {
+        return __fadd_rn(__int_as_float((int)__byte_perm(words[at / 4], 0x4B000000, 0x7440 + at % 4)),
+                         -8388608.0f);
+    }
+    // The bytes of one channel.
+    __device__ __forceinline__ u32 plane(int channel) const {
+        if (channel == 0) return __byte_perm(__byte_perm(words[0], words[1], 0x0630), words[2], 0x5210);
+        if (channel == 1) return __byte_perm(__byte_perm(words[0], words[1], 0x0741), words[2], 0x6210);
+        return __byte_perm(__byte_perm(words[0], words[1], 0x0052), words[2], 0x7410);
+    }
+};
+
+// Where a list that only moves pixels takes them from: finished row y from row `row` + `down` * y of the
+// source, columns alike. Finished pixels outside of `inside` have the colour of the border.
+struct AugmentMoves {
+    const u8* source;
+    u32 elements, width;
+    int row, down, column, right;
+    AugmentWindow inside;
+    __device__ __forceinline__ AugmentMoves(const AugmentSample<u8>& sample, const AugmentPlan& plan)
+        : source(sample.source), elements((u32)sample.elements), width((u32)sample.width),
+          down(sample.flags & AUGMENT_FLIP_Y ? -1 : 1), right(sample.flags & AUGMENT_FLIP_X ? -1 : 1) {
+        const AugmentWindow &window = sample.window, &valid = sample.valid;
+        side(window.top, sample.view_top, sample.scaled_height, valid.top, valid.bottom, plan.height, down,
+             row, inside.top, inside.bottom);
+        side(window.left, sample.view_left, sample.scaled_width, valid.left, valid.right, plan.width, right,
+             column, inside.left, inside.right);
+    }
+    static __device__ __forceinline__ void side(int window, int view, int scaled, int valid, int behind,
+                                                int size, int step, int& origin, int& from, int& to) {
+        const int first = window + view;
+        const int least = valid > window ? valid : window;
+        const int most = behind < window + scaled ? behind : window + scaled;
+        origin = step < 0 ? first + size - 1 : first;
+        from = step < 0 ? origin + 1 - most : least - first;
+        to = step < 0 ? origin + 1 - least : most - first;
+    }
+    // The first byte of the pixel that a finished pixel comes from.
+    __device__ __forceinline__ u32 place(int y, int x) const {
+        return ((u32)(row + down * y) * width + (u32)(column + right * x)) * 3;
+    }
+};
+
+// Four pixels that are being read. `words` is not used before `finish`, so that several are read at once.
+struct AugmentReading {
+    u32 words[4], off;
+    int y, x;
+    bool is_whole;
+    // Begins to read the words around them, if they lie in one piece in the source.
+    __device__ __forceinline__ void start(const AugmentMoves& moves, int at_y, int at_x) {
+        const AugmentWindow& inside = moves.inside;
+        y = at_y;
+        x = at_x;
+        const u32 first = moves.place(y, moves.right < 0 ? x + 3 : x);
+        off = ((u32)(u64)moves.source + first) & 3;
+        is_whole = y >= inside.top && y < inside.bottom && x >= inside.left && x + 4 <= inside.right;
+        // No word outside the picture is read.
+        is_whole = is_whole && first >= off && first - off + (off == 0 ? 12 : 16) <= moves.elements;
+        words[3] = 0;
+        if (!is_whole) return;
+        const u32* from = (const u32*)(moves.source + (first - off));
+        words[0] = __ldg(from);
+        words[1] = __ldg(from + 1);
+        words[2] = __ldg(from + 2);
+        if (off != 0) words[3] = __ldg(from + 3);
+    }
+    __device__ __forceinline__ AugmentFour finish(const AugmentSample<u8>& sample,
+                                                  const AugmentMoves& moves) const {
+        AugmentFour four;
+        if (is_whole) {
+#pragma unroll
+            for (int i = 0; i < 3; ++i) four.words[i] = __funnelshift_r(words[i], words[i + 1], 8 * off);
+            if (moves.right < 0) four.mirror();
+        } else {
+            four.fill(sample.fill);
+#pragma unroll
+            for (int k = 0; k < 4; ++k) {
+                if (!moves.inside.has(y, x + k)) continue;
+                const u8* from = moves.source + moves.place(y, x + k);
+                four.put(k, __ldg(from) | (u32)__ldg(from + 1) << 8 | (u32)__ldg(from + 2) << 16);
+            }
+        }
+        if (sample.flags & AUGMENT_ERASED) {
+#pragma unroll
+            for (int k = 0; k < 4; ++k)
+                if (sample.erased.has(y, x + k)) four.put(k, sample.erased_color);
+        }
+        return four;
+    }
+};
+
+// Writes four elements that follow each other.
+static __device__ __forceinline__ void augment_write(float* to, float a, float b, float c, float d) {
+    *(float4*)to = make_float4(a, b, c, d);
+}
+static __device__ __forceinline__ u32 augment_pair(float low, float high, AugmentBfloat) {
+#ifdef __CUDA_ARCH__
+    u32 pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+#else
+    AugmentBfloat two[2];
+    augment_narrow(low, two[0]);
+    augment_narrow(high, two[1]);
+    return two[0].bits | (u32)two[1].bits << 16;
+#endif
+}
+static __device__ __forceinline__ u32 augment_pair(float low, float high, AugmentHalf) {
+#ifdef __CUDA_ARCH__
+    u32 pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+#else
+    AugmentHalf two[2];
+    augment_narrow(low, two[0]);
+    augment_narrow(high, two[1]);
+    return two[0].bits | (u32)two[1].bits << 16;
+#endif
+}
+template <typename Half>
+static __device__ __forceinline__ void augment_write(Half* to, float a, float b, float c, float d) {
+    *(uint2*)to = make_uint2(augment_pair(a, b, Half()), augment_pair(c, d, Half()));
+}
+
+// Writes four pixels, the first of them pixel `at`.
+template <bool PLANES>
+static __device__ __forceinline__ void augment_write_four(const AugmentFour& four, const AugmentPlan&, u32 at,
+                                                          u32 pixels, u8* picture) {
+#pragma unroll
+    for (int i = 0; i < 3; ++i) {
+        if (PLANES) *(u32*)(picture + (u64)i * pixels + at) = four.plane(i);
+        else *(u32*)(picture + 3 * (u64)at + 4 * i) = four.words[i];
+    }
+}
+template <bool PLANES, typename Out>
+static __device__ __forceinline__ void augment_write_four(const AugmentFour& four, const AugmentPlan& plan,
+                                                          u32 at, u32 pixels, Out* picture) {
+    float values[12];
+#pragma unroll
+    for (int i = 0; i < 12; ++i) values[i] = fmaf(four.level(i), plan.by[i % 3], plan.add[i % 3]);
+#pragma unroll
+    for (int i = 0; i < 3; ++i) {
+        const int j = 4 * i;
+        if (PLANES)
+            augment_write(picture + (u64)i * pixels + at, values[i], values[i + 3], values[i + 6],
+                          values[i + 9]);
+        else
+            augment_write(picture + 3 * (u64)at + j, values[j], values[j + 1], values[j + 2], values[j + 3]);
+    }
+}
+
+// Every thread has two times four pixels in flight.
+template <bool PLANES, typename Out>
+static __device__ __forceinline__ void augment_fours(const AugmentSample<u8>& sample,
+                                                     const AugmentPlan& shared_plan, u32 chunk, u32 chunks,
+                                                     Out* picture) {
+    const AugmentPlan plan = shared_plan;
+    const AugmentMoves moves(sample, plan);
+    const u32 per_row = (u32)plan.width / 4, pixels = (u32)plan.height * (u32)plan.width;
+    const u32 step = chunks * blockDim.x, down = step / per_row, across = step % per_row;
+    u32 i = chunk * blockDim.x + threadIdx.x, y = i / per_row, x = i % per_row;
+#pragma unroll 1
+    while (i < pixels / 4) {
+        AugmentReading readings[2];
+#pragma unroll
+        for (int j = 0; j < 2; ++j) {
+            if (i + j * step < pixels / 4) readings[j].start(moves, (int)y, 4 * (int)x);
+            y += down;
+            x += across;
+            if (x >= per_row) {
+                x -= per_row;
+                y += 1;
+            }
+        }
+#pragma unroll
+        for (int j = 0; j < 2; ++j, i += step)
+            if (i < pixels / 4)
+                augment_write_four<PLANES>(readings[j].finish(sample, moves), plan, 4 * i, pixels, picture);
+    }
+}
+
+// Works on rows of red, green and blue bytes that can be read and written four pixels at a time; returns
+// whether they are such.
+template <typename Out>
+static __device__ __forceinline__ bool augment_as_fours(const AugmentSample<u8>& sample,
+                                                        const AugmentPlan& plan, u32 chunk, u32 chunks,
+                                                        Out* picture, Out* all) {
+    if (plan.channels != 3 || plan.planes_in || plan.width % 4 != 0) return false;
+    if (((u64)all & (4 * sizeof(Out) - 1)) != 0 || sample.elements >> 31 != 0) return false;
+    if (plan.planes_out) augment_fours<true>(sample, plan, chunk, chunks, picture);
+    else augment_fours<false>(sample, plan, chunk, chunks, picture);
     return true;
 }
 
-// Pixels of other types are not read in words.
-template <typename In>
-static __device__ __forceinline__ bool augment_four(const AugmentSample<In>&, const AugmentPlan&, int, int, In (&)[4][3]) {
+// Values of other types are not read in words.
+template <typename In, typename Out>
+static __device__ __forceinline__ bool augment_as_fours(const AugmentSample<In>&, const AugmentPlan&, u32,
+                                                        u32, Out*, Out*) {
     return false;
 }
 
 // One pixel, value by value.
 template <typename In, typename Out, bool LEVELS>
-static __device__ __forceinline__ void augment_one(const AugmentSample<In>& sample, const AugmentPlan& plan, u32 i,
-                                                   Out* picture) {
+static __device__ __forceinline__ void augment_one(const AugmentSample<In>& sample, const AugmentPlan& plan,
+                                                   u32 i, Out* picture) {
     const int y = (int)(i / (u32)plan.width), x = (int)(i % (u32)plan.width);
     const bool erased = (sample.flags & AUGMENT_ERASED) && sample.erased.has(y, x);
 #pragma unroll 1
@@ -457,75 +659,39 @@ static __device__ __forceinline__ void augment_one(const AugmentSample<In>& samp
     }
 }
 
-// Four elements that are written at once.
-template <typename Out>
-struct alignas(4 * sizeof(Out)) AugmentFour {
-    Out at[4];
-};
-
 template <typename In, typename Out, bool LEVELS>
-static __device__ __forceinline__ void augment_copy(const AugmentSource<In> from, const u32* plan_words, u64 rows,
-                                                    u32 chunks, Out* to, const AugmentLabels labels) {
+static __device__ __forceinline__ void augment_copy(const AugmentSource<In> from, const u32* plan_words,
+                                                    u64 rows, u32 chunks, Out* to,
+                                                    const AugmentLabels labels) {
     __shared__ AugmentPlan shared_plan;
     __shared__ AugmentSample<In> shared_sample;
+    __shared__ u32 record[AUGMENT_WORDS];
     const u64 row = blockIdx.x / chunks;
     const u32 chunk = blockIdx.x % chunks;
     if (row >= rows) return;
+    // Read at once: the thread that makes sense of the record would read it word by word.
+    for (u32 i = threadIdx.x; i < AUGMENT_WORDS; i += blockDim.x)
+        record[i] = from.records[row * AUGMENT_WORDS + i];
+    __syncthreads();
     if (threadIdx.x == 0) {
         augment_plan(plan_words, shared_plan);
-        augment_sample(from, shared_plan, row, shared_sample);
+        augment_sample(from, shared_plan, row, record, shared_sample);
     }
     __syncthreads();
-    const AugmentPlan plan = shared_plan;
+    const AugmentPlan& plan = shared_plan;
     const AugmentSample<In>& sample = shared_sample;
     if (chunk == 0) augment_labels(labels, row, row, 1.0f);
     const u32 pixels = (u32)plan.height * (u32)plan.width;
     Out* picture = to + row * pixels * (u32)plan.channels;
-    const bool has_erased = sample.flags & AUGMENT_ERASED;
-    // Rows of four pixels, three channels each: read and written in words.
-    if (sizeof(In) == 1 && plan.channels == 3 && !plan.planes_in && plan.width % 4 == 0 && ((u64)to & (4 * sizeof(Out) - 1)) == 0) {
-        const u32 per_row = (u32)plan.width / 4;
-        for (u32 i = chunk * blockDim.x + threadIdx.x; i < pixels / 4; i += chunks * blockDim.x) {
-            const int y = (int)(i / per_row), x = 4 * (int)(i % per_row);
-            In four[4][3];
-            if (!augment_four(sample, plan, y, x, four)) {
-#pragma unroll 1
-                for (u32 k = 0; k < 4; ++k) augment_one<In, Out, LEVELS>(sample, plan, 4 * i + k, picture);
-                continue;
-            }
-            Out out[4][3];
-#pragma unroll
-            for (int k = 0; k < 4; ++k) {
-                const bool erased = has_erased && sample.erased.has(y, x + k);
-#pragma unroll
-                for (int c = 0; c < 3; ++c) {
-                    In element = four[k][c];
-                    if (erased) augment_of_level(augment_channel(sample.erased_color, c), element);
-                    const float value = augment_widened(element);
-                    augment_narrow(LEVELS ? value : fmaf(value, plan.by[c], plan.add[c]), out[k][c]);
-                }
-            }
-            // The places are known when this is compiled: the values stay in registers.
-#pragma unroll
-            for (int c = 0; c < 3; ++c) {
-                const int j = 4 * c;
-                if (plan.planes_out)
-                    *(AugmentFour<Out>*)(picture + (u64)c * pixels + 4 * i) = {out[0][c], out[1][c], out[2][c], out[3][c]};
-                else
-                    *(AugmentFour<Out>*)(picture + 12 * (u64)i + j) = {
-                        out[j / 3][j % 3], out[(j + 1) / 3][(j + 1) % 3], out[(j + 2) / 3][(j + 2) % 3],
-                        out[(j + 3) / 3][(j + 3) % 3]};
-            }
-        }
-        return;
-    }
+    if (augment_as_fours(sample, plan, chunk, chunks, picture, to)) return;
     for (u32 i = chunk * blockDim.x + threadIdx.x; i < pixels; i += chunks * blockDim.x)
         augment_one<In, Out, LEVELS>(sample, plan, i, picture);
 }
 
 template <typename Out, bool LEVELS>
-static __device__ __forceinline__ void augment_work(const AugmentSource<u8> from, const u32* plan_words, u64 rows,
-                                                    u32 chunks, Out* to, const AugmentLabels labels) {
+static __device__ __forceinline__ void augment_work(const AugmentSource<u8> from, const u32* plan_words,
+                                                    u64 rows, u32 chunks, Out* to,
+                                                    const AugmentLabels labels) {
     __shared__ AugmentPlan plan;
     __shared__ AugmentSample<u8> own, other;
     __shared__ u64 sums[2], partner;
@@ -534,10 +700,10 @@ static __device__ __forceinline__ void augment_work(const AugmentSource<u8> from
     if (row >= rows) return;
     if (threadIdx.x == 0) {
         augment_plan(plan_words, plan);
-        augment_sample(from, plan, row, own);
+        augment_sample(from, plan, row, from.records + row * AUGMENT_WORDS, own);
         const u32 kind = own.flags & (AUGMENT_BLEND | AUGMENT_PASTE);
         partner = kind == AUGMENT_BLEND || kind == AUGMENT_PASTE ? (u64)own.partner * rows >> 32 : row;
-        augment_sample(from, plan, partner, other);
+        augment_sample(from, plan, partner, from.records + partner * AUGMENT_WORDS, other);
         sums[0] = sums[1] = 0;
     }
     __syncthreads();
@@ -584,7 +750,8 @@ static __device__ __forceinline__ void augment_work(const AugmentSource<u8> from
             augment_finished<LEVELS>(other, plan, y, x, theirs);
 #pragma unroll
             for (int c = 0; c < 3; ++c)
-                values[c] = __fadd_rn(__fmul_rn(values[c], lambda), __fmul_rn(theirs[c], __fsub_rn(1.0f, lambda)));
+                values[c] =
+                    __fadd_rn(__fmul_rn(values[c], lambda), __fmul_rn(theirs[c], __fsub_rn(1.0f, lambda)));
         }
 #pragma unroll
         for (int c = 0; c < 3; ++c)
@@ -592,21 +759,19 @@ static __device__ __forceinline__ void augment_work(const AugmentSource<u8> from
     }
 }
 
-#define AUGMENT_COPY(NAME, IN, OUT, LEVELS)                                                                          \
-    extern "C" __global__ void __launch_bounds__(256)                                                                \
-    NAME(const IN* __restrict__ all, u64 elements, const u32* __restrict__ offsets,                                  \
-         const u32* __restrict__ records, const u32* __restrict__ plan, u64 rows, u32 chunks, OUT* __restrict__ to,  \
-         const void* labels, u32 label_bytes, float* probabilities, u32 classes) {                                   \
-        augment_copy<IN, OUT, LEVELS>({all, elements, offsets, records}, plan, rows, chunks, to,                     \
-                                      {labels, label_bytes, probabilities, classes});                                \
+#define AUGMENT_PARAMETERS(IN, OUT)                                                                          \
+    const IN *__restrict__ all, u64 elements, const u32 *__restrict__ offsets,                               \
+        const u32 *__restrict__ records, const u32 *__restrict__ plan, u64 rows, u32 chunks,                 \
+        OUT *__restrict__ to, const void *labels, u32 label_bytes, float *probabilities, u32 classes
+#define AUGMENT_COPY(NAME, IN, OUT, LEVELS)                                                                  \
+    extern "C" __global__ void __launch_bounds__(256, 4) NAME(AUGMENT_PARAMETERS(IN, OUT)) {                 \
+        augment_copy<IN, OUT, LEVELS>({all, elements, offsets, records}, plan, rows, chunks, to,             \
+                                      {labels, label_bytes, probabilities, classes});                        \
     }
-#define AUGMENT_WORK(NAME, OUT, LEVELS)                                                                              \
-    extern "C" __global__ void __launch_bounds__(512)                                                                \
-    NAME(const u8* __restrict__ all, u64 elements, const u32* __restrict__ offsets,                                  \
-         const u32* __restrict__ records, const u32* __restrict__ plan, u64 rows, u32 chunks, OUT* __restrict__ to,  \
-         const void* labels, u32 label_bytes, float* probabilities, u32 classes) {                                   \
-        augment_work<OUT, LEVELS>({all, elements, offsets, records}, plan, rows, chunks, to,                         \
-                                  {labels, label_bytes, probabilities, classes});                                    \
+#define AUGMENT_WORK(NAME, OUT, LEVELS)                                                                      \
+    extern "C" __global__ void __launch_bounds__(512) NAME(AUGMENT_PARAMETERS(u8, OUT)) {                    \
+        augment_work<OUT, LEVELS>({all, elements, offsets, records}, plan, rows, chunks, to,                 \
+                                  {labels, label_bytes, probabilities, classes});                            \
     }
 
 AUGMENT_COPY(augment_copy_u8_u8, u8, u8, true)

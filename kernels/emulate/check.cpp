@@ -385,6 +385,20 @@ static u8 pattern_byte(u64 key, u64 id, u64 k) {
 
 // Fields of all widths at once, with any gap and alignment; more and fewer rows than warps; gathered in batch order and in
 // another order, with one invalid place.
+// Cuts a field into pieces of about `most` bytes, as pieces.rs of the CUDA backend does.
+static GatherCut cut(size_t rows, size_t row_bytes, size_t most, u32 threads, u32& blocks) {
+    GatherCut cut = {blocks, 1, 1, 0};
+    if (row_bytes > most) {
+        const size_t parts = (row_bytes + most - 1) / most;
+        cut.bytes = (u32)(((row_bytes + parts - 1) / parts + 15) / 16 * 16);
+        cut.parts = (u32)((row_bytes + cut.bytes - 1) / cut.bytes);
+    } else {
+        cut.rows = (u32)std::min<size_t>(most / row_bytes, threads);
+    }
+    blocks += (u32)((rows + cut.rows - 1) / cut.rows) * cut.parts;
+    return cut;
+}
+
 static void gathered_fields() {
     const size_t widths[] = {1, 3, 8, 13, 16, 17, 31, 100, 256, 257, 784, 3073, 9001};
     const size_t fields = sizeof widths / sizeof *widths, count = 19;
@@ -403,26 +417,42 @@ static void gathered_fields() {
                     if (ordered) std::shuffle(places.data, places.data + rows, source);
                     std::vector<size_t> visit(rows, rows);
                     if (ordered) places[rows / 2] = rows % 4 ? (u32)rows : ~0u;
-                    for (size_t v = 0; v < rows; ++v) if (places[v] < rows) visit[places[v]] = v;
+                    for (size_t v = 0; v < rows; ++v)
+                        if (places[v] < rows) visit[places[v]] = v;
                     std::vector<Block<u8>> from, to;
                     GatherFields all = {};
+                    GatherCuts cuts = {};
+                    GatherFew few = {};
+                    std::copy(ids.data, ids.data + rows, few.ids);
+                    u32 blocks = 0;
                     for (size_t f = 0; f < fields; ++f) {
                         const size_t stride = widths[f] + gap;
                         // No padding after the last row.
                         from.emplace_back((count - 1) * stride + widths[f], shift);
                         to.emplace_back(rows * widths[f], shift_to);
                         for (size_t i = 0; i < from[f].n; ++i) from[f][i] = (u8)source();
-                        for (size_t i = 0; i < to[f].n; ++i) to[f][i] = 0xEE;
                         all.at[f] = {from[f].data, stride, count, to[f].data, widths[f]};
+                        // Several rows per block, or several blocks per row.
+                        cuts.at[f] = cut(rows, widths[f], rows % 2 ? 700 : 5000, 64, blocks);
                     }
-                    launch({2, 1, 1}, {64, 1, 1}, [&] { gather_fields(ids.data, ordered ? places.data : nullptr, rows, (u32)fields, all); });
-                    for (size_t f = 0; f < fields; ++f) {
-                        for (size_t i = 0; i < to[f].n; ++i) {
-                            const size_t v = visit[i / widths[f]];
-                            const u64 id = v < rows ? ids[v] : 0;
-                            const u8 there = id < count ? from[f][id * (widths[f] + gap) + i % widths[f]] : 0;
-                            const u8 want = v < rows ? there : 0xEE;
-                            expect(to[f][i] == want, "gather_fields", to[f][i], want, i);
+                    const u32* at = ordered ? places.data : nullptr;
+                    const std::function<void()> kernels[] = {
+                        [&] { gather_fields(ids.data, at, rows, (u32)fields, all); },
+                        [&] { gather_resident(ids.data, at, rows, (u32)fields, all, cuts); },
+                        [&] { gather_resident_few(rows, (u32)fields, all, cuts, few); },
+                    };
+                    const char* names[] = {"gather_fields", "gather_resident", "gather_resident_few"};
+                    for (int k = 0; k < (ordered ? 2 : 3); ++k) {
+                        for (size_t f = 0; f < fields; ++f) std::fill_n(to[f].data, to[f].n, 0xEE);
+                        launch({k == 0 ? 2 : blocks, 1, 1}, {64, 1, 1}, kernels[k]);
+                        for (size_t f = 0; f < fields; ++f) {
+                            for (size_t i = 0; i < to[f].n; ++i) {
+                                const size_t v = visit[i / widths[f]];
+                                const u64 id = v < rows ? ids[v] : 0;
+                                const u8 there = id < count ? from[f][id * (widths[f] + gap) + i % widths[f]] : 0;
+                                const u8 want = v < rows ? there : 0xEE;
+                                expect(to[f][i] == want, names[k], to[f][i], want, i);
+                            }
                         }
                     }
                 }

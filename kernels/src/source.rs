@@ -136,14 +136,18 @@ pub static PROBE: Program = Program {
     ptx: "kernels/ptx/probe.ptx",
 };
 
-/// The gather from registered host memory. The CUDA backend embeds and loads it; this crate compiles and
+/// The gathers from registered host memory and from device memory. The CUDA backend embeds and loads it; this crate compiles and
 /// checks it.
 pub static GATHER: Program = Program {
     name: "gather",
     sources: &[Source {
         file: "gather.cu",
         text: feedline_cuda::GATHER_SOURCE,
-        kernels: &[Kernel { name: "gather_fields", threads: 512 }],
+        kernels: &[
+            Kernel { name: "gather_fields", threads: 512 },
+            Kernel { name: "gather_resident", threads: 512 },
+            Kernel { name: "gather_resident_few", threads: 512 },
+        ],
     }],
     ptx: "crates/cuda/src/gather.ptx",
 };

@@ -21,8 +21,10 @@ use crate::{Error, ErrorKind, Result};
 pub fn catch_panic<T>(what: &str, work: impl FnOnce() -> T) -> Result<T> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
         let error = Error::new(ErrorKind::Panic, format!("{what}: {}", text(&*payload)));
-        // The payload may be a user type whose drop panics again.
-        std::mem::forget(payload);
+        // Another payload may be a user's type whose drop panics again.
+        if !payload.is::<String>() && !payload.is::<&str>() {
+            std::mem::forget(payload);
+        }
         error
     })
 }

@@ -1,25 +1,29 @@
-// gather: copies the rows of all fields of a batch, selected by id, from host memory mapped into the device:
-// to[places[v]] = src[ids[v]], in rows of bytes.
-//
-// One launch per batch. 8 blocks of 512 threads saturate a PCIe 5.0 x16 link as well as 16 do, and leave
-// the other multiprocessors to the compute stream.
-//
-// Visit order. The host orders the visits as the rows lie in the source, if that pays. Reads in flight at
-// the same time should be close together, since the address of a page is then looked up once. So the
-// warps take visits round-robin, in pieces of up to 8. The ids are in host memory too, where a read takes
-// about a microsecond: a warp reads the ids of up to 32 visits in one load and distributes them by
-// shuffles.
-//
-// Lanes per row. A whole warp copies a long row, or several warps if there are fewer rows than warps. 8
-// lanes or one lane copy a short row, so that many rows are in flight.
-//
-// Word size. Rows of whole 16-byte words, all 16-byte aligned, are copied as one run with eight loads in
-// flight per lane. Rows with the same offset within a 16-byte word as their target use 16-byte loads,
-// four in flight per lane. All others use aligned 4-byte loads, shifted into place. No byte outside a row
-// is read.
+// gather: copies the rows of all fields of a batch, selected by id: to[places[v]] = src[ids[v]], in rows of
+// bytes. One launch per batch.
 //
 // An id outside the source (id >= rows of the field) writes zeros and reads nothing. A place outside the
-// batch (place >= rows of the batch) writes nothing.
+// batch (place >= rows of the batch) writes nothing. No byte outside a row is read.
+//
+// The ids are in host memory, where a read takes more than a microsecond.
+//
+// gather_fields reads rows of host memory that is mapped into the device. 8 blocks of 512 threads saturate a
+// PCIe 5.0 x16 link as well as 16 do, and leave the other multiprocessors to the compute stream.
+//
+// - Visit order. The host orders the visits as the rows lie in the source, if that pays. Reads in flight at
+//   the same time should be close together, since the address of a page is then looked up once. So the warps
+//   take visits round-robin, in pieces of up to 8. A warp reads the ids of up to 32 visits in one load and
+//   distributes them by shuffles.
+// - Lanes per row. A whole warp copies a long row, or several warps if there are fewer rows than warps. 8
+//   lanes or one lane copy a short row, so that many rows are in flight.
+//
+// gather_resident reads rows of device memory. The host cuts each field into pieces of some ten kilobytes: a
+// part of a long row, or several short rows. One block copies one piece. Several blocks share a
+// multiprocessor, so that some copy while others wait for their ids, and no block waits for a slower one.
+// gather_resident_few has the ids among its parameters.
+//
+// Word size. Rows of whole 16-byte words, all 16-byte aligned, are copied as one run with several loads in
+// flight per lane. Rows with the same offset within a 16-byte word as their target use 16-byte loads,
+// four in flight per lane. All others use aligned 4-byte loads, shifted into place.
 
 typedef unsigned char u8;
 typedef unsigned int u32;
@@ -215,4 +219,119 @@ gather_fields(const u64* __restrict__ ids, const u32* __restrict__ places, u64 r
             }
         }
     }
+}
+
+// How a field is cut: the number of its first block, and either several rows per block, up to one for each
+// thread, or several parts per row, of so many bytes (whole 16-byte words).
+struct GatherCut {
+    u32 first;
+    u32 rows;
+    u32 parts;
+    u32 bytes;
+};
+
+struct GatherCuts {
+    GatherCut at[16];
+};
+
+// The ids of a small batch.
+struct GatherFew {
+    u64 ids[384];
+};
+
+// Where a row of a piece comes from, null outside the source, and where it goes, null outside the batch.
+struct GatherCopy {
+    const u8* from;
+    u8* to;
+};
+
+// Copies rows of whole aligned words, as one run with four loads in flight per thread. The source is not
+// read again soon: it leaves the cache to the batch. One row needs no division to find its words.
+template <bool ONE_ROW>
+static __device__ __forceinline__ void gather_aligned(const GatherCopy* copies, u32 count, u32 words) {
+    const u32 all = words * count;
+#pragma unroll 1
+    for (u32 begin = threadIdx.x; begin < all; begin += 4 * blockDim.x) {
+        uint4 four[4];
+        uint4* to[4];
+#pragma unroll
+        for (u32 j = 0; j < 4; ++j) {
+            const u32 i = begin + j * blockDim.x, r = ONE_ROW ? 0 : i / words, word = i - r * words;
+            to[j] = 0;
+            four[j] = make_uint4(0, 0, 0, 0);
+            if (i < all && copies[r].to != 0) {
+                to[j] = (uint4*)copies[r].to + word;
+                if (copies[r].from != 0) four[j] = __ldcs((const uint4*)copies[r].from + word);
+            }
+        }
+#pragma unroll
+        for (u32 j = 0; j < 4; ++j)
+            if (to[j] != 0) *to[j] = four[j];
+    }
+}
+
+// Copies `bytes` bytes of a row with LANES lanes, whatever their alignment.
+template <u32 LANES>
+static __device__ __forceinline__ void gather_any(const GatherCopy& copy, u64 from, u64 bytes, u32 lane) {
+    if (copy.to == 0) return;
+    if (copy.from != 0) return gather_row<LANES>(copy.from + from, copy.to + from, bytes, lane);
+#pragma unroll 1
+    for (u64 i = lane; i < bytes; i += LANES) copy.to[from + i] = 0;
+}
+
+static __device__ __forceinline__ void gather_piece(const u64* ids, const u32* places, u64 rows, u32 fields,
+                                                    const GatherFields& all, const GatherCuts& cuts) {
+    __shared__ GatherCopy copies[512];
+    u32 f = 0;
+    while (f + 1 < fields && blockIdx.x >= cuts.at[f + 1].first) ++f;
+    const GatherField& field = all.at[f];
+    const GatherCut& cut = cuts.at[f];
+    const u32 piece = blockIdx.x - cut.first, group = piece / cut.parts;
+    const u64 first = (u64)group * cut.rows, from = (u64)(piece - group * cut.parts) * cut.bytes;
+    if (first >= rows || from >= field.row_bytes) return;
+    const u32 count = rows - first < cut.rows ? (u32)(rows - first) : cut.rows;
+    const u64 left = field.row_bytes - from, bytes = cut.parts > 1 && left > cut.bytes ? cut.bytes : left;
+    if (threadIdx.x < count) {
+        const u64 visit = first + threadIdx.x, id = ids[visit], place = places ? places[visit] : visit;
+        GatherCopy copy = {0, 0};
+        if (id < field.rows) copy.from = field.src + id * field.stride + from;
+        if (place < rows) copy.to = field.to + place * field.row_bytes + from;
+        copies[threadIdx.x] = copy;
+    }
+    __syncthreads();
+    const u64 grains = (u64)field.src | field.stride | (u64)field.to | field.row_bytes;
+    if ((grains & 15) == 0) {
+        if (count == 1) return gather_aligned<true>(copies, 1, (u32)(bytes / 16));
+        return gather_aligned<false>(copies, count, (u32)(bytes / 16));
+    }
+    const u32 warps = blockDim.x / 32, warp = threadIdx.x / 32;
+    if (bytes > 256 && count < warps) {
+        // Several warps per row, each for some whole words.
+        const u32 shares = warps / count, r = warp / shares, share = warp - r * shares;
+        const u64 most = bytes / shares / 16 * 16 + 16, begin = share * most;
+        if (r < count && begin < bytes)
+            gather_any<32>(copies[r], begin, bytes - begin < most ? bytes - begin : most, threadIdx.x & 31);
+    } else if (bytes > 256) {
+#pragma unroll 1
+        for (u32 r = warp; r < count; r += warps) gather_any<32>(copies[r], 0, bytes, threadIdx.x & 31);
+    } else if (bytes > 16) {
+#pragma unroll 1
+        for (u32 r = threadIdx.x / 8; r < count; r += blockDim.x / 8)
+            gather_any<8>(copies[r], 0, bytes, threadIdx.x & 7);
+    } else if (threadIdx.x < count) {
+        gather_any<1>(copies[threadIdx.x], 0, bytes, 0);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(512)
+gather_resident(const u64* __restrict__ ids, const u32* __restrict__ places, u64 rows, u32 fields,
+                const __grid_constant__ GatherFields all, const __grid_constant__ GatherCuts cuts) {
+    gather_piece(ids, places, rows, fields, all, cuts);
+}
+
+// Visit v fills row v.
+extern "C" __global__ void __launch_bounds__(512)
+gather_resident_few(u64 rows, u32 fields, const __grid_constant__ GatherFields all,
+                    const __grid_constant__ GatherCuts cuts, const __grid_constant__ GatherFew few) {
+    gather_piece(few.ids, 0, rows, fields, all, cuts);
 }

@@ -1,5 +1,5 @@
-//! Zero-copy gathers: registers host memory with the driver, and launches the kernel that gathers its
-//! rows.
+//! Zero-copy gathers: registers host memory with the driver, and launches the kernels that gather its rows, or
+//! those of a copy on the device.
 
 use std::ffi::c_void;
 
@@ -8,6 +8,7 @@ use feedline_backend::{Address, Backend, Gather, StreamId};
 use feedline_core::Result;
 use feedline_core::spec::MAX_FIELDS;
 
+use super::pieces::{THREADS, cut};
 use super::{Cuda, Function, raw};
 
 /// [`Gather::execute`] as a CUDA kernel.
@@ -16,13 +17,22 @@ pub const SOURCE: &str = include_str!("gather.cu");
 /// [`SOURCE`] compiled to PTX; `kernels/README.md` says how to regenerate it.
 pub const PTX: &str = include_str!("gather.ptx");
 
-/// Enough blocks to saturate the PCIe link (`gather.cu`), for any batch size. Device memory needs one per
-/// multiprocessor.
+/// Enough blocks to saturate the PCIe link (`gather.cu`), for any batch size.
 const BLOCKS: u32 = 8;
-const THREADS: u32 = 512;
 
-// `GatherFields` in `gather.cu` has room for 16 fields.
+/// The most ids that are parameters of a launch: `GatherFew` in `gather.cu`.
+const FEW: usize = 384;
+
+// `GatherFields` and `GatherCuts` in `gather.cu` have room for 16 fields.
 const _: () = assert!(MAX_FIELDS == 16);
+
+/// The kernels, and what their launches depend on.
+pub(super) struct Kernels {
+    from_host: Function,
+    resident: Function,
+    resident_few: Function,
+    multiprocessors: usize,
+}
 
 /// The kernel's view of a field: `GatherField` in `gather.cu`.
 #[repr(C)]
@@ -44,7 +54,7 @@ impl Cuda {
         self.bind()?;
         // Load the kernel first, while there is no registration to undo: registered memory must be
         // gatherable.
-        if self.none_unless_lost(self.gather_kernel().map(drop))?.is_none() {
+        if self.none_unless_lost(self.gather_kernels().map(drop))?.is_none() {
             return Ok(None);
         }
         let mut flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
@@ -88,7 +98,7 @@ impl Cuda {
     /// As [`Backend::gather`].
     pub(super) unsafe fn gather_on(&self, stream: StreamId, gather: &Gather) -> Result<()> {
         self.bind()?;
-        let kernel = self.gather_kernel()?;
+        let kernels = self.gather_kernels()?;
         let mut all = [Field::default(); MAX_FIELDS];
         for (to, field) in all.iter_mut().zip(gather.fields()) {
             *to = Field {
@@ -104,36 +114,82 @@ impl Cuda {
         let mut ids = gather.ids().address.0;
         let mut places = gather.places().map_or(0, |places| places.address.0);
         let (mut rows, mut fields) = (gather.rows() as u64, gather.fields().len() as u32);
-        let mut parameters = [
-            std::ptr::from_mut(&mut ids).cast(),
-            std::ptr::from_mut(&mut places).cast(),
-            std::ptr::from_mut(&mut rows).cast(),
-            std::ptr::from_mut(&mut fields).cast(),
-            std::ptr::from_mut(&mut all).cast::<c_void>(),
+        if !gather.is_from_device() || choice() == "old" {
+            let blocks = if gather.is_from_device() { kernels.multiprocessors as u32 } else { BLOCKS };
+            let parameters = &mut [
+                pointer(&mut ids),
+                pointer(&mut places),
+                pointer(&mut rows),
+                pointer(&mut fields),
+                pointer(&mut all),
+            ];
+            // SAFETY: these are the parameters of the kernel; the rest is the caller's contract.
+            return unsafe { self.launch_gather(&kernels.from_host, blocks, stream, parameters) };
+        }
+        let (mut cuts, blocks) = cut(gather, kernels.multiprocessors)?;
+        if blocks == 0 {
+            return Ok(());
+        }
+        if gather.places().is_none() && gather.rows() <= FEW && choice() != "ids" {
+            let mut few = [0_u64; FEW];
+            for (visit, id) in few[..gather.rows()].iter_mut().enumerate() {
+                // SAFETY: there is an id per row in pinned memory, and nothing writes them before the work has
+                // ended (caller). They may be unaligned.
+                *id = unsafe { (ids as *const u64).wrapping_add(visit).read_unaligned() };
+            }
+            let parameters = &mut [
+                pointer(&mut rows),
+                pointer(&mut fields),
+                pointer(&mut all),
+                pointer(&mut cuts),
+                pointer(&mut few),
+            ];
+            // SAFETY: as above.
+            return unsafe { self.launch_gather(&kernels.resident_few, blocks, stream, parameters) };
+        }
+        let parameters = &mut [
+            pointer(&mut ids),
+            pointer(&mut places),
+            pointer(&mut rows),
+            pointer(&mut fields),
+            pointer(&mut all),
+            pointer(&mut cuts),
         ];
-        let blocks = if gather.is_from_device() { self.multiprocessors()?.max(1) as u32 } else { BLOCKS };
-        // SAFETY: the parameters match the kernel's signature, live for the call and are copied by it;
-        // the rest is the caller's contract.
+        // SAFETY: as above.
+        unsafe { self.launch_gather(&kernels.resident, blocks, stream, parameters) }
+    }
+
+    /// Launches a gather kernel.
+    ///
+    /// # Safety
+    /// `parameters` point to values of the types of the kernel's signature; the rest as [`Backend::gather`].
+    unsafe fn launch_gather(
+        &self,
+        kernel: &Function,
+        blocks: u32,
+        stream: StreamId,
+        parameters: &mut [*mut c_void],
+    ) -> Result<()> {
+        // SAFETY: the caller's contract; the launch copies the parameters.
         let launched = unsafe {
-            result::launch_kernel(
-                kernel.raw(),
-                (blocks, 1, 1),
-                (THREADS, 1, 1),
-                0,
-                raw(stream),
-                &mut parameters,
-            )
+            result::launch_kernel(kernel.raw(), (blocks, 1, 1), (THREADS, 1, 1), 0, raw(stream), parameters)
         };
         self.check(launched.err().map_or(sys::CUresult::CUDA_SUCCESS, |error| error.0), kernel.name())
     }
 
-    /// The kernel, loaded once per device.
-    fn gather_kernel(&self) -> Result<&Function> {
-        if let Some(kernel) = self.gather.get() {
-            return Ok(kernel);
+    /// The kernels, loaded once per device.
+    fn gather_kernels(&self) -> Result<&Kernels> {
+        if let Some(kernels) = self.gather.get() {
+            return Ok(kernels);
         }
-        let kernel = self.function(&self.load_ptx(PTX)?, "gather_fields")?;
-        Ok(self.gather.get_or_init(|| kernel))
+        let module = self.load_ptx(PTX)?;
+        let kernels = Kernels {
+            from_host: self.function(&module, "gather_fields")?,
+            resident: self.function(&module, "gather_resident")?,
+            resident_few: self.function(&module, "gather_resident_few")?,
+            multiprocessors: self.multiprocessors()?.max(1) as usize,
+        };
+        Ok(self.gather.get_or_init(|| kernels))
     }
 
     /// Turns every failure but a lost device into `None`.
@@ -143,4 +199,14 @@ impl Cuda {
             other => Ok(other.ok()),
         }
     }
+}
+
+fn pointer<T>(parameter: &mut T) -> *mut c_void {
+    std::ptr::from_mut(parameter).cast()
+}
+
+// TEMPORARY, for one run that compares: "old", "ids" or nothing.
+fn choice() -> &'static str {
+    static CHOICE: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    CHOICE.get_or_init(|| std::env::var("FEEDLINE_GATHER").unwrap_or_default())
 }

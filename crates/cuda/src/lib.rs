@@ -8,6 +8,7 @@
 //! | blocking host waits | `blocking_wait.rs` |
 //! | modules and kernels | `module.rs` |
 //! | registered host memory and gathers | `gather.rs`, `gather.cu` |
+//! | how a gather from device memory is cut | `pieces.rs` |
 //! | driver status codes | `status.rs` |
 //!
 //! `feedline-device` opens the backend (`Device::cuda`), launches its kernels, and hands out cudarc's
@@ -17,6 +18,7 @@
 mod blocking_wait;
 mod gather;
 mod module;
+mod pieces;
 mod probe;
 mod status;
 
@@ -44,8 +46,8 @@ pub struct Cuda {
     context: Arc<CudaContext>,
     streams: RwLock<HashMap<u64, Arc<CudaStream>>>,
     lost: OnceLock<Error>,
-    /// The gather kernel, loaded when host memory is first registered.
-    gather: OnceLock<Function>,
+    /// The gather kernels, loaded when host memory is first registered, or rows are first gathered.
+    gather: OnceLock<gather::Kernels>,
     /// Whether a stream was ever handed to code outside feedline, which may capture it.
     lent: AtomicBool,
 }

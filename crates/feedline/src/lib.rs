@@ -41,9 +41,10 @@
 //!
 //! # In the loop of a framework
 //!
-//! `feedline-candle` makes candle's tensors of a batch, on the same GPU (`Bridge::tensor`); `feedline-burn` is
-//! a `DataLoader` for burn's `Learner` (`BurnLoader`); `feedline-dlpack` is for whatever else speaks DLPack. A
-//! view of a batch is an argument of cudarc's launch builder. The README begins with a loop of each.
+//! `feedline-candle` makes candle's tensors of a batch, on the same GPU (`Bridge::tensor`); `feedline-burn`
+//! is a `DataLoader` for burn's `Learner` (`BurnLoader`); `feedline-dlpack` is for whatever else speaks
+//! DLPack. A view of a batch is an argument of cudarc's launch builder. The README begins with a loop of
+//! each.
 //!
 //! # A run that can be resumed
 //!

@@ -24,7 +24,8 @@ macro_rules! enter {
         let _ = info;
         $crate::spans::Entered {
             #[cfg(feature = "tracing")]
-            _span: tracing::debug_span!(target: "feedline", $name, epoch = info.epoch, step = info.step).entered(),
+            _span: tracing::debug_span!(target: "feedline", $name, epoch = info.epoch, step = info.step)
+                .entered(),
             #[cfg(feature = "nvtx")]
             _range: $crate::spans::range($name),
         }

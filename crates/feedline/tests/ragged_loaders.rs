@@ -1,8 +1,8 @@
 //! Loaders of ragged fields with random data, options, worlds, early ends and resumes, in every form: each
 //! value, offset and length matches the samples, and an epoch has each sample exactly once.
 //!
-//! Runs for a quarter of `FEEDLINE_RANDOM_SECONDS`, 10 s by default. A failure prints its seed; set `FEEDLINE_SEED` to run
-//! only that one.
+//! Runs for a quarter of `FEEDLINE_RANDOM_SECONDS`, 10 s by default. A failure prints its seed; set
+//! `FEEDLINE_SEED` to run only that one.
 
 mod common;
 

@@ -8,20 +8,14 @@ use feedline_core::{Error, Result};
 
 use super::lane::{Command, Queued};
 use super::memory::misuse;
+use super::report;
 use super::state::State;
-use super::{report, watch};
 
 /// A simulated device: its state, and a condition variable for the end of a task, which runs outside the
 /// lock.
 pub(super) struct Shared {
     state: Mutex<State>,
     ended: Condvar,
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        watch::dropped();
-    }
 }
 
 impl Shared {

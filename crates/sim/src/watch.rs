@@ -38,9 +38,11 @@ pub(super) fn add(device: &Arc<Shared>) {
 }
 
 /// Ends the thread at once if this was the last device.
-pub(super) fn dropped() {
-    let _watched = watched();
-    DROPPED.notify_all();
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let _watched = watched();
+        DROPPED.notify_all();
+    }
 }
 
 fn watch() {
@@ -66,9 +68,9 @@ fn look(device: &Arc<Shared>) {
         return;
     }
     let why = format!(
-        "stuck: nobody has called the device for {:.1} s, since {}, but work is queued: {}; a thread waits for \
-         something that only this work gives, such as a message on a channel, and work runs only in calls: \
-         wait by an event or Stream::synchronize. The work is run now. If the host was only busy, raise \
+        "stuck: nobody has called the device for {:.1} s, since {}, but work is queued: {}; a thread waits \
+         for something that only this work gives, such as a message on a channel, and work runs only in \
+         calls: wait by an event or Stream::synchronize. The work is run now. If the host was only busy, raise \
          SimOptions::stuck_after",
         quiet.as_secs_f64(),
         state.call,

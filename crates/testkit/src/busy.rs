@@ -51,8 +51,8 @@ fn seconds() -> Option<f64> {
     }
     let [user, nice, system, _, _, irq, softirq, steal] = all;
     let own = fs::read_to_string("/proc/self/stat").ok()?;
-    // The name may contain spaces; it ends with the last parenthesis. Then utime, stime, cutime and cstime are
-    // the fields 14 to 17 of proc(5).
+    // The name may contain spaces; it ends with the last parenthesis. Then utime, stime, cutime and cstime
+    // are the fields 14 to 17 of proc(5).
     let own = own.rsplit_once(')')?.1.split_whitespace().skip(11).take(4);
     let own = own.map(|field| field.parse::<u64>().ok()).sum::<Option<u64>>()?;
     Some(((user + nice + system + irq + softirq + steal) as f64 - own as f64) / TICKS)

@@ -16,7 +16,8 @@ use crate::remote::{Remote, RemoteFile};
 ///
 /// Tar archives, plain or gzip, Arrow and Parquet files, and MDS shards are recognised by their content; a
 /// URL that ends with a slash is a folder of MDS shards, or one that `pack` wrote, by its `index.json` or
-/// `_index.json`. `Records::open_remote` reads records. Use one [`Remote`](crate::Remote) for several files, and see there for what is fetched when.
+/// `_index.json`. `Records::open_remote` reads records. Use one [`Remote`](crate::Remote) for several files,
+/// and see there for what is fetched when.
 ///
 /// ```no_run
 /// use feedline_datasets::{RemoteOptions, open_url};

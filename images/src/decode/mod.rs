@@ -176,7 +176,8 @@ impl Decoder {
         Ok(header.turn.size(header.size))
     }
 
-    /// Whether the picture is stored as it is seen, so that it need not be turned; `false` for a damaged header.
+    /// Whether the picture is stored as it is seen, so that it need not be turned; `false` for a damaged
+    /// header.
     pub fn is_upright(&self, bytes: &[u8]) -> bool {
         self.header(bytes).is_ok_and(|(_, header)| header.turn == Turn::None)
     }

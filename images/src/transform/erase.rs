@@ -9,8 +9,8 @@ use crate::{Canvas, Region, Size};
 /// Fills a random rectangle with one colour, with some probability.
 ///
 /// The parameters are those of torchvision's `RandomErasing`: the share of the area is uniform in `scale`,
-/// the ratio of height to width uniform in `ratio` on a logarithmic scale, and after ten rectangles that do not
-/// fit, nothing is erased.
+/// the ratio of height to width uniform in `ratio` on a logarithmic scale, and after ten rectangles that do
+/// not fit, nothing is erased.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Erase {
     probability: f64,

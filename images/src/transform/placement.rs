@@ -170,12 +170,12 @@ impl Transforms {
         spec.field(&format!("{name}.parameters"), DType::U32, [WORDS])
     }
 
-    /// Writes the fields of [`add_encoded_fields`](Self::add_encoded_fields), which begin with field `first` of
-    /// the row; reads the header of the picture alone. Returns the number of the next field.
+    /// Writes the fields of [`add_encoded_fields`](Self::add_encoded_fields), which begin with field `first`
+    /// of the row; reads the header of the picture alone. Returns the number of the next field.
     ///
     /// # Errors
-    /// `Data` for a header that is refused; `Sample` for a picture with more bytes than the field may have; as
-    /// [`DevicePart::draw`].
+    /// `Data` for a header that is refused; `Sample` for a picture with more bytes than the field may have;
+    /// as [`DevicePart::draw`].
     pub fn write_encoded(
         &self,
         encoded: &[u8],

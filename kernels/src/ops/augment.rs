@@ -254,6 +254,9 @@ mod gpu {
     /// Blocks that a GPU should have at least, several per multiprocessor.
     const BLOCKS: usize = 2048;
 
+    /// Pixels of a thread, at least and at most, where they are only moved: it takes four at a time.
+    const MOVED: (usize, usize) = (4, 16);
+
     pub(super) struct Gpu {
         function: Function,
         plan: Buffer<u32>,
@@ -291,9 +294,11 @@ mod gpu {
             };
             let offsets = offsets.map_or(Arg::U64(0), |offsets| Arg::In(offsets.into()));
             let pixels_out = part.size().pixels() as usize;
+            let chunks_of = |pixels: usize| pixels_out.div_ceil(pixels * self.threads as usize);
             let chunks = match part.needs() {
                 Needs::Mean => 1,
-                _ => BLOCKS.div_ceil(rows).clamp(1, pixels_out.div_ceil(self.threads as usize)),
+                Needs::Copy => BLOCKS.div_ceil(rows).clamp(chunks_of(MOVED.1), chunks_of(MOVED.0)),
+                _ => BLOCKS.div_ceil(rows).clamp(1, chunks_of(1)),
             };
             let (label, bytes, probabilities, classes) = match labels {
                 None => (Arg::U64(0), 0, Arg::U64(0), 0),

@@ -46,10 +46,19 @@ impl<'a> ZeroCopy<'a> {
 
     /// With a copy of the set on the device.
     pub(crate) fn resident(rig: &'a Rig, set: impl Dataset, host_slots: usize, slots: usize) -> Result<Self> {
+        Self::of_resident(rig, set, BATCH, (host_slots, slots))
+    }
+
+    pub(crate) fn of_resident(
+        rig: &'a Rig,
+        set: impl Dataset,
+        batch: usize,
+        (host_slots, slots): (usize, usize),
+    ) -> Result<Self> {
         let set: Arc<dyn Dataset> = Arc::new(set);
-        let layout = Layout::new(set.spec(), BATCH)?;
+        let layout = Layout::new(set.spec(), batch)?;
         let columns = StridedColumns::resident(&rig.device, &*set, &layout, ROOM, 3)?;
-        Self::with(rig, (set, layout, columns), BATCH, host_slots, slots)
+        Self::with(rig, (set, layout, columns), batch, host_slots, slots)
     }
 
     fn with(

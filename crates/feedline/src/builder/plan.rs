@@ -12,18 +12,21 @@ use crate::tune::{Depth, Policy, Setting};
 /// Bytes of all device slots together, for batches so small that many slots fit.
 const SMALL: usize = 32 << 20;
 
-/// The workers that write the ids of resident batches: on an H200, a batch of 4096 rows of 784 bytes took 40 us
-/// with one, which is three times the gather.
+/// The workers that write the ids of resident batches: on an H200, a batch of 4096 rows of 784 bytes took 40
+/// us with one, which is three times the gather.
 const RESIDENT_WORKERS: usize = 4;
 
 impl LoaderBuilder {
-    /// The given pool, or a new one. If the device gathers the rows, workers write ids only, about 100 million
-    /// per second each: one is enough for rows that cross the bus.
+    /// The given pool, or a new one. If the device gathers the rows, workers write ids only, about 100
+    /// million per second each: one is enough for rows that cross the bus.
     pub(crate) fn start_pool(&self, mode: &ChosenMode) -> Result<WorkerPool> {
         match &self.pool {
             Some(pool) => Ok(pool.clone()),
             None if mode.is_resident() => {
-                WorkerPool::new(Workers::Count(self.threads().count()?.min(RESIDENT_WORKERS)))
+                // TEMPORARY, for one run that compares.
+                let most = std::env::var("FEEDLINE_RESIDENT_WORKERS").ok().and_then(|most| most.parse().ok());
+                let most = most.unwrap_or(RESIDENT_WORKERS);
+                WorkerPool::new(Workers::Count(self.threads().count()?.min(most)))
             }
             None if mode.is_zero_copy() => WorkerPool::new(Workers::Count(1)),
             None => WorkerPool::new(self.threads()),

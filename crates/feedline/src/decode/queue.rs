@@ -24,9 +24,9 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Batches to join come first, the oldest before the others, so that the batch that is needed first is
 /// finished first.
 ///
-/// No wake-up is lost: a worker looks at the lists and goes to sleep under the same lock under which work
-/// is added, and
-/// work that is added wakes a worker for each item that no worker is awake for. `ci/loom.sh` checks that.
+/// No wake-up is lost: a worker looks at the lists and goes to sleep under the same lock under which work is
+/// added, and work that is added wakes a worker for each item that no worker is awake for. `ci/loom.sh` checks
+/// that.
 ///
 /// Where work comes every few microseconds, a worker spins for a moment before it sleeps: to wake it would
 /// take longer than the work. It looks at the lists under the lock all the same before it sleeps.
@@ -199,7 +199,7 @@ fn remove<T>(items: &mut VecDeque<T>, is_unwanted: impl Fn(&T) -> bool) -> Vec<T
 #[cfg(all(test, not(loom)))]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::sync::mpsc;
+    use std::sync::{Arc, Weak, mpsc};
     use std::time::Instant;
 
     use feedline_testkit::{watchdog::LIMIT, with_watchdog};
@@ -239,17 +239,18 @@ mod tests {
     /// What is dropped may use the queue, so it is dropped without its lock.
     #[test]
     fn work_is_dropped_without_the_lock() {
-        struct Locks<'a>(&'a Queue<Locks<'a>, ()>);
-        impl Drop for Locks<'_> {
+        struct Locks(Weak<Queue<Locks, ()>>);
+        impl Drop for Locks {
             fn drop(&mut self) {
-                self.0.share((), 0);
+                self.0.upgrade().expect("the queue").share((), 0);
             }
         }
         with_watchdog(LIMIT, || {
-            let queue = Box::leak(Box::new(Queue::new(4)));
-            assert!(queue.begin(Locks(queue), true).is_ok() && queue.begin(Locks(queue), true).is_ok());
+            let queue = Arc::new(Queue::new(4));
+            let begin = || queue.begin(Locks(Arc::downgrade(&queue)), true);
+            assert!(begin().is_ok() && begin().is_ok());
             queue.remove(|_| true, |()| true);
-            assert!(queue.begin(Locks(queue), true).is_ok());
+            assert!(begin().is_ok());
             queue.close();
         });
     }

@@ -6,7 +6,6 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::cause::{Cause, Causes};
-use super::diagnosis::Diagnosis;
 use super::profile::{ServiceTimes, Setup};
 use crate::tune::Tuning;
 
@@ -97,12 +96,6 @@ impl Account {
 }
 
 impl Report {
-    /// What limits the run, and what would help, from the service times.
-    pub fn diagnosis(&self) -> Diagnosis {
-        let account = if self.epoch.batches > 0 { &self.epoch } else { &self.run };
-        Diagnosis::of(&self.setup, &self.service, account)
-    }
-
     /// The report as one JSON object. Times are in nanoseconds, and `waiting` in seconds and nanoseconds.
     pub fn json(&self) -> String {
         // Plain numbers and strings: nothing here can fail.

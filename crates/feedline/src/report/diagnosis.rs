@@ -5,7 +5,7 @@ use std::thread::available_parallelism;
 
 use serde::{Deserialize, Serialize};
 
-use super::account::{Account, ratio};
+use super::account::{Account, Report, ratio};
 use super::model::WhatIf;
 use super::profile::{Profile, ServiceTimes, Setup};
 
@@ -51,8 +51,16 @@ pub struct Diagnosis {
     pub text: String,
 }
 
+impl Report {
+    /// What limits the run, and what would help, from the service times.
+    pub fn diagnosis(&self) -> Diagnosis {
+        let account = if self.epoch.batches > 0 { &self.epoch } else { &self.run };
+        Diagnosis::of(&self.setup, &self.service, account)
+    }
+}
+
 impl Diagnosis {
-    pub(super) fn of(setup: &Setup, service: &ServiceTimes, account: &Account) -> Self {
+    fn of(setup: &Setup, service: &ServiceTimes, account: &Account) -> Self {
         let cores = available_parallelism().map_or(1, usize::from);
         Self::on(cores, setup, service, account)
     }

@@ -30,8 +30,8 @@ pub struct Move {
     pub is_kept: bool,
 }
 
-/// The tuning of a loader with [`Workers::Auto`](crate::Workers::Auto) or [`Depth::Auto`](crate::Depth::Auto).
-/// Displays as its moves and the builder line.
+/// The tuning of a loader with [`Workers::Auto`](crate::Workers::Auto) or
+/// [`Depth::Auto`](crate::Depth::Auto). Displays as its moves and the builder line.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Tuning {
     /// The present setting.
@@ -66,7 +66,8 @@ impl fmt::Display for Move {
         let kept = if *is_kept { "kept" } else { "undone" };
         write!(
             f,
-            "{knob} {old} to {new}: {before:.0} batches/s, predicted {predicted:.0}, obtained {obtained:.0}: {kept}"
+            "{knob} {old} to {new}: {before:.0} batches/s, predicted {predicted:.0}, obtained {obtained:.0}: \
+             {kept}"
         )
     }
 }

@@ -7,6 +7,7 @@
 //! | file | what |
 //! | --- | --- |
 //! | `header.rs` | segments: sizes, tables, colours |
+//! | `marker.rs` | markers |
 //! | `huffman.rs`, `standard.rs` | codes and bits; the tables of films |
 //! | `blocks.rs` | the coefficients of a block |
 //! | `idct.rs` | from coefficients to samples |
@@ -16,6 +17,7 @@ mod blocks;
 mod header;
 mod huffman;
 mod idct;
+mod marker;
 mod rows;
 mod standard;
 

@@ -13,7 +13,8 @@ use super::{cannot, footer};
 use crate::Reader;
 use crate::error::one_line;
 
-/// Bytes that are written between two entries of a journal, about; and of a batch that is collected in memory.
+/// Bytes that are written between two entries of a journal, about; and of a batch that is collected in
+/// memory.
 pub(super) const EVERY: u64 = if cfg!(test) { 300 } else { 64 << 20 };
 /// The longest journal that is read.
 const MOST_BYTES: u64 = 64 << 20;

@@ -1,5 +1,5 @@
-//! Every format that `open` reads: restored at every step with other workers and depths, and read by worlds of 1, 2
-//! and 4 ranks, it gives the same batches. A format that is not listed here makes a test fail.
+//! Every format that `open` reads: restored at every step with other workers and depths, and read by worlds
+//! of 1, 2 and 4 ranks, it gives the same batches. A format that is not listed here makes a test fail.
 //!
 //! Compositions, and the types of the default build, are in `crates/feedline/tests/zoo`.
 
@@ -15,6 +15,7 @@ mod remote;
 #[path = "../../../crates/feedline/tests/restoring/mod.rs"]
 mod restoring;
 #[cfg(feature = "object-store")]
+#[expect(dead_code, reason = "here nothing goes wrong")]
 #[path = "../../../datasets/tests/server/mod.rs"]
 mod server;
 

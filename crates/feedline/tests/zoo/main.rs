@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use common::{alone_in_parts, one_at_a_time};
-use entry::{BATCH, Entry, LEN};
+use entry::{BATCH, Entry};
 use feedline_testkit::restore::{From, MIXES, Pipeline};
 use restoring::{Restored, implementations, is_on_by_default, read_source, sources};
 

@@ -43,6 +43,7 @@ may_in_tests[KERNELS] |= {SLOTS}
 may_in_tests[IMAGES] |= {FACADE, DATASETS}
 may_in_tests[SIM] |= {SLOTS}
 may_in_tests[SERVE] |= {BACKEND}
+may_in_tests[TOOLS] |= {FACADE, IMAGES}
 may_in_tests[DLPACK] |= {DEVICE, KERNELS}
 
 asked = ["cargo", "metadata", "--format-version", "1", "--no-deps", "--locked"]

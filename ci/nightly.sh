@@ -26,6 +26,7 @@ step package ci/package.sh
 step killed env FEEDLINE_KILLS=50 cargo test -p feedline --test killed -- --nocapture
 step told cargo test -p feedline --features metrics,tracing --test told
 step object-store cargo test --package feedline-datasets --features arrow,mds,object-store,parquet --test object_store
+step object-store-zoo cargo test --package feedline-tools --features object-store --test zoo
 step bridges ci/bridges.sh
 step launchers ci/slurm.sh cargo test -p feedline-examples --test launchers
 step loom ci/loom.sh 3

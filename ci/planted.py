@@ -266,6 +266,12 @@ BUGS = [
         ],
     ),
     Bug(
+        "last_rows_in_no_piece",
+        "a gather from device memory leaves out the rows behind the last whole piece",
+        Test("feedline-cuda", "lib", "pieces::tests::every_byte_is_in_one_piece"),
+        [("crates/cuda/src/pieces.rs", "rows.div_ceil(cut.rows as usize)", "(rows / cut.rows as usize)")],
+    ),
+    Bug(
         "unregistered_in_use",
         "memory is unregistered while a gather that failed late may still read it",
         Test(DEVICE, "contract", "columns::memory_stays_registered_under_a_gather_that_failed_late"),

@@ -4,13 +4,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::sync::{Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use feedline::{Dataset, Device, Error, ErrorKind, HostBatch, Loader, Result};
 use feedline_datasets::{ImageDataset, open};
 use feedline_images::{IMAGENET_MEAN, IMAGENET_STD, Transforms};
 use feedline_kernels::ops::{Decode, PictureDecoder};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::measure::Figures;
 use crate::options::Options;
@@ -38,9 +38,16 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
         list.normalise(IMAGENET_MEAN, IMAGENET_STD).channels_first()
     };
     let (batch, warm_up) = if options.smoke { (2, 1) } else { (BATCH, WARM_UP) };
-    for (name, decode) in [("gpu", Decode::Gpu), ("cpu", Decode::Cpu), ("auto", Decode::Auto)] {
+    let ways = [
+        // What the loader delivers, which nobody decodes.
+        ("none", None),
+        ("gpu", Some(Decode::Gpu)),
+        ("cpu", Some(Decode::Cpu)),
+        ("auto", Some(Decode::Auto)),
+    ];
+    for (name, decode) in ways {
         for threads in [1, 2, 4] {
-            if decode == Decode::Cpu && threads > 1 {
+            if matches!(decode, None | Some(Decode::Cpu)) && threads > 1 {
                 // Every core works for one already.
                 continue;
             }
@@ -52,7 +59,7 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
                     println!("jpeg-gpu {name}: not run: {error}");
                 }
                 measured => {
-                    let (rates, said) = measured?;
+                    let (rates, more) = measured?;
                     report.add(
                         "jpeg-gpu",
                         Entry {
@@ -62,12 +69,12 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
                             baseline: None,
                             ratio: None,
                             // 1.3 times what DALI reaches on the same kind of machine.
-                            target: if decode == Decode::Cpu {
+                            target: if matches!(decode, None | Some(Decode::Cpu)) {
                                 Target::None
                             } else {
                                 Target::AtLeast(28_000.0)
                             },
-                            more: json!({ "batch": batch, "said": said }),
+                            more,
                         },
                     )?;
                 }
@@ -80,19 +87,19 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
 struct Bench<'a> {
     device: &'a Device,
     transforms: Transforms,
-    decode: Decode,
+    decode: Option<Decode>,
     batch: usize,
 }
 
 impl Bench<'_> {
-    /// Images per second in each repetition, and what a decoder says of itself.
+    /// Images per second in each repetition, and what a decoder says of itself and of its time.
     fn measure(
         &self,
         options: &Options,
         mut loader: feedline::HostLoader,
         threads: usize,
         warm_up: u64,
-    ) -> Result<(Figures, String)> {
+    ) -> Result<(Figures, Value)> {
         let (sender, receiver) = sync_channel(2 * threads);
         let (receiver, done) = (Mutex::new(receiver), AtomicU64::new(0));
         std::thread::scope(|scope| {
@@ -118,30 +125,59 @@ impl Bench<'_> {
                 }
             }
             drop(sender);
-            let mut said = String::new();
+            let mut more = json!({});
             for thread in running {
                 let panicked = |_| Err(Error::new(ErrorKind::Panic, "a thread of the benchmark panicked"));
-                said = thread.join().unwrap_or_else(panicked)?;
+                more = thread.join().unwrap_or_else(panicked)?;
             }
-            Ok((Figures::new(rates), said))
+            more["batch"] = self.batch.into();
+            Ok((Figures::new(rates), more))
         })
     }
 
-    /// Decodes batches until there are no more.
-    fn decode_all(&self, batches: &Mutex<Receiver<HostBatch>>, done: &AtomicU64) -> Result<String> {
+    /// Decodes batches until there are no more. Returns what the decoder says, and where the time of this
+    /// thread went, in microseconds per image.
+    fn decode_all(&self, batches: &Mutex<Receiver<HostBatch>>, done: &AtomicU64) -> Result<Value> {
+        let next = || batches.lock().unwrap_or_else(PoisonError::into_inner).recv().ok();
+        let Some(decode) = self.decode else {
+            while let Some(batch) = next() {
+                done.fetch_add(batch.len() as u64, Ordering::Relaxed);
+            }
+            return Ok(json!({}));
+        };
         let stream = self.device.stream()?;
-        let mut decoder = PictureDecoder::new(&stream, self.transforms.device_part()?, self.decode)?;
+        let mut decoder = PictureDecoder::new(&stream, self.transforms.device_part()?, decode)?;
         let mut finished = stream.buffer::<f32>(self.batch * decoder.part().elements())?;
+        let (mut fed, mut transformed) = (Duration::ZERO, Duration::ZERO);
         loop {
-            let batch = batches.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            let Ok(batch) = batch else { return Ok(decoder.describe()) };
+            let start = Instant::now();
+            let Some(batch) = next() else { break };
+            fed += start.elapsed();
             let (bytes, offsets) = batch.ragged::<u8>("image")?;
             let encoded: Vec<_> =
                 offsets.windows(2).map(|pair| &bytes[pair[0] as usize..pair[1] as usize]).collect();
             let elements = encoded.len() * decoder.part().elements();
             decoder.run(&encoded, batch.field("image.parameters")?, finished.slice_mut(0..elements)?)?;
+            let start = Instant::now();
             stream.synchronize()?;
+            transformed += start.elapsed();
             done.fetch_add(encoded.len() as u64, Ordering::Relaxed);
         }
+        let (counts, times) = (decoder.counts(), decoder.times());
+        let images = (counts.on_gpu + counts.on_cpu).max(1) as f64;
+        let per_image = |time: Duration| time.as_secs_f64() * 1e6 / images;
+        Ok(json!({
+            "said": decoder.describe(),
+            "on_gpu": counts.on_gpu, "on_cpu": counts.on_cpu, "refused": counts.refused,
+            "us_per_image": {
+                "batches awaited": per_image(fed),
+                "headers": per_image(times.headers),
+                "files to pinned memory": per_image(times.load),
+                "nvJPEG's calls": per_image(times.queue),
+                "device awaited": per_image(times.wait),
+                "copies": per_image(times.copies),
+                "transforms": per_image(transformed),
+            },
+        }))
     }
 }

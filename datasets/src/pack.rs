@@ -6,7 +6,7 @@
 //! are read back as they were.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use feedline_core::{Error, ErrorKind, Result};
 
@@ -17,11 +17,15 @@ mod columns;
 mod fixed;
 mod footer;
 mod index;
+mod journal;
 mod partial;
+#[cfg(test)]
+mod tests;
 mod varying;
 
 use columns::Columns;
 use index::{INDEX, Index, Shard};
+use journal::{Journal, Whole};
 use partial::Partial;
 
 pub(crate) use footer::CHECKSUM;
@@ -44,14 +48,17 @@ pub struct Packed {
     pub bytes: u64,
     /// Files that an earlier run had finished.
     pub kept: u64,
+    /// Samples that an earlier run had written.
+    pub kept_samples: u64,
 }
 
 /// Writes every sample of `reader` to the file `to`, or to shards in the folder `to`; `progress` gets the
 /// number of samples that are written.
 ///
 /// A file appears under its name when it is whole and on the disk; until then it is `NAME.partial`. Where a
-/// run with shards was ended, the next one of the same source and size keeps the shards that are done. Each
-/// file's footer has the CRC-32C of all bytes before it, and so has the index, `_index.json`.
+/// run was ended, the next one of the same source goes on: with shards of the same size, behind those that
+/// are done; with one file, behind what `NAME.progress` says, if the bytes on the disk have its checksums.
+/// Each file's footer has the CRC-32C of all bytes before it, and so has the index, `_index.json`.
 ///
 /// ```
 /// use feedline_datasets::{PackOptions, Reader, open, pack};
@@ -113,8 +120,11 @@ fn one_file(
     if to.exists() {
         return Err(refuse("this exists already: remove it, or choose another name"));
     }
-    let shard = file(reader, columns, to.to_path_buf(), 0, u64::MAX, progress)?;
-    Ok(Packed { samples: shard.samples, files: 1, bytes: shard.bytes, kept: 0 })
+    let journal = Journal::new(to, reader, columns);
+    let partial = Partial::open(to.to_path_buf())?;
+    let (shard, kept_samples) = file(reader, columns, (partial, Some(&journal)), (0, u64::MAX), progress)?;
+    journal.end()?;
+    Ok(Packed { samples: shard.samples, files: 1, bytes: shard.bytes, kept: 0, kept_samples })
 }
 
 fn shards(
@@ -127,39 +137,39 @@ fn shards(
     fs::create_dir_all(to).map_err(|error| cannot("make the folder", error))?;
     let _lock = partial::lock(to)?;
     let mut index = Index::begin(to, reader, bytes)?;
-    let kept = index.shards.len() as u64;
+    let (kept, kept_samples) = (index.shards.len() as u64, index.samples());
     while index.samples() < reader.len() {
         let name = format!("{:06}.arrow", index.shards.len());
-        let mut shard = file(reader, columns, to.join(&name), index.samples(), bytes, progress)?;
+        let partial = Partial::create(to.join(&name))?;
+        let (mut shard, _) = file(reader, columns, (partial, None), (index.samples(), bytes), progress)?;
         shard.name = name;
         index.shards.push(shard);
         index.save_progress(to)?;
     }
     index.finish(to)?;
     let bytes = index.shards.iter().map(|shard| shard.bytes).sum();
-    Ok(Packed { samples: index.samples(), files: index.shards.len() as u64, bytes, kept })
+    Ok(Packed { samples: index.samples(), files: index.shards.len() as u64, bytes, kept, kept_samples })
 }
 
-/// Writes the samples from `first` on, about `bytes` of them, to the file `to`.
+/// Writes the samples from `first` on, about `bytes` of them, to a file.
 fn file(
     reader: &dyn Reader,
     columns: &Columns,
-    to: PathBuf,
-    first: u64,
-    bytes: u64,
+    (mut partial, journal): (Partial, Option<&Journal>),
+    (first, bytes): (u64, u64),
     progress: &mut dyn FnMut(u64),
-) -> Result<Shard> {
-    let mut partial = Partial::create(to)?;
+) -> Result<(Shard, u64)> {
+    let file = (partial.file(), journal);
     let written = match columns.row_bytes() {
         Some(row) => {
             let rows = (bytes / row).clamp(1, reader.len() - first);
-            fixed::write(reader, columns, first..first + rows, partial.file(), progress)
+            fixed::write(reader, columns, first..first + rows, file, progress)
         }
-        None => varying::write(reader, columns, first, bytes, partial.file(), progress),
+        None => varying::write(reader, columns, (first, bytes), file, progress),
     };
-    let (samples, checksum) = written.map_err(|error| partial.name_in(error))?;
+    let Whole { samples, kept, crc32c } = written.map_err(|error| partial.name_in(error))?;
     let bytes = partial.finish()?;
-    Ok(Shard { name: String::new(), samples, bytes, crc32c: checksum })
+    Ok((Shard { name: String::new(), samples, bytes, crc32c }, kept))
 }
 
 fn refuse(why: &str) -> Error {

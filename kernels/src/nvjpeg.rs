@@ -3,10 +3,13 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
+use std::time::{Duration, Instant};
 
 use feedline_core::{Element, Error, ErrorKind, Result};
 use feedline_device::{Backend, Stream, ViewMut};
 use libloading::Library;
+
+use crate::host::parallel::beside;
 
 /// Names of the library.
 const LIBRARIES: [&str; 3] = ["libnvjpeg.so", "libnvjpeg.so.13", "libnvjpeg.so.12"];
@@ -46,6 +49,8 @@ struct Calls {
     initialize: unsafe extern "C" fn(Pointer, Pointer, c_int, c_int, c_int) -> Status,
     decode:
         unsafe extern "C" fn(Pointer, Pointer, *const *const u8, *const usize, *mut Image, Pointer) -> Status,
+    /// Engines, and cores of each.
+    engines: unsafe extern "C" fn(Pointer, *mut c_uint, *mut c_uint) -> Status,
     /// Keeps the functions loaded.
     _library: Library,
 }
@@ -72,8 +77,8 @@ impl Calls {
     fn of(library: Library) -> std::result::Result<Self, libloading::Error> {
         macro_rules! function {
             ($name:literal) => {
-                // SAFETY: the types of the fields are those of `nvjpeg.h` for these names, the same in CUDA 12
-                // and 13; the copied pointers stay valid because the library is kept beside them.
+                // SAFETY: the types of the fields are those of `nvjpeg.h` for these names, the same in CUDA
+                // 12 and 13; the copied pointers stay valid because the library is kept beside them.
                 *unsafe { library.get(concat!($name, "\0").as_bytes()) }?
             };
         }
@@ -90,19 +95,40 @@ impl Calls {
             supported: function!("nvjpegDecodeBatchedSupported"),
             initialize: function!("nvjpegDecodeBatchedInitialize"),
             decode: function!("nvjpegDecodeBatched"),
+            engines: function!("nvjpegGetHardwareDecoderInfo"),
             _library: library,
         })
     }
 }
 
-/// A file for [`Nvjpeg::decode`], which [`Nvjpeg::size`] has accepted.
+/// A file that the decoder takes, and where its pixels go: made by [`Nvjpeg::accept`] only, so that its size
+/// is the one that the library writes.
 #[derive(Clone, Copy)]
 pub(crate) struct File<'a> {
-    pub(crate) bytes: &'a [u8],
-    pub(crate) height: usize,
-    pub(crate) width: usize,
+    bytes: &'a [u8],
+    height: usize,
+    width: usize,
     /// Where its pixels begin.
-    pub(crate) first: usize,
+    first: usize,
+}
+
+/// Files in pinned memory, to be decoded.
+pub(crate) struct Loaded<'a> {
+    files: &'a [File<'a>],
+    /// Where each lies in `pinned`.
+    places: Vec<*const u8>,
+    pinned: Staging,
+}
+
+/// Where the time of decoding goes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spent {
+    /// The calling thread, while files are copied into pinned memory.
+    pub(crate) load: Duration,
+    /// The calling thread, in the library.
+    pub(crate) queue: Duration,
+    /// The calling thread, until the device has decoded.
+    pub(crate) wait: Duration,
 }
 
 /// A decoder for one stream.
@@ -115,6 +141,9 @@ pub(crate) struct Nvjpeg {
     is_hardware: bool,
     /// Files of the last batch.
     batch: usize,
+    /// Memory for the files of a batch.
+    pinned: Option<Staging>,
+    spent: Spent,
 }
 
 // SAFETY: nvJPEG's handles may be used by any thread, one at a time, and only `&mut self` uses them.
@@ -143,7 +172,17 @@ impl Nvjpeg {
         let null = ptr::null_mut();
         let stream = stream.clone();
         // From here on `drop` closes what was opened.
-        let mut opened = Self { calls, stream, handle, state: null, header: null, is_hardware, batch: 0 };
+        let mut opened = Self {
+            calls,
+            stream,
+            handle,
+            state: null,
+            header: null,
+            is_hardware,
+            batch: 0,
+            pinned: None,
+            spent: Spent::default(),
+        };
         // SAFETY: the handle was just created, and the state is written where it succeeds.
         answered(unsafe { (opened.calls.state_create)(handle, &mut opened.state) }, "create a state")?;
         // SAFETY: as above.
@@ -151,13 +190,36 @@ impl Nvjpeg {
         Ok(opened)
     }
 
-    /// Whether the chip's JPEG engines decode.
-    pub(crate) fn is_hardware(&self) -> bool {
-        self.is_hardware
+    /// What decodes, for logs.
+    pub(crate) fn describe(&self) -> String {
+        if !self.is_hardware {
+            return "nvJPEG in kernels".to_owned();
+        }
+        let (mut engines, mut cores) = (0, 0);
+        // SAFETY: the handle is alive; both numbers are written.
+        let told = unsafe { (self.calls.engines)(self.handle, &mut engines, &mut cores) };
+        let cores = if told == 0 { format!(", {engines} x {cores} cores") } else { String::new() };
+        format!("nvJPEG on the chip's JPEG engines{cores}")
+    }
+
+    /// Where the time went.
+    pub(crate) fn spent(&self) -> Spent {
+        self.spent
+    }
+
+    /// The file, if the decoder takes it and finds a picture of this height and width in it. Its pixels begin
+    /// at `first`.
+    pub(crate) fn accept<'a>(
+        &mut self,
+        bytes: &'a [u8],
+        (height, width): (usize, usize),
+        first: usize,
+    ) -> Option<File<'a>> {
+        (self.size(bytes)? == (height, width)).then_some(File { bytes, height, width, first })
     }
 
     /// Height and width of a file that the decoder takes; `None` for one that it refuses.
-    pub(crate) fn size(&mut self, bytes: &[u8]) -> Option<(usize, usize)> {
+    fn size(&mut self, bytes: &[u8]) -> Option<(usize, usize)> {
         let (mut width, mut height, mut components, mut refused) = (0, 0, 0, 1);
         // SAFETY: the handles are alive, and the bytes are only read during the call.
         let parsed = unsafe { (self.calls.parse)(self.handle, bytes.as_ptr(), bytes.len(), self.header) };
@@ -174,12 +236,38 @@ impl Nvjpeg {
         is_taken.then_some((height as usize, width as usize))
     }
 
-    /// Decodes `files` to `pixels`: RGB, row after row, from the place that each file names. Blocks until
-    /// they are decoded. Returns whether they were: a file with damaged data fails its whole batch.
+    /// Copies `files` into pinned memory, on the pool: from other memory the driver would copy them one by
+    /// one on the calling thread.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub(crate) fn load<'a>(&mut self, files: &'a [File<'a>]) -> Result<Loaded<'a>> {
+        let start = Instant::now();
+        let bytes = files.iter().map(|file| file.bytes.len()).sum::<usize>();
+        let mut pinned = match self.pinned.take().filter(|pinned| pinned.bytes >= bytes) {
+            Some(pinned) => pinned,
+            None => Staging::new(&self.stream, bytes + bytes / 4)?,
+        };
+        let (mut parts, mut places) = (Vec::new(), Vec::new());
+        let mut rest = pinned.bytes_mut();
+        for file in files {
+            let part;
+            (part, rest) = rest.split_at_mut(file.bytes.len());
+            places.push(part.as_ptr());
+            parts.push((part, file.bytes));
+        }
+        beside(parts, |(to, from)| to.copy_from_slice(from), || ());
+        self.spent.load += start.elapsed();
+        Ok(Loaded { files, places, pinned })
+    }
+
+    /// Decodes files to `pixels`: RGB, row after row, from the place that each file names. Blocks until they
+    /// are decoded. Returns whether they were: a file with damaged data fails its whole batch.
     ///
     /// # Errors
     /// `Config` for a place outside `pixels`; a device failure.
-    pub(crate) fn decode(&mut self, files: &[File<'_>], mut pixels: ViewMut<'_, u8>) -> Result<bool> {
+    pub(crate) fn decode(&mut self, loaded: Loaded<'_>, mut pixels: ViewMut<'_, u8>) -> Result<bool> {
+        let Loaded { files, places, pinned } = loaded;
         let behind = files.iter().map(|file| {
             let bytes = file.height.checked_mul(file.width)?.checked_mul(3)?;
             file.first.checked_add(bytes)
@@ -190,12 +278,8 @@ impl Nvjpeg {
         if files.is_empty() {
             return Ok(true);
         }
-        // The size that the library writes is the one that it parses itself.
-        if files.iter().any(|file| self.size(file.bytes) != Some((file.height, file.width))) {
-            return Ok(false);
-        }
+        let start = Instant::now();
         let address = pixels.address().0;
-        let data: Vec<*const u8> = files.iter().map(|file| file.bytes.as_ptr()).collect();
         let lengths: Vec<usize> = files.iter().map(|file| file.bytes.len()).collect();
         let mut images: Vec<Image> = files
             .iter()
@@ -223,13 +307,14 @@ impl Nvjpeg {
                 answered(ready, "prepare a batch")?;
                 self.batch = files.len();
             }
-            // SAFETY: each of the `batch` files is alive until the stream is drained below; each picture lies
-            // within `pixels` (checked above), in the size that the library itself parsed.
+            // SAFETY: `pinned` holds a copy of each of the `batch` files until the stream is drained below;
+            // each picture lies within `pixels` (checked above), in the size that the library itself parsed
+            // (`accept`).
             let status = unsafe {
                 (calls.decode)(
                     *handle,
                     *state,
-                    data.as_ptr(),
+                    places.as_ptr(),
                     lengths.as_ptr(),
                     images.as_mut_ptr(),
                     to.stream.0 as Pointer,
@@ -241,8 +326,12 @@ impl Nvjpeg {
             // The state may be in the middle of a batch.
             self.batch = 0;
         }
+        self.spent.queue += start.elapsed();
+        let start = Instant::now();
         // The files and the state may be used until then, also where the call failed.
         stream.synchronize()?;
+        self.spent.wait += start.elapsed();
+        self.pinned = Some(pinned);
         done
     }
 }

@@ -16,10 +16,11 @@ const HELP: &str = "\
 Writes any file or folder of training data as Arrow files.
 
 usage: pack SRC DST [options]
-  --shard-mib N   DST is a folder: files of about N MiB each, with an index;
-                  a run that was ended goes on where it was
+  --shard-mib N   DST is a folder: files of about N MiB each, with an index
   --quiet         no progress bar
   --help
+
+A run that was ended goes on where it was.
 
 exit code: 0 done, 2 an error, on one line: what is wrong and where";
 
@@ -50,8 +51,12 @@ fn run(arguments: impl Iterator<Item = OsString>) -> Result<String, Box<dyn std:
     };
     let packed = pack(&*reader, &to, PackOptions { shard_bytes }, |samples| bar.set_position(samples));
     bar.finish_and_clear();
-    let Packed { samples, files, bytes, kept } = packed?;
-    let files = if files == 1 { "1 file".into() } else { format!("{files} files ({kept} were there)") };
+    let Packed { samples, files, bytes, kept, kept_samples } = packed?;
+    let files = match (files, kept_samples) {
+        (1, 0) => "1 file".into(),
+        (1, _) => format!("1 file ({kept_samples} samples were there)"),
+        _ => format!("{files} files ({kept} were there)"),
+    };
     Ok(format!("packed {samples} samples: {files}, {bytes} bytes\n"))
 }
 

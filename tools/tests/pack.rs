@@ -100,6 +100,44 @@ fn a_killed_run_goes_on_where_it_was() {
 }
 
 #[test]
+fn a_run_of_one_file_that_is_killed_goes_on_where_it_was() {
+    let dir = tempdir().unwrap();
+    // Zeros that take no room, with marks; the run notes its progress every 64 MiB.
+    let from = write(dir.path(), "x.npy", &npy("|u1", "False", "(102400, 1024)", &[]));
+    let file = std::fs::File::options().write(true).open(&from).unwrap();
+    let head = file.metadata().unwrap().len();
+    file.set_len(head + (100 << 20)).unwrap();
+    for mark in 0..100 {
+        std::os::unix::fs::FileExt::write_all_at(&file, &[mark; 2000], head + (u64::from(mark) << 20))
+            .unwrap();
+    }
+    let to = dir.path().join("packed.arrow");
+    let arguments = [from.to_str().unwrap(), to.to_str().unwrap()];
+    // A file of more than 80 MiB, in blocks of 512 bytes: the system kills the program as it writes that.
+    let program = example("pack");
+    let killed = Command::new("sh")
+        .args(["-c", "ulimit -f 163840 && exec \"$@\"", "sh"])
+        .arg(program.get_program())
+        .args(arguments)
+        .status()
+        .unwrap();
+    assert!(std::os::unix::process::ExitStatusExt::signal(&killed).is_some(), "{killed}");
+    assert!(!to.exists());
+    let said = pack(&arguments);
+    assert!(said.starts_with("packed 102400 samples: 1 file (65536 samples were there)"), "{said}");
+    let content = |path: &Path| {
+        let (reader, mut values) = (open(path).unwrap(), Values::new());
+        (0..reader.len()).fold(0_u64, |sum, sample| {
+            reader.read(sample, &mut values).unwrap();
+            let marks = values.fields()[0].bytes.iter().map(|&byte| u64::from(byte)).sum::<u64>();
+            sum.wrapping_mul(31).wrapping_add(marks)
+        })
+    };
+    assert_eq!(content(&to), content(&from));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "nothing else is left");
+}
+
+#[test]
 fn errors_are_one_line_and_leave_nothing_under_the_name() {
     let dir = tempdir().unwrap();
     let bad = write(dir.path(), "bad.csv", b"a,b\n1,2\n3\n");

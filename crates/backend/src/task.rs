@@ -1,12 +1,11 @@
 //! Host code to run on a stream: a closure, and the spans that it reads and writes. For devices whose
 //! memory is host memory.
 
-use std::any::Any;
 use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use arrayvec::ArrayVec;
-use feedline_core::{DType, Element, Error, ErrorKind, Result};
+use feedline_core::{DType, Element, Error, ErrorKind, Result, panic_text};
 
 use crate::types::Address;
 
@@ -122,23 +121,13 @@ impl Task {
 fn catch(name: &str, work: impl FnOnce()) -> Result<()> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
         let lost = |why| Error::new(ErrorKind::DeviceLost, format!("\"{name}\" {why}"));
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-        let error = match panic.downcast_ref::<Error>() {
-            Some(refused) => lost("failed on its stream".to_owned()).caused_by(refused.clone()),
+        let refused = panic.downcast_ref::<Error>().cloned();
+        let text = panic_text(panic);
+        match refused {
+            Some(refused) => lost("failed on its stream".to_owned()).caused_by(refused),
             None => lost(format!("panicked on its stream: {text}")),
-        };
-        discard(panic);
-        error
+        }
     })
-}
-
-/// Drops the payload of a panic, which can be any user value. If that drop panics too, the second payload
-/// is leaked.
-fn discard(panic: Box<dyn Any + Send>) {
-    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-        std::mem::forget(second);
-    }
 }
 
 fn collect(name: &str, spans: impl IntoIterator<Item = TypedSpan>) -> Result<ArrayVec<TypedSpan, MAX_SPANS>> {

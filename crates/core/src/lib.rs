@@ -73,7 +73,7 @@ pub use fingerprint::Fingerprint;
 pub use layout::Layout;
 pub use lengths::lengths;
 pub use packed::{Packed, PackedOptions};
-pub use panics::catch_panic;
+pub use panics::{catch_panic, panic_text};
 pub use proof::{OrderHash, Proof};
 pub use ragged::{Extent, Pad, Ragged};
 pub use random::Random;

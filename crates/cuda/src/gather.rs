@@ -1,5 +1,5 @@
-//! Zero-copy gathers: registers host memory with the driver, and launches the kernels that gather its rows, or
-//! those of a copy on the device.
+//! Zero-copy gathers: registers host memory with the driver, and launches the kernels that gather its rows,
+//! or those of a copy on the device.
 
 use std::ffi::c_void;
 
@@ -114,8 +114,7 @@ impl Cuda {
         let mut ids = gather.ids().address.0;
         let mut places = gather.places().map_or(0, |places| places.address.0);
         let (mut rows, mut fields) = (gather.rows() as u64, gather.fields().len() as u32);
-        if !gather.is_from_device() || choice() == "old" {
-            let blocks = if gather.is_from_device() { kernels.multiprocessors as u32 } else { BLOCKS };
+        if !gather.is_from_device() {
             let parameters = &mut [
                 pointer(&mut ids),
                 pointer(&mut places),
@@ -124,17 +123,17 @@ impl Cuda {
                 pointer(&mut all),
             ];
             // SAFETY: these are the parameters of the kernel; the rest is the caller's contract.
-            return unsafe { self.launch_gather(&kernels.from_host, blocks, stream, parameters) };
+            return unsafe { self.launch_gather(&kernels.from_host, BLOCKS, stream, parameters) };
         }
         let (mut cuts, blocks) = cut(gather, kernels.multiprocessors)?;
         if blocks == 0 {
             return Ok(());
         }
-        if gather.places().is_none() && gather.rows() <= FEW && choice() != "ids" {
+        if gather.places().is_none() && gather.rows() <= FEW {
             let mut few = [0_u64; FEW];
             for (visit, id) in few[..gather.rows()].iter_mut().enumerate() {
-                // SAFETY: there is an id per row in pinned memory, and nothing writes them before the work has
-                // ended (caller). They may be unaligned.
+                // SAFETY: there is an id per row in pinned memory, and nothing writes them before the work
+                // has ended (caller). They may be unaligned.
                 *id = unsafe { (ids as *const u64).wrapping_add(visit).read_unaligned() };
             }
             let parameters = &mut [
@@ -203,10 +202,4 @@ impl Cuda {
 
 fn pointer<T>(parameter: &mut T) -> *mut c_void {
     std::ptr::from_mut(parameter).cast()
-}
-
-// TEMPORARY, for one run that compares: "old", "ids" or nothing.
-fn choice() -> &'static str {
-    static CHOICE: std::sync::OnceLock<String> = std::sync::OnceLock::new();
-    CHOICE.get_or_init(|| std::env::var("FEEDLINE_GATHER").unwrap_or_default())
 }

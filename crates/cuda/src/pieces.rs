@@ -58,12 +58,7 @@ fn of_field(rows: usize, row_bytes: usize, multiprocessors: usize) -> Option<(Cu
         return Some((cut, 0));
     }
     let share = rows.saturating_mul(row_bytes) / (PER_MULTIPROCESSOR * multiprocessors.max(1));
-    // TEMPORARY, for one run that compares.
-    static MOST: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
-    let largest = *MOST.get_or_init(|| {
-        std::env::var("FEEDLINE_GATHER_PIECE").ok().and_then(|most| most.parse().ok()).unwrap_or(BYTES.1)
-    });
-    let most = share.clamp(BYTES.0, largest);
+    let most = share.clamp(BYTES.0, BYTES.1);
     if row_bytes > most {
         let bytes = row_bytes.div_ceil(row_bytes.div_ceil(most)).next_multiple_of(16);
         cut.parts = u32::try_from(row_bytes.div_ceil(bytes)).ok()?;

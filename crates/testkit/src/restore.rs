@@ -88,19 +88,28 @@ struct Place {
 /// At the first difference, with the point and the mix.
 #[track_caller]
 pub fn everywhere<P: Pipeline>(build: impl Fn(Mix) -> P) -> Done {
-    let (steps, places) = record(&mut build(MIXES[0]));
-    for mix in MIXES {
+    everywhere_in(&MIXES, build)
+}
+
+/// As [`everywhere`], with these mixes only.
+///
+/// # Panics
+/// As [`everywhere`], and without a mix.
+#[track_caller]
+pub fn everywhere_in<P: Pipeline>(mixes: &[Mix], build: impl Fn(Mix) -> P) -> Done {
+    let (steps, places) = record(&mut build(mixes[0]));
+    for &mix in mixes {
         compare(&record(&mut build(mix)).0, &steps, &format!("from the beginning, {mix:?}"));
     }
     let mut done = Done { steps: steps.len(), restored: 0 };
     for (number, place) in places.iter().enumerate() {
         let (at, rest) = (place.before, &steps[place.before..]);
-        for mix in MIXES {
+        for &mix in mixes {
             let steps = to_the_end(&mut build(mix), place.restored(), place.epoch);
             compare(&steps, rest, &format!("restored after {at} steps, {mix:?}"));
             done.restored += 1;
         }
-        let mix = |offset: usize| MIXES[(number + offset) % MIXES.len()];
+        let mix = |offset: usize| mixes[(number + offset) % mixes.len()];
         let twice_restored = twice(&mut build(mix(1)), &mut build(mix(5)), place, 1 + number % 2);
         compare(&twice_restored, rest, &format!("restored after {at} steps, and again, {:?}", mix(5)));
         after_a_break(&mut build(mix(7)), place, &steps);

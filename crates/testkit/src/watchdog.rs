@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The time limit of every test. A test that takes longer hangs, unless it still uses the processor.
@@ -32,8 +33,19 @@ const BUSY: f64 = 0.002;
 /// ```
 #[derive(Debug)]
 pub struct Watchdog {
-    // Dropped with the value: the thread sees the channel close and ends.
-    _guarded: Sender<()>,
+    // Dropped first: the thread sees the channel close and ends.
+    guarded: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A thread that is still running when the process ends would look like a leak.
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.guarded = None;
+        if let Some(thread) = self.thread.take() {
+            thread.join().ok();
+        }
+    }
 }
 
 impl Watchdog {
@@ -56,10 +68,10 @@ impl Watchdog {
             watch(&ended, limit, &name, dump);
         };
         let thread = std::thread::Builder::new().name("tk-watchdog".into()).spawn(watch);
-        assert!(thread.is_ok(), "cannot start the watchdog's thread: {thread:?}");
+        let thread = thread.expect("the watchdog's thread");
         // Wait until the thread has its name: a census must not count it under the name of this thread.
         started.recv().ok();
-        Self { _guarded: guarded }
+        Self { guarded: Some(guarded), thread: Some(thread) }
     }
 }
 

@@ -8,6 +8,7 @@ use feedline_core::Result;
 
 use super::columns::{Column, Columns};
 use super::footer::{self, ALIGNMENT};
+use super::journal::{self, Journal, Part, Whole, Written};
 use super::{cannot, data};
 use crate::{Reader, Values};
 
@@ -25,14 +26,15 @@ struct Place {
     length: u64,
 }
 
-/// Writes the samples to `file`; returns their number and the checksum.
+/// Writes the samples to `file`; returns their number and the checksum. With a journal, goes on where an
+/// earlier run was ended.
 pub(super) fn write(
     reader: &dyn Reader,
     columns: &Columns,
     samples: Range<u64>,
-    file: &mut File,
+    (file, journal): (&mut File, Option<&Journal>),
     progress: &mut dyn FnMut(u64),
-) -> Result<(u64, u32)> {
+) -> Result<Whole> {
     let rows = samples.end - samples.start;
     let (mut nodes, mut buffers, mut lengths, mut body) = (Vec::new(), Vec::new(), Vec::new(), 0u64);
     for Column { width, items, .. } in &columns.columns {
@@ -52,7 +54,6 @@ pub(super) fn write(
     let head = footer::batch(rows, &nodes, &buffers, body);
     let before = [&start[..], &head].concat();
     let io = |error| cannot("write the file", error);
-    file.write_all(&before).map_err(io)?;
 
     let mut at = before.len() as u64;
     let mut places = Vec::new();
@@ -60,8 +61,15 @@ pub(super) fn write(
         places.push(Place { at, collected: Vec::with_capacity(COLLECTED), crc: 0, length: 0 });
         at += length.next_multiple_of(ALIGNMENT as u64);
     }
+    let head_part = Part { at: 0, bytes: before.len() as u64, crc32c: crc32c::crc32c(&before) };
+    let found = journal.map(|journal| journal.find(file)).unwrap_or_default();
+    let done = go_on(&found, head_part, &mut places, &columns.columns).unwrap_or(0);
+    if done == 0 {
+        file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(&before)).map_err(io)?;
+    }
     let mut values = Values::new();
-    for sample in samples.clone() {
+    let mut since = 0;
+    for sample in samples.start + done..samples.end {
         reader.read(sample, &mut values)?;
         for ((place, column), value) in places.iter_mut().zip(&columns.columns).zip(values.fields()) {
             if value.bytes.len() != column.width {
@@ -74,12 +82,23 @@ pub(super) fn write(
                 return Err(data(why + " expected: the source has changed").at_sample(sample));
             }
             place.collected.extend_from_slice(&value.bytes);
+            since += value.bytes.len() as u64;
             if place.collected.len() >= COLLECTED {
                 place.flush(file).map_err(io)?;
             }
         }
         if (sample + 1).is_multiple_of(REPORT) || sample + 1 == samples.end {
             progress(sample + 1);
+        }
+        if let Some(journal) = journal.filter(|_| since >= journal::EVERY) {
+            since = 0;
+            let mut parts = vec![head_part];
+            for place in &mut places {
+                place.flush(file).map_err(io)?;
+                parts.push(place.part());
+            }
+            let samples = sample + 1 - samples.start;
+            journal.save(file, &Written { samples, parts, blocks: Vec::new() })?;
         }
     }
     let (mut crc, mut end) = (crc32c::crc32c(&before), before.len() as u64);
@@ -92,12 +111,33 @@ pub(super) fn write(
     }
     let checksum = footer::checksum(crc, end);
     let metadata = [(footer::CHECKSUM, checksum.as_str())];
-    let behind = footer::end(&columns.schema, start.len() as u64, head.len(), body, &metadata);
+    let behind = footer::end(&columns.schema, &[[start.len() as u64, head.len() as u64, body]], &metadata);
     file.seek(SeekFrom::Start(end)).and_then(|_| file.write_all(&behind)).map_err(io)?;
-    Ok((rows, crc))
+    Ok(Whole { samples: rows, kept: done, crc32c: crc })
+}
+
+/// Sets `places` behind what an earlier run has written, and returns its samples; `None` if that is not the
+/// same file.
+fn go_on(found: &Written, head: Part, places: &mut [Place], columns: &[Column]) -> Option<u64> {
+    let (first, parts) = found.parts.split_first()?;
+    let fits = |((place, part), column): ((&Place, &Part), &Column)| {
+        part.at == place.at && Some(part.bytes) == found.samples.checked_mul(column.width as u64)
+    };
+    if *first != head || parts.len() != places.len() || !places.iter().zip(parts).zip(columns).all(fits) {
+        return None;
+    }
+    for (place, part) in places.iter_mut().zip(parts) {
+        (place.at, place.length, place.crc) = (part.at + part.bytes, part.bytes, part.crc32c);
+    }
+    Some(found.samples)
 }
 
 impl Place {
+    /// What is written of the column.
+    fn part(&self) -> Part {
+        Part { at: self.at - self.length, bytes: self.length, crc32c: self.crc }
+    }
+
     fn end(&self) -> u64 {
         self.at + self.collected.len() as u64
     }

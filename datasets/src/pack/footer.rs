@@ -54,14 +54,15 @@ pub(super) fn batch(rows: u64, nodes: &[u64], buffers: &[(u64, u64)], body: u64)
     message(builder.finished_data())
 }
 
-/// The bytes behind the batch: `start` is its place, `head` the length of its head.
-pub(super) fn end(schema: &Schema, start: u64, head: usize, body: u64, metadata: &[(&str, &str)]) -> Vec<u8> {
+/// The bytes behind the batches; `blocks` has the place, the length of the head and that of the body of each.
+pub(super) fn end(schema: &Schema, blocks: &[[u64; 3]], metadata: &[(&str, &str)]) -> Vec<u8> {
     let mut builder = FlatBufferBuilder::new();
     let mut tracker = DictionaryTracker::new(true);
     let schema = IpcSchemaEncoder::new()
         .with_dictionary_tracker(&mut tracker)
         .schema_to_fb_offset(&mut builder, schema);
-    let blocks = builder.create_vector(&[Block::new(start as i64, head as i32, body as i64)]);
+    let block = |&[at, head, body]: &[u64; 3]| Block::new(at as i64, head as i32, body as i64);
+    let blocks = builder.create_vector(&blocks.iter().map(block).collect::<Vec<_>>());
     let pairs: Vec<_> = metadata
         .iter()
         .map(|(key, value)| {

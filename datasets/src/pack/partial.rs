@@ -19,13 +19,21 @@ pub(super) struct Partial {
 }
 
 impl Partial {
+    /// An empty file.
     pub(super) fn create(to: PathBuf) -> Result<Self> {
+        let partial = Self::open(to)?;
+        // What an earlier run has left.
+        let emptied = partial.file.set_len(0);
+        emptied.map_err(|error| cannot("write the file", error).at_path(&partial.temporary))?;
+        Ok(partial)
+    }
+
+    /// The file as an earlier run has left it.
+    pub(super) fn open(to: PathBuf) -> Result<Self> {
         let mut name = to.file_name().unwrap_or_default().to_owned();
         name.push(".partial");
         let temporary = to.with_file_name(name);
         let file = locked(&temporary)?;
-        // What an earlier run has left.
-        file.set_len(0).map_err(|error| cannot("write the file", error).at_path(&temporary))?;
         Ok(Self { file, to, temporary })
     }
 
@@ -75,7 +83,7 @@ impl Drop for Lock {
 }
 
 fn locked(path: &Path) -> Result<File> {
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
     let file = file.map_err(|error| cannot("write the file", error).at_path(path))?;
     match file.try_lock() {
         Ok(()) | Err(TryLockError::Error(_)) => Ok(file),

@@ -1,23 +1,21 @@
 //! Samples that vary in size: batches, one behind another.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Seek, SeekFrom, Write};
 
 use arrow_array::{ArrayRef, RecordBatch, make_array};
 use arrow_buffer::Buffer;
 use arrow_data::ArrayData;
-use arrow_ipc::writer::FileWriter;
+use arrow_ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions, write_message};
 use arrow_schema::{ArrowError, DataType};
 use feedline_core::{Error, Result};
 
 use super::columns::{Column, Columns, item};
 use super::footer;
+use super::journal::{self, Journal, Part, Whole, Written};
 use super::{cannot, data};
 use crate::error::one_line;
 use crate::{Reader, Values};
-
-/// Bytes of a batch, about: it is collected in memory.
-const BATCH: u64 = 64 << 20;
 
 /// A column of the batch that is being collected.
 struct Collected<'a> {
@@ -28,20 +26,34 @@ struct Collected<'a> {
     rows: usize,
 }
 
-/// Writes the samples from `first` on, up to about `bytes`; returns their number and the checksum.
+/// Writes the samples from `first` on, up to about `bytes`; returns their number and the checksum. With a
+/// journal, goes on where an earlier run was ended.
 pub(super) fn write(
     reader: &dyn Reader,
     columns: &Columns,
-    first: u64,
-    bytes: u64,
-    file: &mut File,
+    (first, bytes): (u64, u64),
+    (file, journal): (&mut File, Option<&Journal>),
     progress: &mut dyn FnMut(u64),
-) -> Result<(u64, u32)> {
-    let checked = Checked { to: BufWriter::with_capacity(1 << 20, file), crc: 0, bytes: 0 };
-    let mut writer = FileWriter::try_new(checked, &columns.schema).map_err(failed)?;
+) -> Result<Whole> {
+    let io = |error| cannot("write the file", error);
+    let found = journal.map(|journal| journal.find(file)).unwrap_or_default();
+    let (mut sample, mut blocks) = (first, Vec::new());
+    let (mut to, mut written) = match found.parts[..] {
+        [part] if part.at == 0 && found.samples > 0 => {
+            file.set_len(part.bytes).and_then(|()| file.seek(SeekFrom::Start(part.bytes))).map_err(io)?;
+            (sample, blocks) = (first + found.samples, found.blocks);
+            (Checked::new(file, part.crc32c, part.bytes), part.bytes)
+        }
+        _ => {
+            file.set_len(0).and_then(|()| file.rewind()).map_err(io)?;
+            let mut to = Checked::new(file, 0, 0);
+            to.write_all(&footer::start(&columns.schema)).map_err(io)?;
+            (to, 0)
+        }
+    };
+    let kept = sample - first;
     let mut batch: Vec<_> = columns.columns.iter().map(Collected::new).collect();
-    let (mut values, mut sample) = (Values::new(), first);
-    let (mut written, mut collected) = (0, 0u64);
+    let (mut values, mut collected) = (Values::new(), 0u64);
     while sample < reader.len() && written + collected < bytes {
         reader.read(sample, &mut values)?;
         for (column, value) in batch.iter_mut().zip(values.fields()) {
@@ -49,32 +61,46 @@ pub(super) fn write(
             collected += value.bytes.len() as u64 + 8 * u64::from(column.column.varies);
         }
         sample += 1;
-        if collected >= BATCH.min(bytes) {
-            write_batch(&mut writer, columns, &mut batch)?;
+        if collected >= journal::EVERY.min(bytes) {
+            blocks.push(write_batch(&mut to, columns, &mut batch)?);
             written += std::mem::take(&mut collected);
             progress(sample);
+            if let Some(journal) = journal {
+                to.flush().map_err(io)?;
+                let parts = vec![Part { at: 0, bytes: to.bytes, crc32c: to.crc }];
+                let samples = sample - first;
+                journal.save(to.to.get_ref(), &Written { samples, parts, blocks: blocks.clone() })?;
+            }
         }
     }
     if batch.first().is_some_and(|column| column.rows > 0) {
-        write_batch(&mut writer, columns, &mut batch)?;
+        blocks.push(write_batch(&mut to, columns, &mut batch)?);
     }
     progress(sample);
-    let Checked { crc, bytes, .. } = *writer.get_ref();
-    writer.write_metadata(footer::CHECKSUM, footer::checksum(crc, bytes));
-    writer.finish().map_err(failed)?;
-    let mut checked = writer.into_inner().map_err(failed)?;
-    checked.flush().map_err(|error| cannot("write the file", error))?;
-    Ok((sample - first, crc))
+    let checksum = footer::checksum(to.crc, to.bytes);
+    let crc = to.crc;
+    let metadata = [(footer::CHECKSUM, checksum.as_str())];
+    to.write_all(&footer::end(&columns.schema, &blocks, &metadata)).and_then(|()| to.flush()).map_err(io)?;
+    Ok(Whole { samples: sample - first, kept, crc32c: crc })
 }
 
-fn write_batch(
-    writer: &mut FileWriter<Checked<'_>>,
-    columns: &Columns,
-    batch: &mut [Collected<'_>],
-) -> Result<()> {
+/// Writes a batch; returns its place, and the lengths of its head and its body.
+fn write_batch(to: &mut Checked<'_>, columns: &Columns, batch: &mut [Collected<'_>]) -> Result<[u64; 3]> {
+    let at = to.bytes;
     let arrays = batch.iter_mut().map(Collected::take).collect::<Result<Vec<_>, _>>();
     let batch = arrays.and_then(|arrays| RecordBatch::try_new(columns.schema.clone(), arrays));
-    batch.and_then(|batch| writer.write(&batch)).map_err(failed)
+    let options = IpcWriteOptions::default();
+    let encode = |batch: RecordBatch| {
+        IpcDataGenerator::default().encode(
+            &batch,
+            &mut DictionaryTracker::new(true),
+            &options,
+            &mut Default::default(),
+        )
+    };
+    let (_, encoded) = batch.and_then(encode).map_err(failed)?;
+    let (head, body) = write_message(to, encoded, &options).map_err(failed)?;
+    Ok([at, head as u64, body as u64])
 }
 
 impl<'a> Collected<'a> {
@@ -133,6 +159,12 @@ struct Checked<'a> {
     to: BufWriter<&'a mut File>,
     crc: u32,
     bytes: u64,
+}
+
+impl<'a> Checked<'a> {
+    fn new(file: &'a mut File, crc: u32, bytes: u64) -> Self {
+        Self { to: BufWriter::with_capacity(1 << 20, file), crc, bytes }
+    }
 }
 
 impl Write for Checked<'_> {

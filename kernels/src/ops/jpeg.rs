@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::PoisonError;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_device::{BackendKind, Buffer, Stream, ViewMut};
@@ -16,15 +16,16 @@ use feedline_images::{Decoder, DevicePart, Format, Size};
 use self::choice::Choice;
 use super::{Augment, Pictures, check};
 use crate::host::parallel;
-use crate::nvjpeg::{File, Nvjpeg, Staging};
+use crate::nvjpeg::{File, Nvjpeg, Spent, Staging};
 
 pub use self::choice::Decode;
 
-/// Decodes batches of JPEG files, and other pictures on the CPU, and lets them go through a list of transforms
-/// on the device.
+/// Decodes batches of JPEG files, and other pictures on the CPU, and lets them go through a list of
+/// transforms on the device.
 ///
-/// What nvJPEG refuses, such as progressive files, CMYK and pictures that must be turned, is decoded on the CPU,
-/// that picture alone: the same pixels as a worker decodes. nvJPEG's pixels differ from those by a few levels.
+/// What nvJPEG refuses, such as progressive files, CMYK and pictures that must be turned, is decoded on the
+/// CPU, that picture alone: the same pixels as a worker decodes. nvJPEG's pixels differ from those by a few
+/// levels.
 ///
 /// ```
 /// use feedline_core::Random;
@@ -59,6 +60,8 @@ pub struct PictureDecoder {
     offsets: Staged<u32>,
     parameters: Staged<u32>,
     counts: Counts,
+    headers: Duration,
+    copies: Duration,
 }
 
 /// What a [`PictureDecoder`] has decoded.
@@ -70,6 +73,21 @@ pub struct Counts {
     pub on_cpu: u64,
     /// Those among them that were for the GPU, which refused them.
     pub refused: u64,
+}
+
+/// Where the time of a [`PictureDecoder`]'s thread went, over all batches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DecodeTimes {
+    /// Reading the headers of the files, and asking nvJPEG which ones it takes.
+    pub headers: Duration,
+    /// Copying files into pinned memory.
+    pub load: Duration,
+    /// In nvJPEG's calls.
+    pub queue: Duration,
+    /// Waiting for the device to decode.
+    pub wait: Duration,
+    /// Copying to the device what the CPU decoded, and the parameters.
+    pub copies: Duration,
 }
 
 impl PictureDecoder {
@@ -100,6 +118,8 @@ impl PictureDecoder {
             offsets: Staged::new(stream, 1)?,
             parameters: Staged::new(stream, 1)?,
             counts: Counts::default(),
+            headers: Duration::ZERO,
+            copies: Duration::ZERO,
             stream: stream.clone(),
         })
     }
@@ -114,20 +134,22 @@ impl PictureDecoder {
         self.counts
     }
 
+    /// Where the time went.
+    pub fn times(&self) -> DecodeTimes {
+        let Spent { load, queue, wait } = self.gpu.as_ref().map(Nvjpeg::spent).unwrap_or_default();
+        DecodeTimes { headers: self.headers, load, queue, wait, copies: self.copies }
+    }
+
     /// Where pictures are decoded, and why, for logs.
     pub fn describe(&self) -> String {
-        let engine = match &self.gpu {
-            Some(gpu) if gpu.is_hardware() => "nvJPEG on the chip's JPEG engines",
-            Some(_) => "nvJPEG in kernels",
-            None => "no nvJPEG",
-        };
+        let engine = self.gpu.as_ref().map_or("no nvJPEG".to_owned(), Nvjpeg::describe);
         format!("{} ({engine})", self.choice)
     }
 
     /// Decodes the pictures of a batch and queues their transforms, which write `[rows, shape...]` to `to`.
     ///
-    /// Blocks until the pictures are decoded: run it on a thread and a stream of its own to let it work beside
-    /// a training step.
+    /// Blocks until the pictures are decoded: run it on a thread and a stream of its own to let it work
+    /// beside a training step.
     ///
     /// # Errors
     /// `Sample` for a picture that cannot be decoded, with its row; `Config` for lengths that do not fit; a
@@ -151,9 +173,11 @@ impl PictureDecoder {
         let offsets = self.decode(encoded)?;
         self.choice.took(rows, start.elapsed());
 
+        let start = Instant::now();
         let bytes = offsets[rows] as usize;
         self.offsets.write(&self.stream, &offsets)?;
         self.parameters.write(&self.stream, parameters)?;
+        self.copies += start.elapsed();
         let pixels = self.pixels.memory.slice(0..bytes)?;
         let offsets = self.offsets.memory.slice(0..rows + 1)?;
         let parameters = self.parameters.memory.slice(0..rows * WORDS)?;
@@ -162,6 +186,7 @@ impl PictureDecoder {
 
     /// Decodes a batch into the memory for pixels; returns where each picture begins.
     fn decode(&mut self, encoded: &[&[u8]]) -> Result<Vec<u32>> {
+        let start = Instant::now();
         let headers = Decoder::new();
         let mut offsets = vec![0u32];
         let mut sizes = Vec::new();
@@ -178,7 +203,7 @@ impl PictureDecoder {
         self.pixels.reserve(&self.stream, offsets[encoded.len()] as usize)?;
 
         let wanted = (self.choice.share() * encoded.len() as f64).round() as usize;
-        let (mut files, mut others, mut refused) = (Vec::new(), Vec::new(), 0);
+        let (mut files, mut on_gpu, mut others, mut refused) = (Vec::new(), Vec::new(), Vec::new(), 0);
         for (row, (&bytes, &size)) in encoded.iter().zip(&sizes).enumerate() {
             let first = offsets[row] as usize;
             let place = Place { row, bytes, size, range: first..first + size.bytes() };
@@ -186,20 +211,21 @@ impl PictureDecoder {
                 others.push(place);
                 continue;
             };
-            if takes(gpu, bytes, size) {
+            if let Some(file) = accepted(gpu, &place) {
+                on_gpu.push(file);
                 files.push(place);
             } else {
                 refused += 1;
                 others.push(place);
             }
         }
+        self.headers += start.elapsed();
         let Self { pixels, gpu, stream, .. } = self;
         let taken = match gpu {
             Some(gpu) if !files.is_empty() => {
-                let on_gpu: Vec<_> = files.iter().map(Place::file).collect();
                 let Staged { staging, memory } = pixels;
-                let view = memory.view_mut();
-                on_cpu(staging.bytes_mut(), &others, || gpu.decode(&on_gpu, view))??
+                let (loaded, view) = (gpu.load(&on_gpu)?, memory.view_mut());
+                on_cpu(staging.bytes_mut(), &others, || gpu.decode(loaded, view))??
             }
             _ => on_cpu(pixels.staging.bytes_mut(), &others, || false)?,
         };
@@ -210,7 +236,9 @@ impl PictureDecoder {
             others.append(&mut files);
         }
         let ranges: Vec<_> = others.iter().map(|place| place.range.clone()).collect();
+        let start = Instant::now();
         pixels.copy(stream, &ranges)?;
+        self.copies += start.elapsed();
         self.counts.on_gpu += files.len() as u64;
         self.counts.on_cpu += others.len() as u64;
         self.counts.refused += refused as u64;
@@ -226,18 +254,11 @@ struct Place<'a> {
     range: Range<usize>,
 }
 
-impl<'a> Place<'a> {
-    fn file(&self) -> File<'a> {
-        let Size { height, width } = self.size;
-        File { bytes: self.bytes, height, width, first: self.range.start }
-    }
-}
-
-/// Whether the GPU decodes these bytes to a picture of this size: a JPEG that need not be turned.
-fn takes(gpu: &mut Nvjpeg, bytes: &[u8], size: Size) -> bool {
-    Format::of(bytes) == Some(Format::Jpeg)
-        && Decoder::new().is_upright(bytes)
-        && gpu.size(bytes) == Some((size.height, size.width))
+/// The file of a picture that the GPU decodes to this size: a JPEG that need not be turned.
+fn accepted<'a>(gpu: &mut Nvjpeg, place: &Place<'a>) -> Option<File<'a>> {
+    let Place { bytes, size: Size { height, width }, .. } = *place;
+    let is_upright = Format::of(bytes) == Some(Format::Jpeg) && Decoder::new().is_upright(bytes);
+    is_upright.then(|| gpu.accept(bytes, (height, width), place.range.start)).flatten()
 }
 
 /// Decodes `places` into `memory` on the pool, while the calling thread does `own`.

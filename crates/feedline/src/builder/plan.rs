@@ -23,10 +23,7 @@ impl LoaderBuilder {
         match &self.pool {
             Some(pool) => Ok(pool.clone()),
             None if mode.is_resident() => {
-                // TEMPORARY, for one run that compares.
-                let most = std::env::var("FEEDLINE_RESIDENT_WORKERS").ok().and_then(|most| most.parse().ok());
-                let most = most.unwrap_or(RESIDENT_WORKERS);
-                WorkerPool::new(Workers::Count(self.threads().count()?.min(most)))
+                WorkerPool::new(Workers::Count(self.threads().count()?.min(RESIDENT_WORKERS)))
             }
             None if mode.is_zero_copy() => WorkerPool::new(Workers::Count(1)),
             None => WorkerPool::new(self.threads()),

@@ -38,6 +38,5 @@ pub use map_batch::FilledBatch;
 pub(crate) use map_batch::MapBatch;
 pub(crate) use pool::ActiveWorkers;
 pub use pool::{MAX_WORKERS, WorkerPool, Workers};
-pub(crate) use rows::panic_text;
 pub(crate) use source::SourceReader;
 pub(crate) use tuning::piece_rows;

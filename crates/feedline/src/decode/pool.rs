@@ -5,12 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::{Error, ErrorKind, Result, panic_text};
 
 use super::activity::{Activity, Reading};
 use super::decoder::{Decoder, Job, Share};
 use super::queue::{Queue, Work};
-use super::rows::panic_text;
 use super::worker::Worker;
 
 /// The largest number of workers in a pool.

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use feedline_core::bad_samples::ATTEMPTS;
 use feedline_core::{
-    BadSamples, Context, Error, ErrorKind, Failure, ReadError, Result, Rows, Stage, Substituted,
+    BadSamples, Context, Error, ErrorKind, Failure, ReadError, Result, Rows, Stage, Substituted, panic_text,
 };
 
 use super::input::Samples;
@@ -138,15 +138,4 @@ fn unreadable(error: ReadError) -> Error {
 fn is_over_budget(error: &(dyn std::error::Error + 'static)) -> bool {
     let error = error.downcast_ref::<Error>();
     error.is_some_and(|error| error.kind() == ErrorKind::Budget || error.cause().is_some_and(is_over_budget))
-}
-
-/// The message of a panic. The payload is dropped here, and a panic in its own `Drop` goes no further.
-pub(crate) fn panic_text(panic: Box<dyn std::any::Any + Send>) -> String {
-    let text = panic.downcast_ref::<String>().cloned();
-    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-    if let Err(second) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-        // The payload panicked when it was dropped: that second payload is leaked.
-        std::mem::forget(second);
-    }
-    text.unwrap_or_else(|| "no message".to_owned())
 }

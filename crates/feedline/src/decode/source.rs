@@ -7,11 +7,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use feedline_core::source::{self, MAX_OFFSET, Next};
 use feedline_core::{
     BatchSampler, Error, ErrorKind, LastBatch, ReadError, Result, Shard, Source, SourcePosition, Stage,
-    catch_panic,
+    catch_panic, panic_text,
 };
 
 use super::input::Note;
-use super::rows::panic_text;
 
 /// Reads this rank's shards of a source in order, batch by batch.
 ///

@@ -27,7 +27,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
-use feedline_core::{BatchSampler, Error, ErrorKind, Layout, Result, Stage};
+use feedline_core::{BatchSampler, Error, ErrorKind, Layout, Result, Stage, panic_text};
 use feedline_device::slot::{Loaded, SlotRing, WriteLease};
 use feedline_device::zero_copy::StridedColumns;
 use feedline_device::{Pinned, Stream};
@@ -38,9 +38,7 @@ use self::reorder::Reorder;
 pub(crate) use self::schedule::Request;
 use self::schedule::Schedule;
 use self::timed::{Clock, TimedCopies};
-use crate::decode::{
-    Decoder, EpochEnd, Job, Message, Note, Outcome, SourceReader, Undecoded, WorkerPool, panic_text,
-};
+use crate::decode::{Decoder, EpochEnd, Job, Message, Note, Outcome, SourceReader, Undecoded, WorkerPool};
 use crate::spans::enter;
 use crate::trace::BatchId;
 

@@ -112,13 +112,13 @@ pub fn rows(spec: &Spec, batch: &Ready) -> Vec<Vec<u8>> {
 pub fn sources(test: &str) -> Option<PathBuf> {
     // Test runners set the variable; without it, tests run in the folder of their package.
     let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| ".".into());
-    let root = Path::new(&package).join("../..");
-    let marker = root.join("crates/feedline/tests/restoring/mod.rs");
-    if !marker.is_file() {
-        feedline_testkit::not_run(test, format_args!("no sources: {} is missing", marker.display()));
-        return None;
+    // Packages lie in the root or in `crates`.
+    let mut roots = ["..", "../.."].into_iter().map(|up| Path::new(&package).join(up));
+    let root = roots.find(|root| root.join("crates/feedline/tests/restoring/mod.rs").is_file());
+    if root.is_none() {
+        feedline_testkit::not_run(test, format_args!("no sources above {}", Path::new(&package).display()));
     }
-    Some(root)
+    root
 }
 
 /// The text of a source file.
@@ -151,6 +151,10 @@ pub fn implementations(root: &Path, name: &str) -> BTreeMap<String, PathBuf> {
                 folders.push(path);
                 continue;
             }
+            // Unit tests have readers of their own.
+            if path.ends_with("tests.rs") {
+                continue;
+            }
             let text = read_source(&path);
             let after = format!(" {name} for ");
             for line in text.lines().filter(|line| line.starts_with("impl")) {
@@ -162,10 +166,26 @@ pub fn implementations(root: &Path, name: &str) -> BTreeMap<String, PathBuf> {
     found
 }
 
-/// The variants of the public enum `name` in the source `text`.
+/// Whether `modules`, the root of the data sets, has the module of `file` in a default build.
+pub fn is_on_by_default(root: &Path, modules: &str, file: &Path) -> bool {
+    let Ok(inside) = file.strip_prefix(root.join("datasets/src")) else { return true };
+    let module = inside.iter().next().and_then(|first| Path::new(first).file_stem()).expect("a module");
+    let line = format!("mod {};", module.to_str().expect("a name"));
+    let (before, _) = modules.split_once(&line).unwrap_or_else(|| panic!("{}: not a module", file.display()));
+    let Some((_, feature)) = before.rsplit_once('\n').map_or(before, |(before, _)| before).rsplit_once('\n')
+    else {
+        return true;
+    };
+    let Some(feature) = feature.strip_prefix("#[cfg(feature = \"") else { return true };
+    let defaults = read_source(&root.join("datasets/Cargo.toml"));
+    let defaults = defaults.lines().find(|line| line.starts_with("default = ")).expect("default features");
+    defaults.contains(&format!("\"{}", feature.trim_end_matches(")]")))
+}
+
+/// The variants of the enum `name` in the source `text`.
 #[track_caller]
 pub fn variants(text: &str, name: &str) -> BTreeSet<String> {
-    let (_, body) = text.split_once(&format!("pub enum {name} {{\n")).expect("the enum");
+    let (_, body) = text.split_once(&format!("enum {name} {{\n")).expect("the enum");
     let (body, _) = body.split_once("\n}").expect("the end of the enum");
     body.lines().map(str::trim).filter(|line| line.starts_with(char::is_uppercase)).map(first_word).collect()
 }

@@ -7,7 +7,7 @@ use feedline_datasets::{
     Fixed, Folder, Idx, Lines, Ragged, Reader, Records, Shards, TokenOptions, Tokens, WebDataset, open,
 };
 
-use crate::{Entry, LEN};
+use crate::entry::{Entry, LEN};
 
 /// The most bytes of a field that varies in size.
 const MOST: usize = 40;

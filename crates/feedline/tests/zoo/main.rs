@@ -5,10 +5,12 @@
 //! | part | file |
 //! | --- | --- |
 //! | data sets and compositions | `sets.rs` |
-//! | files of every format | `files.rs` |
+//! | files of the formats of the default build | `files.rs` |
+//! | what is checked; also for all other formats, by `tools/tests/zoo` | `entry.rs` |
 
 #[path = "../common/mod.rs"]
 mod common;
+mod entry;
 mod files;
 #[path = "../restoring/mod.rs"]
 mod restoring;
@@ -18,35 +20,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use common::{alone_in_parts, one_at_a_time};
-use feedline::{LoaderBuilder, World};
-use feedline_testkit::restore::{self, From, MIXES, Pipeline};
-use feedline_testkit::{Watchdog, watchdog};
-use restoring::{Restored, implementations, read_source, sources};
-
-/// Samples of every set: two full batches of [`BATCH`] and a short one.
-const LEN: u64 = 23;
-const BATCH: usize = 9;
-
-/// A data set of the zoo.
-struct Entry {
-    /// The name of its type, and after it what makes it different from others of this type.
-    name: &'static str,
-    /// A loader of it, of single samples.
-    build: Box<dyn Fn() -> LoaderBuilder>,
-    /// Whether a row depends on the other rows of its batch.
-    mixes_rows: bool,
-}
-
-impl Entry {
-    fn new(name: &'static str, build: impl Fn() -> LoaderBuilder + 'static) -> Self {
-        Self { name, build: Box::new(build), mixes_rows: false }
-    }
-
-    /// The name of its type.
-    fn type_name(&self) -> &str {
-        self.name.split(' ').next().unwrap_or_default()
-    }
-}
+use entry::{BATCH, Entry};
+use feedline_testkit::restore::{From, MIXES, Pipeline};
+use restoring::{Restored, implementations, is_on_by_default, read_source, sources};
 
 /// Every entry, with its files in `dir`.
 fn zoo(dir: &Path) -> Vec<Entry> {
@@ -61,58 +37,15 @@ fn zoo(dir: &Path) -> Vec<Entry> {
 fn every_data_set_resumes() {
     alone_in_parts(|| {
         let dir = tempfile::tempdir().unwrap();
-        for Entry { name, build, .. } in zoo(dir.path()) {
-            let _watchdog = Watchdog::new(watchdog::LIMIT, name);
-            println!("{name}");
-            let builder = || build().batch_size(BATCH).shuffle(5);
-            let done = restore::everywhere(|mix| Restored::new(builder(), mix));
-            assert!(done.steps >= 4 && done.restored >= 12 * done.steps, "{name}: {done:?}");
-        }
+        zoo(dir.path()).iter().for_each(|entry| entry.resumes(&MIXES));
     });
-}
-
-/// The rows of each step of two epochs, each with its sample.
-fn rows(loader: &mut Restored) -> Vec<Vec<(u64, Vec<u8>)>> {
-    let spec = loader.loader.layout().spec().clone();
-    let mut steps = Vec::new();
-    for epoch in 0..2 {
-        for batch in loader.loader.epoch(epoch).unwrap() {
-            let batch = batch.unwrap().wait_on(&loader.compute).unwrap();
-            steps.push(batch.ids().iter().copied().zip(restoring::rows(&spec, &batch)).collect());
-        }
-    }
-    steps
 }
 
 #[test]
 fn every_data_set_is_the_same_in_worlds_of_1_2_and_4() {
     alone_in_parts(|| {
         let dir = tempfile::tempdir().unwrap();
-        for Entry { name, build, mixes_rows, .. } in zoo(dir.path()) {
-            if mixes_rows {
-                continue;
-            }
-            let _watchdog = Watchdog::new(watchdog::LIMIT, name);
-            // The rows of each step, over all ranks.
-            let steps = |world: u32| -> Vec<Vec<(u64, Vec<u8>)>> {
-                let mut steps = Vec::new();
-                for rank in 0..world {
-                    let builder = build().batch_size(8 / world as usize).shuffle(5);
-                    let builder = builder.world(World::new(rank, world).unwrap());
-                    let mut loader = Restored::new(builder, MIXES[(rank + world) as usize]);
-                    for (number, rows) in rows(&mut loader).into_iter().enumerate() {
-                        steps.resize_with(steps.len().max(number + 1), Vec::new);
-                        steps[number].extend(rows);
-                    }
-                }
-                steps
-            };
-            let alone = steps(1);
-            assert_eq!(alone.len(), 2 * 3, "{name}");
-            for world in [2, 4] {
-                assert!(steps(world) == alone, "{name}: {world} ranks read something else");
-            }
-        }
+        zoo(dir.path()).iter().for_each(Entry::is_the_same_in_worlds);
     });
 }
 
@@ -227,20 +160,4 @@ fn no_data_set_composition_or_format_is_left_out() {
         let is_named = |entry: &Entry| entry.name.split([' ', ',']).any(|word| word == method);
         assert!(sets.iter().any(is_named), "Dataset::{method} is not in the zoo");
     }
-}
-
-/// Whether `modules`, the root of the data sets, has the module of `file` in a default build.
-fn is_on_by_default(root: &Path, modules: &str, file: &Path) -> bool {
-    let Ok(inside) = file.strip_prefix(root.join("datasets/src")) else { return true };
-    let module = inside.iter().next().and_then(|first| Path::new(first).file_stem()).expect("a module");
-    let line = format!("mod {};", module.to_str().expect("a name"));
-    let (before, _) = modules.split_once(&line).unwrap_or_else(|| panic!("{}: not a module", file.display()));
-    let Some((_, feature)) = before.rsplit_once('\n').map_or(before, |(before, _)| before).rsplit_once('\n')
-    else {
-        return true;
-    };
-    let Some(feature) = feature.strip_prefix("#[cfg(feature = \"") else { return true };
-    let defaults = read_source(&root.join("datasets/Cargo.toml"));
-    let defaults = defaults.lines().find(|line| line.starts_with("default = ")).expect("default features");
-    defaults.contains(&format!("\"{}", feature.trim_end_matches(")]")))
 }

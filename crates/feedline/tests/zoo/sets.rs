@@ -6,7 +6,7 @@ use std::sync::Arc;
 use feedline::{Dataset, InMemory, Loader, Mix, TransferMode, from_fn};
 use feedline_testkit::fixtures::{self, Fine, Laid, Random, Uneven, Wide};
 
-use crate::{Entry, LEN};
+use crate::entry::{Entry, LEN};
 
 fn random(len: u64) -> Random {
     Random::new(len, 3).unwrap()

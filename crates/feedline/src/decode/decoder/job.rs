@@ -5,14 +5,16 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use feedline_core::{BatchInfo, BatchSampler, Error, ErrorKind, Result, Rows, Source, timeline::now};
+use feedline_core::{
+    BatchInfo, BatchSampler, Error, ErrorKind, Result, Rows, Source, panic_text, timeline::now,
+};
 use feedline_device::Pinned;
 use feedline_slots::FillLease;
 
 use super::share::{Share, read_piece};
 use super::{Decoder, EpochEnd, Message, Outcome};
 use crate::decode::input::{Input, Note};
-use crate::decode::rows::{Reader, panic_text};
+use crate::decode::rows::Reader;
 use crate::decode::source::{Read, SourceReader};
 use crate::decode::tuning::piece_rows;
 use crate::decode::worker::Worker;

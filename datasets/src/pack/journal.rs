@@ -1,0 +1,133 @@
+//! What of a file is written and on the disk, so that the next run goes on there.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use feedline_core::Result;
+use serde::{Deserialize, Serialize};
+
+use super::columns::Columns;
+use super::partial::Partial;
+use super::{cannot, footer};
+use crate::Reader;
+use crate::error::one_line;
+
+/// Bytes that are written between two entries of a journal, about; and of a batch that is collected in
+/// memory.
+pub(super) const EVERY: u64 = if cfg!(test) { 300 } else { 64 << 20 };
+/// The longest journal that is read.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// How far a file is written.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(super) struct Written {
+    pub(super) samples: u64,
+    /// Its bytes, in order.
+    pub(super) parts: Vec<Part>,
+    /// The place, the length of the head and that of the body of each batch.
+    pub(super) blocks: Vec<[u64; 3]>,
+}
+
+/// What a file was written with.
+pub(super) struct Whole {
+    pub(super) samples: u64,
+    /// Those of them that an earlier run had written.
+    pub(super) kept: u64,
+    /// The checksum of all bytes before the footer.
+    pub(super) crc32c: u32,
+}
+
+/// Bytes that are written, one behind another.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(super) struct Part {
+    pub(super) at: u64,
+    pub(super) bytes: u64,
+    pub(super) crc32c: u32,
+}
+
+/// The journal of one file: `NAME.progress`, beside `NAME.partial`.
+pub(super) struct Journal {
+    path: PathBuf,
+    /// The source, and the form in which it is written.
+    source: [u64; 3],
+}
+
+/// The content of a journal.
+#[derive(Debug, Deserialize, Serialize)]
+struct Entry {
+    source: [u64; 3],
+    written: Written,
+}
+
+impl Journal {
+    pub(super) fn new(to: &Path, reader: &dyn Reader, columns: &Columns) -> Self {
+        let form = crc32c::crc32c(&footer::start(&columns.schema));
+        let mut name = to.file_name().unwrap_or_default().to_owned();
+        name.push(".progress");
+        let source = [reader.fingerprint(), reader.len(), form.into()];
+        Self { path: to.with_file_name(name), source }
+    }
+
+    /// Says that `written` is in `file`, once it is on the disk.
+    pub(super) fn save(&self, file: &File, written: &Written) -> Result<()> {
+        let io = |error| cannot("write the file", error).at_path(&self.path);
+        file.sync_data().map_err(io)?;
+        let entry = Entry { source: self.source, written: written.clone() };
+        let text = serde_json::to_string(&entry);
+        let text =
+            text.map_err(|error| super::data("the journal cannot be written").caused_by(one_line(error)))?;
+        let mut partial = Partial::create(self.path.clone())?;
+        let text = format!("{:08x}\n{text}\n", crc32c::crc32c(text.as_bytes()));
+        partial.file().write_all(text.as_bytes()).map_err(io)?;
+        partial.finish().map(drop)
+    }
+
+    /// What `file` holds of the source, whole and with the right checksums; nothing if there is any doubt.
+    pub(super) fn find(&self, file: &mut File) -> Written {
+        self.read().filter(|written| written.parts.iter().all(|part| part.is_in(file))).unwrap_or_default()
+    }
+
+    fn read(&self) -> Option<Written> {
+        let file = File::open(&self.path).ok()?;
+        let mut text = String::new();
+        file.take(MOST_BYTES).read_to_string(&mut text).ok()?;
+        let (checksum, text) = text.split_once('\n')?;
+        let text = text.trim_end();
+        if checksum != format!("{:08x}", crc32c::crc32c(text.as_bytes())) {
+            return None;
+        }
+        let Entry { source, written } = serde_json::from_str(text).ok()?;
+        (source == self.source).then_some(written)
+    }
+
+    /// The file is whole: nothing is left to go on with.
+    pub(super) fn end(&self) -> Result<()> {
+        match fs::remove_file(&self.path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(cannot("remove the file", error).at_path(&self.path))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Part {
+    /// Whether `file` holds these bytes.
+    fn is_in(&self, file: &mut File) -> bool {
+        let (mut crc, mut left) = (0, self.bytes);
+        let mut buffer = vec![0; (1 << 20).min(self.bytes) as usize];
+        if file.seek(SeekFrom::Start(self.at)).is_err() {
+            return false;
+        }
+        while left > 0 {
+            let bytes = &mut buffer[..left.min(1 << 20) as usize];
+            if file.read_exact(bytes).is_err() {
+                return false;
+            }
+            crc = crc32c::crc32c_append(crc, bytes);
+            left -= bytes.len() as u64;
+        }
+        crc == self.crc32c
+    }
+}

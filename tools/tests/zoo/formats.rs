@@ -1,0 +1,167 @@
+//! Files of every format; each set has [`LEN`] samples.
+
+use std::path::{Path, PathBuf};
+
+use feedline::{Dataset, Loader};
+use feedline_datasets::{
+    ArrowFile, Fixed, ImageDataset, PackOptions, ParquetFile, Ragged, Reader, TableOptions, open, pack,
+};
+
+use crate::entry::{Entry, LEN};
+use crate::made::{gz, npy, safetensors, write, zip};
+
+/// The most items of a field that varies in size.
+const MOST: usize = 2000;
+
+/// Every format that is not in the zoo of the default build, each by its type and its kind.
+pub fn formats(root: &Path, dir: &Path) -> Vec<Entry> {
+    let golden = root.join("datasets/tests/golden/tables");
+    let arrow = |name: &str| {
+        let path = golden.join(name);
+        some(move || Box::new(ArrowFile::open_with(&path, u64::MAX, columns()).unwrap()))
+    };
+    let parquet = golden.join("zstd.parquet");
+    let csv = write(dir, "a.csv", &lines(|id| format!("{id},{}.5,\"{}\"", id * 3, text(id))));
+    let json = write(dir, "a.jsonl", &lines(|id| format!("{{\"a\": {id}, \"b\": \"{}\"}}", text(id))));
+    let parts = PackOptions { shard_bytes: Some(600) };
+    pack(&*open(&csv).unwrap(), dir.join("packed.arrow"), PackOptions::default(), |_| ()).unwrap();
+    pack(&*open(&csv).unwrap(), dir.join("packed"), parts, |_| ()).unwrap();
+    vec![
+        Entry::new("Arrays Npy", of(write(dir, "a.npy", &array()))),
+        Entry::new("Arrays Npz", of(write(dir, "a.npz", &zip(&[("a.npy", &array())], None)))),
+        Entry::new("Arrays Safetensors", of(tensors(dir))),
+        Entry::new("Arrays cifar", of(cifar(dir))),
+        Entry::new("ArrowFile Arrow packed", of(dir.join("packed.arrow"))),
+        Entry::new("ArrowFile Arrow compressed", arrow("zstd.arrow")),
+        Entry::new("ArrowFile Arrow stream", arrow("plain.stream")),
+        Entry::new("Shards PackIndex", of(dir.join("packed/_index.json"))),
+        Entry::new(
+            "ParquetFile Parquet",
+            some(move || Box::new(ParquetFile::open_with(&parquet, columns()).unwrap())),
+        ),
+        Entry::new("Csv Csv", of(csv)),
+        Entry::new("JsonLines JsonLines", of(json)),
+        Entry::new("TfRecord TfRecord", of(records(dir))),
+        Entry::new("Mds Mds", of(write(dir, "a.mds", &shard()))),
+        Entry::new("Zipped MdsIndex", of(shards(dir).join("index.json"))),
+        Entry::new("ImageFile Image", picture(dir)),
+        Entry::new("ImageDataset of a folder", pictures(dir)),
+    ]
+}
+
+type Build = Box<dyn Fn() -> feedline::LoaderBuilder>;
+
+fn build<D: Dataset>(make: impl Fn() -> D + 'static) -> Build {
+    Box::new(move || Loader::builder(make()))
+}
+
+/// The samples of a file, of any size.
+pub fn of(path: PathBuf) -> Build {
+    build(move || Ragged::new(open(&path).unwrap_or_else(|error| panic!("{error}")), MOST).unwrap())
+}
+
+/// Every fourth of 90 samples.
+fn some(open: impl Fn() -> Box<dyn Reader> + 'static) -> Build {
+    let ids = Vec::from_iter((0..90).step_by(4));
+    build(move || Ragged::new(open(), MOST).unwrap().subset(ids.clone()).unwrap())
+}
+
+/// Columns of each kind; all together are more fields than a batch can have.
+pub fn columns() -> TableOptions {
+    let columns = ["price", "large", "pair", "points", "words"].map(str::to_owned);
+    TableOptions { columns: Some(columns.into()), ..Default::default() }
+}
+
+/// Text of a sample; lengths differ.
+fn text(id: u64) -> String {
+    format!("{id}:").repeat(1 + id as usize * 7 % 30)
+}
+
+fn lines(line: impl Fn(u64) -> String) -> Vec<u8> {
+    (0..LEN).map(|id| line(id) + "\n").collect::<String>().into_bytes()
+}
+
+/// An array of five bytes per sample.
+fn array() -> Vec<u8> {
+    npy("|u1", false, &format!("({LEN}, 5)"), &Vec::from_iter((0..5 * LEN as usize).map(|at| (at * 7) as u8)))
+}
+
+fn tensors(dir: &Path) -> PathBuf {
+    let header = format!(r#"{{"a":{{"dtype":"I32","shape":[{LEN}],"data_offsets":[0,{}]}}}}"#, 4 * LEN);
+    let numbers = Vec::from_iter((0..LEN as i32).flat_map(|id| (id * id).to_le_bytes()));
+    write(dir, "a.safetensors", &safetensors(&header, &numbers))
+}
+
+/// Pictures of 3 x 32 x 32 pixels, each behind its class.
+fn cifar(dir: &Path) -> PathBuf {
+    let sample = |id: u64| std::iter::once((id % 10) as u8).chain((0..3072).map(move |at| (at * id) as u8));
+    write(dir, "data_batch_1.bin", &Vec::from_iter((0..LEN).flat_map(sample)))
+}
+
+/// Records with their checksums.
+fn records(dir: &Path) -> PathBuf {
+    let masked =
+        |bytes: &[u8]| crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xA282_EAD8).to_le_bytes();
+    let record = |id: u64| {
+        let (text, length) = (text(id), (text(id).len() as u64).to_le_bytes());
+        [&length[..], &masked(&length), text.as_bytes(), &masked(text.as_bytes())].concat()
+    };
+    write(dir, "a.tfrecord", &Vec::from_iter((0..LEN).flat_map(record)))
+}
+
+const COLUMNS: &str = r#""column_names":["a"],"column_encodings":["str"],"column_sizes":[null]"#;
+
+/// A shard of texts, with the description of its columns.
+pub fn shard() -> Vec<u8> {
+    let json = format!("{{{COLUMNS}}}");
+    let sample = |id| [&(text(id).len() as u32).to_le_bytes()[..], text(id).as_bytes()].concat();
+    let mut at = 4 + 4 * (LEN as usize + 1) + json.len();
+    let mut bytes = (LEN as u32).to_le_bytes().to_vec();
+    for id in 0..=LEN {
+        bytes.extend((at as u32).to_le_bytes());
+        at += sample(id).len();
+    }
+    bytes.extend(json.into_bytes());
+    bytes.extend((0..LEN).flat_map(sample));
+    bytes
+}
+
+/// A folder of a compressed shard.
+pub fn shards(dir: &Path) -> PathBuf {
+    let index = format!(
+        r#"{{"version":2,"shards":[{{{COLUMNS},"raw_data":{{"basename":"0.mds","bytes":{}}},"samples":{LEN},
+        "compression":"gz","zip_data":{{"basename":"0.mds.gz"}}}}]}}"#,
+        shard().len()
+    );
+    write(dir, "zipped/index.json", index.as_bytes());
+    write(dir, "zipped/0.mds.gz", &gz(&shard()));
+    dir.join("zipped")
+}
+
+/// A picture of 2 x 1 pixels, of its own colours.
+fn bitmap(id: u8) -> Vec<u8> {
+    let mut bytes = b"BM".to_vec();
+    for number in [62u32, 0, 54, 40, 2, 1, 1 | 24 << 16, 0, 8, 0, 0, 0, 0] {
+        bytes.extend(number.to_le_bytes());
+    }
+    bytes.extend([id, 2, 3, 4, 5, 255 - id, 0, 0]);
+    bytes
+}
+
+/// A file of one picture, which is [`LEN`] samples of an epoch.
+fn picture(dir: &Path) -> Build {
+    let path = write(dir, "a.bmp", &bitmap(1));
+    build(move || Fixed::new(open(&path).unwrap()).unwrap().repeat(LEN).unwrap())
+}
+
+/// Pictures in two classes, flipped at random.
+fn pictures(dir: &Path) -> Build {
+    for id in 0..LEN as u8 {
+        write(dir, &format!("pictures/{}/{id:02}.bmp", ["ants", "bees"][id as usize % 2]), &bitmap(id));
+    }
+    let folder = dir.join("pictures");
+    build(move || {
+        let transforms = feedline_images::Transforms::new().flip(0.5).resize(3);
+        ImageDataset::new(open(&folder).unwrap(), transforms).unwrap()
+    })
+}

@@ -1,5 +1,5 @@
-// Shared by the examples `compare` of both bridges, through links: the samples, and the clock. Both loops
-// of a comparison read the same samples by the same function.
+// Shared by the examples `candle_compare` and `burn_compare`, through links: the samples, and the clock. Both
+// loops of a comparison read the same samples by the same function.
 
 use std::time::Instant;
 

@@ -97,7 +97,7 @@ run() {
     done
     for bridge in $only; do
         say "$bridge: compare"
-        timeout 120 "./$bridge-compare" "$steps" 2>&1 | tee "$bridge-compare.log" || failed=1
+        timeout 120 "./$bridge-${bridge}_compare" "$steps" 2>&1 | tee "$bridge-compare.log" || failed=1
     done
     say "$([ $failed = 0 ] && echo 'all passed' || echo FAILED)"
     return $failed

@@ -10,8 +10,8 @@ cd "$(dirname "$0")/.."
 
 if [ "${1:-}" = bench ]; then
     cd bridges
-    cargo run --locked --release -p feedline-candle --example compare -- "${2:-1000}"
-    cargo run --locked --release -p feedline-burn --example compare -- "${2:-1000}"
+    cargo run --locked --release -p feedline-candle --example candle_compare -- "${2:-1000}"
+    cargo run --locked --release -p feedline-burn --example burn_compare -- "${2:-1000}"
     exit
 fi
 
@@ -27,7 +27,7 @@ cargo test --locked -p feedline-dlpack
 cd bridges
 cargo fmt --all --check
 cargo test --locked --workspace
-cargo run --locked -p feedline-candle --example compare -- 20
-cargo run --locked -p feedline-burn --example compare -- 20
+cargo run --locked -p feedline-candle --example candle_compare -- 20
+cargo run --locked -p feedline-burn --example burn_compare -- 20
 cargo clippy --locked --workspace --all-targets -- -D warnings
 RUSTDOCFLAGS=-Dwarnings cargo doc --locked --workspace --no-deps

@@ -1,7 +1,7 @@
 //! A candle loop fed by feedline, and the same loop fed the usual way: samples into a `Vec`, the `Vec` into a
 //! tensor.
 //!
-//! `cargo run --release --example compare [STEPS]`; with `--features cuda` on a GPU.
+//! `cargo run --release --example candle_compare [STEPS]`; with `--features cuda` on a GPU.
 #![forbid(unsafe_code)]
 
 #[path = "shared.rs"]

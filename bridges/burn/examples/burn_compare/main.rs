@@ -1,6 +1,6 @@
 //! A burn loop fed by feedline, and the same loop fed by burn's `DataLoader`.
 //!
-//! `cargo run --release --example compare [STEPS] [WORKERS]`; with `--features cuda` on a GPU.
+//! `cargo run --release --example burn_compare [STEPS] [WORKERS]`; with `--features cuda` on a GPU.
 #![forbid(unsafe_code)]
 
 #[path = "shared.rs"]

@@ -27,7 +27,7 @@ FILES = {
     "kernels/tests/cuda.rs", "crates/testkit/src/alloc.rs", "crates/testkit/src/fork.rs", "crates/testkit/src/null_device.rs",
     "crates/feedline/tests/cudarc_loop.rs", "examples/own_kernel.rs", "examples/check_my_loop.rs",
     "bridges/candle/src/gpu.rs", "bridges/candle/tests/cuda.rs",
-    "bridges/burn/src/slot.rs", "bridges/burn/src/fields.rs", "bridges/burn/src/locked.rs",
+    "bridges/burn/src/slot.rs", "bridges/burn/src/fields.rs",
     "benches/src/baseline/mod.rs", "benches/src/baseline/empty.rs",
 }
 CRATES = tuple(f"crates/{name}/" for name in ("slots", "backend", "cuda", "sim", "device", "dlpack"))

@@ -19,8 +19,6 @@ const HARDWARE: c_int = 3;
 const GPU_HYBRID: c_int = 2;
 /// `nvjpegOutputFormat_t`: red, green and blue of a pixel follow each other.
 const RGB_INTERLEAVED: c_int = 5;
-/// `nvjpegChromaSubsampling_t`: as many samples of chroma as of luma, the most memory.
-const FULL_CHROMA: c_int = 0;
 /// Chroma between its samples is interpolated, as libjpeg-turbo does.
 const INTERPOLATED: c_uint = 1 << 5;
 
@@ -51,8 +49,6 @@ struct Calls {
     initialize: unsafe extern "C" fn(Pointer, Pointer, c_int, c_int, c_int) -> Status,
     decode:
         unsafe extern "C" fn(Pointer, Pointer, *const *const u8, *const usize, *mut Image, Pointer) -> Status,
-    /// State, files, width, height, chroma, format.
-    reserve: unsafe extern "C" fn(Pointer, Pointer, c_int, c_int, c_int, c_int, c_int) -> Status,
     /// Engines, and cores of each.
     engines: unsafe extern "C" fn(Pointer, *mut c_uint, *mut c_uint) -> Status,
     /// Keeps the functions loaded.
@@ -99,7 +95,6 @@ impl Calls {
             supported: function!("nvjpegDecodeBatchedSupported"),
             initialize: function!("nvjpegDecodeBatchedInitialize"),
             decode: function!("nvjpegDecodeBatched"),
-            reserve: function!("nvjpegDecodeBatchedPreAllocate"),
             engines: function!("nvjpegGetHardwareDecoderInfo"),
             _library: library,
         })
@@ -192,21 +187,7 @@ impl Nvjpeg {
         answered(unsafe { (opened.calls.state_create)(handle, &mut opened.state) }, "create a state")?;
         // SAFETY: as above.
         answered(unsafe { (opened.calls.header_create)(handle, &mut opened.header) }, "create a header")?;
-        opened.keep_memory()?;
         Ok(opened)
-    }
-
-    /// Lets the library keep the memory of its batches: it would free and allocate some for every picture of
-    /// another size, and each time wait for the whole device. Its memory grows with the pictures all the
-    /// same.
-    fn keep_memory(&mut self) -> Result<()> {
-        if !self.is_hardware {
-            return Ok(());
-        }
-        // SAFETY: the handles are alive, and nothing is being decoded.
-        let kept =
-            unsafe { (self.calls.reserve)(self.handle, self.state, 1, 1, 1, FULL_CHROMA, RGB_INTERLEAVED) };
-        answered(kept, "reserve memory")
     }
 
     /// What decodes, for logs.

@@ -7,17 +7,8 @@ use feedline::{BackendKind, DType, Element, Error, ErrorKind, Ready, Result, Vie
 
 use crate::slot;
 
-/// Keeps the slots pinned; `None` if they are not.
-#[cfg(feature = "cuda")]
-pub(crate) type Lock = Option<Arc<crate::locked::Locked>>;
-/// Slots are pinned only with the feature `cuda`.
-#[cfg(not(feature = "cuda"))]
-pub(crate) type Lock = Option<Arc<std::convert::Infallible>>;
-
 /// A batch that has arrived in host memory. Its tensors keep it.
 pub struct Fields {
-    /// Dropped before the batch: the memory is unlocked before it is freed.
-    lock: Lock,
     batch: Arc<Ready>,
 }
 
@@ -36,11 +27,7 @@ impl Fields {
             return Err(Error::new(ErrorKind::Config, why));
         }
         batch.stream().synchronize()?;
-        Ok(Self { batch: Arc::new(batch), lock: None })
-    }
-
-    pub(crate) fn locked(batch: Ready, lock: Lock) -> Result<Self> {
-        Ok(Self { lock, ..Self::new(batch)? })
+        Ok(Self { batch: Arc::new(batch) })
     }
 
     /// The batch: its ids, epoch, step and spec.
@@ -92,9 +79,7 @@ impl Fields {
     fn share<T: Element>(&self, view: View<'_, T>, shape: Vec<usize>, dtype: BurnType) -> Result<TensorData> {
         let len = view.len() * size_of::<T>();
         // SAFETY: the view's bytes, in host memory, which have arrived (`new`).
-        let bytes = unsafe {
-            slot::bytes(view.address().0, len, align_of::<T>(), self.lock.clone(), self.batch.clone())
-        };
+        let bytes = unsafe { slot::bytes(view.address().0, len, align_of::<T>(), self.batch.clone()) };
         TensorData::try_from_bytes(bytes, shape, dtype)
             .map_err(|error| Error::new(ErrorKind::Config, "burn refuses the field").caused_by(error))
     }

@@ -9,7 +9,6 @@ use feedline::{Cursor, Epoch, Error, ErrorKind, Loader, Result, Stream};
 use self_cell::{MutBorrow, self_cell};
 
 use crate::Fields;
-use crate::fields::Lock;
 
 /// Makes what a step takes of a batch.
 type Make<O> = dyn Fn(&Fields, &Device) -> Result<O> + Send + Sync;
@@ -34,8 +33,6 @@ struct Shared<O> {
 }
 
 struct State {
-    /// Dropped before the loader: the memory is unlocked before it is freed.
-    lock: Lock,
     loader: Loader,
     epoch: u64,
 }
@@ -62,7 +59,7 @@ impl<O: 'static> BurnLoader<O> {
         let sampler = loader.batch_sampler();
         let rank_share = sampler.options().batch as u64;
         let items = sampler.end(0, 0).saturating_mul(rank_share) / sampler.global_batch().max(1);
-        let state = State { lock: None, loader, epoch: 0 };
+        let state = State { loader, epoch: 0 };
         let shared = Shared {
             state: Mutex::new(state),
             stream,
@@ -79,20 +76,6 @@ impl<O: 'static> BurnLoader<O> {
     /// `Config` while an iterator of this loader is alive.
     pub fn starting_at(self, epoch: u64) -> Result<Self> {
         self.lock()?.epoch = epoch;
-        Ok(self)
-    }
-
-    /// Page-locks the loader's slots for the CUDA driver, so that a GPU reads them itself.
-    ///
-    /// # Errors
-    /// `Unavailable` without a driver; `Config` while an iterator of this loader is alive; a driver failure.
-    #[cfg(feature = "cuda")]
-    pub fn pinned(self) -> Result<Self> {
-        let mut state = self.lock()?;
-        let bytes = state.loader.layout().bytes();
-        let slots = state.loader.slot_addresses();
-        state.lock = Some(Arc::new(crate::locked::Locked::new(&slots, bytes)?));
-        drop(state);
         Ok(self)
     }
 
@@ -124,7 +107,7 @@ impl<O: 'static> BurnLoader<O> {
             let state = &mut **state.borrow_mut();
             let epoch = state.epoch;
             state.epoch += 1;
-            Ok(Batches { lock: state.lock.clone(), epoch: state.loader.epoch(epoch)? })
+            state.loader.epoch(epoch)
         })
     }
 }
@@ -155,18 +138,12 @@ impl<O: 'static> DataLoader<O> for BurnLoader<O> {
     }
 }
 
-/// The batches of an epoch.
-struct Batches<'a> {
-    lock: Lock,
-    epoch: Epoch<'a>,
-}
-
 self_cell!(
     /// The locked loader, and the epoch that borrows it.
     struct Running<'a> {
         owner: MutBorrow<MutexGuard<'a, State>>,
         #[not_covariant]
-        dependent: Batches,
+        dependent: Epoch,
     }
 );
 
@@ -186,11 +163,11 @@ impl<O> BatchIterator<'_, O> {
         }
         let shared = &self.loader.shared;
         let Some(running) = &mut self.running else { return Ok(None) };
-        let next = running.with_dependent_mut(|_, batches| {
-            let Some(batch) = batches.epoch.next() else { return Ok(None) };
-            let fields = Fields::locked(batch?.wait_on(&shared.stream)?, batches.lock.clone())?;
+        let next = running.with_dependent_mut(|_, epoch| {
+            let Some(batch) = epoch.next() else { return Ok(None) };
+            let fields = Fields::new(batch?.wait_on(&shared.stream)?)?;
             let made = (shared.make)(&fields, &self.loader.device)?;
-            Ok(Some((made, fields.batch().len(), batches.epoch.is_over())))
+            Ok(Some((made, fields.batch().len(), epoch.is_over())))
         });
         match next {
             Ok(Some((made, rows, is_over))) => {

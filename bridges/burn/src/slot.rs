@@ -7,15 +7,11 @@ use burn::tensor::{AllocationProperty, Bytes};
 use cubecl_environment::bytes::{AccessError, AccessPolicy, AllocationController};
 use feedline::Ready;
 
-use crate::fields::Lock;
-
 /// A field in host memory. Keeps the batch.
 struct SlotField {
     at: *const u8,
     len: usize,
     align: usize,
-    /// Dropped before the batch: the memory is unlocked before it is freed.
-    lock: Lock,
     _batch: Arc<Ready>,
 }
 
@@ -30,7 +26,7 @@ impl AllocationController for SlotField {
     }
 
     fn property(&self) -> AllocationProperty {
-        if self.lock.is_some() { AllocationProperty::Pinned } else { AllocationProperty::Other }
+        AllocationProperty::Other
     }
 
     /// Always refused: other tensors may read the same field. `Bytes::shared` copies before a write instead.
@@ -49,8 +45,8 @@ impl AllocationController for SlotField {
 ///
 /// # Safety
 /// The bytes belong to the batch, which is on the host device; the copy into them has ended.
-pub(crate) unsafe fn bytes(at: u64, len: usize, align: usize, lock: Lock, batch: Arc<Ready>) -> Bytes {
-    let field = SlotField { at: at as *const u8, len, align, lock, _batch: batch };
+pub(crate) unsafe fn bytes(at: u64, len: usize, align: usize, batch: Arc<Ready>) -> Bytes {
+    let field = SlotField { at: at as *const u8, len, align, _batch: batch };
     // SAFETY: `memory` has `len` initialised bytes.
     let bytes = unsafe { Bytes::from_controller(Box::new(field), len) };
     // A write makes a copy.

@@ -82,12 +82,3 @@ fn tensors_on_a_gpu_hold_the_right_numbers() {
     }
     with_watchdog(Duration::from_secs(300), || run(loader(), &Device::cuda(0)));
 }
-
-#[cfg(feature = "cuda")]
-#[test]
-fn tensors_on_a_gpu_hold_the_right_numbers_from_pinned_slots() {
-    if feedline_testkit::gpu("burn's tensors from pinned slots").is_none() {
-        return;
-    }
-    with_watchdog(Duration::from_secs(300), || run(loader().pinned().unwrap(), &Device::cuda(0)));
-}

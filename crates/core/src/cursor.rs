@@ -4,6 +4,7 @@
 //! `serde`), for readable JSON. [`Cursor::fit`] checks either against the batch sampler before a run resumes
 //! from it, in constant time.
 
+use crate::proof::add_both;
 #[cfg(feature = "serde")]
 use crate::proof::hex;
 use crate::random::splitmix64;
@@ -120,8 +121,7 @@ impl Cursor {
     }
 
     fn add(&mut self, ids: &[u64]) {
-        self.proof.add_all(self.epoch, ids);
-        self.order_hash.add(ids);
+        add_both(&mut self.proof, &mut self.order_hash, self.epoch, ids);
     }
 
     /// The epoch.

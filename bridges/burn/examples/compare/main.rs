@@ -103,8 +103,6 @@ fn loader(
     let loader = BurnLoader::new(loader, |fields: &Fields, device| {
         Ok((fields.int("image", device)?, Tensor::from_data(fields.data("label")?, device)))
     })?;
-    #[cfg(feature = "cuda")]
-    let loader = loader.pinned()?;
     Ok(loader.to_device(device))
 }
 

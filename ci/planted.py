@@ -1014,6 +1014,30 @@ BUGS = [
         [("datasets/src/parquet/claims.rs", "if claimed > most {", "if claimed == u64::MAX {")],
     ),
     Bug(
+        "resident_rest_misplaced",
+        "a row that workers have read is gathered from another place than it was copied to",
+        Test(FEEDLINE, "resident", "batches_of_a_set_of_which_a_part_fits_are_those_of_staged_mode"),
+        [("crates/device/src/zero_copy/rest.rs", "(self.kept + missing as u64)", "(self.kept + row as u64)")],
+    ),
+    Bug(
+        "resident_beyond_budget",
+        "the rows of a batch take device memory beyond the budget",
+        Test(FEEDLINE, "resident", "samples_on_the_device_are_read_once_and_the_others_in_every_epoch"),
+        [
+            (
+                "crates/device/src/zero_copy/resident.rs",
+                "place(spec, kept.saturating_add(batch))",
+                "place(spec, kept)",
+            )
+        ],
+    ),
+    Bug(
+        "pack_believes_the_disk",
+        "a damaged partial file is packed further",
+        Test(DATASETS, "lib", "pack::tests::what_is_damaged_or_of_another_source_is_never_continued"),
+        [("datasets/src/pack/journal.rs", "crc == self.crc32c", "true")],
+    ),
+    Bug(
         "ragged_cache_believed",
         "a row in a cache file is used though its checksum does not fit",
         Test(CORE, "compose", "ragged::a_damaged_byte_anywhere_is_seen_and_the_row_is_read_again"),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::decode::{Input, Workers};
 use feedline_core::{Dataset, Error, ErrorKind, Layout, Result, Sampler};
-use feedline_device::zero_copy::{GatherOrder, StridedColumns};
+use feedline_device::zero_copy::{GatherOrder, Rest, StridedColumns};
 use feedline_device::{BackendKind, Device};
 
 /// How rows get to the device; set by [`LoaderBuilder::transfer_mode`](crate::LoaderBuilder::transfer_mode).
@@ -25,16 +25,19 @@ pub enum TransferMode {
     ///
     /// The copy engine copies contiguous rows; a kernel gathers others.
     ZeroCopy,
-    /// The whole set is read once, while the loader is built, and kept in device memory; batches are gathered
-    /// there, and only their ids cross the bus. For any set that fits
-    /// ([`resident_budget`](crate::LoaderBuilder::resident_budget)) and writes the same bytes in every epoch;
-    /// never chosen by `Auto`.
+    /// The set is read once, while the loader is built, and kept in device memory; batches are gathered
+    /// there, and only their ids cross the bus. For any set that writes the same bytes in every epoch; never
+    /// chosen by `Auto`.
+    ///
+    /// Of a set beyond [`resident_budget`](crate::LoaderBuilder::resident_budget) the first samples are kept,
+    /// as many as fit. Workers read the others, only those cross the bus, and the batches are the same.
     Resident,
 }
 
 /// The transfer mode that a loader uses; returned by [`Loader::transfer_mode`](crate::Loader::transfer_mode).
 ///
-/// Displays as `zero-copy`, `resident`, `staged`, or `staged: WHY` if `Auto` did not choose zero copy.
+/// Displays as `zero-copy`, `resident`, `resident: N of M samples`, `staged`, or `staged: WHY` if `Auto` did
+/// not choose zero copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChosenMode {
     mode: Mode,
@@ -46,6 +49,8 @@ enum Mode {
     Staged,
     ZeroCopy,
     Resident,
+    /// The rest is read by workers.
+    PartlyResident(Rest),
 }
 
 impl ChosenMode {
@@ -54,9 +59,22 @@ impl ChosenMode {
         self.mode == Mode::ZeroCopy
     }
 
-    /// Whether the set is on the device.
+    /// Whether the set, or a part of it, is on the device.
     pub fn is_resident(&self) -> bool {
-        self.mode == Mode::Resident
+        matches!(self.mode, Mode::Resident | Mode::PartlyResident(_))
+    }
+
+    /// How many samples are on the device, if that is a part of the set: those with smaller ids.
+    pub fn resident_samples(&self) -> Option<u64> {
+        match self.mode {
+            Mode::PartlyResident(rest) => Some(rest.kept()),
+            _ => None,
+        }
+    }
+
+    /// Whether workers write ids only.
+    pub(crate) fn needs_no_decoding(&self) -> bool {
+        matches!(self.mode, Mode::Resident | Mode::ZeroCopy)
     }
 
     /// Why `Auto` chose staged copies, in a short sentence; `None` otherwise.
@@ -70,6 +88,9 @@ impl std::fmt::Display for ChosenMode {
         match (self.mode, &self.why) {
             (Mode::ZeroCopy, _) => f.write_str("zero-copy"),
             (Mode::Resident, _) => f.write_str("resident"),
+            (Mode::PartlyResident(rest), _) => {
+                write!(f, "resident: {} of {} samples", rest.kept(), rest.samples())
+            }
             (Mode::Staged, None) => f.write_str("staged"),
             (Mode::Staged, Some(why)) => write!(f, "staged: {why}"),
         }
@@ -111,7 +132,7 @@ pub(crate) struct Chosen {
     pub(crate) mode: ChosenMode,
     /// The set's columns, in zero-copy and resident mode.
     pub(crate) columns: Option<Arc<StridedColumns>>,
-    /// Bytes per host slot, for the samples of a batch or, if the device gathers them, its ids.
+    /// Bytes per host slot, for the samples of a batch, for its ids if the device gathers them, or for both.
     pub(crate) slot_bytes: usize,
 }
 
@@ -141,7 +162,8 @@ impl Choice<'_> {
             TransferMode::Staged => None,
             TransferMode::Resident => {
                 let columns = self.keep(device).map_err(|error| cannot("resident", error))?;
-                return self.chosen(Mode::Resident, None, Some(columns));
+                let mode = columns.rest().map_or(Mode::Resident, Mode::PartlyResident);
+                return self.chosen(mode, None, Some(columns));
             }
             TransferMode::Auto if self.against.is_some() => self.against.clone(),
             TransferMode::Auto | TransferMode::ZeroCopy => match self.register(device) {
@@ -199,7 +221,11 @@ impl Choice<'_> {
     }
 
     fn chosen(&self, mode: Mode, why: Option<String>, columns: Option<StridedColumns>) -> Result<Chosen> {
-        let slot_bytes = if columns.is_some() { self.ids_bytes() } else { self.layout.bytes() };
+        let slot_bytes = match &columns {
+            None => self.layout.bytes(),
+            Some(columns) if columns.rest().is_some() => Rest::slot_bytes(self.layout),
+            Some(_) => self.ids_bytes(),
+        };
         self.check_budget(slot_bytes)?;
         let mode = ChosenMode { mode, why };
         Ok(Chosen { mode, columns: columns.map(Arc::new), slot_bytes })

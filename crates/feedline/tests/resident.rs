@@ -1,19 +1,21 @@
 //! Resident mode: the same batches as in staged mode, in any order, world and epoch, and after a resume in
-//! another mode; every sample is read once, and nothing but ids crosses the bus.
+//! another mode, also where only a part of the set fits; every sample on the device is read once, and of
+//! those nothing but ids crosses the bus.
 
 mod common;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::{LONG, alone, assert_empty};
 use feedline::{
-    Dataset, Device, ErrorKind, HostEpoch, LastBatch, Loader, LoaderBuilder, Sampler, TransferMode, Workers,
-    World,
+    BadSamples, Budget, Dataset, Device, ErrorKind, HostEpoch, HostLoader, LastBatch, Loader, LoaderBuilder,
+    Sampler, TransferMode, Workers, World,
 };
 use feedline_device::host::Host;
 use feedline_sim::interceptors::{Count, Op};
 use feedline_testkit::fixtures::streams::Generator;
-use feedline_testkit::fixtures::{Fine, Laid, Random, counting, failing};
+use feedline_testkit::fixtures::{Fine, Laid, Random, counting, failing, slow};
 
 const LEN: u64 = 103;
 
@@ -38,7 +40,10 @@ fn contents(batches: HostEpoch<'_>, most: usize) -> Contents {
 }
 
 fn run(builder: LoaderBuilder, mode: TransferMode) -> Contents {
-    let mut loader = builder.transfer_mode(mode).build_host().expect("a loader");
+    run_all(builder.transfer_mode(mode).build_host().expect("a loader"), mode)
+}
+
+fn run_all(mut loader: HostLoader, mode: TransferMode) -> Contents {
     assert_eq!(loader.loader().transfer_mode().is_resident(), mode == TransferMode::Resident);
     assert!(!loader.loader().transfer_mode().is_zero_copy());
     (0..3).flat_map(|epoch| contents(loader.epoch(epoch).expect("an epoch"), usize::MAX)).collect()
@@ -80,11 +85,13 @@ fn a_run_resumes_in_another_mode() {
         let builder = || Loader::builder(fixed()).batch_size(8).shuffle(5);
         let want = run(builder(), TransferMode::Staged);
         let modes = [
-            (TransferMode::Resident, TransferMode::Staged),
-            (TransferMode::Staged, TransferMode::Resident),
-            (TransferMode::Resident, TransferMode::Resident),
+            (TransferMode::Resident, TransferMode::Staged, usize::MAX),
+            (TransferMode::Staged, TransferMode::Resident, usize::MAX),
+            (TransferMode::Resident, TransferMode::Resident, usize::MAX),
+            (TransferMode::Resident, TransferMode::Resident, 3072),
         ];
-        for (first, then) in modes {
+        for (first, then, budget) in modes {
+            let builder = || builder().resident_budget(budget);
             for stop in [1, 6, 12] {
                 let mut loader = builder().transfer_mode(first).build_host().expect("a loader");
                 assert!(contents(loader.epoch(0).expect("an epoch"), stop) == want[..stop]);
@@ -95,6 +102,85 @@ fn a_run_resumes_in_another_mode() {
                 assert!(rest == want[stop..13], "{first:?}, then {then:?}, after {stop}");
                 assert!(contents(loader.epoch(1).expect("the next"), usize::MAX) == want[13..26]);
             }
+        }
+    });
+}
+
+/// Budgets, and how many samples of [`fixed`] fit beside the rows of a batch.
+const PARTS: [(usize, u64); 4] = [(768, 7), (1536, 24), (3072, 61), (4607, 92)];
+
+#[test]
+fn batches_of_a_set_of_which_a_part_fits_are_those_of_staged_mode() {
+    alone(|| {
+        for (budget, kept) in PARTS {
+            let check = |workers: usize, delay: Duration, with: &dyn Fn(LoaderBuilder) -> LoaderBuilder| {
+                let set = slow(fixed(), (delay == Duration::ZERO).then_some(u64::MAX), delay);
+                let set: Arc<dyn Dataset> = Arc::new(set);
+                let builder = || with(Loader::builder(set.clone()).batch_size(8)).depth(2);
+                let want = run(builder(), TransferMode::Staged);
+                let builder = builder().workers(Workers::Count(workers)).resident_budget(budget);
+                let loader = builder.transfer_mode(TransferMode::Resident).build_host().expect("a loader");
+                let mode = loader.loader().transfer_mode();
+                assert_eq!(mode.to_string(), format!("resident: {kept} of 103 samples"));
+                assert_eq!(mode.resident_samples(), Some(kept));
+                let got = run_all(loader, TransferMode::Resident);
+                assert!(!want.is_empty() && got == want, "{kept} samples, {workers} workers");
+            };
+            for sampler in [Sampler::Sequential, Sampler::Shuffle] {
+                check(1, Duration::ZERO, &|b| b.sampler(sampler.clone()).seed(7));
+                check(3, Duration::ZERO, &|b| b.sampler(sampler.clone()).seed(7).last_batch(LastBatch::Pad));
+            }
+            // Slow rows are split over the workers.
+            check(4, Duration::from_micros(100), &|b| b.shuffle(2).last_batch(LastBatch::Drop));
+            for rank in 0..2 {
+                let world = World::new(rank, 2).expect("a world");
+                check(2, Duration::ZERO, &|b| b.shuffle(9).world(world).skip(1, 2..4));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_bad_sample_of_the_rest_gets_its_substitute() {
+    alone(|| {
+        let run = |mode| {
+            let tolerant = BadSamples::Substitute { budget: Budget::Count(1000) };
+            let set = failing(fixed(), [64, 65, 70, 99, 100, 101, 102]);
+            let builder = Loader::builder(set).batch_size(8).shuffle(4).bad_samples(tolerant);
+            run(builder.resident_budget(3072).workers(Workers::Count(2)), mode)
+        };
+        assert!(run(TransferMode::Resident) == run(TransferMode::Staged));
+        let builder = Loader::builder(failing(fixed(), [55])).batch_size(8).resident_budget(3072);
+        let refused = builder.transfer_mode(TransferMode::Resident).build(&Device::host());
+        assert_eq!(refused.map(drop).expect_err("a sample on the device").sample(), Some(55));
+    });
+}
+
+#[test]
+fn samples_on_the_device_are_read_once_and_the_others_in_every_epoch() {
+    alone(|| {
+        for (budget, kept) in PARTS {
+            let driver = Count::new(Host::new());
+            let count = driver.handle();
+            let device = Device::with_backend(driver);
+            let (set, reads) = counting(laid());
+            let builder = Loader::builder(set).batch_size(8).depth(3).epochs(3).workers(Workers::Count(2));
+            let builder = builder.transfer_mode(TransferMode::Resident).resident_budget(budget);
+            let mut loader = builder.build(&device).expect("a loader");
+            let copies = count.snapshot().of(Op::CopyToDevice);
+            let kept_bytes = loader.memory_use().device_bytes - 3 * loader.layout().bytes() as u64;
+            assert!(kept_bytes <= budget as u64, "{kept_bytes} bytes of {budget}");
+            for epoch in 0..3 {
+                assert_eq!(loader.epoch(epoch).expect("an epoch").filter(Result::is_ok).count(), 13);
+            }
+            assert!((0..LEN).all(|id| reads.of(id) == if id < kept { 1 } else { 3 }));
+            // In sequence, a batch has rows of the rest from `kept` on: a copy of each field.
+            let with_rest = LEN.div_ceil(8) - kept / 8;
+            let copied = count.snapshot().of(Op::CopyToDevice) - copies;
+            assert_eq!((count.snapshot().of(Op::Gather), copied), (3 * 13, 3 * 2 * with_rest));
+            loader.stop(LONG).expect("a clean end");
+            drop(loader);
+            assert_empty(&device);
         }
     });
 }
@@ -147,6 +233,9 @@ fn a_loop_over_a_resident_set_has_no_race_in_any_schedule() {
                 let compute = device.stream().expect("a stream");
                 let builder = Loader::builder(fixed()).batch_size(16).shuffle(seed).depth(2).epochs(2);
                 let builder = builder.workers(Workers::Count(2)).transfer_mode(TransferMode::Resident);
+                // In every second schedule a part of the set fits.
+                let budget = if seed % 2 == 0 { usize::MAX } else { 3072 };
+                let builder = builder.resident_budget(budget);
                 let mut loader = builder.build(&device).expect("a loader");
                 for epoch in 0..2 {
                     for batch in loader.epoch(epoch).expect("an epoch") {
@@ -177,12 +266,12 @@ fn what_cannot_be_resident_is_refused_with_the_reason() {
             let builder = builder.batch_size(8).transfer_mode(TransferMode::Resident);
             builder.build(&device).map(drop).expect_err("it cannot be resident")
         };
-        let error = refused(Loader::builder(fixed()).resident_budget(4000));
+        let error = refused(Loader::builder(fixed()).resident_budget(700));
         assert_eq!(error.kind(), ErrorKind::Budget);
         assert_eq!(
             error.message(),
-            "resident is not possible, the set takes 4608 bytes on the device, its budget is 4000: ask for \
-             auto or staged"
+            "resident is not possible, the set takes 4608 bytes on the device, and its budget of 700 is too \
+             small for a sample beside the rows of a batch: ask for auto or staged"
         );
         let error = refused(Loader::builder(Random::new(20, 2).expect("a set")));
         assert!(error.kind() == ErrorKind::Config && error.message().contains("random numbers"), "{error}");

@@ -10,7 +10,8 @@ use crate::Device;
 use crate::stream::StreamCore;
 use crate::zero_copy::gather_order::GatherOrder;
 use crate::zero_copy::registered::Registered;
-use crate::zero_copy::resident::Resident;
+use crate::zero_copy::resident::{Resident, fitting};
+use crate::zero_copy::rest::Rest;
 
 /// A strided column for each field of a data set, readable by the device while this lives: of the set's own
 /// memory, which keeps the data set alive, or a copy on the device.
@@ -20,6 +21,8 @@ pub struct StridedColumns {
     blocks: Vec<Block>,
     fields: Vec<Field>,
     gather_order: GatherOrder,
+    /// Which samples are on the device, if not all are that should be.
+    rest: Option<Rest>,
     capacity: usize,
     /// The bytes of a slot that holds a batch.
     slot_bytes: usize,
@@ -29,7 +32,7 @@ pub struct StridedColumns {
 enum Block {
     /// Memory of the data set.
     Registered(Registered),
-    /// A copy of the whole set in device memory.
+    /// A copy of the set, or of its first samples, in device memory.
     Resident(Resident),
 }
 
@@ -94,17 +97,19 @@ impl StridedColumns {
         };
         let blocks = blocks.into_iter().map(register).collect::<Result<_>>()?;
         let gather_order = GatherOrder::new(len, asked);
-        Ok(Self { blocks, fields, gather_order, capacity: layout.capacity(), slot_bytes: layout.bytes() })
+        let (rest, capacity, slot_bytes) = (None, layout.capacity(), layout.bytes());
+        Ok(Self { blocks, fields, gather_order, rest, capacity, slot_bytes })
     }
 
-    /// Copies all samples of `dataset` to the device, at most `budget` bytes, for batches of `layout`. Reads
-    /// each once, on `threads` threads. The memory counts as device memory in the device's
+    /// Copies the samples of `dataset` to the device, for batches of `layout`: all, or the first ones, as
+    /// many as fit `budget` bytes beside the rows of a batch ([`rest`](Self::rest)). Reads each once, on
+    /// `threads` threads. The memory counts as device memory in the device's
     /// [`DeviceStats`](crate::DeviceStats).
     ///
-    /// Blocks until the set is on the device.
+    /// Blocks until the samples are on the device.
     ///
     /// # Errors
-    /// `Budget` for more than `budget` bytes, `Config` for an empty set or one whose reads use random numbers
+    /// `Budget` where not one sample fits, `Config` for an empty set or one whose reads use random numbers
     /// or the epoch, `Sample` or `Panic` for a sample that cannot be read; a device failure, for example if
     /// the device is out of memory.
     pub fn resident(
@@ -116,12 +121,16 @@ impl StridedColumns {
     ) -> Result<Self> {
         // Read once: a faulty data set may return a different length at each call.
         let len = dataset.len();
-        let resident = Resident::new(device, dataset, len, budget, threads.max(1))?;
+        let capacity = layout.capacity();
+        let kept = fitting(dataset.spec(), len, capacity as u64, budget)?;
+        let rest = (kept < len).then_some(Rest { kept, samples: len });
+        let more = if rest.is_some() { capacity as u64 } else { 0 };
+        let resident = Resident::new(device, dataset, (kept, more), threads.max(1))?;
         let fields = layout.spec().fields().iter().enumerate().map(|(index, field)| Field {
             block: 0,
             first: resident.offset(index),
             stride: field.row_bytes(),
-            rows: len as usize,
+            rows: (kept + more) as usize,
             row_bytes: field.row_bytes(),
             offset: layout.offset(index),
         });
@@ -129,7 +138,8 @@ impl StridedColumns {
             fields: fields.collect(),
             blocks: vec![Block::Resident(resident)],
             gather_order: GatherOrder::default(),
-            capacity: layout.capacity(),
+            rest,
+            capacity,
             slot_bytes: layout.bytes(),
         })
     }
@@ -144,9 +154,17 @@ impl StridedColumns {
         self.blocks.iter().map(Block::device_bytes).sum()
     }
 
-    /// The number of samples for which every field has a row. Rows of later samples would be zeros, so a
-    /// batch sampler over more samples must be rejected.
+    /// What workers have to read; `None` if every sample has its row.
+    pub fn rest(&self) -> Option<Rest> {
+        self.rest
+    }
+
+    /// The number of samples of which batches can be made. Rows of later samples would be zeros, so a batch
+    /// sampler over more samples must be rejected.
     pub fn samples(&self) -> u64 {
+        if let Some(rest) = self.rest {
+            return rest.samples;
+        }
         self.fields.iter().map(|field| field.rows as u64).min().unwrap_or(0)
     }
 
@@ -164,7 +182,7 @@ impl StridedColumns {
         host_bytes: usize,
         slot_bytes: usize,
     ) -> Result<()> {
-        let ids = self.gather_order.bytes(rows);
+        let ids = self.ids_at() + self.gather_order.bytes(rows);
         if rows > self.capacity || slot_bytes < self.slot_bytes || host_bytes < ids {
             let why = format!(
                 "{rows} rows do not fit: a batch has at most {} rows, needs {} bytes in the device slot \
@@ -176,18 +194,46 @@ impl StridedColumns {
         self.blocks.iter().try_for_each(|block| block.accepts(stream))
     }
 
-    /// Submits to `stream` the work that copies the rows `ids` into the slot at `to`: copies by the copy
-    /// engine if the rows are contiguous, else a gather that reads the same ids at `ids_at`, as written
-    /// by `GatherOrder`.
+    /// Where the ids are in a host slot: behind the rows that workers have read.
+    fn ids_at(&self) -> usize {
+        if self.rest.is_some() { self.slot_bytes } else { 0 }
+    }
+
+    /// Submits to `stream` the copies of the rows that workers have read, from the host slot at `from`, to
+    /// the place behind the samples on the device.
     ///
     /// # Safety
-    /// `accepts` returned Ok. The bytes at `ids_at` stay valid until the work has ended, and no unordered
+    /// As for [`send`](Self::send).
+    unsafe fn send_rest(&self, stream: &StreamCore, rest: Rest, ids: &[u64], from: *const u8) -> Result<()> {
+        let rows = rest.missing(ids);
+        if rows == 0 {
+            return Ok(());
+        }
+        for field in &self.fields {
+            // In device memory a field has no gaps between rows.
+            let to = self.blocks[field.block].device(field.first + rest.kept as usize * field.row_bytes);
+            let from = from.wrapping_add(field.offset);
+            // SAFETY: a host slot has a column of `capacity` rows at the field's offset, and the column on
+            // the device has `capacity` rows behind the samples (`resident`); `accepts` has checked that
+            // there are not more. One stream writes and reads them, in order. The rest is the caller's
+            // contract.
+            unsafe { stream.device.backend.copy_to_device(stream.id(), from, to, rows * field.row_bytes) }?;
+        }
+        Ok(())
+    }
+
+    /// Submits to `stream` the work that copies the rows `ids` into the slot at `to`: copies by the copy
+    /// engine if the rows are contiguous, else a gather that reads the same ids in the host slot at
+    /// `from`, as written by `GatherOrder` or `Rest`.
+    ///
+    /// # Safety
+    /// `accepts` returned Ok. The host slot stays valid until the work has ended, and no unordered
     /// access touches the slot.
     pub(crate) unsafe fn send(
         &self,
         stream: &StreamCore,
         ids: &[u64],
-        ids_at: *const u8,
+        from: *const u8,
         to: Address,
     ) -> Result<()> {
         if let Some(first) = self.contiguous(ids) {
@@ -210,7 +256,11 @@ impl StridedColumns {
             to: Address(to.0 + field.offset as u64),
             row_bytes: field.row_bytes,
         };
-        let at = |offset| Address(ids_at as u64 + offset as u64);
+        if let Some(rest) = self.rest {
+            // SAFETY: the caller's contract.
+            unsafe { self.send_rest(stream, rest, ids, from) }?;
+        }
+        let at = |offset| Address(from as u64 + (self.ids_at() + offset) as u64);
         let places = self.gather_order.places(ids.len()).map(at);
         let gather = Gather::new(at(0), places, ids.len(), self.fields.iter().map(field))?;
         let is_resident = self.blocks.iter().all(|block| matches!(block, Block::Resident(_)));

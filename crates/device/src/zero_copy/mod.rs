@@ -34,6 +34,10 @@
 //! once, by [`read_many`](feedline_core::Dataset::read_many), so the set needs no columns. After that a batch
 //! is gathered as above, from device memory, and only ids cross the bus.
 //!
+//! Of a set that is larger than its budget the first samples are kept, as many as fit. Behind them is room
+//! for the rows of one batch: the rows that workers have read are copied there first, by the same stream, and
+//! then all are gathered ([`Rest`]).
+//!
 //! # Soundness
 //!
 //! Every registration holds an `Arc` of the set, and nothing writes the set's bytes. One stream reads
@@ -50,6 +54,8 @@ mod columns;
 mod gather_order;
 mod registered;
 mod resident;
+mod rest;
 
 pub use columns::StridedColumns;
 pub use gather_order::GatherOrder;
+pub use rest::Rest;

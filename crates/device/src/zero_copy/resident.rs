@@ -30,20 +30,15 @@ pub(crate) struct Resident {
 }
 
 impl Resident {
-    /// Reads the `len` samples of `dataset` on `threads` threads, and copies them to the device. Blocks until
-    /// they are there.
+    /// Reads the first `len` samples of `dataset` on `threads` threads, and copies them to the device, with
+    /// room for `more` rows behind them. Blocks until they are there.
     pub(crate) fn new(
         device: &Device,
         dataset: &dyn Dataset,
-        len: u64,
-        budget: usize,
+        (len, more): (u64, u64),
         threads: usize,
     ) -> Result<Self> {
-        let (offsets, bytes) = place(dataset.spec(), len)?;
-        if bytes > budget {
-            let why = format!("the set takes {bytes} bytes on the device, its budget is {budget}");
-            return Err(Error::new(ErrorKind::Budget, why));
-        }
+        let (offsets, bytes) = place(dataset.spec(), len.saturating_add(more))?;
         let writer = device.named_stream("resident", Priority::Normal)?;
         let core = device.core().clone();
         let address = core.backend.alloc_device(bytes)?;
@@ -78,6 +73,29 @@ impl Resident {
         }
         Err(Error::new(ErrorKind::Config, "resident memory is read by one stream only"))
     }
+}
+
+/// How many of the `len` samples of `spec` fit `budget` bytes of device memory: all, or as many as leave room
+/// for the rows of a batch of `batch`.
+pub(crate) fn fitting(spec: &Spec, len: u64, batch: u64, budget: usize) -> Result<u64> {
+    let (_, bytes) = place(spec, len)?;
+    if bytes <= budget {
+        return Ok(len);
+    }
+    let fits = |kept: u64| place(spec, kept.saturating_add(batch)).is_ok_and(|(_, bytes)| bytes <= budget);
+    let (mut kept, mut too_many) = (0, len);
+    while too_many - kept > 1 {
+        let middle = kept + (too_many - kept) / 2;
+        if fits(middle) { kept = middle } else { too_many = middle }
+    }
+    if kept == 0 {
+        let why = format!(
+            "the set takes {bytes} bytes on the device, and its budget of {budget} is too small for a sample \
+             beside the rows of a batch"
+        );
+        return Err(Error::new(ErrorKind::Budget, why));
+    }
+    Ok(kept)
 }
 
 /// The offset of the column of each field for `len` samples, and the bytes of all.

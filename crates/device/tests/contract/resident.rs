@@ -146,10 +146,14 @@ fn a_set_that_cannot_be_kept_is_refused_and_leaves_nothing_behind() {
                 made.map(drop).expect_err("it cannot be kept")
             };
             let fine = Fine::new(60, 100)?;
-            let error = refused(Arc::new(fine.clone()), 512 + 6144 - 1);
+            let error = refused(Arc::new(fine.clone()), 100);
             assert_eq!(
                 (error.kind(), error.message()),
-                (ErrorKind::Budget, "the set takes 6656 bytes on the device, its budget is 6655")
+                (
+                    ErrorKind::Budget,
+                    "the set takes 6656 bytes on the device, and its budget of 100 is too small for a sample \
+                     beside the rows of a batch"
+                )
             );
             let error = refused(Arc::new(fixtures::failing(fixed(60, 100)?, [31])), usize::MAX);
             assert_eq!((error.kind(), error.sample()), (ErrorKind::Sample, Some(31)));

@@ -263,7 +263,8 @@ impl LoaderBuilder {
     }
 
     /// The most device memory, in bytes, for a set in [`Resident`](TransferMode::Resident) mode, beside that
-    /// of the slots. Default: no limit but the device's.
+    /// of the slots. Of a set that needs more the first samples are kept, as many as fit beside the rows of a
+    /// batch. Default: no limit but the device's.
     ///
     /// ```
     /// use feedline::{Device, InMemory, Loader, TransferMode};

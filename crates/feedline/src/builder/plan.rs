@@ -22,7 +22,7 @@ impl LoaderBuilder {
     pub(crate) fn start_pool(&self, mode: &ChosenMode) -> Result<WorkerPool> {
         match &self.pool {
             Some(pool) => Ok(pool.clone()),
-            None if mode.is_resident() => {
+            None if mode.is_resident() && mode.needs_no_decoding() => {
                 WorkerPool::new(Workers::Count(self.threads().count()?.min(RESIDENT_WORKERS)))
             }
             None if mode.is_zero_copy() => WorkerPool::new(Workers::Count(1)),

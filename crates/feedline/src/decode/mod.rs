@@ -12,6 +12,7 @@
 //! | a range of rows read by one worker; errors, panics, substitutes | `rows.rs` |
 //! | the samples of a batch, of a data set or a source | `input.rs` |
 //! | the user's hook on a filled batch | `map_batch.rs` |
+//! | what is read of a set that is partly on the device | `rest.rs` |
 //! | the records of a source, read in sequence | `source.rs` |
 //! | what every worker is reading | `activity.rs` |
 //! | one worker: what it reads, its scratch memory | `worker.rs` |
@@ -23,6 +24,7 @@ mod input;
 mod map_batch;
 mod pool;
 mod queue;
+mod rest;
 mod rows;
 mod source;
 mod sync;
@@ -38,5 +40,6 @@ pub use map_batch::FilledBatch;
 pub(crate) use map_batch::MapBatch;
 pub(crate) use pool::ActiveWorkers;
 pub use pool::{MAX_WORKERS, WorkerPool, Workers};
+pub(crate) use rest::RestOfSet;
 pub(crate) use source::SourceReader;
 pub(crate) use tuning::piece_rows;

@@ -70,6 +70,7 @@ impl Rig {
             layout: layout.clone(),
             bad_samples: BadSamples::Fail,
             map_batch: None,
+            rest: None,
             workers: Arc::new(workers.into()),
             host_slots: SLOTS,
             inbox: to_test,

@@ -10,7 +10,7 @@ use feedline_slots::Ring;
 
 use super::{Loader, MemoryUse};
 use crate::builder::LoaderBuilder;
-use crate::decode::{Decoder, DecoderOptions, Input, Note, SourceReader};
+use crate::decode::{Decoder, DecoderOptions, Input, Note, RestOfSet, SourceReader};
 use crate::deliveries::Deliveries;
 use crate::numa::{Node, node_of};
 use crate::progress::Progress;
@@ -47,7 +47,7 @@ impl Loader {
         let (loaded, to_consumer) = bounded(device_slots);
         let pool = builder.start_pool(&mode)?;
         let is_shared = builder.pool.is_some();
-        let policy = builder.policy(pool.workers(), device_slots, columns.is_some());
+        let policy = builder.policy(pool.workers(), device_slots, mode.needs_no_decoding());
 
         let wanted = Arc::new(Wanted::default());
         let closers = Closers {
@@ -57,8 +57,12 @@ impl Loader {
             wanted: wanted.clone(),
         };
         let mut running = Running::new(closers, device.clone(), pool.clone());
+        let rest = columns.as_ref().and_then(|columns| columns.rest());
         let input = match (builder.input.clone(), &columns) {
-            (Input::Dataset(dataset), Some(columns)) => Input::ZeroCopy(dataset, columns.gather_order()),
+            (Input::Dataset(dataset), Some(columns)) => match rest {
+                Some(rest) => Input::Dataset(Arc::new(RestOfSet { dataset, kept: rest.kept() })),
+                None => Input::ZeroCopy(dataset, columns.gather_order()),
+            },
             (other, _) => other,
         };
         let setup = Setup {
@@ -68,7 +72,7 @@ impl Loader {
             batch_size: layout.capacity(),
             batch_bytes: layout.bytes(),
             is_source: matches!(input, Input::Source(_)),
-            is_zero_copy: columns.is_some(),
+            is_zero_copy: mode.needs_no_decoding(),
         };
         let reader = match &input {
             Input::Source(_) => Some(Box::new(SourceReader::new(
@@ -90,6 +94,7 @@ impl Loader {
             layout: layout.clone(),
             bad_samples: builder.bad_samples,
             map_batch: builder.map_batch,
+            rest,
             workers: pool.active(),
             host_slots,
             inbox: to_transfer,

@@ -48,6 +48,9 @@ pub fn fixtures() -> Vec<Entry> {
         }),
         Entry::new("Laid on the device", || Loader::builder(laid()).transfer_mode(TransferMode::Resident)),
         Entry::new("Before on the device", || Loader::builder(fixed()).transfer_mode(TransferMode::Resident)),
+        Entry::new("Before in part on the device", || {
+            Loader::builder(fixed()).transfer_mode(TransferMode::Resident).resident_budget(1280)
+        }),
         Entry {
             mixes_rows: true,
             ..Entry::new("Random with map_batch", || {

@@ -10,6 +10,7 @@ use feedline_core::{
     Substituted, catch_panic, timeline::now,
 };
 use feedline_device::Pinned;
+use feedline_device::zero_copy::Rest;
 use feedline_slots::{FillLease, ReadyLease, copy_rows, stream_rows};
 
 use super::input::{Input, Note};
@@ -33,6 +34,8 @@ pub(crate) struct Decoder {
     layout: Arc<Layout>,
     bad_samples: BadSamples,
     map_batch: Option<MapBatch>,
+    /// What is read of a set that is partly on the device.
+    rest: Option<Rest>,
     /// Number of workers that may take work.
     workers: Arc<AtomicUsize>,
     /// The only sender. Dropping it drops the messages that were not received, and the slots in them.
@@ -88,6 +91,7 @@ pub(crate) struct DecoderOptions {
     pub(crate) layout: Arc<Layout>,
     pub(crate) bad_samples: BadSamples,
     pub(crate) map_batch: Option<MapBatch>,
+    pub(crate) rest: Option<Rest>,
     pub(crate) workers: Arc<AtomicUsize>,
     pub(crate) host_slots: usize,
     pub(crate) inbox: Sender<Message>,
@@ -101,6 +105,7 @@ impl Decoder {
             layout,
             bad_samples,
             map_batch,
+            rest,
             workers,
             host_slots,
             inbox,
@@ -111,6 +116,7 @@ impl Decoder {
             layout,
             bad_samples,
             map_batch,
+            rest,
             workers,
             inbox,
             request: AtomicU64::new(0),
@@ -195,7 +201,8 @@ impl Decoder {
     }
 
     /// Finishes batch `number`: stores the substitutes in its note, calls the hook of the user, brings ragged
-    /// fields into their form, and stores the `busy` nanoseconds of the workers.
+    /// fields into their form, packs the rows for the device, and stores the `busy` nanoseconds of the
+    /// workers.
     fn finish(
         &self,
         number: u64,
@@ -218,6 +225,10 @@ impl Decoder {
         }
         if self.layout.is_ragged() {
             self.bring_into_form(&mut lease)?;
+        }
+        if let Some(rest) = &self.rest {
+            let (bytes, note) = lease.parts_mut();
+            rest.pack(&self.layout, &note.info.ids, bytes);
         }
         let timeline = &mut lease.note_mut().info.timeline;
         timeline.decoded = now();

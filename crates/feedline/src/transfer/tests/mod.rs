@@ -110,6 +110,7 @@ impl Rig {
             layout: layout.clone(),
             bad_samples: BadSamples::Fail,
             map_batch: None,
+            rest: None,
             workers: Arc::new(workers.into()),
             host_slots,
             inbox: to_transfer,

@@ -1,0 +1,77 @@
+//! The contents of a host slot for a set of which a part is on the device.
+
+use feedline_core::Layout;
+
+use super::GatherOrder;
+
+/// The samples of a set that is partly on the device: the first ones are there, and workers read the rest.
+///
+/// A slot holds the rows of a batch that workers have read, in the order of the batch, as the first rows of a
+/// batch of the layout. Behind the layout are the ids to gather: of a sample on the device its own, of
+/// another one that of the row behind them into which it is copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rest {
+    /// Samples below this id are on the device.
+    pub(crate) kept: u64,
+    /// Samples of the set.
+    pub(crate) samples: u64,
+}
+
+impl Rest {
+    /// How many samples are on the device: those with smaller ids.
+    pub fn kept(&self) -> u64 {
+        self.kept
+    }
+
+    /// The number of samples of the set.
+    pub fn samples(&self) -> u64 {
+        self.samples
+    }
+
+    /// The bytes of a host slot for batches of `layout`.
+    pub fn slot_bytes(layout: &Layout) -> usize {
+        layout.bytes().saturating_add(GatherOrder::slot_bytes(layout.capacity()))
+    }
+
+    /// How many of `ids` are not on the device.
+    pub(crate) fn missing(&self, ids: &[u64]) -> usize {
+        ids.iter().filter(|&&id| id >= self.kept).count()
+    }
+
+    /// Prepares `slot`, in which the rows of `ids` that are not on the device are written, in their places:
+    /// moves them to the front, and writes the ids.
+    ///
+    /// ```
+    /// # use feedline_core::{DType, Dataset, InMemory, Layout};
+    /// # use feedline_device::{Device, zero_copy::{Rest, StridedColumns}};
+    /// // Two of eight samples fit, beside the rows of a batch.
+    /// let set = InMemory::new().field("x", [256], vec![7_u8; 8 * 256])?;
+    /// let layout = Layout::new(set.spec(), 3)?;
+    /// let columns = StridedColumns::resident(&Device::host(), &set, &layout, 5 * 256, 1)?;
+    /// let rest = columns.rest().expect("a part is left");
+    /// assert_eq!((rest.kept(), rest.samples()), (2, 8));
+    /// let mut slot = vec![0; Rest::slot_bytes(&layout)];
+    /// slot[2 * 256] = 9; // row 2, sample 3
+    /// rest.pack(&layout, &[1, 0, 3], &mut slot);
+    /// assert_eq!(slot[0], 9);
+    /// assert_eq!(slot[layout.bytes()..][..24], [1_u64, 0, 2].map(u64::to_ne_bytes).concat());
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    pub fn pack(&self, layout: &Layout, ids: &[u64], slot: &mut [u8]) {
+        let (rows, places) = slot.split_at_mut(layout.bytes());
+        let mut missing = 0;
+        for (row, (&id, place)) in ids.iter().zip(places.as_chunks_mut().0).enumerate() {
+            if id < self.kept {
+                *place = id.to_ne_bytes();
+                continue;
+            }
+            *place = (self.kept + missing as u64).to_ne_bytes();
+            for (index, field) in layout.spec().fields().iter().enumerate() {
+                let (first, bytes) = (layout.offset(index), field.row_bytes());
+                // Never forward: there are at most as many rows before it.
+                rows.copy_within(first + row * bytes..first + (row + 1) * bytes, first + missing * bytes);
+            }
+            missing += 1;
+        }
+    }
+}

@@ -87,6 +87,12 @@ fn polling(batches: &mut Epoch<'_>) -> Option<Batch> {
 
 /// Runs `work` on a thread named `consumer`.
 fn as_consumer(work: impl FnOnce() + Send) {
+    let work = || {
+        // The first blocking wait of a thread on a channel allocates.
+        let (_open, empty) = crossbeam_channel::bounded::<()>(1);
+        empty.recv_timeout(Duration::from_millis(1)).expect_err("nothing was sent");
+        work();
+    };
     std::thread::scope(|scope| {
         let consumer = std::thread::Builder::new().name("consumer".into()).spawn_scoped(scope, work).unwrap();
         if let Err(panic) = consumer.join() {

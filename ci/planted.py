@@ -1219,7 +1219,7 @@ BUGS = [
         Test(CORE, "compose", "cached_file::what_is_not_a_cache_is_left_alone"),
         [
             (
-                "crates/core/src/compose/cache/file.rs",
+                "crates/core/src/compose/cache/disk.rs",
                 "if !found.starts_with(",
                 "if false && !found.starts_with(",
             )

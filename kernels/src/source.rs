@@ -136,8 +136,8 @@ pub static PROBE: Program = Program {
     ptx: "kernels/ptx/probe.ptx",
 };
 
-/// The gathers from registered host memory and from device memory. The CUDA backend embeds and loads it; this crate compiles and
-/// checks it.
+/// The gathers from registered host memory and from device memory. The CUDA backend embeds and loads it; this
+/// crate compiles and checks it.
 pub static GATHER: Program = Program {
     name: "gather",
     sources: &[Source {

@@ -280,8 +280,9 @@ fn every_type_has_the_hosts_bits(device: &Device) {
     to_all::<bf16>(device, move |bits| bf16::from_f32(number(bits)));
 }
 
-/// Runs every kernel on parameters that are noise, or that reach beyond their picture: a place outside must not
-/// be read. Each kind is once the last of its batch, so that a place behind it is outside of all pictures.
+/// Runs every kernel on parameters that are noise, or that reach beyond their picture: a place outside must
+/// not be read. Each kind is once the last of its batch, so that a place behind it is outside of all
+/// pictures.
 fn noise_gives_the_hosts_bits(device: &Device) {
     for (number, size) in [Size::new(37, 51), Size::new(41, 50)].into_iter().enumerate() {
         for (list, kind) in lists(size).iter().flat_map(|list| (0..6).map(move |kind| (list, kind))) {

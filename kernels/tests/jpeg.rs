@@ -1,5 +1,5 @@
-//! Batches of encoded pictures: decoded on the CPU to the workers' pixels, on the GPU to nearly those, and what
-//! the GPU refuses on the CPU.
+//! Batches of encoded pictures: decoded on the CPU to the workers' pixels, on the GPU to nearly those, and
+//! what the GPU refuses on the CPU.
 #![cfg(feature = "nvjpeg")]
 
 use std::fs;

@@ -38,8 +38,8 @@
 //! On the CPU (`flex`) none: a tensor's memory is the batch's slot, which is written again only after the
 //! tensor is dropped. An operation that changes a tensor in place makes burn copy it first. On a GPU burn's
 //! client copies the slot to the device on a stream of its own, and gives the slot back when that copy has
-//! run; it has no way to take device memory of another library. burn first copies batches of less than 100 MiB to
-//! pinned memory of its own.
+//! run; it has no way to take device memory of another library. burn first copies batches of less than 100
+//! MiB to pinned memory of its own.
 //!
 //! A tensor on the CPU that is kept keeps its slot: once all slots are kept, the loader's `next` fails with
 //! `SlotsHeld`. Clone the data of what you keep, or raise [`depth`](feedline::LoaderBuilder::depth).

@@ -143,8 +143,8 @@ impl Proof {
     }
 }
 
-/// Adds the same ids to a proof and to a hash of their order: in one loop, because the two do not wait for each
-/// other. The consumer does this for every batch.
+/// Adds the same ids to a proof and to a hash of their order: in one loop, because the two do not wait for
+/// each other. The consumer does this for every batch.
 pub(crate) fn add_both(proof: &mut Proof, order: &mut OrderHash, epoch: u64, ids: &[u64]) {
     let mixer = Mixer::new(epoch);
     let (mut sum, mut state) = (proof.sum, order.0);

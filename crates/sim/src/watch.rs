@@ -70,8 +70,8 @@ fn look(device: &Arc<Shared>) {
     let why = format!(
         "stuck: nobody has called the device for {:.1} s, since {}, but work is queued: {}; a thread waits \
          for something that only this work gives, such as a message on a channel, and work runs only in \
-         calls: wait by an event or Stream::synchronize. The work is run now. If the host was only busy, raise \
-         SimOptions::stuck_after",
+         calls: wait by an event or Stream::synchronize. The work is run now. If the host was only busy, \
+         raise SimOptions::stuck_after",
         quiet.as_secs_f64(),
         state.call,
         state.waits()

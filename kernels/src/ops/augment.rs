@@ -28,7 +28,8 @@ use crate::host::{augment, parallel};
 /// // A loader delivers the pictures and the parameters of a batch; here they are made by hand.
 /// let mut parameters = [0; 144];
 /// augment.part().draw(Size::new(2, 2), &mut Random::from_key(1), &mut parameters)?;
-/// let words: Vec<u32> = parameters.chunks(4).map(|word| u32::from_ne_bytes(word.try_into().unwrap())).collect();
+/// let word = |bytes: &[u8]| u32::from_ne_bytes(bytes.try_into().unwrap());
+/// let words: Vec<u32> = parameters.chunks(4).map(word).collect();
 /// let (mut pixels, mut records) = (stream.buffer::<u8>(12)?, stream.buffer::<u32>(36)?);
 /// pixels.write(&[255, 0, 0, 255, 0, 0, 255, 0, 0, 255, 0, 0])?;
 /// records.write(&words)?;

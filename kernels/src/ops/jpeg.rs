@@ -43,7 +43,8 @@ pub use self::choice::Decode;
 /// bmp.extend([255, 0, 0, 0]);
 /// let mut drawn = [0; 144];
 /// decoder.part().draw(Decoder::new().size(&bmp)?, &mut Random::from_key(1), &mut drawn)?;
-/// let parameters: Vec<u32> = drawn.chunks(4).map(|word| u32::from_ne_bytes(word.try_into().unwrap())).collect();
+/// let word = |bytes: &[u8]| u32::from_ne_bytes(bytes.try_into().unwrap());
+/// let parameters: Vec<u32> = drawn.chunks(4).map(word).collect();
 ///
 /// let mut finished = stream.buffer::<u8>(12)?;
 /// decoder.run(&[&bmp], &parameters, finished.view_mut())?;

@@ -149,22 +149,11 @@ impl<'a> Row<'_, 'a> {
         self.rows.region(index).ok_or_else(|| not_ragged(field))?.set_len(row, items).map(drop)
     }
 
-    /// The items that the row of ragged field `index` was written with, for reading and for changes in place.
+    /// The bytes of the items that the row of ragged field `index` was written with.
     ///
     /// # Errors
-    /// `Config` when the field has another type or is not ragged, the spec has no such field, or the row is
-    /// not written.
-    pub fn written_mut<T: Element>(&mut self, index: usize) -> Result<&mut [T]> {
-        typed::<T>(self.rows.spec, index)?;
-        // The cast cannot fail, as in `field_mut`.
-        self.written_bytes_mut(index).map(bytemuck::cast_slice_mut)
-    }
-
-    /// Like [`written_mut`](Self::written_mut), with the bytes of the items.
-    ///
-    /// # Errors
-    /// As for [`written_mut`](Self::written_mut).
-    pub fn written_bytes_mut(&mut self, index: usize) -> Result<&mut [u8]> {
+    /// `Config` when the field is not ragged, the spec has no such field, or the row is not written.
+    pub(crate) fn written_bytes_mut(&mut self, index: usize) -> Result<&mut [u8]> {
         self.rows.written_bytes_mut(self.index, index)
     }
 

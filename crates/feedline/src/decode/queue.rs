@@ -25,8 +25,8 @@ const LOOK: Duration = Duration::from_millis(100);
 /// finished first.
 ///
 /// No wake-up is lost: a worker looks at the lists and goes to sleep under the same lock under which work is
-/// added, and work that is added wakes a worker for each item that no worker is awake for. `ci/loom.sh` checks
-/// that.
+/// added, and work that is added wakes a worker for each item that no worker is awake for. `ci/loom.sh`
+/// checks that.
 ///
 /// Where work comes every few microseconds, a worker spins for a moment before it sleeps: to wake it would
 /// take longer than the work. It looks at the lists under the lock all the same before it sleeps.

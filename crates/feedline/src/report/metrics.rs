@@ -34,7 +34,8 @@ impl Metrics {
         describe_counter!("feedline_microseconds_total", "The consumer's time, by what it went to");
         describe_gauge!("feedline_workers", "Workers that may take work");
         describe_gauge!("feedline_depth", "Batches on the device at a time");
-        let time = |cause: Cause| counter!("feedline_microseconds_total", "loader" => loader.clone(), "cause" => cause.name());
+        let name = "feedline_microseconds_total";
+        let time = |cause: Cause| counter!(name, "loader" => loader.clone(), "cause" => cause.name());
         Self {
             told: Account::default(),
             told_at: 0,

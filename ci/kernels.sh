@@ -8,8 +8,10 @@ cd "$(dirname "$0")/.."
 cache=${FEEDLINE_CI_CACHE:-target/ci}
 wheel='nvidia-cuda-nvrtc-cu12==12.8.*'
 
+# `--workspace` everywhere: for one package alone cargo would choose other features, and build it anew.
+cargo build -q --workspace --bin compile-kernels
 compile() {
-    cargo run -q -p feedline-kernels --bin compile-kernels -- --arch compute_80 --arch compute_90
+    "${CARGO_TARGET_DIR:-target}/debug/compile-kernels" --arch compute_80 --arch compute_90
 }
 
 libraries=$(find "$cache/nvrtc" -name 'libnvrtc.so*' -exec dirname {} \; 2>/dev/null | head -n 1)
@@ -35,12 +37,12 @@ if [ "$status" -eq 3 ]; then
 fi
 [ "$status" -eq 0 ] || exit "$status"
 # Without NVRTC these tests are not run; here it is present.
-cargo test -q -p feedline-kernels --test compiled
+cargo test -q --workspace --test compiled
 mkdir -p "$cache"
 
 cases=$cache/augment.cases
 rm -f "$cases"
-FEEDLINE_AUGMENT_CASES=$(cd "$cache" && pwd)/augment.cases cargo test -q -p feedline-kernels --features images --test augment
+FEEDLINE_AUGMENT_CASES=$(cd "$cache" && pwd)/augment.cases cargo test -q --workspace --test augment
 
 cxx=${CXX:-g++}
 if ! command -v "$cxx" >/dev/null; then

@@ -1,7 +1,8 @@
 //! A picture while it is transformed, in memory that is used again for the next one.
 
-use fast_image_resize::images::{Image, ImageRef};
-use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+use fast_image_resize::images::{TypedImage, TypedImageRef};
+use fast_image_resize::pixels::U8x3;
+use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
 
 use crate::turn::Turn;
 use crate::{Filter, Region, Size};
@@ -113,11 +114,12 @@ impl Canvas {
         };
         let options = ResizeOptions::new().resize_alg(algorithm).use_alpha(false);
         let (width, height) = (size.width as u32, size.height as u32);
-        let from = ImageRef::new(width, height, pixels, PixelType::U8x3);
-        let place = Image::from_slice_u8(to.width as u32, to.height as u32, spare, PixelType::U8x3);
+        // Typed: the crate's dynamic images would compile its code for every type of pixel.
+        let from = TypedImageRef::<U8x3>::from_buffer(width, height, pixels);
+        let place = TypedImage::<U8x3>::from_buffer(to.width as u32, to.height as u32, spare);
         // Neither fails: both have as many bytes as their size says. A picture without pixels is left alone.
         if let (Ok(from), Ok(mut place)) = (from, place) {
-            let _ = resizer.resize(&from, &mut place, &options);
+            let _ = resizer.resize_typed(&from, &mut place, &options);
         }
         std::mem::swap(pixels, spare);
         *size = to;

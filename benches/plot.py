@@ -166,7 +166,8 @@ def plain(quantity):
 
 
 def sweeps(rows):
-    """The rows of each series of each (bench, quantity), in order of appearance; the last row of a point counts."""
+    """The rows of each series of each (bench, quantity), in order of appearance; the last row of a point
+    counts."""
     found = {}
     for row in rows:
         parameters = row["parameters"]

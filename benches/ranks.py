@@ -1,9 +1,11 @@
-"""The trainer on several GPUs of one host: first whether it is right, then how fast it is, beside PyTorch DDP.
+"""The trainer on several GPUs of one host: first whether it is right, then how fast it is, beside PyTorch
+DDP.
 
     NCCL_NVLS_ENABLE=0 python3 benches/ranks.py --mlp bin/mlp --gpus 2 --out out
 
-Needs numpy, and for the peer PyTorch with torchrun. Ends with 1 if a check fails. Parts that would begin after --limit
-seconds are skipped, and named. `--device host` tries the script itself on a machine without GPUs.
+Needs numpy, and for the peer PyTorch with torchrun. Ends with 1 if a check fails. Parts that would begin
+after --limit seconds are skipped, and named. `--device host` tries the script itself on a machine without
+GPUs.
 """
 
 import argparse

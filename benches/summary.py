@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Prints one table of the rows of benches and peers, and one of the sweeps: summary.py ROWS.jsonl... [--markdown FILE]."""
+"""Prints one table of the rows of benches and peers, and one of the sweeps: summary.py ROWS.jsonl...
+[--markdown FILE]."""
 
 import json
 import statistics
@@ -104,7 +105,8 @@ def middle(rows):
 
 
 def tiny(rows):
-    """Loaders alone, per batch size: each side's best, as a multiple of the bare gather measured alternately with it."""
+    """Loaders alone, per batch size: each side's best, as a multiple of the bare gather measured alternately
+    with it."""
     # The median of the rounds of each setting, then the best setting.
     rounds, best = {}, {}
     for row in rows:
@@ -138,7 +140,8 @@ def tiny(rows):
 
 
 def growth(rows):
-    """The growth of each `scale` sweep from its first point to its last: a header, then one line per sweep."""
+    """The growth of each `scale` sweep from its first point to its last: a header, then one line per
+    sweep."""
     sweeps = {}
     for row in rows:
         parameters = row["parameters"]

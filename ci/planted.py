@@ -1,7 +1,9 @@
-"""Mutation tests: plants one bug at a time in a copy of the repository and checks that the test named for it fails.
+"""Mutation tests: plants one bug at a time in a copy of the repository and checks that the test named for it
+fails.
 
-A bug is a list of edits: a file, a text that occurs in it exactly once, and its replacement. A bug that does not compile
-is an error of this table. A hanging test counts as caught by its watchdog or by the time limit below; the row says which.
+A bug is a list of edits: a file, a text that occurs in it exactly once, and its replacement. A bug that does
+not compile is an error of this table. A hanging test counts as caught by its watchdog or by the time limit
+below; the row says which.
 """
 
 import json
@@ -1373,7 +1375,8 @@ def write(path, text):
 
 
 def copy_tracked():
-    """Updates the copy to the tracked files; unchanged files keep their modification times, and so their builds."""
+    """Updates the copy to the tracked files; unchanged files keep their modification times, and so their
+    builds."""
     listed = subprocess.run(["git", "ls-files", "-z"], stdout=subprocess.PIPE, check=True).stdout
     names = [name for name in listed.decode().split("\0") if name and pathlib.Path(name).is_file()]
     for name in names:

@@ -1,6 +1,8 @@
-// Runs every kernel except spin on the host and compares it with plain loops in f64. Build and run: ci/kernels.sh.
+// Runs every kernel except spin on the host and compares it with plain loops in f64. Build and run:
+// ci/kernels.sh.
 //
-// Every buffer is a heap block of exactly its size, so the address sanitizer sees an access one element out of bounds.
+// Every buffer is a heap block of exactly its size, so the address sanitizer sees an access one element out
+// of bounds.
 #include "cuda.h"
 
 #include "../cu/adamw.cu"
@@ -37,7 +39,8 @@ struct Block {
     std::unique_ptr<char[]> bytes;
     T* data;
     size_t n;
-    explicit Block(size_t n, size_t shift = 0) : bytes(new char[(n + shift) * sizeof(T)]()), data((T*)bytes.get() + shift), n(n) {}
+    explicit Block(size_t n, size_t shift = 0)
+        : bytes(new char[(n + shift) * sizeof(T)]()), data((T *)bytes.get() + shift), n(n) {}
     T& operator[](size_t i) { return data[i]; }
 };
 
@@ -54,7 +57,9 @@ static void expect(bool holds, const char* what, double got, double want, size_t
 
 static void near(const char* what, float* got, const std::vector<double>& want, double tolerance) {
     for (size_t i = 0; i < want.size(); ++i) {
-        const bool holds = std::isnan(want[i]) ? std::isnan(got[i]) : std::fabs(got[i] - want[i]) <= tolerance * (1 + std::fabs(want[i]));
+        const bool holds = std::isnan(want[i])
+                               ? std::isnan(got[i])
+                               : std::fabs(got[i] - want[i]) <= tolerance * (1 + std::fabs(want[i]));
         expect(holds, what, got[i], want[i], i);
     }
 }
@@ -88,7 +93,8 @@ static void both_ways() {
                 wide[i] = transposed[i] = NAN;
                 want_transposed[i % cols * rows + i / cols] = want[i] = (bytes[i] = (u8)source()) / 255.0;
             }
-            launch({3, 1, 1}, {256, 1, 1}, [&] { widen_u8_both(bytes.data, wide.data, transposed.data, rows, cols, 1 / 255.0f); });
+            launch({3, 1, 1}, {256, 1, 1},
+                [&] { widen_u8_both(bytes.data, wide.data, transposed.data, rows, cols, 1 / 255.0f); });
             near("widen_u8_both", wide.data, want, 1e-6);
             near("widen_u8_both transposed", transposed.data, want_transposed, 1e-6);
         }
@@ -97,7 +103,8 @@ static void both_ways() {
 
 static void updates() {
     for (size_t n : {1, 6, 1031, 5000}) {
-        auto w = random_floats(n), v = random_floats(n), g = random_floats(n), m = random_floats(n), s = random_floats(n);
+        auto w = random_floats(n), v = random_floats(n), g = random_floats(n), m = random_floats(n),
+             s = random_floats(n);
         std::vector<double> want_w(n), want_v(n), want_m(n), want_s(n);
         for (size_t i = 0; i < n; ++i) {
             want_v[i] = 0.9 * v[i] + g[i];
@@ -111,12 +118,13 @@ static void updates() {
             s[i] = std::fabs(s[i]);
             want_m[i] = 0.9 * m[i] + 0.1 * g[i];
             want_s[i] = 0.999 * s[i] + 0.001 * g[i] * g[i];
-            const double mean = want_m[i] / (1 - std::pow(0.9, 7)), square = want_s[i] / (1 - std::pow(0.999, 7));
+            const double mean = want_m[i] / (1 - std::pow(0.9, 7)),
+                         square = want_s[i] / (1 - std::pow(0.999, 7));
             want_w[i] = w[i] - 0.01 * (mean / (std::sqrt(square) + 1e-8) + 0.1 * w[i]);
         }
         launch({3, 1, 1}, {256, 1, 1}, [&] {
-            adamw(w.data, m.data, s.data, g.data, n, 0.01f, 0.9f, 0.1f, (float)std::log(0.9), 0.999f, 0.001f, (float)std::log(0.999),
-                  1e-8f, 0.1f, 1, &counter);
+            adamw(w.data, m.data, s.data, g.data, n, 0.01f, 0.9f, 0.1f, (float)std::log(0.9), 0.999f, 0.001f,
+                (float)std::log(0.999), 1e-8f, 0.1f, 1, &counter);
         });
         near("adamw w", w.data, want_w, 1e-4);
         near("adamw m", m.data, want_m, 1e-6);
@@ -135,9 +143,11 @@ static void relu_and_bias() {
                 Block<float> sums(cols), partial(chunks * cols);
                 Block<u32> counters(strips);
                 std::vector<double> want(rows * cols), want_sums(cols);
-                for (size_t i = 0; i < want.size(); ++i) want_sums[i % cols] += want[i] = masked && activation[i] <= 0 ? 0 : dy[i];
+                for (size_t i = 0; i < want.size(); ++i)
+                    want_sums[i % cols] += want[i] = masked && activation[i] <= 0 ? 0 : dy[i];
                 launch({strips, chunks, 1}, {32, 16, 1}, [&] {
-                    relu_bias_backward(dy.data, masked ? activation.data : nullptr, sums.data, partial.data, counters.data, rows, cols);
+                    relu_bias_backward(dy.data, masked ? activation.data : nullptr, sums.data, partial.data,
+                        counters.data, rows, cols);
                 });
                 near("relu_bias_backward dy", dy.data, want, 0);
                 near("relu_bias_backward dbias", sums.data, want_sums, 1e-5);
@@ -159,22 +169,25 @@ static void relu_and_bias_transposed() {
             std::vector<double> want(rows * cols), want_dy(dy.data, dy.data + dy.n), want_sums(cols);
             for (size_t i = 0; i < want.size(); ++i) {
                 transposed[i] = NAN;
-                want_sums[i % cols] += want[i % cols * rows + i / cols] = masked && activation[i] <= 0 ? 0 : dy[i];
+                want_sums[i % cols] += want[i % cols * rows + i / cols] =
+                    masked && activation[i] <= 0 ? 0 : dy[i];
             }
             launch({strips, chunks, 1}, {32, 16, 1}, [&] {
-                relu_bias_backward_transposed(dy.data, masked ? activation.data : nullptr, transposed.data, sums.data, partial.data,
-                                              counters.data, rows, cols);
+                relu_bias_backward_transposed(dy.data, masked ? activation.data : nullptr, transposed.data,
+                    sums.data, partial.data, counters.data, rows, cols);
             });
             near("relu_bias_backward_transposed", transposed.data, want, 0);
             near("relu_bias_backward_transposed dy", dy.data, want_dy, 0);
             near("relu_bias_backward_transposed dbias", sums.data, want_sums, 1e-5);
-            for (unsigned t = 0; t < strips; ++t) expect(counters[t] == 0, "transposed counters", counters[t], 0, t);
+            for (unsigned t = 0; t < strips; ++t)
+                expect(counters[t] == 0, "transposed counters", counters[t], 0, t);
         }
     }
 }
 
 template <typename Label, typename Loss, typename Hits>
-static void classify(Loss loss_kernel, Hits hits_kernel, size_t rows, size_t cols, bool in_place, bool bad_label) {
+static void classify(
+    Loss loss_kernel, Hits hits_kernel, size_t rows, size_t cols, bool in_place, bool bad_label) {
     auto z = random_floats(rows * cols);
     for (size_t i = 0; i < rows * cols; ++i) z[i] = std::floor(z[i] * 8) / 2;  // rounded, so that maxima tie
     Block<Label> labels(rows);
@@ -199,7 +212,8 @@ static void classify(Loss loss_kernel, Hits hits_kernel, size_t rows, size_t col
         mean += want_loss[r] / rows;
         want_hits += known && best == (size_t)labels[r];
         for (size_t c = 0; c < cols; ++c)
-            want_dz[r * cols + c] = known ? (std::exp((double)z[r * cols + c]) / sum - (c == (size_t)labels[r])) / rows : NAN;
+            want_dz[r * cols + c] =
+                known ? (std::exp((double)z[r * cols + c]) / sum - (c == (size_t)labels[r])) / rows : NAN;
     }
     u32 counted = 5;
     launch({2, 1, 1}, {256, 1, 1}, [&] { hits_kernel(z.data, labels.data, &counted, rows, cols); });
@@ -226,7 +240,8 @@ static void losses() {
 
 // Forward and backward of a classifier's last layer; `shift` breaks the alignment for the wide loads.
 static void classifier(size_t rows, size_t inputs, size_t classes, unsigned chunks, size_t shift) {
-    Block<float> x(rows * inputs, shift), w(classes * inputs, shift), b(classes), dlogits(rows * classes), row_loss(rows), loss(1);
+    Block<float> x(rows * inputs, shift), w(classes * inputs, shift), b(classes), dlogits(rows * classes),
+        row_loss(rows), loss(1);
     for (size_t i = 0; i < x.n; ++i) x[i] = (float)std::max(0.0, uniform());
     for (size_t i = 0; i < w.n; ++i) w[i] = (float)uniform();
     for (size_t i = 0; i < b.n; ++i) b[i] = (float)uniform();
@@ -248,12 +263,14 @@ static void classifier(size_t rows, size_t inputs, size_t classes, unsigned chun
         }
         mean += (want_loss[r] = std::log(sum) - z[labels[r]]) / rows;
         want_hits += best == labels[r];
-        for (size_t k = 0; k < classes; ++k) want_dz[r * classes + k] = (std::exp(z[k]) / sum - (k == labels[r])) / rows;
+        for (size_t k = 0; k < classes; ++k)
+            want_dz[r * classes + k] = (std::exp(z[k]) / sum - (k == labels[r])) / rows;
     }
-    const auto narrow = classes <= 16 ? classifier_16 : classifier_32, wide = classes <= 16 ? classifier_16_wide : classifier_32_wide;
+    const auto narrow = classes <= 16 ? classifier_16 : classifier_32,
+               wide = classes <= 16 ? classifier_16_wide : classifier_32_wide;
     launch({2, 1, 1}, {128, 1, 1}, [&] {
-        (rows % 2 == 0 ? wide : narrow)(x.data, w.data, b.data, labels.data, dlogits.data, row_loss.data, loss.data, hits.data,
-                                        scratch.data, rows, inputs, (u32)classes);
+        (rows % 2 == 0 ? wide : narrow)(x.data, w.data, b.data, labels.data, dlogits.data, row_loss.data,
+            loss.data, hits.data, scratch.data, rows, inputs, (u32)classes);
     });
     near("classifier row_loss", row_loss.data, want_loss, 1e-4);
     near("classifier loss", loss.data, {mean}, 1e-5);
@@ -262,7 +279,8 @@ static void classifier(size_t rows, size_t inputs, size_t classes, unsigned chun
     expect(scratch[0] == 0, "classifier scratch", (double)scratch[0], 0, 0);
 
     const unsigned strips = (unsigned)(inputs + 63) / 64;
-    Block<float> dx(rows * inputs), dw(classes * inputs), db(classes), sums(inputs), partial(chunks * ((classes + 1) * inputs + classes));
+    Block<float> dx(rows * inputs), dw(classes * inputs), db(classes), sums(inputs),
+        partial(chunks * ((classes + 1) * inputs + classes));
     Block<u32> counters(strips);
     std::vector<double> want_dx(dx.n), want_dw(dw.n), want_db(classes), want_sums(inputs);
     for (size_t r = 0; r < rows; ++r) {
@@ -270,14 +288,15 @@ static void classifier(size_t rows, size_t inputs, size_t classes, unsigned chun
         for (size_t i = 0; i < inputs; ++i) {
             for (size_t k = 0; k < classes; ++k) {
                 want_dw[k * inputs + i] += (double)dlogits[r * classes + k] * x[r * inputs + i];
-                if (x[r * inputs + i] > 0) want_dx[r * inputs + i] += (double)dlogits[r * classes + k] * w[k * inputs + i];
+                if (x[r * inputs + i] > 0)
+                    want_dx[r * inputs + i] += (double)dlogits[r * classes + k] * w[k * inputs + i];
             }
             want_sums[i] += want_dx[r * inputs + i];
         }
     }
     launch({strips, chunks, 1}, {32, 16, 1}, [&] {
-        (classes <= 16 ? classifier_backward_16 : classifier_backward_32)(x.data, w.data, dlogits.data, dx.data, dw.data, db.data,
-                                                                          sums.data, partial.data, counters.data, rows, inputs, (u32)classes);
+        (classes <= 16 ? classifier_backward_16 : classifier_backward_32)(x.data, w.data, dlogits.data,
+            dx.data, dw.data, db.data, sums.data, partial.data, counters.data, rows, inputs, (u32)classes);
     });
     near("classifier dx", dx.data, want_dx, 1e-5);
     near("classifier dw", dw.data, want_dw, 1e-5);
@@ -293,13 +312,13 @@ static void classifier(size_t rows, size_t inputs, size_t classes, unsigned chun
     hits[0] = 0xEEEEEEEE;
     const auto through = [&] {
         launch({chunks, 1, 1}, {512, 1, 1}, [&] {
-            (classes <= 12 ? classifier_through_12 : classifier_through_16)(x.data, w.data, b.data, labels.data, through_dx.data,
-                                                                            parts.data, rows, (u32)(rows + chunks - 1) / chunks,
-                                                                            (u32)inputs, (u32)classes);
+            (classes <= 12 ? classifier_through_12 : classifier_through_16)(x.data, w.data, b.data,
+                labels.data, through_dx.data, parts.data, rows, (u32)(rows + chunks - 1) / chunks,
+                (u32)inputs, (u32)classes);
         });
         launch({(unsigned)(count + 31) / 32, 1, 1}, {32, 16, 1}, [&] {
-            classifier_through_sums(parts.data, dw.data, sums.data, db.data, loss.data, hits.data, chunks, rows, (u32)inputs,
-                                    (u32)classes);
+            classifier_through_sums(parts.data, dw.data, sums.data, db.data, loss.data, hits.data, chunks,
+                rows, (u32)inputs, (u32)classes);
         });
     };
     through();
@@ -342,11 +361,14 @@ static void products() {
     const Tile tiles[] = {{32, 128, gemm_nt_32, gemm_nn_32, gemm_tn_32},
                           {64, 256, gemm_nt_64, gemm_nn_64, gemm_tn_64},
                           {128, 256, gemm_nt_128, gemm_nn_128, gemm_tn_128}};
-    for (auto [m, n, k] : {std::tuple<size_t, size_t, size_t>{1, 1, 1}, {5, 10, 3}, {33, 70, 41}, {64, 64, 64}, {130, 129, 50}}) {
+    for (auto [m, n, k] : {std::tuple<size_t, size_t, size_t>{1, 1, 1}, {5, 10, 3}, {33, 70, 41},
+             {64, 64, 64}, {130, 129, 50}}) {
         for (const Tile& tile : tiles) {
-            const uint3 grid = {(unsigned)((n + tile.side - 1) / tile.side), (unsigned)((m + tile.side - 1) / tile.side), 1};
+            const uint3 grid = {
+                (unsigned)((n + tile.side - 1) / tile.side), (unsigned)((m + tile.side - 1) / tile.side), 1};
             for (int layout = 0; layout < 3; ++layout) {
-                auto a = random_floats(m * k), b = random_floats(k * n), bias = random_floats(n), mask = random_floats(m * n);
+                auto a = random_floats(m * k), b = random_floats(k * n), bias = random_floats(n),
+                     mask = random_floats(m * n);
                 Block<float> c(m * n), sums(m);
                 std::vector<double> want(m * n), want_sums(m);
                 const bool extra = (m + k) % 2 == 0;
@@ -355,15 +377,19 @@ static void products() {
                     for (size_t j = 0; j < n; ++j) {
                         double& x = want[i * n + j];
                         for (size_t p = 0; p < k; ++p)
-                            x += (double)(layout == 2 ? a[p * m + i] : a[i * k + p]) * (layout == 0 ? b[j * k + p] : b[p * n + j]);
+                            x += (double)(layout == 2 ? a[p * m + i] : a[i * k + p]) *
+                                 (layout == 0 ? b[j * k + p] : b[p * n + j]);
                         if (layout == 0 && extra) x = std::max(0.0, x + bias[j]);
                         if (layout == 1 && extra && mask[i * n + j] <= 0) x = 0;
                     }
                 }
                 launch(grid, {tile.threads, 1, 1}, [&] {
-                    if (layout == 0) tile.nt(a.data, b.data, c.data, m, n, k, extra ? bias.data : nullptr, extra);
-                    if (layout == 1) tile.nn(a.data, b.data, c.data, m, n, k, extra ? mask.data : nullptr);
-                    if (layout == 2) tile.tn(a.data, b.data, c.data, m, n, k, extra ? sums.data : nullptr);
+                    if (layout == 0)
+                        tile.nt(a.data, b.data, c.data, m, n, k, extra ? bias.data : nullptr, extra);
+                    if (layout == 1)
+                        tile.nn(a.data, b.data, c.data, m, n, k, extra ? mask.data : nullptr);
+                    if (layout == 2)
+                        tile.tn(a.data, b.data, c.data, m, n, k, extra ? sums.data : nullptr);
                 });
                 near(layout == 0 ? "gemm_nt" : layout == 1 ? "gemm_nn" : "gemm_tn", c.data, want, 1e-4);
                 if (layout == 2 && extra) near("gemm_tn dbias", sums.data, want_sums, 1e-4);
@@ -383,9 +409,9 @@ static u8 pattern_byte(u64 key, u64 id, u64 k) {
     return (u8)(mix(mix(key ^ id) + k / 8 * 0x9E3779B97F4A7C15ull) >> k % 8 * 8);
 }
 
-// Fields of all widths at once, with any gap and alignment; more and fewer rows than warps; gathered in batch order and in
-// another order, with one invalid place.
-// Cuts a field into pieces of about `most` bytes, as pieces.rs of the CUDA backend does.
+// Fields of all widths at once, with any gap and alignment; more and fewer rows than warps; gathered in batch
+// order and in another order, with one invalid place. Cuts a field into pieces of about `most` bytes, as
+// pieces.rs of the CUDA backend does.
 static GatherCut cut(size_t rows, size_t row_bytes, size_t most, u32 threads, u32& blocks) {
     GatherCut cut = {blocks, 1, 1, 0};
     if (row_bytes > most) {
@@ -449,7 +475,8 @@ static void gathered_fields() {
                             for (size_t i = 0; i < to[f].n; ++i) {
                                 const size_t v = visit[i / widths[f]];
                                 const u64 id = v < rows ? ids[v] : 0;
-                                const u8 there = id < count ? from[f][id * (widths[f] + gap) + i % widths[f]] : 0;
+                                const u8 there =
+                                    id < count ? from[f][id * (widths[f] + gap) + i % widths[f]] : 0;
                                 const u8 want = v < rows ? there : 0xEE;
                                 expect(to[f][i] == want, names[k], to[f][i], want, i);
                             }
@@ -470,26 +497,32 @@ static void rows_of_bytes() {
                 Block<u64> ids(rows);
                 for (size_t r = 0; r < rows; ++r) ids[r] = source() % 20;
                 u64 report[3] = {0, ~0ull, 0};
-                launch({2, 1, 1}, {64, 1, 1}, [&] { pattern_fill(to.data, rows, row_bytes, 99, shift ? ids.data : nullptr, 3); });
+                launch({2, 1, 1}, {64, 1, 1},
+                    [&] { pattern_fill(to.data, rows, row_bytes, 99, shift ? ids.data : nullptr, 3); });
                 for (size_t i = 0; i < to.n; ++i) {
-                    const u8 want = pattern_byte(99, shift ? ids[i / row_bytes] : 3 + i / row_bytes, i % row_bytes);
+                    const u8 want =
+                        pattern_byte(99, shift ? ids[i / row_bytes] : 3 + i / row_bytes, i % row_bytes);
                     expect(to[i] == want, "pattern_fill", to[i], want, i);
                 }
                 to[7 % to.n] ^= 1;
                 to[to.n - 1] ^= 128;
-                launch({2, 1, 1}, {64, 1, 1}, [&] { pattern_check(to.data, rows, row_bytes, 99, shift ? ids.data : nullptr, 3, report); });
-                expect(report[0] == 2 && report[1] == 7 % to.n && report[2] == to.n, "pattern_check", (double)report[0], 2, report[1]);
+                launch({2, 1, 1}, {64, 1, 1}, [&] {
+                    pattern_check(to.data, rows, row_bytes, 99, shift ? ids.data : nullptr, 3, report);
+                });
+                expect(report[0] == 2 && report[1] == 7 % to.n && report[2] == to.n, "pattern_check",
+                    (double)report[0], 2, report[1]);
             }
         }
     }
 }
 
-// Pictures and what the host makes of them, from a file that `cargo test -p feedline-kernels --test augment` writes to
-// $FEEDLINE_AUGMENT_CASES. The bits must be equal.
+// Pictures and what the host makes of them, from a file that `cargo test -p feedline-kernels --test augment`
+// writes to $FEEDLINE_AUGMENT_CASES. The bits must be equal.
 template <typename T>
 static Block<T> take(FILE* file, size_t n) {
     Block<T> block(n);
-    if (n > 0 && fread(block.data, sizeof(T), n, file) != n) expect(false, "augment: the file is cut short", 0, n, 0);
+    if (n > 0 && fread(block.data, sizeof(T), n, file) != n)
+        expect(false, "augment: the file is cut short", 0, n, 0);
     return block;
 }
 
@@ -501,7 +534,8 @@ static void pictures(const char* path) {
     for (; fread(name, 1, 32, file) == 32 && failures < 20; ++cases) {
         Block<u64> numbers = take<u64>(file, 7);
         const u64 rows = numbers[0], elements = numbers[1], classes = numbers[5];
-        Block<u32> plan = take<u32>(file, 16), records = take<u32>(file, rows * 36), offsets = take<u32>(file, numbers[2]);
+        Block<u32> plan = take<u32>(file, 16), records = take<u32>(file, rows * 36),
+                   offsets = take<u32>(file, numbers[2]);
         Block<char> pixels = take<char>(file, numbers[3]);
         Block<u64> labels = take<u64>(file, rows);
         Block<char> wanted = take<char>(file, numbers[4]);
@@ -511,13 +545,13 @@ static void pictures(const char* path) {
         const u32* at = offsets.n > 0 ? offsets.data : nullptr;
         const unsigned threads = cases % 2 ? 64 : 33, chunks = numbers[6] ? 1 : 2;
         bool known = false;
-#define CASE(NAME, IN, OUT)                                                                                              \
-    if (!strcmp(name, #NAME)) {                                                                                          \
-        known = true;                                                                                                    \
-        launch({(unsigned)rows * chunks, 1, 1}, {threads, 1, 1}, [&] {                                                   \
-            NAME((const IN*)pixels.data, elements, at, records.data, plan.data, rows, chunks, (OUT*)found.data,          \
-                 labels.data, 8, shares.data, (u32)classes);                                                             \
-        });                                                                                                              \
+#define CASE(NAME, IN, OUT)                                                                                  \
+    if (!strcmp(name, #NAME)) {                                                                              \
+        known = true;                                                                                        \
+        launch({(unsigned)rows * chunks, 1, 1}, {threads, 1, 1}, [&] {                                       \
+            NAME((const IN *)pixels.data, elements, at, records.data, plan.data, rows, chunks,               \
+                (OUT *)found.data, labels.data, 8, shares.data, (u32)classes);                               \
+        });                                                                                                  \
     }
         CASE(augment_copy_u8_u8, u8, u8)
         CASE(augment_copy_u8_f32, u8, float)
@@ -538,7 +572,8 @@ static void pictures(const char* path) {
         CASE(augment_work_u8_bf16, u8, AugmentBfloat)
         expect(known, name, 0, 1, cases);
         for (size_t i = 0; i < found.n; ++i) expect(found[i] == wanted[i], name, found[i], wanted[i], i);
-        for (size_t i = 0; i < shares.n; ++i) expect(shares[i] == wanted_shares[i], "augment: labels", shares[i], wanted_shares[i], i);
+        for (size_t i = 0; i < shares.n; ++i)
+            expect(shares[i] == wanted_shares[i], "augment: labels", shares[i], wanted_shares[i], i);
     }
     fclose(file);
     expect(cases > 100, "augment: cases", (double)cases, 100, 0);

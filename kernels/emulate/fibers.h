@@ -1,13 +1,14 @@
-// Runs the threads of a block as fibers of one host thread. Each runs until it reaches a barrier, a warp operation or an
-// atomic; then another one continues. Blocks run one after the other.
+// Runs the threads of a block as fibers of one host thread. Each runs until it reaches a barrier, a warp
+// operation or an atomic; then another one continues. Blocks run one after the other.
 //
-// For the thread sanitizer, each fiber has its own clock, and only a barrier, an atomic, or the begin and end of a block
-// orders two fibers. Unordered accesses are reported as races, although fibers never run at the same time. As in CUDA, a
-// shuffle or a ballot does not order memory. Launches cycle through three thread orders (ascending, descending, mixed),
-// the same in every run of the program.
+// For the thread sanitizer, each fiber has its own clock, and only a barrier, an atomic, or the begin and end
+// of a block orders two fibers. Unordered accesses are reported as races, although fibers never run at the
+// same time. As in CUDA, a shuffle or a ballot does not order memory. Launches cycle through three thread
+// orders (ascending, descending, mixed), the same in every run of the program.
 //
-// A barrier that some thread never reaches ends the program with a message; so do threads that reach one barrier from two
-// different lines. Warp operations need all 32 lanes. A loop that waits for a plain store of another thread never ends.
+// A barrier that some thread never reaches ends the program with a message; so do threads that reach one
+// barrier from two different lines. Warp operations need all 32 lanes. A loop that waits for a plain store of
+// another thread never ends.
 #pragma once
 #include <sys/mman.h>
 #include <ucontext.h>
@@ -49,9 +50,9 @@ namespace emulate {
 const unsigned MOST = 1024, MAIN = MOST;
 const size_t STACK = 256 << 10, GUARD = 64 << 10;
 
-// A barrier of the threads from `first` on: the block, or a warp. Two clocks alternate, because the first thread to leave a
-// barrier may reach the next one before the last has left this one, and what it did in between must stay unordered for
-// that last thread. The values of a shuffle alternate for the same reason.
+// A barrier of the threads from `first` on: the block, or a warp. Two clocks alternate, because the first
+// thread to leave a barrier may reach the next one before the last has left this one, and what it did in
+// between must stay unordered for that last thread. The values of a shuffle alternate for the same reason.
 struct Barrier {
     const char* name;
     unsigned first, members, arrived, round;
@@ -88,7 +89,8 @@ inline void release(uint64_t*) {}
 // Prints where every thread of the block is, one line per range of threads, and ends the program.
 [[noreturn]] EMULATE_BARE void give_up(const char* why) {
     fflush(stdout);
-    fprintf(stderr, "kernels on the host: launch %u, block (%u, %u) of %u threads: %s\n", launches, blockIdx.x, blockIdx.y, threads, why);
+    fprintf(stderr, "kernels on the host: launch %u, block (%u, %u) of %u threads: %s\n", launches,
+        blockIdx.x, blockIdx.y, threads, why);
     for (unsigned t = 0, next = 0, lines = 0; t < threads && lines < 40; t = next, ++lines) {
         const Fiber& fiber = fibers[t];
         while (next < threads && fibers[next].waits == fiber.waits && fibers[next].line == fiber.line) ++next;
@@ -103,13 +105,14 @@ inline void release(uint64_t*) {}
 // Runs first whenever a fiber continues.
 EMULATE_BARE void land() {
 #ifdef __SANITIZE_ADDRESS__
-    __sanitizer_finish_switch_fiber(fibers[me].fake_stack, &fibers[before_me].stack, &fibers[before_me].stack_bytes);
+    __sanitizer_finish_switch_fiber(
+        fibers[me].fake_stack, &fibers[before_me].stack, &fibers[before_me].stack_bytes);
 #endif
     if (me != MAIN) threadIdx = {me % blockDim.x, me / blockDim.x, 0};
 }
 
-// Not swapcontext: it makes a system call each time, and the address sanitizer loses its state of the stack. The builtins
-// must be in two different functions.
+// Not swapcontext: it makes a system call each time, and the address sanitizer loses its state of the stack.
+// The builtins must be in two different functions.
 [[noreturn]] EMULATE_BARE void jump(Fiber& to) {
     if (to.started) __builtin_longjmp(to.place, 1);
     setcontext(&to.fresh);
@@ -186,7 +189,8 @@ EMULATE_BARE void live() {
 // Creates a fiber: a stack above a guard page and, for the thread sanitizer, a thread.
 EMULATE_BARE void make(unsigned thread) {
     Fiber& fiber = fibers[thread];
-    char* at = (char*)mmap(nullptr, GUARD + STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    char *at = (char *)mmap(
+        nullptr, GUARD + STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED || mprotect(at, GUARD, PROT_NONE) != 0 || getcontext(&fiber.fresh) != 0) abort();
     fiber.stack = fiber.fresh.uc_stack.ss_sp = at + GUARD;
     fiber.stack_bytes = fiber.fresh.uc_stack.ss_size = STACK;

@@ -1,5 +1,6 @@
-"""Makes the encoded pictures in `pictures/` and, with Pillow, `pictures.tsv`: name, height, width and the SHA-256
-of the RGB pixels; and `transformed/`, what Pillow makes of `pictures/RGB.png`. `make.py DATA` writes `shared.tsv` instead, of the pictures in the folder DATA (jpeg-awkward, png,
+"""Makes the encoded pictures in `pictures/` and, with Pillow, `pictures.tsv`: name, height, width and the
+SHA-256 of the RGB pixels; and `transformed/`, what Pillow makes of `pictures/RGB.png`. `make.py DATA` writes
+`shared.tsv` instead, of the pictures in the folder DATA (jpeg-awkward, png,
 imagenet-sample); what Pillow refuses has its error in place of the hash. Needs Pillow and NumPy."""
 
 import hashlib

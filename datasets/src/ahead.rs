@@ -57,36 +57,6 @@ impl Ahead {
         Ok(&self.bytes)
     }
 
-    /// As [`read`](Self::read), into `to`. A sample that follows no other, or a long one, is not copied.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    pub(crate) fn read_into(
-        &mut self,
-        content: &Content,
-        offset: u64,
-        len: usize,
-        to: &mut Vec<u8>,
-    ) -> Result<()> {
-        match content {
-            Content::OnDisk(file) if !self.holds(file, offset, len) => {
-                let stretch = if len < MOST { self.next_stretch(file, offset) } else { 0 };
-                if stretch == 0 {
-                    self.begin(file)?;
-                    to.resize(len, 0);
-                    file.read_at(offset, to)?;
-                    (self.file, self.end) = (Arc::downgrade(file), offset.saturating_add(len as u64));
-                    self.is_unchecked = true;
-                    return if self.is_grouped { Ok(()) } else { self.check() };
-                }
-            }
-            _ => {}
-        }
-        to.clear();
-        to.extend_from_slice(self.read(content, offset, len)?);
-        Ok(())
-    }
-
     /// Defers the checks of the reads up to [`end_group`](Self::end_group).
     pub(crate) fn group(&mut self) {
         self.is_grouped = true;

@@ -53,6 +53,16 @@ fn feature(entry: &[u8]) -> Option<Feature<'_>> {
     Some((name, list))
 }
 
+/// The values of a list, where they lie in one piece as they are read.
+pub(super) fn in_place(kind: Kind, list: &[u8]) -> Option<&[u8]> {
+    let mut fields = Message(list);
+    match (kind, fields.next()??, fields.next()) {
+        (Kind::Bytes, (1, Wire::Bytes(value)), None) => Some(value),
+        (Kind::Float, (1, Wire::Bytes(packed)), None) if packed.len().is_multiple_of(4) => Some(packed),
+        _ => None,
+    }
+}
+
 /// Calls `to` with each value of a list, as little-endian bytes; none when the list is damaged.
 pub(super) fn values<'a>(kind: Kind, list: &'a [u8], mut to: impl FnMut(&[u8])) -> Option<()> {
     for field in Message::<'a>(list) {
@@ -163,5 +173,14 @@ mod tests {
         assert_eq!(collect(Kind::Float, &single), Some(float.to_vec()));
         assert_eq!(collect(Kind::Float, &[0x0A, 3, 0, 0, 0]), None);
         assert_eq!(collect(Kind::Bytes, &[0x0A, 9, 0]), None);
+        assert_eq!(
+            (in_place(Kind::Float, &packed), in_place(Kind::Float, &single)),
+            (Some(&float[..]), None)
+        );
+        assert_eq!(in_place(Kind::Bytes, &[0x0A, 1, 7]), Some(&[7][..]));
+        for several in [&[0x0A, 1, 7, 0x0A, 1, 8][..], &[0x0A, 1, 7, 0x0A], &[], &[0x0A, 9, 0]] {
+            assert_eq!(in_place(Kind::Bytes, several), None, "{several:?}");
+        }
+        assert_eq!(in_place(Kind::Int, &[0x0A, 1, 5]), None);
     }
 }

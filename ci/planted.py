@@ -763,9 +763,9 @@ BUGS = [
         [
             (
                 PROGRESS,
-                "None => cursor.deliver(batch_sampler, &batch.ids()[..batch.valid_rows()]),",
-                "None => (0..=u8::from(batch.step() == 0))\n"
-                "                .for_each(|_| cursor.deliver(batch_sampler, &batch.ids()[..batch.valid_rows()])),",
+                "None => cursor.deliver(batch_sampler, &info.proof),",
+                "None => (0..=u8::from(info.step == 0))\n"
+                "                .for_each(|_| cursor.deliver(batch_sampler, &info.proof)),",
             )
         ],
     ),

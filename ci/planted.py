@@ -979,8 +979,8 @@ BUGS = [
         [
             (
                 "datasets/src/images/dataset.rs",
-                "self.transforms.read_row(encoded, context.random(), scratch, row, 0)?,",
-                "self.transforms.read_row(encoded, worker.get_or_insert_with(|| context.random().clone()), scratch, "
+                "self.transforms.read_row(bytes, context.random(), scratch, row, 0)?,",
+                "self.transforms.read_row(bytes, worker.get_or_insert_with(|| context.random().clone()), scratch, "
                 "row, 0)?,",
             ),
             (

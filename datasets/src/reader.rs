@@ -125,8 +125,10 @@ pub(crate) struct Buffers {
     /// What was read of the file.
     pub(crate) ahead: Ahead,
     /// A value that lies nowhere in one piece.
+    #[cfg(any(feature = "table", feature = "tfrecord"))]
     pub(crate) value: Vec<u8>,
     /// The fields that were visited.
+    #[cfg(feature = "tfrecord")]
     pub(crate) visited: Vec<bool>,
 }
 
@@ -156,6 +158,7 @@ impl Values {
     }
 
     /// As [`begin`](Self::begin), and what the bytes of the sample are read with.
+    #[cfg(feature = "csv")]
     pub(crate) fn begin_with_ahead(&mut self, fields: usize) -> (&mut [Value], &mut Ahead) {
         self.values.resize_with(fields, Value::default);
         (&mut self.values, &mut self.buffers.ahead)

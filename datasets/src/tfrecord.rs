@@ -39,12 +39,12 @@ fn masked(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xA282_EAD8)
 }
 
-/// What a field of the schema takes from a feature.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    Values,
-    /// The length of each of its values, where they are byte strings.
-    Lengths,
+/// A feature of all examples: its field, and behind that the lengths of its byte strings, if it has several.
+#[derive(Debug)]
+struct Known {
+    name: String,
+    field: usize,
+    has_lengths: bool,
 }
 
 /// The records of a TFRecord file, plain or gzip.
@@ -63,8 +63,8 @@ pub struct TfRecord {
     /// Where each record begins, and the end of the file.
     starts: Vec<u64>,
     schema: Schema,
-    /// The feature and its part for each field of the schema; empty where records are bytes.
-    parts: Vec<(String, Part)>,
+    /// The features, by name; empty where records are bytes.
+    features: Vec<Known>,
     fingerprint: u64,
 }
 
@@ -110,18 +110,15 @@ impl TfRecord {
         content.check_unchanged()?;
         let records = starts.len() as u64;
         starts.push(at);
-        let (mut fields, mut parts) = (Vec::new(), Vec::new());
+        let (mut fields, mut known) = (Vec::new(), Vec::new());
         match seen {
             None => fields.push(SchemaField::variable("record", ElementType::Bytes)),
             Some(seen) => {
                 for (name, seen) in seen {
                     let (values, lengths) = seen.fields(&name, records);
+                    known.push(Known { name, field: fields.len(), has_lengths: lengths.is_some() });
                     fields.push(values);
-                    parts.push((name.clone(), Part::Values));
-                    if let Some(lengths) = lengths {
-                        fields.push(lengths);
-                        parts.push((name, Part::Lengths));
-                    }
+                    fields.extend(lengths);
                 }
             }
         }
@@ -131,7 +128,7 @@ impl TfRecord {
             None => state.file(path)?,
         };
         let (path, schema, fingerprint) = (path.to_path_buf(), Schema::new(fields), state.value());
-        Ok(Self { path, content, starts, schema, parts, fingerprint })
+        Ok(Self { path, content, starts, schema, features: known, fingerprint })
     }
 
     /// Calls `to` with the fields of the record; `value` and `visited` are for its use.
@@ -143,7 +140,7 @@ impl TfRecord {
         to: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
     ) -> Result<()> {
         visited.clear();
-        visited.resize(self.parts.len(), false);
+        visited.resize(self.schema.fields().len(), false);
         let mut visit = |index: usize, bytes: &[u8]| {
             let field = &self.schema.fields()[index];
             let fixed =
@@ -156,28 +153,23 @@ impl TfRecord {
         for feature in features(record).ok_or_else(&damaged)? {
             let (name, list) = feature.ok_or_else(&damaged)?;
             let Some((kind, list)) = list else { continue };
-            let index = self.parts.partition_point(|(part, _)| part.as_str() < name);
-            let is = |index, wanted| {
-                self.parts.get(index).is_some_and(|(part, kind)| part == name && *kind == wanted)
-            };
-            if !is(index, Part::Values) {
-                return Err(damaged());
-            }
-            visited[index] = true;
+            let known = self.features.binary_search_by(|known| known.name.as_str().cmp(name));
+            let &Known { field, has_lengths, .. } = &self.features[known.map_err(|_| damaged())?];
+            visited[field] = true;
             match in_place(kind, list) {
-                Some(bytes) => visit(index, bytes)?,
+                Some(bytes) => visit(field, bytes)?,
                 None => {
                     value.clear();
                     values(kind, list, |one| value.extend_from_slice(one)).ok_or_else(&damaged)?;
-                    visit(index, value)?;
+                    visit(field, value)?;
                 }
             }
-            if is(index + 1, Part::Lengths) {
-                visited[index + 1] = true;
+            if has_lengths {
+                visited[field + 1] = true;
                 value.clear();
                 let push = |one: &[u8]| value.extend_from_slice(&(one.len() as i64).to_le_bytes());
                 values(kind, list, push).ok_or_else(&damaged)?;
-                visit(index + 1, value)?;
+                visit(field + 1, value)?;
             }
         }
         // What the record lacks has no values.
@@ -306,7 +298,7 @@ impl Reader for TfRecord {
         let len = usize::try_from(end - start).unwrap_or(usize::MAX);
         let all = ahead.read(&self.content, start, len).map_err(at)?;
         let record = checked(all.get(BEFORE as usize..).unwrap_or_default(), start).map_err(at)?;
-        if self.parts.is_empty() {
+        if self.features.is_empty() {
             return to(0, record);
         }
         let damaged = || at(data("the record is no tf.train.Example: write the file again").at_offset(start));

@@ -56,11 +56,13 @@ fn feature(entry: &[u8]) -> Option<Feature<'_>> {
 /// The values of a list, where they lie in one piece as they are read.
 pub(super) fn in_place(kind: Kind, list: &[u8]) -> Option<&[u8]> {
     let mut fields = Message(list);
-    match (kind, fields.next()??, fields.next()) {
-        (Kind::Bytes, (1, Wire::Bytes(value)), None) => Some(value),
-        (Kind::Float, (1, Wire::Bytes(packed)), None) if packed.len().is_multiple_of(4) => Some(packed),
-        _ => None,
-    }
+    let (1, Wire::Bytes(only)) = fields.next()?? else { return None };
+    let is_as_read = match kind {
+        Kind::Bytes => true,
+        Kind::Float => only.len().is_multiple_of(4),
+        Kind::Int => false,
+    };
+    (is_as_read && fields.0.is_empty()).then_some(only)
 }
 
 /// Calls `to` with each value of a list, as little-endian bytes; none when the list is damaged.
@@ -101,6 +103,7 @@ struct Message<'a>(&'a [u8]);
 impl<'a> Iterator for Message<'a> {
     type Item = Option<(u64, Wire<'a>)>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.0.is_empty() {
             return None;
@@ -114,6 +117,7 @@ impl<'a> Iterator for Message<'a> {
 }
 
 impl<'a> Message<'a> {
+    #[inline]
     fn field(&mut self) -> Option<(u64, Wire<'a>)> {
         let tag = varint(&mut self.0)?;
         let value = match tag & 7 {
@@ -135,6 +139,13 @@ impl<'a> Message<'a> {
 
 /// A number of seven bits per byte, lowest first.
 fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    // Tags and most lengths.
+    if let Some((&byte, rest)) = bytes.split_first()
+        && byte < 0x80
+    {
+        *bytes = rest;
+        return Some(byte.into());
+    }
     let mut number = 0;
     for shift in (0..70).step_by(7) {
         let &byte = bytes.split_off_first()?;

@@ -135,8 +135,8 @@ impl Layout {
         Batch { columns: self.leaves.iter().map(column).collect(), rows: batch.num_rows(), bytes }
     }
 
-    /// Calls `to` with the fields of row `row` of `batch`, which is sample `sample`. Those that lie nowhere in
-    /// one piece are put together in `value`.
+    /// Calls `to` with the fields of row `row` of `batch`, which is sample `sample`. Those that lie nowhere
+    /// in one piece are put together in `value`.
     pub(crate) fn visit(
         &self,
         (batch, row, sample): (&Batch, usize, u64),

@@ -1,7 +1,9 @@
 //! Any bytes are a cursor that survives a round trip, or an error. No cursor, even one edited by hand,
 //! makes a batch sampler panic.
 
-use feedline_core::{BatchProof, BatchSampler, BatchSamplerOptions, Cursor, ErrorKind, LastBatch, Sampler, World};
+use feedline_core::{
+    BatchProof, BatchSampler, BatchSamplerOptions, Cursor, ErrorKind, LastBatch, Sampler, World,
+};
 
 /// Reads `data` as a cursor in bytes and in JSON, and continues from it.
 pub fn check(data: &[u8]) {

@@ -97,8 +97,8 @@ impl Cursor {
         (self.epoch, self.position, self.offset, self.start, self.skipped) = (epoch, 0, 0, 0, 0);
     }
 
-    /// Advances over one delivered step. `delivered` is of the valid samples of this rank, with substitutes in
-    /// place of samples that could not be read.
+    /// Advances over one delivered step. `delivered` is of the valid samples of this rank, with substitutes
+    /// in place of samples that could not be read.
     #[doc(hidden)] // The loader's bookkeeping.
     pub fn deliver(&mut self, batch_sampler: &BatchSampler, delivered: &BatchProof) {
         let after = batch_sampler.position_after(self.epoch, self.position, 0);

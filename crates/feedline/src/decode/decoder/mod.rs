@@ -200,9 +200,9 @@ impl Decoder {
         if self.workers() <= STREAMING_WORKERS { stream_rows } else { copy_rows }
     }
 
-    /// Finishes batch `number`: stores the substitutes and the proof in its note, calls the hook of the user, brings ragged
-    /// fields into their form, packs the rows for the device, and stores the `busy` nanoseconds of the
-    /// workers.
+    /// Finishes batch `number`: stores the substitutes and the proof in its note, calls the hook of the user,
+    /// brings ragged fields into their form, packs the rows for the device, and stores the `busy` nanoseconds
+    /// of the workers.
     fn finish(
         &self,
         number: u64,

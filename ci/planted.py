@@ -765,9 +765,9 @@ BUGS = [
         [
             (
                 PROGRESS,
-                "None => cursor.deliver(batch_sampler, &batch.ids()[..batch.valid_rows()]),",
-                "None => (0..=u8::from(batch.step() == 0))\n"
-                "                .for_each(|_| cursor.deliver(batch_sampler, &batch.ids()[..batch.valid_rows()])),",
+                "None => cursor.deliver(batch_sampler, &info.proof),",
+                "None => (0..=u8::from(info.step == 0))\n"
+                "                .for_each(|_| cursor.deliver(batch_sampler, &info.proof)),",
             )
         ],
     ),
@@ -981,8 +981,8 @@ BUGS = [
         [
             (
                 "datasets/src/images/dataset.rs",
-                "self.transforms.read_row(encoded, context.random(), scratch, row, 0)?,",
-                "self.transforms.read_row(encoded, worker.get_or_insert_with(|| context.random().clone()), scratch, "
+                "self.transforms.read_row(bytes, context.random(), scratch, row, 0)?,",
+                "self.transforms.read_row(bytes, worker.get_or_insert_with(|| context.random().clone()), scratch, "
                 "row, 0)?,",
             ),
             (

@@ -23,8 +23,10 @@ const GAP: u64 = 4 << 10;
 pub(crate) struct Ahead {
     /// Weak, because a worker outlives the sets that it reads.
     file: Weak<DiskFile>,
-    /// Where `bytes` lie in the file.
+    /// Where the bytes lie in the file.
     start: u64,
+    /// How many of `bytes` are held; it keeps its length, so that nothing is set to zero before a read.
+    held: usize,
     bytes: Vec<u8>,
     /// Where the last read ended.
     end: u64,
@@ -51,40 +53,10 @@ impl Ahead {
             return part.ok_or_else(|| data("these bytes are beyond the end of the file").at_offset(offset));
         }
         self.forget();
-        self.bytes.resize(len, 0);
-        content.read_at(offset, &mut self.bytes)?;
+        let to = room(&mut self.bytes, len);
+        content.read_at(offset, to)?;
         content.check_unchanged()?;
-        Ok(&self.bytes)
-    }
-
-    /// As [`read`](Self::read), into `to`. A sample that follows no other, or a long one, is not copied.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
-    pub(crate) fn read_into(
-        &mut self,
-        content: &Content,
-        offset: u64,
-        len: usize,
-        to: &mut Vec<u8>,
-    ) -> Result<()> {
-        match content {
-            Content::OnDisk(file) if !self.holds(file, offset, len) => {
-                let stretch = if len < MOST { self.next_stretch(file, offset) } else { 0 };
-                if stretch == 0 {
-                    self.begin(file)?;
-                    to.resize(len, 0);
-                    file.read_at(offset, to)?;
-                    (self.file, self.end) = (Arc::downgrade(file), offset.saturating_add(len as u64));
-                    self.is_unchecked = true;
-                    return if self.is_grouped { Ok(()) } else { self.check() };
-                }
-            }
-            _ => {}
-        }
-        to.clear();
-        to.extend_from_slice(self.read(content, offset, len)?);
-        Ok(())
+        Ok(to)
     }
 
     /// Defers the checks of the reads up to [`end_group`](Self::end_group).
@@ -99,7 +71,7 @@ impl Ahead {
         self.check()
     }
 
-    /// Makes `bytes` hold the range.
+    /// Makes the range be held.
     fn read_file(&mut self, file: &Arc<DiskFile>, offset: u64, len: usize) -> Result<()> {
         let end = offset.saturating_add(len as u64);
         if self.holds(file, offset, len) {
@@ -110,12 +82,11 @@ impl Ahead {
         let rest = usize::try_from(file.len().saturating_sub(offset)).unwrap_or(usize::MAX);
         let read = len.max(stretch.min(rest));
         self.begin(file)?;
-        self.bytes.resize(read, 0);
-        if let Err(error) = file.read_at(offset, &mut self.bytes) {
-            self.bytes.clear();
-            return Err(error);
+        file.read_at(offset, room(&mut self.bytes, read))?;
+        if !self.is_of(file) {
+            self.file = Arc::downgrade(file);
         }
-        (self.file, self.start, self.end, self.stretch) = (Arc::downgrade(file), offset, end, stretch);
+        (self.start, self.held, self.end, self.stretch) = (offset, read, end, stretch);
         self.is_unchecked = true;
         if self.is_grouped && read == len { Ok(()) } else { self.check() }
     }
@@ -124,10 +95,10 @@ impl Ahead {
         self.file.as_ptr() == Arc::as_ptr(file)
     }
 
-    /// Whether `bytes` hold the range.
+    /// Whether the range is held.
     fn holds(&self, file: &Arc<DiskFile>, offset: u64, len: usize) -> bool {
         let end = offset.saturating_add(len as u64);
-        self.is_of(file) && self.start <= offset && end <= self.start + self.bytes.len() as u64
+        self.is_of(file) && self.start <= offset && end <= self.start + self.held as u64
     }
 
     /// How much to read from `offset` on: 0, for the sample alone, where it does not follow the last one.
@@ -158,9 +129,16 @@ impl Ahead {
 
     /// Holds nothing. Reads that are to be checked still are.
     fn forget(&mut self) {
-        self.bytes.clear();
-        (self.start, self.end, self.stretch) = (0, 0, 0);
+        (self.start, self.held, self.end, self.stretch) = (0, 0, 0, 0);
     }
+}
+
+/// The first `len` bytes of a buffer that grows as needed.
+fn room(bytes: &mut Vec<u8>, len: usize) -> &mut [u8] {
+    if bytes.len() < len {
+        bytes.resize(len, 0);
+    }
+    &mut bytes[..len]
 }
 
 #[cfg(test)]
@@ -194,7 +172,7 @@ mod tests {
             if round % 97 == 0 {
                 assert_eq!(ahead.read(&second, offset - offset.min(1), len).unwrap().len(), len);
             }
-            assert!(ahead.bytes.len() <= MOST);
+            assert!(ahead.held <= MOST);
         }
     }
 
@@ -212,7 +190,7 @@ mod tests {
         // 100 bytes, 4 KiB, 8 KiB, 16 KiB, and so on.
         assert_eq!(stretches.len(), 6, "{stretches:?}");
         ahead.read(&file, 900_000, 100).unwrap();
-        assert_eq!((ahead.start, ahead.bytes.len()), (900_000, 100));
+        assert_eq!((ahead.start, ahead.held), (900_000, 100));
     }
 
     #[test]

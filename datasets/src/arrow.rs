@@ -15,7 +15,6 @@ use crate::cache::Cache;
 use crate::disk::DiskFile;
 use crate::error::data;
 use crate::guarded::guarded;
-use crate::pack::CHECKSUM;
 use crate::reader::outside;
 use crate::table::{Batch, Layout, TableOptions};
 use crate::{MappedFile, Reader, Schema, Values};
@@ -30,6 +29,9 @@ use messages::{check, parse};
 
 /// The first bytes of a file, and its last ones.
 pub(crate) const MAGIC: &[u8] = b"ARROW1";
+/// The key of the footer's metadata that has the checksum of a packed file, and how many bytes it covers:
+/// `CRC:BYTES`.
+pub(crate) const CHECKSUM: &str = "feedline.crc32c";
 /// Bytes behind the footer: its length and the magic bytes.
 const TRAILER: u64 = 10;
 /// The most parts of a growing dictionary: each is added by copying all before it.
@@ -214,6 +216,13 @@ impl ArrowFile {
         Ok(())
     }
 
+    /// The batch of a sample, and its row there.
+    fn find(&self, sample: u64) -> (usize, usize) {
+        let batch = self.ends.partition_point(|&end| end <= sample);
+        let first = if batch == 0 { 0 } else { self.ends[batch - 1] };
+        (batch, (sample - first) as usize)
+    }
+
     /// The key-value pairs of the file's footer and schema.
     pub fn metadata(&self) -> &HashMap<String, String> {
         &self.metadata
@@ -259,15 +268,23 @@ impl Reader for ArrowFile {
     }
 
     fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+        values.copy_from(&self.layout.schema, |values, to| self.visit(sample, values, to))
+    }
+
+    fn visit(
+        &self,
+        sample: u64,
+        values: &mut Values,
+        to: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
         if sample >= self.len() {
             return Err(outside(sample, self.len(), &self.path));
         }
         let at = |error: Error| error.at_path(&self.path).at_sample(sample);
-        let batch = self.ends.partition_point(|&end| end <= sample);
-        let first = if batch == 0 { 0 } else { self.ends[batch - 1] };
-        let row = (sample - first) as usize;
+        let (batch, row) = self.find(sample);
+        let value = &mut values.buffers().value;
         if let Some(batch) = self.ready.get(batch) {
-            return self.layout.read(batch, row, sample, values).map_err(at);
+            return self.layout.visit((batch, row, sample), value, to).map_err(at);
         }
         let decoded = self.decoded.get(batch, || {
             let stored = &self.batches[batch];
@@ -276,7 +293,7 @@ impl Reader for ArrowFile {
             let bytes = decoded.bytes;
             Ok((decoded, bytes))
         });
-        decoded.and_then(|batch| self.layout.read(&batch, row, sample, values)).map_err(at)
+        decoded.and_then(|batch| self.layout.visit((&batch, row, sample), value, to)).map_err(at)
     }
 
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
@@ -289,10 +306,9 @@ impl Reader for ArrowFile {
     }
 
     fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
-        let batch = self.ends.partition_point(|&end| end <= sample);
-        let first = if batch == 0 { 0 } else { self.ends[batch - 1] };
+        let (batch, row) = self.find(sample);
         let (rows, width) = self.layout.ready(self.ready.get(batch)?, field)?;
-        rows.chunks_exact(width).nth((sample - first) as usize)
+        rows.get(row * width..)?.get(..width)
     }
 
     fn together(&self) -> Option<u64> {

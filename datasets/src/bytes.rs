@@ -7,6 +7,8 @@ use std::sync::Arc;
 use feedline_core::{Fingerprint, Result};
 use memmap2::Mmap;
 
+#[cfg(any(feature = "csv", feature = "mds", feature = "object-store", feature = "tar"))]
+use crate::cursor::Cursor;
 use crate::disk::DiskFile;
 use crate::error::data;
 use crate::gzip;
@@ -79,7 +81,7 @@ impl Content {
         if magic != gzip::MAGIC {
             return Ok(content);
         }
-        let stream = std::io::BufReader::with_capacity(64 << 10, crate::cursor::Cursor::new(&content));
+        let stream = std::io::BufReader::with_capacity(64 << 10, content.cursor());
         let inflated = gzip::inflate_all(stream, content.len())?;
         content.check_unchanged()?;
         Ok(Self::Inflated(inflated))
@@ -161,6 +163,12 @@ impl Content {
         Ok(())
     }
 
+    /// The bytes as a stream, from the first one on.
+    #[cfg(any(feature = "csv", feature = "mds", feature = "object-store", feature = "tar"))]
+    pub(crate) fn cursor(&self) -> Cursor<impl Fn(u64, &mut [u8]) -> Result<()> + '_> {
+        Cursor::new(self.len(), |offset, to| self.read_at(offset, to))
+    }
+
     /// Checks that the bytes read so far are those that the file had when it was opened.
     pub(crate) fn check_unchanged(&self) -> Result<()> {
         match self {
@@ -217,7 +225,7 @@ impl Content {
             }
             #[cfg(feature = "object-store")]
             Self::Remote(_) => {
-                let state = state.reader(crate::cursor::Cursor::new(self));
+                let state = state.reader(self.cursor());
                 let state = state.map_err(|error| data("cannot read the object").caused_by(error))?;
                 self.check_unchanged()?;
                 Ok(state)

@@ -80,7 +80,7 @@ fn open_part(path: &Path, part: Option<Part>) -> Result<Arrays> {
         }
         let content = Content::open_unclaimed(path)?;
         #[cfg(feature = "tar")]
-        if crate::open::is_tar(&content)? {
+        if crate::tar::is_tar(&content)? {
             let members = crate::tar::members(&content)?;
             return of_archive(path, &content, &members, part);
         }

@@ -8,7 +8,6 @@ use csv_core::ReadRecordResult;
 use feedline_core::{DType, Error, ErrorKind, Fingerprint, Result};
 
 use crate::bytes::Content;
-use crate::cursor::Cursor;
 use crate::error::{data, one_line};
 use crate::reader::outside;
 use crate::{ElementType, Reader, Schema, SchemaField, Values};
@@ -159,7 +158,7 @@ impl Csv {
             None => delimiter(&content)?.unwrap_or(b','),
         };
         let mut rows = ReaderBuilder::new();
-        let mut rows = rows.delimiter(delimiter).has_headers(false).from_reader(Cursor::new(&content));
+        let mut rows = rows.delimiter(delimiter).has_headers(false).from_reader(content.cursor());
         let mut row = ByteRecord::new();
         let (mut starts, mut columns, mut header) = (Vec::new(), Vec::new(), None);
         while rows.read_byte_record(&mut row).map_err(|error| damaged(&error))? {
@@ -182,6 +181,7 @@ impl Csv {
             starts.push(start);
             columns.iter_mut().zip(&cells).for_each(|(column, cell)| column.add(cell));
         }
+        drop(rows);
         content.check_unchanged()?;
         starts.push(content.len());
         let Some(names) = header else { return Err(data("the table has no row: fetch the file again")) };

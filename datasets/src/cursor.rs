@@ -1,37 +1,39 @@
-//! A content as a stream of bytes, for crates that parse one.
+//! Bytes that are read by their place as a stream, for crates that parse one.
 
 use std::io::{self, Read, Seek, SeekFrom};
 
-use crate::bytes::Content;
+use feedline_core::Result;
 
-/// Reads a content from its beginning, or from where it was sought to.
-pub(crate) struct Cursor<'a> {
-    content: &'a Content,
+/// Reads bytes from the first one on, or from where it was sought to.
+pub(crate) struct Cursor<F> {
+    len: u64,
     at: u64,
+    read_at: F,
 }
 
-impl<'a> Cursor<'a> {
-    pub(crate) fn new(content: &'a Content) -> Self {
-        Self { content, at: 0 }
+impl<F: Fn(u64, &mut [u8]) -> Result<()>> Cursor<F> {
+    /// A stream of `len` bytes; `read_at` fills its second argument with those from its first one on.
+    pub(crate) fn new(len: u64, read_at: F) -> Self {
+        Self { len, at: 0, read_at }
     }
 }
 
-impl Read for Cursor<'_> {
+impl<F: Fn(u64, &mut [u8]) -> Result<()>> Read for Cursor<F> {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        let rest = self.content.len().saturating_sub(self.at);
+        let rest = self.len.saturating_sub(self.at);
         let len = to.len().min(usize::try_from(rest).unwrap_or(usize::MAX));
-        self.content.read_at(self.at, &mut to[..len]).map_err(io::Error::other)?;
+        (self.read_at)(self.at, &mut to[..len]).map_err(io::Error::other)?;
         self.at += len as u64;
         Ok(len)
     }
 }
 
-impl Seek for Cursor<'_> {
+impl<F> Seek for Cursor<F> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let at = match to {
             SeekFrom::Start(at) => Some(at),
             SeekFrom::Current(by) => self.at.checked_add_signed(by),
-            SeekFrom::End(by) => self.content.len().checked_add_signed(by),
+            SeekFrom::End(by) => self.len.checked_add_signed(by),
         };
         self.at = at.ok_or(io::ErrorKind::InvalidInput)?;
         Ok(self.at)

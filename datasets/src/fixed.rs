@@ -66,34 +66,16 @@ impl Dataset for Fixed {
         self.read_with(id, row, context.scratch())
     }
 
-    // Rows in memory are copied field by field: one bounds check and one copy per row.
     fn read_many(
         &self,
         ids: &[u64],
         rows: &mut Rows<'_>,
         context: &mut Context,
     ) -> Result<(), (usize, ReadError)> {
-        let inside = ids.iter().all(|&id| id < self.len());
-        let fields = self.spec.fields().len();
-        if inside && (0..fields).all(|field| self.reader.column(field).is_some()) {
-            for field in 0..fields {
-                if let Some(column) = self.reader.column(field) {
-                    // Every id is inside, so no row is left out.
-                    rows.write(field, ids.iter().filter_map(|&id| column.row(id)));
-                }
-            }
+        if self.copy(ids, rows) {
             return Ok(());
         }
-        grouped(ids, context, |index, id, values| {
-            let mut row = rows.row(index);
-            for (field, kind) in self.spec.fields().iter().enumerate() {
-                match self.reader.slice(id, field) {
-                    Some(bytes) if bytes.len() == kind.row_bytes() => row.write(field, bytes),
-                    _ => return self.read_with(id, &mut row, values),
-                }
-            }
-            Ok(())
-        })
+        grouped(ids, context, |index, id, values| self.read_with(id, &mut rows.row(index), values))
     }
 
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
@@ -110,20 +92,42 @@ impl Dataset for Fixed {
 }
 
 impl Fixed {
+    /// Copies the rows of `ids`, field by field, if all of them lie ready in memory.
+    fn copy(&self, ids: &[u64], rows: &mut Rows<'_>) -> bool {
+        let is_ready = |field| ids.first().is_some_and(|&id| self.reader.slice(id, field).is_some());
+        if !(0..self.spec.fields().len()).all(is_ready) {
+            return false;
+        }
+        let mut ready = Vec::with_capacity(ids.len());
+        self.spec.fields().iter().enumerate().all(|(index, field)| {
+            ready.clear();
+            match self.reader.column(index) {
+                Some(column) => ready.extend(ids.iter().map_while(|&id| column.row(id))),
+                None => ready.extend(ids.iter().map_while(|&id| self.reader.slice(id, index))),
+            }
+            let all = ready.len() == ids.len() && ready.iter().all(|row| row.len() == field.row_bytes());
+            if all {
+                rows.write(index, ready.iter().copied());
+            }
+            all
+        })
+    }
+
     fn read_with(&self, id: u64, row: &mut Row<'_, '_>, values: &mut Values) -> Result<(), ReadError> {
-        self.reader.read(id, values)?;
-        for (index, (field, value)) in self.spec.fields().iter().zip(values.fields()).enumerate() {
-            if value.bytes.len() != field.row_bytes() {
+        self.reader.visit(id, values, &mut |index, bytes| {
+            let Some(field) = self.spec.fields().get(index) else { return Ok(()) };
+            if bytes.len() != field.row_bytes() {
                 let why = format!(
                     "field \"{}\" has {} bytes instead of {}",
                     field.name(),
-                    value.bytes.len(),
+                    bytes.len(),
                     field.row_bytes()
                 );
-                return Err(Error::new(ErrorKind::Sample, why).at_sample(id).into());
+                return Err(Error::new(ErrorKind::Sample, why).at_sample(id));
             }
-            row.write(index, &value.bytes);
-        }
+            row.write(index, bytes);
+            Ok(())
+        })?;
         Ok(())
     }
 }
@@ -135,11 +139,11 @@ pub(crate) fn grouped(
     mut read: impl FnMut(usize, u64, &mut Values) -> Result<(), ReadError>,
 ) -> Result<(), (usize, ReadError)> {
     context.scoped_scratch(|values: &mut Values, _| {
-        values.ahead().group();
+        values.buffers().ahead.group();
         let mut all = ids.iter().enumerate();
         let done = all.try_for_each(|(index, &id)| read(index, id, values).map_err(|error| (index, error)));
         // Where a file was changed, no row is valid.
-        values.ahead().end_group().map_err(|error| (0, error.into())).and(done)
+        values.buffers().ahead.end_group().map_err(|error| (0, error.into())).and(done)
     })
 }
 

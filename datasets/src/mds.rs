@@ -327,35 +327,39 @@ impl Reader for Mds {
     }
 
     fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+        values.copy_from(&self.schema, |values, to| self.visit(sample, values, to))
+    }
+
+    fn visit(
+        &self,
+        sample: u64,
+        values: &mut Values,
+        to: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
         if sample >= self.len() {
             return Err(outside(sample, self.len(), &self.path));
         }
         let at = |error: feedline_core::Error| error.at_path(&self.path).at_sample(sample);
         let (start, end) = (self.starts[sample as usize], self.starts[sample as usize + 1]);
         let damaged = || at(data("the sizes of the columns do not fit the sample").at_offset(start.into()));
-        let (mut size_at, end) = (u64::from(start), u64::from(end));
-        let varying = self.sizes.iter().filter(|size| size.is_none()).count() as u64;
-        let mut column_at = size_at + 4 * varying;
-        let len = usize::try_from(end.saturating_sub(size_at)).map_err(|_| damaged())?;
-        let (values, ahead) = values.begin_with_ahead(self.sizes.len());
-        let first = size_at;
-        let sample = ahead.read(&self.content, first, len).map_err(at)?;
-        let part = |from: u64, bytes: usize| sample.get((from - first) as usize..)?.get(..bytes);
-        for ((value, field), size) in values.iter_mut().zip(self.schema.fields()).zip(&self.sizes) {
-            let bytes = match size {
+        let len = usize::try_from(end - start).map_err(|_| damaged())?;
+        let all = values.buffers().ahead.read(&self.content, start.into(), len).map_err(at)?;
+        let varying = self.sizes.iter().filter(|size| size.is_none()).count();
+        let (mut sizes, mut columns) = all.split_at_checked(4 * varying).ok_or_else(damaged)?;
+        for (index, size) in self.sizes.iter().enumerate() {
+            let size = match size {
                 Some(size) => *size,
                 None => {
-                    let size = part(size_at, 4).and_then(<[u8]>::first_chunk).ok_or_else(damaged)?;
-                    size_at += 4;
+                    let (size, rest) = sizes.split_first_chunk().ok_or_else(damaged)?;
+                    sizes = rest;
                     u32::from_le_bytes(*size) as usize
                 }
             };
-            value.bytes.clear();
-            value.bytes.extend_from_slice(part(column_at, bytes).ok_or_else(damaged)?);
-            column_at += bytes as u64;
-            value.set_shape(field.shape.iter().map(|dim| dim.unwrap_or(bytes)));
+            let (column, rest) = columns.split_at_checked(size).ok_or_else(damaged)?;
+            columns = rest;
+            to(index, column)?;
         }
-        if column_at == end { Ok(()) } else { Err(damaged()) }
+        if columns.is_empty() { Ok(()) } else { Err(damaged()) }
     }
 
     fn path(&self, _: u64) -> Option<&Path> {

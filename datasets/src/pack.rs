@@ -28,8 +28,6 @@ use index::{INDEX, Index, Shard};
 use journal::{Journal, Whole};
 use partial::Partial;
 
-pub(crate) use footer::CHECKSUM;
-
 /// How to pack.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PackOptions {

@@ -252,17 +252,26 @@ impl Reader for ParquetFile {
     }
 
     fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+        values.copy_from(&self.layout.schema, |values, to| self.visit(sample, values, to))
+    }
+
+    fn visit(
+        &self,
+        sample: u64,
+        values: &mut Values,
+        to: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
         if sample >= self.len() {
             return Err(outside(sample, self.len(), &self.path));
         }
         let number = self.ends.partition_point(|&end| end <= sample);
         let row = (sample - self.row_group(number).start) as usize;
-        let read =
-            self.groups.get(number, || guarded("a row group", || self.decode(number))).and_then(|group| {
-                let batch = &group.batches[row / group.rows];
-                self.layout.read(batch, row % group.rows, sample, values)
-            });
-        read.map_err(|error: Error| error.at_path(&self.path).at_sample(sample))
+        let group = self.groups.get(number, || guarded("a row group", || self.decode(number)));
+        let visited = group.and_then(|group| {
+            let batch = &group.batches[row / group.rows];
+            self.layout.visit((batch, row % group.rows, sample), &mut values.buffers().value, to)
+        });
+        visited.map_err(|error: Error| error.at_path(&self.path).at_sample(sample))
     }
 
     fn together(&self) -> Option<u64> {

@@ -4,7 +4,8 @@ use std::fmt;
 use std::path::Path;
 
 use feedline_core::{
-    Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Rows, Spec, StridedColumn,
+    Context, DType, Dataset, Error, ErrorKind, Field, Fingerprint, ReadError, Result, Row, Rows, Spec,
+    StridedColumn,
 };
 
 use crate::fixed::grouped;
@@ -38,6 +39,8 @@ pub struct Ragged {
     limits: Vec<(String, usize)>,
     spec: Spec,
     fields: Vec<Kind>,
+    /// Whether a field is of kind `Shaped`.
+    is_shaped: bool,
 }
 
 /// How a field of the reader is written.
@@ -61,7 +64,7 @@ impl Ragged {
             return Err(reader.path(0).map_or(error.clone(), |path| error.at_path(path)));
         }
         let (spec, fields) = (Spec::new(), Vec::new());
-        Self { reader, most_per_sample, limits: Vec::new(), spec, fields }.laid_out()
+        Self { reader, most_per_sample, limits: Vec::new(), spec, fields, is_shaped: false }.laid_out()
     }
 
     /// Sets another limit for the ragged field `field`.
@@ -95,7 +98,8 @@ impl Ragged {
             (spec, kind) = add(spec, field, limit(&field.name))?;
             fields.push(kind);
         }
-        Ok(Self { spec, fields, ..self })
+        let is_shaped = fields.iter().any(|kind| matches!(kind, Kind::Shaped(_)));
+        Ok(Self { spec, fields, is_shaped, ..self })
     }
 }
 
@@ -124,42 +128,53 @@ fn add(spec: Spec, field: &SchemaField, most: usize) -> Result<(Spec, Kind)> {
 }
 
 impl Ragged {
-    /// Writes `value` of the reader to field `index` of the row, and returns the index of the next one.
-    fn write(&self, kind: Kind, index: usize, value: &Value, row: &mut Row<'_, '_>) -> Result<usize> {
+    /// Writes field `index` of the row, which is not of kind `Shaped`.
+    fn write(&self, index: usize, bytes: &[u8], row: &mut Row<'_, '_>) -> Result<()> {
         let field = &self.spec.fields()[index];
-        let refuse =
-            |why: String| Err(Error::new(ErrorKind::Sample, format!("field \"{}\" {why}", field.name())));
-        match kind {
-            Kind::Fixed if value.bytes.len() != field.row_bytes() => {
-                refuse(format!("has {} bytes instead of {}", value.bytes.len(), field.row_bytes()))
-            }
-            Kind::Fixed => {
-                row.write(index, &value.bytes);
-                Ok(index + 1)
-            }
-            Kind::Ragged => row.write_ragged_bytes(index, &value.bytes).map(|()| index + 1),
-            Kind::Shaped(dims) if value.shape.len() != dims => {
-                refuse(format!("has {} dimensions instead of {dims}", value.shape.len()))
-            }
-            Kind::Shaped(_) => {
-                row.write_ragged_bytes(index, &value.bytes)?;
-                let to = row.field_mut::<i64>(index + 1)?;
-                to.iter_mut().zip(&value.shape).for_each(|(to, &dim)| *to = dim as i64);
-                Ok(index + 2)
-            }
+        if field.as_ragged().is_some() {
+            return row.write_ragged_bytes(index, bytes);
         }
+        if bytes.len() != field.row_bytes() {
+            let why = format!("has {} bytes instead of {}", bytes.len(), field.row_bytes());
+            return Err(refuse(field, &why));
+        }
+        row.write(index, bytes);
+        Ok(())
     }
-}
 
-impl Ragged {
+    /// Writes `value` of the reader to field `index` of the row, and returns the index of the next one.
+    fn write_value(&self, kind: Kind, index: usize, value: &Value, row: &mut Row<'_, '_>) -> Result<usize> {
+        self.write(index, &value.bytes, row)?;
+        let Kind::Shaped(dims) = kind else { return Ok(index + 1) };
+        if value.shape.len() != dims {
+            let why = format!("has {} dimensions instead of {dims}", value.shape.len());
+            return Err(refuse(&self.spec.fields()[index], &why));
+        }
+        let to = row.field_mut::<i64>(index + 1)?;
+        to.iter_mut().zip(&value.shape).for_each(|(to, &dim)| *to = dim as i64);
+        Ok(index + 2)
+    }
+
     fn read_with(&self, id: u64, row: &mut Row<'_, '_>, values: &mut Values) -> Result<(), ReadError> {
+        if !self.is_shaped {
+            // The fields of the two have the same indices.
+            let mut write = |index, bytes: &[u8]| {
+                if index < self.fields.len() { self.write(index, bytes, row) } else { Ok(()) }
+            };
+            let mut write = |index, bytes: &[u8]| write(index, bytes).map_err(|error| error.at_sample(id));
+            return Ok(self.reader.visit(id, values, &mut write)?);
+        }
         self.reader.read(id, values)?;
         let mut index = 0;
         for (&kind, value) in self.fields.iter().zip(values.fields()) {
-            index = self.write(kind, index, value, row).map_err(|error| error.at_sample(id))?;
+            index = self.write_value(kind, index, value, row).map_err(|error| error.at_sample(id))?;
         }
         Ok(())
     }
+}
+
+fn refuse(field: &Field, why: &str) -> Error {
+    Error::new(ErrorKind::Sample, format!("field \"{}\" {why}", field.name()))
 }
 
 impl Dataset for Ragged {

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use feedline_core::{Error, ErrorKind, Result, StridedColumn};
 
-use crate::Schema;
 use crate::ahead::Ahead;
+use crate::{Schema, SchemaField};
 
 /// Samples of a file or a folder, with random access; each format implements it.
 ///
@@ -35,6 +35,25 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// `Sample` for a sample beyond the last one, `Data` when the file cannot be read or is damaged there;
     /// names the file and, where known, the byte, the record and the column.
     fn read(&self, sample: u64, values: &mut Values) -> Result<()>;
+
+    /// Calls `to` with each field of sample `sample` and its bytes, where they lie: in memory, or in what was
+    /// just read of the file. [`Fixed`](crate::Fixed) and [`Ragged`](crate::Ragged) read by this, so that a
+    /// sample is copied once more only, into the batch.
+    ///
+    /// The fields come in any order. Where one comes twice, the last one counts. What `values` holds
+    /// afterwards is of no use.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), and those of `to`.
+    fn visit(
+        &self,
+        sample: u64,
+        values: &mut Values,
+        to: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.read(sample, values)?;
+        values.values.iter().enumerate().try_for_each(|(field, value)| to(field, &value.bytes))
+    }
 
     /// Field `field` of every sample, where the bytes that [`read`](Self::read) gives lie ready in memory.
     fn column(&self, _field: usize) -> Option<StridedColumn<'_>> {
@@ -97,8 +116,20 @@ impl Value {
 #[derive(Clone, Debug, Default)]
 pub struct Values {
     values: Vec<Value>,
-    /// What was read of the file beside this sample.
-    ahead: Ahead,
+    buffers: Buffers,
+}
+
+/// What a sample is read with, beside its values.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Buffers {
+    /// What was read of the file.
+    pub(crate) ahead: Ahead,
+    /// A value that lies nowhere in one piece.
+    #[cfg(any(feature = "table", feature = "tfrecord"))]
+    pub(crate) value: Vec<u8>,
+    /// The fields that were visited.
+    #[cfg(feature = "tfrecord")]
+    pub(crate) visited: Vec<bool>,
 }
 
 impl PartialEq for Values {
@@ -127,14 +158,35 @@ impl Values {
     }
 
     /// As [`begin`](Self::begin), and what the bytes of the sample are read with.
+    #[cfg(feature = "csv")]
     pub(crate) fn begin_with_ahead(&mut self, fields: usize) -> (&mut [Value], &mut Ahead) {
         self.values.resize_with(fields, Value::default);
-        (&mut self.values, &mut self.ahead)
+        (&mut self.values, &mut self.buffers.ahead)
     }
 
-    /// What bytes are read with.
-    pub(crate) fn ahead(&mut self) -> &mut Ahead {
-        &mut self.ahead
+    /// What a sample is read with.
+    pub(crate) fn buffers(&mut self) -> &mut Buffers {
+        &mut self.buffers
+    }
+
+    /// Takes copies of what `visit` calls its second argument with: [`Reader::read`] of a reader that has a
+    /// [`Reader::visit`] of its own, and no field of which two dimensions vary.
+    pub(crate) fn copy_from(
+        &mut self,
+        schema: &Schema,
+        visit: impl FnOnce(&mut Self, &mut dyn FnMut(usize, &[u8]) -> Result<()>) -> Result<()>,
+    ) -> Result<()> {
+        let mut copies = std::mem::take(&mut self.values);
+        copies.resize_with(schema.fields().len(), Value::default);
+        let visited = visit(self, &mut |field, bytes| {
+            let (copy, SchemaField { element, shape, .. }) = (&mut copies[field], &schema.fields()[field]);
+            copy.set_bytes(bytes);
+            let item = shape.iter().flatten().product::<usize>() * element.size();
+            copy.set_shape(shape.iter().map(|dim| dim.unwrap_or(bytes.len() / item.max(1))));
+            Ok(())
+        });
+        self.values = copies;
+        visited
     }
 }
 

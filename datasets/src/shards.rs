@@ -45,11 +45,14 @@ impl Shards {
     }
 
     /// The reader that has `sample`, and its number there.
-    fn find(&self, sample: u64) -> Option<(&dyn Reader, u64)> {
+    fn find(&self, sample: u64) -> Result<(&dyn Reader, u64)> {
         let shard = self.ends.partition_point(|&end| end <= sample);
-        let reader = self.readers.get(shard)?;
+        let Some(reader) = self.readers.get(shard) else {
+            let why = format!("no sample {sample}: there are {}", self.len());
+            return Err(Error::new(ErrorKind::Sample, why));
+        };
         let before = if shard == 0 { 0 } else { self.ends[shard - 1] };
-        Some((&**reader, sample - before))
+        Ok((&**reader, sample - before))
     }
 }
 
@@ -67,17 +70,22 @@ impl Reader for Shards {
     }
 
     fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
-        match self.find(sample) {
-            Some((reader, inside)) => reader.read(inside, values).map_err(|error| error.at_sample(sample)),
-            None => {
-                let why = format!("no sample {sample}: there are {}", self.len());
-                Err(Error::new(ErrorKind::Sample, why))
-            }
-        }
+        let (reader, inside) = self.find(sample)?;
+        reader.read(inside, values).map_err(|error| error.at_sample(sample))
+    }
+
+    fn visit(
+        &self,
+        sample: u64,
+        values: &mut Values,
+        to: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let (reader, inside) = self.find(sample)?;
+        reader.visit(inside, values, to).map_err(|error| error.at_sample(sample))
     }
 
     fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
-        let (reader, inside) = self.find(sample)?;
+        let (reader, inside) = self.find(sample).ok()?;
         reader.slice(inside, field)
     }
 
@@ -86,7 +94,7 @@ impl Reader for Shards {
     }
 
     fn path(&self, sample: u64) -> Option<&Path> {
-        let (reader, inside) = self.find(sample)?;
+        let (reader, inside) = self.find(sample).ok()?;
         reader.path(inside)
     }
 

@@ -9,7 +9,7 @@ use arrow_schema::{DataType, Field};
 use feedline_core::{DType, Error, ErrorKind, Result};
 
 use crate::error::{data, one_line};
-use crate::{ElementType, Schema, SchemaField, Value, Values};
+use crate::{ElementType, Schema, SchemaField};
 
 mod column;
 
@@ -135,16 +135,27 @@ impl Layout {
         Batch { columns: self.leaves.iter().map(column).collect(), rows: batch.num_rows(), bytes }
     }
 
-    /// Reads row `row` of `batch`, which is sample `sample`.
-    pub(crate) fn read(&self, batch: &Batch, row: usize, sample: u64, values: &mut Values) -> Result<()> {
-        let fields = self.schema.fields();
-        let columns = self.leaves.iter().zip(&batch.columns);
-        for (((leaf, column), field), value) in columns.zip(fields).zip(values.begin(fields.len())) {
-            value.bytes.clear();
+    /// Calls `to` with the fields of row `row` of `batch`, which is sample `sample`. Those that lie nowhere
+    /// in one piece are put together in `value`.
+    pub(crate) fn visit(
+        &self,
+        (batch, row, sample): (&Batch, usize, u64),
+        value: &mut Vec<u8>,
+        to: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let columns = self.leaves.iter().zip(&batch.columns).zip(self.schema.fields());
+        for (index, ((leaf, column), field)) in columns.enumerate() {
+            let ready = if leaf.part == Part::Values { column.slice(row) } else { None };
+            if let Some(bytes) = ready {
+                check_size(field, bytes).map_err(|error| error.at_sample(sample))?;
+                to(index, bytes)?;
+                continue;
+            }
+            value.clear();
             let fill = (self.nulls == Nulls::Fill).then_some(field.element);
             let read = match leaf.part {
-                Part::Values => column.values(row, fill, &mut value.bytes),
-                Part::Lengths => column.lengths(row, fill.is_some(), &mut value.bytes),
+                Part::Values => column.values(row, fill, value),
+                Part::Lengths => column.lengths(row, fill.is_some(), value),
             };
             if read.is_none() {
                 let why = format!(
@@ -153,7 +164,8 @@ impl Layout {
                 );
                 return Err(data(why).at_sample(sample));
             }
-            set_shape(field, value).map_err(|error| error.at_sample(sample))?;
+            check_size(field, value).map_err(|error| error.at_sample(sample))?;
+            to(index, value)?;
         }
         Ok(())
     }
@@ -176,17 +188,16 @@ fn memory(data: &ArrayData, counted: &mut HashSet<usize>) -> u64 {
     data.child_data().iter().fold(own, |sum, child| sum + memory(child, counted))
 }
 
-/// Sets the shape of a value whose bytes are there.
-fn set_shape(field: &SchemaField, value: &mut Value) -> Result<()> {
-    let known: usize = field.shape.iter().flatten().product();
-    let row = known.max(1) * field.element.size();
-    let varying = value.bytes.len() / row;
-    if value.bytes.len() != row * if field.shape.contains(&None) { varying } else { 1 } {
-        let why = format!("column \"{}\" has {} bytes of {field}", one_line(&field.name), value.bytes.len());
-        return Err(data(why + ": write the file again"));
+/// Checks that a value has whole rows of its field: one, or any number where a dimension varies.
+fn check_size(field: &SchemaField, bytes: &[u8]) -> Result<()> {
+    let row = field.shape.iter().flatten().product::<usize>().max(1) * field.element.size();
+    let is_whole =
+        if field.shape.contains(&None) { bytes.len().is_multiple_of(row) } else { bytes.len() == row };
+    if is_whole {
+        return Ok(());
     }
-    value.set_shape(field.shape.iter().map(|dim| dim.unwrap_or(varying)));
-    Ok(())
+    let why = format!("column \"{}\" has {} bytes of {field}", one_line(&field.name), bytes.len());
+    Err(data(why + ": write the file again"))
 }
 
 /// Adds the fields that a column is, if they are asked for.

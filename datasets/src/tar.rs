@@ -8,7 +8,6 @@ use feedline_core::{Fingerprint, Result};
 use tar::Archive;
 
 use crate::bytes::Content;
-use crate::cursor::Cursor;
 use crate::error::{data, one_line};
 use crate::reader::outside;
 use crate::{ElementType, Reader, Schema, SchemaField, Values};
@@ -25,12 +24,33 @@ pub(crate) struct Member {
     pub(crate) bytes: u64,
 }
 
+/// Bytes of a member's header.
+const HEADER: usize = 512;
+
+/// Whether `start` begins with the header of a member: its checksum says so.
+pub(crate) fn is_header(start: &[u8]) -> bool {
+    let Some(header) = start.get(..HEADER) else { return false };
+    let field = String::from_utf8_lossy(&header[148..156]);
+    let claimed = u32::from_str_radix(field.trim_matches(['\0', ' ']), 8);
+    let sum = |range: &[u8]| range.iter().map(|&byte| u32::from(byte)).sum::<u32>();
+    // The field itself counts as spaces.
+    claimed == Ok(sum(&header[..148]) + 8 * u32::from(b' ') + sum(&header[156..]))
+}
+
+/// Whether `content` is a tar archive.
+pub(crate) fn is_tar(content: &Content) -> Result<bool> {
+    let mut start = [0; HEADER];
+    let start = &mut start[..content.len().min(HEADER as u64) as usize];
+    content.read_at(0, start)?;
+    Ok(is_header(start))
+}
+
 /// The regular files of the archive in `content`, in its order; folders and links are left out.
 pub(crate) fn members(content: &Content) -> Result<Vec<Member>> {
     let damaged = |error: io::Error| {
         data("the archive is damaged or no tar file: fetch it again").caused_by(one_line(error))
     };
-    let mut archive = Archive::new(Cursor::new(content));
+    let mut archive = Archive::new(content.cursor());
     let mut members = Vec::new();
     for entry in archive.entries_with_seek().map_err(damaged)? {
         let entry = entry.map_err(damaged)?;
@@ -180,14 +200,25 @@ impl Reader for WebDataset {
     }
 
     fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+        values.copy_from(&self.schema, |values, to| self.visit(sample, values, to))
+    }
+
+    fn visit(
+        &self,
+        sample: u64,
+        values: &mut Values,
+        to: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
         if sample >= self.len() {
             return Err(outside(sample, self.len(), &self.path));
         }
-        let (values, ahead) = values.begin_with_ahead(self.schema.fields().len());
-        values.iter_mut().for_each(|value| value.set_bytes(&[]));
         let at = |error: feedline_core::Error| error.at_path(&self.path).at_sample(sample);
-        let parts = self.starts[sample as usize]..self.starts[sample as usize + 1];
-        let parts = &self.parts[parts];
+        let parts = &self.parts[self.starts[sample as usize]..self.starts[sample as usize + 1]];
+        if parts.len() < self.schema.fields().len() {
+            let is_missing = |field: &usize| parts.iter().all(|part| part.field != *field);
+            (0..self.schema.fields().len()).filter(is_missing).try_for_each(|field| to(field, &[]))?;
+        }
+        let ahead = &mut values.buffers().ahead;
         // Small members are read together, with the headers between them.
         if let [first, .., last] = parts
             && let Some(span) = (last.offset + last.bytes).checked_sub(first.offset)
@@ -195,16 +226,13 @@ impl Reader for WebDataset {
             && parts.is_sorted_by_key(|part| part.offset)
         {
             let all = ahead.read(&self.content, first.offset, span as usize).map_err(at)?;
-            for &Part { field, offset, bytes } in parts {
-                let start = (offset - first.offset) as usize;
-                values[field].set_bytes(&all[start..start + bytes as usize]);
-            }
-            return Ok(());
+            return parts.iter().try_for_each(|&Part { field, offset, bytes }| {
+                to(field, &all[(offset - first.offset) as usize..][..bytes as usize])
+            });
         }
         for &Part { field, offset, bytes } in parts {
             let bytes = usize::try_from(bytes).map_err(|_| at(data("a member is larger than the memory")))?;
-            ahead.read_into(&self.content, offset, bytes, &mut values[field].bytes).map_err(at)?;
-            values[field].set_shape([bytes]);
+            to(field, ahead.read(&self.content, offset, bytes).map_err(at)?)?;
         }
         Ok(())
     }

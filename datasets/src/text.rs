@@ -98,20 +98,23 @@ impl Reader for Lines {
     }
 
     fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+        values.copy_from(&self.schema, |values, to| self.visit(sample, values, to))
+    }
+
+    fn visit(
+        &self,
+        sample: u64,
+        values: &mut Values,
+        to: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
         if sample >= self.len() {
             return Err(outside(sample, self.len(), &self.path));
         }
         let at = |error: feedline_core::Error| error.at_path(&self.path).at_sample(sample);
         let (start, end) = (self.starts[sample as usize], self.starts[sample as usize + 1] - 1);
         let len = usize::try_from(end - start).map_err(|_| at(data("the line is too long")))?;
-        let (values, ahead) = values.begin_with_ahead(1);
-        let value = &mut values[0];
-        ahead.read_into(&self.content, start, len, &mut value.bytes).map_err(at)?;
-        if value.bytes.last() == Some(&b'\r') {
-            value.bytes.pop();
-        }
-        value.set_shape([value.bytes.len()]);
-        Ok(())
+        let line = values.buffers().ahead.read(&self.content, start, len).map_err(at)?;
+        to(0, line.strip_suffix(b"\r").unwrap_or(line))
     }
 
     fn path(&self, _: u64) -> Option<&Path> {

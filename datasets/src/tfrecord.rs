@@ -6,17 +6,17 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{DType, Fingerprint, Result};
+use feedline_core::{DType, Error, Fingerprint, Result};
 
 use crate::ahead::Ahead;
 use crate::bytes::Content;
 use crate::error::{data, one_line};
-use crate::reader::outside;
-use crate::{ElementType, Reader, Schema, SchemaField, Value, Values};
+use crate::reader::{Buffers, outside};
+use crate::{ElementType, Reader, Schema, SchemaField, Values};
 
 mod example;
 
-use example::{Kind, features, values};
+use example::{Kind, features, in_place, values};
 
 /// Bytes before a record's own: length and checksum.
 const BEFORE: u64 = 12;
@@ -39,12 +39,12 @@ fn masked(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xA282_EAD8)
 }
 
-/// What a field of the schema takes from a feature.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
-    Values,
-    /// The length of each of its values, where they are byte strings.
-    Lengths,
+/// A feature of all examples: its field, and behind that the lengths of its byte strings, if it has several.
+#[derive(Debug)]
+struct Known {
+    name: String,
+    field: usize,
+    has_lengths: bool,
 }
 
 /// The records of a TFRecord file, plain or gzip.
@@ -63,8 +63,8 @@ pub struct TfRecord {
     /// Where each record begins, and the end of the file.
     starts: Vec<u64>,
     schema: Schema,
-    /// The feature and its part for each field of the schema; empty where records are bytes.
-    parts: Vec<(String, Part)>,
+    /// The features, by name; empty where records are bytes.
+    features: Vec<Known>,
     fingerprint: u64,
 }
 
@@ -110,18 +110,15 @@ impl TfRecord {
         content.check_unchanged()?;
         let records = starts.len() as u64;
         starts.push(at);
-        let (mut fields, mut parts) = (Vec::new(), Vec::new());
+        let (mut fields, mut known) = (Vec::new(), Vec::new());
         match seen {
             None => fields.push(SchemaField::variable("record", ElementType::Bytes)),
             Some(seen) => {
                 for (name, seen) in seen {
                     let (values, lengths) = seen.fields(&name, records);
+                    known.push(Known { name, field: fields.len(), has_lengths: lengths.is_some() });
                     fields.push(values);
-                    parts.push((name.clone(), Part::Values));
-                    if let Some(lengths) = lengths {
-                        fields.push(lengths);
-                        parts.push((name, Part::Lengths));
-                    }
+                    fields.extend(lengths);
                 }
             }
         }
@@ -131,56 +128,53 @@ impl TfRecord {
             None => state.file(path)?,
         };
         let (path, schema, fingerprint) = (path.to_path_buf(), Schema::new(fields), state.value());
-        Ok(Self { path, content, starts, schema, parts, fingerprint })
+        Ok(Self { path, content, starts, schema, features: known, fingerprint })
     }
 
-    fn read_to(&self, sample: u64, to: &mut [Value], ahead: &mut Ahead) -> Result<()> {
-        let (start, end) = (self.starts[sample as usize], self.starts[sample as usize + 1]);
-        // Both were found in the file: the length in the record's header was checked then.
-        let len = usize::try_from(end - start).unwrap_or(usize::MAX);
-        let body = ahead.read(&self.content, start, len)?.get(BEFORE as usize..).unwrap_or_default();
-        let record = checked(body, start)?;
-        if self.parts.is_empty() {
-            to[0].set_bytes(record);
-            return Ok(());
-        }
-        self.fill(record, to).map_err(|error| error.at_offset(start))
-    }
-
-    fn fill(&self, record: &[u8], to: &mut [Value]) -> Result<()> {
-        let damaged = || data("the record is no tf.train.Example: write the file again");
-        for value in to.iter_mut() {
-            value.bytes.clear();
-        }
-        for feature in features(record).ok_or_else(damaged)? {
-            let (name, list) = feature.ok_or_else(damaged)?;
-            let Some((kind, list)) = list else { continue };
-            let first = self.parts.partition_point(|(part, _)| part.as_str() < name);
-            let lengths =
-                self.parts.get(first + 1).is_some_and(|(part, kind)| part == name && *kind == Part::Lengths);
-            let (value, rest) = to[first..].split_first_mut().ok_or_else(damaged)?;
-            value.bytes.clear();
-            let mut lengths = rest.first_mut().filter(|_| lengths);
-            if let Some(lengths) = &mut lengths {
-                lengths.bytes.clear();
-            }
-            let push = |one: &[u8]| {
-                value.bytes.extend_from_slice(one);
-                if let Some(lengths) = &mut lengths {
-                    lengths.bytes.extend_from_slice(&(one.len() as i64).to_le_bytes());
-                }
-            };
-            values(kind, list, push).ok_or_else(damaged)?;
-        }
-        for (value, field) in to.iter_mut().zip(self.schema.fields()) {
-            let elements = value.bytes.len() / field.element.size();
-            let fixed = field.shape.iter().try_fold(1, |product, dim| Some(product * (*dim)?));
-            if fixed.is_some_and(|fixed: usize| fixed != elements) {
+    /// Calls `to` with the fields of the record; `value` and `visited` are for its use.
+    fn visit_record(
+        &self,
+        record: &[u8],
+        (value, visited): (&mut Vec<u8>, &mut Vec<bool>),
+        damaged: impl Fn() -> Error,
+        to: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        visited.clear();
+        visited.resize(self.schema.fields().len(), false);
+        let mut visit = |index: usize, bytes: &[u8]| {
+            let field = &self.schema.fields()[index];
+            let fixed =
+                field.shape.iter().try_fold(field.element.size(), |product, dim| Some(product * (*dim)?));
+            if fixed.is_some_and(|fixed| fixed != bytes.len()) {
                 return Err(damaged());
             }
-            value.set_shape(field.shape.iter().map(|_| elements));
+            to(index, bytes)
+        };
+        for feature in features(record).ok_or_else(&damaged)? {
+            let (name, list) = feature.ok_or_else(&damaged)?;
+            let Some((kind, list)) = list else { continue };
+            let known = self.features.binary_search_by(|known| known.name.as_str().cmp(name));
+            let &Known { field, has_lengths, .. } = &self.features[known.map_err(|_| damaged())?];
+            visited[field] = true;
+            match in_place(kind, list) {
+                Some(bytes) => visit(field, bytes)?,
+                None => {
+                    value.clear();
+                    values(kind, list, |one| value.extend_from_slice(one)).ok_or_else(&damaged)?;
+                    visit(field, value)?;
+                }
+            }
+            if has_lengths {
+                visited[field + 1] = true;
+                value.clear();
+                let push = |one: &[u8]| value.extend_from_slice(&(one.len() as i64).to_le_bytes());
+                values(kind, list, push).ok_or_else(&damaged)?;
+                visit(field + 1, value)?;
+            }
         }
-        Ok(())
+        // What the record lacks has no values.
+        let mut lacking = visited.iter().enumerate().filter(|(_, visited)| !**visited);
+        lacking.try_for_each(|(index, _)| visit(index, &[]))
     }
 }
 
@@ -284,12 +278,31 @@ impl Reader for TfRecord {
         self.starts.len() as u64 - 1
     }
 
-    fn read(&self, sample: u64, to: &mut Values) -> Result<()> {
+    fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
+        values.copy_from(&self.schema, |values, to| self.visit(sample, values, to))
+    }
+
+    fn visit(
+        &self,
+        sample: u64,
+        values: &mut Values,
+        to: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
         if sample >= self.len() {
             return Err(outside(sample, self.len(), &self.path));
         }
-        let (to, ahead) = to.begin_with_ahead(self.schema.fields().len());
-        self.read_to(sample, to, ahead).map_err(|error| error.at_path(&self.path).at_sample(sample))
+        let at = |error: Error| error.at_path(&self.path).at_sample(sample);
+        let Buffers { ahead, value, visited } = values.buffers();
+        let (start, end) = (self.starts[sample as usize], self.starts[sample as usize + 1]);
+        // Both were found in the file: the length in the record's header was checked then.
+        let len = usize::try_from(end - start).unwrap_or(usize::MAX);
+        let all = ahead.read(&self.content, start, len).map_err(at)?;
+        let record = checked(all.get(BEFORE as usize..).unwrap_or_default(), start).map_err(at)?;
+        if self.features.is_empty() {
+            return to(0, record);
+        }
+        let damaged = || at(data("the record is no tf.train.Example: write the file again").at_offset(start));
+        self.visit_record(record, (value, visited), damaged, to)
     }
 
     fn path(&self, _: u64) -> Option<&Path> {

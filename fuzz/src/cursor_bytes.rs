@@ -1,7 +1,9 @@
 //! Any bytes are a cursor that survives a round trip, or an error. No cursor, even one edited by hand,
 //! makes a batch sampler panic.
 
-use feedline_core::{BatchSampler, BatchSamplerOptions, Cursor, ErrorKind, LastBatch, Sampler, World};
+use feedline_core::{
+    BatchProof, BatchSampler, BatchSamplerOptions, Cursor, ErrorKind, LastBatch, Sampler, World,
+};
 
 /// Reads `data` as a cursor in bytes and in JSON, and continues from it.
 pub fn check(data: &[u8]) {
@@ -53,7 +55,7 @@ fn resume(cursor: Cursor) {
         while !fitted.is_at_end(&batch_sampler) {
             let own = batch_sampler.batch(fitted.epoch(), fitted.position(), 0, &mut ids);
             let before = fitted.position();
-            fitted.deliver(&batch_sampler, &ids[..own]);
+            fitted.deliver(&batch_sampler, &BatchProof::of(fitted.epoch(), &ids[..own]));
             assert!(fitted.position() > before, "a step advances the cursor");
         }
         assert_eq!(fitted.position(), batch_sampler.positions());

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::{Extent, SourcePosition, Timeline};
+use crate::{BatchProof, Extent, SourcePosition, Timeline};
 
 /// Describes the batch in a slot. It travels with the slot, and its memory is reused for the slot's next
 /// batch.
@@ -18,6 +18,8 @@ pub struct BatchInfo {
     pub ids: Vec<u64>,
     /// Number of valid rows, which come first. The rows after them repeat samples to pad the last batch.
     pub valid: usize,
+    /// What the valid rows add to the proof of the run: see [`prove`](Self::prove).
+    pub proof: BatchProof,
     /// How far a source was read for this batch; `None` for a data set.
     pub source_position: Option<SourcePosition>,
     /// Rows whose sample could not be read, in ascending order.
@@ -54,10 +56,14 @@ impl BatchInfo {
     /// Prepares for another batch. Keeps the allocated memory.
     pub fn reset(&mut self, request: u64, epoch: u64, step: u64) {
         (self.request, self.epoch, self.step) = (request, epoch, step);
-        (self.valid, self.source_position) = (0, None);
+        (self.valid, self.proof, self.source_position) = (0, BatchProof::default(), None);
         self.timeline = Timeline::default();
         self.ids.clear();
         self.substituted.clear();
         self.extents.clear();
+    }
+    /// Computes the proof of the valid rows, once their ids are final.
+    pub fn prove(&mut self) {
+        self.proof = BatchProof::of(self.epoch, &self.ids[..self.valid]);
     }
 }

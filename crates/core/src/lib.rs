@@ -74,7 +74,7 @@ pub use layout::Layout;
 pub use lengths::lengths;
 pub use packed::{Packed, PackedOptions};
 pub use panics::{catch_panic, panic_text};
-pub use proof::{OrderHash, Proof};
+pub use proof::{BatchProof, OrderHash, Proof};
 pub use ragged::{Extent, Pad, Ragged};
 pub use random::Random;
 pub use rows::{CopyRows, Row, RowFields, Rows};

@@ -1,6 +1,8 @@
 //! A run restored at any step continues as if it had not stopped; cursors that do not fit are rejected.
 
-use feedline_core::{BatchSampler, BatchSamplerOptions, Cursor, ErrorKind, LastBatch, Proof, Sampler, World};
+use feedline_core::{
+    BatchProof, BatchSampler, BatchSamplerOptions, Cursor, ErrorKind, LastBatch, Proof, Sampler, World,
+};
 use proptest::prelude::*;
 
 const DATA: u64 = 0xDA7A;
@@ -33,7 +35,7 @@ fn run(
             cursor.begin(cursor.epoch() + 1);
         }
         let valid = batch_sampler.batch(cursor.epoch(), cursor.position(), 0, &mut ids);
-        cursor.deliver(batch_sampler, &ids[..valid]);
+        cursor.deliver(batch_sampler, &BatchProof::of(cursor.epoch(), &ids[..valid]));
         all.extend_from_slice(&ids[..valid]);
     }
 }
@@ -91,7 +93,7 @@ fn another_world_resumes_where_the_old_one_stopped() {
                     let mut cursor = Cursor::new(&batch_sampler, DATA);
                     for _ in 0..stop {
                         let valid = batch_sampler.batch(0, cursor.position(), 0, &mut ids);
-                        cursor.deliver(&batch_sampler, &ids[..valid]);
+                        cursor.deliver(&batch_sampler, &BatchProof::of(cursor.epoch(), &ids[..valid]));
                     }
                     through_bytes(&cursor)
                 })
@@ -136,7 +138,7 @@ fn advanced(batch_sampler: &BatchSampler, steps: usize) -> Cursor {
     let (mut cursor, mut ids) = (Cursor::new(batch_sampler, DATA), Vec::new());
     for _ in 0..steps {
         let valid = batch_sampler.batch(0, cursor.position(), 0, &mut ids);
-        cursor.deliver(batch_sampler, &ids[..valid]);
+        cursor.deliver(batch_sampler, &BatchProof::of(cursor.epoch(), &ids[..valid]));
     }
     cursor
 }
@@ -169,14 +171,15 @@ fn other_bytes_and_other_versions_are_named_in_the_error() {
         Cursor::from_bytes(b"PK\x03\x04 some archive").unwrap_err().message(),
         "these bytes are not a cursor"
     );
-    bytes[4] = 1;
-    let older = "the cursor has version 1, this feedline reads only version 2: start a new run";
+    // Version 2 had another order hash.
+    bytes[4] = 2;
+    let older = "the cursor has version 2, this feedline reads only version 3: start a new run";
     assert_eq!(Cursor::from_bytes(&bytes).unwrap_err().message(), older);
-    bytes[4] = 3;
-    let newer = "the cursor has version 3, this feedline reads only version 2: use a newer feedline";
+    bytes[4] = 4;
+    let newer = "the cursor has version 4, this feedline reads only version 3: use a newer feedline";
     assert_eq!(Cursor::from_bytes(&bytes).unwrap_err().message(), newer);
     // Unknown and missing fields of a newer version do not matter.
-    let error = serde_json::from_str::<Cursor>(r#"{"version": 3, "shards": [1, 2]}"#).unwrap_err();
+    let error = serde_json::from_str::<Cursor>(r#"{"version": 4, "shards": [1, 2]}"#).unwrap_err();
     assert!(error.to_string().starts_with(newer), "{error}");
 }
 
@@ -261,7 +264,7 @@ fn a_run_can_resume_with_another_batch_size_and_last_batch_policy() {
     let mut next = cursor.fit(&other, DATA).unwrap();
     let mut ids = Vec::new();
     let valid = other.batch(0, next.position(), 0, &mut ids);
-    next.deliver(&other, &ids[..valid]);
+    next.deliver(&other, &BatchProof::of(next.epoch(), &ids[..valid]));
     assert_eq!(next.position(), 12 + 7);
     assert!(through_bytes(&next).fit(&other, DATA).is_ok(), "19 is one batch after 12");
     assert!(next.proof().check(&Proof::expected_part(&other, 0, 0..19)).is_ok());
@@ -271,7 +274,7 @@ fn a_run_can_resume_with_another_batch_size_and_last_batch_policy() {
 fn json_is_readable() {
     let text = serde_json::to_string_pretty(&advanced(&batch_sampler(0, 2), 1)).unwrap();
     for line in [
-        "\"version\": 2,",
+        "\"version\": 3,",
         "\"fingerprint\": \"0xda7a\",",
         "\"epoch\": 0,",
         "\"position\": 8,",
@@ -287,7 +290,7 @@ proptest! {
     #[test]
     fn from_bytes_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         let _ = Cursor::from_bytes(&bytes);
-        let mut named = b"flcu\x02\0\0\0".to_vec();
+        let mut named = b"flcu\x03\0\0\0".to_vec();
         named.extend(&bytes);
         prop_assert!(Cursor::from_bytes(&named).is_err());
     }

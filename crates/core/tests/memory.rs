@@ -1,7 +1,7 @@
 //! A data set of 10^10 samples takes no more memory than one of 10. The only test of its binary, because it
 //! measures the process.
 
-use feedline_core::{BatchSampler, BatchSamplerOptions, Cursor, LastBatch, Sampler, World};
+use feedline_core::{BatchProof, BatchSampler, BatchSamplerOptions, Cursor, LastBatch, Sampler, World};
 
 /// The peak memory of this process in KiB, if the system reports it.
 fn peak() -> Option<u64> {
@@ -34,7 +34,7 @@ fn ten_billion_samples_are_iterated_from_the_middle_in_constant_memory() {
             assert_eq!(batch_sampler.batch(0, 0, step, &mut ids), 512);
             assert_eq!(ids.as_ptr(), address, "the vector was not reallocated");
             assert!(ids.iter().all(|&id| id < len && seen.insert(id)));
-            cursor.deliver(&batch_sampler, &ids);
+            cursor.deliver(&batch_sampler, &BatchProof::of(cursor.epoch(), &ids));
         }
         assert_eq!(cursor.to_bytes().len(), Cursor::BYTES);
     }

@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use feedline_core::{
-    BadSampleReport, BadSamples, BatchSampler, Cursor, Error, ErrorKind, Result, SourcePosition, Stage,
+    BadSampleReport, BadSamples, BatchProof, BatchSampler, Cursor, Error, ErrorKind, Result, SourcePosition,
+    Stage,
 };
 use feedline_device::slot::InHand;
 use feedline_device::{Device, Stream};
@@ -126,7 +127,7 @@ impl Progress {
 
     /// The epoch of a source has ended here.
     pub(crate) fn end_epoch(&self, source_position: SourcePosition) {
-        self.lock().cursor.reach(source_position, &[]);
+        self.lock().cursor.reach(source_position, &BatchProof::default());
     }
 
     /// Counts a batch that is about to be delivered, and checks its bad samples against the budget.
@@ -156,9 +157,11 @@ impl Progress {
         if !bad_sample_report.samples().is_empty() {
             bad_sample_report.check(policy).map_err(|error| error.at_batch(batch.step()))?;
         }
-        match batch.info().source_position {
-            Some(source_position) => cursor.reach(source_position, batch.ids()),
-            None => cursor.deliver(batch_sampler, &batch.ids()[..batch.valid_rows()]),
+        let info = batch.info();
+        debug_assert_eq!(info.proof, BatchProof::of(cursor.epoch(), &info.ids[..info.valid]));
+        match info.source_position {
+            Some(source_position) => cursor.reach(source_position, &info.proof),
+            None => cursor.deliver(batch_sampler, &info.proof),
         }
         Ok(())
     }

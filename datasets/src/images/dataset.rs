@@ -140,29 +140,42 @@ impl ImageDataset {
         context: &mut Context,
     ) -> Result<()> {
         let Memory { values, scratch } = memory;
-        self.reader.read(id, values)?;
-        let values = values.fields();
-        let encoded = &values[self.image].bytes;
-        let next = match self.encoded {
-            None => self.transforms.read_row(encoded, context.random(), scratch, row, 0)?,
-            Some(_) => self.transforms.write_encoded(encoded, context.random(), row, 0)?,
-        };
-        for (field, &(index, is_text)) in (next..).zip(&self.others) {
-            let bytes = &values[index].bytes;
-            if is_text {
-                let text = String::from_utf8_lossy(bytes);
-                let label: i64 = text.trim().parse().map_err(|error| {
-                    let why = format!("the class {:?} is no whole number", text.trim());
-                    Error::new(ErrorKind::Sample, why).caused_by(error)
-                })?;
-                row.write(field, &label.to_le_bytes());
-            } else if bytes.len() == row.bytes_mut(field).len() {
-                row.write(field, bytes);
-            } else {
-                let name = &self.reader.schema().fields()[index].name;
-                let why = format!("field \"{name}\" has {} bytes instead of its usual size", bytes.len());
-                return Err(Error::new(ErrorKind::Sample, why));
+        let first = self.spec.fields().len() - self.others.len();
+        self.reader.visit(id, values, &mut |index, bytes| {
+            if index == self.image {
+                match self.encoded {
+                    None => self.transforms.read_row(bytes, context.random(), scratch, row, 0)?,
+                    Some(_) => self.transforms.write_encoded(bytes, context.random(), row, 0)?,
+                };
             }
+            let other = self.others.iter().enumerate().find(|(_, (other, _))| *other == index);
+            let Some((field, (_, is_text))) = other else { return Ok(()) };
+            self.write_other(index, bytes, *is_text, first + field, row)
+        })
+    }
+
+    /// Writes the reader's field `index` to field `field` of the row.
+    fn write_other(
+        &self,
+        index: usize,
+        bytes: &[u8],
+        is_text: bool,
+        field: usize,
+        row: &mut Row<'_, '_>,
+    ) -> Result<()> {
+        if is_text {
+            let text = String::from_utf8_lossy(bytes);
+            let label: i64 = text.trim().parse().map_err(|error| {
+                let why = format!("the class {:?} is no whole number", text.trim());
+                Error::new(ErrorKind::Sample, why).caused_by(error)
+            })?;
+            row.write(field, &label.to_le_bytes());
+        } else if bytes.len() == row.bytes_mut(field).len() {
+            row.write(field, bytes);
+        } else {
+            let name = &self.reader.schema().fields()[index].name;
+            let why = format!("field \"{name}\" has {} bytes instead of its usual size", bytes.len());
+            return Err(Error::new(ErrorKind::Sample, why));
         }
         Ok(())
     }

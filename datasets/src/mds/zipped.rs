@@ -10,7 +10,6 @@ use flate2::read::MultiGzDecoder;
 use super::Mds;
 use crate::bytes::Content;
 use crate::cache::Cache;
-use crate::cursor::Cursor;
 use crate::disk::DiskFile;
 use crate::error::{data, one_line};
 use crate::gzip::most_inflated;
@@ -47,7 +46,7 @@ impl Codec {
                 .caused_by(why)
         };
         if let Self::Gzip = self {
-            let mut stream = MultiGzDecoder::new(Cursor::new(file));
+            let mut stream = MultiGzDecoder::new(file.cursor());
             stream.read_exact(to).map_err(|error| failed(one_line(error)))?;
             return match stream.read(&mut [0]) {
                 Ok(0) => Ok(()),
@@ -142,6 +141,17 @@ impl Zipped {
     }
 }
 
+impl Zipped {
+    /// The inflated shard, to read `sample` of it.
+    fn shard(&self, sample: u64) -> Result<Arc<Mds>> {
+        if sample >= self.samples {
+            return Err(outside(sample, self.samples, &self.zip.path));
+        }
+        let shard = self.inflated.get(self.number, || self.inflate());
+        shard.map_err(|error| error.at_path(&self.zip.path).at_sample(sample))
+    }
+}
+
 impl Reader for Zipped {
     fn format(&self) -> &'static str {
         "mds"
@@ -156,11 +166,16 @@ impl Reader for Zipped {
     }
 
     fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
-        if sample >= self.samples {
-            return Err(outside(sample, self.samples, &self.zip.path));
-        }
-        let shard = self.inflated.get(self.number, || self.inflate());
-        shard.map_err(|error| error.at_path(&self.zip.path).at_sample(sample))?.read(sample, values)
+        self.shard(sample)?.read(sample, values)
+    }
+
+    fn visit(
+        &self,
+        sample: u64,
+        values: &mut Values,
+        to: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.shard(sample)?.visit(sample, values, to)
     }
 
     fn together(&self) -> Option<u64> {

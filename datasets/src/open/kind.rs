@@ -121,25 +121,6 @@ fn is_text(start: &[u8]) -> bool {
     !text.is_empty() && !text.chars().any(|char| char.is_control() && !char.is_whitespace())
 }
 
-/// Whether `start` is the header of a tar member: its checksum says so.
-fn is_tar_header(start: &[u8]) -> bool {
-    let Some(header) = start.get(..START) else { return false };
-    let field = String::from_utf8_lossy(&header[148..156]);
-    let claimed = u32::from_str_radix(field.trim_matches(['\0', ' ']), 8);
-    let sum = |range: &[u8]| range.iter().map(|&byte| u32::from(byte)).sum::<u32>();
-    // The field itself counts as spaces.
-    claimed == Ok(sum(&header[..148]) + 8 * u32::from(b' ') + sum(&header[156..]))
-}
-
-/// Whether `content` is a tar archive.
-#[cfg(feature = "tar")]
-pub(crate) fn is_tar(content: &crate::bytes::Content) -> Result<bool> {
-    let mut start = [0; START];
-    let start = &mut start[..content.len().min(START as u64) as usize];
-    content.read_at(0, start)?;
-    Ok(is_tar_header(start))
-}
-
 /// How a file, or the content of a gzip file, begins.
 pub(super) struct Start {
     pub(super) bytes: Vec<u8>,
@@ -170,6 +151,15 @@ impl Start {
         };
         Ok(Self { bytes, kind, is_gzip })
     }
+}
+
+#[cfg(feature = "tar")]
+use crate::tar::is_header as is_tar_header;
+
+/// Without the feature such files are known by their name alone.
+#[cfg(not(feature = "tar"))]
+fn is_tar_header(_: &[u8]) -> bool {
+    false
 }
 
 #[cfg(feature = "tfrecord")]

@@ -12,8 +12,6 @@ mod formats;
 mod kind;
 mod remote;
 
-#[cfg(feature = "tar")]
-pub(crate) use kind::is_tar;
 use kind::{Kind, Start};
 #[cfg(feature = "object-store")]
 pub use remote::open_url;

@@ -9,14 +9,12 @@ use arrow_ipc::{
 use arrow_schema::Schema;
 use flatbuffers::FlatBufferBuilder;
 
-/// The key of the footer's metadata that has the checksum, and how many bytes it covers: `CRC:BYTES`.
-pub(crate) const CHECKSUM: &str = "feedline.crc32c";
 /// Messages and buffers begin at multiples of this.
 pub(super) const ALIGNMENT: usize = 64;
 /// The end of the messages.
 const END: [u8; 8] = [0xFF, 0xFF, 0xFF, 0xFF, 0, 0, 0, 0];
 
-/// The value of [`CHECKSUM`].
+/// The value of [`CHECKSUM`](crate::arrow::CHECKSUM).
 pub(super) fn checksum(crc: u32, bytes: u64) -> String {
     format!("{crc:08x}:{bytes}")
 }

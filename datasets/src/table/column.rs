@@ -121,25 +121,49 @@ impl Column {
         Self { nulls, cells }
     }
 
+    /// The bytes of row `row`, where they lie as they are read; none for a null.
+    pub(crate) fn slice(&self, row: usize) -> Option<&[u8]> {
+        if self.is_null(row) {
+            return None;
+        }
+        match &self.cells {
+            Cells::Fixed { bytes, width } => Some(&bytes[row * width..][..*width]),
+            Cells::Varying { ends, items } => match &**items {
+                Self { nulls: None, cells: Cells::Fixed { bytes, width } } => {
+                    let items = ends.items(row);
+                    Some(&bytes[items.start * width..items.end * width])
+                }
+                _ => None,
+            },
+            Cells::Views { views, buffers } => Some(view(&views[row * VIEW..][..VIEW], buffers)),
+            Cells::Keys { keys, width, values } => values.slice(key(keys, *width, row)),
+            _ => None,
+        }
+    }
+
+    fn is_null(&self, row: usize) -> bool {
+        self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row))
+    }
+
     /// Appends the bytes of row `row`; none for a null that is not to be filled.
     pub(crate) fn values(&self, row: usize, fill: Option<ElementType>, to: &mut Vec<u8>) -> Option<()> {
-        if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+        if self.is_null(row) {
             blank(fill?, self.width(), to);
             return Some(());
         }
+        if let Some(bytes) = self.slice(row) {
+            to.extend_from_slice(bytes);
+            return Some(());
+        }
         match &self.cells {
-            Cells::Fixed { bytes, width } => to.extend_from_slice(&bytes[row * width..][..*width]),
             Cells::Bits(bits) => to.push(bits.value(row).into()),
             Cells::Decimals { bytes, width, scale } => {
                 to.extend(decimal(&bytes[row * width..][..*width], *scale).to_le_bytes());
             }
             Cells::Varying { ends, items } => items.range(ends.items(row), fill, to)?,
-            Cells::Views { views, buffers } => {
-                to.extend_from_slice(view(&views[row * VIEW..][..VIEW], buffers))
-            }
             Cells::Items { count, items } => items.range(row * count..(row + 1) * count, fill, to)?,
             Cells::Keys { keys, width, values } => values.values(key(keys, *width, row), fill, to)?,
-            Cells::Nothing => {}
+            Cells::Fixed { .. } | Cells::Views { .. } | Cells::Nothing => {}
         }
         Some(())
     }
@@ -155,11 +179,11 @@ impl Column {
     /// Appends the length of each value of the list in row `row`, as `i64`; none for a null.
     pub(crate) fn lengths(&self, row: usize, fill: bool, to: &mut Vec<u8>) -> Option<()> {
         let Cells::Varying { ends, items } = &self.cells else { return Some(()) };
-        if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+        if self.is_null(row) {
             return fill.then_some(());
         }
         for item in ends.items(row) {
-            let is_null = items.nulls.as_ref().is_some_and(|nulls| nulls.is_null(item));
+            let is_null = items.is_null(item);
             if is_null && !fill {
                 return None;
             }
@@ -175,8 +199,7 @@ impl Column {
             Cells::Views { views, buffers } => view(&views[row * VIEW..][..VIEW], buffers).len(),
             Cells::Keys { keys, width, values } => {
                 let row = key(keys, *width, row);
-                let is_null = values.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
-                if is_null { 0 } else { values.length(row) }
+                if values.is_null(row) { 0 } else { values.length(row) }
             }
             _ => self.width(),
         }

@@ -53,6 +53,18 @@ fn feature(entry: &[u8]) -> Option<Feature<'_>> {
     Some((name, list))
 }
 
+/// The values of a list, where they lie in one piece as they are read.
+pub(super) fn in_place(kind: Kind, list: &[u8]) -> Option<&[u8]> {
+    let mut fields = Message(list);
+    let (1, Wire::Bytes(only)) = fields.next()?? else { return None };
+    let is_as_read = match kind {
+        Kind::Bytes => true,
+        Kind::Float => only.len().is_multiple_of(4),
+        Kind::Int => false,
+    };
+    (is_as_read && fields.0.is_empty()).then_some(only)
+}
+
 /// Calls `to` with each value of a list, as little-endian bytes; none when the list is damaged.
 pub(super) fn values<'a>(kind: Kind, list: &'a [u8], mut to: impl FnMut(&[u8])) -> Option<()> {
     for field in Message::<'a>(list) {
@@ -91,6 +103,7 @@ struct Message<'a>(&'a [u8]);
 impl<'a> Iterator for Message<'a> {
     type Item = Option<(u64, Wire<'a>)>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.0.is_empty() {
             return None;
@@ -104,6 +117,7 @@ impl<'a> Iterator for Message<'a> {
 }
 
 impl<'a> Message<'a> {
+    #[inline]
     fn field(&mut self) -> Option<(u64, Wire<'a>)> {
         let tag = varint(&mut self.0)?;
         let value = match tag & 7 {
@@ -125,6 +139,13 @@ impl<'a> Message<'a> {
 
 /// A number of seven bits per byte, lowest first.
 fn varint(bytes: &mut &[u8]) -> Option<u64> {
+    // Tags and most lengths.
+    if let Some((&byte, rest)) = bytes.split_first()
+        && byte < 0x80
+    {
+        *bytes = rest;
+        return Some(byte.into());
+    }
     let mut number = 0;
     for shift in (0..70).step_by(7) {
         let &byte = bytes.split_off_first()?;
@@ -163,5 +184,14 @@ mod tests {
         assert_eq!(collect(Kind::Float, &single), Some(float.to_vec()));
         assert_eq!(collect(Kind::Float, &[0x0A, 3, 0, 0, 0]), None);
         assert_eq!(collect(Kind::Bytes, &[0x0A, 9, 0]), None);
+        assert_eq!(
+            (in_place(Kind::Float, &packed), in_place(Kind::Float, &single)),
+            (Some(&float[..]), None)
+        );
+        assert_eq!(in_place(Kind::Bytes, &[0x0A, 1, 7]), Some(&[7][..]));
+        for several in [&[0x0A, 1, 7, 0x0A, 1, 8][..], &[0x0A, 1, 7, 0x0A], &[], &[0x0A, 9, 0]] {
+            assert_eq!(in_place(Kind::Bytes, several), None, "{several:?}");
+        }
+        assert_eq!(in_place(Kind::Int, &[0x0A, 1, 5]), None);
     }
 }

@@ -170,6 +170,27 @@ fn two_runs_at_a_time_share_a_file() {
 }
 
 #[test]
+fn leftovers_of_a_killed_process_are_removed_and_nothing_is_written_through_a_link() {
+    let folder = Folder::new("leftovers");
+    let (left, other) = (folder.0.join(".cache.part-left"), folder.0.join(".another.part-left"));
+    let in_use = folder.0.join(".cache.part-used");
+    let outside = folder.0.join("outside");
+    for path in [&left, &other, &in_use, &outside] {
+        fs::write(path, "bytes").expect("a file");
+    }
+    let used = fs::File::open(&in_use).expect("the file");
+    used.lock().expect("a lock");
+    #[cfg(unix)]
+    std::os::unix::fs::symlink(&outside, folder.0.join(".cache.part-link")).expect("a link");
+    assert_eq!((hits(&folder.file()), hits(&folder.file())), (0, 50));
+    assert_eq!([&left, &other, &in_use].map(|path| path.exists()), [false, true, true]);
+    assert_eq!(fs::read(&outside).expect("the file"), b"bytes");
+    let parts = fs::read_dir(&folder.0).expect("the folder").flatten().map(|entry| entry.file_name());
+    let parts: Vec<_> = parts.filter(|name| name.to_string_lossy().starts_with(".cache.part-")).collect();
+    assert_eq!(parts.len(), if cfg!(unix) { 2 } else { 1 }, "{parts:?}");
+}
+
+#[test]
 fn what_is_not_a_cache_is_left_alone() {
     let folder = Folder::new("alone");
     let open = || Numbered::plain(0, 50).cached_in_file(folder.file(), ALL);

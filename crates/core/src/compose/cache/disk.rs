@@ -1,8 +1,10 @@
 //! Cache files on the disk: opened, made anew, and read and written by position.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read};
 use std::path::Path;
+
+use tempfile::{Builder, NamedTempFile};
 
 use crate::compose::config;
 use crate::{Dataset, Error, ErrorKind, Fingerprint, Result};
@@ -18,6 +20,9 @@ pub(super) enum Kind {
     /// Rows with ragged fields.
     Ragged,
 }
+
+/// How often an unfinished file is made anew that another process has removed.
+const ATTEMPTS: u32 = 10;
 
 /// Bytes of the header.
 pub(super) const HEADER: u64 = 64;
@@ -102,19 +107,46 @@ fn existing(path: &Path, header: &[u8], is_len: impl Fn(u64) -> bool) -> Result<
 fn create(path: &Path, header: &[u8], len: u64) -> io::Result<File> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    let unique = Fingerprint::new()
-        .number(std::process::id().into())
-        .bytes(format!("{:?}", std::thread::current().id()).as_bytes());
-    let new = folder.join(format!(".{}.{:016x}", name.to_string_lossy(), unique.value()));
-    let open = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(&new)?;
-    let made = write_at(&open, header, 0)
-        .and_then(|()| open.set_len(len))
-        .and_then(|()| std::fs::rename(&new, path));
-    if let Err(error) = made {
-        let _ = std::fs::remove_file(&new);
-        return Err(error);
+    let prefix = format!(".{}.part-", name.to_string_lossy());
+    remove_leftovers(folder, &prefix);
+    let part = new_part(folder, &prefix)?;
+    write_at(part.as_file(), header, 0)?;
+    part.as_file().set_len(len)?;
+    let file = part.persist(path)?;
+    // Where there are no locks, there was none.
+    let _ = file.unlock();
+    Ok(file)
+}
+
+/// An unfinished file, locked while it has this name: one that is not locked was left by a process that has
+/// ended.
+fn new_part(folder: &Path, prefix: &str) -> io::Result<NamedTempFile> {
+    // Not created by `tempfile` itself, so that the file gets the usual permissions.
+    let create = |path: &Path| OpenOptions::new().read(true).write(true).create_new(true).open(path);
+    for _ in 0..ATTEMPTS {
+        let part = Builder::new().prefix(prefix).make_in(folder, create)?;
+        match part.as_file().try_lock() {
+            // Another process may have taken it for a leftover before it was locked.
+            Ok(()) if part.path().exists() => return Ok(part),
+            // No process can lock it here, so none takes it for a leftover.
+            Err(TryLockError::Error(_)) => return Ok(part),
+            Ok(()) | Err(TryLockError::WouldBlock) => {}
+        }
     }
-    Ok(open)
+    Err(io::Error::other("other processes remove the unfinished file"))
+}
+
+/// Removes unfinished files of processes that have ended. One that cannot be removed only takes space.
+fn remove_leftovers(folder: &Path, prefix: &str) {
+    for entry in folder.read_dir().into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(prefix)
+            && entry.file_type().is_ok_and(|kind| kind.is_file())
+            && let Ok(file) = OpenOptions::new().write(true).open(entry.path())
+            && file.try_lock().is_ok()
+        {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
 }
 
 #[cfg(unix)]

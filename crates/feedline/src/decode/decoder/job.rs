@@ -86,6 +86,7 @@ impl Undecoded {
                 let (bytes, note) = self.lease.parts_mut();
                 worker.begin_batch(now(), &mut note.info.timeline);
                 gather_order.write(&note.info.ids, bytes);
+                note.info.prove();
                 note.info.timeline.decoded = now();
                 worker.set_idle_since(note.info.timeline.decoded);
                 return Ok(Begun::Done(Outcome::Ready(self.lease.ready())));

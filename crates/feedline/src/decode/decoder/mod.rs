@@ -200,9 +200,9 @@ impl Decoder {
         if self.workers() <= STREAMING_WORKERS { stream_rows } else { copy_rows }
     }
 
-    /// Finishes batch `number`: stores the substitutes in its note, calls the hook of the user, brings ragged
-    /// fields into their form, packs the rows for the device, and stores the `busy` nanoseconds of the
-    /// workers.
+    /// Finishes batch `number`: stores the substitutes and the proof in its note, calls the hook of the user,
+    /// brings ragged fields into their form, packs the rows for the device, and stores the `busy` nanoseconds
+    /// of the workers.
     fn finish(
         &self,
         number: u64,
@@ -218,6 +218,7 @@ impl Decoder {
             info.ids[*row] = *substitute;
         }
         let start = now();
+        info.prove();
         // After a failure not every row is read, and the batch is not delivered.
         if let Some(map_batch) = self.map_batch.as_ref().filter(|_| !self.is_after_failure(number)) {
             let (bytes, note) = lease.parts_mut();

@@ -4,16 +4,13 @@
 //! `serde`), for readable JSON. [`Cursor::fit`] checks either against the batch sampler before a run resumes
 //! from it, in constant time.
 
-use crate::proof::add_both;
 #[cfg(feature = "serde")]
 use crate::proof::hex;
-use crate::random::splitmix64;
-use crate::{BatchSampler, Error, ErrorKind, OrderHash, Proof, Result, SourcePosition, Stage};
+use crate::{BatchProof, BatchSampler, Error, ErrorKind, OrderHash, Proof, Result, SourcePosition, Stage};
 
-const VERSION: u32 = 2;
-const MAGIC: u32 = u32::from_le_bytes(*b"flcu");
-/// Number of 64-bit little-endian words of the byte form. The last word is the checksum of the others.
-const WORDS: usize = 16;
+mod bytes;
+
+const VERSION: u32 = 3;
 
 /// The progress of one rank.
 ///
@@ -23,6 +20,7 @@ const WORDS: usize = 16;
 /// ```
 /// # use feedline_core::{BatchSampler, BatchSamplerOptions, LastBatch, Sampler, World};
 /// use feedline_core::Cursor;
+/// # use feedline_core::BatchProof;
 /// # let options = BatchSamplerOptions {
 /// #     len: 100,
 /// #     sampler: Sampler::Shuffle,
@@ -35,7 +33,7 @@ const WORDS: usize = 16;
 /// # let mut cursor = Cursor::new(&batch_sampler, fingerprint);
 /// # for step in 0..3 {
 /// #     let valid = batch_sampler.batch(0, 0, step, &mut ids);
-/// #     cursor.deliver(&batch_sampler, &ids[..valid]);
+/// #     cursor.deliver(&batch_sampler, &BatchProof::of(0, &ids[..valid]));
 /// # }
 /// // After three batches of 8; usually from `Loader::checkpoint`.
 /// assert_eq!((cursor.epoch(), cursor.position(), cursor.proof().count()), (0, 24, 24));
@@ -70,9 +68,6 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Length of [`to_bytes`](Self::to_bytes), for any data set.
-    pub const BYTES: usize = 8 * WORDS;
-
     /// The cursor of a new run: epoch 0, nothing delivered. `fingerprint` is that of the
     /// [data set](crate::Dataset::fingerprint).
     #[doc(hidden)] // Made by the loader.
@@ -102,26 +97,21 @@ impl Cursor {
         (self.epoch, self.position, self.offset, self.start, self.skipped) = (epoch, 0, 0, 0, 0);
     }
 
-    /// Advances over one delivered step. `ids` are the valid samples of this rank, with substitutes in place
-    /// of samples that could not be read.
+    /// Advances over one delivered step. `delivered` is of the valid samples of this rank, with substitutes
+    /// in place of samples that could not be read.
     #[doc(hidden)] // The loader's bookkeeping.
-    pub fn deliver(&mut self, batch_sampler: &BatchSampler, ids: &[u64]) {
+    pub fn deliver(&mut self, batch_sampler: &BatchSampler, delivered: &BatchProof) {
         let after = batch_sampler.position_after(self.epoch, self.position, 0);
         self.skipped += batch_sampler.skipped(self.epoch, self.position..after);
         self.position = after;
-        self.add(ids);
+        delivered.add_to(&mut self.proof, &mut self.order_hash);
     }
 
-    /// Advances over a delivered batch of a source, to the position up to which it was read; `ids` are its
-    /// samples.
+    /// Advances over a delivered batch of a source, to the position up to which it was read.
     #[doc(hidden)] // The loader's bookkeeping.
-    pub fn reach(&mut self, source_position: SourcePosition, ids: &[u64]) {
+    pub fn reach(&mut self, source_position: SourcePosition, delivered: &BatchProof) {
         (self.position, self.offset) = (source_position.position, source_position.offset);
-        self.add(ids);
-    }
-
-    fn add(&mut self, ids: &[u64]) {
-        add_both(&mut self.proof, &mut self.order_hash, self.epoch, ids);
+        delivered.add_to(&mut self.proof, &mut self.order_hash);
     }
 
     /// The epoch.
@@ -276,112 +266,6 @@ impl Cursor {
         }
         Ok(())
     }
-
-    /// The cursor as little-endian bytes with a checksum.
-    pub fn to_bytes(&self) -> [u8; Self::BYTES] {
-        let sum = self.proof.sum();
-        let mut words = [
-            pair(MAGIC, self.version),
-            self.fingerprint,
-            self.sampler,
-            self.seed,
-            self.epoch,
-            self.position,
-            self.offset,
-            self.start,
-            self.skipped,
-            self.batch,
-            pair(self.rank, self.world),
-            sum as u64,
-            (sum >> 64) as u64,
-            self.proof.count(),
-            self.order_hash.value(),
-            0,
-        ];
-        words[WORDS - 1] = checksum(&words);
-        let mut bytes = [0; Self::BYTES];
-        for (part, word) in bytes.chunks_exact_mut(8).zip(words) {
-            part.copy_from_slice(&word.to_le_bytes());
-        }
-        bytes
-    }
-
-    /// Parses the bytes of [`to_bytes`](Self::to_bytes).
-    ///
-    /// # Errors
-    /// `Cursor` for bytes that are not a cursor, are of another version, truncated, too long or damaged.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
-        let (whole, rest) = bytes.as_chunks::<8>();
-        let Some(&first) = whole.first() else {
-            return Err(cut_short(bytes.len()));
-        };
-        let (magic, version) = unpair(u64::from_le_bytes(first));
-        if magic != MAGIC {
-            return Err(refuse("these bytes are not a cursor"));
-        }
-        check_version(version).map_err(refuse)?;
-        if bytes.len() < Self::BYTES {
-            return Err(cut_short(bytes.len()));
-        }
-        let words: Option<&[[u8; 8]; WORDS]> = whole.try_into().ok().filter(|_| rest.is_empty());
-        let Some(words) = words else {
-            return Err(refuse(format!("the cursor has {} bytes, not {}", bytes.len(), Self::BYTES)));
-        };
-        let words = words.map(u64::from_le_bytes);
-        if words[WORDS - 1] != checksum(&words) {
-            return Err(refuse("the cursor is damaged: its checksum does not match"));
-        }
-        let [
-            _,
-            fingerprint,
-            sampler,
-            seed,
-            epoch,
-            position,
-            offset,
-            start,
-            skipped,
-            batch,
-            ranks,
-            low,
-            high,
-            count,
-            hash,
-            _,
-        ] = words;
-        let (rank, world) = unpair(ranks);
-        let proof = Proof::from_parts(count, u128::from(high) << 64 | u128::from(low));
-        let order_hash = OrderHash::resume(hash);
-        Ok(Self {
-            version,
-            fingerprint,
-            sampler,
-            seed,
-            epoch,
-            position,
-            offset,
-            start,
-            skipped,
-            batch,
-            rank,
-            world,
-            proof,
-            order_hash,
-        })
-    }
-}
-
-fn pair(low: u32, high: u32) -> u64 {
-    u64::from(high) << 32 | u64::from(low)
-}
-
-fn unpair(word: u64) -> (u32, u32) {
-    (word as u32, (word >> 32) as u32)
-}
-
-/// The checksum of all words but the last. Each step is a bijection, so one changed word always changes it.
-fn checksum(words: &[u64; WORDS]) -> u64 {
-    words[..WORDS - 1].iter().fold(0, |state, &word| splitmix64(state ^ word))
 }
 
 fn check_version(version: u32) -> Result<(), String> {
@@ -401,10 +285,6 @@ fn known_version<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u32, D::Er
     let version = serde::Deserialize::deserialize(from)?;
     check_version(version).map_err(serde::de::Error::custom)?;
     Ok(version)
-}
-
-fn cut_short(len: usize) -> Error {
-    refuse(format!("the cursor is truncated: {len} of {} bytes", Cursor::BYTES))
 }
 
 fn refuse(message: impl Into<String>) -> Error {

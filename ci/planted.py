@@ -759,6 +759,25 @@ BUGS = [
         [(SHARE, "if !decoder.is_after_failure(self.number)", "if !decoder.is_after_failure(u64::MAX)")],
     ),
     Bug(
+        "proof_without_substitutes",
+        "the proof of a batch is that of the samples that were to be read, not of their substitutes",
+        Test(FEEDLINE, "bad_samples", "a_bad_sample_changes_only_its_own_row_for_any_workers_and_depth"),
+        [
+            (DECODER, "        info.prove();\n", ""),
+            (
+                DECODER,
+                "        info.substituted = substituted.into_inner()",
+                "        info.prove();\n        info.substituted = substituted.into_inner()",
+            ),
+        ],
+    ),
+    Bug(
+        "proof_of_resident",
+        "a batch that the device gathers adds nothing to the proof",
+        Test(FEEDLINE, "resident", "batches_are_those_of_staged_mode"),
+        [(JOB, "                note.info.prove();\n", "")],
+    ),
+    Bug(
         "cursor_counts_prefetched",
         "the cursor counts one batch that was read ahead and not delivered",
         Test(FEEDLINE, "zoo", "every_data_set_resumes"),
@@ -1084,6 +1103,24 @@ BUGS = [
         "files that are read in groups are not checked",
         Test(DATASETS, "lib", "ahead::tests::a_group_of_reads_is_checked_at_its_end"),
         [("datasets/src/ahead.rs", "if !std::mem::take(&mut self.is_unchecked) {", "if true {")],
+    ),
+    Bug(
+        "slices_of_one_row",
+        "every row of a batch is copied from the place of its first sample",
+        Test(DATASETS, "arrays", "rows_of_several_shards_are_copied_in_any_order"),
+        [
+            (
+                "datasets/src/fixed.rs",
+                "map_while(|&id| self.reader.slice(id, index))",
+                "map_while(|_| self.reader.slice(ids[0], index))",
+            )
+        ],
+    ),
+    Bug(
+        "lacking_features",
+        "a feature that a record lacks keeps what another record had",
+        Test(DATASETS, "tfrecord", "features_are_fields_by_name"),
+        [("datasets/src/tfrecord.rs", "lacking.try_for_each(", "lacking.by_ref().take(0).try_for_each(")],
     ),
     Bug(
         "ahead_place",

@@ -230,3 +230,22 @@ fn damaged_archives_and_tensors_are_refused_with_their_name() {
         assert_eq!(error.path(), Some(path.as_path()), "{name}");
     }
 }
+
+#[test]
+fn rows_of_several_shards_are_copied_in_any_order() {
+    let dir = tempfile::tempdir().unwrap();
+    for (part, first) in [("shards/0.npy", 0), ("shards/1.npy", 6)] {
+        made::write(dir.path(), part, &made::npy("|u1", false, "(3, 2)", &Vec::from_iter(first..first + 6)));
+    }
+    let data = feedline_datasets::Fixed::new(open(dir.path().join("shards")).unwrap()).unwrap();
+    assert!(data.column(0).is_none() && data.reader().slice(4, 0).is_some());
+    let layout = feedline_core::Layout::new(data.spec(), 6).unwrap();
+    let mut slab = vec![0; layout.bytes()];
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, 6);
+    data.read_many(&[5, 0, 3, 3, 1, 2], &mut rows, &mut feedline_core::Context::new(0, 0)).unwrap();
+    drop(rows);
+    assert_eq!(slab[..12], [10, 11, 0, 1, 6, 7, 6, 7, 2, 3, 4, 5]);
+    let mut rows = feedline_core::Rows::new(&layout, &mut slab, 2);
+    let (row, _) = data.read_many(&[0, 6], &mut rows, &mut feedline_core::Context::new(0, 0)).unwrap_err();
+    assert_eq!(row, 1, "there are six samples");
+}

@@ -291,7 +291,8 @@ mod tests {
         let (mut alone, mut in_order) = (Proof::new(), OrderHash::new());
         alone.add_all(5, &ids);
         in_order.add(&ids);
-        for (first, second) in [(0, 0), (0, 7), (1, 2), (3, 6), (7, 7)] {
+        let splits = (0..=7).flat_map(|first| (first..=7).map(move |second| (first, second)));
+        for (first, second) in splits {
             let (mut proof, mut order) = (Proof::new(), OrderHash::new());
             for part in [&ids[..first], &ids[first..second], &ids[second..]] {
                 BatchProof::of(5, part).add_to(&mut proof, &mut order);

@@ -148,7 +148,11 @@ fn a_drain_answers_what_waits_in_the_queue() {
             let client = || scope.spawn(|| ask(address, "POST /predict", &pixels(4)));
             let clients: Vec<_> = (0..6).map(|_| client()).collect();
             wait_until("all are taken", || metrics.accepted.get() == 6);
-            let draining = scope.spawn(|| running.drain());
+            let draining = scope.spawn(|| {
+                let runtime = running.drain();
+                assert_eq!(metrics.answered.get(), 6, "the drain waits for the answers");
+                drop(runtime);
+            });
             wait_until("no new connection is taken", || TcpStream::connect(address).is_err());
             gate.set(State::Open);
             for client in clients {

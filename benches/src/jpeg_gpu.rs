@@ -108,7 +108,8 @@ impl Bench<'_> {
             return Ok((rates, json!({ "batch": self.batch })));
         };
         let compute = self.device.stream()?;
-        let mut stage = DecodeStage::<f32>::new(self.device, self.transforms.device_part()?, decode, threads)?;
+        let mut stage =
+            DecodeStage::<f32>::new(self.device, self.transforms.device_part()?, decode, threads)?;
         let start = Instant::now();
         let finished = stage.run(batches, encoded).map(|batch| {
             let batch = batch?;
@@ -144,11 +145,7 @@ fn encoded(batch: &HostBatch) -> Result<(Encoded<'_>, usize)> {
 }
 
 /// Images per second in each repetition, of batches with so many images.
-fn rates(
-    options: &Options,
-    warm_up: u64,
-    batches: impl Iterator<Item = Result<usize>>,
-) -> Result<Figures> {
+fn rates(options: &Options, warm_up: u64, batches: impl Iterator<Item = Result<usize>>) -> Result<Figures> {
     let (mut rates, mut since, mut images) = (Vec::new(), Instant::now(), 0);
     for (step, batch) in (0..).zip(batches) {
         images += batch?;

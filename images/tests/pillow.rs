@@ -1,4 +1,5 @@
-//! Every picture has the pixels that Pillow gives it, and of libjpeg-turbo where chroma is not interpolated. `golden/make.py` wrote the hashes.
+//! Every picture has the pixels that Pillow gives it, and of libjpeg-turbo where chroma is not interpolated.
+//! `golden/make.py` wrote the hashes.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -74,8 +75,7 @@ fn chroma_that_is_repeated_gives_libjpeg_turbos_pixels() {
 
 #[test]
 fn reduced_pictures_have_pillows_pixels() {
-    let all =
-        [("2", Reduction::Half), ("4", Reduction::Quarter), ("8", Reduction::Eighth)];
+    let all = [("2", Reduction::Half), ("4", Reduction::Quarter), ("8", Reduction::Eighth)];
     for (divisor, reduction) in all {
         let list = format!("reduced-{divisor}.tsv");
         compare(&list, &golden().join("pictures"), Chroma::Interpolated, reduction);

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use feedline_core::Random;
 use feedline_images::{
-    Canvas, Decoder, Filter, RandomResizedCrop, Reduction, Region, Resize, Scratch, Size, Transform, Transforms,
+    Canvas, Decoder, Filter, RandomResizedCrop, Reduction, Region, Resize, Scratch, Size, Transform,
+    Transforms,
 };
 
 fn picture(name: &str) -> Vec<u8> {
@@ -53,7 +54,10 @@ fn a_crop_is_decoded_in_the_reduction_that_leaves_enough_pixels() {
                 let reduction = all.into_iter().filter(|_| is_jpeg).find(fits).unwrap_or_default();
                 seen.push(reduction);
                 let found = read(&list, &encoded, key);
-                assert!(found == wanted(&encoded, reduction, region, to), "{name} to {to}, {key}, {reduction:?}");
+                assert!(
+                    found == wanted(&encoded, reduction, region, to),
+                    "{name} to {to}, {key}, {reduction:?}"
+                );
             }
         }
     }

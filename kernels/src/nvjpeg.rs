@@ -115,7 +115,8 @@ struct Reader {
     header: Pointer,
 }
 
-// SAFETY: nvJPEG's handle may be used by several threads at once, a header by one, and only `&mut self` uses it.
+// SAFETY: nvJPEG's handle may be used by several threads at once, a header by one, and only `&mut self` uses
+// it.
 unsafe impl Send for Reader {}
 
 impl Reader {
@@ -497,7 +498,10 @@ mod tests {
     #[test]
     fn a_device_that_is_not_cuda_is_refused() {
         let stream = feedline_device::Device::host().stream().unwrap();
-        assert_eq!(Nvjpeg::open(&stream, Chroma::Nearest).err().map(|error| error.kind()), Some(ErrorKind::Unavailable));
+        assert_eq!(
+            Nvjpeg::open(&stream, Chroma::Nearest).err().map(|error| error.kind()),
+            Some(ErrorKind::Unavailable)
+        );
         assert_eq!(Staging::new(&stream, 8).err().map(|error| error.kind()), Some(ErrorKind::Unavailable));
     }
 }

@@ -117,8 +117,8 @@ impl<T: Element> SharedBuffer<T> {
         Ok(View::new(self.buffer.view().address(), self.len(), stream.core(), Some(SlotId::SHARED)))
     }
 
-    /// Ends the last write: streams that read later wait for the work that the owner's stream has now, not for
-    /// what it gets afterwards. Without this call, the first read from another stream does it.
+    /// Ends the last write: streams that read later wait for the work that the owner's stream has now, not
+    /// for what it gets afterwards. Without this call, the first read from another stream does it.
     ///
     /// ```
     /// use feedline_device::Device;

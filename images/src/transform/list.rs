@@ -10,8 +10,8 @@ use super::{
     Grayscale, Pad, QuarterTurn, RandAugment, RandomCrop, RandomResizedCrop, Resize, Transform,
     TrivialAugment,
 };
-use crate::device::{Mixing, WORDS};
 use crate::decode::Settings;
+use crate::device::{Mixing, WORDS};
 use crate::{Canvas, Chroma, Decoder, Limits, Reduction, Region, Size};
 
 /// What happens to each picture, in order, and what it is when it arrives in the batch.
@@ -170,11 +170,12 @@ impl Transforms {
         self
     }
 
-    /// Lets the decoder make a JPEG smaller where the first transform scales to a size: by the largest of 8, 4
-    /// and 2 that leaves at least that size. Large photographs then take less than half the time.
+    /// Lets the decoder make a JPEG smaller where the first transform scales to a size: by the largest of 8,
+    /// 4 and 2 that leaves at least that size. Large photographs then take less than half the time.
     ///
-    /// The pixels differ from those of a whole decode: the reduction has an antialiasing of its own, and a crop
-    /// is made larger to whole pixels of the reduced picture. All random numbers stay the same. Off by default.
+    /// The pixels differ from those of a whole decode: the reduction has an antialiasing of its own, and a
+    /// crop is made larger to whole pixels of the reduced picture. All random numbers stay the same. Off by
+    /// default.
     ///
     /// ```
     /// use feedline_images::Transforms;

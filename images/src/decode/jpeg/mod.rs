@@ -2,8 +2,8 @@
 //!
 //! Own code, for three reasons: no crate without C gives the samples that libjpeg-turbo and Pillow give; none
 //! decodes a part of a picture; none decodes without allocating. The samples are equal to those of
-//! libjpeg-turbo with its accurate transform, whether chroma is interpolated or not, also of a picture that is
-//! reduced while it is decoded.
+//! libjpeg-turbo with its accurate transform, whether chroma is interpolated or not, also of a picture that
+//! is reduced while it is decoded.
 //!
 //! | file | what |
 //! | --- | --- |
@@ -118,12 +118,7 @@ impl Jpeg {
 }
 
 /// Makes the memory as large as `frame` needs it.
-fn prepare(
-    frame: &Frame,
-    parts: &[Part],
-    planes: &mut [Vec<u8>; 4],
-    coefficients: &mut [Vec<i16>; 4],
-) {
+fn prepare(frame: &Frame, parts: &[Part], planes: &mut [Vec<u8>; 4], coefficients: &mut [Vec<i16>; 4]) {
     for (index, component) in frame.components.iter().enumerate() {
         let blocks = component.blocks.height * component.blocks.width;
         planes[index].resize(parts[index].edge.pow(2) * blocks, 0);

@@ -6,8 +6,8 @@ use std::ops::Range;
 use arrayvec::ArrayVec;
 
 use super::header::{Component, Frame};
-use crate::decode::{Chroma, Reduction};
 use crate::Region;
+use crate::decode::{Chroma, Reduction};
 
 /// What is needed of a component.
 #[derive(Clone, Debug)]
@@ -57,7 +57,8 @@ fn part(frame: &Frame, component: &Component, region: Region, least: usize, chro
     let &Component { h, v, blocks, .. } = component;
     // As libjpeg does it: chroma of half the size is not reduced to half and then enlarged again.
     let mut edge = least;
-    while edge < 8 && h_max * least % (2 * edge * h) == 0 && v_max * least % (2 * edge * v) == 0 {
+    let fits = |max: usize, own: usize, edge: usize| (max * least).is_multiple_of(2 * edge * own);
+    while edge < 8 && fits(h_max, h, edge) && fits(v_max, v, edge) {
         edge *= 2;
     }
     let (across, down) = (h_max * least / (h * edge), v_max * least / (v * edge));

@@ -31,7 +31,10 @@ impl<'a> Encoded<'a> {
     fn files(&self) -> Result<Vec<&'a [u8]>> {
         let file = |pair: &[u32]| self.bytes.get(pair[0] as usize..pair[1] as usize);
         self.offsets.windows(2).map(file).collect::<Option<_>>().ok_or_else(|| {
-            Error::new(ErrorKind::Config, "the offsets of a batch do not fit its files: give one ragged field")
+            Error::new(
+                ErrorKind::Config,
+                "the offsets of a batch do not fit its files: give one ragged field",
+            )
         })
     }
 }
@@ -129,8 +132,8 @@ impl<O: Written> DecodeStage<O> {
     /// The batches, decoded and transformed, in order. `read` finds the pictures in a batch, and returns what
     /// else of it is needed, such as labels; the batch itself is dropped as soon as it is decoded.
     ///
-    /// The iterator takes batches ahead, so that every thread has two; it blocks for the next batch, and until
-    /// the first one is decoded. What is not taken from it is decoded for nothing.
+    /// The iterator takes batches ahead, so that every thread has two; it blocks for the next batch, and
+    /// until the first one is decoded. What is not taken from it is decoded for nothing.
     ///
     /// Each item is an error where a batch is one, or has a picture that cannot be decoded (`Sample`), or the
     /// device fails. The batches behind it follow.

@@ -53,7 +53,9 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
                 continue;
             }
             let set = ImageDataset::encoded(open(folder)?, transforms(chroma), most)?.repeat(TIMES)?;
-            let loader = Loader::builder(set).batch_size(batch).shuffle(3).pinned_budget(4 << 30);
+            let loader = Loader::builder(set).batch_size(batch).shuffle(3);
+            // Two batches for each thread, and one that is delivered.
+            let loader = loader.depth(2 * threads + 1).pinned_budget(8 << 30);
             let bench = Bench { device: &options.device, transforms: transforms(chroma), decode, batch };
             match bench.measure(options, loader.build_host()?, threads, warm_up) {
                 Err(error) if error.kind() == ErrorKind::Unavailable => {

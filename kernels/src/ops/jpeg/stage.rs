@@ -45,8 +45,9 @@ impl<'a> Encoded<'a> {
 /// step waits for its batch on the device only ([`Decoded::wait_on`]). The batches that go in are those of a
 /// host loader, whose field `image` is ragged, or anything else that holds encoded pictures.
 ///
-/// Two threads are enough for most GPUs: while one waits for the device, the other feeds it. Each keeps up to
-/// three finished batches in device memory.
+/// Two threads are enough for most GPUs: while one waits for the device, the other feeds it. Each takes two
+/// batches at a time, so give the loader a `depth` of twice the threads and one more, and keeps up to three
+/// finished ones in device memory.
 ///
 /// ```
 /// use feedline_core::Random;

@@ -79,6 +79,7 @@ fn the_cpu_decodes_every_kind_of_picture_to_the_workers_pixels() {
     for (decode, chroma) in ways {
         let part = crops().chroma(chroma).device_part().unwrap();
         let mut decoder = PictureDecoder::new(&stream, part, decode).unwrap();
+        assert_eq!(decoder.part().decoder().chroma(), chroma);
         let all: Vec<_> = files(&golden("")).iter().map(|path| fs::read(path).unwrap()).collect();
         for batch in all.chunks(7) {
             assert!(run(&mut decoder, &stream, batch) == wanted(decoder.part(), batch));
@@ -326,4 +327,27 @@ fn auto_measures_and_says_what_it_chose() {
     assert_eq!(counts.on_gpu + counts.on_cpu, 14 * 32);
     assert!(counts.on_gpu > 0 && counts.on_cpu > 0, "both are measured: {counts:?}");
     assert!(said.contains("pictures/s") && !said.contains("being measured"), "{said}");
+}
+
+#[test]
+fn a_stage_on_the_gpu_gives_what_one_decoder_gives() {
+    let test = "a stage on the GPU gives what one decoder gives";
+    let Some(device) = gpu(test) else { return };
+    let part = crops().device_part().unwrap();
+    let Some((stream, mut decoder)) = on_gpu(&device, part.clone(), Decode::Gpu, test) else { return };
+    let compute = device.stream().unwrap();
+    let mut stage = DecodeStage::<u8>::new(&device, part.clone(), Decode::Gpu, 2).unwrap();
+    let all = batches(&part, 20);
+    let mut pictures = 0;
+    for (number, batch) in stage.run(all.iter().cloned().map(Ok), read).enumerate() {
+        let batch = batch.unwrap();
+        assert_eq!(batch.rest, number);
+        // Read on another stream, which waits for the stage on the device.
+        let found = batch.wait_on(&compute).unwrap().to_vec().unwrap();
+        assert!(found == run(&mut decoder, &stream, &all[number].files), "batch {number}");
+        pictures += all[number].files.len() as u64;
+    }
+    let counts = stage.counts();
+    assert_eq!(counts.on_gpu + counts.on_cpu, pictures, "{counts:?}");
+    assert!(counts.on_gpu > 0, "{}", stage.describe());
 }

@@ -30,8 +30,8 @@ pub enum Chroma {
     #[default]
     Interpolated,
     /// The nearest stored sample, repeated: the pixels of libjpeg-turbo's fast upsampling. They differ where
-    /// colours have edges. A GPU decodes three times as many pictures per second this way; a CPU gains a few
-    /// percent.
+    /// colours have edges. A GPU decodes three times as many pictures per second this way; a CPU gains 7 % of
+    /// photographs of 500 pixels that are cropped, 30 % of large ones that are not.
     Nearest,
 }
 

@@ -78,6 +78,14 @@ fn row<'a>(
             both(sums, full);
             &full[left - 2 * range.start..][..width]
         }
+        Sampling::Repeated(1, down) => &plane[y / down * stride + left..][..width],
+        Sampling::Repeated(2, down) => {
+            full.resize(2 * range.len(), 0);
+            for (place, &sample) in full.as_chunks_mut::<2>().0.iter_mut().zip(line(y / down)) {
+                *place = [sample; 2];
+            }
+            &full[left - 2 * range.start..][..width]
+        }
         Sampling::Repeated(across, down) => {
             full.clear();
             let line = &plane[y / down * stride..];

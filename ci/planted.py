@@ -991,7 +991,25 @@ BUGS = [
         "chroma_repeated",
         "chroma of half the size is repeated instead of interpolated",
         PILLOW,
-        [("images/src/decode/jpeg/rows.rs", "(2, 2) if is_wide => Self::Both,", "")],
+        [("images/src/decode/jpeg/part.rs", "(2, 2) if is_interpolated && is_wide => Sampling::Both,", "")],
+    ),
+    Bug(
+        "chroma_always_interpolated",
+        "chroma is interpolated whatever was asked for",
+        Test(IMAGES, "pillow", "chroma_that_is_repeated_gives_libjpeg_turbos_pixels"),
+        [("images/src/decode/jpeg/part.rs", "chroma == Chroma::Interpolated && least > 1", "least > 1")],
+    ),
+    Bug(
+        "reduced_chroma_enlarged",
+        "a reduced picture's chroma is reduced like its brightness, then enlarged",
+        Test(IMAGES, "pillow", "reduced_pictures_have_pillows_pixels"),
+        [("images/src/decode/jpeg/part.rs", "while edge < 8 &&", "while edge < 0 &&")],
+    ),
+    Bug(
+        "reduced_too_far",
+        "a crop is decoded in fewer pixels than it is scaled to",
+        Test(IMAGES, "scaled", "a_crop_is_decoded_in_the_reduction_that_leaves_enough_pixels"),
+        [("images/src/decode/reduction.rs", "part.height >= divisor * to.height &&", "")],
     ),
     Bug(
         "random_of_the_worker",

@@ -85,7 +85,10 @@ def dali(options, report, finish, paths, kind, threads):
     import nvidia.dali.types as types
     from nvidia.dali import pipeline_def
 
-    @pipeline_def(batch_size=BATCH, num_threads=threads, device_id=0, prefetch_queue_depth=3)
+    # Without a device, everything runs on the CPU.
+    device = 0 if torch.cuda.is_available() else None
+
+    @pipeline_def(batch_size=BATCH, num_threads=threads, device_id=device, prefetch_queue_depth=3)
     def pipeline():
         encoded, _ = fn.readers.file(files=[str(path) for path in paths], random_shuffle=True, name="files")
         # The crop is known before decoding, so only that part is decoded where the decoder can.
@@ -93,7 +96,7 @@ def dali(options, report, finish, paths, kind, threads):
         images = fn.resize(images, size=[224, 224])
         mirror = fn.random.coin_flip()
         scaled = [[255 * number for number in numbers] for numbers in (MEAN, STD)]
-        images = images if kind == "mixed" else images.gpu()
+        images = images.gpu() if kind == "cpu" and device is not None else images
         return fn.crop_mirror_normalize(
             images, mirror=mirror, mean=scaled[0], std=scaled[1], dtype=types.FLOAT, output_layout="CHW"
         )
@@ -122,9 +125,11 @@ def main():
         report.part(f"DataLoader {workers}", run)
     if gpu:
         report.part("nvJPEG", lambda: nvjpeg(options, report, device, finish, paths))
-        for kind in ("cpu", "mixed"):
-            run = lambda kind=kind: dali(options, report, finish, paths, kind, 2 * options.workers)
-            report.part(f"DALI {kind}", run)
+    threads = {options.workers, 2 * options.workers} if not gpu else {2 * options.workers}
+    for kind in ("cpu", "mixed") if gpu else ("cpu",):
+        for count in sorted(threads):
+            run = lambda kind=kind, count=count: dali(options, report, finish, paths, kind, count)
+            report.part(f"DALI {kind} {count}", run)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use feedline::{
     Context, DType, Dataset, Error, ErrorKind, Loader, Random, ReadError, Result, Row, Spec, Workers,
 };
-use feedline_images::{Decoder, IMAGENET_MEAN, IMAGENET_STD, Scratch, Transforms};
+use feedline_images::{Chroma, Decoder, IMAGENET_MEAN, IMAGENET_STD, Scratch, Transforms};
 use feedline_kernels::ops::{Augment, Pictures as Crossed};
 use serde_json::json;
 
@@ -23,7 +23,8 @@ const SAMPLES: u64 = 1 << 24;
 /// Samples per batch.
 const BATCH: usize = 64;
 
-/// Decoding alone, and with a random-resized-crop to 224 and a flip; as many workers as threads.
+/// Decoding alone, and with a random-resized-crop to 224 and a flip, in each form of decoding; as many workers
+/// as threads.
 ///
 /// # Errors
 /// `Config` without a folder of pictures; an error of a file, the device or the pipeline.
@@ -35,7 +36,14 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     let batch = if options.smoke { 2 } else { BATCH };
     let cropped = Transforms::new().random_resized_crop(224).flip(0.5);
     let finished = cropped.clone().on_device().normalise(IMAGENET_MEAN, IMAGENET_STD).channels_first();
-    for work in [Work::Decode, Work::Crop(cropped), Work::Finish(finished)] {
+    let crops = [
+        ("crop 224", cropped.clone()),
+        ("crop 224, nearest chroma", cropped.clone().chroma(Chroma::Nearest)),
+        // Of large photographs a half, a quarter or an eighth is decoded.
+        ("crop 224, scaled decode", cropped.scaled_decode()),
+    ];
+    let crops = crops.map(|(name, transforms)| Work::Crop(name, transforms));
+    for work in [Work::Decode, Work::Finish(finished)].into_iter().chain(crops) {
         for &workers in &options.workers {
             let pictures = Pictures { encoded: encoded.clone(), spec: work.spec()?, work: work.clone() };
             let workers = Workers::Count(workers);
@@ -62,7 +70,7 @@ enum Work {
     /// The whole picture is decoded in scratch memory; the row gets its first byte.
     Decode,
     /// Transformed to one size.
-    Crop(Transforms),
+    Crop(&'static str, Transforms),
     /// The same; then the device makes finished pictures of a batch.
     Finish(Transforms),
 }
@@ -71,7 +79,7 @@ impl Work {
     fn name(&self) -> &'static str {
         match self {
             Self::Decode => "decode",
-            Self::Crop(_) => "crop 224",
+            Self::Crop(name, _) => name,
             Self::Finish(_) => "crop 224, finished",
         }
     }
@@ -79,7 +87,7 @@ impl Work {
     fn spec(&self) -> Result<Spec> {
         match self {
             Self::Decode => Spec::new().field("image", DType::U8, [1]),
-            Self::Crop(transforms) | Self::Finish(transforms) => transforms.field("image"),
+            Self::Crop(_, transforms) | Self::Finish(transforms) => transforms.field("image"),
         }
     }
 
@@ -102,7 +110,7 @@ impl Work {
     fn run(&self, encoded: &[u8], random: &mut Random, memory: &mut Memory, image: &mut [u8]) -> Result<()> {
         match self {
             Self::Decode => image[0] = memory.decoder.decode(encoded)?.pixels[0],
-            Self::Crop(transforms) | Self::Finish(transforms) => {
+            Self::Crop(_, transforms) | Self::Finish(transforms) => {
                 transforms.read(encoded, random, &mut memory.scratch, image)?;
             }
         }

@@ -1,15 +1,12 @@
 //! JPEG files decoded on the GPU, on the CPU, and on both, and finished on the device. Needs a folder:
 //! `--images`.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, sync_channel};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use feedline::{Dataset, Device, Error, ErrorKind, HostBatch, Loader, Result};
 use feedline_datasets::{ImageDataset, open};
-use feedline_images::{IMAGENET_MEAN, IMAGENET_STD, Transforms};
-use feedline_kernels::ops::{Decode, PictureDecoder};
+use feedline_images::{Chroma, IMAGENET_MEAN, IMAGENET_STD, Transforms};
+use feedline_kernels::ops::{Decode, DecodeStage, Encoded};
 use serde_json::{Value, json};
 
 use crate::measure::Figures;
@@ -23,7 +20,7 @@ const TIMES: u64 = 1 << 20;
 /// Batches of each thread that are not timed: with `Decode::Auto`, those that are measured to choose.
 const WARM_UP: u64 = 14;
 
-/// One, two and four threads decode on streams of their own.
+/// A stage of one, two and four threads, each with a stream of its own.
 ///
 /// # Errors
 /// `Config` without a folder of pictures; an error of a file, the device or the pipeline.
@@ -33,27 +30,33 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     };
     let files = crate::jpeg::read(folder)?;
     let most = files.iter().map(Vec::len).max().unwrap_or(1);
-    let transforms = || {
-        let list = Transforms::new().on_device().random_resized_crop(224).flip(0.5);
+    let transforms = |chroma| {
+        let list = Transforms::new().chroma(chroma).on_device().random_resized_crop(224).flip(0.5);
         list.normalise(IMAGENET_MEAN, IMAGENET_STD).channels_first()
     };
     let (batch, warm_up) = if options.smoke { (2, 1) } else { (BATCH, WARM_UP) };
+    let (interpolated, nearest) = (Chroma::Interpolated, Chroma::Nearest);
     let ways = [
         // What the loader delivers, which nobody decodes.
-        ("none", None),
-        ("gpu", Some(Decode::Gpu)),
-        ("cpu", Some(Decode::Cpu)),
-        ("auto", Some(Decode::Auto)),
+        ("none", None, interpolated),
+        ("gpu", Some(Decode::Gpu), interpolated),
+        ("gpu", Some(Decode::Gpu), nearest),
+        ("cpu", Some(Decode::Cpu), interpolated),
+        ("auto", Some(Decode::Auto), interpolated),
+        ("auto", Some(Decode::Auto), nearest),
     ];
-    for (name, decode) in ways {
+    for (name, decode, chroma) in ways {
+        let chroma_name = if chroma == nearest { "nearest" } else { "interpolated" };
         for threads in [1, 2, 4] {
             if matches!(decode, None | Some(Decode::Cpu)) && threads > 1 {
                 // Every core works for one already.
                 continue;
             }
-            let set = ImageDataset::encoded(open(folder)?, transforms(), most)?.repeat(TIMES)?;
-            let loader = Loader::builder(set).batch_size(batch).shuffle(3).pinned_budget(4 << 30);
-            let bench = Bench { device: &options.device, transforms: transforms(), decode, batch };
+            let set = ImageDataset::encoded(open(folder)?, transforms(chroma), most)?.repeat(TIMES)?;
+            let loader = Loader::builder(set).batch_size(batch).shuffle(3);
+            // Two batches for each thread, and one that is delivered.
+            let loader = loader.depth(2 * threads + 1).pinned_budget(8 << 30);
+            let bench = Bench { device: &options.device, transforms: transforms(chroma), decode, batch };
             match bench.measure(options, loader.build_host()?, threads, warm_up) {
                 Err(error) if error.kind() == ErrorKind::Unavailable => {
                     println!("jpeg-gpu {name}: not run: {error}");
@@ -63,7 +66,7 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
                     report.add(
                         "jpeg-gpu",
                         Entry {
-                            parameters: json!({ "decode": name, "threads": threads }),
+                            parameters: json!({ "decode": name, "chroma": chroma_name, "threads": threads }),
                             value: rates,
                             unit: "images/s",
                             baseline: None,
@@ -92,7 +95,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Images per second in each repetition, and what a decoder says of itself and of its time.
+    /// Images per second in each repetition, and what the stage says of itself and of its time.
     fn measure(
         &self,
         options: &Options,
@@ -100,84 +103,63 @@ impl Bench<'_> {
         threads: usize,
         warm_up: u64,
     ) -> Result<(Figures, Value)> {
-        let (sender, receiver) = sync_channel(2 * threads);
-        let (receiver, done) = (Mutex::new(receiver), AtomicU64::new(0));
-        std::thread::scope(|scope| {
-            let start = |_| scope.spawn(|| self.decode_all(&receiver, &done));
-            let running: Vec<_> = (0..threads).map(start).collect();
-            let mut rates = Vec::new();
-            let mut since: Option<(Instant, u64)> = None;
-            for batch in loader.epoch(0)? {
-                // It fails once every thread has ended, with an error that is returned below.
-                if sender.send(batch?).is_err() || rates.len() == options.reps {
-                    break;
-                }
-                let count = done.load(Ordering::Relaxed);
-                match since {
-                    None if count >= warm_up * (threads * self.batch) as u64 => {
-                        since = Some((Instant::now(), count));
-                    }
-                    Some((start, before)) if start.elapsed() >= options.repetition && count > before => {
-                        rates.push((count - before) as f64 / start.elapsed().as_secs_f64());
-                        since = Some((Instant::now(), count));
-                    }
-                    _ => {}
-                }
-            }
-            drop(sender);
-            let mut more = json!({});
-            for thread in running {
-                let panicked = |_| Err(Error::new(ErrorKind::Panic, "a thread of the benchmark panicked"));
-                more = thread.join().unwrap_or_else(panicked)?;
-            }
-            more["batch"] = self.batch.into();
-            Ok((Figures::new(rates), more))
-        })
-    }
-
-    /// Decodes batches until there are no more. Returns what the decoder says, and where the time of this
-    /// thread went, in microseconds per image.
-    fn decode_all(&self, batches: &Mutex<Receiver<HostBatch>>, done: &AtomicU64) -> Result<Value> {
-        let next = || batches.lock().unwrap_or_else(PoisonError::into_inner).recv().ok();
+        let batches = loader.epoch(0)?;
+        let warm_up = warm_up * threads as u64;
         let Some(decode) = self.decode else {
-            while let Some(batch) = next() {
-                done.fetch_add(batch.len() as u64, Ordering::Relaxed);
-            }
-            return Ok(json!({}));
+            let rates = rates(options, warm_up, batches.map(|batch| Ok(batch?.len())))?;
+            return Ok((rates, json!({ "batch": self.batch })));
         };
-        let stream = self.device.stream()?;
-        let mut decoder = PictureDecoder::new(&stream, self.transforms.device_part()?, decode)?;
-        let mut finished = stream.buffer::<f32>(self.batch * decoder.part().elements())?;
-        let (mut fed, mut transformed) = (Duration::ZERO, Duration::ZERO);
-        loop {
-            let start = Instant::now();
-            let Some(batch) = next() else { break };
-            fed += start.elapsed();
-            let (bytes, offsets) = batch.ragged::<u8>("image")?;
-            let encoded: Vec<_> =
-                offsets.windows(2).map(|pair| &bytes[pair[0] as usize..pair[1] as usize]).collect();
-            let elements = encoded.len() * decoder.part().elements();
-            decoder.run(&encoded, batch.field("image.parameters")?, finished.slice_mut(0..elements)?)?;
-            let start = Instant::now();
-            stream.synchronize()?;
-            transformed += start.elapsed();
-            done.fetch_add(encoded.len() as u64, Ordering::Relaxed);
-        }
-        let (counts, times) = (decoder.counts(), decoder.times());
+        let compute = self.device.stream()?;
+        let mut stage =
+            DecodeStage::<f32>::new(self.device, self.transforms.device_part()?, decode, threads)?;
+        let start = Instant::now();
+        let finished = stage.run(batches, encoded).map(|batch| {
+            let batch = batch?;
+            batch.wait_on(&compute)?;
+            Ok(batch.rest)
+        });
+        let rates = rates(options, warm_up, finished)?;
+        compute.synchronize()?;
+        let of_threads = start.elapsed().as_secs_f64() * threads as f64;
+        let (counts, times) = (stage.counts(), stage.times());
         let images = (counts.on_gpu + counts.on_cpu).max(1) as f64;
         let per_image = |time: Duration| time.as_secs_f64() * 1e6 / images;
-        Ok(json!({
-            "said": decoder.describe(),
+        let more = json!({
+            "said": stage.describe(), "batch": self.batch,
             "on_gpu": counts.on_gpu, "on_cpu": counts.on_cpu, "refused": counts.refused,
             "us_per_image": {
-                "batches awaited": per_image(fed),
+                "of a thread": of_threads * 1e6 / images,
                 "headers": per_image(times.headers),
                 "files to pinned memory": per_image(times.load),
                 "nvJPEG's calls": per_image(times.queue),
                 "device awaited": per_image(times.wait),
                 "copies": per_image(times.copies),
-                "transforms": per_image(transformed),
             },
-        }))
+        });
+        Ok((rates, more))
     }
+}
+
+/// The pictures of a batch, and their number.
+fn encoded(batch: &HostBatch) -> Result<(Encoded<'_>, usize)> {
+    let (bytes, offsets) = batch.ragged::<u8>("image")?;
+    Ok((Encoded { bytes, offsets, parameters: batch.field("image.parameters")? }, batch.len()))
+}
+
+/// Images per second in each repetition, of batches with so many images.
+fn rates(options: &Options, warm_up: u64, batches: impl Iterator<Item = Result<usize>>) -> Result<Figures> {
+    let (mut rates, mut since, mut images) = (Vec::new(), Instant::now(), 0);
+    for (step, batch) in (0..).zip(batches) {
+        images += batch?;
+        if step < warm_up {
+            (since, images) = (Instant::now(), 0);
+        } else if since.elapsed() >= options.repetition {
+            rates.push(images as f64 / since.elapsed().as_secs_f64());
+            (since, images) = (Instant::now(), 0);
+            if rates.len() == options.reps {
+                break;
+            }
+        }
+    }
+    Ok(Figures::new(rates))
 }

@@ -38,7 +38,7 @@ pub mod transform;
 mod turn;
 
 pub use canvas::Canvas;
-pub use decode::{Decoder, Format, Limits, Picture};
+pub use decode::{Chroma, Decoder, Format, Limits, Picture, Reduction};
 pub use device::DevicePart;
 pub use size::{Region, Size};
 pub use transform::{

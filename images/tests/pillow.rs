@@ -1,10 +1,11 @@
-//! Every picture has the pixels that Pillow gives it. `golden/make.py` wrote the hashes.
+//! Every picture has the pixels that Pillow gives it, and of libjpeg-turbo where chroma is not interpolated.
+//! `golden/make.py` wrote the hashes.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use feedline_images::Decoder;
+use feedline_images::{Chroma, Decoder, Reduction};
 use sha2::{Digest, Sha256};
 
 /// Files that Pillow reads and feedline does not, or not alike, and why.
@@ -22,14 +23,14 @@ fn hash(bytes: &[u8]) -> String {
 }
 
 /// Compares every file that `list` names, below `folder`.
-fn compare(list: &str, folder: &Path) {
+fn compare(list: &str, folder: &Path, chroma: Chroma, reduction: Reduction) {
     let list = fs::read_to_string(golden().join(list)).unwrap();
-    let mut decoder = Decoder::new();
+    let mut decoder = Decoder::new().with_chroma(chroma);
     let mut wrong = Vec::new();
     for line in list.lines() {
         let (name, wanted) = line.split_once('\t').unwrap();
         let bytes = fs::read(folder.join(name)).unwrap();
-        let found = match decoder.decode(&bytes) {
+        let found = match decoder.decode_reduced(&bytes, reduction) {
             Ok(picture) => {
                 let size = picture.size;
                 assert_eq!(picture.pixels.len(), size.bytes());
@@ -55,7 +56,7 @@ fn compare(list: &str, folder: &Path) {
 
 #[test]
 fn every_kind_of_picture_has_pillows_pixels() {
-    compare("pictures.tsv", &golden().join("pictures"));
+    compare("pictures.tsv", &golden().join("pictures"), Chroma::Interpolated, Reduction::None);
 }
 
 #[test]
@@ -64,5 +65,19 @@ fn photographs_and_awkward_files_have_pillows_pixels_or_are_refused_as_by_pillow
     if !shared.join("jpeg-awkward").is_dir() {
         return feedline_testkit::not_run("pixels of ../shared/data", "the folder is not there");
     }
-    compare("shared.tsv", &shared);
+    compare("shared.tsv", &shared, Chroma::Interpolated, Reduction::None);
+}
+
+#[test]
+fn chroma_that_is_repeated_gives_libjpeg_turbos_pixels() {
+    compare("nearest.tsv", &golden().join("pictures"), Chroma::Nearest, Reduction::None);
+}
+
+#[test]
+fn reduced_pictures_have_pillows_pixels() {
+    let all = [("2", Reduction::Half), ("4", Reduction::Quarter), ("8", Reduction::Eighth)];
+    for (divisor, reduction) in all {
+        let list = format!("reduced-{divisor}.tsv");
+        compare(&list, &golden().join("pictures"), Chroma::Interpolated, reduction);
+    }
 }

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use feedline_core::{Element, Error, ErrorKind, Result};
 use feedline_device::{Backend, Stream, ViewMut};
+use feedline_images::Chroma;
 use libloading::Library;
 
-use crate::host::parallel::beside;
+use crate::host::parallel::{beside, threads};
 
 /// Names of the library.
 const LIBRARIES: [&str; 3] = ["libnvjpeg.so", "libnvjpeg.so.13", "libnvjpeg.so.12"];
@@ -19,8 +20,12 @@ const HARDWARE: c_int = 3;
 const GPU_HYBRID: c_int = 2;
 /// `nvjpegOutputFormat_t`: red, green and blue of a pixel follow each other.
 const RGB_INTERLEAVED: c_int = 5;
-/// Chroma between its samples is interpolated, as libjpeg-turbo does.
+/// Chroma between its samples is interpolated, as libjpeg-turbo does; without this flag it is repeated.
 const INTERPOLATED: c_uint = 1 << 5;
+
+/// The most threads that read headers, and the fewest files for which one is started.
+const MOST_READERS: usize = 8;
+const LEAST_FILES: usize = 8;
 
 /// `nvjpegStatus_t`; 0 is success.
 type Status = c_int;
@@ -101,6 +106,39 @@ impl Calls {
     }
 }
 
+/// A file, the height and width that its header was found to state, and where its pixels begin.
+pub(crate) type Asked<'a> = (&'a [u8], (usize, usize), usize);
+
+/// Reads headers of files; for one thread at a time.
+struct Reader {
+    handle: Pointer,
+    header: Pointer,
+}
+
+// SAFETY: nvJPEG's handle may be used by several threads at once, a header by one, and only `&mut self` uses
+// it.
+unsafe impl Send for Reader {}
+
+impl Reader {
+    /// Height and width of a file that the decoder takes; `None` for one that it refuses.
+    fn size(&mut self, calls: &Calls, bytes: &[u8]) -> Option<(usize, usize)> {
+        let (mut width, mut height, mut components, mut refused) = (0, 0, 0, 1);
+        // SAFETY: the handles are alive, and the bytes are only read during the call.
+        let parsed = unsafe { (calls.parse)(self.handle, bytes.as_ptr(), bytes.len(), self.header) };
+        if parsed != 0 {
+            return None;
+        }
+        // SAFETY: the header was parsed; both numbers are written.
+        let sized = unsafe { (calls.size)(self.header, &mut width, &mut height) };
+        // SAFETY: as above.
+        let counted = unsafe { (calls.components)(self.header, &mut components) };
+        // SAFETY: as above; 0 means that the batched decoder takes the file.
+        let asked = unsafe { (calls.supported)(self.handle, self.header, &mut refused) };
+        let is_taken = [sized, counted, asked, refused] == [0; 4] && matches!(components, 1 | 3);
+        is_taken.then_some((height as usize, width as usize))
+    }
+}
+
 /// A file that the decoder takes, and where its pixels go: made by [`Nvjpeg::accept`] only, so that its size
 /// is the one that the library writes.
 #[derive(Clone, Copy)]
@@ -137,7 +175,8 @@ pub(crate) struct Nvjpeg {
     stream: Stream,
     handle: Pointer,
     state: Pointer,
-    header: Pointer,
+    /// One for each thread that reads headers.
+    readers: Vec<Reader>,
     is_hardware: bool,
     /// Files of the last batch.
     batch: usize,
@@ -150,11 +189,11 @@ pub(crate) struct Nvjpeg {
 unsafe impl Send for Nvjpeg {}
 
 impl Nvjpeg {
-    /// Opens a decoder on the chip's JPEG engines, or in kernels where it has none.
+    /// Opens a decoder on the chip's JPEG engines, or in kernels where it has none; `chroma` as on the CPU.
     ///
     /// # Errors
     /// `Unavailable` without the library, or on a device that is not CUDA; a device failure.
-    pub(crate) fn open(stream: &Stream) -> Result<Self> {
+    pub(crate) fn open(stream: &Stream, chroma: Chroma) -> Result<Self> {
         let Some(cuda) = stream.cuda_backend() else {
             let why = "JPEG is decoded on CUDA devices only: open one, or decode on the CPU";
             return Err(Error::new(ErrorKind::Unavailable, why));
@@ -162,9 +201,10 @@ impl Nvjpeg {
         let calls = Calls::load()?;
         cuda.bind()?;
         let mut handle = ptr::null_mut();
+        let flags = flags(chroma);
         // SAFETY: null allocators mean the library's own; `handle` is written where it succeeds.
         let mut create =
-            |backend| unsafe { (calls.create)(backend, ptr::null(), ptr::null(), INTERPOLATED, &mut handle) };
+            |backend| unsafe { (calls.create)(backend, ptr::null(), ptr::null(), flags, &mut handle) };
         let is_hardware = create(HARDWARE) == 0;
         if !is_hardware {
             answered(create(GPU_HYBRID), "open a decoder")?;
@@ -177,7 +217,7 @@ impl Nvjpeg {
             stream,
             handle,
             state: null,
-            header: null,
+            readers: Vec::new(),
             is_hardware,
             batch: 0,
             pinned: None,
@@ -185,8 +225,12 @@ impl Nvjpeg {
         };
         // SAFETY: the handle was just created, and the state is written where it succeeds.
         answered(unsafe { (opened.calls.state_create)(handle, &mut opened.state) }, "create a state")?;
-        // SAFETY: as above.
-        answered(unsafe { (opened.calls.header_create)(handle, &mut opened.header) }, "create a header")?;
+        for _ in 0..threads().clamp(1, MOST_READERS) {
+            let mut header = ptr::null_mut();
+            // SAFETY: as above.
+            answered(unsafe { (opened.calls.header_create)(handle, &mut header) }, "create a header")?;
+            opened.readers.push(Reader { handle, header });
+        }
         Ok(opened)
     }
 
@@ -207,33 +251,26 @@ impl Nvjpeg {
         self.spent
     }
 
-    /// The file, if the decoder takes it and finds a picture of this height and width in it. Its pixels begin
-    /// at `first`.
-    pub(crate) fn accept<'a>(
-        &mut self,
-        bytes: &'a [u8],
-        (height, width): (usize, usize),
-        first: usize,
-    ) -> Option<File<'a>> {
-        (self.size(bytes)? == (height, width)).then_some(File { bytes, height, width, first })
-    }
-
-    /// Height and width of a file that the decoder takes; `None` for one that it refuses.
-    fn size(&mut self, bytes: &[u8]) -> Option<(usize, usize)> {
-        let (mut width, mut height, mut components, mut refused) = (0, 0, 0, 1);
-        // SAFETY: the handles are alive, and the bytes are only read during the call.
-        let parsed = unsafe { (self.calls.parse)(self.handle, bytes.as_ptr(), bytes.len(), self.header) };
-        if parsed != 0 {
-            return None;
-        }
-        // SAFETY: the header was parsed; both numbers are written.
-        let sized = unsafe { (self.calls.size)(self.header, &mut width, &mut height) };
-        // SAFETY: as above.
-        let counted = unsafe { (self.calls.components)(self.header, &mut components) };
-        // SAFETY: as above; 0 means that the batched decoder takes the file.
-        let asked = unsafe { (self.calls.supported)(self.handle, self.header, &mut refused) };
-        let is_taken = [sized, counted, asked, refused] == [0; 4] && matches!(components, 1 | 3);
-        is_taken.then_some((height as usize, width as usize))
+    /// For each file that is asked for: the file, if the decoder takes it and finds a picture of that height
+    /// and width in it. The headers are read on the pool.
+    pub(crate) fn accept<'a>(&mut self, asked: &[Option<Asked<'a>>]) -> Vec<Option<File<'a>>> {
+        let Self { calls, stream, readers, .. } = self;
+        let mut files = vec![None; asked.len()];
+        let most = asked.len().div_ceil(readers.len().max(1)).max(LEAST_FILES);
+        let parts = readers.iter_mut().zip(asked.chunks(most)).zip(files.chunks_mut(most)).collect();
+        let accept = |((reader, asked), files): ((&mut Reader, &[Option<Asked<'a>>]), &mut [_])| {
+            // Without the device, which a later call reports, all files are for the CPU.
+            if stream.cuda_backend().is_none_or(|cuda| cuda.bind().is_err()) {
+                return;
+            }
+            for (file, asked) in files.iter_mut().zip(asked) {
+                let Some((bytes, (height, width), first)) = *asked else { continue };
+                let found = reader.size(calls, bytes);
+                *file = (found == Some((height, width))).then_some(File { bytes, height, width, first });
+            }
+        };
+        beside(parts, accept, || ());
+        files
     }
 
     /// Copies `files` into pinned memory, on the pool: from other memory the driver would copy them one by
@@ -343,14 +380,20 @@ impl Drop for Nvjpeg {
             return self.stream.report(error);
         }
         let Calls { header_destroy, state_destroy, destroy, .. } = &self.calls;
-        for (close, handle) in
-            [(header_destroy, self.header), (state_destroy, self.state), (destroy, self.handle)]
-        {
+        let headers = self.readers.iter().map(|reader| (header_destroy, reader.header));
+        for (close, handle) in headers.chain([(state_destroy, self.state), (destroy, self.handle)]) {
             if !handle.is_null() {
                 // SAFETY: created by the library, closed once; nothing uses it any more.
                 let _ = unsafe { close(handle) };
             }
         }
+    }
+}
+
+fn flags(chroma: Chroma) -> c_uint {
+    match chroma {
+        Chroma::Interpolated => INTERPOLATED,
+        Chroma::Nearest => 0,
     }
 }
 
@@ -446,10 +489,19 @@ mod tests {
         }
     }
 
+    /// Bit 5 is `NVJPEG_FLAGS_UPSAMPLING_WITH_INTERPOLATION` of `nvjpeg.h`.
+    #[test]
+    fn chroma_is_interpolated_only_where_that_is_asked_for() {
+        assert_eq!((flags(Chroma::Interpolated), flags(Chroma::Nearest)), (0b10_0000, 0));
+    }
+
     #[test]
     fn a_device_that_is_not_cuda_is_refused() {
         let stream = feedline_device::Device::host().stream().unwrap();
-        assert_eq!(Nvjpeg::open(&stream).err().map(|error| error.kind()), Some(ErrorKind::Unavailable));
+        assert_eq!(
+            Nvjpeg::open(&stream, Chroma::Nearest).err().map(|error| error.kind()),
+            Some(ErrorKind::Unavailable)
+        );
         assert_eq!(Staging::new(&stream, 8).err().map(|error| error.kind()), Some(ErrorKind::Unavailable));
     }
 }

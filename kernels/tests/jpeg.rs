@@ -5,11 +5,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use feedline_core::{ErrorKind, Random};
+use feedline_core::{Error, ErrorKind, Random, Result};
 use feedline_device::{Device, Stream};
 use feedline_images::device::{HostBatch, WORDS};
-use feedline_images::{CenterCrop, Decoder, DevicePart, Size, Transforms};
-use feedline_kernels::ops::{Decode, PictureDecoder};
+use feedline_images::{CenterCrop, Chroma, Decoder, DevicePart, Size, Transforms};
+use feedline_kernels::ops::{Decode, DecodeStage, Encoded, PictureDecoder};
 use feedline_testkit::{gpu, not_run};
 
 fn golden(name: &str) -> PathBuf {
@@ -23,8 +23,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-fn decoded(bytes: &[u8]) -> (Size, Vec<u8>) {
-    let mut decoder = Decoder::new();
+fn decoded(bytes: &[u8], chroma: Chroma) -> (Size, Vec<u8>) {
+    let mut decoder = Decoder::new().with_chroma(chroma);
     let picture = decoder.decode(bytes).unwrap();
     (picture.size, picture.pixels.to_vec())
 }
@@ -56,7 +56,7 @@ fn crops() -> Transforms {
 fn wanted(part: &DevicePart, batch: &[Vec<u8>]) -> Vec<u8> {
     let (mut pixels, mut offsets) = (Vec::new(), vec![0]);
     for bytes in batch {
-        pixels.extend(decoded(bytes).1);
+        pixels.extend(decoded(bytes, part.decoder().chroma()).1);
         offsets.push(pixels.len() as u32);
     }
     let parameters = parameters(part, batch);
@@ -71,8 +71,15 @@ fn wanted(part: &DevicePart, batch: &[Vec<u8>]) -> Vec<u8> {
 #[test]
 fn the_cpu_decodes_every_kind_of_picture_to_the_workers_pixels() {
     let stream = Device::host().stream().unwrap();
-    for decode in [Decode::Cpu, Decode::Auto] {
-        let mut decoder = PictureDecoder::new(&stream, crops().device_part().unwrap(), decode).unwrap();
+    let ways = [
+        (Decode::Cpu, Chroma::Interpolated),
+        (Decode::Auto, Chroma::Interpolated),
+        (Decode::Cpu, Chroma::Nearest),
+    ];
+    for (decode, chroma) in ways {
+        let part = crops().chroma(chroma).device_part().unwrap();
+        let mut decoder = PictureDecoder::new(&stream, part, decode).unwrap();
+        assert_eq!(decoder.part().decoder().chroma(), chroma);
         let all: Vec<_> = files(&golden("")).iter().map(|path| fs::read(path).unwrap()).collect();
         for batch in all.chunks(7) {
             assert!(run(&mut decoder, &stream, batch) == wanted(decoder.part(), batch));
@@ -117,6 +124,110 @@ fn what_cannot_be_is_refused_with_the_reason() {
     assert!(error.message().contains("put on_device() first"), "{error}");
 }
 
+/// A batch as a loader delivers it.
+#[derive(Clone)]
+struct Crossed {
+    number: usize,
+    files: Vec<Vec<u8>>,
+    bytes: Vec<u8>,
+    offsets: Vec<u32>,
+    parameters: Vec<u32>,
+}
+
+/// Batches of one to five pictures of every kind.
+fn batches(part: &DevicePart, count: usize) -> Vec<Crossed> {
+    let all: Vec<_> = files(&golden("")).iter().map(|path| fs::read(path).unwrap()).collect();
+    let mut at = all.iter().cycle();
+    let batch = |number| {
+        let files: Vec<_> = at.by_ref().take(1 + number * 3 % 5).cloned().collect();
+        let mut offsets = vec![0];
+        offsets.extend(files.iter().scan(0, |sum, file| {
+            *sum += file.len() as u32;
+            Some(*sum)
+        }));
+        Crossed { number, bytes: files.concat(), offsets, parameters: parameters(part, &files), files }
+    };
+    (0..count).map(batch).collect()
+}
+
+fn read(batch: &Crossed) -> Result<(Encoded<'_>, usize)> {
+    let Crossed { number, bytes, offsets, parameters, .. } = batch;
+    Ok((Encoded { bytes, offsets, parameters }, *number))
+}
+
+#[test]
+fn a_stage_delivers_every_batch_in_order_with_the_pixels_of_its_pictures() {
+    let device = Device::host();
+    let compute = device.stream().unwrap();
+    let part = crops().device_part().unwrap();
+    for threads in [1, 3] {
+        let mut stage = DecodeStage::<u8>::new(&device, part.clone(), Decode::Auto, threads).unwrap();
+        let all = batches(&part, 20);
+        let mut pictures = 0;
+        // The second round uses the memory of the first, and a stage of which an iterator was dropped.
+        for take in [7, 20] {
+            for (number, batch) in stage.run(all.iter().cloned().map(Ok), read).take(take).enumerate() {
+                let batch = batch.unwrap();
+                assert_eq!(batch.rest, number);
+                let found = batch.wait_on(&compute).unwrap().to_vec().unwrap();
+                assert!(found == wanted(&part, &all[number].files), "batch {number} of {threads} threads");
+                pictures += all[number].files.len() as u64;
+            }
+        }
+        assert!(stage.counts().on_cpu >= pictures && stage.counts().on_gpu == 0, "{stage:?}");
+        assert!(stage.describe().starts_with("on the CPU (no nvJPEG)"), "{}", stage.describe());
+    }
+}
+
+#[test]
+fn a_batch_that_fails_in_a_stage_is_an_error_in_its_place_and_the_others_follow() {
+    let device = Device::host();
+    let part = crops().device_part().unwrap();
+    let mut stage = DecodeStage::<u8>::new(&device, part.clone(), Decode::Cpu, 2).unwrap();
+    let mut all: Vec<_> = batches(&part, 12).into_iter().map(Ok).collect();
+    all[2] = Err(Error::new(ErrorKind::Data, "the loader failed"));
+    let Ok(batch) = &mut all[5] else { panic!("a batch") };
+    batch.bytes[..8].fill(0);
+    let Ok(batch) = &mut all[6] else { panic!("a batch") };
+    *batch.offsets.last_mut().unwrap() += 1;
+    let found: Vec<_> = stage.run(all, read).map(|batch| batch.map(|batch| batch.rest)).collect();
+    for (number, found) in found.iter().enumerate() {
+        let wanted = match number {
+            2 => Err(ErrorKind::Data),
+            5 => Err(ErrorKind::Sample),
+            6 => Err(ErrorKind::Config),
+            number => Ok(number),
+        };
+        assert_eq!(found.as_ref().map(|number| *number).map_err(Error::kind), wanted);
+    }
+    assert_eq!(found.len(), 12);
+}
+
+#[test]
+fn a_panic_in_a_stage_is_an_error_and_ends_its_thread_alone() {
+    let device = Device::host();
+    let part = crops().device_part().unwrap();
+    let mut stage = DecodeStage::<u8>::new(&device, part.clone(), Decode::Cpu, 2).unwrap();
+    fn panicking(batch: &Crossed) -> Result<(Encoded<'_>, usize)> {
+        assert!(batch.number != 2, "a planted panic");
+        read(batch)
+    }
+    let found: Vec<_> = stage.run(batches(&part, 8).into_iter().map(Ok), panicking).collect();
+    for (number, found) in found.iter().enumerate() {
+        let is_panic = found.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic);
+        assert_eq!(is_panic, number >= 2 && number % 2 == 0, "batch {number}");
+    }
+    assert!(found[2].as_ref().unwrap_err().message().contains("a planted panic"));
+}
+
+#[test]
+fn a_stage_of_another_element_type_is_refused() {
+    let part = crops().device_part().unwrap();
+    let error = DecodeStage::<f32>::new(&Device::host(), part.clone(), Decode::Cpu, 1).unwrap_err();
+    assert!(error.message().contains("finished pictures are u8, not f32"), "{error}");
+    assert!(DecodeStage::<u8>::new(&Device::host(), part, Decode::Cpu, 0).is_err());
+}
+
 /// A decoder on the GPU; without nvJPEG, says that `test` was not run.
 fn on_gpu(device: &Device, part: DevicePart, decode: Decode, test: &str) -> Option<(Stream, PictureDecoder)> {
     let stream = device.stream().unwrap();
@@ -133,6 +244,7 @@ fn on_gpu(device: &Device, part: DevicePart, decode: Decode, test: &str) -> Opti
 /// The bound of this crate: nvJPEG rounds in other places than libjpeg-turbo, whose samples the CPU has.
 const MOST: u8 = 3;
 const MEAN: f64 = 1.0;
+const CHROMAS: [Chroma; 2] = [Chroma::Interpolated, Chroma::Nearest];
 
 #[test]
 fn the_gpu_decodes_pictures_within_three_levels_of_the_cpu() {
@@ -148,24 +260,25 @@ fn the_gpu_decodes_pictures_within_three_levels_of_the_cpu() {
     }
     let mut wrong = Vec::new();
     let mut on_gpu_at_all = 0;
-    for path in &paths {
+    for (path, chroma) in paths.iter().flat_map(|path| CHROMAS.map(|chroma| (path, chroma))) {
         let bytes = fs::read(path).unwrap();
         let Ok(size) = Decoder::new().size(&bytes) else { continue };
         // A crop of the whole picture: the pixels as they are decoded.
-        let part = Transforms::new().on_device().then(CenterCrop::new(size)).device_part().unwrap();
+        let list = Transforms::new().chroma(chroma).on_device().then(CenterCrop::new(size));
+        let part = list.device_part().unwrap();
         let Some((stream, mut decoder)) = on_gpu(&device, part, Decode::Gpu, test) else { return };
         let found = run(&mut decoder, &stream, std::slice::from_ref(&bytes));
-        let (_, wanted) = decoded(&bytes);
+        let (_, wanted) = decoded(&bytes, chroma);
         let far = || found.iter().zip(&wanted).map(|(found, wanted)| found.abs_diff(*wanted));
         let mean = far().map(f64::from).sum::<f64>() / wanted.len() as f64;
         let most = far().max().unwrap_or(0);
         on_gpu_at_all += decoder.counts().on_gpu;
         if most > MOST || mean >= MEAN {
-            wrong.push(format!("{}: at most {most}, {mean:.3} on average", path.display()));
+            wrong.push(format!("{}, {chroma:?}: at most {most}, {mean:.3} on average", path.display()));
         }
     }
-    eprintln!("{on_gpu_at_all} of {} pictures on the GPU", paths.len());
-    assert!(on_gpu_at_all >= 5, "{on_gpu_at_all} pictures were decoded on the GPU");
+    eprintln!("{on_gpu_at_all} of {} pictures on the GPU", CHROMAS.len() * paths.len());
+    assert!(on_gpu_at_all >= 10, "{on_gpu_at_all} pictures were decoded on the GPU");
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), paths.len(), wrong.join("\n"));
 }
 
@@ -214,4 +327,27 @@ fn auto_measures_and_says_what_it_chose() {
     assert_eq!(counts.on_gpu + counts.on_cpu, 14 * 32);
     assert!(counts.on_gpu > 0 && counts.on_cpu > 0, "both are measured: {counts:?}");
     assert!(said.contains("pictures/s") && !said.contains("being measured"), "{said}");
+}
+
+#[test]
+fn a_stage_on_the_gpu_gives_what_one_decoder_gives() {
+    let test = "a stage on the GPU gives what one decoder gives";
+    let Some(device) = gpu(test) else { return };
+    let part = crops().device_part().unwrap();
+    let Some((stream, mut decoder)) = on_gpu(&device, part.clone(), Decode::Gpu, test) else { return };
+    let compute = device.stream().unwrap();
+    let mut stage = DecodeStage::<u8>::new(&device, part.clone(), Decode::Gpu, 2).unwrap();
+    let all = batches(&part, 20);
+    let mut pictures = 0;
+    for (number, batch) in stage.run(all.iter().cloned().map(Ok), read).enumerate() {
+        let batch = batch.unwrap();
+        assert_eq!(batch.rest, number);
+        // Read on another stream, which waits for the stage on the device.
+        let found = batch.wait_on(&compute).unwrap().to_vec().unwrap();
+        assert!(found == run(&mut decoder, &stream, &all[number].files), "batch {number}");
+        pictures += all[number].files.len() as u64;
+    }
+    let counts = stage.counts();
+    assert_eq!(counts.on_gpu + counts.on_cpu, pictures, "{counts:?}");
+    assert!(counts.on_gpu > 0, "{}", stage.describe());
 }

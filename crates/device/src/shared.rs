@@ -51,11 +51,19 @@ use crate::{Buffer, Event, Stream};
 pub struct SharedBuffer<T: Element> {
     // Freed after the readers; leaked if they cannot be waited for.
     buffer: ManuallyDrop<Buffer<T>>,
-    /// Recorded on the owner's stream at the first foreign read after a write.
+    /// Recorded on the owner's stream by `publish`, or at the first foreign read after a write.
     written: Event,
     /// Recorded on one reader after the other when the owner waits for them.
     read: Event,
-    readers: Mutex<Vec<Stream>>,
+    readers: Mutex<Readers>,
+}
+
+/// Who reads what was written last.
+#[derive(Default)]
+struct Readers {
+    /// Whether `written` is recorded behind the last write.
+    is_published: bool,
+    streams: Vec<Stream>,
 }
 
 impl Stream {
@@ -92,22 +100,51 @@ impl<T: Element> SharedBuffer<T> {
     /// the host does not block.
     ///
     /// At the first call for another stream after a write, "the last write" is all work that the owner's
-    /// stream has so far. To let a branch start early, call this before the owner gets other work.
+    /// stream has so far. To let a branch start early, call this, or [`publish`](Self::publish), before the
+    /// owner gets other work.
     ///
     /// # Errors
     /// `Config` for a stream of another device, or one that is being recorded; a device failure.
     pub fn on<'a>(&'a self, stream: &'a Stream) -> Result<View<'a, T>> {
         let owner = self.stream();
         let mut readers = self.readers();
-        if !stream.is(owner) && !readers.iter().any(|reader| reader.is(stream)) {
-            if readers.is_empty() {
-                owner.record(&self.written)?;
-            }
+        if !stream.is(owner) && !readers.streams.iter().any(|reader| reader.is(stream)) {
+            self.publish_to(&mut readers)?;
             stream.wait(&self.written)?;
-            readers.push(stream.clone());
+            readers.streams.push(stream.clone());
         }
         drop(readers);
         Ok(View::new(self.buffer.view().address(), self.len(), stream.core(), Some(SlotId::SHARED)))
+    }
+
+    /// Ends the last write: streams that read later wait for the work that the owner's stream has now, not
+    /// for what it gets afterwards. Without this call, the first read from another stream does it.
+    ///
+    /// ```
+    /// use feedline_device::Device;
+    /// let device = Device::host();
+    /// let (owner, other) = (device.stream()?, device.stream()?);
+    /// let mut x = owner.shared_buffer::<f32>(1)?;
+    /// owner.run("x", [], [x.view_mut()?.into()], |m| m.output::<f32>(0)[0] = 1.0)?;
+    /// x.publish()?;
+    /// // Whatever `owner` gets to do now, `other` does not wait for it.
+    /// let x = x.on(&other)?;
+    /// # let _ = x;
+    /// # Ok::<(), feedline_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Config` while the owner's stream is being recorded; a device failure.
+    pub fn publish(&self) -> Result<()> {
+        self.publish_to(&mut self.readers())
+    }
+
+    fn publish_to(&self, readers: &mut Readers) -> Result<()> {
+        if !readers.is_published {
+            self.stream().record(&self.written)?;
+            readers.is_published = true;
+        }
+        Ok(())
     }
 
     /// All elements, for writing on the owner's stream, after all reads so far; the host does not block.
@@ -140,7 +177,7 @@ impl<T: Element> SharedBuffer<T> {
         self.buffer.read()
     }
 
-    fn readers(&self) -> MutexGuard<'_, Vec<Stream>> {
+    fn readers(&self) -> MutexGuard<'_, Readers> {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -148,11 +185,12 @@ impl<T: Element> SharedBuffer<T> {
     /// work that each reader has so far includes every use.
     fn join(&mut self) -> Result<()> {
         let readers = self.readers.get_mut().unwrap_or_else(PoisonError::into_inner);
-        while let Some(reader) = readers.last() {
+        while let Some(reader) = readers.streams.last() {
             reader.record(&self.read)?;
             self.buffer.stream().wait(&self.read)?;
-            readers.pop();
+            readers.streams.pop();
         }
+        readers.is_published = false;
         Ok(())
     }
 }

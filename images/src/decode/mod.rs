@@ -5,12 +5,16 @@
 //! | `jpeg/` | JPEG, by own code |
 //! | `png.rs`, `webp.rs`, `bmp.rs`, `gif.rs` | the other formats, each by a crate of its own |
 //! | `exif.rs` | which way up a picture is |
+//! | `settings.rs` | limits, and how finely chroma is decoded |
+//! | `reduction.rs` | by how much a JPEG is made smaller while it is decoded |
 
 mod bmp;
 mod exif;
 mod gif;
 mod jpeg;
 mod png;
+mod reduction;
+mod settings;
 mod webp;
 
 use std::fmt;
@@ -21,6 +25,10 @@ use self::jpeg::Jpeg;
 use crate::canvas::crop;
 use crate::turn::Turn;
 use crate::{Region, Size};
+
+pub use self::reduction::Reduction;
+pub(crate) use self::settings::Settings;
+pub use self::settings::{Chroma, Limits};
 
 /// The formats that [`Decoder`] reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -85,20 +93,6 @@ impl fmt::Display for Format {
     }
 }
 
-/// What a picture may cost; checked on its header, before memory is allocated for its pixels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// The most pixels of a picture.
-    pub pixels: u64,
-}
-
-impl Default for Limits {
-    /// 2^27 pixels, such as 11,585 x 11,585: 384 MiB when decoded.
-    fn default() -> Self {
-        Self { pixels: 1 << 27 }
-    }
-}
-
 /// What the header of an encoded picture says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Header {
@@ -139,7 +133,7 @@ pub struct Picture<'a> {
 /// ```
 #[derive(Debug, Default)]
 pub struct Decoder {
-    limits: Limits,
+    settings: Settings,
     pixels: Vec<u8>,
     work: Work,
 }
@@ -164,7 +158,27 @@ impl Decoder {
 
     /// A decoder with other limits.
     pub fn with_limits(limits: Limits) -> Self {
-        Self { limits, ..Self::default() }
+        Self::with(Settings { limits, ..Settings::default() })
+    }
+
+    pub(crate) fn with(settings: Settings) -> Self {
+        Self { settings, ..Self::default() }
+    }
+
+    /// The same decoder with another [`Chroma`].
+    pub fn with_chroma(mut self, chroma: Chroma) -> Self {
+        self.settings.chroma = chroma;
+        self
+    }
+
+    /// Another decoder with the same settings.
+    pub fn fresh(&self) -> Self {
+        Self::with(self.settings)
+    }
+
+    /// How chroma is decoded.
+    pub fn chroma(&self) -> Chroma {
+        self.settings.chroma
     }
 
     /// The size that [`decode`](Self::decode) gives for `bytes`. Reads the header alone.
@@ -187,19 +201,28 @@ impl Decoder {
     /// # Errors
     /// `Data`, on one line, with the format and what is wrong; the caller adds the file.
     pub fn decode(&mut self, bytes: &[u8]) -> Result<Picture<'_>> {
+        self.decode_reduced(bytes, Reduction::None)
+    }
+
+    /// As [`decode`](Self::decode), a JPEG in the size [`Reduction::size`]. Pictures of other formats keep
+    /// their size.
+    ///
+    /// # Errors
+    /// As [`decode`](Self::decode).
+    pub fn decode_reduced(&mut self, bytes: &[u8], reduction: Reduction) -> Result<Picture<'_>> {
         let mut pixels = std::mem::take(&mut self.pixels);
-        let size = self.decode_region(bytes, &mut pixels, |_| None);
+        let size = self.decode_region(bytes, &mut pixels, |size| (Region::whole(size), reduction));
         self.pixels = pixels;
         Ok(Picture { size: size?, pixels: &self.pixels })
     }
 
-    /// Other limits from now on.
-    pub(crate) fn set_limits(&mut self, limits: Limits) {
-        self.limits = limits;
+    /// Other settings from now on.
+    pub(crate) fn set(&mut self, settings: Settings) {
+        self.settings = settings;
     }
 
-    /// Decodes a part of the picture into `pixels`, whose length becomes that of the part. `region` gets the
-    /// size of the picture, and returns which part; `None` is all of it.
+    /// Decodes a part of the picture into `pixels`, whose length becomes that of the part. `wanted` gets the
+    /// size of the picture, and returns which part, and by how much that may be reduced.
     ///
     /// # Errors
     /// As [`decode`](Self::decode).
@@ -207,13 +230,14 @@ impl Decoder {
         &mut self,
         bytes: &[u8],
         pixels: &mut Vec<u8>,
-        region: impl FnOnce(Size) -> Option<Region>,
+        wanted: impl FnOnce(Size) -> (Region, Reduction),
     ) -> Result<Size> {
         let (format, header) = self.header(bytes)?;
-        let size = header.turn.size(header.size);
-        let region = region(size).unwrap_or(Region::whole(size));
+        let (region, reduction) = wanted(header.turn.size(header.size));
+        let reduction = if format == Format::Jpeg { reduction } else { Reduction::None };
+        let region = reduction.region(region);
         pixels.resize(region.size.bytes(), 0);
-        self.fill(bytes, format, header, region, pixels)?;
+        self.fill(bytes, format, header, (region, reduction), pixels)?;
         Ok(region.size)
     }
 
@@ -227,7 +251,7 @@ impl Decoder {
         if found != size || pixels.len() != size.bytes() {
             return Err(refused(format, format!("the picture is {found}, not {size}: resize it")));
         }
-        self.fill(bytes, format, header, Region::whole(size), pixels)
+        self.fill(bytes, format, header, (Region::whole(size), Reduction::None), pixels)
     }
 
     fn header(&self, bytes: &[u8]) -> Result<(Format, Header)> {
@@ -244,34 +268,35 @@ impl Decoder {
         if height == 0 || width == 0 {
             return Err(refused(format, format!("the picture is {}: it has no pixels", header.size)));
         }
-        if header.size.pixels() > self.limits.pixels {
+        if header.size.pixels() > self.settings.limits.pixels {
             let why = format!(
                 "the picture is {}, more than the limit of {} pixels: raise Limits::pixels if it is meant",
-                header.size, self.limits.pixels
+                header.size, self.settings.limits.pixels
             );
             return Err(refused(format, why));
         }
         Ok((format, header))
     }
 
-    /// Decodes `region` of the turned picture into `pixels`.
+    /// Decodes `region` of the reduced and turned picture into `pixels`.
     fn fill(
         &mut self,
         bytes: &[u8],
         format: Format,
-        header: Header,
-        region: Region,
+        Header { size, turn }: Header,
+        (region, reduction): (Region, Reduction),
         pixels: &mut [u8],
     ) -> Result<()> {
-        let Header { size, turn } = header;
+        let chroma = self.settings.chroma;
+        let size = reduction.size(size);
         let part = turn.stored(size, region);
         let decoded = if format == Format::Jpeg { part } else { Region::whole(size) };
         if turn == Turn::None && decoded == part {
-            return self.work.decode(bytes, format, size, decoded, pixels);
+            return self.work.decode(bytes, format, size, (decoded, reduction), chroma, pixels);
         }
         let mut stored = std::mem::take(&mut self.work.stored);
         stored.resize(decoded.size.bytes(), 0);
-        let result = self.work.decode(bytes, format, size, decoded, &mut stored);
+        let result = self.work.decode(bytes, format, size, (decoded, reduction), chroma, &mut stored);
         if result.is_ok() && decoded == part {
             turn.apply(part.size, &stored, pixels);
         } else if result.is_ok() {
@@ -286,19 +311,21 @@ impl Decoder {
 }
 
 impl Work {
-    /// Decodes `region` of the picture as stored, of `size`, to `to`. Only JPEG is decoded in part.
+    /// Decodes `region` of the picture as stored, of `size`, to `to`. Only JPEG is decoded in part, and
+    /// reduced.
     fn decode(
         &mut self,
         bytes: &[u8],
         format: Format,
         size: Size,
-        region: Region,
+        region: (Region, Reduction),
+        chroma: Chroma,
         to: &mut [u8],
     ) -> Result<()> {
         let Self { raw, copy, jpeg, .. } = self;
         // The crates check what they read; this catches what they do not check.
         let decoded = catch_panic("the decoder panicked", || match format {
-            Format::Jpeg => jpeg.decode(bytes, region, to),
+            Format::Jpeg => jpeg.decode(bytes, region, chroma, to),
             Format::Png => png::decode(bytes, size, to, raw),
             Format::WebP => webp::decode(bytes, size, to, raw),
             Format::Bmp => bmp::decode(bytes, size, to, raw, copy),

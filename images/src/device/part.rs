@@ -9,8 +9,9 @@ use super::mixing::Mixing;
 use super::pixels::Pixels;
 use super::record::Record;
 use super::words::{Mixed, Sample, WORDS};
+use crate::decode::Settings;
 use crate::transform::Needs;
-use crate::{ChannelOrder, Size, Transform};
+use crate::{ChannelOrder, Decoder, Size, Transform};
 
 /// The part of a list of transforms that runs on the device; from
 /// [`Transforms::device_part`](crate::Transforms::device_part).
@@ -29,6 +30,8 @@ pub struct DevicePart {
     pub(crate) scale: [(f32, f32); 4],
     pub(crate) mixing: Option<Mixing>,
     pub(crate) needs: Needs,
+    /// How its pictures are decoded.
+    pub(crate) decoding: Settings,
 }
 
 fn config(why: String) -> Error {
@@ -102,6 +105,11 @@ impl DevicePart {
             self.scale = self.scale.map(|(by, add)| ((f64::from(by) * 255.0 / f64::from(white)) as f32, add));
         }
         Ok(Self { source_type: dtype, channels, source_order: order, ..self })
+    }
+
+    /// A decoder with the limits and the chroma of the list.
+    pub fn decoder(&self) -> Decoder {
+        Decoder::with(self.decoding)
     }
 
     /// Height and width of the finished pictures.

@@ -89,6 +89,12 @@ pub trait Transform: fmt::Debug + Send + Sync + 'static {
         Region::whole(size)
     }
 
+    /// The size that [`apply`](Self::apply) scales the part to, whatever size the part has; `None` if it does
+    /// not, which is the default. With [`Transforms::scaled_decode`] the part may be reduced before.
+    fn scaled_to(&self) -> Option<Size> {
+        None
+    }
+
     /// Changes the picture, which is the part that [`region`](Self::region) asked for.
     fn apply(&self, canvas: &mut Canvas, random: &mut Random);
 

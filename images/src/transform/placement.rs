@@ -117,6 +117,7 @@ impl Transforms {
             scale,
             mixing: self.mixing,
             needs,
+            decoding: self.settings,
         };
         part.check()?;
         Ok(part)
@@ -183,7 +184,7 @@ impl Transforms {
         row: &mut Row<'_, '_>,
         first: usize,
     ) -> Result<usize> {
-        let size = Decoder::with_limits(self.limits).size(encoded)?;
+        let size = Decoder::with(self.settings).size(encoded)?;
         row.write_ragged(first, encoded)?;
         self.draw(size, random, row.bytes_mut(first + 1))?;
         Ok(first + 2)

@@ -76,6 +76,10 @@ impl Transform for RandomResizedCrop {
         Region { top: (height - part.height) / 2, left: (width - part.width) / 2, size: part }
     }
 
+    fn scaled_to(&self) -> Option<Size> {
+        Some(self.size)
+    }
+
     fn apply(&self, canvas: &mut Canvas, _: &mut Random) {
         canvas.resize(self.size, self.filter);
     }

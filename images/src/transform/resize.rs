@@ -71,6 +71,14 @@ impl Transform for Resize {
         }
     }
 
+    // To a length of the shorter side: the longer one of a reduced picture may be a pixel off.
+    fn scaled_to(&self) -> Option<Size> {
+        match self.to {
+            To::Size(size) => Some(size),
+            To::ShorterSide(_) => None,
+        }
+    }
+
     fn apply(&self, canvas: &mut Canvas, _: &mut Random) {
         canvas.resize(self.wanted(canvas.size()), self.filter);
     }

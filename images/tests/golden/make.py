@@ -1,7 +1,9 @@
 """Makes the encoded pictures in `pictures/` and, with Pillow, `pictures.tsv`: name, height, width and the
-SHA-256 of the RGB pixels; and `transformed/`, what Pillow makes of `pictures/RGB.png`. `make.py DATA` writes
-`shared.tsv` instead, of the pictures in the folder DATA (jpeg-awkward, png,
-imagenet-sample); what Pillow refuses has its error in place of the hash. Needs Pillow and NumPy."""
+SHA-256 of the RGB pixels; `nearest.tsv`, the same of JPEG files whose chroma is not interpolated, by
+libjpeg-turbo; `reduced-N.tsv`, by Pillow's `draft` to an N-th of the size; and `transformed/`, what Pillow
+makes of `pictures/RGB.png`. `make.py DATA` writes `shared.tsv` instead, of the pictures in the folder DATA
+(jpeg-awkward, png, imagenet-sample); what Pillow refuses has its error in place of the hash. Needs Pillow,
+NumPy and simplejpeg."""
 
 import hashlib
 import io
@@ -12,6 +14,7 @@ import warnings
 import zlib
 
 import numpy as np
+import simplejpeg
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
 HERE = pathlib.Path(__file__).parent
@@ -31,7 +34,39 @@ def pixels(path):
     return np.asarray(picture.convert("RGB"))
 
 
-def line(name, path):
+def nearest(path):
+    """RGB pixels with chroma repeated; not for CMYK."""
+    if Image.open(path).mode == "CMYK":
+        raise ValueError("simplejpeg converts it in another way")
+    rgb = simplejpeg.decode_jpeg(path.read_bytes(), "RGB", fastupsample=True)
+    turned = Image.fromarray(rgb)
+    return np.asarray(ImageOps.exif_transpose(with_orientation(turned, path)).convert("RGB"))
+
+
+def reduced(divisor):
+    """What makes RGB pixels of an N-th of the size, rounded up."""
+
+    def pixels(path):
+        picture = Image.open(path)
+        width, height = picture.size
+        picture.draft(None, (max(width // divisor, 1), max(height // divisor, 1)))
+        if picture.size != (-(-width // divisor), -(-height // divisor)):
+            raise ValueError("Pillow does not reduce it so far")
+        return np.asarray(ImageOps.exif_transpose(picture).convert("RGB"))
+
+    return pixels
+
+
+def with_orientation(picture, path):
+    """`picture` with the orientation that the file at `path` states."""
+    exif = Image.Exif()
+    exif[0x0112] = Image.open(path).getexif().get(0x0112, 1)
+    out = io.BytesIO()
+    picture.save(out, "PNG", exif=exif)
+    return Image.open(out)
+
+
+def line(name, path, pixels=pixels):
     try:
         rgb = pixels(path)
     except Exception as error:
@@ -84,6 +119,8 @@ def encoded():
     for name, sampling in [("444", 0), ("422", 1), ("420", 2)]:
         yield f"{name}.jpg", save(rgb, "JPEG", quality=85, subsampling=sampling)
         yield f"{name}-progressive.jpg", save(rgb, "JPEG", quality=70, subsampling=sampling, progressive=True)
+    for name in ["440", "411"]:
+        yield f"{name}.jpg", simplejpeg.encode_jpeg(np.ascontiguousarray(array), 85, "RGB", name)
     yield "best.jpg", save(rgb, "JPEG", quality=100, subsampling=0)
     yield "worst.jpg", save(rgb, "JPEG", quality=3)
     yield "gray.jpg", save(gray, "JPEG")
@@ -189,11 +226,16 @@ def main():
         return
     folder = HERE / "pictures"
     folder.mkdir(exist_ok=True)
-    lines = []
+    names = []
     for name, data in encoded():
         (folder / name).write_bytes(data)
-        lines.append(line(name, folder / name) + "\n")
-    (HERE / "pictures.tsv").write_text("".join(lines))
+        names.append(name)
+    forms = [("nearest", nearest)] + [(f"reduced-{divisor}", reduced(divisor)) for divisor in (2, 4, 8)]
+    for form, pixels_of in [("pictures", pixels)] + forms:
+        lines = [line(name, folder / name, pixels_of) for name in names if form == "pictures" or name.endswith(".jpg")]
+        # What the reference cannot make is left out.
+        lines = [line for line in lines if form == "pictures" or "refused" not in line]
+        (HERE / f"{form}.tsv").write_text("".join(line + "\n" for line in lines))
     (HERE / "transformed").mkdir(exist_ok=True)
     for name, image in transformed():
         image.save(HERE / "transformed" / f"{name}.png")

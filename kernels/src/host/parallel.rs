@@ -52,7 +52,7 @@ pub(crate) fn beside<T: Send, R>(
 }
 
 /// The number of parts that run at the same time.
-pub(super) fn threads() -> usize {
+pub(crate) fn threads() -> usize {
     pool().map_or(1, ThreadPool::current_num_threads)
 }
 

@@ -1,11 +1,10 @@
 //! Batches of encoded pictures: decoded on the GPU, on the CPU, or on both, then transformed on the device.
 
 mod choice;
+mod stage;
 
-use std::cell::RefCell;
 use std::ops::Range;
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use feedline_core::{Error, ErrorKind, Result};
@@ -16,16 +15,17 @@ use feedline_images::{Decoder, DevicePart, Format, Size};
 use self::choice::Choice;
 use super::{Augment, Pictures, check};
 use crate::host::parallel;
-use crate::nvjpeg::{File, Nvjpeg, Spent, Staging};
+use crate::nvjpeg::{Asked, Nvjpeg, Spent, Staging};
 
 pub use self::choice::Decode;
+pub use self::stage::{DecodeStage, Decoded, Encoded};
 
 /// Decodes batches of JPEG files, and other pictures on the CPU, and lets them go through a list of
 /// transforms on the device.
 ///
 /// What nvJPEG refuses, such as progressive files, CMYK and pictures that must be turned, is decoded on the
 /// CPU, that picture alone: the same pixels as a worker decodes. nvJPEG's pixels differ from those by a few
-/// levels.
+/// levels. Limits and [`Chroma`](feedline_images::Chroma) are those of the list.
 ///
 /// ```
 /// use feedline_core::Random;
@@ -57,6 +57,7 @@ pub struct PictureDecoder {
     augment: Augment,
     choice: Choice,
     gpu: Option<Nvjpeg>,
+    decoders: Decoders,
     pixels: Staged<u8>,
     offsets: Staged<u32>,
     parameters: Staged<u32>,
@@ -76,6 +77,16 @@ pub struct Counts {
     pub refused: u64,
 }
 
+impl Counts {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            on_gpu: self.on_gpu + other.on_gpu,
+            on_cpu: self.on_cpu + other.on_cpu,
+            refused: self.refused + other.refused,
+        }
+    }
+}
+
 /// Where the time of a [`PictureDecoder`]'s thread went, over all batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecodeTimes {
@@ -91,6 +102,18 @@ pub struct DecodeTimes {
     pub copies: Duration,
 }
 
+impl DecodeTimes {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            headers: self.headers + other.headers,
+            load: self.load + other.load,
+            queue: self.queue + other.queue,
+            wait: self.wait + other.wait,
+            copies: self.copies + other.copies,
+        }
+    }
+}
+
 impl PictureDecoder {
     /// Prepares to decode on `stream`. `part` is that of a list without transforms on the host.
     ///
@@ -102,10 +125,12 @@ impl PictureDecoder {
             "the list has transforms on the host: put on_device() first, so that whole pictures are decoded"
                 .into()
         })?;
+        let decoders = Decoders { headers: part.decoder(), free: Mutex::default() };
+        let chroma = decoders.headers.chroma();
         let gpu = match decode {
             Decode::Cpu => None,
-            Decode::Gpu => Some(Nvjpeg::open(stream)?),
-            Decode::Auto => match Nvjpeg::open(stream) {
+            Decode::Gpu => Some(Nvjpeg::open(stream, chroma)?),
+            Decode::Auto => match Nvjpeg::open(stream, chroma) {
                 Err(error) if error.kind() == ErrorKind::Unavailable => None,
                 opened => Some(opened?),
             },
@@ -115,6 +140,7 @@ impl PictureDecoder {
             augment: Augment::new(stream, part)?,
             choice: Choice::new(decode, gpu.is_some()),
             gpu,
+            decoders,
             pixels: Staged::new(stream, 1)?,
             offsets: Staged::new(stream, 1)?,
             parameters: Staged::new(stream, 1)?,
@@ -188,51 +214,50 @@ impl PictureDecoder {
     /// Decodes a batch into the memory for pixels; returns where each picture begins.
     fn decode(&mut self, encoded: &[&[u8]]) -> Result<Vec<u32>> {
         let start = Instant::now();
-        let headers = Decoder::new();
         let mut offsets = vec![0u32];
-        let mut sizes = Vec::new();
-        for (row, bytes) in encoded.iter().enumerate() {
-            let size = headers.size(bytes).map_err(|error| in_row(row, &error))?;
-            let last = offsets.last().copied().unwrap_or(0);
-            let next = u32::try_from(size.bytes()).ok().and_then(|bytes| last.checked_add(bytes));
-            offsets.push(next.ok_or_else(|| {
+        let mut places = Vec::new();
+        for (row, (head, &bytes)) in self.decoders.heads(encoded).into_iter().zip(encoded).enumerate() {
+            let Head { size, may_be_on_gpu } = head.map_err(|error| in_row(row, &error))?;
+            let first = offsets.last().copied().unwrap_or(0);
+            let next = u32::try_from(size.bytes()).ok().and_then(|bytes| first.checked_add(bytes));
+            let next = next.ok_or_else(|| {
                 let why = "the pictures of a batch have 4 GiB or more: lower the batch size";
                 Error::new(ErrorKind::Config, why)
-            })?);
-            sizes.push(size);
+            })?;
+            offsets.push(next);
+            places.push(Place { row, bytes, size, may_be_on_gpu, range: first as usize..next as usize });
         }
         self.pixels.reserve(&self.stream, offsets[encoded.len()] as usize)?;
 
         let wanted = (self.choice.share() * encoded.len() as f64).round() as usize;
+        let accepted = match &mut self.gpu {
+            Some(gpu) if wanted > 0 => gpu.accept(&places.iter().map(Place::asked).collect::<Vec<_>>()),
+            _ => vec![None; places.len()],
+        };
         let (mut files, mut on_gpu, mut others, mut refused) = (Vec::new(), Vec::new(), Vec::new(), 0);
-        for (row, (&bytes, &size)) in encoded.iter().zip(&sizes).enumerate() {
-            let first = offsets[row] as usize;
-            let place = Place { row, bytes, size, range: first..first + size.bytes() };
-            let Some(gpu) = self.gpu.as_mut().filter(|_| files.len() < wanted) else {
-                others.push(place);
-                continue;
-            };
-            if let Some(file) = accepted(gpu, &place) {
+        for (place, file) in places.into_iter().zip(accepted) {
+            let is_wanted = files.len() < wanted;
+            if let Some(file) = file.filter(|_| is_wanted) {
                 on_gpu.push(file);
                 files.push(place);
             } else {
-                refused += 1;
+                refused += usize::from(is_wanted);
                 others.push(place);
             }
         }
         self.headers += start.elapsed();
-        let Self { pixels, gpu, stream, .. } = self;
+        let Self { pixels, gpu, stream, decoders, .. } = self;
         let taken = match gpu {
             Some(gpu) if !files.is_empty() => {
                 let Staged { staging, memory } = pixels;
                 let (loaded, view) = (gpu.load(&on_gpu)?, memory.view_mut());
-                on_cpu(staging.bytes_mut(), &others, || gpu.decode(loaded, view))??
+                decoders.run(staging.bytes_mut(), &others, || gpu.decode(loaded, view))??
             }
-            _ => on_cpu(pixels.staging.bytes_mut(), &others, || false)?,
+            _ => decoders.run(pixels.staging.bytes_mut(), &others, || false)?,
         };
         if !taken && !files.is_empty() {
             // A damaged file fails its whole batch: the CPU finds which one it is.
-            on_cpu(pixels.staging.bytes_mut(), &files, || ())?;
+            decoders.run(pixels.staging.bytes_mut(), &files, || ())?;
             refused += files.len();
             others.append(&mut files);
         }
@@ -252,49 +277,87 @@ struct Place<'a> {
     row: usize,
     bytes: &'a [u8],
     size: Size,
+    may_be_on_gpu: bool,
     range: Range<usize>,
 }
 
-/// The file of a picture that the GPU decodes to this size: a JPEG that need not be turned.
-fn accepted<'a>(gpu: &mut Nvjpeg, place: &Place<'a>) -> Option<File<'a>> {
-    let Place { bytes, size: Size { height, width }, .. } = *place;
-    let is_upright = Format::of(bytes) == Some(Format::Jpeg) && Decoder::new().is_upright(bytes);
-    is_upright.then(|| gpu.accept(bytes, (height, width), place.range.start)).flatten()
+impl<'a> Place<'a> {
+    /// What nvJPEG is asked about it.
+    fn asked(&self) -> Option<Asked<'a>> {
+        let Size { height, width } = self.size;
+        self.may_be_on_gpu.then_some((self.bytes, (height, width), self.range.start))
+    }
 }
 
-/// Decodes `places` into `memory` on the pool, while the calling thread does `own`.
-fn on_cpu<R>(memory: &mut [u8], places: &[Place<'_>], own: impl FnOnce() -> R) -> Result<R> {
-    thread_local! {
-        static DECODER: RefCell<Decoder> = RefCell::default();
+/// What the header of a picture says.
+#[derive(Clone, Copy, Debug, Default)]
+struct Head {
+    size: Size,
+    /// It is a JPEG that need not be turned.
+    may_be_on_gpu: bool,
+}
+
+/// What decodes on the CPU, on the pool.
+struct Decoders {
+    /// For headers; has the settings of all.
+    headers: Decoder,
+    /// Those that no thread uses at the moment.
+    free: Mutex<Vec<Decoder>>,
+}
+
+/// Headers that one thread reads at a time: some ten microseconds of work.
+const HEADERS: usize = 32;
+
+impl Decoders {
+    /// What the headers say, by row.
+    fn heads(&self, encoded: &[&[u8]]) -> Vec<Result<Head>> {
+        let mut heads: Vec<_> = encoded.iter().map(|_| Ok(Head::default())).collect();
+        let parts = heads.chunks_mut(HEADERS).zip(encoded.chunks(HEADERS)).collect();
+        let read = |(heads, encoded): (&mut [_], &[&[u8]])| {
+            for (head, bytes) in heads.iter_mut().zip(encoded) {
+                *head = self.headers.size(bytes).map(|size| {
+                    let is_jpeg = Format::of(bytes) == Some(Format::Jpeg);
+                    Head { size, may_be_on_gpu: is_jpeg && self.headers.is_upright(bytes) }
+                });
+            }
+        };
+        parallel::beside(parts, read, || ());
+        heads
     }
-    let mut parts = Vec::new();
-    let (mut rest, mut at) = (memory, 0);
-    for place in places {
-        let (_, behind) = rest.split_at_mut(place.range.start - at);
-        let (pixels, behind) = behind.split_at_mut(place.range.len());
-        parts.push((place, pixels));
-        (rest, at) = (behind, place.range.end);
-    }
-    let failed = Mutex::new(None);
-    let result = parallel::beside(
-        parts,
-        |(place, pixels)| {
-            let decoded =
-                DECODER.with_borrow_mut(|decoder| decoder.decode_into(place.bytes, place.size, pixels));
+
+    /// Decodes `places` into `memory`, while the calling thread does `own`.
+    fn run<R>(&self, memory: &mut [u8], places: &[Place<'_>], own: impl FnOnce() -> R) -> Result<R> {
+        let mut parts = Vec::new();
+        let (mut rest, mut at) = (memory, 0);
+        for place in places {
+            let (_, behind) = rest.split_at_mut(place.range.start - at);
+            let (pixels, behind) = behind.split_at_mut(place.range.len());
+            parts.push((place, pixels));
+            (rest, at) = (behind, place.range.end);
+        }
+        let failed = Mutex::new(None);
+        let decode = |(place, pixels): (&Place<'_>, &mut [u8])| {
+            let mut decoder = locked(&self.free).pop().unwrap_or_else(|| self.headers.fresh());
+            let decoded = decoder.decode_into(place.bytes, place.size, pixels);
+            locked(&self.free).push(decoder);
             if let Err(error) = decoded {
-                let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut failed = locked(&failed);
                 // The first row counts, whichever thread was first.
                 if failed.as_ref().is_none_or(|(row, _)| *row > place.row) {
                     *failed = Some((place.row, error));
                 }
             }
-        },
-        own,
-    );
-    match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        Some((row, error)) => Err(in_row(row, &error)),
-        None => Ok(result),
+        };
+        let result = parallel::beside(parts, decode, own);
+        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some((row, error)) => Err(in_row(row, &error)),
+            None => Ok(result),
+        }
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn in_row(row: usize, error: &Error) -> Error {

@@ -39,7 +39,7 @@ pub use crate::host::{AdamW, Sgd};
 pub use augment::{Augment, OneHot, Pictures};
 pub use classifier::ClassifierGradients;
 #[cfg(feature = "nvjpeg")]
-pub use jpeg::{Counts, Decode, DecodeTimes, PictureDecoder};
+pub use jpeg::{Counts, Decode, DecodeStage, DecodeTimes, Decoded, Encoded, PictureDecoder};
 pub use linear::Linear;
 
 /// The operators of one stream.

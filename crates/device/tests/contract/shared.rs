@@ -89,6 +89,31 @@ fn branches_run_beside_each_other_and_what_the_owner_gets_later() {
 }
 
 #[test]
+fn readers_of_what_is_published_do_not_wait_for_what_the_owner_gets_later() {
+    everywhere(
+        "readers_of_what_is_published_do_not_wait_for_what_the_owner_gets_later",
+        Ending::Clean,
+        |rig| {
+            let (owner, reader) = (rig.stream("owner")?, rig.stream("reader")?);
+            let mut buffer = owner.shared_buffer::<u8>(BYTES)?;
+            let (to, ended) = (rig.device.pinned(BYTES)?, rig.device.event(false)?);
+            for round in 1..3 {
+                write(rig, &mut buffer, round)?;
+                buffer.publish()?;
+                owner.synchronize()?;
+                let late = rig.gate(&owner)?;
+                read(rig, &buffer, &reader, &to)?;
+                reader.record(&ended)?;
+                poll(&ended)?;
+                drop(late);
+                assert_eq!(rig.bytes(&to)?, [round; BYTES]);
+            }
+            Ok(())
+        },
+    );
+}
+
+#[test]
 fn the_memory_outlives_the_work_of_its_readers() {
     everywhere("the_memory_outlives_the_work_of_its_readers", Ending::Clean, |rig| {
         let (owner, reader) = (rig.stream("owner")?, rig.stream("reader")?);

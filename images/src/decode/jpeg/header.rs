@@ -49,6 +49,8 @@ pub(super) struct Component {
 #[derive(Clone, Debug)]
 pub(super) struct Frame {
     pub(super) is_progressive: bool,
+    /// Of the picture.
+    pub(super) size: Size,
     pub(super) components: ArrayVec<Component, 4>,
     pub(super) h_max: usize,
     pub(super) v_max: usize,
@@ -212,7 +214,7 @@ impl Header {
             });
         }
         let is_progressive = marker == 0xC2;
-        self.frame = Some(Frame { is_progressive, components, h_max, v_max, units });
+        self.frame = Some(Frame { is_progressive, size, components, h_max, v_max, units });
         Ok(())
     }
 

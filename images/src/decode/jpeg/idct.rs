@@ -4,21 +4,21 @@
 //! method, so that samples are the same as those of libjpeg-turbo.
 
 /// Bits behind the point of a constant.
-const POINT: u32 = 13;
+pub(super) const POINT: u32 = 13;
 /// Bits that the first pass keeps for the second.
-const KEPT: u32 = 2;
+pub(super) const KEPT: u32 = 2;
 
 /// `constant` with [`POINT`] bits behind the point.
-const fn fix(constant: f64) -> i32 {
+pub(super) const fn fix(constant: f64) -> i32 {
     (constant * (1 << POINT) as f64 + 0.5) as i32
 }
 
 /// Eight numbers that are computed alike: the compiler makes one vector of them.
-type Lanes<T> = [T; 8];
+pub(super) type Lanes<T> = [T; 8];
 
 // Plain loops: the closures of `array::from_fn` are not always inlined, and what is not has no wide vectors.
 #[inline(always)]
-fn each<T: Copy, U: Copy + Default>(x: Lanes<T>, f: impl Fn(T) -> U) -> Lanes<U> {
+pub(super) fn each<T: Copy, U: Copy + Default>(x: Lanes<T>, f: impl Fn(T) -> U) -> Lanes<U> {
     let mut y = [U::default(); 8];
     for lane in 0..8 {
         y[lane] = f(x[lane]);
@@ -27,8 +27,12 @@ fn each<T: Copy, U: Copy + Default>(x: Lanes<T>, f: impl Fn(T) -> U) -> Lanes<U>
 }
 
 #[inline(always)]
-fn both<T: Copy, U: Copy + Default>(x: Lanes<T>, y: Lanes<T>, f: impl Fn(T, T) -> U) -> Lanes<U> {
-    let mut z = [U::default(); 8];
+pub(super) fn both<T: Copy, U: Copy, V: Copy + Default>(
+    x: Lanes<T>,
+    y: Lanes<U>,
+    f: impl Fn(T, U) -> V,
+) -> Lanes<V> {
+    let mut z = [V::default(); 8];
     for lane in 0..8 {
         z[lane] = f(x[lane], y[lane]);
     }
@@ -84,30 +88,41 @@ fn transform(x: [Lanes<i16>; 8], shift: u32) -> [Lanes<i16>; 8] {
     ]
 }
 
+/// The values of a row of coefficients.
+#[inline(always)]
+pub(super) fn value(block: &[i16; 64], quantisation: &[u16; 64], row: usize) -> Lanes<i16> {
+    let (rows, _) = block.as_chunks::<8>();
+    let (tables, _) = quantisation.as_chunks::<8>();
+    both(rows[row], tables[row], |coefficient, step| coefficient.wrapping_mul(step as i16))
+}
+
+/// The mean of a block's samples: what every sample is where the other coefficients are zero.
+#[inline(always)]
+pub(super) fn level(block: &[i16; 64], quantisation: &[u16; 64]) -> u8 {
+    let level = block[0].wrapping_mul(quantisation[0] as i16) << KEPT;
+    (((i32::from(level) + 16) >> 5) + 128).clamp(0, 255) as u8
+}
+
 /// Writes the 8 x 8 samples of `block` to `to`, whose rows are `stride` apart.
 #[inline(always)]
 pub(super) fn samples(block: &[i16; 64], quantisation: &[u16; 64], to: &mut [u8], stride: usize) {
     let any = |coefficients: &[i16]| coefficients.iter().fold(0, |any, &coefficient| any | coefficient) != 0;
     let has_rows = any(&block[8..]);
     if !has_rows && !any(&block[1..8]) {
-        let level = block[0].wrapping_mul(quantisation[0] as i16) << KEPT;
-        let level = (((i32::from(level) + 16) >> 5) + 128).clamp(0, 255) as u8;
+        let level = level(block, quantisation);
         for row in to.chunks_mut(stride).take(8) {
             row[..8].fill(level);
         }
         return;
     }
-    let (rows, _) = block.as_chunks::<8>();
-    let (tables, _) = quantisation.as_chunks::<8>();
-    let value = |row: usize| both(rows[row], each(tables[row], |step| step as i16), i16::wrapping_mul);
     let columns = if has_rows {
         let mut values = [[0; 8]; 8];
         for (row, values) in values.iter_mut().enumerate() {
-            *values = value(row);
+            *values = value(block, quantisation, row);
         }
         transform(values, POINT - KEPT)
     } else {
-        [each(value(0), |value| value << KEPT); 8]
+        [each(value(block, quantisation, 0), |value| value << KEPT); 8]
     };
     let mut turned = [[0; 8]; 8];
     for column in 0..8 {

@@ -2,7 +2,8 @@
 //!
 //! Own code, for three reasons: no crate without C gives the samples that libjpeg-turbo and Pillow give; none
 //! decodes a part of a picture; none decodes without allocating. The samples are equal to those of
-//! libjpeg-turbo with its accurate transform and its interpolated chroma.
+//! libjpeg-turbo with its accurate transform, whether chroma is interpolated or not, also of a picture that
+//! is reduced while it is decoded.
 //!
 //! | file | what |
 //! | --- | --- |
@@ -10,7 +11,8 @@
 //! | `marker.rs` | markers |
 //! | `huffman.rs`, `standard.rs` | codes and bits; the tables of films |
 //! | `blocks.rs` | the coefficients of a block |
-//! | `idct.rs` | from coefficients to samples |
+//! | `part.rs` | what is needed of each component |
+//! | `idct.rs`, `reduced.rs` | from coefficients to samples, to fewer of them |
 //! | `rows.rs` | from samples to pixels |
 
 mod blocks;
@@ -18,6 +20,8 @@ mod header;
 mod huffman;
 mod idct;
 mod marker;
+mod part;
+mod reduced;
 mod rows;
 mod standard;
 
@@ -27,8 +31,9 @@ use pulp::Arch;
 
 use self::header::{Component, Frame, Header, Scan, Segment};
 use self::huffman::Bits;
+use self::part::Part;
 use self::rows::Rows;
-use super::Why;
+use super::{Chroma, Reduction, Why};
 use crate::turn::Turn;
 use crate::{Region, Size};
 
@@ -58,8 +63,14 @@ pub(super) struct Jpeg {
 }
 
 impl Jpeg {
-    /// Decodes `region`, which lies in the picture, to `to`.
-    pub(super) fn decode(&mut self, bytes: &[u8], region: Region, to: &mut [u8]) -> Result<(), Why> {
+    /// Decodes `region`, which lies in the reduced picture, to `to`.
+    pub(super) fn decode(
+        &mut self,
+        bytes: &[u8],
+        (region, reduction): (Region, Reduction),
+        chroma: Chroma,
+        to: &mut [u8],
+    ) -> Result<(), Why> {
         let Self { header, planes, coefficients, rows } = self;
         header.begin();
         let (first, mut at) = header.read(bytes, 2)?;
@@ -68,8 +79,8 @@ impl Jpeg {
         };
         // The scan's header refuses a file without a frame.
         let Some(frame) = header.frame.clone() else { return Ok(()) };
-        let needs = needs(&frame, region);
-        prepare(&frame, planes, coefficients);
+        let parts = part::parts(&frame, region, reduction, chroma);
+        prepare(&frame, &parts, planes, coefficients);
         let mut seen = [false; 4];
         let is_one_scan = !frame.is_progressive && scan.components.len() == frame.components.len();
         for number in 0.. {
@@ -79,7 +90,7 @@ impl Jpeg {
             scan.components.iter().for_each(|&(index, ..)| seen[index] = true);
             let mut bits = Bits::new(bytes, at);
             let ended =
-                Reading { header, scan: &scan, needs: &needs }.run(&mut bits, planes, coefficients)?;
+                Reading { header, scan: &scan, parts: &parts }.run(&mut bits, planes, coefficients)?;
             if is_one_scan || ended {
                 break;
             }
@@ -94,43 +105,23 @@ impl Jpeg {
                 planes[index].fill(128);
             } else if frame.is_progressive {
                 let (blocks, plane) = (&coefficients[index], &mut planes[index]);
-                transform(component, blocks, 0..needs[index].rows.end, &needs[index], plane);
+                transform(component, blocks, 0..parts[index].rows.end, &parts[index], plane);
             }
         }
         let colors = header.colors(frame);
         Arch::new().dispatch(
             #[inline(always)]
-            || rows::write(frame, colors, planes, region, rows, to),
+            || rows::write(&parts, colors, planes, region, rows, to),
         );
         Ok(())
     }
 }
 
-/// The blocks of a component that a region needs.
-#[derive(Clone, Debug)]
-struct Needs {
-    rows: Range<usize>,
-    columns: Range<usize>,
-}
-
-fn needs(frame: &Frame, Region { top, left, size }: Region) -> [Needs; 4] {
-    std::array::from_fn(|index| {
-        let Some(Component { h, v, size: own, .. }) = frame.components.get(index) else {
-            return Needs { rows: 0..0, columns: 0..0 };
-        };
-        let blocks = |samples: Range<usize>| samples.start / 8..samples.end.div_ceil(8);
-        Needs {
-            rows: blocks(rows::needed(top, size.height, *v, frame.v_max, own.height)),
-            columns: blocks(rows::needed(left, size.width, *h, frame.h_max, own.width)),
-        }
-    })
-}
-
 /// Makes the memory as large as `frame` needs it.
-fn prepare(frame: &Frame, planes: &mut [Vec<u8>; 4], coefficients: &mut [Vec<i16>; 4]) {
+fn prepare(frame: &Frame, parts: &[Part], planes: &mut [Vec<u8>; 4], coefficients: &mut [Vec<i16>; 4]) {
     for (index, component) in frame.components.iter().enumerate() {
         let blocks = component.blocks.height * component.blocks.width;
-        planes[index].resize(64 * blocks, 0);
+        planes[index].resize(parts[index].edge.pow(2) * blocks, 0);
         if frame.is_progressive {
             coefficients[index].clear();
             coefficients[index].resize(64 * blocks, 0);
@@ -141,20 +132,25 @@ fn prepare(frame: &Frame, planes: &mut [Vec<u8>; 4], coefficients: &mut [Vec<i16
 }
 
 /// Transforms the needed ones of `blocks`, which are the rows of blocks `rows` of a component.
-fn transform(component: &Component, blocks: &[i16], rows: Range<usize>, needs: &Needs, plane: &mut [u8]) {
-    let stride = 8 * component.blocks.width;
+fn transform(component: &Component, blocks: &[i16], rows: Range<usize>, part: &Part, plane: &mut [u8]) {
+    let &Part { edge, stride, .. } = part;
     let quantisation = component.quantisation.unwrap_or([1; 64]);
     Arch::new().dispatch(
         #[inline(always)]
         || {
             for (row, blocks) in rows.zip(blocks.chunks_exact(64 * component.blocks.width)) {
-                if !needs.rows.contains(&row) {
+                if !part.rows.contains(&row) {
                     continue;
                 }
                 let (blocks, _) = blocks.as_chunks::<64>();
-                for column in needs.columns.clone() {
-                    let at = 8 * row * stride + 8 * column;
-                    idct::samples(&blocks[column], &quantisation, &mut plane[at..], stride);
+                for column in part.columns.clone() {
+                    let (block, to) = (&blocks[column], &mut plane[edge * (row * stride + column)..]);
+                    match edge {
+                        8 => idct::samples(block, &quantisation, to, stride),
+                        4 => reduced::quarters(block, &quantisation, to, stride),
+                        2 => reduced::halves(block, &quantisation, to, stride),
+                        _ => reduced::mean(block, &quantisation, to),
+                    }
                 }
             }
         },
@@ -165,7 +161,7 @@ fn transform(component: &Component, blocks: &[i16], rows: Range<usize>, needs: &
 struct Reading<'a> {
     header: &'a Header,
     scan: &'a Scan,
-    needs: &'a [Needs; 4],
+    parts: &'a [Part],
 }
 
 impl Reading<'_> {
@@ -176,7 +172,7 @@ impl Reading<'_> {
         planes: &mut [Vec<u8>; 4],
         coefficients: &mut [Vec<i16>; 4],
     ) -> Result<bool, Why> {
-        let Self { header, scan, needs } = self;
+        let Self { header, scan, parts } = self;
         let Some(frame) = &header.frame else { return Ok(true) };
         let alone = scan.components.len() == 1;
         // A scan of one component has no blocks beyond the picture.
@@ -241,8 +237,8 @@ impl Reading<'_> {
                 let component = &frame.components[index];
                 let v = if alone { 1 } else { component.v };
                 let rows = row * v..(row + 1) * v;
-                is_done &= rows.end >= needs[index].rows.end;
-                transform(component, &coefficients[index], rows, &needs[index], &mut planes[index]);
+                is_done &= rows.end >= parts[index].rows.end;
+                transform(component, &coefficients[index], rows, &parts[index], &mut planes[index]);
             }
             if is_done && scan.components.len() == frame.components.len() {
                 return Ok(true);

@@ -1,9 +1,10 @@
 //! From the samples of the components to rows of pixels: finer sampling, then colours.
 //!
 //! Both as libjpeg-turbo does it, number by number: chroma that is stored at half the size is interpolated
-//! ("fancy upsampling"), at any other fraction repeated.
+//! ("fancy upsampling") if that is asked for, at any other fraction repeated.
 
-use super::header::{Colors, Component, Frame};
+use super::header::Colors;
+use super::part::{Part, Sampling};
 use crate::Region;
 
 /// Rows of samples at the picture's full size, one per component, used again from row to row.
@@ -13,49 +14,10 @@ pub(super) struct Rows {
     sums: Vec<u16>,
 }
 
-/// How the samples of a component become as many as there are pixels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sampling {
-    Full,
-    /// Half as many across, interpolated.
-    Across,
-    /// Half as many down, interpolated.
-    Down,
-    /// Both.
-    Both,
-    /// Each sample stands for so many across and down.
-    Repeated(usize, usize),
-}
-
-impl Sampling {
-    fn of(component: &Component, frame: &Frame) -> Self {
-        let is_wide = component.size.width > 2;
-        match (frame.h_max / component.h, frame.v_max / component.v) {
-            (1, 1) => Self::Full,
-            (2, 1) if is_wide => Self::Across,
-            (1, 2) => Self::Down,
-            (2, 2) if is_wide => Self::Both,
-            (across, down) => Self::Repeated(across, down),
-        }
-    }
-}
-
-/// The samples that `count` pixels from `start` on need, of the `len` that there are in that direction.
-pub(super) fn needed(
-    start: usize,
-    count: usize,
-    part: usize,
-    of: usize,
-    len: usize,
-) -> std::ops::Range<usize> {
-    let (first, last) = (start * part / of, (start + count - 1) * part / of);
-    first.saturating_sub(1)..(last + 2).min(len)
-}
-
 /// Writes the pixels of `region` to `to`.
 #[inline(always)]
 pub(super) fn write(
-    frame: &Frame,
+    parts: &[Part],
     colors: Colors,
     planes: &[Vec<u8>; 4],
     region: Region,
@@ -65,36 +27,32 @@ pub(super) fn write(
     let Region { top, left, size } = region;
     for (y, line) in (top..).zip(to.chunks_exact_mut(3 * size.width)) {
         let Rows { full, sums } = &mut *rows;
-        let mut parts: [&[u8]; 4] = [&[]; 4];
-        let places = parts.iter_mut().zip(full);
-        for ((component, plane), (part, full)) in frame.components.iter().zip(planes).zip(places) {
-            let samples = Sampling::of(component, frame);
-            *part = row(component, frame, samples, plane, (y, left, size.width), sums, full);
+        let mut samples: [&[u8]; 4] = [&[]; 4];
+        let places = samples.iter_mut().zip(full);
+        for ((part, plane), (samples, full)) in parts.iter().zip(planes).zip(places) {
+            *samples = row(part, plane, (y, left, size.width), sums, full);
         }
-        color(colors, parts, line);
+        color(colors, samples, line);
     }
 }
 
-/// `width` samples of `component` from `left` on, in row `y` of the picture.
+/// `width` samples of a component from `left` on, in row `y` of the picture.
 #[inline(always)]
 fn row<'a>(
-    component: &Component,
-    frame: &Frame,
-    sampling: Sampling,
+    part: &Part,
     plane: &'a [u8],
     (y, left, width): (usize, usize, usize),
     sums: &mut Vec<u16>,
     full: &'a mut Vec<u8>,
 ) -> &'a [u8] {
-    let stride = 8 * component.blocks.width;
-    let range = needed(left, width, component.h, frame.h_max, component.size.width);
+    let &Part { stride, samples: ref range, .. } = part;
     let line = |row: usize| &plane[row * stride..][range.clone()];
     // The row that lies nearest after `y / 2`: above for even rows, below for odd ones.
     let nearest = || match y % 2 {
         0 => (y / 2).saturating_sub(1),
-        _ => (y / 2 + 1).min(component.size.height - 1),
+        _ => (y / 2 + 1).min(part.height - 1),
     };
-    match sampling {
+    match part.sampling {
         Sampling::Full => &plane[y * stride + left..][..width],
         Sampling::Across => {
             full.resize(2 * range.len(), 0);
@@ -118,6 +76,14 @@ fn row<'a>(
                 *sum = 3 * u16::from(near) + u16::from(far);
             }
             both(sums, full);
+            &full[left - 2 * range.start..][..width]
+        }
+        Sampling::Repeated(1, down) => &plane[y / down * stride + left..][..width],
+        Sampling::Repeated(2, down) => {
+            full.resize(2 * range.len(), 0);
+            for (place, &sample) in full.as_chunks_mut::<2>().0.iter_mut().zip(line(y / down)) {
+                *place = [sample; 2];
+            }
             &full[left - 2 * range.start..][..width]
         }
         Sampling::Repeated(across, down) => {

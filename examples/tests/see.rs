@@ -4,9 +4,11 @@
 mod program;
 mod trainer;
 
+use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::{Command, Output};
 
-use feedline_testkit::{watchdog::LIMIT, with_watchdog};
+use feedline_testkit::{not_run, watchdog::LIMIT, with_watchdog};
 use program::example;
 use serde_json::Value;
 use trainer::{small_set, text, train};
@@ -54,5 +56,61 @@ fn a_run_leaves_a_trace_a_page_and_service_times_that_whatif_reads() {
         assert!(rate > 500.0 && rate < 1050.0, "a step of 1 ms: {predicted}");
         let wrong = run("whatif", &["t.json", "--workers", "0"]);
         assert_eq!(wrong.status.code(), Some(2));
+    });
+}
+
+/// Opens `page` in Chromium with one more argument.
+fn browse(browser: &str, folder: &Path, page: &Path, argument: &str, dark: bool) -> Output {
+    let mut command = Command::new(browser);
+    command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]);
+    command.args(["--disable-component-update", "--disable-sync", "--disable-quic", "--no-first-run"]);
+    // Chromium's names of the two colour schemes: 0 is dark, 1 is light.
+    command.arg(format!("--blink-settings=preferredColorScheme={}", if dark { 0 } else { 1 }));
+    command.arg(format!("--user-data-dir={}", folder.join("browser").display()));
+    command.args(["--window-size=1120,1500", argument]).arg(format!("file://{}", page.display()));
+    command.current_dir(folder).output().expect("a process")
+}
+
+/// The colours of a picture, and the one in its corner.
+fn colours(path: &Path) -> (BTreeSet<[u8; 3]>, [u8; 3]) {
+    let file = std::io::BufReader::new(std::fs::File::open(path).expect("a screenshot"));
+    let mut reader = png::Decoder::new(file).read_info().expect("a PNG");
+    let mut pixels = vec![0; reader.output_buffer_size().expect("a size")];
+    let frame = reader.next_frame(&mut pixels).expect("pixels");
+    let channels = frame.color_type.samples();
+    let pixels = pixels[..frame.buffer_size()].chunks_exact(channels);
+    let mut colours = pixels.map(|pixel| [pixel[0], pixel[1], pixel[2]]);
+    let corner = colours.clone().next().expect("a pixel");
+    (colours.by_ref().collect(), corner)
+}
+
+#[test]
+fn a_browser_draws_the_report_page_in_light_and_dark() {
+    let browsers = ["chromium", "chromium-browser", "google-chrome"];
+    let answers = |name: &&&str| Command::new(name).arg("--version").output().is_ok_and(|o| o.status.success());
+    let Some(browser) = browsers.iter().find(answers) else {
+        return not_run("the report page in a browser", "no Chromium");
+    };
+    with_watchdog(LIMIT, || {
+        let set = small_set();
+        let mut command = trainer::command(set.path());
+        train(command.args(["--report", "r.html"]));
+        let page = set.path().join("r.html");
+        let dom = browse(browser, set.path(), &page, "--dump-dom", false);
+        let dom = text(&dom.stdout).split("<script>").next().expect("a part").to_owned();
+        assert!(!dom.contains("NaN") && !dom.contains("undefined") && !dom.contains("Infinity"), "{dom}");
+        // Its script has filled the diagnosis, the table of the eight causes and the timeline.
+        assert!(!dom.contains("id=\"diagnosis\"></div>"), "{dom}");
+        assert_eq!(dom.matches("class=\"dot\" style").count(), 8, "{dom}");
+        assert!(dom.contains("compute stream</text>") && dom.matches("<rect").count() > 10, "{dom}");
+        for (dark, background) in [(false, [0xFF; 3]), (true, [0x16, 0x17, 0x1B])] {
+            let name = if dark { "dark.png" } else { "light.png" };
+            let argument = format!("--screenshot={name}");
+            let output = browse(browser, set.path(), &page, &argument, dark);
+            let (colours, corner) = colours(&set.path().join(name));
+            assert_eq!(corner, background, "{name}: {output:?}");
+            // Text, cards, and the colours of the causes.
+            assert!(colours.len() > 50, "{name} has {} colours", colours.len());
+        }
     });
 }

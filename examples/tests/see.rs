@@ -87,7 +87,8 @@ fn colours(path: &Path) -> (BTreeSet<[u8; 3]>, [u8; 3]) {
 #[test]
 fn a_browser_draws_the_report_page_in_light_and_dark() {
     let browsers = ["chromium", "chromium-browser", "google-chrome"];
-    let answers = |name: &&&str| Command::new(name).arg("--version").output().is_ok_and(|o| o.status.success());
+    let answers =
+        |name: &&&str| Command::new(name).arg("--version").output().is_ok_and(|o| o.status.success());
     let Some(browser) = browsers.iter().find(answers) else {
         return not_run("the report page in a browser", "no Chromium");
     };

@@ -80,8 +80,9 @@ impl Diagnosis {
         let waits = format!("the consumer waits {:.0} % of the time", 100.0 * wait_share);
         if wait_share < LITTLE || bound == Bound::Compute && longest > 0.9 * per_batch {
             diagnosis.bound = Bound::Compute;
+            let meanwhile = if wait_share < LITTLE { "" } else { " while your work on the device runs" };
             diagnosis.text = format!(
-                "already compute-bound: {waits}, and prefetching more will not help{}",
+                "already compute-bound: {waits}{meanwhile}, and prefetching more will not help{}",
                 stages.headroom(per_batch)
             );
             return diagnosis;

@@ -24,7 +24,7 @@ import subprocess
 import sys
 
 # Raise it only for what a user would miss.
-LIMIT = 481
+LIMIT = 482
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SAVED = ROOT / "ci/public-api.txt"

@@ -98,13 +98,18 @@ impl Fixed {
         if !(0..self.spec.fields().len()).all(is_ready) {
             return false;
         }
-        let mut ready = Vec::with_capacity(ids.len());
+        let mut ready = Vec::new();
         self.spec.fields().iter().enumerate().all(|(index, field)| {
-            ready.clear();
-            match self.reader.column(index) {
-                Some(column) => ready.extend(ids.iter().map_while(|&id| column.row(id))),
-                None => ready.extend(ids.iter().map_while(|&id| self.reader.slice(id, index))),
+            // A column is found in constant time, so its rows are not collected to be checked.
+            let fits = |column: &StridedColumn<'_>| {
+                ids.iter().all(|&id| column.row(id).is_some_and(|row| row.len() == field.row_bytes()))
+            };
+            if let Some(column) = self.reader.column(index).filter(fits) {
+                rows.write(index, ids.iter().filter_map(|&id| column.row(id)));
+                return true;
             }
+            ready.clear();
+            ready.extend(ids.iter().map_while(|&id| self.reader.slice(id, index)));
             let all = ready.len() == ids.len() && ready.iter().all(|row| row.len() == field.row_bytes());
             if all {
                 rows.write(index, ready.iter().copied());

@@ -224,6 +224,42 @@ fn every_sample_is_read_once_and_batches_cost_one_gather() {
     });
 }
 
+/// Batches of three epochs, read back from `device`.
+fn on_device(builder: LoaderBuilder, device: &Device) -> Contents {
+    let mut loader = builder.build(device).expect("a loader");
+    let stream = device.stream().expect("a stream");
+    let mut contents = Contents::new();
+    for epoch in 0..3 {
+        for batch in loader.epoch(epoch).expect("an epoch") {
+            let batch = batch.expect("a batch").wait_on(&stream).expect("on the stream");
+            let bytes = batch.to_vec::<u8>("bytes").expect("bytes");
+            contents.push((batch.ids().to_vec(), batch.valid_rows(), bytes));
+        }
+    }
+    contents
+}
+
+#[test]
+fn on_a_gpu_batches_of_a_set_and_of_a_part_of_it_are_those_of_staged_mode() {
+    let Some(device) = feedline_testkit::gpu("a part of a set is resident") else { return };
+    alone(|| {
+        // Small rows, and large ones that are gathered in pieces.
+        for (len, row_bytes, batch) in [(5000, 784, 256), (300, 150_528, 32)] {
+            let records = Laid::records(&Fine::new(len, row_bytes).expect("a set"), 5, 3).expect("columns");
+            let set: Arc<dyn Dataset> = Arc::new(counting(records).0);
+            let builder = || Loader::builder(set.clone()).batch_size(batch).shuffle(4).depth(3);
+            let want = run(builder().last_batch(LastBatch::Pad), TransferMode::Staged);
+            let whole = len as usize * row_bytes;
+            for budget in [whole / 4, whole / 2, 3 * whole / 4, usize::MAX] {
+                let builder = builder().last_batch(LastBatch::Pad).resident_budget(budget);
+                let builder = builder.transfer_mode(TransferMode::Resident);
+                let got = on_device(builder, &device);
+                assert!(got == want, "{len} rows of {row_bytes} bytes, budget {budget}");
+            }
+        }
+    });
+}
+
 #[test]
 fn a_loop_over_a_resident_set_has_no_race_in_any_schedule() {
     alone(|| {

@@ -216,7 +216,7 @@ impl Run<'_> {
             match self.with.wanted.take() {
                 Ok(None) => {}
                 Ok(Some(request)) => self.begin(request),
-                Err(Stopped) => return Ok(()),
+                Err(Stopped) => return self.timed.draw(),
             }
             match self.reorder.take() {
                 Some(outcome) => {
@@ -285,10 +285,9 @@ impl Run<'_> {
     }
 
     /// How long to wait before a look at what wakes nobody, after a wait of `waited` so far: a source that
-    /// had nothing, and
-    /// the end of a copy, whose slot is to be filled.
+    /// had nothing, the end of a copy, whose slot is to be filled, and one that is to be drawn in a trace.
     fn interval(&mut self, waited: Duration) -> Option<Duration> {
-        if self.later.is_some() {
+        if self.later.is_some() || self.timed.has_undrawn() {
             return Some(SOURCE_POLL);
         }
         let in_flight = self.with.host_slots.counts().in_flight;
@@ -298,6 +297,7 @@ impl Run<'_> {
 
     /// Begins what had to wait; returns whether there was anything.
     fn look(&mut self, waited: Duration) -> Result<bool> {
+        self.timed.draw()?;
         if let Some(batch) = self.later.take() {
             self.give(*batch, true);
             return Ok(true);

@@ -91,6 +91,19 @@ impl TimedCopies {
         Ok(self.times)
     }
 
+    /// Whether copies are running that have to be drawn in a trace.
+    pub(crate) fn has_undrawn(&self) -> bool {
+        self.trace.is_some() && self.running > 0
+    }
+
+    /// Draws the copies that have ended, if there is a trace.
+    ///
+    /// # Errors
+    /// A device failure.
+    pub(crate) fn draw(&mut self) -> Result<()> {
+        if self.has_undrawn() { self.collect() } else { Ok(()) }
+    }
+
     /// Prepares to time the copy into `slot` if it is time for a sample. `true` asks for [`end`](Self::end)
     /// once the copy is queued.
     ///

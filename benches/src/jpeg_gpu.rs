@@ -20,7 +20,7 @@ const TIMES: u64 = 1 << 20;
 /// Batches of each thread that are not timed: with `Decode::Auto`, those that are measured to choose.
 const WARM_UP: u64 = 14;
 
-/// A stage of one, two and four threads, each with a stream of its own.
+/// A stage of one to four threads, each with a stream of its own.
 ///
 /// # Errors
 /// `Config` without a folder of pictures; an error of a file, the device or the pipeline.
@@ -47,7 +47,7 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     ];
     for (name, decode, chroma) in ways {
         let chroma_name = if chroma == nearest { "nearest" } else { "interpolated" };
-        for threads in [1, 2, 4] {
+        for threads in [1, 2, 3, 4] {
             if matches!(decode, None | Some(Decode::Cpu)) && threads > 1 {
                 // Every core works for one already.
                 continue;
@@ -134,6 +134,8 @@ impl Bench<'_> {
                 "nvJPEG's calls": per_image(times.queue),
                 "device awaited": per_image(times.wait),
                 "copies": per_image(times.copies),
+                "transforms awaited": per_image(times.transforms),
+                "without a batch": per_image(times.idle),
             },
         });
         Ok((rates, more))

@@ -177,7 +177,7 @@ pub(crate) struct Nvjpeg {
     state: Pointer,
     /// One for each thread that reads headers.
     readers: Vec<Reader>,
-    is_hardware: bool,
+    description: String,
     /// Files of the last batch.
     batch: usize,
     /// Memory for the files of a batch.
@@ -218,7 +218,7 @@ impl Nvjpeg {
             handle,
             state: null,
             readers: Vec::new(),
-            is_hardware,
+            description: "nvJPEG in kernels".to_owned(),
             batch: 0,
             pinned: None,
             spent: Spent::default(),
@@ -231,19 +231,20 @@ impl Nvjpeg {
             answered(unsafe { (opened.calls.header_create)(handle, &mut header) }, "create a header")?;
             opened.readers.push(Reader { handle, header });
         }
+        if is_hardware {
+            let (mut engines, mut cores) = (0, 0);
+            // The call takes milliseconds.
+            // SAFETY: the handle is alive; both numbers are written.
+            let told = unsafe { (opened.calls.engines)(handle, &mut engines, &mut cores) };
+            let cores = if told == 0 { format!(", {engines} x {cores} cores") } else { String::new() };
+            opened.description = format!("nvJPEG on the chip's JPEG engines{cores}");
+        }
         Ok(opened)
     }
 
     /// What decodes, for logs.
-    pub(crate) fn describe(&self) -> String {
-        if !self.is_hardware {
-            return "nvJPEG in kernels".to_owned();
-        }
-        let (mut engines, mut cores) = (0, 0);
-        // SAFETY: the handle is alive; both numbers are written.
-        let told = unsafe { (self.calls.engines)(self.handle, &mut engines, &mut cores) };
-        let cores = if told == 0 { format!(", {engines} x {cores} cores") } else { String::new() };
-        format!("nvJPEG on the chip's JPEG engines{cores}")
+    pub(crate) fn describe(&self) -> &str {
+        &self.description
     }
 
     /// Where the time went.

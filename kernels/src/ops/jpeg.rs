@@ -12,7 +12,7 @@ use feedline_device::{BackendKind, Buffer, Stream, ViewMut};
 use feedline_images::device::{WORDS, Written};
 use feedline_images::{Decoder, DevicePart, Format, Size};
 
-use self::choice::Choice;
+use self::choice::{Choice, Part};
 use super::{Augment, Pictures, check};
 use crate::host::parallel;
 use crate::nvjpeg::{Asked, Nvjpeg, Spent, Staging};
@@ -62,8 +62,7 @@ pub struct PictureDecoder {
     offsets: Staged<u32>,
     parameters: Staged<u32>,
     counts: Counts,
-    headers: Duration,
-    copies: Duration,
+    times: DecodeTimes,
 }
 
 /// What a [`PictureDecoder`] has decoded.
@@ -100,6 +99,10 @@ pub struct DecodeTimes {
     pub wait: Duration,
     /// Copying to the device what the CPU decoded, and the parameters.
     pub copies: Duration,
+    /// Waiting for the transforms of the batch before.
+    pub transforms: Duration,
+    /// Waiting for a batch; only of a stage.
+    pub idle: Duration,
 }
 
 impl DecodeTimes {
@@ -110,6 +113,8 @@ impl DecodeTimes {
             queue: self.queue + other.queue,
             wait: self.wait + other.wait,
             copies: self.copies + other.copies,
+            transforms: self.transforms + other.transforms,
+            idle: self.idle + other.idle,
         }
     }
 }
@@ -145,8 +150,7 @@ impl PictureDecoder {
             offsets: Staged::new(stream, 1)?,
             parameters: Staged::new(stream, 1)?,
             counts: Counts::default(),
-            headers: Duration::ZERO,
-            copies: Duration::ZERO,
+            times: DecodeTimes::default(),
             stream: stream.clone(),
         })
     }
@@ -164,12 +168,12 @@ impl PictureDecoder {
     /// Where the time went.
     pub fn times(&self) -> DecodeTimes {
         let Spent { load, queue, wait } = self.gpu.as_ref().map(Nvjpeg::spent).unwrap_or_default();
-        DecodeTimes { headers: self.headers, load, queue, wait, copies: self.copies }
+        DecodeTimes { load, queue, wait, ..self.times }
     }
 
     /// Where pictures are decoded, and why, for logs.
     pub fn describe(&self) -> String {
-        let engine = self.gpu.as_ref().map_or("no nvJPEG".to_owned(), Nvjpeg::describe);
+        let engine = self.gpu.as_ref().map_or("no nvJPEG", Nvjpeg::describe);
         format!("{} ({engine})", self.choice)
     }
 
@@ -195,24 +199,27 @@ impl PictureDecoder {
             return Ok(());
         }
         // What other work the stream has does not count as decoding, and memory may be used again.
-        self.stream.synchronize()?;
         let start = Instant::now();
-        let offsets = self.decode(encoded)?;
-        self.choice.took(rows, start.elapsed());
+        self.stream.synchronize()?;
+        self.times.transforms += start.elapsed();
+        let start = Instant::now();
+        let (offsets, [gpu, cpu]) = self.decode(encoded)?;
+        self.choice.took(start.elapsed(), gpu, cpu);
 
         let start = Instant::now();
         let bytes = offsets[rows] as usize;
         self.offsets.write(&self.stream, &offsets)?;
         self.parameters.write(&self.stream, parameters)?;
-        self.copies += start.elapsed();
+        self.times.copies += start.elapsed();
         let pixels = self.pixels.memory.slice(0..bytes)?;
         let offsets = self.offsets.memory.slice(0..rows + 1)?;
         let parameters = self.parameters.memory.slice(0..rows * WORDS)?;
         self.augment.run(Pictures::ragged(pixels, offsets, parameters), to)
     }
 
-    /// Decodes a batch into the memory for pixels; returns where each picture begins.
-    fn decode(&mut self, encoded: &[&[u8]]) -> Result<Vec<u32>> {
+    /// Decodes a batch into the memory for pixels. Returns where each picture begins, and what the GPU and
+    /// the CPU did of it.
+    fn decode(&mut self, encoded: &[&[u8]]) -> Result<(Vec<u32>, [Part; 2])> {
         let start = Instant::now();
         let mut offsets = vec![0u32];
         let mut places = Vec::new();
@@ -245,15 +252,20 @@ impl PictureDecoder {
                 others.push(place);
             }
         }
-        self.headers += start.elapsed();
+        self.times.headers += start.elapsed();
         let Self { pixels, gpu, stream, decoders, .. } = self;
+        let mut parts = [files.len(), others.len()].map(|pictures| Part { pictures, ..Part::default() });
         let taken = match gpu {
             Some(gpu) if !files.is_empty() => {
                 let Staged { staging, memory } = pixels;
                 let (loaded, view) = (gpu.load(&on_gpu)?, memory.view_mut());
-                decoders.run(staging.bytes_mut(), &others, || gpu.decode(loaded, view))??
+                let start = Instant::now();
+                let own = || (gpu.decode(loaded, view), start.elapsed());
+                let ((taken, time), on_cpu) = decoders.run(staging.bytes_mut(), &others, own)?;
+                (parts[0].time, parts[1].time) = (time, on_cpu);
+                taken?
             }
-            _ => decoders.run(pixels.staging.bytes_mut(), &others, || false)?,
+            _ => decoders.run(pixels.staging.bytes_mut(), &others, || false)?.0,
         };
         if !taken && !files.is_empty() {
             // A damaged file fails its whole batch: the CPU finds which one it is.
@@ -264,11 +276,11 @@ impl PictureDecoder {
         let ranges: Vec<_> = others.iter().map(|place| place.range.clone()).collect();
         let start = Instant::now();
         pixels.copy(stream, &ranges)?;
-        self.copies += start.elapsed();
+        self.times.copies += start.elapsed();
         self.counts.on_gpu += files.len() as u64;
         self.counts.on_cpu += others.len() as u64;
         self.counts.refused += refused as u64;
-        Ok(offsets)
+        Ok((offsets, parts))
     }
 }
 
@@ -325,8 +337,14 @@ impl Decoders {
         heads
     }
 
-    /// Decodes `places` into `memory`, while the calling thread does `own`.
-    fn run<R>(&self, memory: &mut [u8], places: &[Place<'_>], own: impl FnOnce() -> R) -> Result<R> {
+    /// Decodes `places` into `memory`, while the calling thread does `own`. Returns also how long the decoding
+    /// took.
+    fn run<R>(
+        &self,
+        memory: &mut [u8],
+        places: &[Place<'_>],
+        own: impl FnOnce() -> R,
+    ) -> Result<(R, Duration)> {
         let mut parts = Vec::new();
         let (mut rest, mut at) = (memory, 0);
         for place in places {
@@ -336,10 +354,12 @@ impl Decoders {
             (rest, at) = (behind, place.range.end);
         }
         let failed = Mutex::new(None);
+        let (start, took) = (Instant::now(), Mutex::new(Duration::ZERO));
         let decode = |(place, pixels): (&Place<'_>, &mut [u8])| {
             let mut decoder = locked(&self.free).pop().unwrap_or_else(|| self.headers.fresh());
             let decoded = decoder.decode_into(place.bytes, place.size, pixels);
             locked(&self.free).push(decoder);
+            *locked(&took) = start.elapsed();
             if let Err(error) = decoded {
                 let mut failed = locked(&failed);
                 // The first row counts, whichever thread was first.
@@ -351,7 +371,7 @@ impl Decoders {
         let result = parallel::beside(parts, decode, own);
         match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some((row, error)) => Err(in_row(row, &error)),
-            None => Ok(result),
+            None => Ok((result, took.into_inner().unwrap_or_else(PoisonError::into_inner))),
         }
     }
 }

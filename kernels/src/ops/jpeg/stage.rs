@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use feedline_core::{Error, ErrorKind, Result, catch_panic};
 use feedline_device::{Device, SharedBuffer, Stream, View};
@@ -113,6 +114,8 @@ struct Worker<O: Written> {
     spare: Receiver<SharedBuffer<O>>,
     home: Sender<SharedBuffer<O>>,
     told: Arc<Mutex<Told>>,
+    /// Without a batch.
+    idle: Duration,
 }
 
 impl<O: Written> DecodeStage<O> {
@@ -222,14 +225,17 @@ impl<O: Written> Thread<O> {
         let decoder = PictureDecoder::new(&stream, part, decode)?;
         let told = Arc::new(Mutex::new(Told { description: decoder.describe(), ..Told::default() }));
         let (home, spare) = channel();
-        let mut worker = Worker { decoder, stream, spare, home, told: told.clone() };
+        let mut worker = Worker { decoder, stream, spare, home, told: told.clone(), idle: Duration::ZERO };
         // The jobs that are not begun: all that a thread can have.
         let (jobs, queue) = sync_channel::<Job<O>>(BATCHES);
         let work = move || {
+            let mut since = Instant::now();
             for job in queue {
+                worker.idle += since.elapsed();
                 if !job(&mut worker) {
                     break;
                 }
+                since = Instant::now();
             }
         };
         let running = std::thread::Builder::new().name(format!("fl-pictures-{number}")).spawn(work);
@@ -255,7 +261,7 @@ impl<O: Written> Worker<O> {
             let decoded = self.decoder.run(&files, encoded.parameters, to);
             *locked(&self.told) = Told {
                 counts: self.decoder.counts(),
-                times: self.decoder.times(),
+                times: DecodeTimes { idle: self.idle, ..self.decoder.times() },
                 description: self.decoder.describe(),
             };
             decoded?;

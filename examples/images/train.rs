@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use feedline::Dataset;
-use feedline::{Device, Error, ErrorKind, Loader, Result, Stream};
+use feedline::{Dataset, Device, Error, ErrorKind, Loader, Result, Stream};
 use feedline_datasets::{Folder, Reader};
 use feedline_examples::mlp::{Init, Mlp, Optimizer, Shape};
 use feedline_images::Transforms;

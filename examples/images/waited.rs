@@ -1,13 +1,15 @@
-//! The share of the training's time in which the device does not work on a step: it waits for data.
+//! The share of the training's time in which the device has no step to work on: it waits for data.
 
 use std::time::{Duration, Instant};
 
 use feedline::{Event, Result, Stream};
 
 /// Measures every step by two events of the compute stream. The first one is recorded behind the wait for
-/// the step's batch, so what lies between two steps is time without data, on the device's own clock.
+/// the step's batch, so what lies between two steps is time without data, on the device's own clock. It is
+/// the same for a loader's batches and for those of a stage.
 ///
-/// A gap between two kernels of a step counts as work.
+/// A gap between two kernels of a step counts as work. What is read ahead between two epochs, while the
+/// accuracy is tested, is not charged: a few batches.
 pub struct Waited {
     stream: Stream,
     /// Before and after each step of an epoch; used again in the next one.

@@ -46,7 +46,8 @@ impl<'a, L> Encoded<'a, L> {
 ///
 /// Each thread has a [`PictureDecoder`] and a stream; batches come out in the order in which they went in. A
 /// step waits for its batch on the device only ([`Decoded::wait_on`]). The batches that go in are those of a
-/// host loader, whose field `image` is ragged, or anything else that holds encoded pictures.
+/// host loader, whose field `image` is ragged, or anything else that holds encoded pictures. The labels, of
+/// type `L`, cross with them. The example `images` is a training loop with a stage.
 ///
 /// Two threads are enough for most GPUs: while one waits for the device, the other feeds it. Each takes two
 /// batches at a time, so give the loader a `depth` of twice the threads and one more, and keeps up to three
@@ -264,9 +265,10 @@ impl<O: Written, L: Element> Worker<O, L> {
         let files = encoded.files()?;
         let mut pictures = self.pictures.lend(&self.stream, files.len() * self.decoder.part().elements())?;
         let mut labels = self.labels.lend(&self.stream, encoded.labels.len())?;
+        let (to, staging, stream) = (labels.view_mut()?, &mut self.staging, &self.stream);
         let copy = || match encoded.labels {
             [] => Ok(()),
-            values => self.staging.write(&self.stream, values, labels.view_mut()?),
+            values => staging.write(stream, values, to),
         };
         let decoded = self.decoder.run_with(&files, encoded.parameters, pictures.view_mut()?, copy);
         *locked(&self.told) = Told {

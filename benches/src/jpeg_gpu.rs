@@ -18,7 +18,7 @@ const BATCH: usize = 256;
 /// How often the folder is read in an epoch: more than a run takes.
 const TIMES: u64 = 1 << 20;
 /// Batches of each thread that are not timed: with `Decode::Auto`, those that are measured to choose.
-const WARM_UP: u64 = 14;
+const WARM_UP: u64 = 20;
 
 /// A stage of one to four threads, each with a stream of its own.
 ///

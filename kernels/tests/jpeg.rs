@@ -331,13 +331,14 @@ fn auto_measures_and_says_what_it_chose() {
     };
     let one = fs::read(golden("420.jpg")).unwrap();
     let batch = vec![one; 32];
-    for _ in 0..14 {
+    const BATCHES: u64 = 24;
+    for _ in 0..BATCHES {
         run(&mut decoder, &stream, &batch);
     }
     let counts = decoder.counts();
     let said = decoder.describe();
     eprintln!("{said}: {counts:?}");
-    assert_eq!(counts.on_gpu + counts.on_cpu, 14 * 32);
+    assert_eq!(counts.on_gpu + counts.on_cpu, BATCHES * 32);
     assert!(counts.on_gpu > 0 && counts.on_cpu > 0, "both are measured: {counts:?}");
     assert!(said.contains("pictures/s") && !said.contains("being measured"), "{said}");
 }

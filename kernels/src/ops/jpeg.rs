@@ -4,7 +4,7 @@ mod choice;
 mod stage;
 
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use feedline_core::{Element, Error, ErrorKind, Result};
@@ -153,6 +153,13 @@ impl PictureDecoder {
             times: DecodeTimes::default(),
             stream: stream.clone(),
         })
+    }
+
+    /// Lets the GPU decode for this decoder and those that share `turn` one after the other.
+    fn take_turns(&mut self, turn: &Arc<Mutex<()>>) {
+        if let Some(gpu) = &mut self.gpu {
+            gpu.take_turns(turn);
+        }
     }
 
     /// What is done with the decoded pictures.

@@ -134,7 +134,8 @@ impl<O: Written, L: Element> DecodeStage<O, L> {
         check(part.dtype() == O::DTYPE, || {
             format!("finished pictures are {}, not {}: change the stage or the list", part.dtype(), O::DTYPE)
         })?;
-        let threads = (0..threads).map(|number| Thread::start(device, part.clone(), decode, number));
+        let turn = Arc::default();
+        let threads = (0..threads).map(|number| Thread::start(device, part.clone(), decode, number, &turn));
         Ok(Self { threads: threads.collect::<Result<_>>()?, next: 0 })
     }
 
@@ -226,9 +227,16 @@ impl<O: Written, L: Element> DecodeStage<O, L> {
 }
 
 impl<O: Written, L: Element> Thread<O, L> {
-    fn start(device: &Device, part: DevicePart, decode: Decode, number: usize) -> Result<Self> {
+    fn start(
+        device: &Device,
+        part: DevicePart,
+        decode: Decode,
+        number: usize,
+        turn: &Arc<Mutex<()>>,
+    ) -> Result<Self> {
         let stream = device.stream()?;
-        let decoder = PictureDecoder::new(&stream, part, decode)?;
+        let mut decoder = PictureDecoder::new(&stream, part, decode)?;
+        decoder.take_turns(turn);
         let told = Arc::new(Mutex::new(Told { description: decoder.describe(), ..Told::default() }));
         let mut worker = Worker {
             decoder,

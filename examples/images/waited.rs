@@ -8,7 +8,8 @@ use feedline::{Event, Result, Stream};
 /// the step's batch, so what lies between two steps is time without data, on the device's own clock. It is
 /// the same for a loader's batches and for those of a stage.
 ///
-/// A gap between two kernels of a step counts as work. What is read ahead between two epochs, while the
+/// A gap between two kernels of a step counts as work, and so does what a step loses to a decoder on the same
+/// device: look at the rate too. What is read ahead between two epochs, while the
 /// accuracy is tested, is not charged: a few batches.
 pub struct Waited {
     stream: Stream,

@@ -1,21 +1,25 @@
 //! Batches of encoded pictures: decoded on the GPU, on the CPU, or on both, then transformed on the device.
 
 mod choice;
+mod cpu;
+mod lent;
 mod stage;
+mod staged;
 
-use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use feedline_core::{Element, Error, ErrorKind, Result};
-use feedline_device::{BackendKind, Buffer, Stream, ViewMut};
+use feedline_core::{Error, ErrorKind, Result};
+use feedline_device::{Stream, ViewMut};
+use feedline_images::DevicePart;
 use feedline_images::device::{WORDS, Written};
-use feedline_images::{Decoder, DevicePart, Format, Size};
 
 use self::choice::{Choice, Part};
+use self::cpu::{Decoders, Head, Place, in_row};
+use self::staged::Staged;
 use super::{Augment, Pictures, check};
 use crate::host::parallel;
-use crate::nvjpeg::{Asked, Nvjpeg, Spent, Staging};
+use crate::nvjpeg::{Nvjpeg, Spent};
 
 pub use self::choice::Decode;
 pub use self::stage::{DecodeStage, Decoded, Encoded};
@@ -303,189 +307,8 @@ impl PictureDecoder {
     }
 }
 
-/// A picture and its place in the memory for pixels.
-struct Place<'a> {
-    row: usize,
-    bytes: &'a [u8],
-    size: Size,
-    may_be_on_gpu: bool,
-    range: Range<usize>,
-}
-
-impl<'a> Place<'a> {
-    /// What nvJPEG is asked about it.
-    fn asked(&self) -> Option<Asked<'a>> {
-        let Size { height, width } = self.size;
-        self.may_be_on_gpu.then_some((self.bytes, (height, width), self.range.start))
-    }
-}
-
-/// What the header of a picture says.
-#[derive(Clone, Copy, Debug, Default)]
-struct Head {
-    size: Size,
-    /// It is a JPEG that need not be turned.
-    may_be_on_gpu: bool,
-}
-
-/// What decodes on the CPU, on the pool.
-struct Decoders {
-    /// For headers; has the settings of all.
-    headers: Decoder,
-    /// Those that no thread uses at the moment.
-    free: Mutex<Vec<Decoder>>,
-}
-
-/// Headers that one thread reads at a time: some ten microseconds of work.
-const HEADERS: usize = 32;
-
-impl Decoders {
-    /// What the headers say, by row.
-    fn heads(&self, encoded: &[&[u8]]) -> Vec<Result<Head>> {
-        let mut heads: Vec<_> = encoded.iter().map(|_| Ok(Head::default())).collect();
-        let parts = heads.chunks_mut(HEADERS).zip(encoded.chunks(HEADERS)).collect();
-        let read = |(heads, encoded): (&mut [_], &[&[u8]])| {
-            for (head, bytes) in heads.iter_mut().zip(encoded) {
-                *head = self.headers.size(bytes).map(|size| {
-                    let is_jpeg = Format::of(bytes) == Some(Format::Jpeg);
-                    Head { size, may_be_on_gpu: is_jpeg && self.headers.is_upright(bytes) }
-                });
-            }
-        };
-        parallel::beside(parts, read, || ());
-        heads
-    }
-
-    /// Decodes `places` into `memory`, while the calling thread does `own`. Returns also how long the decoding
-    /// took.
-    fn run<R>(
-        &self,
-        memory: &mut [u8],
-        places: &[Place<'_>],
-        own: impl FnOnce() -> R,
-    ) -> Result<(R, Duration)> {
-        let mut parts = Vec::new();
-        let (mut rest, mut at) = (memory, 0);
-        for place in places {
-            let (_, behind) = rest.split_at_mut(place.range.start - at);
-            let (pixels, behind) = behind.split_at_mut(place.range.len());
-            parts.push((place, pixels));
-            (rest, at) = (behind, place.range.end);
-        }
-        let failed = Mutex::new(None);
-        let (start, took) = (Instant::now(), Mutex::new(Duration::ZERO));
-        let decode = |(place, pixels): (&Place<'_>, &mut [u8])| {
-            let mut decoder = locked(&self.free).pop().unwrap_or_else(|| self.headers.fresh());
-            let decoded = decoder.decode_into(place.bytes, place.size, pixels);
-            locked(&self.free).push(decoder);
-            *locked(&took) = start.elapsed();
-            if let Err(error) = decoded {
-                let mut failed = locked(&failed);
-                // The first row counts, whichever thread was first.
-                if failed.as_ref().is_none_or(|(row, _)| *row > place.row) {
-                    *failed = Some((place.row, error));
-                }
-            }
-        };
-        let result = parallel::beside(parts, decode, own);
-        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
-            Some((row, error)) => Err(in_row(row, &error)),
-            None => Ok((result, took.into_inner().unwrap_or_else(PoisonError::into_inner))),
-        }
-    }
-}
-
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn in_row(row: usize, error: &Error) -> Error {
-    Error::new(ErrorKind::Sample, format!("picture {row} of the batch: {}", error.message()))
-        .caused_by(error.clone())
-}
-
-/// Memory on the host, and as much on the device.
-struct Staged<T: Element> {
-    staging: Host,
-    memory: Buffer<T>,
-}
-
-/// Pinned memory for copies to a GPU, plain memory elsewhere.
-enum Host {
-    Pinned(Staging),
-    Plain(Vec<u8>),
-}
-
-impl Host {
-    fn new(stream: &Stream, bytes: usize) -> Result<Self> {
-        Ok(match stream.kind() {
-            BackendKind::Cuda => Self::Pinned(Staging::new(stream, bytes)?),
-            _ => Self::Plain(vec![0; bytes]),
-        })
-    }
-
-    fn bytes_mut(&mut self) -> &mut [u8] {
-        match self {
-            Self::Pinned(staging) => staging.bytes_mut(),
-            Self::Plain(bytes) => bytes,
-        }
-    }
-
-    /// Copies `values` to the device, through this memory, which grows where it is too small.
-    fn write<T: Element>(&mut self, stream: &Stream, values: &[T], to: ViewMut<'_, T>) -> Result<()> {
-        let bytes: &[u8] = bytemuck::cast_slice(values);
-        if self.bytes_mut().len() < bytes.len() {
-            *self = Self::new(stream, bytes.len())?;
-        }
-        self.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
-        self.copy(stream, std::slice::from_ref(&(0..bytes.len())), to)
-    }
-
-    /// Copies ranges of bytes to the same places of the device's memory.
-    fn copy<T: Element>(
-        &mut self,
-        stream: &Stream,
-        ranges: &[Range<usize>],
-        to: ViewMut<'_, T>,
-    ) -> Result<()> {
-        match self {
-            Self::Pinned(staging) => staging.copy(ranges, to),
-            Self::Plain(bytes) => {
-                let parts: Vec<_> =
-                    ranges.iter().map(|range| (range.clone(), bytes[range.clone()].to_vec())).collect();
-                stream.run("pictures", [], [to.into()], move |memory| {
-                    let to: &mut [u8] = bytemuck::cast_slice_mut(memory.output::<T>(0));
-                    parts.into_iter().for_each(|(range, bytes)| to[range].copy_from_slice(&bytes));
-                })
-            }
-        }
-    }
-}
-
-impl<T: Element> Staged<T> {
-    fn new(stream: &Stream, elements: usize) -> Result<Self> {
-        let staging = Host::new(stream, elements * size_of::<T>())?;
-        Ok(Self { staging, memory: stream.buffer(elements)? })
-    }
-
-    /// Grows both to `elements`, with room for larger batches.
-    fn reserve(&mut self, stream: &Stream, elements: usize) -> Result<()> {
-        if self.memory.len() < elements {
-            *self = Self::new(stream, elements + elements / 4)?;
-        }
-        Ok(())
-    }
-
-    /// Copies `values` to the device.
-    fn write(&mut self, stream: &Stream, values: &[T]) -> Result<()> {
-        self.reserve(stream, values.len())?;
-        self.staging.write(stream, values, self.memory.slice_mut(0..values.len())?)
-    }
-
-    /// Copies ranges of bytes to the same places of the device's memory.
-    fn copy(&mut self, stream: &Stream, ranges: &[Range<usize>]) -> Result<()> {
-        self.staging.copy(stream, ranges, self.memory.view_mut())
-    }
 }
 
 impl std::fmt::Debug for PictureDecoder {

@@ -1,17 +1,19 @@
 //! Batches of encoded pictures, decoded ahead of the training step by threads with streams of their own.
 
 use std::collections::VecDeque;
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use feedline_core::{Element, Error, ErrorKind, Result, catch_panic};
-use feedline_device::{Device, SharedBuffer, Stream, View, ViewMut};
+use feedline_device::{Device, Stream, View};
 use feedline_images::DevicePart;
 use feedline_images::device::Written;
 
-use super::{Counts, Decode, DecodeTimes, Host, PictureDecoder, check, locked};
+use super::lent::{Lender, Lent};
+use super::staged::Host;
+use super::{Counts, Decode, DecodeTimes, PictureDecoder, check, locked};
 
 /// Batches that a thread has at a time: one that it decodes, and the next.
 const BATCHES: usize = 2;
@@ -49,9 +51,9 @@ impl<'a, L> Encoded<'a, L> {
 /// host loader, whose field `image` is ragged, or anything else that holds encoded pictures. The labels, of
 /// type `L`, cross with them. The example `images` is a training loop with a stage.
 ///
-/// Two threads are enough for most GPUs: while one waits for the device, the other feeds it. Each takes two
-/// batches at a time, so give the loader a `depth` of twice the threads and one more, and keeps up to three
-/// finished ones in device memory.
+/// Two threads are enough for most GPUs: while the pictures of one are decoded, the other prepares its own.
+/// Each takes two batches at a time, so give the loader a `depth` of twice the threads and one more. Each keeps
+/// up to three finished batches in device memory.
 ///
 /// ```
 /// use feedline_core::Random;
@@ -288,65 +290,6 @@ impl<O: Written, L: Element> Worker<O, L> {
         pictures.memory()?.publish()?;
         labels.memory()?.publish()?;
         Ok((pictures, labels))
-    }
-}
-
-/// Device memory of a thread, used again and again.
-struct Lender<T: Element> {
-    /// Memory that was given back.
-    spare: Receiver<SharedBuffer<T>>,
-    home: Sender<SharedBuffer<T>>,
-}
-
-impl<T: Element> Lender<T> {
-    fn new() -> Self {
-        let (home, spare) = channel();
-        Self { spare, home }
-    }
-
-    fn lend(&self, stream: &Stream, elements: usize) -> Result<Lent<T>> {
-        let memory = match self.spare.try_iter().find(|memory| memory.len() >= elements) {
-            Some(memory) => memory,
-            None => stream.shared_buffer(elements.max(1))?,
-        };
-        Ok(Lent { memory: Some(memory), elements, home: self.home.clone() })
-    }
-}
-
-/// Memory of a thread, which goes back to it.
-struct Lent<T: Element> {
-    /// `None` only in `drop`.
-    memory: Option<SharedBuffer<T>>,
-    elements: usize,
-    home: Sender<SharedBuffer<T>>,
-}
-
-impl<T: Element> Lent<T> {
-    fn memory(&self) -> Result<&SharedBuffer<T>> {
-        self.memory.as_ref().ok_or_else(dropped)
-    }
-
-    /// For writing on the thread's stream, after all reads so far.
-    fn view_mut(&mut self) -> Result<ViewMut<'_, T>> {
-        self.memory.as_mut().ok_or_else(dropped)?.view_mut()?.slice(0..self.elements)
-    }
-
-    /// For reading on `stream`, after the write.
-    fn on<'a>(&'a self, stream: &'a Stream) -> Result<View<'a, T>> {
-        self.memory()?.on(stream)?.slice(0..self.elements)
-    }
-}
-
-fn dropped() -> Error {
-    Error::new(ErrorKind::Config, "the batch was dropped")
-}
-
-impl<T: Element> Drop for Lent<T> {
-    fn drop(&mut self) {
-        if let Some(memory) = self.memory.take() {
-            // Without its thread, the memory is freed here.
-            let _ = self.home.send(memory);
-        }
     }
 }
 

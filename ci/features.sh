@@ -16,6 +16,7 @@ LEFT_OUT = {
     ("feedline-dist", "nccl"): "cudarc needs one CUDA version; cuda-12 and cuda-13 turn it on",
     ("feedline-kernels", "cuda"): "cudarc needs one CUDA version; cuda-12 and cuda-13 turn it on",
     ("feedline-kernels", "nvjpeg"): "cudarc needs one CUDA version; cuda-12 and cuda-13 give it",
+    ("feedline-examples", "nvjpeg"): "cudarc needs one CUDA version; cuda-12 and cuda-13 give it",
     ("benches", "cuda"): "cuda-12 and cuda-13 turn it on",
     ("feedline", "nvtx"): "bindgen needs libclang",
     ("feedline-images", "turbojpeg"): "its build needs cmake and nasm; ci/turbojpeg.sh",

@@ -1,12 +1,14 @@
 //! Trains a small classifier on a folder of pictures, and shows what it sees.
 //!
-//! `cargo run --release --example images -- FOLDER [--sheet FILE] [--epochs N]`
+//! `cargo run --release --example images -- FOLDER [--sheet FILE] [--epochs N] [--decode WHO]`
 #![forbid(unsafe_code)]
 
+mod feed;
 mod options;
 mod pictures;
 mod sheet;
 mod train;
+mod waited;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -1,11 +1,12 @@
-//! A part of a folder of pictures as a data set: pixels and class, a byte each.
+//! A part of a folder of pictures as a data set: pixels or files, and classes, a byte each.
 
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
 use feedline::{Context, DType, Dataset, Error, ErrorKind, ReadError, Result, Row, Spec};
 use feedline_datasets::{Folder, Reader, Values};
-use feedline_images::{Scratch, Transforms};
+use feedline_images::{RandomResizedCrop, Scratch, Size, Transforms};
 
 /// One in so many files is held out.
 const HELD_OUT: u64 = 5;
@@ -16,6 +17,8 @@ pub struct Pictures {
     /// The files of this part, by their numbers in the folder.
     files: Vec<u64>,
     transforms: Transforms,
+    /// Whether files are delivered as they are, for a stage that decodes behind the loader.
+    is_encoded: bool,
     spec: Spec,
 }
 
@@ -26,17 +29,15 @@ struct Memory {
     scratch: Scratch,
 }
 
-/// What the model is trained on: a random part of the picture in random colours.
-pub fn augmented(size: usize) -> Transforms {
-    Transforms::new()
-        .then(feedline_images::RandomResizedCrop::new(feedline_images::Size::new(size, size)).scale(0.4, 1.0))
-        .flip(0.5)
-        .color_jitter(0.3, 0.3, 0.3, 0.05)
+/// What the model is trained on: a random part of the picture in random colours. Continues `list`.
+pub fn augmented(list: Transforms, size: usize) -> Transforms {
+    let part = RandomResizedCrop::new(Size::new(size, size)).scale(0.4, 1.0);
+    list.then(part).flip(0.5).color_jitter(0.3, 0.3, 0.3, 0.05)
 }
 
-/// What the model is tested on: the middle.
-pub fn plain(size: usize) -> Transforms {
-    Transforms::new().resize_shorter_side(size).center_crop(size)
+/// What the model is tested on: the middle. Continues `list`.
+pub fn plain(list: Transforms, size: usize) -> Transforms {
+    list.resize_shorter_side(size).center_crop(size)
 }
 
 impl Pictures {
@@ -51,13 +52,32 @@ impl Pictures {
         Ok(Arc::new(folder))
     }
 
-    /// The files that are held out, or the others.
+    /// The files that are held out, or the others, decoded and transformed.
     pub fn part(folder: &Arc<Folder>, held_out: bool, transforms: Transforms) -> Result<Self> {
-        // Files are sorted by class, so that every class is split alike.
-        let files = (0..folder.len()).filter(|file| (file % HELD_OUT == 0) == held_out).collect();
+        let files = files(folder, held_out);
         let spec = transforms.field("image")?.field("label", DType::U8, [])?;
-        Ok(Self { folder: folder.clone(), files, transforms, spec })
+        Ok(Self { folder: folder.clone(), files, transforms, is_encoded: false, spec })
     }
+
+    /// The files that are not held out, as they are, each with what `transforms` drew for it: the list of a
+    /// stage, which runs on the device.
+    pub fn encoded(folder: &Arc<Folder>, transforms: Transforms) -> Result<Self> {
+        let files = files(folder, false);
+        // Slots of the loader have room for a batch of the largest file.
+        let mut most = 1;
+        for path in files.iter().filter_map(|file| folder.path(*file)) {
+            let cannot = |error| Error::new(ErrorKind::Data, "cannot read").caused_by(error).at_path(path);
+            most = most.max(fs::metadata(path).map_err(cannot)?.len() as usize);
+        }
+        let spec = transforms.add_encoded_fields(Spec::new(), "image", most)?;
+        let spec = spec.field("label", DType::U8, [])?;
+        Ok(Self { folder: folder.clone(), files, transforms, is_encoded: true, spec })
+    }
+}
+
+/// The files that are held out, or the others. Files are sorted by class, so that every class is split alike.
+fn files(folder: &Folder, held_out: bool) -> Vec<u64> {
+    (0..folder.len()).filter(|file| (file % HELD_OUT == 0) == held_out).collect()
 }
 
 impl Dataset for Pictures {
@@ -74,13 +94,17 @@ impl Dataset for Pictures {
         context.scoped_scratch(|Memory { values, scratch }: &mut Memory, context| {
             self.folder.read(file, values)?;
             let [data, label] = values.fields() else { return Err("the folder has no classes".into()) };
-            let read = self.transforms.read(&data.bytes, context.random(), scratch, row.bytes_mut(0));
-            read.map_err(|error| match self.folder.path(file) {
+            let written = if self.is_encoded {
+                self.transforms.write_encoded(&data.bytes, context.random(), row, 0)
+            } else {
+                self.transforms.read_row(&data.bytes, context.random(), scratch, row, 0)
+            };
+            let next = written.map_err(|error| match self.folder.path(file) {
                 Some(path) => error.at_path(path),
                 None => error,
             })?;
             // There are at most 256 classes: the label's first byte is all of it.
-            row.write(1, &label.bytes[..1]);
+            row.write(next, &label.bytes[..1]);
             Ok(())
         })
     }

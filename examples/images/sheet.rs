@@ -26,7 +26,7 @@ pub fn write(options: &Options, path: &Path) -> Result<()> {
         .then(Resize::shorter_side(SIDE, Filter::Lanczos))
         .then(CenterCrop::new(Size::new(SIDE, SIDE)));
     let first = Pictures::part(&folder, false, whole)?;
-    let others = Pictures::part(&folder, false, augmented(SIDE))?;
+    let others = Pictures::part(&folder, false, augmented(Transforms::new(), SIDE))?;
     let rows = ROWS.min(first.len() as usize);
     let width = GAP + SIDE + FIRST_GAP + EPOCHS * (SIDE + GAP);
     let height = GAP + rows * (SIDE + GAP);

@@ -1,26 +1,25 @@
 //! Training, and the accuracy on files that were held out.
 
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
-use feedline::{Dataset, Device, Error, ErrorKind, Loader, Result, Stream, WaitMeter};
+use feedline::{Dataset, Device, Error, ErrorKind, Loader, Result, Stream};
+use feedline_datasets::{Folder, Reader};
 use feedline_examples::mlp::{Init, Mlp, Optimizer, Shape};
+use feedline_images::Transforms;
 use feedline_kernels::ops::{Kernels, Sgd};
 
+use crate::feed::Feed;
 use crate::options::{Options, print};
-use crate::pictures::{Pictures, augmented, plain};
+use crate::pictures::{Pictures, plain};
+use crate::waited::Waited;
 
-/// How long the loader may take to stop.
-const STOP: Duration = Duration::from_secs(10);
-
-/// Trains as the options say and prints loss and accuracy.
+/// Trains as the options say; prints loss, accuracy, and the share of the time without data.
 pub fn run(options: &Options) -> Result<()> {
     let device = options.open_device()?;
     let compute = device.stream()?;
     let folder = Pictures::open(&options.folder)?;
-    let transforms = if options.plain { plain(options.size) } else { augmented(options.size) };
-    let training = Pictures::part(&folder, false, transforms)?;
-    let batch = options.batch.min(training.len() as usize).max(1);
-    let (files, held_out) = (training.len(), folder_len(&folder) - training.len());
+    let mut feed = Feed::new(options, &folder, &device)?;
+    let (files, batch) = (feed.files, feed.batch);
     let shape = Shape {
         inputs: 3 * options.size * options.size,
         hidden: options.hidden,
@@ -30,49 +29,44 @@ pub fn run(options: &Options) -> Result<()> {
     let optimizer = Optimizer::Sgd(Sgd { lr: options.lr, momentum: 0.9 });
     let init = Init::Random(options.seed);
     let mut model = Mlp::new(&compute, Kernels::new(&compute)?, shape, init, optimizer)?;
-    let builder = Loader::builder(training).batch_size(batch).shuffle(options.seed).drop_last(true);
-    let mut loader = builder.epochs(options.epochs).build(&device)?;
+    let held_out = Reader::len(&*folder) - files;
     print(&format!("device    {}\nfiles     {files}, and {held_out} held out", device.name()))?;
 
     let mut result = compute.buffer::<u32>(2)?;
-    let mut meter = WaitMeter::new(&compute, 4)?;
-    let start = Instant::now();
+    let mut waited = Waited::new(&compute);
     for epoch in 0..options.epochs {
-        let mut batches = loader.epoch(epoch)?;
-        loop {
-            meter.begin();
-            let Some(batch) = batches.next() else { break };
-            let batch = meter.wait_on(batch?)?;
-            model.step(batch.field_at(0)?, batch.field_at(1)?, result.view_mut())?;
-            drop(batch);
-            meter.end()?;
-        }
+        waited.begin();
+        feed.epoch(epoch, &compute, |image, label| {
+            waited.step(|| model.step(image, label, result.view_mut()))
+        })?;
+        waited.end()?;
         if (epoch + 1) % options.epochs.div_ceil(10) == 0 || epoch + 1 == options.epochs {
             let loss = f32::from_bits(result.read()?[0]);
             let accuracy = 100.0 * test(options, &folder, &device, &compute, &mut model, batch)?;
             print(&format!("epoch {:>3} loss {loss:.4}  held out {accuracy:.1} %", epoch + 1))?;
         }
     }
-    let seconds = start.elapsed().as_secs_f64();
-    let (rate, waited) = ((files * options.epochs) as f64 / seconds, 100.0 * meter.share()?);
-    print(&format!("rate      {rate:.0} pictures/s, waited {waited:.1} % of the time"))?;
-    loader.stop(STOP)
-}
-
-fn folder_len(folder: &feedline_datasets::Folder) -> u64 {
-    feedline_datasets::Reader::len(folder)
+    let [all, last] = waited.spent();
+    let rate = (all.steps * batch) as f64 / all.whole.as_secs_f64();
+    let step = 1e3 * all.in_steps.as_secs_f64() / all.steps.max(1) as f64;
+    print(&format!("rate      {rate:.0} pictures/s, a step takes {step:.2} ms"))?;
+    let shares = (all.percent_waited(), last.percent_waited());
+    print(&format!("waited    {:.1} % of the time, in the last epoch {:.1} %", shares.0, shares.1))?;
+    print(&format!("decoded   {}", feed.describe()))?;
+    feed.stop()
 }
 
 /// The share of the files held out that the model classifies correctly.
 fn test(
     options: &Options,
-    folder: &std::sync::Arc<feedline_datasets::Folder>,
+    folder: &Arc<Folder>,
     device: &Device,
     compute: &Stream,
     model: &mut Mlp,
     batch: usize,
 ) -> Result<f64> {
-    let held_out = Pictures::part(folder, true, plain(options.size))?;
+    let list = plain(Transforms::new().chroma(options.chroma), options.size);
+    let held_out = Pictures::part(folder, true, list)?;
     if held_out.is_empty() {
         return Err(Error::new(ErrorKind::Data, "no file is held out: give more files"));
     }

@@ -3,6 +3,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use feedline_core::{Element, Error, ErrorKind, Result};
@@ -178,6 +179,10 @@ pub(crate) struct Nvjpeg {
     /// One for each thread that reads headers.
     readers: Vec<Reader>,
     description: String,
+    /// Held in the library's call that decodes. The engines serve one call after the other, and two calls at
+    /// a time make each other slower: 18,400 pictures/s by two threads, 19,600 in turns (H200, 2026-11-23,
+    /// bench `jpeg-gpu`, chroma not interpolated).
+    turn: Arc<Mutex<()>>,
     /// Files of the last batch.
     batch: usize,
     /// Memory for the files of a batch.
@@ -219,6 +224,7 @@ impl Nvjpeg {
             state: null,
             readers: Vec::new(),
             description: "nvJPEG in kernels".to_owned(),
+            turn: Arc::default(),
             batch: 0,
             pinned: None,
             spent: Spent::default(),
@@ -240,6 +246,11 @@ impl Nvjpeg {
             opened.description = format!("nvJPEG on the chip's JPEG engines{cores}");
         }
         Ok(opened)
+    }
+
+    /// Lets this decoder and those that share `turn` decode one after the other.
+    pub(crate) fn take_turns(&mut self, turn: &Arc<Mutex<()>>) {
+        self.turn = turn.clone();
     }
 
     /// What decodes, for logs.
@@ -337,7 +348,7 @@ impl Nvjpeg {
             if let Some(cuda) = stream.cuda_backend() {
                 cuda.bind()?;
             }
-            let Self { calls, handle, state, .. } = self;
+            let Self { calls, handle, state, turn, .. } = self;
             if self.batch != files.len() {
                 let count = files.len() as c_int;
                 // SAFETY: the handles are alive, and nothing is being decoded: `decode` waits.
@@ -345,6 +356,7 @@ impl Nvjpeg {
                 answered(ready, "prepare a batch")?;
                 self.batch = files.len();
             }
+            let _turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
             // SAFETY: `pinned` holds a copy of each of the `batch` files until the stream is drained below;
             // each picture lies within `pixels` (checked above), in the size that the library itself parsed
             // (`accept`).

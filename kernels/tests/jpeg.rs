@@ -132,6 +132,7 @@ struct Crossed {
     bytes: Vec<u8>,
     offsets: Vec<u32>,
     parameters: Vec<u32>,
+    labels: Vec<i64>,
 }
 
 /// Batches of one to five pictures of every kind.
@@ -145,14 +146,24 @@ fn batches(part: &DevicePart, count: usize) -> Vec<Crossed> {
             *sum += file.len() as u32;
             Some(*sum)
         }));
-        Crossed { number, bytes: files.concat(), offsets, parameters: parameters(part, &files), files }
+        // Every other batch has labels, one a row.
+        let labels = if number % 2 == 1 { 0..files.len() as i64 } else { 0..0 };
+        let labels = labels.map(|row| 1000 * number as i64 + row).collect();
+        Crossed {
+            number,
+            bytes: files.concat(),
+            offsets,
+            parameters: parameters(part, &files),
+            labels,
+            files,
+        }
     };
     (0..count).map(batch).collect()
 }
 
-fn read(batch: &Crossed) -> Result<(Encoded<'_>, usize)> {
-    let Crossed { number, bytes, offsets, parameters, .. } = batch;
-    Ok((Encoded { bytes, offsets, parameters }, *number))
+fn read(batch: &Crossed) -> Result<(Encoded<'_, i64>, usize)> {
+    let Crossed { number, bytes, offsets, parameters, labels, .. } = batch;
+    Ok((Encoded { bytes, offsets, parameters, labels }, *number))
 }
 
 #[test]
@@ -161,7 +172,7 @@ fn a_stage_delivers_every_batch_in_order_with_the_pixels_of_its_pictures() {
     let compute = device.stream().unwrap();
     let part = crops().device_part().unwrap();
     for threads in [1, 3] {
-        let mut stage = DecodeStage::<u8>::new(&device, part.clone(), Decode::Auto, threads).unwrap();
+        let mut stage = DecodeStage::<u8, i64>::new(&device, part.clone(), Decode::Auto, threads).unwrap();
         let all = batches(&part, 20);
         let mut pictures = 0;
         // The second round uses the memory of the first, and a stage of which an iterator was dropped.
@@ -171,6 +182,7 @@ fn a_stage_delivers_every_batch_in_order_with_the_pixels_of_its_pictures() {
                 assert_eq!(batch.rest, number);
                 let found = batch.wait_on(&compute).unwrap().to_vec().unwrap();
                 assert!(found == wanted(&part, &all[number].files), "batch {number} of {threads} threads");
+                assert_eq!(batch.labels(&compute).unwrap().to_vec().unwrap(), all[number].labels);
                 pictures += all[number].files.len() as u64;
             }
         }
@@ -183,7 +195,7 @@ fn a_stage_delivers_every_batch_in_order_with_the_pixels_of_its_pictures() {
 fn a_batch_that_fails_in_a_stage_is_an_error_in_its_place_and_the_others_follow() {
     let device = Device::host();
     let part = crops().device_part().unwrap();
-    let mut stage = DecodeStage::<u8>::new(&device, part.clone(), Decode::Cpu, 2).unwrap();
+    let mut stage = DecodeStage::<u8, i64>::new(&device, part.clone(), Decode::Cpu, 2).unwrap();
     let mut all: Vec<_> = batches(&part, 12).into_iter().map(Ok).collect();
     all[2] = Err(Error::new(ErrorKind::Data, "the loader failed"));
     let Ok(batch) = &mut all[5] else { panic!("a batch") };
@@ -207,8 +219,8 @@ fn a_batch_that_fails_in_a_stage_is_an_error_in_its_place_and_the_others_follow(
 fn a_panic_in_a_stage_is_an_error_and_ends_its_thread_alone() {
     let device = Device::host();
     let part = crops().device_part().unwrap();
-    let mut stage = DecodeStage::<u8>::new(&device, part.clone(), Decode::Cpu, 2).unwrap();
-    fn panicking(batch: &Crossed) -> Result<(Encoded<'_>, usize)> {
+    let mut stage = DecodeStage::<u8, i64>::new(&device, part.clone(), Decode::Cpu, 2).unwrap();
+    fn panicking(batch: &Crossed) -> Result<(Encoded<'_, i64>, usize)> {
         assert!(batch.number != 2, "a planted panic");
         read(batch)
     }
@@ -319,13 +331,14 @@ fn auto_measures_and_says_what_it_chose() {
     };
     let one = fs::read(golden("420.jpg")).unwrap();
     let batch = vec![one; 32];
-    for _ in 0..14 {
+    const BATCHES: u64 = 24;
+    for _ in 0..BATCHES {
         run(&mut decoder, &stream, &batch);
     }
     let counts = decoder.counts();
     let said = decoder.describe();
     eprintln!("{said}: {counts:?}");
-    assert_eq!(counts.on_gpu + counts.on_cpu, 14 * 32);
+    assert_eq!(counts.on_gpu + counts.on_cpu, BATCHES * 32);
     assert!(counts.on_gpu > 0 && counts.on_cpu > 0, "both are measured: {counts:?}");
     assert!(said.contains("pictures/s") && !said.contains("being measured"), "{said}");
 }
@@ -337,7 +350,7 @@ fn a_stage_on_the_gpu_gives_what_one_decoder_gives() {
     let part = crops().device_part().unwrap();
     let Some((stream, mut decoder)) = on_gpu(&device, part.clone(), Decode::Gpu, test) else { return };
     let compute = device.stream().unwrap();
-    let mut stage = DecodeStage::<u8>::new(&device, part.clone(), Decode::Gpu, 2).unwrap();
+    let mut stage = DecodeStage::<u8, i64>::new(&device, part.clone(), Decode::Gpu, 2).unwrap();
     let all = batches(&part, 20);
     let mut pictures = 0;
     for (number, batch) in stage.run(all.iter().cloned().map(Ok), read).enumerate() {
@@ -346,6 +359,7 @@ fn a_stage_on_the_gpu_gives_what_one_decoder_gives() {
         // Read on another stream, which waits for the stage on the device.
         let found = batch.wait_on(&compute).unwrap().to_vec().unwrap();
         assert!(found == run(&mut decoder, &stream, &all[number].files), "batch {number}");
+        assert_eq!(batch.labels(&compute).unwrap().to_vec().unwrap(), all[number].labels);
         pictures += all[number].files.len() as u64;
     }
     let counts = stage.counts();

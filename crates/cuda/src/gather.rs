@@ -1,10 +1,9 @@
-//! Zero-copy gathers: registers host memory with the driver, and launches the kernels that gather its rows,
-//! or those of a copy on the device.
+//! Gathers: launches the kernels that gather rows of registered host memory, or of a copy on the device.
 
 use std::ffi::c_void;
 
 use cudarc::driver::{result, sys};
-use feedline_backend::{Address, Backend, Gather, StreamId};
+use feedline_backend::{Backend, Gather, StreamId};
 use feedline_core::Result;
 use feedline_core::spec::MAX_FIELDS;
 
@@ -46,52 +45,6 @@ struct Field {
 }
 
 impl Cuda {
-    /// Registers host memory. Returns `None` if the driver refuses, unless the device is lost.
-    ///
-    /// # Safety
-    /// As [`Backend::register_host`].
-    pub(super) unsafe fn register(&self, ptr: *const u8, bytes: usize) -> Result<Option<Address>> {
-        self.bind()?;
-        // Load the kernel first, while there is no registration to undo: registered memory must be
-        // gatherable.
-        if self.none_unless_lost(self.gather_kernels().map(drop))?.is_none() {
-            return Ok(None);
-        }
-        let mut flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
-        let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED;
-        if self.context.attribute(attribute).is_ok_and(|supported| supported != 0) {
-            // The driver rejects a read-only mapping without this flag.
-            flags |= sys::CU_MEMHOSTREGISTER_READ_ONLY;
-        }
-        let host: *mut c_void = ptr.cast_mut().cast();
-        // SAFETY: the caller's contract.
-        let registered =
-            self.call("cuMemHostRegister", || unsafe { sys::cuMemHostRegister_v2(host, bytes, flags) });
-        if self.none_unless_lost(registered)?.is_none() {
-            return Ok(None);
-        }
-        let mut address = 0;
-        // SAFETY: the memory is registered as mapped; the target is a live local.
-        let found = self.call("cuMemHostGetDevicePointer", || unsafe {
-            sys::cuMemHostGetDevicePointer_v2(&mut address, host, 0)
-        });
-        if found.is_ok() {
-            return Ok(Some(Address(address)));
-        }
-        // If this fails too, the memory stays registered, and the caller must know.
-        // SAFETY: registered above, and not used by any work yet.
-        unsafe { self.unregister(ptr) }.map(|()| None)
-    }
-
-    /// Ends a registration.
-    ///
-    /// # Safety
-    /// As [`Backend::unregister_host`].
-    pub(super) unsafe fn unregister(&self, ptr: *const u8) -> Result<()> {
-        // SAFETY: the caller's contract.
-        self.call("cuMemHostUnregister", || unsafe { sys::cuMemHostUnregister(ptr.cast_mut().cast()) })
-    }
-
     /// Launches the kernel.
     ///
     /// # Safety
@@ -177,7 +130,7 @@ impl Cuda {
     }
 
     /// The kernels, loaded once per device.
-    fn gather_kernels(&self) -> Result<&Kernels> {
+    pub(super) fn gather_kernels(&self) -> Result<&Kernels> {
         if let Some(kernels) = self.gather.get() {
             return Ok(kernels);
         }
@@ -189,14 +142,6 @@ impl Cuda {
             multiprocessors: self.multiprocessors()?.max(1) as usize,
         };
         Ok(self.gather.get_or_init(|| kernels))
-    }
-
-    /// Turns every failure but a lost device into `None`.
-    fn none_unless_lost<T>(&self, result: Result<T>) -> Result<Option<T>> {
-        match result {
-            Err(error) if error.is_device_lost() => Err(error),
-            other => Ok(other.ok()),
-        }
     }
 }
 

@@ -7,7 +7,8 @@
 //! | the backend: driver calls | `lib.rs` |
 //! | blocking host waits | `blocking_wait.rs` |
 //! | modules and kernels | `module.rs` |
-//! | registered host memory and gathers | `gather.rs`, `gather.cu` |
+//! | registered host memory | `registered.rs` |
+//! | gathers | `gather.rs`, `gather.cu` |
 //! | how a gather from device memory is cut | `pieces.rs` |
 //! | driver status codes | `status.rs` |
 //!
@@ -20,6 +21,7 @@ mod gather;
 mod module;
 mod pieces;
 mod probe;
+mod registered;
 mod status;
 
 use std::collections::HashMap;

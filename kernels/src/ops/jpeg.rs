@@ -4,10 +4,10 @@ mod choice;
 mod stage;
 
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use feedline_core::{Error, ErrorKind, Result};
+use feedline_core::{Element, Error, ErrorKind, Result};
 use feedline_device::{BackendKind, Buffer, Stream, ViewMut};
 use feedline_images::device::{WORDS, Written};
 use feedline_images::{Decoder, DevicePart, Format, Size};
@@ -155,6 +155,13 @@ impl PictureDecoder {
         })
     }
 
+    /// Lets the GPU decode for this decoder and those that share `turn` one after the other.
+    fn take_turns(&mut self, turn: &Arc<Mutex<()>>) {
+        if let Some(gpu) = &mut self.gpu {
+            gpu.take_turns(turn);
+        }
+    }
+
     /// What is done with the decoded pictures.
     pub fn part(&self) -> &DevicePart {
         self.augment.part()
@@ -191,12 +198,23 @@ impl PictureDecoder {
         parameters: &[u32],
         to: ViewMut<'_, O>,
     ) -> Result<()> {
+        self.run_with(encoded, parameters, to, || Ok(()))
+    }
+
+    /// [`run`](Self::run), with other copies to the device, made while the stream is idle.
+    fn run_with<O: Written>(
+        &mut self,
+        encoded: &[&[u8]],
+        parameters: &[u32],
+        to: ViewMut<'_, O>,
+        copies: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
         let rows = encoded.len();
         check(parameters.len() == rows * WORDS, || {
             format!("{} parameters are not {WORDS} for each of {rows} pictures", parameters.len())
         })?;
         if rows == 0 {
-            return Ok(());
+            return copies();
         }
         // What other work the stream has does not count as decoding, and memory may be used again.
         let start = Instant::now();
@@ -210,6 +228,7 @@ impl PictureDecoder {
         let bytes = offsets[rows] as usize;
         self.offsets.write(&self.stream, &offsets)?;
         self.parameters.write(&self.stream, parameters)?;
+        copies()?;
         self.times.copies += start.elapsed();
         let pixels = self.pixels.memory.slice(0..bytes)?;
         let offsets = self.offsets.memory.slice(0..rows + 1)?;
@@ -386,7 +405,7 @@ fn in_row(row: usize, error: &Error) -> Error {
 }
 
 /// Memory on the host, and as much on the device.
-struct Staged<T: feedline_core::Element> {
+struct Staged<T: Element> {
     staging: Host,
     memory: Buffer<T>,
 }
@@ -398,21 +417,54 @@ enum Host {
 }
 
 impl Host {
+    fn new(stream: &Stream, bytes: usize) -> Result<Self> {
+        Ok(match stream.kind() {
+            BackendKind::Cuda => Self::Pinned(Staging::new(stream, bytes)?),
+            _ => Self::Plain(vec![0; bytes]),
+        })
+    }
+
     fn bytes_mut(&mut self) -> &mut [u8] {
         match self {
             Self::Pinned(staging) => staging.bytes_mut(),
             Self::Plain(bytes) => bytes,
         }
     }
+
+    /// Copies `values` to the device, through this memory, which grows where it is too small.
+    fn write<T: Element>(&mut self, stream: &Stream, values: &[T], to: ViewMut<'_, T>) -> Result<()> {
+        let bytes: &[u8] = bytemuck::cast_slice(values);
+        if self.bytes_mut().len() < bytes.len() {
+            *self = Self::new(stream, bytes.len())?;
+        }
+        self.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+        self.copy(stream, std::slice::from_ref(&(0..bytes.len())), to)
+    }
+
+    /// Copies ranges of bytes to the same places of the device's memory.
+    fn copy<T: Element>(
+        &mut self,
+        stream: &Stream,
+        ranges: &[Range<usize>],
+        to: ViewMut<'_, T>,
+    ) -> Result<()> {
+        match self {
+            Self::Pinned(staging) => staging.copy(ranges, to),
+            Self::Plain(bytes) => {
+                let parts: Vec<_> =
+                    ranges.iter().map(|range| (range.clone(), bytes[range.clone()].to_vec())).collect();
+                stream.run("pictures", [], [to.into()], move |memory| {
+                    let to: &mut [u8] = bytemuck::cast_slice_mut(memory.output::<T>(0));
+                    parts.into_iter().for_each(|(range, bytes)| to[range].copy_from_slice(&bytes));
+                })
+            }
+        }
+    }
 }
 
-impl<T: feedline_core::Element> Staged<T> {
+impl<T: Element> Staged<T> {
     fn new(stream: &Stream, elements: usize) -> Result<Self> {
-        let bytes = elements * size_of::<T>();
-        let staging = match stream.kind() {
-            BackendKind::Cuda => Host::Pinned(Staging::new(stream, bytes)?),
-            _ => Host::Plain(vec![0; bytes]),
-        };
+        let staging = Host::new(stream, elements * size_of::<T>())?;
         Ok(Self { staging, memory: stream.buffer(elements)? })
     }
 
@@ -427,24 +479,12 @@ impl<T: feedline_core::Element> Staged<T> {
     /// Copies `values` to the device.
     fn write(&mut self, stream: &Stream, values: &[T]) -> Result<()> {
         self.reserve(stream, values.len())?;
-        let bytes = bytemuck::cast_slice(values);
-        self.staging.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
-        self.copy(stream, std::slice::from_ref(&(0..bytes.len())))
+        self.staging.write(stream, values, self.memory.slice_mut(0..values.len())?)
     }
 
     /// Copies ranges of bytes to the same places of the device's memory.
     fn copy(&mut self, stream: &Stream, ranges: &[Range<usize>]) -> Result<()> {
-        match &mut self.staging {
-            Host::Pinned(staging) => staging.copy(ranges, self.memory.view_mut()),
-            Host::Plain(bytes) => {
-                let parts: Vec<_> =
-                    ranges.iter().map(|range| (range.clone(), bytes[range.clone()].to_vec())).collect();
-                stream.run("pictures", [], [self.memory.view_mut().into()], move |memory| {
-                    let to: &mut [u8] = bytemuck::cast_slice_mut(memory.output::<T>(0));
-                    parts.into_iter().for_each(|(range, bytes)| to[range].copy_from_slice(&bytes));
-                })
-            }
-        }
+        self.staging.copy(stream, ranges, self.memory.view_mut())
     }
 }
 

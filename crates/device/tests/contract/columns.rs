@@ -188,6 +188,35 @@ fn rows_of_any_width_and_stride_arrive_intact() {
     });
 }
 
+/// As two loaders of one process do, on one device or on several.
+#[test]
+fn memory_that_is_registered_twice_is_read_until_its_last_user_ends() {
+    everywhere("memory_that_is_registered_twice_is_read_until_its_last_user_ends", Ending::Clean, |rig| {
+        if rig.device.kind() != BackendKind::Cuda {
+            // The simulator takes a second registration for a fault.
+            return Ok(());
+        }
+        let compute = rig.device.stream()?;
+        let set: Arc<dyn Dataset> =
+            Arc::new(Laid::records(&Fine::new(5000, 784)?, 5, 3).expect("a set with columns"));
+        let of = || -> Result<ZeroCopy<'_>> {
+            let layout = Layout::new(set.spec(), BATCH)?;
+            let columns = StridedColumns::new(&rig.device, &set, &layout, ROOM)?;
+            ZeroCopy::with(rig, (set.clone(), layout, columns), BATCH, 2, 2)
+        };
+        let (first, second) = (of()?, of()?);
+        for round in 0..5 {
+            first.pass(&shuffled(round, BATCH, 5000), &compute)?;
+            second.pass(&shuffled(round + 5, BATCH, 5000), &compute)?;
+        }
+        drop(first);
+        second.pass(&shuffled(11, BATCH, 5000), &compute)?;
+        drop(second);
+        // Unregistered by now, so it can be registered again.
+        of()?.pass(&shuffled(12, BATCH, 5000), &compute)
+    });
+}
+
 #[test]
 fn fields_of_every_type_arrive_together() {
     everywhere("fields_of_every_type_arrive_together", Ending::Clean, |rig| {

@@ -122,15 +122,18 @@ impl Kind {
     }
 }
 
+/// Characters of a name: as many as the longest name of a wait has.
+const NAME: usize = 25;
+
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:<24} {:<6} {:>8} {:>5}", "name", "kind", "total", "share")?;
+        write!(f, "{:<NAME$} {:<6} {:>8} {:>5}", "name", "kind", "total", "share")?;
         writeln!(f, " {:>7} {:>7} {:>7} {:>7}", "count", "mean", "p50", "p99")?;
         let wall = self.wall.as_secs_f64().max(f64::MIN_POSITIVE);
         for Row { kind, name, count, total, mean, p50, p99 } in &self.rows {
             let share = 100.0 * total.as_secs_f64() / wall;
-            let name: String = name.chars().take(24).collect();
-            write!(f, "{name:<24} {:<6} {:>8} {share:>4.0}%", kind.name(), short(*total))?;
+            let name: String = name.chars().take(NAME).collect();
+            write!(f, "{name:<NAME$} {:<6} {:>8} {share:>4.0}%", kind.name(), short(*total))?;
             writeln!(f, " {count:>7} {:>7} {:>7} {:>7}", short(*mean), short(*p50), short(*p99))?;
         }
         match self.one_in {
@@ -196,8 +199,9 @@ mod tests {
         assert_eq!(table.rows, rows);
         assert_eq!(table.wall, Duration::from_nanos(200_200));
         let text = table.to_string();
-        let line = "decode                   host     20.1ms 10040%     200   100us   100us   198us";
+        let line = "decode                    host     20.1ms 10040%     200   100us   100us   198us";
         assert!(text.contains(line), "{text}");
+        assert!(text.contains("wait: readers of the slot wait"), "{text}");
         assert!(text.ends_with("one batch in 4 was recorded\n"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }

@@ -181,7 +181,7 @@ mod tests {
         let mut choice = Choice::new(Decode::Auto, true);
         for batch in 0..40 {
             let on_gpu = (choice.share() * 200.0).round() as usize;
-            let rates = if on_gpu % 200 == 0 { alone } else { beside };
+            let rates = if on_gpu.is_multiple_of(200) { alone } else { beside };
             // The first batch of each kind is slow.
             let slow = if batch % 4 == 0 && batch < 9 { 50.0 } else { 1.0 };
             let part = |pictures: usize, rate: f64| Part {

@@ -6,28 +6,30 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use feedline_core::{Error, ErrorKind, Result, catch_panic};
-use feedline_device::{Device, SharedBuffer, Stream, View};
+use feedline_core::{Element, Error, ErrorKind, Result, catch_panic};
+use feedline_device::{Device, SharedBuffer, Stream, View, ViewMut};
 use feedline_images::DevicePart;
 use feedline_images::device::Written;
 
-use super::{Counts, Decode, DecodeTimes, PictureDecoder, check, locked};
+use super::{Counts, Decode, DecodeTimes, Host, PictureDecoder, check, locked};
 
 /// Batches that a thread has at a time: one that it decodes, and the next.
 const BATCHES: usize = 2;
 
-/// The encoded pictures of a batch, as `ImageDataset::encoded` delivers them.
+/// The encoded pictures of a batch, as `ImageDataset::encoded` delivers them, and their labels of type `L`.
 #[derive(Clone, Copy, Debug)]
-pub struct Encoded<'a> {
+pub struct Encoded<'a, L = u8> {
     /// The files, one after the other: the values of the ragged field `image`.
     pub bytes: &'a [u8],
     /// Where each file begins, and where the last one ends: the offsets of that field.
     pub offsets: &'a [u32],
     /// The field `image.parameters`.
     pub parameters: &'a [u32],
+    /// The field `label`, or other numbers that the step needs on the device too; may be empty.
+    pub labels: &'a [L],
 }
 
-impl<'a> Encoded<'a> {
+impl<'a, L> Encoded<'a, L> {
     /// The files, by row.
     fn files(&self) -> Result<Vec<&'a [u8]>> {
         let file = |pair: &[u32]| self.bytes.get(pair[0] as usize..pair[1] as usize);
@@ -44,7 +46,8 @@ impl<'a> Encoded<'a> {
 ///
 /// Each thread has a [`PictureDecoder`] and a stream; batches come out in the order in which they went in. A
 /// step waits for its batch on the device only ([`Decoded::wait_on`]). The batches that go in are those of a
-/// host loader, whose field `image` is ragged, or anything else that holds encoded pictures.
+/// host loader, whose field `image` is ragged, or anything else that holds encoded pictures. The labels, of
+/// type `L`, cross with them. The example `images` is a training loop with a stage.
 ///
 /// Two threads are enough for most GPUs: while one waits for the device, the other feeds it. Each takes two
 /// batches at a time, so give the loader a `depth` of twice the threads and one more, and keeps up to three
@@ -71,30 +74,31 @@ impl<'a> Encoded<'a> {
 /// let device = Device::host();
 /// let compute = device.stream()?;
 /// let transforms = Transforms::new().on_device().resize(2);
-/// let mut stage = DecodeStage::<u8>::new(&device, transforms.device_part()?, Decode::Auto, 2)?;
+/// let mut stage = DecodeStage::<u8, i64>::new(&device, transforms.device_part()?, Decode::Auto, 2)?;
 /// let finished = stage.run(batches, |batch: &Batch| {
 ///     let Batch { bytes, offsets, parameters, labels } = batch;
-///     Ok((Encoded { bytes, offsets, parameters }, labels.clone()))
+///     Ok((Encoded { bytes, offsets, parameters, labels }, ()))
 /// });
 /// for batch in finished {
 ///     let batch = batch?;
-///     let pictures = batch.wait_on(&compute)?; // [rows, shape...], for kernels on `compute`
-///     assert_eq!((pictures.len(), &batch.rest[..]), (12, &[7][..]));
+///     // Both are for kernels on `compute`: [rows, shape...] and [rows].
+///     let (pictures, labels) = (batch.wait_on(&compute)?, batch.labels(&compute)?);
+///     assert_eq!((pictures.len(), labels.to_vec()?), (12, vec![7]));
 /// }
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
-pub struct DecodeStage<O: Written> {
-    threads: Vec<Thread<O>>,
+pub struct DecodeStage<O: Written, L: Element = u8> {
+    threads: Vec<Thread<O, L>>,
     /// The thread that gets the next batch.
     next: usize,
 }
 
 /// What a thread does next; returns whether it goes on.
-type Job<O> = Box<dyn FnOnce(&mut Worker<O>) -> bool + Send>;
+type Job<O, L> = Box<dyn FnOnce(&mut Worker<O, L>) -> bool + Send>;
 
-struct Thread<O: Written> {
+struct Thread<O: Written, L: Element> {
     /// `None` once the thread shall end.
-    jobs: Option<SyncSender<Job<O>>>,
+    jobs: Option<SyncSender<Job<O, L>>>,
     running: Option<JoinHandle<()>>,
     told: Arc<Mutex<Told>>,
 }
@@ -107,18 +111,19 @@ struct Told {
     description: String,
 }
 
-struct Worker<O: Written> {
+struct Worker<O: Written, L: Element> {
     decoder: PictureDecoder,
     stream: Stream,
-    /// Memory that was given back.
-    spare: Receiver<SharedBuffer<O>>,
-    home: Sender<SharedBuffer<O>>,
+    pictures: Lender<O>,
+    labels: Lender<L>,
+    /// What labels are copied from.
+    staging: Host,
     told: Arc<Mutex<Told>>,
     /// Without a batch.
     idle: Duration,
 }
 
-impl<O: Written> DecodeStage<O> {
+impl<O: Written, L: Element> DecodeStage<O, L> {
     /// Starts `threads` threads that decode on `device`. `part` is that of a list without transforms on the
     /// host; `O` is its element type.
     ///
@@ -129,12 +134,13 @@ impl<O: Written> DecodeStage<O> {
         check(part.dtype() == O::DTYPE, || {
             format!("finished pictures are {}, not {}: change the stage or the list", part.dtype(), O::DTYPE)
         })?;
-        let threads = (0..threads).map(|number| Thread::start(device, part.clone(), decode, number));
+        let turn = Arc::default();
+        let threads = (0..threads).map(|number| Thread::start(device, part.clone(), decode, number, &turn));
         Ok(Self { threads: threads.collect::<Result<_>>()?, next: 0 })
     }
 
-    /// The batches, decoded and transformed, in order. `read` finds the pictures in a batch, and returns what
-    /// else of it is needed, such as labels; the batch itself is dropped as soon as it is decoded.
+    /// The batches, decoded and transformed, in order. `read` finds the pictures and labels in a batch, and
+    /// returns what else of it the host needs; the batch itself is dropped as soon as it is decoded.
     ///
     /// The iterator takes batches ahead, so that every thread has two; it blocks for the next batch, and
     /// until the first one is decoded. What is not taken from it is decoded for nothing.
@@ -145,11 +151,11 @@ impl<O: Written> DecodeStage<O> {
         &mut self,
         batches: impl IntoIterator<Item = Result<B>>,
         read: F,
-    ) -> impl Iterator<Item = Result<Decoded<O, R>>>
+    ) -> impl Iterator<Item = Result<Decoded<O, L, R>>>
     where
         B: Send + 'static,
         R: Send + 'static,
-        F: for<'b> Fn(&'b B) -> Result<(Encoded<'b>, R)> + Send + Sync + 'static,
+        F: for<'b> Fn(&'b B) -> Result<(Encoded<'b, L>, R)> + Send + Sync + 'static,
     {
         let (mut batches, read) = (batches.into_iter().fuse(), Arc::new(read));
         let mut ahead = VecDeque::new();
@@ -171,18 +177,19 @@ impl<O: Written> DecodeStage<O> {
     }
 
     /// Gives a batch to the next thread.
-    fn decode<B, R, F>(&mut self, batch: B, read: Arc<F>, result: SyncSender<Result<Decoded<O, R>>>)
+    fn decode<B, R, F>(&mut self, batch: B, read: Arc<F>, result: SyncSender<Result<Decoded<O, L, R>>>)
     where
         B: Send + 'static,
         R: Send + 'static,
-        F: for<'b> Fn(&'b B) -> Result<(Encoded<'b>, R)> + Send + Sync + 'static,
+        F: for<'b> Fn(&'b B) -> Result<(Encoded<'b, L>, R)> + Send + Sync + 'static,
     {
         let thread = &self.threads[self.next];
         self.next = (self.next + 1) % self.threads.len();
-        let job: Job<O> = Box::new(move |worker| {
+        let job: Job<O, L> = Box::new(move |worker| {
             let decoded = catch_panic("the decoding of a batch panicked", || {
                 let (encoded, rest) = read(&batch)?;
-                Ok(Decoded { pictures: worker.decode(encoded)?, rest })
+                let (pictures, labels) = worker.decode(encoded)?;
+                Ok(Decoded { pictures, labels, rest })
             });
             drop(batch);
             // After a panic the decoder is not used again.
@@ -219,15 +226,29 @@ impl<O: Written> DecodeStage<O> {
     }
 }
 
-impl<O: Written> Thread<O> {
-    fn start(device: &Device, part: DevicePart, decode: Decode, number: usize) -> Result<Self> {
+impl<O: Written, L: Element> Thread<O, L> {
+    fn start(
+        device: &Device,
+        part: DevicePart,
+        decode: Decode,
+        number: usize,
+        turn: &Arc<Mutex<()>>,
+    ) -> Result<Self> {
         let stream = device.stream()?;
-        let decoder = PictureDecoder::new(&stream, part, decode)?;
+        let mut decoder = PictureDecoder::new(&stream, part, decode)?;
+        decoder.take_turns(turn);
         let told = Arc::new(Mutex::new(Told { description: decoder.describe(), ..Told::default() }));
-        let (home, spare) = channel();
-        let mut worker = Worker { decoder, stream, spare, home, told: told.clone(), idle: Duration::ZERO };
+        let mut worker = Worker {
+            decoder,
+            staging: Host::new(&stream, 1)?,
+            stream,
+            pictures: Lender::new(),
+            labels: Lender::new(),
+            told: told.clone(),
+            idle: Duration::ZERO,
+        };
         // The jobs that are not begun: all that a thread can have.
-        let (jobs, queue) = sync_channel::<Job<O>>(BATCHES);
+        let (jobs, queue) = sync_channel::<Job<O, L>>(BATCHES);
         let work = move || {
             let mut since = Instant::now();
             for job in queue {
@@ -247,39 +268,80 @@ impl<O: Written> Thread<O> {
     }
 }
 
-impl<O: Written> Worker<O> {
-    fn decode(&mut self, encoded: Encoded<'_>) -> Result<Lent<O>> {
+impl<O: Written, L: Element> Worker<O, L> {
+    fn decode(&mut self, encoded: Encoded<'_, L>) -> Result<(Lent<O>, Lent<L>)> {
         let files = encoded.files()?;
-        let elements = files.len() * self.decoder.part().elements();
+        let mut pictures = self.pictures.lend(&self.stream, files.len() * self.decoder.part().elements())?;
+        let mut labels = self.labels.lend(&self.stream, encoded.labels.len())?;
+        let (to, staging, stream) = (labels.view_mut()?, &mut self.staging, &self.stream);
+        let copy = || match encoded.labels {
+            [] => Ok(()),
+            values => staging.write(stream, values, to),
+        };
+        let decoded = self.decoder.run_with(&files, encoded.parameters, pictures.view_mut()?, copy);
+        *locked(&self.told) = Told {
+            counts: self.decoder.counts(),
+            times: DecodeTimes { idle: self.idle, ..self.decoder.times() },
+            description: self.decoder.describe(),
+        };
+        decoded?;
+        pictures.memory()?.publish()?;
+        labels.memory()?.publish()?;
+        Ok((pictures, labels))
+    }
+}
+
+/// Device memory of a thread, used again and again.
+struct Lender<T: Element> {
+    /// Memory that was given back.
+    spare: Receiver<SharedBuffer<T>>,
+    home: Sender<SharedBuffer<T>>,
+}
+
+impl<T: Element> Lender<T> {
+    fn new() -> Self {
+        let (home, spare) = channel();
+        Self { spare, home }
+    }
+
+    fn lend(&self, stream: &Stream, elements: usize) -> Result<Lent<T>> {
         let memory = match self.spare.try_iter().find(|memory| memory.len() >= elements) {
             Some(memory) => memory,
-            None => self.stream.shared_buffer(elements.max(1))?,
+            None => stream.shared_buffer(elements.max(1))?,
         };
-        let mut lent = Lent { memory: Some(memory), elements, home: self.home.clone() };
-        if let Some(memory) = &mut lent.memory {
-            let to = memory.view_mut()?.slice(0..elements)?;
-            let decoded = self.decoder.run(&files, encoded.parameters, to);
-            *locked(&self.told) = Told {
-                counts: self.decoder.counts(),
-                times: DecodeTimes { idle: self.idle, ..self.decoder.times() },
-                description: self.decoder.describe(),
-            };
-            decoded?;
-            memory.publish()?;
-        }
-        Ok(lent)
+        Ok(Lent { memory: Some(memory), elements, home: self.home.clone() })
     }
 }
 
 /// Memory of a thread, which goes back to it.
-struct Lent<O: Written> {
+struct Lent<T: Element> {
     /// `None` only in `drop`.
-    memory: Option<SharedBuffer<O>>,
+    memory: Option<SharedBuffer<T>>,
     elements: usize,
-    home: Sender<SharedBuffer<O>>,
+    home: Sender<SharedBuffer<T>>,
 }
 
-impl<O: Written> Drop for Lent<O> {
+impl<T: Element> Lent<T> {
+    fn memory(&self) -> Result<&SharedBuffer<T>> {
+        self.memory.as_ref().ok_or_else(dropped)
+    }
+
+    /// For writing on the thread's stream, after all reads so far.
+    fn view_mut(&mut self) -> Result<ViewMut<'_, T>> {
+        self.memory.as_mut().ok_or_else(dropped)?.view_mut()?.slice(0..self.elements)
+    }
+
+    /// For reading on `stream`, after the write.
+    fn on<'a>(&'a self, stream: &'a Stream) -> Result<View<'a, T>> {
+        self.memory()?.on(stream)?.slice(0..self.elements)
+    }
+}
+
+fn dropped() -> Error {
+    Error::new(ErrorKind::Config, "the batch was dropped")
+}
+
+impl<T: Element> Drop for Lent<T> {
     fn drop(&mut self) {
         if let Some(memory) = self.memory.take() {
             // Without its thread, the memory is freed here.
@@ -290,27 +352,33 @@ impl<O: Written> Drop for Lent<O> {
 
 /// A batch of finished pictures in device memory. Dropping it lets the memory be used again, after all work
 /// that the streams which waited for it have so far.
-pub struct Decoded<O: Written, R> {
+pub struct Decoded<O: Written, L: Element, R> {
     pictures: Lent<O>,
+    labels: Lent<L>,
     /// What else of the batch was kept.
     pub rest: R,
 }
 
-impl<O: Written, R> Decoded<O, R> {
+impl<O: Written, L: Element, R> Decoded<O, L, R> {
     /// Makes `stream` wait, on the device, until the pictures are finished: `[rows, shape...]`. The host does
     /// not block.
     ///
     /// # Errors
     /// `Config` for a stream of another device, or one that is being recorded; a device failure.
     pub fn wait_on<'a>(&'a self, stream: &'a Stream) -> Result<View<'a, O>> {
-        match &self.pictures.memory {
-            Some(memory) => memory.on(stream)?.slice(0..self.pictures.elements),
-            None => Err(Error::new(ErrorKind::Config, "the pictures were dropped")),
-        }
+        self.pictures.on(stream)
+    }
+
+    /// The labels, as they were in [`Encoded`]; `stream` waits for them like for the pictures.
+    ///
+    /// # Errors
+    /// As [`wait_on`](Self::wait_on).
+    pub fn labels<'a>(&'a self, stream: &'a Stream) -> Result<View<'a, L>> {
+        self.labels.on(stream)
     }
 }
 
-impl<O: Written> Drop for DecodeStage<O> {
+impl<O: Written, L: Element> Drop for DecodeStage<O, L> {
     fn drop(&mut self) {
         self.threads.iter_mut().for_each(|thread| drop(thread.jobs.take()));
         for thread in &mut self.threads {
@@ -320,13 +388,13 @@ impl<O: Written> Drop for DecodeStage<O> {
     }
 }
 
-impl<O: Written> std::fmt::Debug for DecodeStage<O> {
+impl<O: Written, L: Element> std::fmt::Debug for DecodeStage<O, L> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "DecodeStage({} threads, {:?})", self.threads.len(), self.counts())
     }
 }
 
-impl<O: Written, R: std::fmt::Debug> std::fmt::Debug for Decoded<O, R> {
+impl<O: Written, L: Element, R: std::fmt::Debug> std::fmt::Debug for Decoded<O, L, R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Decoded({} elements, {:?})", self.pictures.elements, self.rest)
     }

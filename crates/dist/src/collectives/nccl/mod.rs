@@ -33,7 +33,10 @@ struct Core {
     handle: Handle,
     /// Held during every call on the handle, so that an abort does not take it away in between.
     calls: Mutex<()>,
-    aborted: AtomicBool,
+    /// Set before the handle goes.
+    ended: AtomicBool,
+    /// Held while the handle goes, so that whoever comes second waits for that.
+    ending: Mutex<()>,
     shared: Arc<Shared>,
     device: Device,
 }
@@ -85,23 +88,26 @@ impl Communicator {
                 return Err(Error::new(ErrorKind::Timeout, why));
             }
         };
-        let core = Arc::new(Core {
-            library,
-            handle,
-            calls: Mutex::new(()),
-            aborted: AtomicBool::new(false),
-            shared: group.shared().clone(),
-            device: device.clone(),
-        });
+        let communicator = Self {
+            core: Arc::new(Core {
+                library,
+                handle,
+                calls: Mutex::new(()),
+                ended: AtomicBool::new(false),
+                ending: Mutex::default(),
+                shared: group.shared().clone(),
+                device: device.clone(),
+            }),
+        };
         // A kernel of NCCL waits for the other ranks without a limit: only an abort ends it.
-        let weak = Arc::downgrade(&core);
+        let weak = Arc::downgrade(&communicator.core);
         group.on_failure(move |_| {
             if let Some(core) = weak.upgrade() {
-                core.abort();
+                core.end();
             }
         });
-        watch(Arc::downgrade(&core))?;
-        Ok(Self { core })
+        watch(Arc::downgrade(&communicator.core))?;
+        Ok(communicator)
     }
 
     pub(super) fn describe(&self) -> String {
@@ -123,7 +129,7 @@ impl Communicator {
     ) -> Result<()> {
         let core = &*self.core;
         let _calling = core.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        if core.aborted.load(Ordering::Acquire) {
+        if core.ended.load(Ordering::Acquire) {
             return Err(core.shared.error().unwrap_or_else(|| {
                 Error::new(ErrorKind::Rank, "the ranks are no longer connected: the run has failed")
             }));
@@ -185,9 +191,11 @@ impl Core {
         queued.and(ended)
     }
 
-    /// Ends all collectives, also those that wait for another rank on the device.
-    fn abort(&self) {
-        if self.aborted.swap(true, Ordering::AcqRel) {
+    /// Closes the handle, once; returns when it is closed. If the run has failed, this ends all collectives,
+    /// also those that wait for another rank on the device.
+    fn end(&self) {
+        let _ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.ended.swap(true, Ordering::AcqRel) {
             return;
         }
         // A call in progress usually ends at once. One that waits for another rank ends by the abort.
@@ -201,15 +209,19 @@ impl Core {
             }
         };
         let bound = self.device.bind();
-        // SAFETY: `aborted` was false, so the handle is live, and no later call uses it.
-        let status = unsafe { (self.library.comm_abort)(self.handle) };
-        drop(bound.and(self.library.check(status, "ncclCommAbort")));
+        // Collectives that another rank never joins would make `ncclCommDestroy` wait.
+        let end =
+            if self.shared.error().is_some() { self.library.comm_abort } else { self.library.comm_destroy };
+        // SAFETY: `ended` was false, so the handle is live, and no later call uses it. Its work has ended
+        // (`Inner::drop`), or is aborted.
+        let status = unsafe { end(self.handle) };
+        drop(bound.and(self.library.check(status, "the end of a communicator of NCCL")));
     }
 
     /// What NCCL's own threads have met.
     fn async_error(&self) -> Option<Error> {
         let Ok(_calling) = self.calls.try_lock() else { return None };
-        if self.aborted.load(Ordering::Acquire) {
+        if self.ended.load(Ordering::Acquire) {
             return None;
         }
         let mut status = library::SUCCESS;
@@ -220,20 +232,11 @@ impl Core {
     }
 }
 
-impl Drop for Core {
+impl Drop for Communicator {
+    /// Here, not where the last reference goes: a thread of the group may hold that, and the process may end
+    /// while NCCL is still at work there.
     fn drop(&mut self) {
-        if *self.aborted.get_mut() {
-            return;
-        }
-        // Collectives that another rank never joins would make the end wait: then the run has failed, and the
-        // communicator is aborted.
-        let bound = self.device.bind();
-        let failed = self.shared.error().is_some();
-        let end = if failed { self.library.comm_abort } else { self.library.comm_destroy };
-        // SAFETY: the handle is live, and this is its last use; its work has ended (`Inner::drop`), or is
-        // aborted.
-        let status = unsafe { end(self.handle) };
-        drop(bound.and(self.library.check(status, "ncclCommDestroy")));
+        self.core.end();
     }
 }
 

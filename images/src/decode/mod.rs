@@ -124,8 +124,8 @@ pub struct Picture<'a> {
 ///
 /// With the feature `turbojpeg`, libjpeg-turbo decodes JPEG where it is the quicker decoder: whole pictures
 /// and large parts of them, reduced or not. The pixels are the same. It allocates for each picture, of a
-/// progressive one all coefficients. Gray, YCbCr and RGB files go that way; CMYK, and what it would warn of
-/// or refuse, go to the own decoder, so what is read and what is refused stays as it is.
+/// progressive one all coefficients. Gray, YCbCr and RGB files go that way; CMYK, and what it refuses or
+/// warns of, goes to the own decoder.
 ///
 /// ```
 /// use feedline_images::Decoder;

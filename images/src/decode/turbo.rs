@@ -1,7 +1,8 @@
 //! JPEG by libjpeg-turbo, through the safe part of the crate `turbojpeg`: the feature `turbojpeg`.
 //!
-//! The pixels are those of `jpeg/`, which takes every file that libjpeg-turbo does not take without a warning:
-//! so errors, and what is read of damaged files, do not depend on the feature.
+//! The pixels are those of `jpeg/`, which takes every file that libjpeg-turbo refuses or warns of. So the
+//! errors, and the pixels of damaged files, are the same too, but for a few files: what `jpeg/` refuses and
+//! libjpeg-turbo reads without a warning, such as a picture without the quantisation table that it names.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -29,8 +30,8 @@ fn is_quicker(size: Size, region: Region) -> bool {
 }
 
 impl Turbo {
-    /// Decodes `region` of the picture, which is of `size` when reduced, to `to`. Returns false if it did not:
-    /// then `to` may hold anything, and the own decoder takes the file.
+    /// Decodes `region` of the picture, which is of `size` when reduced, to `to`. Returns false if it did
+    /// not: then `to` may hold anything, and the own decoder takes the file.
     pub(super) fn decode(
         &mut self,
         bytes: &[u8],

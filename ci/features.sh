@@ -19,6 +19,8 @@ LEFT_OUT = {
     ("feedline-examples", "nvjpeg"): "cudarc needs one CUDA version; cuda-12 and cuda-13 give it",
     ("benches", "cuda"): "cuda-12 and cuda-13 turn it on",
     ("feedline", "nvtx"): "bindgen needs libclang",
+    ("feedline-images", "turbojpeg"): "its build needs cmake and nasm; ci/turbojpeg.sh",
+    ("benches", "turbojpeg"): "its build needs cmake and nasm; ci/turbojpeg.sh",
 }
 
 asked = ["cargo", "metadata", "--format-version", "1", "--no-deps", "--locked"]

@@ -21,6 +21,7 @@ step() { # NAME COMMAND...
 step change .ci/run
 step msrv ci/msrv.sh
 step features ci/features.sh
+step turbojpeg ci/turbojpeg.sh
 step public-api ci/public-api.py
 step package ci/package.sh
 step killed env FEEDLINE_KILLS=50 cargo test -p feedline --test killed -- --nocapture

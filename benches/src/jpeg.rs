@@ -23,6 +23,9 @@ const SAMPLES: u64 = 1 << 24;
 /// Samples per batch.
 const BATCH: usize = 64;
 
+/// What decodes JPEG, on both sides.
+const DECODER: &str = if cfg!(feature = "turbojpeg") { "libjpeg-turbo" } else { "own" };
+
 /// Decoding alone, and with a random-resized-crop to 224 and a flip, in each form of decoding; as many workers
 /// as threads.
 ///
@@ -205,7 +208,7 @@ fn measure(options: &Options, report: &mut Report, pictures: Pictures, setting: 
             } else {
                 Target::RatioAtLeast(0.95)
             },
-            more: json!({ "batch": batch, "steps": turn }),
+            more: json!({ "batch": batch, "steps": turn, "decoder": DECODER }),
         },
     )
 }

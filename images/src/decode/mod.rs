@@ -3,6 +3,7 @@
 //! | file | what |
 //! | --- | --- |
 //! | `jpeg/` | JPEG, by own code |
+//! | `turbo.rs` | JPEG by libjpeg-turbo, where the feature `turbojpeg` is on |
 //! | `png.rs`, `webp.rs`, `bmp.rs`, `gif.rs` | the other formats, each by a crate of its own |
 //! | `exif.rs` | which way up a picture is |
 //! | `settings.rs` | limits, and how finely chroma is decoded |
@@ -15,6 +16,8 @@ mod jpeg;
 mod png;
 mod reduction;
 mod settings;
+#[cfg(feature = "turbojpeg")]
+mod turbo;
 mod webp;
 
 use std::fmt;
@@ -115,9 +118,14 @@ pub struct Picture<'a> {
 /// The result is RGB of one byte per channel: gray is repeated, alpha is dropped, of 16 bits the high byte is
 /// kept, CMYK is converted without a profile, and EXIF's orientation is applied. Colour profiles are ignored.
 ///
-/// The formats' crates allocate for themselves: zune-jpeg its tables and rows of samples (of a progressive
-/// picture all coefficients), png a window of rows, image-webp its planes, gif its code table. What has the
-/// size of the picture otherwise, the pixels and a copy to turn or to widen, is kept from picture to picture.
+/// The formats' crates allocate for themselves: png a window of rows, image-webp its planes, gif its code
+/// table. What has the size of the picture otherwise, the pixels and a copy to turn or to widen, is kept from
+/// picture to picture, as is all that JPEG needs.
+///
+/// With the feature `turbojpeg`, libjpeg-turbo decodes JPEG where it is the quicker decoder: whole pictures
+/// and large parts of them, reduced or not. The pixels are the same. It allocates for each picture, of a
+/// progressive one all coefficients. Gray, YCbCr and RGB files go that way; CMYK, and what it refuses or
+/// warns of, goes to the own decoder.
 ///
 /// ```
 /// use feedline_images::Decoder;
@@ -148,6 +156,8 @@ struct Work {
     /// A file with bytes added that its crate needs.
     copy: Vec<u8>,
     jpeg: Jpeg,
+    #[cfg(feature = "turbojpeg")]
+    turbo: turbo::Turbo,
 }
 
 impl Decoder {
@@ -322,6 +332,10 @@ impl Work {
         chroma: Chroma,
         to: &mut [u8],
     ) -> Result<()> {
+        #[cfg(feature = "turbojpeg")]
+        if format == Format::Jpeg && self.turbo.decode(bytes, size, region, chroma, to) {
+            return Ok(());
+        }
         let Self { raw, copy, jpeg, .. } = self;
         // The crates check what they read; this catches what they do not check.
         let decoded = catch_panic("the decoder panicked", || match format {

@@ -38,7 +38,7 @@ use crate::turn::Turn;
 use crate::{Region, Size};
 
 /// The most scans of a picture: each costs time, however short it is.
-const MOST_SCANS: usize = 200;
+pub(super) const MOST_SCANS: usize = 200;
 
 /// Pixels that a byte can stand for: a block of 64 needs a bit at least.
 const PIXELS_PER_BYTE: u64 = 8 * 64;

@@ -7,7 +7,7 @@ use feedline_core::{Fingerprint, Result, StridedColumn};
 
 use crate::bytes::Content;
 use crate::error::data;
-use crate::reader::outside;
+use crate::reader::inside;
 use crate::{ElementType, Reader, Schema, SchemaField, Value, Values};
 
 /// How elements lie in the file.
@@ -240,9 +240,7 @@ impl Reader for Arrays {
     }
 
     fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
-        if sample >= self.len {
-            return Err(outside(sample, self.len, &self.path));
-        }
+        inside(sample, self.len, &self.path)?;
         let at = |error: feedline_core::Error| error.at_path(&self.path).at_sample(sample);
         for (column, value) in self.columns.iter().zip(values.begin(self.columns.len())) {
             column.read(&self.blocks[column.block], sample, value).map_err(at)?;

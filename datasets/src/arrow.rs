@@ -15,7 +15,7 @@ use crate::cache::Cache;
 use crate::disk::DiskFile;
 use crate::error::data;
 use crate::guarded::guarded;
-use crate::reader::outside;
+use crate::reader::{Visit, inside};
 use crate::table::{Batch, Layout, TableOptions};
 use crate::{MappedFile, Reader, Schema, Values};
 
@@ -271,15 +271,8 @@ impl Reader for ArrowFile {
         values.copy_from(&self.layout.schema, |values, to| self.visit(sample, values, to))
     }
 
-    fn visit(
-        &self,
-        sample: u64,
-        values: &mut Values,
-        to: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
-    ) -> Result<()> {
-        if sample >= self.len() {
-            return Err(outside(sample, self.len(), &self.path));
-        }
+    fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
+        inside(sample, self.len(), &self.path)?;
         let at = |error: Error| error.at_path(&self.path).at_sample(sample);
         let (batch, row) = self.find(sample);
         let value = &mut values.buffers().value;

@@ -9,7 +9,7 @@ use feedline_core::{DType, Error, ErrorKind, Fingerprint, Result};
 
 use crate::bytes::Content;
 use crate::error::{data, one_line};
-use crate::reader::outside;
+use crate::reader::inside;
 use crate::{ElementType, Reader, Schema, SchemaField, Values};
 
 /// What may lie between the cells of a row.
@@ -332,9 +332,7 @@ impl Reader for Csv {
     }
 
     fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
-        if sample >= self.len() {
-            return Err(outside(sample, self.len(), &self.path));
-        }
+        inside(sample, self.len(), &self.path)?;
         let read = SCRATCH.with_borrow_mut(|scratch| self.fill(sample, scratch, values));
         read.map_err(|error| error.at_path(&self.path).at_sample(sample))
     }

@@ -102,7 +102,7 @@ pub use pack::{PackOptions, Packed, pack};
 #[cfg(feature = "parquet")]
 pub use parquet::ParquetFile;
 pub use ragged::Ragged;
-pub use reader::{Reader, Value, Values};
+pub use reader::{Reader, Value, Values, Visit};
 pub use records::Records;
 #[cfg(feature = "object-store")]
 pub use remote::{Remote, RemoteCache, RemoteOptions, RemoteStats};

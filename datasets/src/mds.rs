@@ -13,7 +13,7 @@ use crate::bytes::Content;
 use crate::cache::Cache;
 use crate::disk::DiskFile;
 use crate::error::{data, one_line};
-use crate::reader::outside;
+use crate::reader::{Visit, inside};
 use crate::{ElementType, Reader, Schema, SchemaField, Shards, Values};
 
 mod zipped;
@@ -330,15 +330,8 @@ impl Reader for Mds {
         values.copy_from(&self.schema, |values, to| self.visit(sample, values, to))
     }
 
-    fn visit(
-        &self,
-        sample: u64,
-        values: &mut Values,
-        to: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
-    ) -> Result<()> {
-        if sample >= self.len() {
-            return Err(outside(sample, self.len(), &self.path));
-        }
+    fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
+        inside(sample, self.len(), &self.path)?;
         let at = |error: feedline_core::Error| error.at_path(&self.path).at_sample(sample);
         let (start, end) = (self.starts[sample as usize], self.starts[sample as usize + 1]);
         let damaged = || at(data("the sizes of the columns do not fit the sample").at_offset(start.into()));

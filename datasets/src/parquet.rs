@@ -20,7 +20,7 @@ use crate::cache::Cache;
 use crate::disk::DiskFile;
 use crate::error::{data, one_line};
 use crate::guarded::guarded;
-use crate::reader::outside;
+use crate::reader::{Visit, inside};
 use crate::table::{Batch, Layout, TableOptions};
 use crate::{Reader, Schema, Values};
 
@@ -255,15 +255,8 @@ impl Reader for ParquetFile {
         values.copy_from(&self.layout.schema, |values, to| self.visit(sample, values, to))
     }
 
-    fn visit(
-        &self,
-        sample: u64,
-        values: &mut Values,
-        to: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
-    ) -> Result<()> {
-        if sample >= self.len() {
-            return Err(outside(sample, self.len(), &self.path));
-        }
+    fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
+        inside(sample, self.len(), &self.path)?;
         let number = self.ends.partition_point(|&end| end <= sample);
         let row = (sample - self.row_group(number).start) as usize;
         let group = self.groups.get(number, || guarded("a row group", || self.decode(number)));

@@ -8,6 +8,9 @@ use feedline_core::{Error, ErrorKind, Result, StridedColumn};
 use crate::ahead::Ahead;
 use crate::{Schema, SchemaField};
 
+/// What [`Reader::visit`] calls with the number of a field and its bytes.
+pub type Visit<'a> = dyn FnMut(usize, &[u8]) -> Result<()> + 'a;
+
 /// Samples of a file or a folder, with random access; each format implements it.
 ///
 /// Unlike a [`Dataset`](feedline_core::Dataset) it may have fields that vary in size. Readers of fixed sizes
@@ -45,12 +48,7 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// As [`read`](Self::read), and those of `to`.
-    fn visit(
-        &self,
-        sample: u64,
-        values: &mut Values,
-        to: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
-    ) -> Result<()> {
+    fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
         self.read(sample, values)?;
         values.values.iter().enumerate().try_for_each(|(field, value)| to(field, &value.bytes))
     }
@@ -174,7 +172,7 @@ impl Values {
     pub(crate) fn copy_from(
         &mut self,
         schema: &Schema,
-        visit: impl FnOnce(&mut Self, &mut dyn FnMut(usize, &[u8]) -> Result<()>) -> Result<()>,
+        visit: impl FnOnce(&mut Self, &mut Visit<'_>) -> Result<()>,
     ) -> Result<()> {
         let mut copies = std::mem::take(&mut self.values);
         copies.resize_with(schema.fields().len(), Value::default);
@@ -188,6 +186,11 @@ impl Values {
         self.values = copies;
         visited
     }
+}
+
+/// An error for a sample beyond the last one.
+pub(crate) fn inside(sample: u64, len: u64, path: &Path) -> Result<()> {
+    if sample < len { Ok(()) } else { Err(outside(sample, len, path)) }
 }
 
 /// The error for a sample that is not there.

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use feedline_core::{Error, ErrorKind, Fingerprint, Result};
 
+use crate::reader::Visit;
 use crate::{Reader, Schema, Values};
 
 /// The samples of several readers, one after another; all have the same schema.
@@ -74,12 +75,7 @@ impl Reader for Shards {
         reader.read(inside, values).map_err(|error| error.at_sample(sample))
     }
 
-    fn visit(
-        &self,
-        sample: u64,
-        values: &mut Values,
-        to: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
-    ) -> Result<()> {
+    fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
         let (reader, inside) = self.find(sample)?;
         reader.visit(inside, values, to).map_err(|error| error.at_sample(sample))
     }

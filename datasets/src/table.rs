@@ -9,6 +9,7 @@ use arrow_schema::{DataType, Field};
 use feedline_core::{DType, Error, ErrorKind, Result};
 
 use crate::error::{data, one_line};
+use crate::reader::Visit;
 use crate::{ElementType, Schema, SchemaField};
 
 mod column;
@@ -141,7 +142,7 @@ impl Layout {
         &self,
         (batch, row, sample): (&Batch, usize, u64),
         value: &mut Vec<u8>,
-        to: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+        to: &mut Visit<'_>,
     ) -> Result<()> {
         let columns = self.leaves.iter().zip(&batch.columns).zip(self.schema.fields());
         for (index, ((leaf, column), field)) in columns.enumerate() {

@@ -9,7 +9,7 @@ use tar::Archive;
 
 use crate::bytes::Content;
 use crate::error::{data, one_line};
-use crate::reader::outside;
+use crate::reader::{Visit, inside};
 use crate::{ElementType, Reader, Schema, SchemaField, Values};
 
 /// The most different extensions in one archive: more are no fields of samples.
@@ -203,15 +203,8 @@ impl Reader for WebDataset {
         values.copy_from(&self.schema, |values, to| self.visit(sample, values, to))
     }
 
-    fn visit(
-        &self,
-        sample: u64,
-        values: &mut Values,
-        to: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
-    ) -> Result<()> {
-        if sample >= self.len() {
-            return Err(outside(sample, self.len(), &self.path));
-        }
+    fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
+        inside(sample, self.len(), &self.path)?;
         let at = |error: feedline_core::Error| error.at_path(&self.path).at_sample(sample);
         let parts = &self.parts[self.starts[sample as usize]..self.starts[sample as usize + 1]];
         if parts.len() < self.schema.fields().len() {

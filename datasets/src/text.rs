@@ -6,7 +6,7 @@ use feedline_core::{Fingerprint, Result};
 
 use crate::bytes::Content;
 use crate::error::data;
-use crate::reader::outside;
+use crate::reader::{Visit, inside};
 use crate::{ElementType, Reader, Schema, SchemaField, Values};
 
 /// Bytes that are looked through at a time.
@@ -101,15 +101,8 @@ impl Reader for Lines {
         values.copy_from(&self.schema, |values, to| self.visit(sample, values, to))
     }
 
-    fn visit(
-        &self,
-        sample: u64,
-        values: &mut Values,
-        to: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
-    ) -> Result<()> {
-        if sample >= self.len() {
-            return Err(outside(sample, self.len(), &self.path));
-        }
+    fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
+        inside(sample, self.len(), &self.path)?;
         let at = |error: feedline_core::Error| error.at_path(&self.path).at_sample(sample);
         let (start, end) = (self.starts[sample as usize], self.starts[sample as usize + 1] - 1);
         let len = usize::try_from(end - start).map_err(|_| at(data("the line is too long")))?;

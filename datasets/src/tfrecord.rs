@@ -11,7 +11,7 @@ use feedline_core::{DType, Error, Fingerprint, Result};
 use crate::ahead::Ahead;
 use crate::bytes::Content;
 use crate::error::{data, one_line};
-use crate::reader::{Buffers, outside};
+use crate::reader::{Buffers, Visit, inside};
 use crate::{ElementType, Reader, Schema, SchemaField, Values};
 
 mod example;
@@ -137,7 +137,7 @@ impl TfRecord {
         record: &[u8],
         (value, visited): (&mut Vec<u8>, &mut Vec<bool>),
         damaged: impl Fn() -> Error,
-        to: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
+        to: &mut Visit<'_>,
     ) -> Result<()> {
         visited.clear();
         visited.resize(self.schema.fields().len(), false);
@@ -282,15 +282,8 @@ impl Reader for TfRecord {
         values.copy_from(&self.schema, |values, to| self.visit(sample, values, to))
     }
 
-    fn visit(
-        &self,
-        sample: u64,
-        values: &mut Values,
-        to: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
-    ) -> Result<()> {
-        if sample >= self.len() {
-            return Err(outside(sample, self.len(), &self.path));
-        }
+    fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
+        inside(sample, self.len(), &self.path)?;
         let at = |error: Error| error.at_path(&self.path).at_sample(sample);
         let Buffers { ahead, value, visited } = values.buffers();
         let (start, end) = (self.starts[sample as usize], self.starts[sample as usize + 1]);

@@ -7,7 +7,7 @@ use feedline_core::{DType, Fingerprint, Result};
 use feedline_images::{Decoder, Format, Size};
 
 use crate::error::data;
-use crate::reader::outside;
+use crate::reader::inside;
 use crate::{ElementType, Reader, Schema, SchemaField, Values};
 
 /// One sample with the field `image`: u8 `[height, width, 3]`.
@@ -51,9 +51,7 @@ impl Reader for ImageFile {
     }
 
     fn read(&self, sample: u64, values: &mut Values) -> Result<()> {
-        if sample > 0 {
-            return Err(outside(sample, 1, &self.path));
-        }
+        inside(sample, self.len(), &self.path)?;
         let value = &mut values.begin(1)[0];
         let encoded = read(&self.path)?;
         let decoded = Decoder::new().decode_into(&encoded, self.size, value.resize(self.size.bytes()));

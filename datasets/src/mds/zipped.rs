@@ -14,7 +14,7 @@ use crate::disk::DiskFile;
 use crate::error::{data, one_line};
 use crate::gzip::most_inflated;
 use crate::memory::Memory;
-use crate::reader::outside;
+use crate::reader::{Visit, inside};
 use crate::{Reader, Schema, Values};
 
 /// How a shard is compressed.
@@ -144,9 +144,7 @@ impl Zipped {
 impl Zipped {
     /// The inflated shard, to read `sample` of it.
     fn shard(&self, sample: u64) -> Result<Arc<Mds>> {
-        if sample >= self.samples {
-            return Err(outside(sample, self.samples, &self.zip.path));
-        }
+        inside(sample, self.samples, &self.zip.path)?;
         let shard = self.inflated.get(self.number, || self.inflate());
         shard.map_err(|error| error.at_path(&self.zip.path).at_sample(sample))
     }
@@ -169,12 +167,7 @@ impl Reader for Zipped {
         self.shard(sample)?.read(sample, values)
     }
 
-    fn visit(
-        &self,
-        sample: u64,
-        values: &mut Values,
-        to: &mut dyn FnMut(usize, &[u8]) -> Result<()>,
-    ) -> Result<()> {
+    fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
         self.shard(sample)?.visit(sample, values, to)
     }
 

@@ -2,7 +2,8 @@
 //!
 //! The pixels are those of `jpeg/`, which takes every file that libjpeg-turbo refuses or warns of. So the
 //! errors, and the pixels of damaged files, are the same too, but for a few files: what `jpeg/` refuses and
-//! libjpeg-turbo reads without a warning, such as a picture without the quantisation table that it names.
+//! libjpeg-turbo reads without a warning, such as a picture without the quantisation table that it names, and
+//! reduced pictures with blocks far outside of the range.
 
 use std::sync::{Mutex, PoisonError};
 

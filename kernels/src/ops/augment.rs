@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use feedline_core::{DType, Element, Error, ErrorKind, Result};
+use feedline_core::{DType, Element, Result};
+#[cfg(feature = "cuda")]
+use feedline_core::{Error, ErrorKind};
 #[cfg(feature = "cuda")]
 use feedline_device::Buffer;
 use feedline_device::{BackendKind, Input, Stream, View, ViewMut};

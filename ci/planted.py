@@ -964,6 +964,18 @@ BUGS = [
         ],
     ),
     Bug(
+        "last_copies_undrawn",
+        "a copy is drawn when the next one begins",
+        Test(FEEDLINE, "trace", "every_lane_is_drawn_and_the_spans_of_a_batch_are_linked"),
+        [
+            (
+                "crates/feedline/src/transfer/timed.rs",
+                "if self.has_undrawn() { self.collect() } else { Ok(()) }",
+                "Ok(())",
+            )
+        ],
+    ),
+    Bug(
         "trace_grows",
         "a trace keeps every span",
         Test(FEEDLINE, "trace", "a_long_run_keeps_whole_batches_within_the_limit"),

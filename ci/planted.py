@@ -991,7 +991,13 @@ BUGS = [
         "picture_limit",
         "a picture of any size is decoded",
         BOMBS,
-        [("images/src/decode/mod.rs", "if header.size.pixels() > self.limits.pixels {", "if false {")],
+        [
+            (
+                "images/src/decode/mod.rs",
+                "if header.size.pixels() > self.settings.limits.pixels {",
+                "if false {",
+            )
+        ],
     ),
     Bug(
         "picture_orientation",

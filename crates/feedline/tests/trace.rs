@@ -194,8 +194,8 @@ fn the_file_keeps_the_rules_of_the_trace_event_format() {
     });
 }
 
-/// Of the span `name` of each step in the lane `lane`: start and end in microseconds.
-fn by_step(trace: &Trace, lane: &str, name: &str) -> Vec<(f64, f64)> {
+/// The spans called `name` in the lane `lane`, in order: start and end in microseconds.
+fn spans_of(trace: &Trace, lane: &str, name: &str) -> Vec<(f64, f64)> {
     let is_lane = |event: &&Value| event["name"] == "thread_name" && event["args"]["name"] == lane;
     let lanes: BTreeSet<_> = events(trace, "M")
         .iter()
@@ -256,7 +256,7 @@ fn the_overlap_in_the_trace_is_that_of_event_times(device: &Device, kernel_ns: u
     let first = &times[0][1];
     let us = |event: &Event| f64::from(event.elapsed_ms_since(first).unwrap()) * 1e3;
     let (drawn_kernels, copies) =
-        (by_step(&trace, "compute", "kernel"), by_step(&trace, "copy stream", "copy"));
+        (spans_of(&trace, "compute", "kernel"), spans_of(&trace, "copy stream", "copy"));
     assert_eq!([drawn_kernels.len(), copies.len()], [STEPS; 2], "every kernel and copy is drawn");
     let origin = drawn_kernels[0].0;
     let inside = |copied: f64, kernels: &[(f64, f64)]| kernels.iter().any(|k| k.0 <= copied && copied <= k.1);

@@ -68,7 +68,8 @@ impl Host {
         let quota = self.quota.map_or(String::new(), |quota| format!(", cgroup quota {quota:.1}"));
         let gib = |bytes: Option<u64>| {
             bytes.map_or("no limit".to_owned(), |bytes| {
-                format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30))
+                let gib = bytes as f64 / f64::from(1 << 30);
+                if gib < 0.1 { format!("{:.1} MiB", 1024.0 * gib) } else { format!("{gib:.1} GiB") }
             })
         };
         let read = match &self.read_error {

@@ -23,6 +23,7 @@ step msrv ci/msrv.sh
 step features ci/features.sh
 step turbojpeg ci/turbojpeg.sh
 step public-api ci/public-api.py
+step semver ci/semver.sh
 step package ci/package.sh
 step killed env FEEDLINE_KILLS=50 cargo test -p feedline --test killed -- --nocapture
 step told cargo test -p feedline --features metrics,tracing --test told

@@ -8,7 +8,7 @@ python3 - <<'PYTHON'
 import pathlib, re, sys
 
 # kernels/src/launch.rs: passes raw addresses to kernels.
-# kernels/src/nvrtc.rs, kernels/src/nvjpeg.rs, kernels/src/blas/: call NVRTC, nvJPEG and cuBLASLt.
+# kernels/src/nvrtc.rs, kernels/src/nvjpeg/, kernels/src/blas/: call NVRTC, nvJPEG and cuBLASLt.
 # datasets/src/bytes.rs: maps files through an unsafe fn, whose caller guarantees that they do not change.
 # crates/dist/src/collectives/: work on a second stream, on memory borrowed until it is joined; calls of NCCL.
 # kernels/tests/cuda.rs, crates/feedline/tests/cudarc_loop.rs: launch a kernel directly.
@@ -21,7 +21,8 @@ import pathlib, re, sys
 # bridges/burn/src/: a slot as burn's bytes; page-locks slots.
 # benches/src/baseline/: raw backend calls, the baselines of the benchmarks.
 FILES = {
-    "kernels/src/launch.rs", "kernels/src/nvrtc.rs", "kernels/src/nvjpeg.rs", "kernels/src/blas/mod.rs", "kernels/src/blas/plan.rs",
+    "kernels/src/launch.rs", "kernels/src/nvrtc.rs", "kernels/src/blas/mod.rs", "kernels/src/blas/plan.rs",
+    "kernels/src/nvjpeg/mod.rs", "kernels/src/nvjpeg/library.rs", "kernels/src/nvjpeg/staging.rs",
     "datasets/src/bytes.rs", "crates/dist/src/collectives/mod.rs", "crates/dist/src/collectives/nccl/library.rs",
     "crates/dist/src/collectives/nccl/mod.rs",
     "kernels/tests/cuda.rs", "crates/testkit/src/alloc.rs", "crates/testkit/src/fork.rs", "crates/testkit/src/null_device.rs",

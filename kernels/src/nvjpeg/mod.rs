@@ -1,20 +1,20 @@
-//! nvJPEG, loaded at run time: batches of JPEG files decoded on a GPU, and pinned memory for what the CPU
-//! decodes beside it.
+//! nvJPEG, loaded at run time: batches of JPEG files decoded on a GPU.
 
-use std::ffi::{c_int, c_uint, c_void};
+mod library;
+mod staging;
+
+use std::ffi::{c_int, c_uint};
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use feedline_core::{Element, Error, ErrorKind, Result};
+use feedline_core::{Error, ErrorKind, Result};
 use feedline_device::{Backend, Stream, ViewMut};
 use feedline_images::Chroma;
-use libloading::Library;
 
+use self::library::{Calls, Image, Pointer, Status};
+pub(crate) use self::staging::Staging;
 use crate::host::parallel::{beside, threads};
-
-/// Names of the library.
-const LIBRARIES: [&str; 3] = ["libnvjpeg.so", "libnvjpeg.so.13", "libnvjpeg.so.12"];
 
 /// `nvjpegBackend_t`: the JPEG engines of the chip, and a decoder in kernels.
 const HARDWARE: c_int = 3;
@@ -27,85 +27,6 @@ const INTERPOLATED: c_uint = 1 << 5;
 /// The most threads that read headers, and the fewest files for which one is started.
 const MOST_READERS: usize = 8;
 const LEAST_FILES: usize = 8;
-
-/// `nvjpegStatus_t`; 0 is success.
-type Status = c_int;
-type Pointer = *mut c_void;
-
-/// `nvjpegImage_t`: where each plane goes.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Image {
-    channel: [*mut u8; 4],
-    pitch: [usize; 4],
-}
-
-/// The functions that are called, with the signatures of `nvjpeg.h`.
-struct Calls {
-    create: unsafe extern "C" fn(c_int, *const c_void, *const c_void, c_uint, *mut Pointer) -> Status,
-    destroy: unsafe extern "C" fn(Pointer) -> Status,
-    state_create: unsafe extern "C" fn(Pointer, *mut Pointer) -> Status,
-    state_destroy: unsafe extern "C" fn(Pointer) -> Status,
-    header_create: unsafe extern "C" fn(Pointer, *mut Pointer) -> Status,
-    header_destroy: unsafe extern "C" fn(Pointer) -> Status,
-    parse: unsafe extern "C" fn(Pointer, *const u8, usize, Pointer) -> Status,
-    size: unsafe extern "C" fn(Pointer, *mut c_uint, *mut c_uint) -> Status,
-    components: unsafe extern "C" fn(Pointer, *mut c_uint) -> Status,
-    supported: unsafe extern "C" fn(Pointer, Pointer, *mut c_int) -> Status,
-    initialize: unsafe extern "C" fn(Pointer, Pointer, c_int, c_int, c_int) -> Status,
-    decode:
-        unsafe extern "C" fn(Pointer, Pointer, *const *const u8, *const usize, *mut Image, Pointer) -> Status,
-    /// Engines, and cores of each.
-    engines: unsafe extern "C" fn(Pointer, *mut c_uint, *mut c_uint) -> Status,
-    /// Keeps the functions loaded.
-    _library: Library,
-}
-
-impl Calls {
-    /// Loads the library.
-    ///
-    /// # Errors
-    /// `Unavailable` without it, or for one that lacks a function.
-    fn load() -> Result<Self> {
-        // SAFETY: loading the vendor's library only runs its initialisers, as in every program that uses it.
-        let opened = LIBRARIES.iter().map(|name| unsafe { Library::new(*name) });
-        let Some(library) = opened.flatten().next() else {
-            let why = "no nvJPEG library (libnvjpeg.so) on this machine: install CUDA, add its folder to \
-                       LD_LIBRARY_PATH, or decode on the CPU";
-            return Err(Error::new(ErrorKind::Unavailable, why));
-        };
-        Self::of(library).map_err(|error| {
-            let why = "the nvJPEG library lacks a function: install that of CUDA 12 or newer";
-            Error::new(ErrorKind::Unavailable, why).caused_by(error)
-        })
-    }
-
-    fn of(library: Library) -> std::result::Result<Self, libloading::Error> {
-        macro_rules! function {
-            ($name:literal) => {
-                // SAFETY: the types of the fields are those of `nvjpeg.h` for these names, the same in CUDA
-                // 12 and 13; the copied pointers stay valid because the library is kept beside them.
-                *unsafe { library.get(concat!($name, "\0").as_bytes()) }?
-            };
-        }
-        Ok(Self {
-            create: function!("nvjpegCreateEx"),
-            destroy: function!("nvjpegDestroy"),
-            state_create: function!("nvjpegJpegStateCreate"),
-            state_destroy: function!("nvjpegJpegStateDestroy"),
-            header_create: function!("nvjpegJpegStreamCreate"),
-            header_destroy: function!("nvjpegJpegStreamDestroy"),
-            parse: function!("nvjpegJpegStreamParseHeader"),
-            size: function!("nvjpegJpegStreamGetFrameDimensions"),
-            components: function!("nvjpegJpegStreamGetComponentsNum"),
-            supported: function!("nvjpegDecodeBatchedSupported"),
-            initialize: function!("nvjpegDecodeBatchedInitialize"),
-            decode: function!("nvjpegDecodeBatched"),
-            engines: function!("nvjpegGetHardwareDecoderInfo"),
-            _library: library,
-        })
-    }
-}
 
 /// A file, the height and width that its header was found to state, and where its pixels begin.
 pub(crate) type Asked<'a> = (&'a [u8], (usize, usize), usize);
@@ -417,90 +338,9 @@ fn answered(status: Status, what: &str) -> Result<()> {
     Err(Error::new(ErrorKind::Device, format!("nvJPEG cannot {what}: status {status}")))
 }
 
-/// Pinned memory of the host for copies to one stream.
-pub(crate) struct Staging {
-    stream: Stream,
-    first: *mut u8,
-    bytes: usize,
-}
-
-// SAFETY: this value alone owns the memory.
-unsafe impl Send for Staging {}
-
-impl Staging {
-    /// # Errors
-    /// A device failure; `Unavailable` on a device that is not CUDA.
-    pub(crate) fn new(stream: &Stream, bytes: usize) -> Result<Self> {
-        let Some(cuda) = stream.cuda_backend() else {
-            return Err(Error::new(ErrorKind::Unavailable, "staging memory is for CUDA devices"));
-        };
-        let bytes = bytes.max(1);
-        Ok(Self { first: cuda.alloc_host(bytes)?, bytes, stream: stream.clone() })
-    }
-
-    /// The memory. No copy reads it: [`copy`](Self::copy) waits.
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the block is initialised, `bytes` long and owned; `copy` does not return before it is read.
-        unsafe { std::slice::from_raw_parts_mut(self.first, self.bytes) }
-    }
-
-    /// Copies `ranges` of bytes to the same places of `to`, and waits for the copies.
-    ///
-    /// # Errors
-    /// `Config` for a range outside of either; a device failure.
-    pub(crate) fn copy<T: Element>(
-        &mut self,
-        ranges: &[std::ops::Range<usize>],
-        to: ViewMut<'_, T>,
-    ) -> Result<()> {
-        let most = self.bytes.min(to.len() * size_of::<T>());
-        if ranges.iter().any(|range| range.start > range.end || range.end > most) {
-            return Err(Error::new(ErrorKind::Config, "a copy lies outside of its memory"));
-        }
-        let address = to.address();
-        let stream = self.stream.clone();
-        let queued = stream.submit("pictures", &[], &[to.into()], |submission| {
-            let Some(cuda) = stream.cuda_backend() else { return Ok(()) };
-            for range in ranges.iter().filter(|range| !range.is_empty()) {
-                let (from, mut place) = (self.first.wrapping_add(range.start), address);
-                place.0 += range.start as u64;
-                // SAFETY: both ranges lie in their memory (checked above), which lives until the stream is
-                // drained below; the stream orders the copy with other uses of the target.
-                unsafe { cuda.copy_to_device(submission.stream, from, place, range.len()) }?;
-            }
-            Ok(())
-        });
-        stream.synchronize()?;
-        queued
-    }
-}
-
-impl Drop for Staging {
-    fn drop(&mut self) {
-        let Some(cuda) = self.stream.cuda_backend() else { return };
-        let freed = self.stream.synchronize().and_then(|()| {
-            // SAFETY: from `alloc_host` with this size, freed once, after its copies.
-            unsafe { cuda.free_host(self.first, self.bytes) }
-        });
-        if let Err(error) = freed {
-            self.stream.report(error);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// With the library installed, every function is found in it; no GPU is needed.
-    #[test]
-    fn the_library_has_every_function_that_is_called() {
-        if let Err(error) = Calls::load() {
-            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
-            assert!(error.message().contains("no nvJPEG library"), "{error}");
-            feedline_testkit::not_run("functions of the nvJPEG library", &error);
-        }
-    }
 
     /// Bit 5 is `NVJPEG_FLAGS_UPSAMPLING_WITH_INTERPOLATION` of `nvjpeg.h`.
     #[test]

@@ -141,17 +141,20 @@ pub fn table(
         let samples = Samples::new(draws)?;
         // The loop without a loader is the same for every kind.
         let feeds: Vec<&str> = feeds.iter().copied().filter(|&feed| draws == 0 || feed != ALONE).collect();
-        let mut found = vec![vec![(0.0, 0.0); *rounds]; feeds.len()];
+        // For each feed, one entry a round.
+        let mut found = vec![Vec::with_capacity(*rounds); feeds.len()];
         for feed in &feeds {
             // Kernels are compiled, and caches warm, before the first round.
             run(&samples, feed, Clock::start(*length / 10))?;
             wait();
         }
         for round in 0..*rounds {
-            let backwards = round % 2 == 1;
-            for turn in 0..feeds.len() {
-                let at = if backwards { feeds.len() - 1 - turn } else { turn };
-                found[at][round] = run(&samples, feeds[at], Clock::start(*length))?.finish(&wait);
+            let mut turns: Vec<_> = feeds.iter().zip(&mut found).collect();
+            if round % 2 == 1 {
+                turns.reverse();
+            }
+            for (feed, runs) in turns {
+                runs.push(run(&samples, feed, Clock::start(*length))?.finish(&wait));
             }
         }
         for (feed, runs) in feeds.iter().zip(&found) {

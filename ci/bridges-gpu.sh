@@ -5,8 +5,8 @@
 #   ci/bridges-gpu.sh run DIR [burn|candle]     there: tests first, then the examples, then the comparison
 #
 # `run` needs only DIR, which holds this script as run.sh. It fails if a test fails, if a test on the GPU did
-# not run, or if the loss of an example does not fall. FEEDLINE_SECONDS is the length of a run of a comparison.
-# FEEDLINE_BUILD_ARGUMENTS goes to cargo.
+# not run, or if the loss of an example does not fall. FEEDLINE_SECONDS is the length of a run in
+# a comparison. FEEDLINE_BUILD_ARGUMENTS goes to cargo.
 set -euo pipefail
 mode=${1:?pack or run} dir=$(realpath -m "${2:?a folder}") only=${3:-burn candle}
 

@@ -1,7 +1,8 @@
 //! A burn loop fed by feedline, and the same loop fed by burn's `DataLoader`, with two batchers: one that
 //! fills one `Vec` for all samples, and one that makes a tensor of each sample, as burn's examples do.
 //!
-//! `cargo run --release --example burn_compare [SECONDS] [WORKERS] [ROUNDS]`; with `--features cuda` on a GPU.
+//! `cargo run --release --example burn_compare [SECONDS] [WORKERS] [ROUNDS]`; with `--features cuda` on a
+//! GPU. Both loaders have that many workers.
 #![forbid(unsafe_code)]
 
 #[path = "shared.rs"]

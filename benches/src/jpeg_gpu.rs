@@ -135,6 +135,7 @@ impl Bench<'_> {
                 "nvJPEG's calls": per_image(times.queue),
                 "device awaited": per_image(times.wait),
                 "copies": per_image(times.copies),
+                "transforms awaited": per_image(times.transforms),
                 "without a batch": per_image(times.idle),
             },
         });

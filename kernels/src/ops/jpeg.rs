@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_device::{Priority, Stream, ViewMut};
+use feedline_device::{Stream, ViewMut};
 use feedline_images::device::{WORDS, Written};
 use feedline_images::{DevicePart, Format, Size};
 
@@ -72,10 +72,7 @@ pub enum Decode {
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
 pub struct PictureDecoder {
-    /// For the transforms.
     stream: Stream,
-    /// For decoding. Its kernels are short, and the JPEG engines wait for them: they go before transforms.
-    ahead: Stream,
     augment: Augment,
     decode: Decode,
     gpu: Option<Nvjpeg>,
@@ -125,6 +122,8 @@ pub struct DecodeTimes {
     pub wait: Duration,
     /// Copying to the device what the CPU decoded, and the parameters.
     pub copies: Duration,
+    /// Waiting for the transforms of the batch before.
+    pub transforms: Duration,
     /// Waiting for a batch; only of a stage.
     pub idle: Duration,
 }
@@ -138,6 +137,7 @@ impl DecodeTimes {
             queue: self.queue + other.queue,
             wait: self.wait + other.wait,
             copies: self.copies + other.copies,
+            transforms: self.transforms + other.transforms,
             idle: self.idle + other.idle,
         }
     }
@@ -154,13 +154,12 @@ impl PictureDecoder {
             "the list has transforms on the host: put on_device() first, so that whole pictures are decoded"
                 .into()
         })?;
-        let ahead = stream.device().named_stream("pictures", Priority::High)?;
         let decoders = Decoders { headers: part.decoder(), free: Mutex::default() };
         let chroma = decoders.headers.chroma();
         let gpu = match decode {
             Decode::Cpu => None,
-            Decode::Gpu => Some(Nvjpeg::open(&ahead, chroma)?),
-            Decode::Auto => match Nvjpeg::open(&ahead, chroma) {
+            Decode::Gpu => Some(Nvjpeg::open(stream, chroma)?),
+            Decode::Auto => match Nvjpeg::open(stream, chroma) {
                 Err(error) if error.kind() == ErrorKind::Unavailable => None,
                 opened => Some(opened?),
             },
@@ -172,13 +171,12 @@ impl PictureDecoder {
             gpu,
             line: Arc::default(),
             decoders,
-            pixels: Staged::new(&ahead, 1)?,
-            offsets: Staged::new(&ahead, 1)?,
-            parameters: Staged::new(&ahead, 1)?,
+            pixels: Staged::new(stream, 1)?,
+            offsets: Staged::new(stream, 1)?,
+            parameters: Staged::new(stream, 1)?,
             counts: Counts::default(),
             times: DecodeTimes::default(),
             stream: stream.clone(),
-            ahead,
         })
     }
 
@@ -229,7 +227,7 @@ impl PictureDecoder {
         self.run_with(encoded, parameters, to, || Ok(()))
     }
 
-    /// [`run`](Self::run), with other copies to the device, made before the transforms are queued.
+    /// [`run`](Self::run), with other copies to the device, made while the stream is idle.
     fn run_with<O: Written>(
         &mut self,
         encoded: &[&[u8]],
@@ -244,17 +242,21 @@ impl PictureDecoder {
         if rows == 0 {
             return copies();
         }
+        // What other work the stream has does not count as decoding, and memory may be used again.
+        let start = Instant::now();
+        self.stream.synchronize()?;
+        self.times.transforms += start.elapsed();
         let offsets = self.decode(encoded)?;
 
         let start = Instant::now();
         let bytes = offsets[rows] as usize;
-        self.offsets.write(&self.ahead, &offsets)?;
-        self.parameters.write(&self.ahead, parameters)?;
+        self.offsets.write(&self.stream, &offsets)?;
+        self.parameters.write(&self.stream, parameters)?;
         copies()?;
         self.times.copies += start.elapsed();
-        let pixels = self.pixels.memory.on(&self.stream)?.slice(0..bytes)?;
-        let offsets = self.offsets.memory.on(&self.stream)?.slice(0..rows + 1)?;
-        let parameters = self.parameters.memory.on(&self.stream)?.slice(0..rows * WORDS)?;
+        let pixels = self.pixels.memory.slice(0..bytes)?;
+        let offsets = self.offsets.memory.slice(0..rows + 1)?;
+        let parameters = self.parameters.memory.slice(0..rows * WORDS)?;
         self.augment.run(Pictures::ragged(pixels, offsets, parameters), to)
     }
 
@@ -262,8 +264,8 @@ impl PictureDecoder {
     fn decode(&mut self, encoded: &[&[u8]]) -> Result<Vec<u32>> {
         let start = Instant::now();
         let (sizes, offsets) = self.sizes(encoded)?;
-        self.pixels.reserve(&self.ahead, offsets[encoded.len()] as usize)?;
-        let Self { pixels: Staged { staging, memory }, gpu, decoders, times, line, ahead, .. } = self;
+        self.pixels.reserve(&self.stream, offsets[encoded.len()] as usize)?;
+        let Self { pixels: Staged { staging, memory }, gpu, decoders, times, line, stream, .. } = self;
         let (mut for_gpu, mut others) = (Vec::new(), Vec::new());
         for picture in pictures(encoded, &sizes, staging.bytes_mut()) {
             let Picture { bytes, size, range, .. } = &picture;
@@ -292,7 +294,7 @@ impl PictureDecoder {
                     let turn = line.wait(|| queue.len() == 0);
                     on_gpu = queue.take_first(files.len());
                     times.turn += start.elapsed();
-                    gpu.decode(loaded, on_gpu, memory.view_mut()?, turn)
+                    gpu.decode(loaded, on_gpu, memory.view_mut(), turn)
                 };
                 decoders.run(&queue, own)??
             }
@@ -308,7 +310,7 @@ impl PictureDecoder {
             on_gpu = 0;
         }
         let start = Instant::now();
-        self.pixels.copy(ahead, &ranges[on_gpu..])?;
+        self.pixels.copy(stream, &ranges[on_gpu..])?;
         self.times.copies += start.elapsed();
         self.counts.on_gpu += on_gpu as u64;
         self.counts.on_cpu += (ranges.len() - on_gpu) as u64;

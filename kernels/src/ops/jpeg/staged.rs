@@ -3,14 +3,14 @@
 use std::ops::Range;
 
 use feedline_core::{Element, Result};
-use feedline_device::{BackendKind, SharedBuffer, Stream, ViewMut};
+use feedline_device::{BackendKind, Buffer, Stream, ViewMut};
 
 use crate::nvjpeg::Staging;
 
-/// Memory on the host, and as much on the device, which any stream reads.
+/// Memory on the host, and as much on the device.
 pub(super) struct Staged<T: Element> {
     pub(super) staging: Host,
-    pub(super) memory: SharedBuffer<T>,
+    pub(super) memory: Buffer<T>,
 }
 
 /// Pinned memory for copies to a GPU, plain memory elsewhere.
@@ -73,7 +73,7 @@ impl Host {
 impl<T: Element> Staged<T> {
     pub(super) fn new(stream: &Stream, elements: usize) -> Result<Self> {
         let staging = Host::new(stream, elements * size_of::<T>())?;
-        Ok(Self { staging, memory: stream.shared_buffer(elements)? })
+        Ok(Self { staging, memory: stream.buffer(elements)? })
     }
 
     /// Grows both to `elements`, with room for larger batches.
@@ -87,11 +87,11 @@ impl<T: Element> Staged<T> {
     /// Copies `values` to the device.
     pub(super) fn write(&mut self, stream: &Stream, values: &[T]) -> Result<()> {
         self.reserve(stream, values.len())?;
-        self.staging.write(stream, values, self.memory.view_mut()?.slice(0..values.len())?)
+        self.staging.write(stream, values, self.memory.slice_mut(0..values.len())?)
     }
 
     /// Copies ranges of bytes to the same places of the device's memory.
     pub(super) fn copy(&mut self, stream: &Stream, ranges: &[Range<usize>]) -> Result<()> {
-        self.staging.copy(stream, ranges, self.memory.view_mut()?)
+        self.staging.copy(stream, ranges, self.memory.view_mut())
     }
 }

@@ -27,6 +27,8 @@ use crate::{Reader, Schema, Values};
 mod claims;
 mod input;
 mod pages;
+#[cfg(test)]
+mod tests;
 
 use input::Input;
 
@@ -146,11 +148,14 @@ impl ParquetFile {
             data(format!("row group {group} is damaged: fetch the file again")).caused_by(one_line(error))
         };
         let bounds = claims::check(&self.input, stored, &self.columns)?;
+        // The crate makes room for as many rows as are asked for, and the cache counts that room.
+        let at_once =
+            usize::try_from(samples.end - samples.start).map_or(bounds.rows, |all| all.min(bounds.rows));
         let reader =
             ParquetRecordBatchReaderBuilder::new_with_metadata(self.input.clone(), self.metadata.clone())
                 .with_row_groups(vec![group])
                 .with_projection(self.projection.clone())
-                .with_batch_size(bounds.rows)
+                .with_batch_size(at_once)
                 .build()
                 .map_err(|error| named(&error))?;
         let (mut batches, mut rows, mut bytes) = (Vec::new(), 0, 0u64);

@@ -17,8 +17,8 @@ use crate::row::{Entry, Report, Target};
 const BATCH: usize = 256;
 /// How often the folder is read in an epoch: more than a run takes.
 const TIMES: u64 = 1 << 20;
-/// Batches of each thread that are not timed: with `Decode::Auto`, those that are measured to choose.
-const WARM_UP: u64 = 20;
+/// Batches of each thread that are not timed: decoders are opened, and memory grows.
+const WARM_UP: u64 = 8;
 
 /// A stage of one to four threads, each with a stream of its own.
 ///
@@ -131,6 +131,7 @@ impl Bench<'_> {
                 "of a thread": of_threads * 1e6 / images,
                 "headers": per_image(times.headers),
                 "files to pinned memory": per_image(times.load),
+                "the GPU's turn awaited": per_image(times.turn),
                 "nvJPEG's calls": per_image(times.queue),
                 "device awaited": per_image(times.wait),
                 "copies": per_image(times.copies),

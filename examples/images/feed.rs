@@ -82,7 +82,7 @@ impl Feed {
     pub fn describe(&self) -> String {
         match &self.source {
             Source::Workers(_) => "by the workers".into(),
-            Source::Stage { stage, .. } => stage.describe(),
+            Source::Stage { stage, .. } => stage.describe().into(),
         }
     }
 

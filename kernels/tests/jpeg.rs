@@ -335,25 +335,42 @@ fn what_the_gpu_refuses_is_decoded_on_the_cpu_that_picture_alone() {
 }
 
 #[test]
-fn auto_measures_and_says_what_it_chose() {
-    let test = "auto measures where pictures are decoded, and says what it chose";
+fn the_cpu_helps_the_gpu_in_a_stage_that_decides_on_its_own() {
+    let test = "the CPU helps the GPU in a stage that decides on its own";
     let Some(device) = gpu(test) else { return };
-    let Some((stream, mut decoder)) = on_gpu(&device, crops().device_part().unwrap(), Decode::Auto, test)
-    else {
+    let part = crops().device_part().unwrap();
+    if on_gpu(&device, part.clone(), Decode::Auto, test).is_none() {
         return;
-    };
-    let one = fs::read(golden("420.jpg")).unwrap();
-    let batch = vec![one; 32];
-    const BATCHES: u64 = 24;
-    for _ in 0..BATCHES {
-        run(&mut decoder, &stream, &batch);
     }
-    let counts = decoder.counts();
-    let said = decoder.describe();
-    eprintln!("{said}: {counts:?}");
-    assert_eq!(counts.on_gpu + counts.on_cpu, BATCHES * 32);
-    assert!(counts.on_gpu > 0 && counts.on_cpu > 0, "both are measured: {counts:?}");
-    assert!(said.contains("pictures/s") && !said.contains("being measured"), "{said}");
+    let mut stage = DecodeStage::<u8, i64>::new(&device, part.clone(), Decode::Auto, 3).unwrap();
+    let compute = device.stream().unwrap();
+    let one = ["420.jpg", "444.jpg", "422.jpg", "gray.jpg"].map(|name| fs::read(golden(name)).unwrap());
+    let files: Vec<_> = one.iter().cycle().take(64).cloned().collect();
+    let offsets = std::iter::once(0).chain(files.iter().scan(0, |sum, file| {
+        *sum += file.len() as u32;
+        Some(*sum)
+    }));
+    let batch = Crossed {
+        number: 0,
+        bytes: files.concat(),
+        offsets: offsets.collect(),
+        parameters: parameters(&part, &files),
+        labels: Vec::new(),
+        files,
+    };
+    let wanted = wanted(&part, &batch.files);
+    const BATCHES: usize = 24;
+    for found in stage.run(vec![batch; BATCHES].into_iter().map(Ok), read) {
+        // Crops of pixels that differ by three levels, resized and jittered.
+        let found = found.unwrap().wait_on(&compute).unwrap().to_vec().unwrap();
+        let far = found.iter().zip(&wanted).map(|(found, wanted)| found.abs_diff(*wanted));
+        assert!(far.max().unwrap() <= 3 * MOST);
+    }
+    let counts = stage.counts();
+    eprintln!("{}: {counts:?}, {:?}", stage.describe(), stage.times());
+    assert_eq!(counts.on_gpu + counts.on_cpu, (BATCHES * 64) as u64);
+    assert!(counts.on_gpu > 0 && counts.on_cpu > 0, "{counts:?}");
+    assert!(stage.describe().starts_with("on the GPU and the CPU (nvJPEG"), "{}", stage.describe());
 }
 
 #[test]

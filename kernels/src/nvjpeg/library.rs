@@ -32,6 +32,8 @@ pub(super) struct Calls {
     pub(super) parse: unsafe extern "C" fn(Pointer, *const u8, usize, Pointer) -> Status,
     pub(super) size: unsafe extern "C" fn(Pointer, *mut c_uint, *mut c_uint) -> Status,
     pub(super) components: unsafe extern "C" fn(Pointer, *mut c_uint) -> Status,
+    /// `nvjpegChromaSubsampling_t` of a header.
+    pub(super) sampling: unsafe extern "C" fn(Pointer, *mut c_int) -> Status,
     pub(super) supported: unsafe extern "C" fn(Pointer, Pointer, *mut c_int) -> Status,
     pub(super) initialize: unsafe extern "C" fn(Pointer, Pointer, c_int, c_int, c_int) -> Status,
     pub(super) decode:
@@ -79,6 +81,7 @@ impl Calls {
             parse: function!("nvjpegJpegStreamParseHeader"),
             size: function!("nvjpegJpegStreamGetFrameDimensions"),
             components: function!("nvjpegJpegStreamGetComponentsNum"),
+            sampling: function!("nvjpegJpegStreamGetChromaSubsampling"),
             supported: function!("nvjpegDecodeBatchedSupported"),
             initialize: function!("nvjpegDecodeBatchedInitialize"),
             decode: function!("nvjpegDecodeBatched"),

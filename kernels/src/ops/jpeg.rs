@@ -1,8 +1,9 @@
 //! Batches of encoded pictures: decoded on the GPU, on the CPU, or on both, then transformed on the device.
 
-mod choice;
 mod cpu;
 mod lent;
+mod line;
+mod queue;
 mod stage;
 mod staged;
 
@@ -11,18 +12,32 @@ use std::time::{Duration, Instant};
 
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_device::{Stream, ViewMut};
-use feedline_images::DevicePart;
 use feedline_images::device::{WORDS, Written};
+use feedline_images::{DevicePart, Format, Size};
 
-use self::choice::{Choice, Part};
-use self::cpu::{Decoders, Head, Place, in_row};
+use self::cpu::{Decoders, in_row};
+use self::line::Line;
+use self::queue::{Picture, Queue};
 use self::staged::Staged;
 use super::{Augment, Pictures, check};
 use crate::host::parallel;
 use crate::nvjpeg::{Nvjpeg, Spent};
 
-pub use self::choice::Decode;
 pub use self::stage::{DecodeStage, Decoded, Encoded};
+
+/// Who decodes the pictures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Decode {
+    /// The CPU.
+    Cpu,
+    /// nvJPEG on the GPU; what it refuses, the CPU.
+    Gpu,
+    /// Both: while a batch waits for the GPU, the CPU decodes its pictures, one after the other, and the GPU gets
+    /// what is left when its turn comes. Only the batches of a [`DecodeStage`] with two or more threads wait.
+    /// The CPU alone where nvJPEG is missing.
+    #[default]
+    Auto,
+}
 
 /// Decodes batches of JPEG files, and other pictures on the CPU, and lets them go through a list of
 /// transforms on the device.
@@ -59,8 +74,10 @@ pub use self::stage::{DecodeStage, Decoded, Encoded};
 pub struct PictureDecoder {
     stream: Stream,
     augment: Augment,
-    choice: Choice,
+    decode: Decode,
     gpu: Option<Nvjpeg>,
+    /// Shared by the threads of a stage.
+    line: Arc<Line>,
     decoders: Decoders,
     pixels: Staged<u8>,
     offsets: Staged<u32>,
@@ -97,6 +114,8 @@ pub struct DecodeTimes {
     pub headers: Duration,
     /// Copying files into pinned memory.
     pub load: Duration,
+    /// Waiting for the GPU, which decodes another batch. With [`Decode::Auto`] the CPU decodes meanwhile.
+    pub turn: Duration,
     /// In nvJPEG's calls.
     pub queue: Duration,
     /// Waiting for the device to decode.
@@ -114,6 +133,7 @@ impl DecodeTimes {
         Self {
             headers: self.headers + other.headers,
             load: self.load + other.load,
+            turn: self.turn + other.turn,
             queue: self.queue + other.queue,
             wait: self.wait + other.wait,
             copies: self.copies + other.copies,
@@ -144,11 +164,12 @@ impl PictureDecoder {
                 opened => Some(opened?),
             },
         };
-        parallel::start_threads()?;
+        parallel::start_picture_threads()?;
         Ok(Self {
             augment: Augment::new(stream, part)?,
-            choice: Choice::new(decode, gpu.is_some()),
+            decode,
             gpu,
+            line: Arc::default(),
             decoders,
             pixels: Staged::new(stream, 1)?,
             offsets: Staged::new(stream, 1)?,
@@ -159,11 +180,9 @@ impl PictureDecoder {
         })
     }
 
-    /// Lets the GPU decode for this decoder and those that share `turn` one after the other.
-    fn take_turns(&mut self, turn: &Arc<Mutex<()>>) {
-        if let Some(gpu) = &mut self.gpu {
-            gpu.take_turns(turn);
-        }
+    /// Lets the GPU decode for this decoder and those that share `line` one after the other.
+    fn wait_in(&mut self, line: &Arc<Line>) {
+        self.line = line.clone();
     }
 
     /// What is done with the decoded pictures.
@@ -182,10 +201,13 @@ impl PictureDecoder {
         DecodeTimes { load, queue, wait, ..self.times }
     }
 
-    /// Where pictures are decoded, and why, for logs.
+    /// Where pictures are decoded, for logs.
     pub fn describe(&self) -> String {
-        let engine = self.gpu.as_ref().map_or("no nvJPEG", Nvjpeg::describe);
-        format!("{} ({engine})", self.choice)
+        match (&self.gpu, self.decode) {
+            (None, _) => "on the CPU (no nvJPEG)".to_owned(),
+            (Some(gpu), Decode::Auto) => format!("on the GPU and the CPU ({})", gpu.describe()),
+            (Some(gpu), _) => format!("on the GPU ({})", gpu.describe()),
+        }
     }
 
     /// Decodes the pictures of a batch and queues their transforms, which write `[rows, shape...]` to `to`.
@@ -224,9 +246,7 @@ impl PictureDecoder {
         let start = Instant::now();
         self.stream.synchronize()?;
         self.times.transforms += start.elapsed();
-        let start = Instant::now();
-        let (offsets, [gpu, cpu]) = self.decode(encoded)?;
-        self.choice.took(start.elapsed(), gpu, cpu);
+        let offsets = self.decode(encoded)?;
 
         let start = Instant::now();
         let bytes = offsets[rows] as usize;
@@ -240,71 +260,90 @@ impl PictureDecoder {
         self.augment.run(Pictures::ragged(pixels, offsets, parameters), to)
     }
 
-    /// Decodes a batch into the memory for pixels. Returns where each picture begins, and what the GPU and
-    /// the CPU did of it.
-    fn decode(&mut self, encoded: &[&[u8]]) -> Result<(Vec<u32>, [Part; 2])> {
+    /// Decodes a batch into the memory for pixels. Returns where each picture begins.
+    fn decode(&mut self, encoded: &[&[u8]]) -> Result<Vec<u32>> {
         let start = Instant::now();
-        let mut offsets = vec![0u32];
-        let mut places = Vec::new();
-        for (row, (head, &bytes)) in self.decoders.heads(encoded).into_iter().zip(encoded).enumerate() {
-            let Head { size, may_be_on_gpu } = head.map_err(|error| in_row(row, &error))?;
-            let first = offsets.last().copied().unwrap_or(0);
-            let next = u32::try_from(size.bytes()).ok().and_then(|bytes| first.checked_add(bytes));
-            let next = next.ok_or_else(|| {
-                let why = "the pictures of a batch have 4 GiB or more: lower the batch size";
-                Error::new(ErrorKind::Config, why)
-            })?;
-            offsets.push(next);
-            places.push(Place { row, bytes, size, may_be_on_gpu, range: first as usize..next as usize });
-        }
+        let (sizes, offsets) = self.sizes(encoded)?;
         self.pixels.reserve(&self.stream, offsets[encoded.len()] as usize)?;
-
-        let wanted = (self.choice.share() * encoded.len() as f64).round() as usize;
-        let accepted = match &mut self.gpu {
-            Some(gpu) if wanted > 0 => gpu.accept(&places.iter().map(Place::asked).collect::<Vec<_>>()),
-            _ => vec![None; places.len()],
-        };
-        let (mut files, mut on_gpu, mut others, mut refused) = (Vec::new(), Vec::new(), Vec::new(), 0);
-        for (place, file) in places.into_iter().zip(accepted) {
-            let is_wanted = files.len() < wanted;
-            if let Some(file) = file.filter(|_| is_wanted) {
-                on_gpu.push(file);
-                files.push(place);
-            } else {
-                refused += usize::from(is_wanted);
-                others.push(place);
+        let Self { pixels: Staged { staging, memory }, gpu, decoders, times, line, stream, .. } = self;
+        let (mut for_gpu, mut others) = (Vec::new(), Vec::new());
+        for picture in pictures(encoded, &sizes, staging.bytes_mut()) {
+            let Picture { bytes, size, range, .. } = &picture;
+            let headers = &decoders.headers;
+            let is_upright = Format::of(bytes) == Some(Format::Jpeg) && headers.is_upright(bytes);
+            let gpu = gpu.as_mut().filter(|_| is_upright);
+            match gpu.and_then(|gpu| gpu.accept(bytes, *size, range.start)) {
+                Some(file) => for_gpu.push((file, picture)),
+                None => others.push(picture),
             }
         }
-        self.times.headers += start.elapsed();
-        let Self { pixels, gpu, stream, decoders, .. } = self;
-        let mut parts = [files.len(), others.len()].map(|pictures| Part { pictures, ..Part::default() });
+        let mut refused = if gpu.is_some() { others.len() } else { 0 };
+        for_gpu.sort_by_key(|(file, _)| file.order());
+        let (files, mut all): (Vec<_>, Vec<_>) = for_gpu.into_iter().unzip();
+        all.append(&mut others);
+        let ranges: Vec<_> = all.iter().map(|picture| picture.range.clone()).collect();
+        times.headers += start.elapsed();
+
+        let mut on_gpu = 0;
+        let queue = Queue::new(all, if self.decode == Decode::Gpu { files.len() } else { 0 }, line);
         let taken = match gpu {
             Some(gpu) if !files.is_empty() => {
-                let Staged { staging, memory } = pixels;
-                let (loaded, view) = (gpu.load(&on_gpu)?, memory.view_mut());
-                let start = Instant::now();
-                let own = || (gpu.decode(loaded, view), start.elapsed());
-                let ((taken, time), on_cpu) = decoders.run(staging.bytes_mut(), &others, own)?;
-                (parts[0].time, parts[1].time) = (time, on_cpu);
-                taken?
+                let loaded = gpu.load(&files)?;
+                let own = || {
+                    let start = Instant::now();
+                    let turn = line.wait(|| queue.len() == 0);
+                    on_gpu = queue.take_first(files.len());
+                    times.turn += start.elapsed();
+                    gpu.decode(loaded, on_gpu, memory.view_mut(), turn)
+                };
+                decoders.run(&queue, own)??
             }
-            _ => decoders.run(pixels.staging.bytes_mut(), &others, || false)?.0,
+            _ => decoders.run(&queue, || true)?,
         };
-        if !taken && !files.is_empty() {
+        if !taken {
             // A damaged file fails its whole batch: the CPU finds which one it is.
-            decoders.run(pixels.staging.bytes_mut(), &files, || ())?;
-            refused += files.len();
-            others.append(&mut files);
+            let again = pictures(encoded, &sizes, staging.bytes_mut());
+            let of_gpu = |picture: &Picture<'_>| ranges[..on_gpu].contains(&picture.range);
+            let again = again.into_iter().filter(of_gpu).collect();
+            decoders.run(&Queue::new(again, 0, line), || ())?;
+            refused += on_gpu;
+            on_gpu = 0;
         }
-        let ranges: Vec<_> = others.iter().map(|place| place.range.clone()).collect();
         let start = Instant::now();
-        pixels.copy(stream, &ranges)?;
+        self.pixels.copy(stream, &ranges[on_gpu..])?;
         self.times.copies += start.elapsed();
-        self.counts.on_gpu += files.len() as u64;
-        self.counts.on_cpu += others.len() as u64;
+        self.counts.on_gpu += on_gpu as u64;
+        self.counts.on_cpu += (ranges.len() - on_gpu) as u64;
         self.counts.refused += refused as u64;
-        Ok((offsets, parts))
+        Ok(offsets)
     }
+
+    /// The size of each picture, from its header, and where the pixels of each begin.
+    fn sizes(&self, encoded: &[&[u8]]) -> Result<(Vec<Size>, Vec<u32>)> {
+        let (mut sizes, mut offsets) = (Vec::new(), vec![0u32]);
+        for (row, encoded) in encoded.iter().enumerate() {
+            let size = self.decoders.headers.size(encoded).map_err(|error| in_row(row, &error))?;
+            let next = u32::try_from(size.bytes()).ok().and_then(|bytes| offsets[row].checked_add(bytes));
+            offsets.push(next.ok_or_else(|| {
+                let why = "the pictures of a batch have 4 GiB or more: lower the batch size";
+                Error::new(ErrorKind::Config, why)
+            })?);
+            sizes.push(size);
+        }
+        Ok((sizes, offsets))
+    }
+}
+
+/// The pictures of a batch, each with its part of the memory for pixels.
+fn pictures<'a>(encoded: &[&'a [u8]], sizes: &[Size], mut memory: &'a mut [u8]) -> Vec<Picture<'a>> {
+    let (mut pictures, mut first) = (Vec::new(), 0);
+    for (row, (&bytes, &size)) in encoded.iter().zip(sizes).enumerate() {
+        let pixels;
+        (pixels, memory) = memory.split_at_mut(size.bytes());
+        pictures.push(Picture { row, bytes, size, range: first..first + size.bytes(), pixels });
+        first += size.bytes();
+    }
+    pictures
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

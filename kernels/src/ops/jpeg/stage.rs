@@ -12,6 +12,7 @@ use feedline_images::DevicePart;
 use feedline_images::device::Written;
 
 use super::lent::{Lender, Lent};
+use super::line::Line;
 use super::staged::Host;
 use super::{Counts, Decode, DecodeTimes, PictureDecoder, check, locked};
 
@@ -51,8 +52,8 @@ impl<'a, L> Encoded<'a, L> {
 /// host loader, whose field `image` is ragged, or anything else that holds encoded pictures. The labels, of
 /// type `L`, cross with them. The example `images` is a training loop with a stage.
 ///
-/// Two threads are enough for most GPUs: while the pictures of one are decoded, the other prepares its own.
-/// Each takes two batches at a time, so give the loader a `depth` of twice the threads and one more. Each keeps
+/// Two threads keep the GPU busy: while it decodes the pictures of one, the other prepares its own. With
+/// [`Decode::Auto`] the CPU decodes what waits for the GPU, so that a third lets both work all the time. Each takes two batches at a time, so give the loader a `depth` of twice the threads and one more. Each keeps
 /// up to three finished batches in device memory.
 ///
 /// ```
@@ -103,14 +104,14 @@ struct Thread<O: Written, L: Element> {
     jobs: Option<SyncSender<Job<O, L>>>,
     running: Option<JoinHandle<()>>,
     told: Arc<Mutex<Told>>,
+    description: String,
 }
 
 /// What a thread last said of itself.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Told {
     counts: Counts,
     times: DecodeTimes,
-    description: String,
 }
 
 struct Worker<O: Written, L: Element> {
@@ -136,8 +137,8 @@ impl<O: Written, L: Element> DecodeStage<O, L> {
         check(part.dtype() == O::DTYPE, || {
             format!("finished pictures are {}, not {}: change the stage or the list", part.dtype(), O::DTYPE)
         })?;
-        let turn = Arc::default();
-        let threads = (0..threads).map(|number| Thread::start(device, part.clone(), decode, number, &turn));
+        let line = Arc::default();
+        let threads = (0..threads).map(|number| Thread::start(device, part.clone(), decode, number, &line));
         Ok(Self { threads: threads.collect::<Result<_>>()?, next: 0 })
     }
 
@@ -216,15 +217,13 @@ impl<O: Written, L: Element> DecodeStage<O, L> {
         self.told().fold(DecodeTimes::default(), |sum, told| sum.plus(told.times))
     }
 
-    /// Where pictures are decoded, and why, for logs: as each thread says it. With [`Decode::Auto`] each
-    /// measures on its own, while the others decode.
-    pub fn describe(&self) -> String {
-        let said: Vec<_> = self.told().map(|told| told.description).collect();
-        said.join("; ")
+    /// Where pictures are decoded, for logs.
+    pub fn describe(&self) -> &str {
+        &self.threads[0].description
     }
 
     fn told(&self) -> impl Iterator<Item = Told> {
-        self.threads.iter().map(|thread| locked(&thread.told).clone())
+        self.threads.iter().map(|thread| *locked(&thread.told))
     }
 }
 
@@ -234,19 +233,19 @@ impl<O: Written, L: Element> Thread<O, L> {
         part: DevicePart,
         decode: Decode,
         number: usize,
-        turn: &Arc<Mutex<()>>,
+        line: &Arc<Line>,
     ) -> Result<Self> {
         let stream = device.stream()?;
         let mut decoder = PictureDecoder::new(&stream, part, decode)?;
-        decoder.take_turns(turn);
-        let told = Arc::new(Mutex::new(Told { description: decoder.describe(), ..Told::default() }));
+        decoder.wait_in(line);
+        let (told, description) = (Arc::default(), decoder.describe());
         let mut worker = Worker {
             decoder,
             staging: Host::new(&stream, 1)?,
             stream,
             pictures: Lender::new(),
             labels: Lender::new(),
-            told: told.clone(),
+            told: Arc::clone(&told),
             idle: Duration::ZERO,
         };
         // The jobs that are not begun: all that a thread can have.
@@ -266,7 +265,7 @@ impl<O: Written, L: Element> Thread<O, L> {
             let why = "cannot start a thread that decodes: raise the limit of processes (ulimit -u)";
             Error::new(ErrorKind::Unavailable, why).caused_by(error)
         })?;
-        Ok(Self { jobs: Some(jobs), running: Some(running), told })
+        Ok(Self { jobs: Some(jobs), running: Some(running), told, description })
     }
 }
 
@@ -284,7 +283,6 @@ impl<O: Written, L: Element> Worker<O, L> {
         *locked(&self.told) = Told {
             counts: self.decoder.counts(),
             times: DecodeTimes { idle: self.idle, ..self.decoder.times() },
-            description: self.decoder.describe(),
         };
         decoded?;
         pictures.memory()?.publish()?;

@@ -1135,6 +1135,25 @@ BUGS = [
         [("datasets/src/cache.rs", "while held.len() > 1 &&", "while held.len() > 100 &&")],
     ),
     Bug(
+        "decoded_held",
+        "a worker holds every part that a batch is read from, not one at a time",
+        Test(DATASETS, "lib", "decoded::tests::a_worker_holds_one_part_at_a_time_and_none_after_a_batch"),
+        [
+            ("datasets/src/decoded.rs", "let mut from = 0;", "let (mut from, mut all) = (0, Vec::new());"),
+            (
+                "datasets/src/decoded.rs",
+                "let rest = &ids[from..];",
+                "let rest = &ids[from..]; all.push(decoded.clone());",
+            ),
+        ],
+    ),
+    Bug(
+        "parquet_room",
+        "a small row group takes the room of a large one",
+        Test(DATASETS, "lib", "parquet::tests::a_row_group_takes_the_memory_of_its_own_rows"),
+        [("datasets/src/parquet.rs", ".with_batch_size(at_once)", ".with_batch_size(bounds.rows.max(at_once))")],
+    ),
+    Bug(
         "ahead_check",
         "files that are read in groups are not checked",
         Test(DATASETS, "lib", "ahead::tests::a_group_of_reads_is_checked_at_its_end"),

@@ -17,7 +17,7 @@ use crate::error::data;
 use crate::guarded::guarded;
 use crate::reader::{Visit, inside};
 use crate::table::{Batch, Layout, TableOptions};
-use crate::{MappedFile, Reader, Schema, Values};
+use crate::{Decoded, MappedFile, Reader, Schema, Values};
 
 mod index;
 mod messages;
@@ -219,8 +219,22 @@ impl ArrowFile {
     /// The batch of a sample, and its row there.
     fn find(&self, sample: u64) -> (usize, usize) {
         let batch = self.ends.partition_point(|&end| end <= sample);
-        let first = if batch == 0 { 0 } else { self.ends[batch - 1] };
-        (batch, (sample - first) as usize)
+        (batch, (sample - self.first(batch)) as usize)
+    }
+
+    /// The first sample of a batch.
+    fn first(&self, batch: usize) -> u64 {
+        if batch == 0 { 0 } else { self.ends[batch - 1] }
+    }
+
+    /// Batch `number`, decoded.
+    fn batch(&self, number: usize) -> Result<Arc<Batch>> {
+        self.decoded.get(number, || {
+            let decode = || self.decoder.batch(&self.content, &self.batches[number], &self.layout);
+            let batch = guarded("a record batch", decode)?;
+            let bytes = batch.bytes;
+            Ok((batch, bytes))
+        })
     }
 
     /// The key-value pairs of the file's footer and schema.
@@ -279,14 +293,7 @@ impl Reader for ArrowFile {
         if let Some(batch) = self.ready.get(batch) {
             return self.layout.visit((batch, row, sample), value, to).map_err(at);
         }
-        let decoded = self.decoded.get(batch, || {
-            let stored = &self.batches[batch];
-            let decode = || self.decoder.batch(&self.content, stored, &self.layout);
-            let decoded = guarded("a record batch", decode)?;
-            let bytes = decoded.bytes;
-            Ok((decoded, bytes))
-        });
-        decoded.and_then(|batch| self.layout.visit((&batch, row, sample), value, to)).map_err(at)
+        self.batch(batch).and_then(|batch| self.layout.visit((&batch, row, sample), value, to)).map_err(at)
     }
 
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
@@ -302,6 +309,16 @@ impl Reader for ArrowFile {
         let (batch, row) = self.find(sample);
         let (rows, width) = self.layout.ready(self.ready.get(batch)?, field)?;
         rows.get(row * width..)?.get(..width)
+    }
+
+    fn decoded(&self, sample: u64) -> Result<Option<Decoded>> {
+        inside(sample, self.len(), &self.path)?;
+        if !self.ready.is_empty() {
+            return Ok(None);
+        }
+        let (number, _) = self.find(sample);
+        let batch = self.batch(number).map_err(|error| error.at_path(&self.path).at_sample(sample))?;
+        Ok(Some(Decoded::new(self.first(number)..self.ends[number], batch)))
     }
 
     fn together(&self) -> Option<u64> {

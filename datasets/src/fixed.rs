@@ -7,6 +7,7 @@ use feedline_core::{
     Context, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Rows, Spec, StridedColumn,
 };
 
+use crate::decoded::{Decoded, runs};
 use crate::{Reader, Values};
 
 /// A [`Reader`] of samples of one size as a [`Dataset`].
@@ -75,7 +76,13 @@ impl Dataset for Fixed {
         if self.copy(ids, rows) {
             return Ok(());
         }
-        grouped(ids, context, |index, id, values| self.read_with(id, &mut rows.row(index), values))
+        runs(&*self.reader, ids, |from, ids, decoded| {
+            let rows = &mut rows.part(from..from + ids.len());
+            if decoded.is_some_and(|decoded| self.copy_decoded(ids, rows, decoded)) {
+                return Ok(());
+            }
+            grouped(ids, context, |index, id, values| self.read_with(id, &mut rows.row(index), values))
+        })
     }
 
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {
@@ -113,6 +120,18 @@ impl Fixed {
             let all = ready.len() == ids.len() && ready.iter().all(|row| row.len() == field.row_bytes());
             if all {
                 rows.write(index, ready.iter().copied());
+            }
+            all
+        })
+    }
+
+    /// Copies the rows of `ids`, field by field, if all of them lie in one piece in `decoded`.
+    fn copy_decoded(&self, ids: &[u64], rows: &mut Rows<'_>, decoded: &Decoded) -> bool {
+        self.spec.fields().iter().enumerate().all(|(index, field)| {
+            let slices = || ids.iter().map_while(|&id| decoded.slice(id, index));
+            let all = slices().filter(|row| row.len() == field.row_bytes()).count() == ids.len();
+            if all {
+                rows.write(index, slices());
             }
             all
         })

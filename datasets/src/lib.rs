@@ -39,6 +39,7 @@ pub mod cifar;
 mod csv;
 #[cfg(any(feature = "csv", feature = "mds", feature = "object-store", feature = "tar"))]
 mod cursor;
+mod decoded;
 pub mod digits;
 mod disk;
 mod error;
@@ -87,6 +88,7 @@ pub use arrow::ArrowFile;
 pub use bytes::{MEMORY_LIMIT, MappedFile};
 #[cfg(feature = "csv")]
 pub use csv::{Csv, CsvOptions};
+pub use decoded::{Decoded, DecodedRows};
 pub use fixed::Fixed;
 pub use folder::Folder;
 pub use idx::{Idx, IdxFile};

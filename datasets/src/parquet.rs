@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_schema::{DataType, Field, Fields, Schema as ArrowSchema};
-use feedline_core::{Error, Fingerprint, Result};
+use feedline_core::{Fingerprint, Result};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReaderBuilder,
@@ -22,11 +22,13 @@ use crate::error::{data, one_line};
 use crate::guarded::guarded;
 use crate::reader::{Visit, inside};
 use crate::table::{Batch, Layout, TableOptions};
-use crate::{Reader, Schema, Values};
+use crate::{Decoded, DecodedRows, Reader, Schema, Values};
 
 mod claims;
 mod input;
 mod pages;
+#[cfg(test)]
+mod tests;
 
 use input::Input;
 
@@ -62,6 +64,20 @@ pub struct ParquetFile {
 struct Group {
     batches: Vec<Batch>,
     rows: usize,
+}
+
+impl Group {
+    /// The batch of a row, and the row there.
+    fn find(&self, row: usize) -> (&Batch, usize) {
+        (&self.batches[row / self.rows], row % self.rows)
+    }
+}
+
+impl DecodedRows for Group {
+    fn slice(&self, row: usize, field: usize) -> Option<&[u8]> {
+        let (batch, row) = self.find(row);
+        batch.slice(row, field)
+    }
 }
 
 impl ParquetFile {
@@ -139,6 +155,15 @@ impl ParquetFile {
         first..self.ends[group]
     }
 
+    /// The row group of a sample, and its number, decoded.
+    fn group_of(&self, sample: u64) -> Result<(usize, Arc<Group>)> {
+        inside(sample, self.len(), &self.path)?;
+        let number = self.ends.partition_point(|&end| end <= sample);
+        let group = self.groups.get(number, || guarded("a row group", || self.decode(number)));
+        let group = group.map_err(|error| error.at_path(&self.path).at_sample(sample))?;
+        Ok((number, group))
+    }
+
     fn decode(&self, group: usize) -> Result<(Group, u64)> {
         let samples = self.row_group(group);
         let stored = &self.metadata.metadata().row_groups()[group];
@@ -146,11 +171,14 @@ impl ParquetFile {
             data(format!("row group {group} is damaged: fetch the file again")).caused_by(one_line(error))
         };
         let bounds = claims::check(&self.input, stored, &self.columns)?;
+        // The crate makes room for as many rows as are asked for, and the cache counts that room.
+        let at_once =
+            usize::try_from(samples.end - samples.start).map_or(bounds.rows, |all| all.min(bounds.rows));
         let reader =
             ParquetRecordBatchReaderBuilder::new_with_metadata(self.input.clone(), self.metadata.clone())
                 .with_row_groups(vec![group])
                 .with_projection(self.projection.clone())
-                .with_batch_size(bounds.rows)
+                .with_batch_size(at_once)
                 .build()
                 .map_err(|error| named(&error))?;
         let (mut batches, mut rows, mut bytes) = (Vec::new(), 0, 0u64);
@@ -256,15 +284,15 @@ impl Reader for ParquetFile {
     }
 
     fn visit(&self, sample: u64, values: &mut Values, to: &mut Visit<'_>) -> Result<()> {
-        inside(sample, self.len(), &self.path)?;
-        let number = self.ends.partition_point(|&end| end <= sample);
-        let row = (sample - self.row_group(number).start) as usize;
-        let group = self.groups.get(number, || guarded("a row group", || self.decode(number)));
-        let visited = group.and_then(|group| {
-            let batch = &group.batches[row / group.rows];
-            self.layout.visit((batch, row % group.rows, sample), &mut values.buffers().value, to)
-        });
-        visited.map_err(|error: Error| error.at_path(&self.path).at_sample(sample))
+        let (number, group) = self.group_of(sample)?;
+        let (batch, row) = group.find((sample - self.row_group(number).start) as usize);
+        let visited = self.layout.visit((batch, row, sample), &mut values.buffers().value, to);
+        visited.map_err(|error| error.at_path(&self.path).at_sample(sample))
+    }
+
+    fn decoded(&self, sample: u64) -> Result<Option<Decoded>> {
+        let (number, group) = self.group_of(sample)?;
+        Ok(Some(Decoded::new(self.row_group(number), group)))
     }
 
     fn together(&self) -> Option<u64> {

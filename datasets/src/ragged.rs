@@ -8,6 +8,7 @@ use feedline_core::{
     StridedColumn,
 };
 
+use crate::decoded::{Decoded, runs};
 use crate::fixed::grouped;
 use crate::{Reader, Schema, SchemaField, Value, Values};
 
@@ -155,6 +156,22 @@ impl Ragged {
         Ok(index + 2)
     }
 
+    /// Writes the row, if all fields lie in one piece in `decoded`.
+    fn write_decoded(&self, id: u64, row: &mut Row<'_, '_>, decoded: &Decoded) -> Result<bool> {
+        if self.is_shaped {
+            return Ok(false);
+        }
+        for (index, field) in self.spec.fields().iter().enumerate() {
+            let slice = decoded.slice(id, index);
+            // The reader says what is wrong with others.
+            let Some(bytes) = slice.filter(|bytes| bytes.len().is_multiple_of(field.item_bytes())) else {
+                return Ok(false);
+            };
+            self.write(index, bytes, row).map_err(|error| error.at_sample(id))?;
+        }
+        Ok(true)
+    }
+
     fn read_with(&self, id: u64, row: &mut Row<'_, '_>, values: &mut Values) -> Result<(), ReadError> {
         if !self.is_shaped {
             // The fields of the two have the same indices.
@@ -196,7 +213,16 @@ impl Dataset for Ragged {
         rows: &mut Rows<'_>,
         context: &mut Context,
     ) -> Result<(), (usize, ReadError)> {
-        grouped(ids, context, |index, id, values| self.read_with(id, &mut rows.row(index), values))
+        runs(&*self.reader, ids, |from, ids, decoded| {
+            let rows = &mut rows.part(from..from + ids.len());
+            grouped(ids, context, |index, id, values| {
+                let row = &mut rows.row(index);
+                match decoded {
+                    Some(decoded) if self.write_decoded(id, row, decoded)? => Ok(()),
+                    _ => self.read_with(id, row, values),
+                }
+            })
+        })
     }
 
     fn column(&self, field: usize) -> Option<StridedColumn<'_>> {

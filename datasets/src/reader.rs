@@ -6,7 +6,7 @@ use std::path::Path;
 use feedline_core::{Error, ErrorKind, Result, StridedColumn};
 
 use crate::ahead::Ahead;
-use crate::{Schema, SchemaField};
+use crate::{Decoded, Schema, SchemaField};
 
 /// What [`Reader::visit`] calls with the number of a field and its bytes.
 pub type Visit<'a> = dyn FnMut(usize, &[u8]) -> Result<()> + 'a;
@@ -70,6 +70,18 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     /// where samples are read one by one.
     fn together(&self) -> Option<u64> {
         None
+    }
+
+    /// Sample `sample` and its neighbours, where they are [decoded together](Self::together);
+    /// [`Fixed`](crate::Fixed) and [`Ragged`](crate::Ragged) then copy a batch's samples out of one before they
+    /// ask for the next. None, which is the default, where samples are read one by one.
+    ///
+    /// Blocks on the file, unless a cache has them.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    fn decoded(&self, _sample: u64) -> Result<Option<Decoded>> {
+        Ok(None)
     }
 
     /// The file that holds sample `sample`.

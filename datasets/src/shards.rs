@@ -5,7 +5,7 @@ use std::path::Path;
 use feedline_core::{Error, ErrorKind, Fingerprint, Result};
 
 use crate::reader::Visit;
-use crate::{Reader, Schema, Values};
+use crate::{Decoded, Reader, Schema, Values};
 
 /// The samples of several readers, one after another; all have the same schema.
 #[derive(Debug)]
@@ -83,6 +83,12 @@ impl Reader for Shards {
     fn slice(&self, sample: u64, field: usize) -> Option<&[u8]> {
         let (reader, inside) = self.find(sample).ok()?;
         reader.slice(inside, field)
+    }
+
+    fn decoded(&self, sample: u64) -> Result<Option<Decoded>> {
+        let (reader, inside) = self.find(sample)?;
+        let decoded = reader.decoded(inside).map_err(|error| error.at_sample(sample))?;
+        Ok(decoded.map(|decoded| decoded.behind(sample - inside)))
     }
 
     fn together(&self) -> Option<u64> {

@@ -10,7 +10,7 @@ use feedline_core::{DType, Error, ErrorKind, Result};
 
 use crate::error::{data, one_line};
 use crate::reader::Visit;
-use crate::{ElementType, Schema, SchemaField};
+use crate::{DecodedRows, ElementType, Schema, SchemaField};
 
 mod column;
 
@@ -28,7 +28,8 @@ pub struct TableOptions {
     /// What a null becomes.
     pub nulls: Nulls,
     /// Bytes of decoded row groups or record batches that are kept for all workers together. The one that was
-    /// used longest ago goes first; one that is larger than all of this is kept until the next.
+    /// used longest ago goes first; one that is larger than all of this is kept until the next. Beyond them, a
+    /// worker holds the one that it copies rows out of.
     pub cache_bytes: u64,
 }
 
@@ -75,7 +76,7 @@ pub(crate) struct Layout {
 /// A decoded batch: one column per field of the layout.
 #[derive(Debug)]
 pub(crate) struct Batch {
-    columns: Vec<Column>,
+    columns: Vec<(Part, Column)>,
     pub(crate) rows: usize,
     /// Bytes that it takes in memory.
     pub(crate) bytes: u64,
@@ -130,7 +131,7 @@ impl Layout {
         let places = self.columns();
         let column = |leaf: &Leaf| {
             let place = places.partition_point(|&column| column < leaf.path[0]);
-            Column::at(&batch.column(place).to_data(), &leaf.path[1..])
+            (leaf.part, Column::at(&batch.column(place).to_data(), &leaf.path[1..]))
         };
         let bytes = batch.columns().iter().map(|column| memory(&column.to_data(), counted)).sum();
         Batch { columns: self.leaves.iter().map(column).collect(), rows: batch.num_rows(), bytes }
@@ -144,17 +145,16 @@ impl Layout {
         value: &mut Vec<u8>,
         to: &mut Visit<'_>,
     ) -> Result<()> {
-        let columns = self.leaves.iter().zip(&batch.columns).zip(self.schema.fields());
-        for (index, ((leaf, column), field)) in columns.enumerate() {
-            let ready = if leaf.part == Part::Values { column.slice(row) } else { None };
-            if let Some(bytes) = ready {
+        let columns = batch.columns.iter().zip(self.schema.fields());
+        for (index, ((part, column), field)) in columns.enumerate() {
+            if let Some(bytes) = batch.slice(row, index) {
                 check_size(field, bytes).map_err(|error| error.at_sample(sample))?;
                 to(index, bytes)?;
                 continue;
             }
             value.clear();
             let fill = (self.nulls == Nulls::Fill).then_some(field.element);
-            let read = match leaf.part {
+            let read = match part {
                 Part::Values => column.values(row, fill, value),
                 Part::Lengths => column.lengths(row, fill.is_some(), value),
             };
@@ -174,7 +174,15 @@ impl Layout {
     /// The bytes of every row of field `field`, one behind another, where they lie like that in `batch`.
     #[cfg(feature = "arrow")]
     pub(crate) fn ready<'a>(&self, batch: &'a Batch, field: usize) -> Option<(&'a [u8], usize)> {
-        (self.leaves.get(field)?.part == Part::Values).then(|| batch.columns[field].ready())?
+        let (part, column) = batch.columns.get(field)?;
+        (*part == Part::Values).then(|| column.ready())?
+    }
+}
+
+impl DecodedRows for Batch {
+    fn slice(&self, row: usize, field: usize) -> Option<&[u8]> {
+        let (part, column) = self.columns.get(field)?;
+        (*part == Part::Values).then(|| column.slice(row))?
     }
 }
 

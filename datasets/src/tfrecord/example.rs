@@ -22,16 +22,39 @@ pub(super) fn features(record: &[u8]) -> Option<impl Iterator<Item = Option<Feat
     if !parts.clone().all(|field| matches!(field, Some((1, Wire::Bytes(_))))) {
         return None;
     }
-    let entries = std::iter::from_fn(move || match parts.next()? {
-        Some((1, Wire::Bytes(part))) => Some(Message(part)),
-        _ => None,
-    });
-    Some(entries.flatten().map(|entry| match entry? {
-        (1, Wire::Bytes(entry)) => feature(entry),
-        _ => None,
+    let mut entries = Message(&[]);
+    Some(std::iter::from_fn(move || {
+        while entries.0.is_empty() {
+            entries = match parts.next()? {
+                Some((1, Wire::Bytes(part))) => Message(part),
+                _ => return Some(None),
+            };
+        }
+        Some(match entries.next()? {
+            Some((1, Wire::Bytes(entry))) => usual_feature(entry).or_else(|| feature(entry)),
+            _ => None,
+        })
     }))
 }
 
+/// A feature as it is mostly written: a name and one list; none for others.
+#[inline]
+fn usual_feature(entry: &[u8]) -> Option<Feature<'_>> {
+    let mut entry = Message(entry);
+    let (name, feature) = (entry.bytes(1)?, entry.bytes(2)?);
+    let (number, kind) = match feature.first()? >> 3 {
+        1 => (1, Kind::Bytes),
+        2 => (2, Kind::Float),
+        3 => (3, Kind::Int),
+        _ => return None,
+    };
+    let mut feature = Message(feature);
+    let list = feature.bytes(number)?;
+    let is_all = entry.0.is_empty() && feature.0.is_empty();
+    if is_all { Some((std::str::from_utf8(name).ok()?, Some((kind, list)))) } else { None }
+}
+
+/// A feature in any form.
 fn feature(entry: &[u8]) -> Option<Feature<'_>> {
     let (mut name, mut list) = ("", None);
     for field in Message(entry) {
@@ -117,6 +140,19 @@ impl<'a> Iterator for Message<'a> {
 }
 
 impl<'a> Message<'a> {
+    /// The bytes of the next field, if it is field `number` (below 16) and has bytes.
+    #[inline]
+    fn bytes(&mut self, number: u8) -> Option<&'a [u8]> {
+        let (&tag, mut rest) = self.0.split_first()?;
+        if tag != number << 3 | 2 {
+            return None;
+        }
+        let len = usize::try_from(varint(&mut rest)?).ok()?;
+        let bytes = rest.split_off(..len)?;
+        self.0 = rest;
+        Some(bytes)
+    }
+
     #[inline]
     fn field(&mut self) -> Option<(u64, Wire<'a>)> {
         let tag = varint(&mut self.0)?;
@@ -159,7 +195,50 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// Bytes that are often fields.
+    fn message() -> impl Strategy<Value = Vec<u8>> {
+        let byte = prop_oneof![
+            4 => prop::sample::select(vec![0x0A, 0x12, 0x1A, 0x8A, 0x00]),
+            6 => 0..8u8,
+            1 => any::<u8>(),
+        ];
+        prop::collection::vec(byte, 0..12)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+        #[test]
+        fn a_feature_in_the_usual_form_is_read_as_in_any_other(bytes in message(), list in message()) {
+            let (name, size) = ([0x0A, 1, b'x', 0x12], list.len() as u8);
+            let usual = [&name[..], &[size + 2, 0x0A, size], &list].concat();
+            prop_assert_eq!(usual_feature(&usual), feature(&usual));
+            prop_assert_eq!(usual_feature(&usual), Some(("x", Some((Kind::Bytes, &list[..])))));
+            let longer = [&usual[..], &bytes].concat();
+            let other = [&name[..], &[bytes.len() as u8], &bytes].concat();
+            for entry in [bytes, longer, other] {
+                if let Some(read) = usual_feature(&entry) {
+                    prop_assert_eq!(Some(read), feature(&entry));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_may_hold_several_parts_and_long_tags() {
+        let part = |name: u8, tag: &[u8]| {
+            let entry = [0x0A, 1, name, 0x12, 4, 0x1A, 2, 0x08, 5];
+            [tag, &[entry.len() as u8 + 2, 0x0A, entry.len() as u8], &entry[..]].concat()
+        };
+        // The second tag is the same number in two bytes; between them is a part with nothing in it.
+        let record = [part(b'a', &[0x0A]), vec![0x0A, 0], part(b'b', &[0x8A, 0])].concat();
+        let names: Vec<_> = features(&record).unwrap().map(|feature| feature.unwrap()).collect();
+        assert_eq!(names, [("a", Some((Kind::Int, &[8, 5][..]))), ("b", Some((Kind::Int, &[8, 5][..])))]);
+    }
 
     #[test]
     fn numbers_are_read_and_endless_ones_are_none() {

@@ -449,9 +449,7 @@ static void gathered_fields() {
                     GatherFields all = {};
                     GatherCuts cuts = {};
                     GatherFew few = {};
-                    GatherMany many = {};
-                    for (size_t v = 0; v < rows; ++v)
-                        few.ids[v] = many.ids[v] = (u32)std::min<u64>(ids[v], ~0u);
+                    std::copy(ids.data, ids.data + rows, few.ids);
                     u32 blocks = 0;
                     for (size_t f = 0; f < fields; ++f) {
                         const size_t stride = widths[f] + gap;
@@ -468,11 +466,9 @@ static void gathered_fields() {
                         [&] { gather_fields(ids.data, at, rows, (u32)fields, all); },
                         [&] { gather_resident(ids.data, at, rows, (u32)fields, all, cuts); },
                         [&] { gather_resident_few(rows, (u32)fields, all, cuts, few); },
-                        [&] { gather_resident_many(rows, (u32)fields, all, cuts, many); },
                     };
-                    const char* names[] = {"gather_fields", "gather_resident", "gather_resident_few",
-                                           "gather_resident_many"};
-                    for (int k = 0; k < (ordered ? 2 : 4); ++k) {
+                    const char* names[] = {"gather_fields", "gather_resident", "gather_resident_few"};
+                    for (int k = 0; k < (ordered ? 2 : 3); ++k) {
                         for (size_t f = 0; f < fields; ++f) std::fill_n(to[f].data, to[f].n, 0xEE);
                         launch({k == 0 ? 2 : blocks, 1, 1}, {64, 1, 1}, kernels[k]);
                         for (size_t f = 0; f < fields; ++f) {

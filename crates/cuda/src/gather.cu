@@ -19,7 +19,7 @@
 // gather_resident reads rows of device memory. The host cuts each field into pieces of some ten kilobytes: a
 // part of a long row, or several short rows. One block copies one piece. Several blocks share a
 // multiprocessor, so that some copy while others wait for their ids, and no block waits for a slower one.
-// gather_resident_few and gather_resident_many have the ids among their parameters, so that no block waits.
+// gather_resident_few has the ids among its parameters.
 //
 // Word size. Rows of whole 16-byte words, all 16-byte aligned, are copied as one run with several loads in
 // flight per lane. Rows with the same offset within a 16-byte word as their target use 16-byte loads,
@@ -234,13 +234,9 @@ struct GatherCuts {
     GatherCut at[16];
 };
 
-// The ids of a batch of which no field has 2^32 rows: one that is outside of a field is outside as 2^32 - 1 too.
+// The ids of a small batch.
 struct GatherFew {
-    u32 ids[768];
-};
-
-struct GatherMany {
-    u32 ids[4096];
+    u64 ids[384];
 };
 
 // Where a row of a piece comes from, null outside the source, and where it goes, null outside the batch.
@@ -283,8 +279,7 @@ static __device__ __forceinline__ void gather_any(const GatherCopy& copy, u64 fr
     for (u64 i = lane; i < bytes; i += LANES) copy.to[from + i] = 0;
 }
 
-template <typename Id>
-static __device__ __forceinline__ void gather_piece(const Id* ids, const u32* places, u64 rows, u32 fields,
+static __device__ __forceinline__ void gather_piece(const u64* ids, const u32* places, u64 rows, u32 fields,
                                                     const GatherFields& all, const GatherCuts& cuts) {
     __shared__ GatherCopy copies[512];
     u32 f = 0;
@@ -339,10 +334,4 @@ extern "C" __global__ void __launch_bounds__(512)
 gather_resident_few(u64 rows, u32 fields, const __grid_constant__ GatherFields all,
                     const __grid_constant__ GatherCuts cuts, const __grid_constant__ GatherFew few) {
     gather_piece(few.ids, 0, rows, fields, all, cuts);
-}
-
-extern "C" __global__ void __launch_bounds__(512)
-gather_resident_many(u64 rows, u32 fields, const __grid_constant__ GatherFields all,
-                     const __grid_constant__ GatherCuts cuts, const __grid_constant__ GatherMany many) {
-    gather_piece(many.ids, 0, rows, fields, all, cuts);
 }

@@ -19,10 +19,8 @@ pub const PTX: &str = include_str!("gather.ptx");
 /// Enough blocks to saturate the PCIe link (`gather.cu`), for any batch size.
 const BLOCKS: u32 = 8;
 
-/// The most ids that are parameters of a launch: `GatherFew` and `GatherMany` in `gather.cu`. A launch may have
-/// 32,764 bytes of parameters (CUDA C++ Programming Guide, "Function Parameters").
-const FEW: usize = 768;
-const MANY: usize = 4096;
+/// The most ids that are parameters of a launch: `GatherFew` in `gather.cu`.
+const FEW: usize = 384;
 
 // `GatherFields` and `GatherCuts` in `gather.cu` have room for 16 fields.
 const _: () = assert!(MAX_FIELDS == 16);
@@ -32,7 +30,6 @@ pub(super) struct Kernels {
     from_host: Function,
     resident: Function,
     resident_few: Function,
-    resident_many: Function,
     multiprocessors: usize,
 }
 
@@ -85,31 +82,22 @@ impl Cuda {
         if blocks == 0 {
             return Ok(());
         }
-        let is_short = |field: &Field| u32::try_from(field.rows).is_ok();
-        if gather.places().is_none() && gather.rows() <= MANY && all.iter().all(is_short) {
-            let (mut few, mut many);
-            let (kernel, copy): (_, &mut [u32]) = if gather.rows() <= FEW {
-                few = [0; FEW];
-                (&kernels.resident_few, &mut few)
-            } else {
-                many = [0; MANY];
-                (&kernels.resident_many, &mut many)
-            };
-            for (visit, copy) in copy[..gather.rows()].iter_mut().enumerate() {
+        if gather.places().is_none() && gather.rows() <= FEW {
+            let mut few = [0_u64; FEW];
+            for (visit, id) in few[..gather.rows()].iter_mut().enumerate() {
                 // SAFETY: there is an id per row in pinned memory, and nothing writes them before the work
                 // has ended (caller). They may be unaligned.
-                let id = unsafe { (ids as *const u64).wrapping_add(visit).read_unaligned() };
-                *copy = u32::try_from(id).unwrap_or(u32::MAX);
+                *id = unsafe { (ids as *const u64).wrapping_add(visit).read_unaligned() };
             }
             let parameters = &mut [
                 pointer(&mut rows),
                 pointer(&mut fields),
                 pointer(&mut all),
                 pointer(&mut cuts),
-                copy.as_mut_ptr().cast(),
+                pointer(&mut few),
             ];
-            // SAFETY: as above; `copy` is as long as the kernel's parameter.
-            return unsafe { self.launch_gather(kernel, blocks, stream, parameters) };
+            // SAFETY: as above.
+            return unsafe { self.launch_gather(&kernels.resident_few, blocks, stream, parameters) };
         }
         let parameters = &mut [
             pointer(&mut ids),
@@ -151,7 +139,6 @@ impl Cuda {
             from_host: self.function(&module, "gather_fields")?,
             resident: self.function(&module, "gather_resident")?,
             resident_few: self.function(&module, "gather_resident_few")?,
-            resident_many: self.function(&module, "gather_resident_many")?,
             multiprocessors: self.multiprocessors()?.max(1) as usize,
         };
         Ok(self.gather.get_or_init(|| kernels))

@@ -56,9 +56,9 @@ pub(crate) fn threads() -> usize {
     pool().map_or(1, ThreadPool::current_num_threads)
 }
 
-/// Calls `next` again and again on threads of a pool until it returns `false`, for up to `most` calls at the same
-/// time, while the calling thread runs `own`; returns when all have ended. The pool is the one for pictures
-/// `beside_gpu`, which serves one caller after the other.
+/// Calls `next` again and again on threads of a pool until it returns `false`, for up to `most` calls at the
+/// same time, while the calling thread runs `own`; returns when all have ended. With `beside_gpu` it is the
+/// pool for pictures, which serves one caller after the other.
 ///
 /// Without the pool, and on a thread of another one, the calling thread does all of it, `own` first.
 #[cfg(feature = "nvjpeg")]
@@ -112,10 +112,10 @@ fn started() -> &'static Result<ThreadPool> {
     POOL.get_or_init(|| start("kernel", 0))
 }
 
-/// Threads for pictures beside a GPU that decodes too, on half of the cores. A picture takes milliseconds, and the
-/// GPU would wait as long for the files of the next batch if the same threads served both; and those that feed
-/// it need cores: with three of them and a pool on 16, 12, 9 and 6 of 16 cores, `Decode::Auto` decoded 20,000,
-/// 24,200, 24,300 and 24,000 pictures/s (H200, bench `jpeg-gpu`).
+/// Threads for pictures beside a GPU that decodes too, on half of the cores. A picture takes milliseconds,
+/// and the GPU would wait as long for the files of the next batch if the same threads served both; and those
+/// that feed it need cores: with three of them and a pool on 16, 12, 9 and 6 of 16 cores, `Decode::Auto`
+/// decoded 20,000, 24,200, 24,300 and 24,000 pictures/s (H200, bench `jpeg-gpu`).
 #[cfg(feature = "nvjpeg")]
 fn pictures() -> &'static Result<ThreadPool> {
     static POOL: OnceLock<Result<ThreadPool>> = OnceLock::new();

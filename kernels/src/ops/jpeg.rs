@@ -32,9 +32,9 @@ pub enum Decode {
     Cpu,
     /// nvJPEG on the GPU; what it refuses, the CPU.
     Gpu,
-    /// Both: while a batch waits for the GPU, the CPU decodes its pictures, one after the other, and the GPU gets
-    /// what is left when its turn comes. Only the batches of a [`DecodeStage`] with two or more threads wait.
-    /// The CPU alone where nvJPEG is missing.
+    /// Both: while a batch waits for the GPU, the CPU decodes its pictures, one after the other, and the GPU
+    /// gets what is left when its turn comes. Only the batches of a [`DecodeStage`] with two or more threads
+    /// wait. The CPU alone where nvJPEG is missing.
     #[default]
     Auto,
 }

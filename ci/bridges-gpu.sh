@@ -5,8 +5,8 @@
 #   ci/bridges-gpu.sh run DIR [burn|candle]     there: tests first, then the examples, then the comparison
 #
 # `run` needs only DIR, which holds this script as run.sh. It fails if a test fails, if a test on the GPU did
-# not run, or if the loss of an example does not fall. FEEDLINE_STEPS is the number of steps of a comparison.
-# FEEDLINE_BUILD_ARGUMENTS goes to cargo.
+# not run, or if the loss of an example does not fall. FEEDLINE_SECONDS is the length of a run in
+# a comparison. FEEDLINE_BUILD_ARGUMENTS goes to cargo.
 set -euo pipefail
 mode=${1:?pack or run} dir=$(realpath -m "${2:?a folder}") only=${3:-burn candle}
 
@@ -76,7 +76,7 @@ learns() {
 }
 
 run() {
-    local bridge failed=0 steps=${FEEDLINE_STEPS:-1000}
+    local bridge failed=0 seconds=${FEEDLINE_SECONDS:-2}
     cd "$dir"
     find_cuda
     for bridge in $only; do
@@ -97,7 +97,7 @@ run() {
     done
     for bridge in $only; do
         say "$bridge: compare"
-        timeout 120 "./$bridge-${bridge}_compare" "$steps" 2>&1 | tee "$bridge-compare.log" || failed=1
+        timeout 200 "./$bridge-${bridge}_compare" "$seconds" 2>&1 | tee "$bridge-compare.log" || failed=1
     done
     say "$([ $failed = 0 ] && echo 'all passed' || echo FAILED)"
     return $failed

@@ -4,14 +4,15 @@
 # two cores.
 #
 #   ci/bridges.sh          builds, lints, tests; the tests run the examples
-#   ci/bridges.sh bench    compares loops fed by feedline with the same loops fed the usual way (--release)
+#   ci/bridges.sh bench    compares loops fed by feedline with the same loops fed the usual way (--release);
+#                          bench SECONDS for the length of a run
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if [ "${1:-}" = bench ]; then
     cd bridges
-    cargo run --locked --release -p feedline-candle --example candle_compare -- "${2:-1000}"
-    cargo run --locked --release -p feedline-burn --example burn_compare -- "${2:-1000}"
+    cargo run --locked --release -p feedline-candle --example candle_compare -- "${2:-3}"
+    cargo run --locked --release -p feedline-burn --example burn_compare -- "${2:-3}"
     exit
 fi
 
@@ -27,7 +28,6 @@ cargo test --locked -p feedline-dlpack
 cd bridges
 cargo fmt --all --check
 cargo test --locked --workspace
-cargo run --locked -p feedline-candle --example candle_compare -- 20
-cargo run --locked -p feedline-burn --example burn_compare -- 20
+cargo run --locked -p feedline-burn --example burn_compare -- 0.05 2 1
 cargo clippy --locked --workspace --all-targets -- -D warnings
 RUSTDOCFLAGS=-Dwarnings cargo doc --locked --workspace --no-deps

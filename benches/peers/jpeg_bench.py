@@ -80,7 +80,7 @@ def nvjpeg(options, report, device, finish, paths):
     add(options, report, "nvJPEG, torchvision", 1, step, finish)
 
 
-def dali(options, report, finish, paths, kind, threads):
+def dali(options, report, finish, paths, kind, threads, interpolated=False):
     import nvidia.dali.fn as fn
     import nvidia.dali.types as types
     from nvidia.dali import pipeline_def
@@ -92,7 +92,9 @@ def dali(options, report, finish, paths, kind, threads):
     def pipeline():
         encoded, _ = fn.readers.file(files=[str(path) for path in paths], random_shuffle=True, name="files")
         # The crop is known before decoding, so only that part is decoded where the decoder can.
-        images = fn.decoders.image_random_crop(encoded, device=kind, output_type=types.RGB)
+        images = fn.decoders.image_random_crop(
+            encoded, device=kind, output_type=types.RGB, jpeg_fancy_upsampling=interpolated
+        )
         images = fn.resize(images, size=[224, 224])
         mirror = fn.random.coin_flip()
         scaled = [[255 * number for number in numbers] for numbers in (MEAN, STD)]
@@ -106,7 +108,8 @@ def dali(options, report, finish, paths, kind, threads):
     step = made.run
     for _ in range(8):
         step()
-    add(options, report, f"DALI, {kind}", threads, step, finish)
+    chroma = ", chroma interpolated" if interpolated else ""
+    add(options, report, f"DALI, {kind}{chroma}", threads, step, finish)
 
 
 def main():
@@ -130,6 +133,9 @@ def main():
         for count in sorted(threads):
             run = lambda kind=kind, count=count: dali(options, report, finish, paths, kind, count)
             report.part(f"DALI {kind} {count}", run)
+    if gpu:
+        run = lambda: dali(options, report, finish, paths, "mixed", 2 * options.workers, interpolated=True)
+        report.part("DALI mixed, chroma interpolated", run)
 
 
 if __name__ == "__main__":

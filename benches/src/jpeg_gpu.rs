@@ -17,10 +17,12 @@ use crate::row::{Entry, Report, Target};
 const BATCH: usize = 256;
 /// How often the folder is read in an epoch: more than a run takes.
 const TIMES: u64 = 1 << 20;
+/// More threads only compete for the GPU's turn.
+const MOST_THREADS: usize = 4;
 /// Batches of each thread that are not timed: decoders are opened, and memory grows.
 const WARM_UP: u64 = 8;
 
-/// A stage of one to four threads, each with a stream of its own.
+/// A stage of `--workers` threads, up to four, each with a stream of its own.
 ///
 /// # Errors
 /// `Config` without a folder of pictures; an error of a file, the device or the pipeline.
@@ -47,8 +49,8 @@ pub fn run(options: &Options, report: &mut Report) -> Result<()> {
     ];
     for (name, decode, chroma) in ways {
         let chroma_name = if chroma == nearest { "nearest" } else { "interpolated" };
-        for threads in [1, 2, 3, 4] {
-            if matches!(decode, None | Some(Decode::Cpu)) && threads > 1 {
+        for &threads in options.workers.iter().filter(|&&threads| threads <= MOST_THREADS) {
+            if matches!(decode, None | Some(Decode::Cpu)) && threads > options.workers[0] {
                 // Every core works for one already.
                 continue;
             }

@@ -24,7 +24,8 @@ usage: benches NAME... [options]
   --images DIR      folder of JPEG files for jpeg and jpeg-gpu, or of folders of them
   --scratch DIR     folder for the record files of raw and gather [the system's temporary folder]
   --file-mib N      size of a record file [4096 with a GPU, 256 without]
-  --workers LIST    decode threads for raw, gather and tiny, as in 1,2,4 [1,2,4,8,16 up to the cores]
+  --workers LIST    decode threads for raw, gather, tiny and jpeg, threads of a stage (up to 4) for
+                    jpeg-gpu, as in 1,2,4 [1,2,4,8,16 up to the cores]
   --limit X         seconds after which scale starts no new point [none]
   --transfer-mode M staged or zero-copy, for raw, gather, tokens and train [both]; for train also resident
   --batch LIST      batches of train, as in 128,512 [128,512,4096]

@@ -23,7 +23,7 @@ usage: images FOLDER [options]
   --seed N        [7]
   --plain         without augmentation
   --decode WHO    workers: of the loader; cpu, gpu or auto: behind it, some batches ahead [workers]
-  --threads N     threads that decode behind the loader [2]
+  --threads N     threads that decode behind the loader [3]
   --chroma WAY    interpolated or nearest: how the colours of JPEG files are enlarged [interpolated]
   --device NAME   auto, cuda or host [auto]
   --help
@@ -62,7 +62,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Option<Opt
         seed: 7,
         plain: false,
         decode: None,
-        threads: 2,
+        threads: 3,
         chroma: Chroma::Interpolated,
         device: "auto".into(),
     };

@@ -56,18 +56,20 @@ pub(crate) fn threads() -> usize {
     pool().map_or(1, ThreadPool::current_num_threads)
 }
 
-/// Calls `next` again and again on threads of the pool for pictures until it returns `false`, for up to `most`
-/// calls at the same time, while the calling thread runs `own`; returns when all have ended.
+/// Calls `next` again and again on threads of a pool until it returns `false`, for up to `most` calls at the
+/// same time, while the calling thread runs `own`; returns when all have ended. With `beside_gpu` it is the
+/// pool for pictures, which serves one caller after the other.
 ///
-/// Threads of that pool serve one caller after the other. Without the pool, and on a thread of another one,
-/// the calling thread does all of it, `own` first.
+/// Without the pool, and on a thread of another one, the calling thread does all of it, `own` first.
 #[cfg(feature = "nvjpeg")]
 pub(crate) fn until_none_is_left<R>(
     most: usize,
+    beside_gpu: bool,
     next: impl Fn() -> bool + Sync,
     own: impl FnOnce() -> R,
 ) -> R {
-    match pictures().as_ref().ok().filter(|_| rayon::current_thread_index().is_none()) {
+    let pool = if beside_gpu { pictures() } else { started() };
+    match pool.as_ref().ok().filter(|_| rayon::current_thread_index().is_none()) {
         Some(pool) => pool.in_place_scope(|scope| {
             let next = &next;
             for _ in 0..most.min(pool.current_num_threads()) {
@@ -110,13 +112,14 @@ fn started() -> &'static Result<ThreadPool> {
     POOL.get_or_init(|| start("kernel", 0))
 }
 
-/// Threads for pictures alone: a picture takes milliseconds, and the GPU would wait as long for the files of the
-/// next batch. A quarter of the cores is left to the threads that feed the GPU (H200, bench `jpeg-gpu` with
-/// three threads: 24,200 pictures/s, 20,300 if every core decodes).
+/// Threads for pictures beside a GPU that decodes too, on half of the cores. A picture takes milliseconds,
+/// and the GPU would wait as long for the files of the next batch if the same threads served both; and those
+/// that feed it need cores: with three of them and a pool on 16, 12, 9 and 6 of 16 cores, `Decode::Auto`
+/// decoded 20,000, 24,200, 24,300 and 24,000 pictures/s (H200, bench `jpeg-gpu`).
 #[cfg(feature = "nvjpeg")]
 fn pictures() -> &'static Result<ThreadPool> {
     static POOL: OnceLock<Result<ThreadPool>> = OnceLock::new();
-    POOL.get_or_init(|| start("picture", (threads() * 3).div_ceil(4)))
+    POOL.get_or_init(|| start("picture", threads().div_ceil(2)))
 }
 
 /// Starts a pool; 0 threads are one per core.

@@ -32,9 +32,9 @@ pub enum Decode {
     Cpu,
     /// nvJPEG on the GPU; what it refuses, the CPU.
     Gpu,
-    /// Both: while a batch waits for the GPU, the CPU decodes its pictures, one after the other, and the GPU gets
-    /// what is left when its turn comes. Only the batches of a [`DecodeStage`] with two or more threads wait.
-    /// The CPU alone where nvJPEG is missing.
+    /// Both: while a batch waits for the GPU, the CPU decodes its pictures, one after the other, and the GPU
+    /// gets what is left when its turn comes. Only the batches of a [`DecodeStage`] with two or more threads
+    /// wait. The CPU alone where nvJPEG is missing.
     #[default]
     Auto,
 }
@@ -154,8 +154,8 @@ impl PictureDecoder {
             "the list has transforms on the host: put on_device() first, so that whole pictures are decoded"
                 .into()
         })?;
-        let decoders = Decoders { headers: part.decoder(), free: Mutex::default() };
-        let chroma = decoders.headers.chroma();
+        let headers = part.decoder();
+        let chroma = headers.chroma();
         let gpu = match decode {
             Decode::Cpu => None,
             Decode::Gpu => Some(Nvjpeg::open(stream, chroma)?),
@@ -164,6 +164,7 @@ impl PictureDecoder {
                 opened => Some(opened?),
             },
         };
+        let decoders = Decoders { headers, free: Mutex::default(), beside_gpu: gpu.is_some() };
         parallel::start_picture_threads()?;
         Ok(Self {
             augment: Augment::new(stream, part)?,

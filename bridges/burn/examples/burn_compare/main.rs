@@ -1,6 +1,8 @@
-//! A burn loop fed by feedline, and the same loop fed by burn's `DataLoader`.
+//! A burn loop fed by feedline, and the same loop fed by burn's `DataLoader`, with two batchers: one that
+//! fills one `Vec` for all samples, and one that makes a tensor of each sample, as burn's examples do.
 //!
-//! `cargo run --release --example burn_compare [STEPS] [WORKERS]`; with `--features cuda` on a GPU.
+//! `cargo run --release --example burn_compare [SECONDS] [WORKERS] [ROUNDS]`; with `--features cuda` on a
+//! GPU. Both loaders have that many workers.
 #![forbid(unsafe_code)]
 
 #[path = "shared.rs"]
@@ -17,7 +19,7 @@ use burn::optim::AdamConfig;
 use burn::optim::lr_scheduler::constant::ConstantLr;
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use burn::train::{ClassificationOutput, InferenceStep, Learner, TrainOutput, TrainStep};
-use compare::{BATCH, Clock, Samples, table};
+use compare::{ALONE, BATCH, Clock, Options, Samples, table};
 use feedline::{Error, ErrorKind, LastBatch, Loader, Result, Workers};
 use feedline_burn::{BurnLoader, Fields};
 use feedline_datasets::digits::IMAGE_BYTES;
@@ -87,6 +89,22 @@ impl Batcher<(Box<[u8; IMAGE_BYTES]>, u8), Pixels> for Stack {
     }
 }
 
+/// A tensor for each sample, then one of all.
+struct Each;
+
+impl Batcher<(Box<[u8; IMAGE_BYTES]>, u8), Pixels> for Each {
+    fn batch(&self, items: Vec<(Box<[u8; IMAGE_BYTES]>, u8)>, device: &Device) -> Pixels {
+        let image = |image: &[u8; IMAGE_BYTES]| {
+            Tensor::from_data(TensorData::new(image.to_vec(), [1, IMAGE_BYTES]), (device, DType::U8))
+        };
+        let label = |label: u8| Tensor::from_data(TensorData::from([i64::from(label)]), device);
+        let images = items.iter().map(|(pixels, _)| image(pixels)).collect();
+        (Tensor::cat(images, 0), Tensor::cat(items.iter().map(|item| label(item.1)).collect(), 0))
+    }
+}
+
+const FEEDS: [&str; 4] = ["burn's DataLoader", "burn's DataLoader, a tensor per sample", "feedline", ALONE];
+
 fn loader(
     samples: &Samples,
     feed: &str,
@@ -94,7 +112,11 @@ fn loader(
     device: &Device,
 ) -> Result<Arc<dyn DataLoader<Pixels>>> {
     if feed != "feedline" {
-        let builder = DataLoaderBuilder::new(Stack).batch_size(BATCH).shuffle(7).num_workers(workers);
+        let builder = match feed == FEEDS[1] {
+            true => DataLoaderBuilder::new(Each),
+            false => DataLoaderBuilder::new(Stack),
+        };
+        let builder = builder.batch_size(BATCH).shuffle(7).num_workers(workers);
         return Ok(builder.set_device(device.clone()).build(Items(samples.clone())));
     }
     let builder =
@@ -107,30 +129,37 @@ fn loader(
 }
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
-    let number = |at: usize, default| std::env::args().nth(at).map_or(Ok(default), |number| number.parse());
-    let (steps, workers) = (number(1, 1000)?, number(2, 2)?);
+    let options = Options::read()?;
     let device = Device::default(); // the GPU with the feature `cuda`
-    println!("burn on {device:?}, batch {BATCH}, {workers} workers, {steps} steps");
+    println!("burn on {device:?}");
     let run = |samples: &Samples, feed: &str, mut clock: Clock| {
         let training = device.clone().autodiff();
         let hidden = LinearConfig::new(IMAGE_BYTES, 128).init(&training);
         let model = Mlp { hidden, relu: Relu::new(), out: LinearConfig::new(128, 10).init(&training) };
         let mut learner = Learner::new(model, AdamConfig::new().init(), ConstantLr::new(1e-3));
-        let loader = loader(samples, feed, workers, &training)?;
+        let mut step = |batch: Pixels| {
+            let rows = batch.1.dims()[0];
+            let output = learner.train_step(batch);
+            learner.lr_step();
+            learner.optimizer_step(output.grads);
+            clock.step(rows, || drop(device.sync()))
+        };
+        let failed = |error| Error::new(ErrorKind::Data, "no batch").caused_by(error);
+        let loader = loader(samples, feed, options.workers, &training)?;
+        if feed == ALONE {
+            let batch = loader.iter().next().transpose().map_err(failed)?;
+            let batch = batch.ok_or_else(|| Error::new(ErrorKind::Data, "no batch"))?;
+            while step(batch.clone()) {}
+            return Ok(clock);
+        }
         loop {
             for batch in loader.iter() {
-                let batch =
-                    batch.map_err(|error| Error::new(ErrorKind::Data, "no batch").caused_by(error))?;
-                let rows = batch.1.dims()[0];
-                let output = learner.train_step(batch);
-                learner.lr_step();
-                learner.optimizer_step(output.grads);
-                if !clock.step(rows, || drop(device.sync())) {
+                if !step(batch.map_err(failed)?) {
                     return Ok(clock);
                 }
             }
         }
     };
-    table(steps, ["burn's DataLoader", "feedline"], run, || drop(device.sync()))?;
+    table(&options, &FEEDS, run, || drop(device.sync()))?;
     Ok(())
 }

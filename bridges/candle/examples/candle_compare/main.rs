@@ -1,7 +1,8 @@
 //! A candle loop fed by feedline, and the same loop fed the usual way: samples into a `Vec`, the `Vec` into a
 //! tensor.
 //!
-//! `cargo run --release --example candle_compare [STEPS]`; with `--features cuda` on a GPU.
+//! `cargo run --release --example candle_compare [SECONDS] [WORKERS] [ROUNDS]`; with `--features cuda` on a
+//! GPU. The workers are feedline's; the usual way has one thread.
 #![forbid(unsafe_code)]
 
 #[path = "shared.rs"]
@@ -9,8 +10,8 @@ mod compare;
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::{AdamW, Module, Optimizer, VarBuilder, VarMap};
-use compare::{BATCH, Clock, Samples, table};
-use feedline::{Error, ErrorKind, LastBatch, Loader, Result};
+use compare::{ALONE, BATCH, Clock, Options, Samples, table};
+use feedline::{Error, ErrorKind, LastBatch, Loader, Result, Workers};
 use feedline_candle::Bridge;
 use feedline_datasets::digits::IMAGE_BYTES;
 
@@ -50,10 +51,30 @@ fn shuffled(count: usize, epoch: u64) -> Vec<usize> {
     ids
 }
 
-fn run(device: &Device, samples: &Samples, feed: &str, clock: Clock) -> Result<Clock> {
+/// The samples `ids` as tensors, by way of a `Vec`.
+fn tensors(device: &Device, samples: &Samples, ids: &[usize]) -> candle_core::Result<(Tensor, Tensor)> {
+    let (mut images, mut labels) = (vec![0; ids.len() * IMAGE_BYTES], Vec::with_capacity(ids.len()));
+    for (&id, image) in ids.iter().zip(images.chunks_exact_mut(IMAGE_BYTES)) {
+        let image = image.try_into().expect("a row has the size of an image");
+        labels.push(i64::from(samples.read_into(id, image)));
+    }
+    let images = Tensor::from_vec(images, (ids.len(), IMAGE_BYTES), device)?;
+    Ok((images, Tensor::from_vec(labels, ids.len(), device)?))
+}
+
+fn run(device: &Device, samples: &Samples, workers: usize, feed: &str, clock: Clock) -> Result<Clock> {
+    if feed == ALONE {
+        let ids: Vec<usize> = (0..BATCH).collect();
+        let (images, labels) = tensors(device, samples, &ids).map_err(candle)?;
+        return train(device, clock, |step| {
+            while step(images.clone(), labels.clone())? {}
+            Ok(())
+        });
+    }
     if feed == "feedline" {
         let bridge = Bridge::new(device)?;
         let loader = Loader::builder(samples.clone()).batch_size(BATCH).shuffle(7);
+        let loader = loader.workers(Workers::Count(workers));
         let mut loader = loader.last_batch(LastBatch::Drop).build(bridge.device())?;
         return train(device, clock, |step| {
             for epoch in 0.. {
@@ -72,13 +93,8 @@ fn run(device: &Device, samples: &Samples, feed: &str, clock: Clock) -> Result<C
     train(device, clock, |step| {
         for epoch in 0.. {
             for ids in shuffled(samples.count(), epoch).chunks_exact(BATCH) {
-                let (mut images, mut labels) = (vec![0; BATCH * IMAGE_BYTES], Vec::with_capacity(BATCH));
-                for (&id, image) in ids.iter().zip(images.chunks_exact_mut(IMAGE_BYTES)) {
-                    let image = image.try_into().expect("a row has the size of an image");
-                    labels.push(i64::from(samples.read_into(id, image)));
-                }
-                let images = Tensor::from_vec(images, (BATCH, IMAGE_BYTES), device).map_err(candle)?;
-                if !step(images, Tensor::from_vec(labels, BATCH, device).map_err(candle)?)? {
+                let (images, labels) = tensors(device, samples, ids).map_err(candle)?;
+                if !step(images, labels)? {
                     return Ok(());
                 }
             }
@@ -88,11 +104,11 @@ fn run(device: &Device, samples: &Samples, feed: &str, clock: Clock) -> Result<C
 }
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
-    let steps = std::env::args().nth(1).map_or(Ok(1000), |steps| steps.parse())?;
+    let options = Options::read()?;
     let gpu = candle_core::utils::cuda_is_available();
     let device = if gpu { Device::new_cuda_with_stream(0)? } else { Device::Cpu };
-    println!("candle on {:?}, batch {BATCH}, {steps} steps", device.location());
-    let run = |samples: &Samples, feed: &str, clock| run(&device, samples, feed, clock);
-    table(steps, ["Vec to Tensor", "feedline"], run, || drop(device.synchronize()))?;
+    println!("candle on {:?}", device.location());
+    let run = |samples: &Samples, feed: &str, clock| run(&device, samples, options.workers, feed, clock);
+    table(&options, &["Vec to Tensor", "feedline", ALONE], run, || drop(device.synchronize()))?;
     Ok(())
 }

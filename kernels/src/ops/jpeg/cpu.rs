@@ -15,6 +15,8 @@ pub(super) struct Decoders {
     pub(super) headers: Decoder,
     /// Those that no thread uses at the moment.
     pub(super) free: Mutex<Vec<Decoder>>,
+    /// The GPU decodes too.
+    pub(super) beside_gpu: bool,
 }
 
 impl Decoders {
@@ -36,7 +38,8 @@ impl Decoders {
                 }
             }
         };
-        let result = parallel::until_none_is_left(queue.len(), || queue.take().map(decode).is_some(), own);
+        let next = || queue.take().map(decode).is_some();
+        let result = parallel::until_none_is_left(queue.len(), self.beside_gpu, next, own);
         match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
             Some((row, error)) => Err(in_row(row, &error)),
             None => Ok(result),

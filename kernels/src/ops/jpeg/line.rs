@@ -5,7 +5,8 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use super::locked;
 
-/// Batches in the order in which they came. The first one is the GPU's; the CPU decodes pictures of the others.
+/// Batches in the order in which they came. The first one is the GPU's; the CPU decodes pictures of the
+/// others.
 ///
 /// The chip's JPEG engines serve one call after the other, and two calls at a time make each other slower:
 /// 18,400 pictures/s by two threads, 19,600 in turns (H200, bench `jpeg-gpu`, chroma not interpolated).
@@ -29,7 +30,8 @@ pub(super) struct Turn<'a> {
 }
 
 impl Line {
-    /// Blocks until this batch is the first in line, or `is_done`: check it again with [`changed`](Self::changed).
+    /// Blocks until this batch is the first in line, or `is_done`: check it again with
+    /// [`changed`](Self::changed).
     pub(super) fn wait(&self, is_done: impl Fn() -> bool) -> Turn<'_> {
         let mut batches = locked(&self.batches);
         let number = batches.next;

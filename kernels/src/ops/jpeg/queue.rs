@@ -57,8 +57,8 @@ impl<'a> Queue<'a> {
         picture
     }
 
-    /// Takes those of the first `most` pictures that are left, for the GPU; returns how many. The CPU may take
-    /// all others.
+    /// Takes those of the first `most` pictures that are left, for the GPU; returns how many. The CPU may
+    /// take all others.
     pub(super) fn take_first(&self, most: usize) -> usize {
         let mut left = locked(&self.left);
         let count = most.min(left.pictures.len());

@@ -53,8 +53,9 @@ impl<'a, L> Encoded<'a, L> {
 /// type `L`, cross with them. The example `images` is a training loop with a stage.
 ///
 /// Two threads keep the GPU busy: while it decodes the pictures of one, the other prepares its own. With
-/// [`Decode::Auto`] the CPU decodes what waits for the GPU, so that a third lets both work all the time. Each takes two batches at a time, so give the loader a `depth` of twice the threads and one more. Each keeps
-/// up to three finished batches in device memory.
+/// [`Decode::Auto`] the CPU decodes what waits for the GPU, so that a third thread keeps both busy. Each
+/// takes two batches at a time, so give the loader a `depth` of twice the threads and one more. Each keeps up
+/// to three finished batches in device memory.
 ///
 /// ```
 /// use feedline_core::Random;

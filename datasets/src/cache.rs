@@ -10,7 +10,7 @@ use feedline_core::Result;
 pub(crate) struct Cache<T> {
     limit: u64,
     parts: Vec<Part<T>>,
-    /// Counts parts that were decoded: the age of a use.
+    /// Counts uses of another part than the last one: no two parts were used last at the same time.
     clock: AtomicU64,
     /// The parts that are there, and their bytes.
     held: Mutex<Vec<(usize, u64)>>,
@@ -33,7 +33,10 @@ impl<T> Cache<T> {
     /// Part `index`, as it is held, or from `decode`, which also returns its bytes.
     pub(crate) fn get(&self, index: usize, decode: impl FnOnce() -> Result<(T, u64)>) -> Result<Arc<T>> {
         let part = &self.parts[index];
-        part.used.store(self.clock.load(Ordering::Relaxed), Ordering::Relaxed);
+        // Workers that share a part write nothing here.
+        if part.used.load(Ordering::Relaxed) != self.clock.load(Ordering::Relaxed) {
+            self.touch(part);
+        }
         if let Some(value) = &*part.value.read().unwrap_or_else(PoisonError::into_inner) {
             return Ok(value.clone());
         }
@@ -46,11 +49,16 @@ impl<T> Cache<T> {
         *place = Some(value.clone());
         // One lock at a time, so that two threads never wait for each other.
         drop(place);
-        part.used.store(self.clock.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.touch(part);
         for index in self.hold(index, bytes) {
             *self.parts[index].value.write().unwrap_or_else(PoisonError::into_inner) = None;
         }
         Ok(value)
+    }
+
+    /// Makes the part the one that was used last.
+    fn touch(&self, part: &Part<T>) {
+        part.used.store(self.clock.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     /// Counts a new part; returns those that have to go for it.
@@ -94,6 +102,24 @@ mod tests {
         assert_eq!([0, 2, 0].map(get), [false, false, false]);
         assert_eq!([3, 3].map(get), [true, false]);
         assert_eq!(cache.held.lock().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn workers_that_go_from_part_to_part_together_decode_each_once() {
+        let cache = Cache::new(50, 20);
+        let mut decoded = Vec::new();
+        for part in 1..50 {
+            // One worker begins a part while another one is at the end of the part before.
+            for index in [part, part - 1, part] {
+                let decode = || {
+                    decoded.push(index);
+                    Ok((index, 10))
+                };
+                assert_eq!(*cache.get(index, decode).unwrap(), index);
+            }
+        }
+        decoded.sort();
+        assert_eq!(decoded, Vec::from_iter(0..50));
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub trait DecodedRows: Debug + Send + Sync {
 /// Neighbours that were decoded together, such as a row group of a Parquet file.
 ///
 /// Their memory is held while this lives, also where a cache no longer counts it. A worker that reads a batch
-/// holds one at a time.
+/// holds up to four at a time.
 #[derive(Clone, Debug)]
 pub struct Decoded {
     samples: Range<u64>,
@@ -52,24 +52,48 @@ impl Decoded {
     }
 }
 
-/// Calls `read` for each run of `ids` that were decoded together, with the index of its first one. One run's
-/// samples are held at a time. Where samples are read one by one, the rest is one run.
+/// The most parts that a worker holds at a time: shuffled windows often lie across two.
+const MOST: usize = 4;
+
+/// Calls `read` for each run of `ids` that lie in up to four parts, with the index of its first one and those
+/// parts. Where samples are read one by one, the rest is one run.
 pub(crate) fn runs(
     reader: &dyn Reader,
     ids: &[u64],
-    mut read: impl FnMut(usize, &[u64], Option<&Decoded>) -> Result<(), (usize, ReadError)>,
+    mut read: impl FnMut(usize, &[u64], &[Decoded]) -> Result<(), (usize, ReadError)>,
 ) -> Result<(), (usize, ReadError)> {
-    let mut from = 0;
-    while let Some(&first) = ids.get(from) {
-        let decoded = reader.decoded(first).map_err(|error| (from, error.into()))?;
-        let rest = &ids[from..];
-        let run = match &decoded {
-            // The first one counts in any case.
-            Some(decoded) => 1 + rest[1..].iter().take_while(|&&id| decoded.has(id)).count(),
-            None => rest.len(),
-        };
-        read(from, &rest[..run], decoded.as_ref()).map_err(|(index, error)| (from + index, error))?;
+    let (mut from, mut held) = (0, Vec::new());
+    while from < ids.len() {
+        held.clear();
+        let (run, failed) = hold(reader, &ids[from..], &mut held);
+        read(from, &ids[from..from + run], &held).map_err(|(index, error)| (from + index, error))?;
         from += run;
+        if let Some(error) = failed {
+            return Err((from, error));
+        }
     }
     Ok(())
+}
+
+/// Holds what the first of `ids` need; returns how many they are, and why the next one cannot be had.
+fn hold(reader: &dyn Reader, ids: &[u64], held: &mut Vec<Decoded>) -> (usize, Option<ReadError>) {
+    for (index, &id) in ids.iter().enumerate() {
+        if held.iter().any(|decoded| decoded.has(id)) {
+            continue;
+        }
+        if held.len() == MOST {
+            return (index, None);
+        }
+        match reader.decoded(id) {
+            Ok(Some(decoded)) => held.push(decoded),
+            Ok(None) => break,
+            Err(error) => return (index, Some(error.into())),
+        }
+    }
+    (ids.len(), None)
+}
+
+/// Field `field` of `sample` in one of the parts, where its bytes lie in one piece.
+pub(crate) fn slice(held: &[Decoded], sample: u64, field: usize) -> Option<&[u8]> {
+    held.iter().find(|decoded| decoded.has(sample))?.slice(sample, field)
 }

@@ -7,7 +7,7 @@ use feedline_core::{
     Context, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Rows, Spec, StridedColumn,
 };
 
-use crate::decoded::{Decoded, runs};
+use crate::decoded::{Decoded, runs, slice};
 use crate::{Reader, Values};
 
 /// A [`Reader`] of samples of one size as a [`Dataset`].
@@ -76,9 +76,9 @@ impl Dataset for Fixed {
         if self.copy(ids, rows) {
             return Ok(());
         }
-        runs(&*self.reader, ids, |from, ids, decoded| {
+        runs(&*self.reader, ids, |from, ids, held| {
             let rows = &mut rows.part(from..from + ids.len());
-            if decoded.is_some_and(|decoded| self.copy_decoded(ids, rows, decoded)) {
+            if !held.is_empty() && self.copy_decoded(ids, rows, held) {
                 return Ok(());
             }
             grouped(ids, context, |index, id, values| self.read_with(id, &mut rows.row(index), values))
@@ -125,10 +125,10 @@ impl Fixed {
         })
     }
 
-    /// Copies the rows of `ids`, field by field, if all of them lie in one piece in `decoded`.
-    fn copy_decoded(&self, ids: &[u64], rows: &mut Rows<'_>, decoded: &Decoded) -> bool {
+    /// Copies the rows of `ids`, field by field, if each lies in one piece in a part.
+    fn copy_decoded(&self, ids: &[u64], rows: &mut Rows<'_>, held: &[Decoded]) -> bool {
         self.spec.fields().iter().enumerate().all(|(index, field)| {
-            let slices = || ids.iter().map_while(|&id| decoded.slice(id, index));
+            let slices = || ids.iter().map_while(|&id| slice(held, id, index));
             let all = slices().filter(|row| row.len() == field.row_bytes()).count() == ids.len();
             if all {
                 rows.write(index, slices());

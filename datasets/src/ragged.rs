@@ -8,7 +8,7 @@ use feedline_core::{
     StridedColumn,
 };
 
-use crate::decoded::{Decoded, runs};
+use crate::decoded::{Decoded, runs, slice};
 use crate::fixed::grouped;
 use crate::{Reader, Schema, SchemaField, Value, Values};
 
@@ -156,13 +156,13 @@ impl Ragged {
         Ok(index + 2)
     }
 
-    /// Writes the row, if all fields lie in one piece in `decoded`.
-    fn write_decoded(&self, id: u64, row: &mut Row<'_, '_>, decoded: &Decoded) -> Result<bool> {
-        if self.is_shaped {
+    /// Writes the row, if all fields lie in one piece in a part.
+    fn write_decoded(&self, id: u64, row: &mut Row<'_, '_>, held: &[Decoded]) -> Result<bool> {
+        if self.is_shaped || held.is_empty() {
             return Ok(false);
         }
         for (index, field) in self.spec.fields().iter().enumerate() {
-            let slice = decoded.slice(id, index);
+            let slice = slice(held, id, index);
             // The reader says what is wrong with others.
             let Some(bytes) = slice.filter(|bytes| bytes.len().is_multiple_of(field.item_bytes())) else {
                 return Ok(false);
@@ -213,14 +213,11 @@ impl Dataset for Ragged {
         rows: &mut Rows<'_>,
         context: &mut Context,
     ) -> Result<(), (usize, ReadError)> {
-        runs(&*self.reader, ids, |from, ids, decoded| {
+        runs(&*self.reader, ids, |from, ids, held| {
             let rows = &mut rows.part(from..from + ids.len());
             grouped(ids, context, |index, id, values| {
                 let row = &mut rows.row(index);
-                match decoded {
-                    Some(decoded) if self.write_decoded(id, row, decoded)? => Ok(()),
-                    _ => self.read_with(id, row, values),
-                }
+                if self.write_decoded(id, row, held)? { Ok(()) } else { self.read_with(id, row, values) }
             })
         })
     }

@@ -73,8 +73,8 @@ pub trait Reader: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Sample `sample` and its neighbours, where they are [decoded together](Self::together);
-    /// [`Fixed`](crate::Fixed) and [`Ragged`](crate::Ragged) then copy a batch's samples out of one before they
-    /// ask for the next. None, which is the default, where samples are read one by one.
+    /// [`Fixed`](crate::Fixed) and [`Ragged`](crate::Ragged) hold up to four of them while they copy a
+    /// batch's samples. None, which is the default, where samples are read one by one.
     ///
     /// Blocks on the file, unless a cache has them.
     ///

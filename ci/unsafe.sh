@@ -18,7 +18,7 @@ import pathlib, re, sys
 # examples/check_my_loop.rs: a raw backend call, which the simulator checks.
 # examples/own_kernel.rs, bridges/candle/tests/cuda.rs: launch a kernel.
 # bridges/candle/src/gpu.rs: allocates candle's memory, which it then writes.
-# bridges/burn/src/: a slot as burn's bytes; page-locks slots.
+# bridges/burn/src/slot.rs: a slot as burn's bytes.
 # benches/src/baseline/: raw backend calls, the baselines of the benchmarks.
 FILES = {
     "kernels/src/launch.rs", "kernels/src/nvrtc.rs", "kernels/src/blas/mod.rs", "kernels/src/blas/plan.rs",
@@ -28,7 +28,7 @@ FILES = {
     "kernels/tests/cuda.rs", "crates/testkit/src/alloc.rs", "crates/testkit/src/fork.rs", "crates/testkit/src/null_device.rs",
     "crates/feedline/tests/cudarc_loop.rs", "examples/own_kernel.rs", "examples/check_my_loop.rs",
     "bridges/candle/src/gpu.rs", "bridges/candle/tests/cuda.rs",
-    "bridges/burn/src/slot.rs", "bridges/burn/src/fields.rs",
+    "bridges/burn/src/slot.rs",
     "benches/src/baseline/mod.rs", "benches/src/baseline/empty.rs",
 }
 CRATES = tuple(f"crates/{name}/" for name in ("slots", "backend", "cuda", "sim", "device", "dlpack"))

@@ -67,7 +67,7 @@ fn tensors(fields: &Fields, device: &Device) -> feedline::Result<Digits> {
 }
 
 fn loader(builder: LoaderBuilder) -> feedline::Result<Arc<BurnLoader<Digits>>> {
-    Ok(Arc::new(BurnLoader::new(builder.build(&feedline::Device::host())?, tensors)?))
+    Ok(Arc::new(BurnLoader::new(builder.build_host()?, tensors)))
 }
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -2,36 +2,40 @@
 
 use std::sync::Arc;
 
-use burn::tensor::{DType as BurnType, Device, Int, Tensor, TensorData};
-use feedline::{BackendKind, DType, Element, Error, ErrorKind, Ready, Result, View};
+use burn::tensor::{Device, Int, Tensor, TensorData};
+use feedline::{DType, Element, Error, ErrorKind, Field, HostBatch, Result};
 
 use crate::slot;
 
-/// A batch that has arrived in host memory. Its tensors keep it.
+/// Evaluates `$of` with `$T` as the Rust type of `$dtype`.
+macro_rules! with_type {
+    ($dtype:expr, $T:ident => $of:expr) => {
+        with_type!(@ $dtype, $T => $of; U8 u8, I8 i8, U16 u16, I16 i16, U32 u32, I32 i32, I64 i64,
+            F16 half::f16, BF16 half::bf16, F32 f32, F64 f64)
+    };
+    (@ $dtype:expr, $T:ident => $of:expr; $($name:ident $rust:ty),+) => {
+        match $dtype {
+            $(DType::$name => {
+                type $T = $rust;
+                $of
+            })+
+        }
+    };
+}
+
+/// A batch of a host loader. Its tensors keep it.
 pub struct Fields {
-    batch: Arc<Ready>,
+    batch: Arc<HostBatch>,
 }
 
 impl Fields {
-    /// Waits for the batch; blocks until its copy into the slot has ended.
-    ///
-    /// # Errors
-    /// `Config` for a batch that is not on the host device; a device failure.
-    pub fn new(batch: Ready) -> Result<Self> {
-        if batch.stream().kind() != BackendKind::Host {
-            let why = format!(
-                "the batch is on {}, and burn takes host memory, which it copies to its device: build the \
-                 loader on Device::host()",
-                batch.stream().device()
-            );
-            return Err(Error::new(ErrorKind::Config, why));
-        }
-        batch.stream().synchronize()?;
-        Ok(Self { batch: Arc::new(batch) })
+    /// The fields of `batch`.
+    pub fn new(batch: HostBatch) -> Self {
+        Self { batch: Arc::new(batch) }
     }
 
     /// The batch: its ids, epoch, step and spec.
-    pub fn batch(&self) -> &Ready {
+    pub fn batch(&self) -> &HostBatch {
         &self.batch
     }
 
@@ -41,20 +45,7 @@ impl Fields {
     /// # Errors
     /// `Config` for a name that the spec does not have, or a ragged field that is not padded.
     pub fn data(&self, name: &str) -> Result<TensorData> {
-        let field = &self.batch.spec().fields()[self.batch.spec().index_of(name)?];
-        match field.dtype() {
-            DType::U8 => self.of::<u8>(name, BurnType::U8),
-            DType::I8 => self.of::<i8>(name, BurnType::I8),
-            DType::U16 => self.of::<u16>(name, BurnType::U16),
-            DType::I16 => self.of::<i16>(name, BurnType::I16),
-            DType::U32 => self.of::<u32>(name, BurnType::U32),
-            DType::I32 => self.of::<i32>(name, BurnType::I32),
-            DType::I64 => self.of::<i64>(name, BurnType::I64),
-            DType::F16 => self.of::<half::f16>(name, BurnType::F16),
-            DType::BF16 => self.of::<half::bf16>(name, BurnType::BF16),
-            DType::F32 => self.of::<f32>(name, BurnType::F32),
-            DType::F64 => self.of::<f64>(name, BurnType::F64),
-        }
+        with_type!(self.field(name)?.dtype(), T => self.values::<T>(name))
     }
 
     /// The lengths of the rows of the padded field `name`: u32, `[rows]`; no copy.
@@ -62,25 +53,37 @@ impl Fields {
     /// # Errors
     /// `Config` for a name that the spec does not have, or a field that is not padded.
     pub fn lengths(&self, name: &str) -> Result<TensorData> {
-        self.share(self.batch.lengths(name)?, vec![self.batch.len()], BurnType::U32)
+        let shape = vec![self.batch.len()];
+        with_type!(self.field(name)?.dtype(), T => {
+            self.share(shape, |batch| Ok(batch.padded::<T>(name)?.1))
+        })
     }
 
-    fn of<T: Element>(&self, name: &str, dtype: BurnType) -> Result<TensorData> {
-        let field = &self.batch.spec().fields()[self.batch.spec().index_of(name)?];
+    fn field(&self, name: &str) -> Result<&Field> {
+        let spec = self.batch.spec();
+        Ok(&spec.fields()[spec.index_of(name)?])
+    }
+
+    fn values<T: Element + burn::tensor::Element>(&self, name: &str) -> Result<TensorData> {
+        let (rows, field) = (self.batch.len(), self.field(name)?);
         if field.as_ragged().is_none() {
-            let shape = [&[self.batch.len()], field.shape()].concat();
-            return self.share(self.batch.field::<T>(name)?, shape, dtype);
+            let shape = [&[rows], field.shape()].concat();
+            return self.share(shape, |batch| batch.field::<T>(name));
         }
-        let padded = self.batch.padded::<T>(name)?;
-        self.share(padded.values, [&[self.batch.len(), padded.width], field.shape()].concat(), dtype)
+        let items = size_of_val(self.batch.padded::<T>(name)?.0) / field.item_bytes();
+        let width = items.checked_div(rows).unwrap_or(0);
+        let shape = [&[rows, width], field.shape()].concat();
+        self.share(shape, |batch| Ok(batch.padded::<T>(name)?.0))
     }
 
-    /// A view of this batch as data.
-    fn share<T: Element>(&self, view: View<'_, T>, shape: Vec<usize>, dtype: BurnType) -> Result<TensorData> {
-        let len = view.len() * size_of::<T>();
-        // SAFETY: the view's bytes, in host memory, which have arrived (`new`).
-        let bytes = unsafe { slot::bytes(view.address().0, len, align_of::<T>(), self.batch.clone()) };
-        TensorData::try_from_bytes(bytes, shape, dtype)
+    /// What `of` takes of this batch, as data.
+    fn share<T: Element + burn::tensor::Element>(
+        &self,
+        shape: Vec<usize>,
+        of: impl for<'a> FnOnce(&'a HostBatch) -> Result<&'a [T]>,
+    ) -> Result<TensorData> {
+        let bytes = slot::bytes(&self.batch, of)?;
+        TensorData::try_from_bytes(bytes, shape, <T as burn::tensor::Element>::dtype())
             .map_err(|error| Error::new(ErrorKind::Config, "burn refuses the field").caused_by(error))
     }
 

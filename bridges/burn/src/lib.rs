@@ -18,12 +18,10 @@
 //! }
 //!
 //! let spec = Spec::new().field("square", DType::F32, [2])?.field("digit", DType::U8, [])?;
-//! let host = feedline::Device::host(); // burn takes host memory, also for a GPU
-//! let stream = host.stream()?;
-//! let mut loader = Loader::builder(Squares { spec }).batch_size(50).build(&host)?;
+//! let mut loader = Loader::builder(Squares { spec }).batch_size(50).build_host()?;
 //! let device = Device::flex();
 //! for batch in loader.epoch(0)? {
-//!     let fields = Fields::new(batch?.wait_on(&stream)?)?;
+//!     let fields = Fields::new(batch?);
 //!     let squares: Tensor<2> = fields.float("square", &device)?;
 //!     let digits: Tensor<1, Int> = fields.int("digit", &device)?;
 //!     assert_eq!((squares.dims(), digits.dims()), ([50, 2], [50]));
@@ -31,7 +29,7 @@
 //! # Ok::<(), feedline::Error>(())
 //! ```
 //!
-//! [`BurnLoader`] implements burn's `DataLoader`, so `SupervisedTraining` takes a feedline loader.
+//! [`BurnLoader`] implements burn's `DataLoader`, so `SupervisedTraining` takes a host loader of feedline.
 //!
 //! # Copies
 //!

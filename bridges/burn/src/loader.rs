@@ -1,11 +1,11 @@
-//! burn's `DataLoader` over a feedline loader.
+//! burn's `DataLoader` over a host loader of feedline.
 
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 
 use burn::data::dataloader::{DataLoader, DataLoaderIterator, Progress};
 use burn::data::dataset::DatasetError;
 use burn::tensor::Device;
-use feedline::{Cursor, Epoch, Error, ErrorKind, Loader, Result, Stream};
+use feedline::{Cursor, Error, ErrorKind, HostEpoch, HostLoader, Result};
 use self_cell::{MutBorrow, self_cell};
 
 use crate::Fields;
@@ -27,46 +27,42 @@ pub struct BurnLoader<O> {
 
 struct Shared<O> {
     state: Mutex<State>,
-    stream: Stream,
     make: Box<Make<O>>,
     items: usize,
 }
 
 struct State {
-    loader: Loader,
+    loader: HostLoader,
     epoch: u64,
 }
 
 impl<O: 'static> BurnLoader<O> {
-    /// Wraps `loader`, which must be on the host device. `make` turns a batch into what the model's step
-    /// takes, on the device that burn trains on.
+    /// Wraps `loader`. `make` turns a batch into what the model's step takes, on the device that burn trains
+    /// on.
     ///
-    /// # Errors
-    /// `Config` for a loader of another device; a device failure.
+    /// burn takes host memory, and copies it to its device. A loader of a device does not compile:
+    ///
+    /// ```compile_fail,E0308
+    /// # fn check(data: feedline::InMemory) -> feedline::Result<()> {
+    /// let loader = feedline::Loader::builder(data).build(&feedline::Device::best()?)?;
+    /// feedline_burn::BurnLoader::new(loader, |fields, _| fields.data("image"));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn new(
-        loader: Loader,
+        loader: HostLoader,
         make: impl Fn(&Fields, &Device) -> Result<O> + Send + Sync + 'static,
-    ) -> Result<Self> {
-        if loader.device().kind() != feedline::BackendKind::Host {
-            let why = format!(
-                "the loader is on {}, and burn takes host memory, which it copies to its device: build it on \
-                 Device::host()",
-                loader.device()
-            );
-            return Err(Error::new(ErrorKind::Config, why));
-        }
-        let stream = loader.device().stream()?;
-        let sampler = loader.batch_sampler();
+    ) -> Self {
+        let sampler = loader.loader().batch_sampler();
         let rank_share = sampler.options().batch as u64;
         let items = sampler.end(0, 0).saturating_mul(rank_share) / sampler.global_batch().max(1);
         let state = State { loader, epoch: 0 };
         let shared = Shared {
             state: Mutex::new(state),
-            stream,
             make: Box::new(make),
             items: usize::try_from(items).unwrap_or(usize::MAX),
         };
-        Ok(Self { shared: Arc::new(shared), device: Device::default(), refused: None })
+        Self { shared: Arc::new(shared), device: Device::default(), refused: None }
     }
 
     /// Begins with `epoch` instead of epoch 0, for a training that continues. burn counts epochs from 1, so
@@ -84,7 +80,7 @@ impl<O: 'static> BurnLoader<O> {
     /// # Errors
     /// `Config` while an iterator of this loader is alive.
     pub fn cursor(&self) -> Result<Cursor> {
-        Ok(self.lock()?.loader.cursor())
+        Ok(self.lock()?.loader.loader().cursor())
     }
 
     fn lock(&self) -> Result<MutexGuard<'_, State>> {
@@ -143,7 +139,7 @@ self_cell!(
     struct Running<'a> {
         owner: MutBorrow<MutexGuard<'a, State>>,
         #[not_covariant]
-        dependent: Epoch,
+        dependent: HostEpoch,
     }
 );
 
@@ -165,9 +161,11 @@ impl<O> BatchIterator<'_, O> {
         let Some(running) = &mut self.running else { return Ok(None) };
         let next = running.with_dependent_mut(|_, epoch| {
             let Some(batch) = epoch.next() else { return Ok(None) };
-            let fields = Fields::new(batch?.wait_on(&shared.stream)?)?;
+            let fields = Fields::new(batch?);
             let made = (shared.make)(&fields, &self.loader.device)?;
-            Ok(Some((made, fields.batch().len(), epoch.is_over())))
+            // No batch is left.
+            let is_over = epoch.size_hint().1 == Some(0);
+            Ok(Some((made, fields.batch().len(), is_over)))
         });
         match next {
             Ok(Some((made, rows, is_over))) => {

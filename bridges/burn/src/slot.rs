@@ -5,20 +5,30 @@ use std::sync::Arc;
 
 use burn::tensor::{AllocationProperty, Bytes};
 use cubecl_environment::bytes::{AccessError, AccessPolicy, AllocationController};
-use feedline::Ready;
+use feedline::{Element, HostBatch};
+use self_cell::self_cell;
 
-/// A field in host memory. Keeps the batch.
+type Slice<'a> = &'a [u8];
+
+self_cell!(
+    /// A field, and the batch that it keeps.
+    struct Field {
+        owner: Arc<HostBatch>,
+        #[covariant]
+        dependent: Slice,
+    }
+);
+
 struct SlotField {
-    at: *const u8,
-    len: usize,
+    field: Field,
     align: usize,
-    _batch: Arc<Ready>,
 }
 
-// SAFETY: the memory is only read here, and lives as long as the batch, which is `Send` and `Sync`.
-unsafe impl Send for SlotField {}
-// SAFETY: as above.
-unsafe impl Sync for SlotField {}
+// burn sends bytes to other threads, and does not ask for it in a bound.
+const _: () = {
+    const fn is_send<T: Send + Sync>() {}
+    is_send::<SlotField>();
+};
 
 impl AllocationController for SlotField {
     fn alloc_align(&self) -> usize {
@@ -35,20 +45,22 @@ impl AllocationController for SlotField {
     }
 
     fn memory(&self, _: AccessPolicy) -> Result<&[MaybeUninit<u8>], AccessError> {
-        // SAFETY: the field's initialised bytes in host memory. The copy into them has ended (`Fields::new`),
-        // and the slot is not written while `_batch` exists.
-        Ok(unsafe { std::slice::from_raw_parts(self.at.cast(), self.len) })
+        let bytes: *const [u8] = *self.field.borrow_dependent();
+        // SAFETY: a shared slice of initialised bytes, for reading, as long as `self`.
+        Ok(unsafe { &*(bytes as *const [MaybeUninit<u8>]) })
     }
 }
 
-/// `len` bytes of a batch in host memory at `at`, aligned to `align`, as burn's bytes.
-///
-/// # Safety
-/// The bytes belong to the batch, which is on the host device; the copy into them has ended.
-pub(crate) unsafe fn bytes(at: u64, len: usize, align: usize, batch: Arc<Ready>) -> Bytes {
-    let field = SlotField { at: at as *const u8, len, align, _batch: batch };
+/// What `of` takes of the batch, as burn's bytes, which keep the batch.
+pub(crate) fn bytes<T: Element>(
+    batch: &Arc<HostBatch>,
+    of: impl for<'a> FnOnce(&'a HostBatch) -> feedline::Result<&'a [T]>,
+) -> feedline::Result<Bytes> {
+    let field = Field::try_new(batch.clone(), |batch| of(batch).map(bytemuck::cast_slice))?;
+    let len = field.borrow_dependent().len();
+    let controller = Box::new(SlotField { field, align: align_of::<T>() });
     // SAFETY: `memory` has `len` initialised bytes.
-    let bytes = unsafe { Bytes::from_controller(Box::new(field), len) };
+    let bytes = unsafe { Bytes::from_controller(controller, len) };
     // A write makes a copy.
-    bytes.shared()
+    Ok(bytes.shared())
 }

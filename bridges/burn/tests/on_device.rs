@@ -1,6 +1,5 @@
 //! burn's device checks every number of the tensors of 1,000 batches, under chaos: on the CPU, and with the
-//! feature
-//! `cuda` on a GPU, where the upload runs long after the step has begun.
+//! feature `cuda` on a GPU, where the upload runs long after the step has begun.
 
 use std::time::Duration;
 
@@ -44,11 +43,10 @@ fn loader() -> BurnLoader<Made> {
     let options = Options { seed: 14, probability: 0.1, device_delay, ..Options::default() };
     let host = Chaos::new(feedline_device::host::Host::new(), options).unwrap();
     let loader = Loader::builder(Numbers(spec)).batch_size(ROWS).shuffle(3).depth(3);
-    let loader = loader.build(&feedline::Device::with_backend(host)).unwrap();
+    let loader = loader.build_host_on(&feedline::Device::with_backend(host)).unwrap();
     BurnLoader::new(loader, |fields, device| {
         Ok((fields.int("id", device)?, fields.float("numbers", device)?))
     })
-    .unwrap()
 }
 
 fn run(loader: BurnLoader<Made>, device: &Device) {

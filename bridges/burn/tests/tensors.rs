@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use burn::data::dataloader::DataLoader;
 use burn::tensor::{Bytes, Device, Int, Tensor, TensorData};
-use feedline::{Context, Dataset, ErrorKind, Loader, Pad, ReadError, Row, Spec};
+use feedline::{
+    Context, Dataset, ErrorKind, HostLoader, LastBatch, Loader, Pad, ReadError, Row, Spec, World,
+};
 use feedline_burn::{BurnLoader, Fields};
 use feedline_sim::interceptors::chaos::{Chaos, ChaosHandle, Options};
 use feedline_testkit::fixtures::{Fine, Uneven, Wide};
@@ -13,8 +15,8 @@ use feedline_testkit::{pattern, with_watchdog};
 
 const LIMIT: Duration = Duration::from_secs(120);
 
-fn wide() -> Loader {
-    Loader::builder(Wide::new(40).unwrap()).batch_size(8).shuffle(5).build(&feedline::Device::host()).unwrap()
+fn wide() -> HostLoader {
+    Loader::builder(Wide::new(40).unwrap()).batch_size(8).shuffle(5).build_host().unwrap()
 }
 
 fn check_values(fields: &Fields, name: &str, values: impl Iterator<Item = f64>) {
@@ -30,9 +32,8 @@ fn check_values(fields: &Fields, name: &str, values: impl Iterator<Item = f64>) 
 fn every_type_becomes_data_of_that_type() {
     use half::{bf16, f16};
     let mut loader = wide();
-    let stream = loader.device().stream().unwrap();
     for batch in loader.epoch(0).unwrap() {
-        let fields = Fields::new(batch.unwrap().wait_on(&stream).unwrap()).unwrap();
+        let fields = Fields::new(batch.unwrap());
         macro_rules! check {
             ($($name:literal as $type:ty),+ $(,)?) => {$(
                 let data = fields.data($name).unwrap();
@@ -51,11 +52,9 @@ fn every_type_becomes_data_of_that_type() {
 #[test]
 fn a_tensor_on_the_cpu_is_the_slot_itself_and_a_change_copies_it() {
     let mut loader = wide();
-    let stream = loader.device().stream().unwrap();
-    let slots = loader.slot_addresses();
-    let bytes = loader.layout().bytes() as u64;
-    let batch = loader.epoch(0).unwrap().next().unwrap().unwrap().wait_on(&stream).unwrap();
-    let fields = Fields::new(batch).unwrap();
+    let slots = loader.loader().slot_addresses();
+    let bytes = loader.loader().layout().bytes() as u64;
+    let fields = Fields::new(loader.epoch(0).unwrap().next().unwrap().unwrap());
     let is_in_slot = |bytes_of: &Bytes| {
         let at = bytes_of.as_ptr() as u64;
         slots.iter().any(|slot| (slot.0..slot.0 + bytes).contains(&at))
@@ -74,10 +73,8 @@ fn a_tensor_on_the_cpu_is_the_slot_itself_and_a_change_copies_it() {
 #[test]
 fn a_wrong_kind_shape_or_name_is_refused_in_one_line() {
     let mut loader = wide();
-    let stream = loader.device().stream().unwrap();
     let device = Device::flex();
-    let batch = loader.epoch(0).unwrap().next().unwrap().unwrap().wait_on(&stream).unwrap();
-    let fields = Fields::new(batch).unwrap();
+    let fields = Fields::new(loader.epoch(0).unwrap().next().unwrap().unwrap());
     let errors = [
         (fields.float::<1>("u8", &device).err(), "take it with int()"),
         (fields.int::<2>("f32", &device).err(), "take it with float()"),
@@ -92,13 +89,29 @@ fn a_wrong_kind_shape_or_name_is_refused_in_one_line() {
 }
 
 #[test]
+fn a_padded_field_of_items_has_a_width_in_items() {
+    let uneven = Uneven::new(32, 20).unwrap();
+    let loader = Loader::builder(uneven.clone()).batch_size(8).pad("pairs", Pad::multiple_of(4));
+    for batch in loader.build_host().unwrap().epoch(0).unwrap() {
+        let fields = Fields::new(batch.unwrap());
+        let (rows, lengths) = (fields.data("pairs").unwrap(), fields.lengths("pairs").unwrap());
+        let longest = lengths.as_slice::<u32>().unwrap().iter().max().unwrap().next_multiple_of(4) as usize;
+        assert_eq!(rows.shape().as_slice(), [8, longest, 2]);
+        let rows = rows.as_slice::<u16>().unwrap().chunks(2 * longest);
+        for (&id, row) in fields.batch().ids().iter().zip(rows) {
+            let wanted = uneven.values(0, Uneven::PAIRS, id);
+            assert!(row.iter().flat_map(|value| value.to_ne_bytes()).take(wanted.len()).eq(wanted));
+        }
+    }
+}
+
+#[test]
 fn a_padded_field_becomes_data_with_lengths() {
     let uneven = Uneven::new(32, 20).unwrap();
     let loader = Loader::builder(uneven.clone()).batch_size(8).pad("bytes", Pad::multiple_of(4));
-    let mut loader = loader.build(&feedline::Device::host()).unwrap();
-    let stream = loader.device().stream().unwrap();
+    let mut loader = loader.build_host().unwrap();
     for batch in loader.epoch(0).unwrap() {
-        let fields = Fields::new(batch.unwrap().wait_on(&stream).unwrap()).unwrap();
+        let fields = Fields::new(batch.unwrap());
         let (rows, lengths) = (fields.data("bytes").unwrap(), fields.lengths("bytes").unwrap());
         let width = rows.shape().as_slice()[1];
         let rows = rows.as_slice::<u8>().unwrap().chunks(width);
@@ -108,23 +121,7 @@ fn a_padded_field_becomes_data_with_lengths() {
             assert_eq!(row[..length as usize], uneven.values(0, Uneven::BYTES, id));
         }
         assert!(fields.data("pairs").unwrap_err().message().contains("not padded"));
-    }
-}
-
-#[test]
-fn a_batch_or_loader_on_another_device_is_refused() {
-    let (device, _sim) = feedline_sim::device(14).unwrap();
-    let builder = || Loader::builder(Wide::new(8).unwrap()).batch_size(8);
-    let mut loader = builder().build(&device).unwrap();
-    let stream = device.stream().unwrap();
-    let batch = loader.epoch(0).unwrap().next().unwrap().unwrap().wait_on(&stream).unwrap();
-    let errors = [
-        Fields::new(batch).unwrap_err(),
-        BurnLoader::new(builder().build(&device).unwrap(), |_, _| Ok(())).unwrap_err(),
-    ];
-    for error in errors {
-        assert_eq!((error.kind(), error.to_string().lines().count()), (ErrorKind::Config, 1));
-        assert!(error.message().contains("Device::host()"), "{error}");
+        assert!(fields.lengths("pairs").unwrap_err().message().contains("not padded"));
     }
 }
 
@@ -142,13 +139,13 @@ fn a_thousand_batches_hold_the_right_bytes_under_chaos() {
         let (device, chaos) = chaos();
         let fine = Fine::new(16 * 500, 200).unwrap();
         let loader = Loader::builder(fine.clone()).batch_size(16).shuffle(3).depth(4);
-        let loader = loader.held_limit(Duration::from_secs(2)).build(&device).unwrap();
+        let loader = loader.held_limit(Duration::from_secs(2)).build_host_on(&device).unwrap();
         type Made = (u64, Vec<u64>, Tensor<1, Int>, Tensor<2, Int>);
         let loader = BurnLoader::new(loader, |fields, device| -> feedline::Result<Made> {
             let batch = fields.batch();
             Ok((batch.epoch(), batch.ids().to_vec(), fields.int("id", device)?, fields.int("bytes", device)?))
         });
-        let loader = loader.unwrap().to_device(&Device::flex());
+        let loader = loader.to_device(&Device::flex());
         let check = |(epoch, ids, id_tensor, bytes): Made| {
             let seen = id_tensor.into_data();
             assert!(seen.as_slice::<i64>().unwrap().iter().map(|&id| id as u64).eq(ids.iter().copied()));
@@ -184,8 +181,8 @@ fn a_thousand_batches_hold_the_right_bytes_under_chaos() {
 fn tensors_that_are_kept_for_ever_end_the_epoch_with_one_line() {
     with_watchdog(LIMIT, || {
         let loader = Loader::builder(Wide::new(80).unwrap()).batch_size(8).depth(2);
-        let loader = loader.held_limit(Duration::from_millis(300)).build(&feedline::Device::host()).unwrap();
-        let loader = BurnLoader::new(loader, |fields, _| fields.data("f32")).unwrap();
+        let loader = loader.held_limit(Duration::from_millis(300)).build_host().unwrap();
+        let loader = BurnLoader::new(loader, |fields, _| fields.data("f32"));
         let kept: Vec<Result<TensorData, _>> = loader.iter().collect();
         let error = kept.last().unwrap().as_ref().unwrap_err().to_string();
         assert_eq!((kept.len(), error.lines().count()), (3, 1), "{error}");
@@ -199,11 +196,12 @@ fn tensors_that_are_kept_for_ever_end_the_epoch_with_one_line() {
 fn a_tensor_outlives_its_batch_and_its_loader() {
     with_watchdog(LIMIT, || {
         let (device, chaos) = chaos(); // fills freed memory with other bytes
-        let loader = Loader::builder(Wide::new(80).unwrap()).batch_size(8).depth(2).build(&device).unwrap();
+        let loader = Loader::builder(Wide::new(80).unwrap()).batch_size(8).depth(2);
+        let loader = loader.build_host_on(&device).unwrap();
         let make = |fields: &Fields, device: &Device| -> feedline::Result<(Vec<u64>, Tensor<2>)> {
             Ok((fields.batch().ids().to_vec(), fields.float("f32", device)?))
         };
-        let loader = BurnLoader::new(loader, make).unwrap().to_device(&Device::flex());
+        let loader = BurnLoader::new(loader, make).to_device(&Device::flex());
         let (ids, tensor) = loader.iter().next().unwrap().unwrap();
         // The loader fills its other slots again and again, and ends.
         assert_eq!(loader.iter().filter(|made| made.is_ok()).count(), 10);
@@ -221,7 +219,7 @@ fn a_tensor_outlives_its_batch_and_its_loader() {
 
 #[test]
 fn the_loader_follows_burns_protocol_and_refuses_what_it_cannot_do() {
-    let loader = Arc::new(BurnLoader::new(wide(), |fields, _| Ok(fields.batch().epoch())).unwrap());
+    let loader = Arc::new(BurnLoader::new(wide(), |fields, _| Ok(fields.batch().epoch())));
     assert_eq!(loader.num_items(), 40);
     let first = loader.iter();
     let second = loader.iter().next().unwrap().unwrap_err().to_string();
@@ -237,9 +235,23 @@ fn the_loader_follows_burns_protocol_and_refuses_what_it_cannot_do() {
     let error = slice.next().unwrap().unwrap_err().to_string();
     assert!(error.contains("LoaderBuilder::world") && error.lines().count() == 1, "{error}");
     assert!(slice.next().is_none(), "an error ends the epoch");
-    let loader = BurnLoader::new(wide(), |fields, _| Ok(fields.batch().epoch())).unwrap();
+    let loader = BurnLoader::new(wide(), |fields, _| Ok(fields.batch().epoch()));
     let loader = loader.starting_at(7).unwrap();
     assert!(loader.iter().all(|epoch| epoch.unwrap() == 7));
+}
+
+#[test]
+fn progress_ends_at_the_number_of_items_in_every_rank() {
+    for rank in 0..3 {
+        let builder = Loader::builder(Wide::new(40).unwrap()).batch_size(8).last_batch(LastBatch::Keep);
+        let loader = builder.world(World::new(rank, 3).unwrap()).build_host().unwrap();
+        let loader = BurnLoader::new(loader, |fields, _| Ok(fields.batch().len()));
+        let mut batches = loader.iter();
+        let rows = batches.next().unwrap().unwrap();
+        assert_eq!((batches.progress().items_processed, batches.progress().is_completed()), (rows, false));
+        assert!(batches.by_ref().all(|made| made.is_ok()));
+        assert_eq!(batches.progress().items_processed, loader.num_items());
+    }
 }
 
 /// A set with a sample that cannot be read.
@@ -266,8 +278,8 @@ impl Dataset for Bad {
 #[test]
 fn a_sample_that_cannot_be_read_is_the_last_item() {
     let data = Bad(Spec::new().field("x", feedline::DType::U8, []).unwrap());
-    let loader = Loader::builder(data).batch_size(4).build(&feedline::Device::host()).unwrap();
-    let loader = BurnLoader::new(loader, |fields, _| Ok(fields.batch().len())).unwrap();
+    let loader = Loader::builder(data).batch_size(4).build_host().unwrap();
+    let loader = BurnLoader::new(loader, |fields, _| Ok(fields.batch().len()));
     let items: Vec<_> = loader.iter().collect();
     let error = items[2].as_ref().unwrap_err().to_string();
     assert_eq!((items.len(), error.lines().count()), (3, 1), "{error}");

@@ -15,9 +15,14 @@ impl LoaderBuilder {
     /// # Errors
     /// As [`build`](Self::build).
     pub fn build_host(self) -> Result<HostLoader> {
-        let device = Device::host();
+        self.build_host_on(&Device::host())
+    }
+
+    /// Like [`build_host`](Self::build_host), on the host device `device`.
+    #[doc(hidden)] // For tests, which delay its work and fill freed memory with other bytes.
+    pub fn build_host_on(self, device: &Device) -> Result<HostLoader> {
         let stream = device.stream()?;
-        Ok(HostLoader { loader: self.build(&device)?, stream })
+        Ok(HostLoader { loader: self.build(device)?, stream })
     }
 }
 

@@ -209,6 +209,28 @@ fn a_host_loader_delivers_the_batches_of_the_loader_in_its_order() {
 }
 
 #[test]
+fn a_host_loader_has_the_bytes_of_its_batches_however_late_their_copies_are() {
+    alone(|| {
+        for seed in 0..10 {
+            let device = late(seed);
+            let mut loader = builder(fine()).shuffle(seed).build_host_on(&device).unwrap();
+            let mut steps = 0;
+            for epoch in 0..2 {
+                for batch in loader.epoch(epoch).unwrap() {
+                    let batch = batch.unwrap();
+                    let (ids, bytes) = (batch.field("id").unwrap(), batch.field("bytes").unwrap());
+                    assert_rows(&fine(), epoch, batch.ids(), ids, bytes);
+                    steps += 1;
+                }
+            }
+            assert_eq!(steps, 2 * STEPS);
+            drop(loader);
+            assert_empty(&device);
+        }
+    });
+}
+
+#[test]
 fn held_host_batches_keep_their_bytes_while_others_come() {
     alone(|| {
         let mut loader = builder(fine()).depth(4).build_host().unwrap();

@@ -121,10 +121,10 @@ fn loader(
     }
     let builder =
         Loader::builder(samples.clone()).batch_size(BATCH).shuffle(7).workers(Workers::Count(workers));
-    let loader = builder.last_batch(LastBatch::Keep).build(&feedline::Device::host())?;
+    let loader = builder.last_batch(LastBatch::Keep).build_host()?;
     let loader = BurnLoader::new(loader, |fields: &Fields, device| {
         Ok((fields.int("image", device)?, Tensor::from_data(fields.data("label")?, device)))
-    })?;
+    });
     Ok(loader.to_device(device))
 }
 

@@ -78,19 +78,19 @@ fn classes() -> feedline::Result<Classes> {
 fn the_training_of_the_readme_learns() -> Result<(), Box<dyn std::error::Error>> {
     std::env::set_current_dir(env!("CARGO_TARGET_TMPDIR"))?; // burn writes into the folder "run"
     let data = classes()?;
-    let valid = Loader::builder(classes()?).batch_size(128).build(&feedline::Device::host())?;
+    let valid = Loader::builder(classes()?).batch_size(128).build_host()?;
     let valid = Arc::new(BurnLoader::new(valid, |fields, device| {
         Ok((fields.float::<2>("image", device)?, fields.int::<1>("label", device)?))
-    })?);
+    }));
     let device = Device::flex().autodiff();
     let model = Model { layer: LinearConfig::new(4, 4).init(&device) };
     let learner = Learner::new(model, AdamConfig::new().init(), ConstantLr::new(0.1));
     // The README begins here.
-    let loader = Loader::builder(data).batch_size(128).shuffle(7).build(&feedline::Device::host())?;
+    let loader = Loader::builder(data).batch_size(128).shuffle(7).build_host()?;
     // burn's own DataLoader trait
     let train = BurnLoader::new(loader, |fields, device| {
         Ok((fields.float::<2>("image", device)?, fields.int::<1>("label", device)?))
-    })?;
+    });
     let trained = SupervisedTraining::new("run", Arc::new(train), valid).num_epochs(10).launch(learner);
     // The README ends here.
     assert!(trained.error.is_none(), "{:?}", trained.error);

@@ -112,10 +112,10 @@ fn the_model_sees_the_same_pixels_and_labels_whoever_decodes() {
     let by = |decode| output(folder.path(), &[&arguments[..], &["--decode", decode]].concat());
     let workers = by("workers");
     assert_eq!(epochs(&workers).len(), 2);
-    for decode in ["cpu", "auto"] {
+    for (decode, said) in [("cpu", "on the CPU"), ("auto", "on the CPU (no nvJPEG)")] {
         let lines = by(decode);
         assert_eq!(epochs(&lines), epochs(&workers), "{decode}");
-        assert!(lines.contains("decoded   on the CPU (no nvJPEG); on the CPU (no nvJPEG)"), "{lines}");
+        assert!(lines.lines().any(|line| line == format!("decoded   {said}")), "{lines}");
     }
     assert!(workers.contains("decoded   by the workers"), "{workers}");
 }

@@ -205,7 +205,8 @@ impl PictureDecoder {
     /// Where pictures are decoded, for logs.
     pub fn describe(&self) -> String {
         match (&self.gpu, self.decode) {
-            (None, _) => "on the CPU (no nvJPEG)".to_owned(),
+            (None, Decode::Auto) => "on the CPU (no nvJPEG)".to_owned(),
+            (None, _) => "on the CPU".to_owned(),
             (Some(gpu), Decode::Auto) => format!("on the GPU and the CPU ({})", gpu.describe()),
             (Some(gpu), _) => format!("on the GPU ({})", gpu.describe()),
         }

@@ -18,7 +18,7 @@ pub(super) const CHUNK: usize = 64 * 1024;
 ///
 /// The calling thread only waits. A thread of any rayon pool runs all parts itself: while it waited,
 /// rayon would let it run other work of its pool, which may need a lock that the thread already holds.
-pub(super) fn each<T: Send>(parts: impl Iterator<Item = T>, work: impl Fn(T) + Send + Sync) {
+pub(crate) fn each<T: Send>(parts: impl Iterator<Item = T>, work: impl Fn(T) + Send + Sync) {
     let mut parts = parts.peekable();
     let Some(first) = parts.next() else { return };
     match pool().filter(|_| parts.peek().is_some() && rayon::current_thread_index().is_none()) {
@@ -27,27 +27,6 @@ pub(super) fn each<T: Send>(parts: impl Iterator<Item = T>, work: impl Fn(T) + S
             pool.install(|| all.into_par_iter().for_each(work));
         }
         None => std::iter::once(first).chain(parts).for_each(work),
-    }
-}
-
-/// Runs `work` for each of `parts` on the pool, while the calling thread runs `own`; returns when all have
-/// ended. Without a pool, and on a thread of another one, the calling thread runs all of them.
-#[cfg(feature = "nvjpeg")]
-pub(crate) fn beside<T: Send, R>(
-    parts: Vec<T>,
-    work: impl Fn(T) + Send + Sync,
-    own: impl FnOnce() -> R,
-) -> R {
-    match pool().filter(|_| rayon::current_thread_index().is_none()) {
-        Some(pool) => pool.in_place_scope(|scope| {
-            let work = &work;
-            parts.into_iter().for_each(|part| scope.spawn(move |_| work(part)));
-            own()
-        }),
-        None => {
-            parts.into_iter().for_each(work);
-            own()
-        }
     }
 }
 

@@ -13,7 +13,7 @@ use feedline_images::{Chroma, Size};
 
 use self::library::{Calls, Image, Pointer, Status};
 pub(crate) use self::staging::Staging;
-use crate::host::parallel::beside;
+use crate::host::parallel::each;
 
 /// `nvjpegBackend_t`: the JPEG engines of the chip, and a decoder in kernels.
 const HARDWARE: c_int = 3;
@@ -195,7 +195,7 @@ impl Nvjpeg {
             places.push(part.as_ptr());
             parts.push((part, file.bytes));
         }
-        beside(parts, |(to, from)| to.copy_from_slice(from), || ());
+        each(parts.into_iter(), |(to, from): (&mut [u8], &[u8])| to.copy_from_slice(from));
         self.spent.load += start.elapsed();
         Ok(Loaded { files, places, pinned })
     }

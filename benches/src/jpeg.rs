@@ -26,8 +26,8 @@ const BATCH: usize = 64;
 /// What decodes JPEG, on both sides.
 const DECODER: &str = if cfg!(feature = "turbojpeg") { "libjpeg-turbo" } else { "own" };
 
-/// Decoding alone, and with a random-resized-crop to 224 and a flip, in each form of decoding; as many workers
-/// as threads.
+/// Decoding alone, and with a random-resized-crop to 224 and a flip, in each form of decoding; as many
+/// workers as threads.
 ///
 /// # Errors
 /// `Config` without a folder of pictures; an error of a file, the device or the pipeline.

@@ -28,8 +28,8 @@ pub struct TableOptions {
     /// What a null becomes.
     pub nulls: Nulls,
     /// Bytes of decoded row groups or record batches that are kept for all workers together. The one that was
-    /// used longest ago goes first; one that is larger than all of this is kept until the next. Beyond them, a
-    /// worker holds up to four that it copies rows out of.
+    /// used longest ago goes first; one that is larger than all of this is kept until the next. Beyond them,
+    /// a worker holds up to four that it copies rows out of.
     pub cache_bytes: u64,
 }
 

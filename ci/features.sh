@@ -18,7 +18,7 @@ LEFT_OUT = {
     ("feedline-kernel-compiler", None): "cudarc needs one CUDA version",
     ("feedline-pictures", "cuda"): "cudarc needs one CUDA version; cuda-12 and cuda-13 turn it on",
     ("feedline-pictures", "nvjpeg"): "cudarc needs one CUDA version; cuda-12 and cuda-13 give it",
-    ("feedline-examples", "images"): "cudarc needs one CUDA version; cuda-12 and cuda-13 give it",
+    ("feedline-examples", "nvjpeg"): "cudarc needs one CUDA version; cuda-12 and cuda-13 give it",
     ("benches", "cuda"): "cuda-12 and cuda-13 turn it on",
     ("feedline", "nvtx"): "bindgen needs libclang",
     ("feedline-images", "turbojpeg"): "its build needs cmake and nasm; ci/turbojpeg.sh",

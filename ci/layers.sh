@@ -12,7 +12,7 @@ CORE, SLOTS, BACKEND = "feedline-core", "feedline-slots", "feedline-backend"
 CUDA, DEVICE, SIM = "feedline-cuda", "feedline-device", "feedline-sim"
 FACADE, KERNELS, DATASETS = "feedline", "feedline-kernels", "feedline-datasets"
 IMAGES, EXAMPLES, TOOLS, TESTKIT = "feedline-images", "feedline-examples", "feedline-tools", "feedline-testkit"
-DLPACK, DIST, SERVE = "feedline-dlpack", "feedline-dist", "feedline-serve"
+DLPACK, DIST, SERVE, MLP = "feedline-dlpack", "feedline-dist", "feedline-serve", "feedline-mlp"
 COMPILER, PICTURES = "feedline-kernel-compiler", "feedline-pictures"
 
 # The packages that each package may import. Only examples, benches and bridges import the facade.
@@ -33,14 +33,16 @@ may = {
     PICTURES: {CORE, DEVICE, IMAGES, COMPILER, KERNELS},
     IMAGES: {CORE},
     DATASETS: {CORE, IMAGES},
+    MLP: programs,
     EXAMPLES: programs,
     TOOLS: {CORE, DATASETS},
-    SERVE: below_facade | {FACADE, KERNELS, EXAMPLES},
-    "benches": programs | {EXAMPLES, TESTKIT},
+    SERVE: below_facade | {FACADE, KERNELS, MLP},
+    "benches": programs | {EXAMPLES, MLP, TESTKIT},
     TESTKIT: {CORE, SLOTS, DEVICE, SIM},
 }
 # Tests may also import the testkit, the simulator and the packages below.
 may_in_tests = {name: {TESTKIT, SIM} for name in may}
+may_in_tests[EXAMPLES] |= {MLP}
 may_in_tests[FACADE] |= {KERNELS, DATASETS}
 may_in_tests[KERNELS] |= {SLOTS}
 may_in_tests[IMAGES] |= {FACADE, DATASETS}

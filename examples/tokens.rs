@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use feedline::{
     Context, DType, Dataset, Device, Error, ErrorKind, Loader, LoaderBuilder, ReadError, Row, Spec,
 };
-use feedline_examples::mlp::{Init, Mlp, Optimizer, Shape};
 use feedline_kernels::ops::{AdamW, Kernels};
+use feedline_mlp::{Init, Mlp, Optimizer, Shape};
 
 /// Characters that the network sees.
 const CONTEXT: usize = 12;

@@ -2,8 +2,8 @@
 
 use feedline::{Buffer, Error, ErrorKind, Graph, Loader, Replay, Result, Stream, TransferMode, Workers};
 use feedline_datasets::Idx;
-use feedline_examples::mlp::{Init, Mlp, Optimizer, Shape};
 use feedline_kernels::ops::{Kernels, Options as Computing, Sgd};
+use feedline_mlp::{Init, Mlp, Optimizer, Shape};
 use serde_json::json;
 
 use crate::measure::{Figures, sides, steps};

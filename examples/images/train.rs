@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use feedline::{Dataset, Device, Error, ErrorKind, Loader, Result, Stream};
 use feedline_datasets::{Folder, Reader};
-use feedline_examples::mlp::{Init, Mlp, Optimizer, Shape};
 use feedline_images::Transforms;
 use feedline_kernels::ops::{Kernels, Sgd};
+use feedline_mlp::{Init, Mlp, Optimizer, Shape};
 
 use crate::feed::Feed;
 use crate::options::{Options, print};

@@ -2,7 +2,6 @@
 #![forbid(unsafe_code)]
 
 pub mod branches;
-pub mod mlp;
 pub mod overlap;
 
 /// Compiles the programs in the README.

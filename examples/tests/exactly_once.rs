@@ -1,13 +1,13 @@
 //! The proof covers all parts of a run, even with different batch sizes, and a run that lost a sample
 //! fails and says so.
 
-#[path = "../mlp/files.rs"]
+#[path = "../mlp/trainer/files.rs"]
 #[allow(dead_code)]
 mod files;
-#[path = "../mlp/pace.rs"]
+#[path = "../mlp/trainer/pace.rs"]
 #[allow(dead_code)]
 mod pace;
-#[path = "../mlp/report.rs"]
+#[path = "../mlp/trainer/report.rs"]
 #[allow(dead_code)]
 mod report;
 mod trainer;

@@ -1,13 +1,13 @@
 //! The trainer's files are always complete, whatever else writes there or is in the way, and it reads
 //! only regular files.
 
-#[path = "../mlp/checkpoint.rs"]
+#[path = "../mlp/trainer/checkpoint.rs"]
 #[allow(dead_code)]
 mod checkpoint;
-#[path = "../mlp/delivered.rs"]
+#[path = "../mlp/trainer/delivered.rs"]
 #[allow(dead_code)]
 mod delivered;
-#[path = "../mlp/files.rs"]
+#[path = "../mlp/trainer/files.rs"]
 #[allow(dead_code)]
 mod files;
 mod trainer;

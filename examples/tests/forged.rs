@@ -1,13 +1,13 @@
 //! A checkpoint that was edited and sealed with a new checksum is refused with one clear line. Whatever
 //! it holds, the trainer does not panic, hang, or train from a position that its proof does not cover.
 
-#[path = "../mlp/checkpoint.rs"]
+#[path = "../mlp/trainer/checkpoint.rs"]
 #[allow(dead_code)]
 mod checkpoint;
-#[path = "../mlp/delivered.rs"]
+#[path = "../mlp/trainer/delivered.rs"]
 #[allow(dead_code)]
 mod delivered;
-#[path = "../mlp/files.rs"]
+#[path = "../mlp/trainer/files.rs"]
 #[allow(dead_code)]
 mod files;
 mod trainer;

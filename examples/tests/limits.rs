@@ -1,9 +1,9 @@
 //! If the system refuses a thread, or space for the built-in digits, the trainer says in one line what to do.
 
-#[path = "../mlp/drawn.rs"]
+#[path = "../mlp/trainer/drawn.rs"]
 #[allow(dead_code)]
 mod drawn;
-#[path = "../mlp/progress.rs"]
+#[path = "../mlp/trainer/progress.rs"]
 #[allow(dead_code)]
 mod progress;
 mod trainer;

@@ -3,8 +3,8 @@
 use feedline::{Device, Loader, Readback, Replay, Result, Workers};
 use feedline_datasets::Idx;
 use feedline_device::host::Host;
-use feedline_examples::mlp::{Init, Mlp, Optimizer, Shape};
 use feedline_kernels::ops::{AdamW, Kernels, Options, Sgd};
+use feedline_mlp::{Init, Mlp, Optimizer, Shape};
 use feedline_sim::interceptors::chaos::{Chaos, Options as Disorder};
 
 const BATCH: usize = 32;

@@ -2,8 +2,8 @@
 //! not: on the host, and on a GPU if there is one.
 
 use feedline::{Device, Result};
-use feedline_examples::mlp::{Init, Mlp, Optimizer, Shape, State};
 use feedline_kernels::ops::{Kernels, Linear, Options, Sgd};
+use feedline_mlp::{Init, Mlp, Optimizer, Shape, State};
 
 const SHAPE: Shape = Shape { inputs: 77, hidden: 130, classes: 10, batch: 200 };
 /// A full batch, shorter ones around the tile sizes, one row, and again a full one over their leftovers.

@@ -8,8 +8,7 @@
 use std::sync::OnceLock;
 
 use feedline_core::{Error, ErrorKind, Result};
-use rayon::prelude::*;
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use rayon_core::{ThreadPool, ThreadPoolBuilder};
 
 /// Elements per part; smaller work stays on the calling thread. A parallel call costs about ten
 /// microseconds, as long as the simplest of these loops takes for this number of elements.
@@ -22,10 +21,16 @@ pub(crate) const CHUNK: usize = 64 * 1024;
 pub fn each<T: Send>(parts: impl Iterator<Item = T>, work: impl Fn(T) + Send + Sync) {
     let mut parts = parts.peekable();
     let Some(first) = parts.next() else { return };
-    match pool().as_ref().ok().filter(|_| parts.peek().is_some() && rayon::current_thread_index().is_none()) {
+    match pool()
+        .as_ref()
+        .ok()
+        .filter(|_| parts.peek().is_some() && rayon_core::current_thread_index().is_none())
+    {
         Some(pool) => {
-            let all: Vec<T> = std::iter::once(first).chain(parts).collect();
-            pool.install(|| all.into_par_iter().for_each(work));
+            let work = &work;
+            pool.in_place_scope(|scope| {
+                std::iter::once(first).chain(parts).for_each(|part| scope.spawn(move |_| work(part)));
+            });
         }
         None => std::iter::once(first).chain(parts).for_each(work),
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use feedline::{Device, Error, ErrorKind, Result};
-use feedline_examples::mlp::{Init, Shape};
+use feedline_mlp::{Init, Shape};
 use feedline_serve::{Model, Pool, PoolOptions, Server, load};
 use lexopt::prelude::{Long, Short, ValueExt as _};
 use tokio::sync::oneshot;

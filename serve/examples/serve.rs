@@ -14,7 +14,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use feedline::{Device, Error, ErrorKind, Result};
-use feedline_examples::mlp::sealed::read_parameters;
+use feedline_mlp::sealed::read_parameters;
 use feedline_serve::{Model, Pool, PoolOptions, Server};
 use lexopt::prelude::{Long, Short, ValueExt as _};
 use tokio::signal::unix::{SignalKind, signal};

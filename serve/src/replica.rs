@@ -2,8 +2,8 @@
 
 use feedline::{Device, Error, ErrorKind, Pinned, Readback, Result, Stream};
 use feedline_device::slot::SlotRing;
-use feedline_examples::mlp::{Init, Mlp, Optimizer, Shape};
 use feedline_kernels::ops::{Kernels, Sgd};
+use feedline_mlp::{Init, Mlp, Optimizer, Shape};
 use feedline_slots::Ring;
 
 /// The model to serve. Clones are cheap enough: each stream has its own weights anyway.
@@ -15,7 +15,7 @@ pub struct Model {
     pub hidden: usize,
     /// Classes.
     pub classes: usize,
-    /// The parameters, as [`read_parameters`](feedline_examples::mlp::sealed::read_parameters) gives them.
+    /// The parameters, as [`read_parameters`](feedline_mlp::sealed::read_parameters) gives them.
     pub parameters: Vec<f32>,
 }
 

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use bytes::Bytes;
 use feedline::Device;
-use feedline_examples::mlp::sealed::seal;
+use feedline_mlp::sealed::seal;
 use feedline_serve::load;
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
 use safetensors::Dtype;

@@ -1,6 +1,6 @@
 //! Says what a file or folder holds: format, samples, fields, and checksums of the first and the last sample.
 //!
-//! `cargo run --release --example inspect -- PATH [--all] [--json]`
+//! `cargo run --release -p feedline-tools --example inspect -- PATH [--all] [--json]`
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;

@@ -1,6 +1,6 @@
 //! Writes any source as Arrow files, which are read fastest.
 //!
-//! `cargo run --release --example pack -- SRC DST [--shard-mib N] [--quiet]`
+//! `cargo run --release -p feedline-tools --example pack -- SRC DST [--shard-mib N] [--quiet]`
 #![forbid(unsafe_code)]
 
 use std::ffi::OsString;

@@ -22,7 +22,7 @@ pub fn binary() -> PathBuf {
     let this = std::env::current_exe().expect("this test's own path");
     let built = this.ancestors().nth(2).expect("the build folder").join("examples/mlp");
     let path = built.with_extension(std::env::consts::EXE_EXTENSION);
-    assert!(path.exists(), "no {}: cargo build -p feedline-examples --example mlp", path.display());
+    assert!(path.exists(), "no {}: cargo build -p feedline-mlp --example mlp", path.display());
     path
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use feedline::{Device, Stream};
-use feedline_examples::mlp::{Init, Mlp, Optimizer, Shape};
 use feedline_kernels::ops::{Kernels, Sgd};
+use feedline_mlp::{Init, Mlp, Optimizer, Shape};
 use feedline_serve::{Metrics, Model, Pool, PoolOptions, Server};
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;

@@ -5,7 +5,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_images::Decoder;
 use feedline_kernels::pool;
-use rayon::ThreadPool;
+use rayon_core::ThreadPool;
 
 use super::locked;
 use super::picture_queue::{Picture, PictureQueue};
@@ -61,7 +61,7 @@ pub(super) fn in_row(row: usize, error: &Error) -> Error {
 /// Without the pool, and on a thread of another one, the calling thread does all of it, `own` first.
 fn run_while<R>(max: usize, with_gpu: bool, next: impl Fn() -> bool + Sync, own: impl FnOnce() -> R) -> R {
     let pool = if with_gpu { picture_pool() } else { pool::pool() };
-    match pool.as_ref().ok().filter(|_| rayon::current_thread_index().is_none()) {
+    match pool.as_ref().ok().filter(|_| rayon_core::current_thread_index().is_none()) {
         Some(pool) => pool.in_place_scope(|scope| {
             let next = &next;
             for _ in 0..max.min(pool.current_num_threads()) {

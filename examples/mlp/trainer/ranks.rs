@@ -6,7 +6,7 @@ use std::time::Duration;
 use feedline::{Dataset, Device, Error, ErrorKind, Result, Stream, World};
 use feedline_core::random::key;
 use feedline_dist::{Collectives, Group, Launch, Ticket};
-use feedline_examples::mlp::{Average, Mlp};
+use feedline_mlp::{Average, Mlp};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 

@@ -3,7 +3,7 @@
 use feedline::{Buffer, Result, View, ViewMut};
 use feedline_kernels::ops::{ClassifierGradients, Kernels, Linear};
 
-use crate::mlp::Layer;
+use crate::Layer;
 
 /// What the gradient of the first layer's weights is made from, the way round in which a GPU takes it
 /// quicker.

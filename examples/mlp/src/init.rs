@@ -2,7 +2,7 @@
 
 use feedline_core::random::{key, splitmix64};
 
-use crate::mlp::Layer;
+use crate::Layer;
 
 /// The initial weights: uniform in `±1/sqrt(inputs)`; biases are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

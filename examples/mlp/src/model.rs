@@ -3,9 +3,9 @@
 use feedline::{Buffer, Error, ErrorKind, Result, Stream, View, ViewMut};
 use feedline_kernels::ops::{AdamW, Kernels, Sgd};
 
-use crate::mlp::average::start;
-use crate::mlp::backward::{Backward, Transposed};
-use crate::mlp::{Average, Init, Layer, Shape};
+use crate::average::start;
+use crate::backward::{Backward, Transposed};
+use crate::{Average, Init, Layer, Shape};
 
 /// How parameters are updated.
 #[derive(Clone, Copy, Debug)]

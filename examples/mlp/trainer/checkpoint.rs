@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use feedline::{BadSampleReport, Error, ErrorKind, Proof, Result, World};
-use feedline_examples::mlp::State;
-pub use feedline_examples::mlp::sealed::seal;
-use feedline_examples::mlp::sealed::{CHECKSUM, Cause, checksum, read_file};
+use feedline_mlp::State;
+pub use feedline_mlp::sealed::seal;
+use feedline_mlp::sealed::{CHECKSUM, Cause, checksum, read_file};
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 

@@ -7,6 +7,7 @@
 //! | forward, backward and update | `model.rs`, `backward.rs` |
 //! | gradients averaged over several ranks | `average.rs` |
 //! | the file of a checkpoint | `sealed.rs` |
+#![forbid(unsafe_code)]
 
 mod average;
 mod backward;

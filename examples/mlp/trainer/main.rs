@@ -11,6 +11,7 @@ mod interrupt;
 mod labelled;
 mod options;
 mod pace;
+mod pictures;
 mod progress;
 mod ranks;
 mod report;

@@ -6,10 +6,8 @@ use feedline::{
     Context, DType, Dataset, Error, ErrorKind, Fingerprint, ReadError, Result, Row, Spec, StridedColumn,
 };
 use feedline_datasets::{ElementType, Reader, SchemaField, Value, Values};
-use feedline_images::{Scratch, Transforms};
 
-/// Encoded pictures are scaled to so many pixels a side: the model is small, and takes one size.
-const SIDE: usize = 32;
+use crate::pictures::{Pictures, Scratch};
 
 /// Names of fields that are likely to hold images, the likeliest first.
 const INPUTS: [&str; 12] =
@@ -22,7 +20,7 @@ const LABELS: [&str; 8] =
 pub struct Labelled {
     reader: Box<dyn Reader>,
     /// The reader's field that holds the image, and what decodes it.
-    input: (usize, Option<Transforms>),
+    input: (usize, Option<Pictures>),
     /// The reader's field that holds the class.
     label: usize,
     classes: usize,
@@ -55,16 +53,15 @@ impl Labelled {
         let label = choose(fields, "label", label, &LABELS, is_label).map_err(at)?;
         let is_input = |field: &SchemaField| is_input(field) && field.name != fields[label].name;
         let input = choose(fields, "input", input, &INPUTS, is_input).map_err(at)?;
-        let (transforms, spec) = match pixels(&fields[input]) {
+        let (pictures, spec) = match pixels(&fields[input]) {
             Some(shape) => (None, Spec::new().field("image", DType::U8, shape).map_err(at)?),
             None => {
-                let transforms = Transforms::new().resize(SIDE);
-                let spec = transforms.field("image")?;
-                (Some(transforms), spec)
+                let (pictures, spec) = Pictures::new("image").map_err(at)?;
+                (Some(pictures), spec)
             }
         };
         let spec = spec.field("label", DType::U8, [])?;
-        let set = Self { input: (input, transforms), label, classes, spec, reader };
+        let set = Self { input: (input, pictures), label, classes, spec, reader };
         set.check_labels()?;
         Ok(set)
     }
@@ -118,9 +115,7 @@ impl Labelled {
         self.reader.read(id, values)?;
         let (input, label) = (&values.fields()[self.input.0], &values.fields()[self.label]);
         match &self.input.1 {
-            Some(transforms) => {
-                transforms.read(&input.bytes, context.random(), scratch, row.bytes_mut(0))?;
-            }
+            Some(pictures) => pictures.read(&input.bytes, context, scratch, row.bytes_mut(0))?,
             None if input.bytes.len() == self.pixels() => row.write(0, &input.bytes),
             None => {
                 let why = format!("the image has {} bytes instead of {}", input.bytes.len(), self.pixels());

@@ -3,7 +3,7 @@
 use feedline::{Result, ViewMut};
 use feedline_dist::{Collectives, Overlap, Reduce};
 
-use crate::mlp::Layer;
+use crate::Layer;
 
 /// How a model averages its gradients over all ranks.
 #[derive(Clone, Debug)]

@@ -23,7 +23,7 @@ const MAX_HEADER: u64 = 100_000_000;
 pub type Cause = Box<dyn std::error::Error + Send + Sync>;
 
 /// The parameters of a checkpoint: the weights and biases of all layers, flat, as
-/// [`Mlp::set_parameters`](super::Mlp::set_parameters) takes them.
+/// [`Mlp::set_parameters`](crate::Mlp::set_parameters) takes them.
 ///
 /// # Errors
 /// `Data` for a file that is not a regular file, not a checkpoint, cut short or damaged.

@@ -7,7 +7,7 @@ use feedline::trace::{StreamTrace, Trace};
 use feedline::{
     BadSampleReport, Cursor, Error, ErrorKind, Loader, Proof, Readback, Replay, Result, Stream, WaitMeter,
 };
-use feedline_examples::mlp::Mlp;
+use feedline_mlp::Mlp;
 use indicatif::ProgressBar;
 
 use crate::checkpoint::Checkpoint;

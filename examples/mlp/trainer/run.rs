@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use feedline::trace::Trace;
 use feedline::{Dataset, Device, Error, ErrorKind, Loader, LoaderBuilder, Result, Stream, World};
-use feedline_examples::mlp::{Init, Mlp, Optimizer, Shape};
 use feedline_kernels::ops::{self, AdamW, Kernels, Sgd};
+use feedline_mlp::{Init, Mlp, Optimizer, Shape};
 
 use crate::checkpoint::Checkpoint;
 use crate::delivered::{Delivered, whole_order_hash, whole_proof, whole_report};

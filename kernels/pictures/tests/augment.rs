@@ -61,7 +61,7 @@ fn ragged(part: &DevicePart, rows: usize, seed: u64) -> Batch<u8> {
     Batch { pixels: pixels(all, seed), offsets: Some(offsets), parameters, labels: vec![0; rows] }
 }
 
-/// What the host makes of a batch.
+/// A batch, transformed on the host.
 fn on_host<I: Value, O: Written>(part: &DevicePart, batch: &Batch<I>, classes: usize) -> (Vec<O>, Vec<f32>) {
     let rows = batch.labels.len();
     let host =
@@ -96,7 +96,7 @@ fn buffer<T: Element>(stream: &Stream, values: &[T]) -> Buffer<T> {
     buffer
 }
 
-/// What `device` makes of a batch.
+/// A batch, transformed on `device`.
 fn on_device<I: Value, O: Written>(
     device: &Device,
     part: &DevicePart,
@@ -149,8 +149,8 @@ fn lists(size: Size) -> Vec<Transforms> {
     ]
 }
 
-/// Writes a batch and what the host makes of it to the file `$FEEDLINE_AUGMENT_CASES`, if that is set: there
-/// `emulate/check.cpp` runs the kernel on it.
+/// Appends a batch and the host's result to the file `$FEEDLINE_AUGMENT_CASES`, if that is set, for
+/// `emulate/check.cpp`, which runs the kernel on it.
 fn keep<I: Value, O: Written>(
     part: &DevicePart,
     batch: &Batch<I>,
@@ -300,7 +300,7 @@ fn noise_gives_the_hosts_bits(device: &Device) {
     }
 }
 
-/// Makes a record of a picture of `size` one that no worker writes; `output` is the size of what it becomes.
+/// Turns the record of a picture of `size` into one that no worker writes; `output` is the size of the result.
 fn spoil(record: &mut [u32], kind: u64, size: Size, output: Size, random: &mut Random) {
     let places = |top: usize, left: usize| {
         [top, left, top + output.height, left + output.width].map(|place| place as u32)

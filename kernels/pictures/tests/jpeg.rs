@@ -1,5 +1,5 @@
-//! Batches of encoded pictures: decoded on the CPU to the workers' pixels, on the GPU to nearly those, and
-//! what the GPU refuses on the CPU.
+//! Batches of encoded pictures: the CPU decodes to the pixels of the loader's workers, nvJPEG to nearly those,
+//! and the CPU decodes what nvJPEG refuses.
 #![cfg(feature = "nvjpeg")]
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use feedline_pictures::{Decode, DecodeStage, Encoded, PictureDecoder};
 use feedline_testkit::{gpu, not_run};
 
 fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../images/tests/golden/pictures").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../images/tests/golden/pictures").join(name)
 }
 
 /// The files of a folder, in order.
@@ -53,7 +53,7 @@ fn crops() -> Transforms {
     Transforms::new().on_device().random_resized_crop(24).flip(0.5).color_jitter(0.3, 0.3, 0.3, 0.1)
 }
 
-/// What the workers' decoder and the host's transforms make of a batch.
+/// A batch, decoded by the workers' decoder and transformed on the host.
 fn wanted(part: &DevicePart, batch: &[Vec<u8>]) -> Vec<u8> {
     let (mut pixels, mut offsets) = (Vec::new(), vec![0]);
     for bytes in batch {
@@ -256,7 +256,7 @@ fn on_gpu(device: &Device, part: DevicePart, decode: Decode, test: &str) -> Opti
 }
 
 /// The bound of this crate: nvJPEG rounds in other places than libjpeg-turbo, whose samples the CPU has.
-const MOST: u8 = 3;
+const MAX_DIFFERENCE: u8 = 3;
 const MEAN: f64 = 1.0;
 const CHROMAS: [Chroma; 2] = [Chroma::Interpolated, Chroma::Nearest];
 
@@ -266,7 +266,7 @@ fn the_gpu_decodes_pictures_within_three_levels_of_the_cpu() {
     let Some(device) = gpu(test) else { return };
     let names = ["444.jpg", "422.jpg", "420.jpg", "gray.jpg", "best.jpg", "worst.jpg", "restarts.jpg"];
     let mut paths: Vec<_> = names.iter().map(|name| golden(name)).collect();
-    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/imagenet-sample");
+    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/imagenet-sample");
     if shared.is_dir() {
         paths.extend(files(&shared).into_iter().take(60));
     } else {
@@ -296,9 +296,9 @@ fn the_gpu_decodes_pictures_within_three_levels_of_the_cpu() {
                 let (_, wanted) = decoded(bytes, chroma);
                 let far = || found.iter().zip(&wanted).map(|(found, wanted)| found.abs_diff(*wanted));
                 let mean = far().map(f64::from).sum::<f64>() / wanted.len() as f64;
-                let most = far().max().unwrap_or(0);
-                if most > MOST || mean >= MEAN {
-                    wrong.push(format!("{}, {chroma:?}: at most {most}, {mean:.3}", path.display()));
+                let max = far().max().unwrap_or(0);
+                if max > MAX_DIFFERENCE || mean >= MEAN {
+                    wrong.push(format!("{}, {chroma:?}: max {max}, {mean:.3}", path.display()));
                 }
             }
             on_gpu_at_all += decoder.counts().on_gpu;
@@ -317,7 +317,7 @@ fn what_the_gpu_refuses_is_decoded_on_the_cpu_that_picture_alone() {
     let Some((stream, mut decoder)) = on_gpu(&device, part(), Decode::Gpu, test) else { return };
     let refused = ["cmyk.jpg", "ycck.jpg", "orientation-6.jpg", "RGB.png", "lossy.webp"];
     let mut batch: Vec<_> = refused.iter().map(|name| fs::read(golden(name)).unwrap()).collect();
-    // Those decoded on the CPU have the workers' pixels, also among others that the GPU decodes.
+    // The CPU's pictures have the workers' pixels, also in a batch that the GPU decodes too.
     batch.extend(["420.jpg", "444.jpg"].iter().map(|name| fs::read(golden(name)).unwrap()));
     let found = run(&mut decoder, &stream, &batch);
     let wanted = wanted(&part(), &batch);
@@ -326,13 +326,13 @@ fn what_the_gpu_refuses_is_decoded_on_the_cpu_that_picture_alone() {
     let counts = decoder.counts();
     assert_eq!((counts.on_cpu, counts.on_gpu, counts.refused), (5, 2, 5), "{counts:?}");
 
-    // Damaged data that no header shows.
+    // Damaged data behind a valid header.
     let mut cut = fs::read(golden("420.jpg")).unwrap();
     let (from, to) = (cut.len() / 2, cut.len() / 2 + 40);
     cut[from..to].fill(0x55);
     batch.push(cut);
     let again = run(&mut decoder, &stream, &batch);
-    assert!(again[..cpu] == wanted[..cpu], "the pictures beside a damaged one");
+    assert!(again[..cpu] == wanted[..cpu], "the other pictures of a batch with a damaged one");
 }
 
 #[test]
@@ -365,7 +365,7 @@ fn the_cpu_helps_the_gpu_in_a_stage_that_decides_on_its_own() {
         // Crops of pixels that differ by three levels, resized and jittered.
         let found = found.unwrap().wait_on(&compute).unwrap().to_vec().unwrap();
         let far = found.iter().zip(&wanted).map(|(found, wanted)| found.abs_diff(*wanted));
-        assert!(far.max().unwrap() <= 3 * MOST);
+        assert!(far.max().unwrap() <= 3 * MAX_DIFFERENCE);
     }
     let counts = stage.counts();
     eprintln!("{}: {counts:?}, {:?}", stage.describe(), stage.times());

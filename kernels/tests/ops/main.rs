@@ -4,7 +4,9 @@
 //! On the host this checks that the operators pass their arguments correctly; on a GPU it checks every
 //! kernel, with cuBLASLt and with this crate's own matrix products.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod lengths;
 
 use common::transpose;
 use feedline_core::{Random, Result};
@@ -415,81 +417,6 @@ fn pattern_check_counts_and_locates_wrong_bytes() {
             case.kernels.pattern_check(data.view(), row_bytes, key, 5, report.view_mut())?;
             let first = wrong.first().map_or(-1, |&at| at as i64);
             assert_eq!(report.read()?, [wrong.len() as i64, first, bytes.len() as i64], "{}", case.name);
-        }
-        Ok(())
-    });
-}
-
-#[test]
-fn mismatched_lengths_are_rejected() {
-    each("lengths", |case| {
-        let (a, mut b) = (case.buffer(&[0u8; 3])?, case.unwritten(4)?);
-        let error = case.kernels.cast(a.view(), 1.0, b.view_mut()).expect_err("3 bytes into 4 numbers");
-        assert_eq!(error.kind(), feedline_core::ErrorKind::Config);
-        let shape = Linear { rows: 2, inputs: 2, outputs: 2 };
-        let (x, mut y) = (case.unwritten(4)?, case.unwritten(5)?);
-        let error =
-            case.kernels.weight_gradient(x.view(), x.view(), y.view_mut(), shape).expect_err("a dW of 5");
-        assert!(error.to_string().contains("weight_gradient"), "{error}");
-        let (mut six, mut others) = (case.unwritten(6)?, case.unwritten(6)?);
-        let bytes = case.buffer(&[0u8; 6])?;
-        for columns in [0, 4, 12] {
-            let (dst, transposed) = (six.view_mut(), others.view_mut());
-            let error = case.kernels.cast_with_transpose(bytes.view(), 1.0, columns, dst, transposed);
-            assert!(error.is_err(), "six in rows of {columns}");
-        }
-        let (dy, mut to) = (case.unwritten(4)?, case.unwritten(5)?);
-        let mut sums = case.unwritten(2)?;
-        let (to, sums) = (to.view_mut(), sums.view_mut());
-        case.kernels
-            .relu_bias_backward_transposed(dy.view(), x.view(), to, sums, shape)
-            .expect_err("four gradients into five");
-        let error = case.kernels.weight_gradient_transposed(x.view(), x.view(), y.view_mut(), shape);
-        error.expect_err("a dW of 5");
-        Ok(())
-    });
-}
-
-#[test]
-fn sizes_that_match_by_overflow_are_rejected() {
-    each("sizes that overflow", |case| {
-        // (2^63 + 1) * 2 overflows to 2 elements.
-        let shape = Linear { rows: (1 << 63) + 1, inputs: 2, outputs: 2 };
-        let (two, mut also_two) = (case.unwritten(2)?, case.unwritten(2)?);
-        let (four, mut also_four) = (case.unwritten(4)?, case.unwritten(4)?);
-        let (mut sums, mut others) = (case.unwritten(2)?, case.unwritten(2)?);
-        let (labels, mut result) = (case.buffer(&[0u8; 2])?, case.buffer(&[0u32; 2])?);
-        let kernels = &case.kernels;
-        let (x, w) = (two.view(), four.view());
-        // 2 * (2^63 + 1) overflows as well.
-        let classes = shape.rows;
-        let refused = [
-            ("linear", kernels.linear(x, w, x, false, also_two.view_mut(), shape)),
-            ("weight_gradient", kernels.weight_gradient(x, x, also_four.view_mut(), shape)),
-            ("input_gradient", kernels.input_gradient(x, w, also_two.view_mut(), shape)),
-            (
-                "relu_bias_backward",
-                kernels.relu_bias_backward(also_two.view_mut(), None, sums.view_mut(), shape),
-            ),
-            (
-                "relu_bias_backward_transposed",
-                kernels.relu_bias_backward_transposed(x, x, also_two.view_mut(), sums.view_mut(), shape),
-            ),
-            (
-                "softmax_xent",
-                kernels.softmax_xent(
-                    also_two.view_mut(),
-                    labels.view(),
-                    others.view_mut(),
-                    result.view_mut(),
-                    classes,
-                ),
-            ),
-            ("argmax_hits", kernels.argmax_hits(x, labels.view(), result.slice_mut(0..1)?, classes)),
-        ];
-        for (what, given) in refused {
-            let error = given.expect_err(what);
-            assert_eq!(error.kind(), feedline_core::ErrorKind::Config, "{what}: {error}");
         }
         Ok(())
     });

@@ -1,8 +1,6 @@
 //! Each backward operator against central differences of its forward operator in f64.
 
-mod common;
-
-use common::{assert_near, cross_entropy, differences, linear, numbers, to_f64, transpose};
+use crate::common::{assert_near, cross_entropy, differences, linear, numbers, to_f64, transpose};
 use feedline_core::Random;
 use feedline_kernels::host;
 
@@ -12,7 +10,7 @@ const TOLERANCE: f64 = 1e-3;
 fn shapes() -> Vec<(usize, usize, usize)> {
     let mut shapes = vec![(1, 1, 1), (1, 7, 3), (31, 33, 5), (65, 17, 32), (3, 129, 2)];
     let mut random = Random::from_key(1);
-    let mut size = |most| 1 + random.below(most) as usize;
+    let mut size = |max| 1 + random.below(max) as usize;
     shapes.extend((0..12).map(|_| (size(40), size(70), size(40))));
     shapes
 }
@@ -194,16 +192,16 @@ fn perceptron_gradients_match_differences() {
     let mut random = Random::from_key(5);
     for (rows, inputs, hidden) in [(5, 11, 7), (33, 6, 13), (2, 3, 35)] {
         let sizes = [inputs, hidden, hidden, 10];
-        let mut parameters = common::first_parameters(&sizes);
+        let mut parameters = crate::common::first_parameters(&sizes);
         // Nonzero biases, so that a wrong offset in the flat buffer shows.
         parameters.iter_mut().for_each(|p| *p += random.range(-0.3, 0.3) as f32);
         let x = numbers(&mut random, rows * inputs);
         let labels: Vec<u8> = (0..rows).map(|_| random.below(10) as u8).collect();
-        let (outcome, gradient) = common::host_step(&sizes, &parameters, &x, &labels);
+        let (outcome, gradient) = crate::common::host_step(&sizes, &parameters, &x, &labels);
         let (wide_p, wide_x) = (to_f64(&parameters), to_f64(&x));
-        let want = differences(&wide_p, |p| common::loss(&sizes, p, &wide_x, &labels));
+        let want = differences(&wide_p, |p| crate::common::loss(&sizes, p, &wide_x, &labels));
         assert_near("gradient", &gradient, &want, TOLERANCE);
-        let (loss, by_hand) = common::backward(&sizes, &wide_p, &wide_x, &labels);
+        let (loss, by_hand) = crate::common::backward(&sizes, &wide_p, &wide_x, &labels);
         assert!((f64::from(outcome.loss) - loss).abs() < 1e-5 * loss);
         assert_near("gradient by hand", &gradient, &by_hand, 1e-5);
     }

@@ -126,7 +126,7 @@ impl Augment {
     /// Queues the transforms of a batch: one launch, which writes `[rows, shape...]` to `to`.
     ///
     /// # Errors
-    /// `Config` for lengths or types that do not fit; a device failure.
+    /// `Config` for mismatched lengths or types; a device failure.
     pub fn run<I: Value, O: Written>(&self, pictures: Pictures<'_, I>, to: ViewMut<'_, O>) -> Result<()> {
         self.queue(pictures, to, None)
     }

@@ -22,7 +22,7 @@ impl Kernels {
     /// `dx` are unspecified.
     ///
     /// # Errors
-    /// `Config` for lengths that do not fit; a device failure.
+    /// `Config` for mismatched lengths; a device failure.
     #[allow(clippy::too_many_arguments)] // three inputs, four outputs, and their sizes
     pub fn layer_backward(
         &self,
@@ -53,7 +53,7 @@ impl Kernels {
     /// place; then writes the column sums of `dy` to `dbias`. Without an activation `dy` is only summed.
     ///
     /// # Errors
-    /// `Config` for lengths that do not fit; a device failure.
+    /// `Config` for mismatched lengths; a device failure.
     pub fn relu_bias_backward(
         &self,
         dy: ViewMut<'_, f32>,
@@ -88,7 +88,7 @@ impl Kernels {
     /// and writes the result to `transposed` `[outputs, rows]`.
     ///
     /// # Errors
-    /// `Config` for lengths that do not fit; a device failure.
+    /// `Config` for mismatched lengths; a device failure.
     pub fn relu_bias_backward_transposed(
         &self,
         dy: View<'_, f32>,

@@ -10,7 +10,7 @@ impl Kernels {
     /// `dst[i] = scale * src[i]`.
     ///
     /// # Errors
-    /// `Config` for lengths that differ; a device failure.
+    /// `Config` for mismatched lengths; a device failure.
     pub fn cast(&self, src: View<'_, u8>, scale: f32, dst: ViewMut<'_, f32>) -> Result<()> {
         check(src.len() == dst.len(), || {
             format!("cast: `src` has {} elements, `dst` has {}", src.len(), dst.len())
@@ -25,7 +25,7 @@ impl Kernels {
     /// columns]`, `transposed` is `[columns, rows]`.
     ///
     /// # Errors
-    /// `Config` for lengths that do not fit; a device failure.
+    /// `Config` for mismatched lengths; a device failure.
     pub fn cast_with_transpose(
         &self,
         src: View<'_, u8>,

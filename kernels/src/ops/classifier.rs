@@ -27,7 +27,7 @@ impl Kernels {
     /// row; `result` is as for [`softmax_xent`](Self::softmax_xent).
     ///
     /// # Errors
-    /// `Config` for lengths that do not fit; a device failure.
+    /// `Config` for mismatched lengths; a device failure.
     #[allow(clippy::too_many_arguments)] // four inputs, three outputs, and their sizes
     pub fn classifier(
         &self,
@@ -71,7 +71,7 @@ impl Kernels {
     /// The contents of `dlogits` and `row_loss` are unspecified afterwards.
     ///
     /// # Errors
-    /// `Config` for lengths that do not fit; a device failure; an error of `then`.
+    /// `Config` for mismatched lengths; a device failure; an error of `then`.
     #[allow(clippy::too_many_arguments)] // four inputs, four outputs, and their sizes
     pub fn classifier_fused(
         &self,
@@ -115,7 +115,7 @@ impl Kernels {
     /// layer and the ReLU before it, whose output is `x`. Does not change `dlogits`.
     ///
     /// # Errors
-    /// `Config` for lengths that do not fit; a device failure.
+    /// `Config` for mismatched lengths; a device failure.
     pub fn classifier_backward(
         &self,
         x: View<'_, f32>,

@@ -27,7 +27,7 @@ impl Kernels {
     /// `y = x Wᵀ + bias`, and `max(y, 0)` with `relu`: `x` `[rows, inputs]`, `weights` `[outputs, inputs]`.
     ///
     /// # Errors
-    /// `Config` for lengths that do not fit; a device failure.
+    /// `Config` for mismatched lengths; a device failure.
     pub fn linear(
         &self,
         x: View<'_, f32>,
@@ -56,7 +56,7 @@ impl Kernels {
     /// `dW = dyᵀ x`: `dy` `[rows, outputs]`, `x` `[rows, inputs]`, `dweights` `[outputs, inputs]`.
     ///
     /// # Errors
-    /// `Config` for lengths that do not fit; a device failure.
+    /// `Config` for mismatched lengths; a device failure.
     pub fn weight_gradient(
         &self,
         dy: View<'_, f32>,
@@ -82,7 +82,7 @@ impl Kernels {
     /// `dx = dy W`: `dy` `[rows, outputs]`, `weights` `[outputs, inputs]`, `dx` `[rows, inputs]`.
     ///
     /// # Errors
-    /// `Config` for lengths that do not fit; a device failure.
+    /// `Config` for mismatched lengths; a device failure.
     pub fn input_gradient(
         &self,
         dy: View<'_, f32>,
@@ -109,7 +109,7 @@ impl Kernels {
     /// `[inputs, rows]`.
     ///
     /// # Errors
-    /// `Config` for lengths that do not fit; a device failure.
+    /// `Config` for mismatched lengths; a device failure.
     pub fn weight_gradient_transposed(
         &self,
         dy: View<'_, f32>,

@@ -22,7 +22,7 @@ impl Kernels {
     /// is the label's.
     ///
     /// # Errors
-    /// `Config` for lengths that do not fit; a device failure.
+    /// `Config` for mismatched lengths; a device failure.
     pub fn softmax_xent(
         &self,
         logits: ViewMut<'_, f32>,
@@ -55,7 +55,7 @@ impl Kernels {
     /// equal logits) is the label.
     ///
     /// # Errors
-    /// `Config` for lengths that do not fit; a device failure.
+    /// `Config` for mismatched lengths; a device failure.
     pub fn argmax_hits(
         &self,
         logits: View<'_, f32>,

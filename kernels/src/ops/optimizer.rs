@@ -10,7 +10,7 @@ impl Kernels {
     /// Momentum SGD: `v = momentum * v + g`, then `w -= lr * v`.
     ///
     /// # Errors
-    /// `Config` for lengths that differ; a device failure.
+    /// `Config` for mismatched lengths; a device failure.
     pub fn sgd(
         &self,
         weights: ViewMut<'_, f32>,
@@ -33,7 +33,7 @@ impl Kernels {
     /// step count too.
     ///
     /// # Errors
-    /// `Config` for lengths that differ; a device failure.
+    /// `Config` for mismatched lengths; a device failure.
     pub fn adamw(
         &self,
         weights: ViewMut<'_, f32>,

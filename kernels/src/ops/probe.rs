@@ -31,7 +31,7 @@ impl Kernels {
     /// 0.
     ///
     /// # Errors
-    /// `Config` for lengths that do not fit; a device failure.
+    /// `Config` for mismatched lengths; a device failure.
     pub fn pattern_check(
         &self,
         data: View<'_, u8>,

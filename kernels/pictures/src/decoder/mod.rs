@@ -100,7 +100,7 @@ impl Counts {
     }
 }
 
-/// The time of a [`PictureDecoder`]'s thread over all batches, by what it did.
+/// The time of a [`PictureDecoder`]'s thread over all batches, by activity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DecodeTimes {
     /// Parsing the headers of the files, by the CPU's decoder and by nvJPEG.

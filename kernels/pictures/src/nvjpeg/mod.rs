@@ -61,7 +61,7 @@ pub(crate) struct PinnedFiles<'a> {
     pinned: Pinned,
 }
 
-/// The time of the calling thread, by what it did.
+/// The time of the calling thread, by activity.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Times {
     /// Copying files into pinned memory.

@@ -14,7 +14,9 @@ pack() {
     mkdir -p "$dir"
     # Stripped, because the archive is copied to another machine.
     export CARGO_PROFILE_DEV_STRIP=symbols CARGO_PROFILE_DEV_DEBUG=false CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target/gpu}
-    cargo nextest archive -p feedline-device -p feedline-kernels -p feedline -p feedline-examples -p feedline-mlp -p feedline-dlpack -p feedline-dist \
+    cargo nextest archive -p feedline-device -p feedline-kernel-compiler -p feedline-kernels -p feedline-pictures -p feedline \
+        -p feedline-examples -p feedline-mlp -p feedline-dlpack -p feedline-dist \
+        --features feedline-pictures/nvjpeg,feedline-examples/nvjpeg \
         --archive-file "$dir/tests.tar.zst"
     cargo build --release -p feedline-examples -p feedline-mlp --examples --features feedline-mlp/formats
     for example in $EXAMPLES; do

@@ -13,10 +13,11 @@ CUDA, DEVICE, SIM = "feedline-cuda", "feedline-device", "feedline-sim"
 FACADE, KERNELS, DATASETS = "feedline", "feedline-kernels", "feedline-datasets"
 IMAGES, EXAMPLES, TOOLS, TESTKIT = "feedline-images", "feedline-examples", "feedline-tools", "feedline-testkit"
 DLPACK, DIST, SERVE, MLP = "feedline-dlpack", "feedline-dist", "feedline-serve", "feedline-mlp"
+COMPILER, PICTURES = "feedline-kernel-compiler", "feedline-pictures"
 
 # The packages that each package may import. Only examples, benches and bridges import the facade.
 below_facade = {CORE, SLOTS, DEVICE}
-programs = below_facade | {FACADE, KERNELS, IMAGES, DATASETS, DIST}
+programs = below_facade | {FACADE, KERNELS, PICTURES, IMAGES, DATASETS, DIST}
 may = {
     CORE: set(),
     SLOTS: {CORE},
@@ -27,7 +28,9 @@ may = {
     DIST: {CORE, BACKEND, DEVICE},
     FACADE: below_facade,
     DLPACK: {FACADE},
-    KERNELS: {CORE, CUDA, DEVICE, IMAGES},
+    COMPILER: {CORE, CUDA},
+    KERNELS: {CORE, CUDA, DEVICE, COMPILER},
+    PICTURES: {CORE, DEVICE, IMAGES, COMPILER, KERNELS},
     IMAGES: {CORE},
     DATASETS: {CORE, IMAGES},
     MLP: programs,

@@ -61,7 +61,7 @@ PIPELINE = Test(FEEDLINE, "simulated", "a_training_loop_has_no_race_in_any_sched
 
 DIST, GROUP, HOSTS = "feedline-dist", "crates/dist/src/group", "crates/dist/src/collectives"
 
-IMAGES = "feedline-images"
+IMAGES, KERNELS, PICTURES = "feedline-images", "feedline-kernels", "feedline-pictures"
 PILLOW = Test(IMAGES, "pillow", "every_kind_of_picture_has_pillows_pixels")
 BOMBS = Test(IMAGES, "bounds", "bombs_are_answered_in_under_100_ms_and_64_mib")
 BOUNDS = "lies_and_bombs_of_all_formats_are_answered_within_a_second_and_64_mib"
@@ -1024,6 +1024,18 @@ BUGS = [
         [("images/src/decode/jpeg/part.rs", "while edge < 8 &&", "while edge < 0 &&")],
     ),
     Bug(
+        "bias_unchecked",
+        "an operator takes a bias of any length",
+        Test(KERNELS, "ops", "lengths::an_error_names_the_argument_its_length_and_the_length_that_it_needs"),
+        [("kernels/src/ops/linear.rs", '("bias", bias.len(), ', '("bias", shape.outputs, ')],
+    ),
+    Bug(
+        "gpu_queue_deaf",
+        "a batch that the CPU has decoded waits for the GPU all the same",
+        Test(PICTURES, "lib", "decoder::gpu_queue::tests::a_batch_that_is_done_leaves_the_queue_early"),
+        [("kernels/pictures/src/decoder/gpu_queue.rs", "!= Some(&number) && !is_done()", "!= Some(&number)")],
+    ),
+    Bug(
         "reduced_too_far",
         "a crop is decoded in fewer pixels than it is scaled to",
         Test(IMAGES, "scaled", "a_crop_is_decoded_in_the_reduction_that_leaves_enough_pixels"),
@@ -1476,8 +1488,10 @@ def copy_tracked():
 def cargo(package, targets):
     """The command that builds the tests `targets` of `package`."""
     command = ["cargo", "test", "--locked", "--no-run", "--message-format=json"]
-    if package != "feedline-cuda":  # needs a version of CUDA
+    if package not in ("feedline-cuda", PICTURES):  # need a version of CUDA
         command += ["--no-default-features"]
+    if package == PICTURES:
+        command += ["--features", "nvjpeg"]
     if package == "feedline-fuzz":
         command += ["--manifest-path", "fuzz/Cargo.toml"]  # a workspace of its own
     else:

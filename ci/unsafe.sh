@@ -7,8 +7,10 @@ cd "$(dirname "$0")/.."
 python3 - <<'PYTHON'
 import pathlib, re, sys
 
-# kernels/src/launch.rs: passes raw addresses to kernels.
-# kernels/src/nvrtc.rs, kernels/src/nvjpeg/, kernels/src/blas/: call NVRTC, nvJPEG and cuBLASLt.
+# kernels/src/launch.rs, kernels/pictures/src/augment/gpu.rs: pass raw addresses to kernels.
+# kernels/src/gemm/: calls cuBLASLt and the matrixmultiply crate.
+# kernels/compiler/src/nvrtc.rs, kernels/pictures/src/nvjpeg/: call NVRTC and nvJPEG.
+# kernels/pictures/src/pinned.rs: allocates pinned memory, and copies from it.
 # datasets/src/bytes.rs: maps files through an unsafe fn, whose caller guarantees that they do not change.
 # crates/dist/src/collectives/: work on a second stream, on memory borrowed until it is joined; calls of NCCL.
 # kernels/tests/cuda.rs, crates/feedline/tests/cudarc_loop.rs: launch a kernel directly.
@@ -21,8 +23,9 @@ import pathlib, re, sys
 # bridges/burn/src/slot.rs: a slot as burn's bytes.
 # benches/src/baseline/: raw backend calls, the baselines of the benchmarks.
 FILES = {
-    "kernels/src/launch.rs", "kernels/src/nvrtc.rs", "kernels/src/blas/mod.rs", "kernels/src/blas/plan.rs",
-    "kernels/src/nvjpeg/mod.rs", "kernels/src/nvjpeg/library.rs", "kernels/src/nvjpeg/staging.rs",
+    "kernels/src/launch.rs", "kernels/src/gemm/host.rs", "kernels/src/gemm/cublaslt/mod.rs",
+    "kernels/src/gemm/cublaslt/plan.rs", "kernels/compiler/src/nvrtc.rs", "kernels/pictures/src/augment/gpu.rs",
+    "kernels/pictures/src/nvjpeg/mod.rs", "kernels/pictures/src/nvjpeg/library.rs", "kernels/pictures/src/pinned.rs",
     "datasets/src/bytes.rs", "crates/dist/src/collectives/mod.rs", "crates/dist/src/collectives/nccl/library.rs",
     "crates/dist/src/collectives/nccl/mod.rs",
     "kernels/tests/cuda.rs", "crates/testkit/src/alloc.rs", "crates/testkit/src/fork.rs", "crates/testkit/src/null_device.rs",

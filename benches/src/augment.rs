@@ -3,7 +3,7 @@
 use feedline::{Buffer, DType, Random, Result, Stream};
 use feedline_images::device::{Value, WORDS, Written};
 use feedline_images::{CenterCrop, IMAGENET_MEAN, IMAGENET_STD, Size, Transforms};
-use feedline_kernels::ops::{Augment, Pictures};
+use feedline_pictures::{Augment, Pictures};
 use serde_json::json;
 
 use crate::measure::{sides, steps};

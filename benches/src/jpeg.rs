@@ -9,7 +9,7 @@ use feedline::{
     Context, DType, Dataset, Error, ErrorKind, Loader, Random, ReadError, Result, Row, Spec, Workers,
 };
 use feedline_images::{Chroma, Decoder, IMAGENET_MEAN, IMAGENET_STD, Scratch, Transforms};
-use feedline_kernels::ops::{Augment, Pictures as Crossed};
+use feedline_pictures::{Augment, Pictures as Crossed};
 use serde_json::json;
 
 use crate::measure::{sides, steps};

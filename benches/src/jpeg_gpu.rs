@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use feedline::{Dataset, Device, Error, ErrorKind, HostBatch, Loader, Result};
 use feedline_datasets::{ImageDataset, open};
 use feedline_images::{Chroma, IMAGENET_MEAN, IMAGENET_STD, Transforms};
-use feedline_kernels::ops::{Decode, DecodeStage, Encoded};
+use feedline_pictures::{Decode, DecodeStage, Encoded};
 use serde_json::{Value, json};
 
 use crate::measure::Figures;
@@ -133,8 +133,8 @@ impl Bench<'_> {
                 "of a thread": of_threads * 1e6 / images,
                 "headers": per_image(times.headers),
                 "files to pinned memory": per_image(times.load),
-                "the GPU's turn awaited": per_image(times.turn),
-                "nvJPEG's calls": per_image(times.queue),
+                "waiting for the GPU": per_image(times.queue),
+                "nvJPEG's calls": per_image(times.submit),
                 "device awaited": per_image(times.wait),
                 "copies": per_image(times.copies),
                 "transforms awaited": per_image(times.transforms),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use feedline::{Dataset, Device, HostBatch, HostLoader, Loader, LoaderBuilder, Result, Stream, View};
 use feedline_datasets::Folder;
 use feedline_images::Transforms;
-use feedline_kernels::ops::{DecodeStage, Encoded};
+use feedline_pictures::{DecodeStage, Encoded};
 
 use crate::options::Options;
 use crate::pictures::{Pictures, augmented, plain};

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use feedline::{Device, Error, ErrorKind, Result};
 use feedline_images::Chroma;
-use feedline_kernels::ops::Decode;
+use feedline_pictures::Decode;
 use lexopt::ValueExt;
 use lexopt::prelude::{Long, Short, Value};
 

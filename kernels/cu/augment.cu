@@ -1,17 +1,17 @@
-// augment: what a list of transforms does to a batch of pictures after the copy, in one launch: crops,
+// augment: applies a list of transforms to a batch of pictures after the copy, in one launch: crops,
 // borders, flips, a resize, colours, erased parts, mixing, normalising, the element type and the order of
 // channels. The batch is read once and written once.
 //
-// What differs from sample to sample is in a record of 36 numbers (feedline_images::device, words.rs), what
-// is the same for all in 16 (part.rs). feedline_images::device::DevicePart::run_on_host does the same on the
-// host: whole numbers, or floats with one rounding per operation, so that the bits are equal.
+// Each sample has a record of 36 numbers; the batch has a plan of 16 (both of feedline_images::device).
+// DevicePart::run_on_host computes the same on the host: integers, or floats with one rounding per operation,
+// so the bits are equal.
 //
-// One block works on one sample. augment_copy_IN_OUT moves pixels and scales their values: from rows of red,
-// green and blue bytes four pixels at a time, which a thread reads in words, two of them before it uses the
-// first. augment_work_IN_OUT also resizes, changes colours and mixes samples; if a change of contrast needs
-// the mean of the picture, a sample has one block, which reads the picture once more.
+// A block works on one sample. augment_copy_IN_OUT moves pixels and scales their values. It handles rows of
+// RGB bytes four pixels at a time: a thread reads them as words, and loads two groups before it uses the
+// first. augment_work_IN_OUT also resizes, changes colours and mixes samples. A change of contrast needs the
+// mean of the picture: then each sample has one block, which reads the picture twice.
 //
-// A record that does not fit its picture gives the colour of the border: no place outside is read.
+// If a record does not fit its picture, the output has the border's colour: no read leaves the picture.
 
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -27,7 +27,7 @@ enum : u32 {
 };
 enum : int { AUGMENT_FAR = 1 << 24, AUGMENT_MAX_SIDE = 1 << 14 };
 
-static __device__ __forceinline__ float augment_widened(AugmentHalf value) {
+static __device__ __forceinline__ float augment_to_float(AugmentHalf value) {
 #ifdef __CUDA_ARCH__
     float wide;
     asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(value.bits));
@@ -35,15 +35,15 @@ static __device__ __forceinline__ float augment_widened(AugmentHalf value) {
 #else
     const u32 sign = (u32)(value.bits & 0x8000) << 16, rest = value.bits & 0x7FFF;
     if (rest >= 0x7C00) return __int_as_float(sign | 0x7F800000 | (rest & 0x3FF) << 13);
-    // The exponent of the smallest numbers is off by one: a product with 2^112 makes it right.
+    // Multiplying by 2^112 corrects the exponent bias, also of subnormal numbers.
     return __int_as_float(sign | (u32)__float_as_int(__int_as_float(rest << 13) * 0x1p112f));
 #endif
 }
-static __device__ __forceinline__ float augment_widened(AugmentBfloat value) {
+static __device__ __forceinline__ float augment_to_float(AugmentBfloat value) {
     return __int_as_float((u32)value.bits << 16);
 }
-static __device__ __forceinline__ float augment_widened(u8 value) { return (float)value; }
-static __device__ __forceinline__ float augment_widened(u16 value) { return (float)value; }
+static __device__ __forceinline__ float augment_to_float(u8 value) { return (float)value; }
+static __device__ __forceinline__ float augment_to_float(u16 value) { return (float)value; }
 
 static __device__ __forceinline__ void augment_narrow(float value, float& to) { to = value; }
 static __device__ __forceinline__ void augment_narrow(float value, u8& to) { to = (u8)value; }
@@ -63,7 +63,7 @@ static __device__ __forceinline__ void augment_narrow(float value, AugmentHalf& 
     u32 narrow;
     if (rest > 0x7F800000) narrow = 0x7FFF;
     else if (rest >= 0x47800000) narrow = 0x7C00;
-    // 0.5 has the last place of the smallest numbers: the sum is rounded there.
+    // 0.5 has the unit in the last place of a subnormal half: the sum rounds to it.
     else if (rest < 0x38800000) narrow = (u32)__float_as_int(__int_as_float(rest) + 0.5f) - 0x3F000000;
     else narrow = (rest - 0x38000000 + 0xFFF + (rest >> 13 & 1)) >> 13;
     to.bits = (u16)(narrow | (bits >> 16 & 0x8000));
@@ -87,7 +87,7 @@ struct AugmentWindow {
     }
 };
 
-// What is the same for every sample.
+// Parameters of all samples.
 struct AugmentPlan {
     int channels;
     bool planes_in, planes_out;
@@ -95,7 +95,7 @@ struct AugmentPlan {
     float by[4], add[4];
 };
 
-// A record, with everything made safe, and where its picture is.
+// A record, with every value clamped to its valid range, and the location of its picture.
 template <typename In>
 struct AugmentSample {
     const In* source;
@@ -121,7 +121,7 @@ static __device__ __forceinline__ bool augment_is_side(int side) {
     return side >= 1 && side <= AUGMENT_MAX_SIDE;
 }
 
-// Where the pictures are: `elements` each, or from one offset to the next.
+// Locations of the pictures: `elements` each, or from one offset to the next.
 template <typename In>
 struct AugmentSource {
     const In* all;
@@ -135,7 +135,7 @@ static __device__ __noinline__ void augment_sample(const AugmentSource<In>& from
                                                    u64 row, const u32* words, AugmentSample<In>& to) {
     u64 first = row * from.elements, elements = from.elements;
     if (from.offsets != 0) {
-        // `elements` are then those of the whole batch.
+        // Here `elements` is the size of the whole batch.
         first = from.offsets[row];
         const u64 behind = from.offsets[row + 1];
         elements = behind < first || behind > from.elements ? 0 : behind - first;
@@ -185,7 +185,7 @@ static __device__ __forceinline__ In augment_fill(const AugmentSample<In>& sampl
     return value;
 }
 
-// A value of the source, or of its border.
+// A value of the source picture or its border.
 template <typename In>
 static __device__ __forceinline__ In augment_read(const AugmentSample<In>& sample, const AugmentPlan& plan,
                                                   int y, int x, int channel) {
@@ -195,7 +195,7 @@ static __device__ __forceinline__ In augment_read(const AugmentSample<In>& sampl
     return sample.source[place];
 }
 
-// The pixels under the triangle of one scaled pixel, along one side; all in whole numbers.
+// The source pixels under the triangle filter of one scaled pixel, along one axis, in integers.
 struct AugmentTaps {
     int from, to, centre, half, first, behind;
     __device__ __forceinline__ AugmentTaps(int at, int from, int to) : from(from), to(to) {
@@ -206,7 +206,7 @@ struct AugmentTaps {
         if (first < 0) first = 0;
         if (behind > from) behind = from;
     }
-    // n / (2 * to), rounded down.
+    // floor(n / (2 * to)).
     __device__ __forceinline__ int floor_half(int n) const {
         const int by = 2 * to;
         return n >= 0 ? n / by : -((-n + by - 1) / by);
@@ -218,7 +218,7 @@ struct AugmentTaps {
     }
 };
 
-// The mean of the values under a triangle: exact, and rounded once.
+// The weighted mean of the values under a triangle: exact, rounded once.
 template <typename In>
 static __device__ __noinline__ void augment_scaled(const AugmentSample<In>& sample, const AugmentPlan& plan,
                                                    int y, int x, u32 (&pixel)[3]) {
@@ -249,7 +249,7 @@ static __device__ __noinline__ void augment_scaled(const AugmentSample<In>& samp
     for (int c = 0; c < 3; ++c) pixel[c] = (u32)((2 * sum[c] + all) / (2 * all));
 }
 
-// Where a pixel of the finished picture lies in the window as it was scaled; whether it lies in it.
+// Maps an output pixel to the scaled window; returns whether it lies inside.
 template <typename In>
 static __device__ __forceinline__ bool augment_find(const AugmentSample<In>& sample, const AugmentPlan& plan,
                                                     int& y, int& x) {
@@ -286,7 +286,7 @@ static __device__ __forceinline__ double augment_share(u32 high, u32 level, floa
     return (double)((float)(high - level) / range);
 }
 
-// Turns the hue by `turn` of its circle: Pillow's arithmetic, in single and double precision where Pillow has
+// Rotates the hue by `turn` circles, with Pillow's arithmetic: single and double precision where Pillow has
 // them.
 static __device__ void augment_hue(u32 (&pixel)[3], float turn) {
     const u32 r = pixel[0], g = pixel[1], b = pixel[2];
@@ -327,7 +327,7 @@ static __device__ void augment_hue(u32 (&pixel)[3], float turn) {
     pixel[2] = at == 2 ? t : at == 3 || at == 4 ? v : at == 5 ? q : p;
 }
 
-// Changes the colours, up to the contrast if `until_contrast`.
+// Applies the colour changes in order; with `until_contrast`, only those before the contrast.
 template <typename In>
 static __device__ __noinline__ void augment_colors(const AugmentSample<In>& sample, u32 (&pixel)[3],
                                                    bool until_contrast) {
@@ -347,7 +347,7 @@ static __device__ __noinline__ void augment_colors(const AugmentSample<In>& samp
     }
 }
 
-// A pixel of the finished picture before its colours.
+// An output pixel before its colour changes.
 static __device__ __noinline__ void augment_found(const AugmentSample<u8>& sample, const AugmentPlan& plan,
                                                   int y, int x, u32 (&pixel)[3]) {
     if (augment_find(sample, plan, y, x)) {
@@ -362,7 +362,7 @@ static __device__ __noinline__ void augment_found(const AugmentSample<u8>& sampl
     }
 }
 
-// The values of a pixel before samples are mixed.
+// The values of a pixel before mixing.
 template <bool LEVELS>
 static __device__ __noinline__ void augment_finished(const AugmentSample<u8>& sample, const AugmentPlan& plan,
                                                      int y, int x, float (&values)[3]) {
@@ -391,7 +391,7 @@ static __device__ void augment_plan(const u32* words, AugmentPlan& plan) {
     }
 }
 
-// Labels become rows of probabilities.
+// Writes the labels as rows of probabilities.
 struct AugmentLabels {
     const void* of;
     u32 bytes;
@@ -411,7 +411,7 @@ static __device__ void augment_labels(const AugmentLabels& labels, u64 own, u64 
                       __fmul_rn(i == theirs ? 1.0f : 0.0f, __fsub_rn(1.0f, lambda)));
 }
 
-// Four pixels of a finished row, three bytes each, as they follow each other.
+// Four consecutive pixels of an output row, three bytes each.
 struct AugmentFour {
     u32 words[3];
     __device__ __forceinline__ void fill(u32 color) {
@@ -419,7 +419,7 @@ struct AugmentFour {
         words[1] = __byte_perm(color, 0, 0x1021);
         words[2] = __byte_perm(color, 0, 0x2102);
     }
-    // Replaces pixel k, which is known when this is compiled.
+    // Replaces pixel k, a compile-time constant.
     __device__ __forceinline__ void put(int k, u32 color) {
         if (k == 0) words[0] = __byte_perm(words[0], color, 0x3654);
         if (k == 1) {
@@ -432,19 +432,19 @@ struct AugmentFour {
         }
         if (k == 3) words[2] = __byte_perm(words[2], color, 0x6540);
     }
-    // The last pixel becomes the first.
+    // Reverses the order of the pixels.
     __device__ __forceinline__ void mirror() {
         const u32 first = words[0], middle = words[1], last = words[2];
         words[0] = __byte_perm(last, middle, 0x6321);
         words[1] = __byte_perm(__byte_perm(middle, last, 0x0043), first, 0x3710);
         words[2] = __byte_perm(first, middle, 0x2105);
     }
-    // A byte as a float: 2^23 plus it, less 2^23.
+    // A byte as a float: (2^23 + byte) - 2^23.
     __device__ __forceinline__ float level(int at) const {
         return __fadd_rn(__int_as_float((int)__byte_perm(words[at / 4], 0x4B000000, 0x7440 + at % 4)),
                          -8388608.0f);
     }
-    // The bytes of one channel.
+    // The four bytes of one channel.
     __device__ __forceinline__ u32 plane(int channel) const {
         if (channel == 0) return __byte_perm(__byte_perm(words[0], words[1], 0x0630), words[2], 0x5210);
         if (channel == 1) return __byte_perm(__byte_perm(words[0], words[1], 0x0741), words[2], 0x6210);
@@ -452,8 +452,8 @@ struct AugmentFour {
     }
 };
 
-// Where a list that only moves pixels takes them from: finished row y from row `row` + `down` * y of the
-// source, columns alike. Finished pixels outside of `inside` have the colour of the border.
+// Source positions for lists that only move pixels: output row y reads source row `row` + `down` * y; columns
+// likewise. Output pixels outside `inside` have the border's colour.
 struct AugmentMoves {
     const u8* source;
     u32 elements, width;
@@ -471,24 +471,24 @@ struct AugmentMoves {
     static __device__ __forceinline__ void side(int window, int view, int scaled, int valid, int behind,
                                                 int size, int step, int& origin, int& from, int& to) {
         const int first = window + view;
-        const int least = valid > window ? valid : window;
-        const int most = behind < window + scaled ? behind : window + scaled;
+        const int low = valid > window ? valid : window;
+        const int high = behind < window + scaled ? behind : window + scaled;
         origin = step < 0 ? first + size - 1 : first;
-        from = step < 0 ? origin + 1 - most : least - first;
-        to = step < 0 ? origin + 1 - least : most - first;
+        from = step < 0 ? origin + 1 - high : low - first;
+        to = step < 0 ? origin + 1 - low : high - first;
     }
-    // The first byte of the pixel that a finished pixel comes from.
+    // The offset of the source pixel of an output pixel, in bytes.
     __device__ __forceinline__ u32 place(int y, int x) const {
         return ((u32)(row + down * y) * width + (u32)(column + right * x)) * 3;
     }
 };
 
-// Four pixels that are being read. `words` is not used before `finish`, so that several are read at once.
+// Four pixels whose loads are in flight: only `finish` uses `words`, so several groups can load at once.
 struct AugmentReading {
     u32 words[4], off;
     int y, x;
     bool is_whole;
-    // Begins to read the words around them, if they lie in one piece in the source.
+    // Starts to load the words around the pixels, if they are consecutive in the source.
     __device__ __forceinline__ void start(const AugmentMoves& moves, int at_y, int at_x) {
         const AugmentWindow& inside = moves.inside;
         y = at_y;
@@ -531,7 +531,7 @@ struct AugmentReading {
     }
 };
 
-// Writes four elements that follow each other.
+// Writes four consecutive elements.
 static __device__ __forceinline__ void augment_write(float* to, float a, float b, float c, float d) {
     *(float4*)to = make_float4(a, b, c, d);
 }
@@ -564,7 +564,7 @@ static __device__ __forceinline__ void augment_write(Half* to, float a, float b,
     *(uint2*)to = make_uint2(augment_pair(a, b, Half()), augment_pair(c, d, Half()));
 }
 
-// Writes four pixels, the first of them pixel `at`.
+// Writes pixels `at` to `at + 3`.
 template <bool PLANES>
 static __device__ __forceinline__ void augment_write_four(const AugmentFour& four, const AugmentPlan&, u32 at,
                                                           u32 pixels, u8* picture) {
@@ -591,7 +591,7 @@ static __device__ __forceinline__ void augment_write_four(const AugmentFour& fou
     }
 }
 
-// Every thread has two times four pixels in flight.
+// Each thread has two groups of four pixels in flight.
 template <bool PLANES, typename Out>
 static __device__ __forceinline__ void augment_fours(const AugmentSample<u8>& sample,
                                                      const AugmentPlan& shared_plan, u32 chunk, u32 chunks,
@@ -621,8 +621,8 @@ static __device__ __forceinline__ void augment_fours(const AugmentSample<u8>& sa
     }
 }
 
-// Works on rows of red, green and blue bytes that can be read and written four pixels at a time; returns
-// whether they are such.
+// Handles RGB bytes whose rows can be read and written four pixels at a time. Returns false for other
+// pictures.
 template <typename Out>
 static __device__ __forceinline__ bool augment_as_fours(const AugmentSample<u8>& sample,
                                                         const AugmentPlan& plan, u32 chunk, u32 chunks,
@@ -634,7 +634,7 @@ static __device__ __forceinline__ bool augment_as_fours(const AugmentSample<u8>&
     return true;
 }
 
-// Values of other types are not read in words.
+// Values of other types are read one by one.
 template <typename In, typename Out>
 static __device__ __forceinline__ bool augment_as_fours(const AugmentSample<In>&, const AugmentPlan&, u32,
                                                         u32, Out*, Out*) {
@@ -652,7 +652,7 @@ static __device__ __forceinline__ void augment_one(const AugmentSample<In>& samp
         In element;
         if (erased) augment_of_level(augment_channel(sample.erased_color, c), element);
         else element = augment_copied(sample, plan, y, x, c);
-        const float value = augment_widened(element);
+        const float value = augment_to_float(element);
         const u32 pixels = (u32)plan.height * (u32)plan.width;
         augment_narrow(LEVELS ? value : fmaf(value, plan.by[c], plan.add[c]),
                        picture[plan.planes_out ? (u64)c * pixels + i : (u64)i * (u32)plan.channels + c]);
@@ -669,7 +669,7 @@ static __device__ __forceinline__ void augment_copy(const AugmentSource<In> from
     const u64 row = blockIdx.x / chunks;
     const u32 chunk = blockIdx.x % chunks;
     if (row >= rows) return;
-    // Read at once: the thread that makes sense of the record would read it word by word.
+    // Loaded by all threads: the thread that decodes the record would load it word by word.
     for (u32 i = threadIdx.x; i < AUGMENT_WORDS; i += blockDim.x)
         record[i] = from.records[row * AUGMENT_WORDS + i];
     __syncthreads();

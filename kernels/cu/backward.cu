@@ -38,20 +38,20 @@ static __device__ __forceinline__ void strip_store(float* row, u64 column, u64 c
 
 // Sums `count` pairs of each thread over the 16 warps; sum k of a column goes to to[k * cols + column].
 // All threads of the block must call it.
-template <u32 MOST>
-static __device__ __forceinline__ void strip_sums(const float2 (&mine)[MOST], u32 count, float* to,
+template <u32 MAX>
+static __device__ __forceinline__ void strip_sums(const float2 (&mine)[MAX], u32 count, float* to,
                                                   u64 cols) {
-    const u32 FOUR = MOST < 4 ? MOST : 4;
+    const u32 FOUR = MAX < 4 ? MAX : 4;
     __shared__ float2 all[16][FOUR][32];
     const u32 thread = threadIdx.y * 32 + threadIdx.x, k = thread / 64, c = thread % 64;
     const u64 column = (u64)blockIdx.x * 64 + c;
 #pragma unroll
-    for (u32 four = 0; four < MOST; four += 4) {
+    for (u32 four = 0; four < MAX; four += 4) {
         if (four < count) {
             __syncthreads();
 #pragma unroll
             for (u32 j = 0; j < 4; ++j)
-                if (four + j < MOST) all[threadIdx.y][j][threadIdx.x] = mine[four + j];
+                if (four + j < MAX) all[threadIdx.y][j][threadIdx.x] = mine[four + j];
             __syncthreads();
             if (k < 4 && four + k < count && column < cols) {
                 float sum = 0.0f;
@@ -186,13 +186,13 @@ static __device__ __forceinline__ void strip_rows(float2 (&to)[4], const float* 
 }
 
 // partial is [chunks, (classes + 1) inputs + classes]: the rows of dw, then dx_sums, then db.
-template <u32 MOST>
+template <u32 MAX>
 static __device__ __forceinline__ void classifier_back(const float* x, const float* w, const float* dlogits,
                                                        float* dx, float* dw, float* db, float* dx_sums,
                                                        float* partial, u32* counters, u64 rows, u64 inputs,
                                                        u32 classes) {
-    // The gradients of 64 rows, padded with zeros to MOST classes.
-    __shared__ __align__(16) float gradients[64][MOST];
+    // The gradients of 64 rows, padded with zeros to MAX classes.
+    __shared__ __align__(16) float gradients[64][MAX];
     __shared__ float biases[16][32];
     const u32 lane = threadIdx.x, warp = threadIdx.y, thread = warp * 32 + lane;
     const u64 column = (u64)blockIdx.x * 64 + 2 * lane;
@@ -200,9 +200,9 @@ static __device__ __forceinline__ void classifier_back(const float* x, const flo
     const u64 chunk = (rows + gridDim.y - 1) / gridDim.y;
     const u64 begin = chunk * blockIdx.y;
     const u64 end = begin + chunk < rows ? begin + chunk : rows;
-    float2 weights[MOST], dweights[MOST], sums[1] = {make_float2(0.0f, 0.0f)};
+    float2 weights[MAX], dweights[MAX], sums[1] = {make_float2(0.0f, 0.0f)};
 #pragma unroll
-    for (u32 k = 0; k < MOST; ++k) {
+    for (u32 k = 0; k < MAX; ++k) {
         weights[k] = dweights[k] = make_float2(0.0f, 0.0f);
         if (k < classes) weights[k] = strip_load(w + k * inputs, column, inputs, false);
     }
@@ -216,9 +216,9 @@ static __device__ __forceinline__ void classifier_back(const float* x, const flo
         for (u32 j = 0; j < 4; ++j) value[j] = next[j];
         strip_rows(next, x, first + 64, end, column, inputs, wide);
         __syncthreads();
-        for (u32 i = thread; i < count * MOST; i += 512) {
-            const u32 k = i % MOST;
-            gradients[i / MOST][k] = k < classes ? dlogits[(first + i / MOST) * classes + k] : 0.0f;
+        for (u32 i = thread; i < count * MAX; i += 512) {
+            const u32 k = i % MAX;
+            gradients[i / MAX][k] = k < classes ? dlogits[(first + i / MAX) * classes + k] : 0.0f;
         }
         __syncthreads();
 #pragma unroll
@@ -227,7 +227,7 @@ static __device__ __forceinline__ void classifier_back(const float* x, const flo
             if (r < count) {
                 float2 d = make_float2(0.0f, 0.0f);
 #pragma unroll
-                for (u32 k = 0; k < MOST; k += 4) {
+                for (u32 k = 0; k < MAX; k += 4) {
                     if (k < classes) {
                         const float4 four = *(const float4*)&gradients[r][k];
                         const float g[4] = {four.x, four.y, four.z, four.w};

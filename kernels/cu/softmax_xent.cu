@@ -163,10 +163,10 @@ static __device__ __forceinline__ void classifier_spread(float (&values)[N]) {
     }
 }
 
-// Adds to sums[r * MOST + k] this thread's part of row first + r . w[k].
-template <u32 MOST, u32 ROWS>
+// Adds to sums[r * MAX + k] this thread's part of row first + r . w[k].
+template <u32 MAX, u32 ROWS>
 static __device__ __forceinline__ void classifier_dots(const float* x, const float* w,
-                                                       float (&sums)[MOST * ROWS], u64 first, u64 rows,
+                                                       float (&sums)[MAX * ROWS], u64 first, u64 rows,
                                                        u64 inputs, u32 classes) {
     if ((((u64)x | (u64)w) & 15) == 0 && inputs % 4 == 0) {
         for (u64 i = 4 * threadIdx.x; i < inputs; i += 512) {
@@ -178,7 +178,7 @@ static __device__ __forceinline__ void classifier_dots(const float* x, const flo
             // Four weights in flight. Past the last class its weights are read again, for sums that are
             // not used.
 #pragma unroll
-            for (u32 k = 0; k < MOST; k += 4) {
+            for (u32 k = 0; k < MAX; k += 4) {
                 if (k < classes) {
                     float4 b[4];
 #pragma unroll
@@ -188,7 +188,7 @@ static __device__ __forceinline__ void classifier_dots(const float* x, const flo
                     for (u32 j = 0; j < 4; ++j) {
 #pragma unroll
                         for (u32 r = 0; r < ROWS; ++r)
-                            sums[r * MOST + k + j] +=
+                            sums[r * MAX + k + j] +=
                                 a[r].x * b[j].x + a[r].y * b[j].y + a[r].z * b[j].z + a[r].w * b[j].w;
                     }
                 }
@@ -198,21 +198,21 @@ static __device__ __forceinline__ void classifier_dots(const float* x, const flo
     }
     for (u64 i = threadIdx.x; i < inputs; i += 128) {
 #pragma unroll
-        for (u32 k = 0; k < MOST; ++k) {
+        for (u32 k = 0; k < MAX; ++k) {
 #pragma unroll
             for (u32 r = 0; r < ROWS; ++r)
                 if (k < classes && first + r < rows)
-                    sums[r * MOST + k] += x[(first + r) * inputs + i] * w[k * inputs + i];
+                    sums[r * MAX + k] += x[(first + r) * inputs + i] * w[k * inputs + i];
         }
     }
 }
 
-template <u32 MOST, u32 ROWS>
+template <u32 MAX, u32 ROWS>
 static __device__ __forceinline__ void classifier_forward(const float* x, const float* w, const float* b,
                                                           const u8* labels, float* dlogits, float* row_loss,
                                                           float* loss, u32* hits, u64* scratch, u64 rows,
                                                           u64 inputs, u32 classes) {
-    constexpr u32 N = MOST * ROWS, EACH = N > 32 ? N / 32 : 1;
+    constexpr u32 N = MAX * ROWS, EACH = N > 32 ? N / 32 : 1;
     __shared__ float parts[4][N];
     const u32 lane = threadIdx.x & 31, warp = threadIdx.x / 32;
     const float inverse_rows = 1.0f / (float)rows;
@@ -222,7 +222,7 @@ static __device__ __forceinline__ void classifier_forward(const float* x, const 
         float sums[N];
 #pragma unroll
         for (u32 i = 0; i < N; ++i) sums[i] = 0.0f;
-        classifier_dots<MOST, ROWS>(x, w, sums, first, rows, inputs, classes);
+        classifier_dots<MAX, ROWS>(x, w, sums, first, rows, inputs, classes);
         classifier_spread(sums);
         __syncthreads();
 #pragma unroll
@@ -234,7 +234,7 @@ static __device__ __forceinline__ void classifier_forward(const float* x, const 
         if (warp < ROWS && r < rows) {
             float z = -infinity;
             if (lane < classes) {
-                const u32 at = warp * MOST + lane;
+                const u32 at = warp * MAX + lane;
                 z = parts[0][at] + parts[1][at] + parts[2][at] + parts[3][at] + b[lane];
             }
             float largest = z > -infinity ? z : -infinity;
@@ -255,12 +255,12 @@ static __device__ __forceinline__ void classifier_forward(const float* x, const 
     xent_finish(row_loss, mine, loss, hits, scratch, rows);
 }
 
-#define CLASSIFIER(NAME, MOST, ROWS)                                                                        \
+#define CLASSIFIER(NAME, MAX, ROWS)                                                                         \
     extern "C" __global__ void __launch_bounds__(128)                                                       \
     NAME(const float* x, const float* w, const float* b, const u8* labels, float* dlogits, float* row_loss, \
          float* loss, u32* hits, u64* scratch, u64 rows, u64 inputs, u32 classes) {                         \
-        classifier_forward<MOST, ROWS>(x, w, b, labels, dlogits, row_loss, loss, hits, scratch, rows,       \
-                                       inputs, classes);                                                    \
+        classifier_forward<MAX, ROWS>(x, w, b, labels, dlogits, row_loss, loss, hits, scratch, rows,        \
+                                      inputs, classes);                                                     \
     }
 
 CLASSIFIER(classifier_16, 16, 1)

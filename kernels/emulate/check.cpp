@@ -15,8 +15,8 @@
 #include "../cu/pattern.cu"
 #include "../cu/sgd.cu"
 #include "../cu/softmax_xent.cu"
-#include "../cu/through.cu"
-#include "../cu/widen.cu"
+#include "../cu/classifier_fused.cu"
+#include "../cu/cast.cu"
 
 #include <algorithm>
 #include <cstdio>
@@ -71,8 +71,8 @@ static void elementwise() {
             Block<float> wide(n, shift);
             std::vector<double> want(n);
             for (size_t i = 0; i < n; ++i) want[i] = (bytes[i] = (u8)source()) / 255.0;
-            launch({2, 1, 1}, {256, 1, 1}, [&] { widen_u8(bytes.data, wide.data, n, 1 / 255.0f); });
-            near("widen_u8", wide.data, want, 1e-6);
+            launch({2, 1, 1}, {256, 1, 1}, [&] { cast_u8(bytes.data, wide.data, n, 1 / 255.0f); });
+            near("cast_u8", wide.data, want, 1e-6);
         }
         Block<float> filled(n);
         launch({2, 1, 1}, {256, 1, 1}, [&] { fill_f32(filled.data, n, 2.5f); });
@@ -93,10 +93,11 @@ static void both_ways() {
                 wide[i] = transposed[i] = NAN;
                 want_transposed[i % cols * rows + i / cols] = want[i] = (bytes[i] = (u8)source()) / 255.0;
             }
-            launch({3, 1, 1}, {256, 1, 1},
-                [&] { widen_u8_both(bytes.data, wide.data, transposed.data, rows, cols, 1 / 255.0f); });
-            near("widen_u8_both", wide.data, want, 1e-6);
-            near("widen_u8_both transposed", transposed.data, want_transposed, 1e-6);
+            launch({3, 1, 1}, {256, 1, 1}, [&] {
+                cast_u8_with_transpose(bytes.data, wide.data, transposed.data, rows, cols, 1 / 255.0f);
+            });
+            near("cast_u8_with_transpose", wide.data, want, 1e-6);
+            near("cast_u8_with_transpose transposed", transposed.data, want_transposed, 1e-6);
         }
     }
 }
@@ -307,32 +308,32 @@ static void classifier(size_t rows, size_t inputs, size_t classes, unsigned chun
     // The same in one pass of `chunks` blocks.
     if (classes > 16 || inputs > 512) return;
     const size_t count = (classes + 1) * inputs + classes + 2;
-    Block<float> through_dx(rows * inputs, shift), parts(chunks * count);
+    Block<float> fused_dx(rows * inputs, shift), parts(chunks * count);
     loss[0] = dw[0] = db[0] = sums[0] = -1;
     hits[0] = 0xEEEEEEEE;
-    const auto through = [&] {
+    const auto fused = [&] {
         launch({chunks, 1, 1}, {512, 1, 1}, [&] {
-            (classes <= 12 ? classifier_through_12 : classifier_through_16)(x.data, w.data, b.data,
-                labels.data, through_dx.data, parts.data, rows, (u32)(rows + chunks - 1) / chunks,
+            (classes <= 12 ? classifier_fused_12 : classifier_fused_16)(x.data, w.data, b.data,
+                labels.data, fused_dx.data, parts.data, rows, (u32)(rows + chunks - 1) / chunks,
                 (u32)inputs, (u32)classes);
         });
         launch({(unsigned)(count + 31) / 32, 1, 1}, {32, 16, 1}, [&] {
-            classifier_through_sums(parts.data, dw.data, sums.data, db.data, loss.data, hits.data, chunks,
+            classifier_fused_sums(parts.data, dw.data, sums.data, db.data, loss.data, hits.data, chunks,
                 rows, (u32)inputs, (u32)classes);
         });
     };
-    through();
-    near("through dx", through_dx.data, want_dx, 1e-5);
-    near("through dw", dw.data, want_dw, 1e-5);
-    near("through db", db.data, want_db, 1e-5);
-    near("through dx_sums", sums.data, want_sums, 1e-5);
-    near("through loss", loss.data, {mean}, 1e-5);
-    expect(hits[0] == want_hits, "through hits", hits[0], want_hits, 0);
+    fused();
+    near("fused dx", fused_dx.data, want_dx, 1e-5);
+    near("fused dw", dw.data, want_dw, 1e-5);
+    near("fused db", db.data, want_db, 1e-5);
+    near("fused dx_sums", sums.data, want_sums, 1e-5);
+    near("fused loss", loss.data, {mean}, 1e-5);
+    expect(hits[0] == want_hits, "fused hits", hits[0], want_hits, 0);
 
     labels[rows - 1] = 255;
-    through();
-    expect(std::isnan(loss[0]), "through loss of an invalid label", loss[0], NAN, 0);
-    expect(std::isnan(db[0]), "through db of an invalid label", db[0], NAN, 0);
+    fused();
+    expect(std::isnan(loss[0]), "fused loss of an invalid label", loss[0], NAN, 0);
+    expect(std::isnan(db[0]), "fused db of an invalid label", db[0], NAN, 0);
 }
 
 static void classifiers() {
@@ -410,16 +411,16 @@ static u8 pattern_byte(u64 key, u64 id, u64 k) {
 }
 
 // Fields of all widths at once, with any gap and alignment; more and fewer rows than warps; gathered in batch
-// order and in another order, with one invalid place. Cuts a field into pieces of about `most` bytes, as
+// order and in another order, with one invalid place. Cuts a field into pieces of about `max_bytes` bytes, as
 // pieces.rs of the CUDA backend does.
-static GatherCut cut(size_t rows, size_t row_bytes, size_t most, u32 threads, u32& blocks) {
+static GatherCut cut(size_t rows, size_t row_bytes, size_t max_bytes, u32 threads, u32& blocks) {
     GatherCut cut = {blocks, 1, 1, 0};
-    if (row_bytes > most) {
-        const size_t parts = (row_bytes + most - 1) / most;
+    if (row_bytes > max_bytes) {
+        const size_t parts = (row_bytes + max_bytes - 1) / max_bytes;
         cut.bytes = (u32)(((row_bytes + parts - 1) / parts + 15) / 16 * 16);
         cut.parts = (u32)((row_bytes + cut.bytes - 1) / cut.bytes);
     } else {
-        cut.rows = (u32)std::min<size_t>(most / row_bytes, threads);
+        cut.rows = (u32)std::min<size_t>(max_bytes / row_bytes, threads);
     }
     blocks += (u32)((rows + cut.rows - 1) / cut.rows) * cut.parts;
     return cut;
@@ -516,8 +517,8 @@ static void rows_of_bytes() {
     }
 }
 
-// Pictures and what the host makes of them, from a file that `cargo test -p feedline-kernels --test augment`
-// writes to $FEEDLINE_AUGMENT_CASES. The bits must be equal.
+// Pictures and the host's results, from a file that `cargo test -p feedline-pictures --test augment` writes
+// to $FEEDLINE_AUGMENT_CASES. The bits must be equal.
 template <typename T>
 static Block<T> take(FILE* file, size_t n) {
     Block<T> block(n);

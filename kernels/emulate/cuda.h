@@ -1,6 +1,6 @@
 // The subset of CUDA C++ that the kernels of ../cu need to run on the host under the sanitizers. Shared
-// memory is a static variable, because blocks run one after the other. fibers.h runs the threads and describes
-// what is detected.
+// memory is a static variable, because blocks run one after the other. fibers.h runs the threads and
+// describes what is detected.
 #pragma once
 #include "fibers.h"
 

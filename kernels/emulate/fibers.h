@@ -47,7 +47,7 @@ inline uint3 threadIdx, blockIdx, blockDim, gridDim;
 #define EMULATE_LINE const char *file = __builtin_FILE(), int line = __builtin_LINE()
 
 namespace emulate {
-const unsigned MOST = 1024, MAIN = MOST;
+const unsigned MAX_THREADS = 1024, MAIN = MAX_THREADS;
 const size_t STACK = 256 << 10, GUARD = 64 << 10;
 
 // A barrier of the threads from `first` on: the block, or a warp. Two clocks alternate, because the first
@@ -71,8 +71,8 @@ struct Fiber {
     int line;
 };
 
-inline Fiber fibers[MOST + 1];  // the last is the program itself
-inline Barrier block_barrier, warp_barrier[MOST / 32], end;
+inline Fiber fibers[MAX_THREADS + 1];  // the last is the program itself
+inline Barrier block_barrier, warp_barrier[MAX_THREADS / 32], end;
 inline uint64_t begin_clock;
 inline unsigned threads, me = MAIN, before_me, launches, chance;
 inline void (*body)(void*);
@@ -208,11 +208,11 @@ EMULATE_BARE void run_blocks(uint3 grid, uint3 block) {
     gridDim = grid;
     blockDim = block;
     threads = block.x * block.y;
-    if (threads == 0 || threads > MOST) abort();
+    if (threads == 0 || threads > MAX_THREADS) abort();
     chance = ++launches;
     block_barrier.name = "__syncthreads";
     block_barrier.members = threads;
-    for (unsigned w = 0; w < MOST / 32; ++w) {
+    for (unsigned w = 0; w < MAX_THREADS / 32; ++w) {
         warp_barrier[w].name = "an operation of the warp";
         warp_barrier[w].first = 32 * w;
         warp_barrier[w].members = 32;

@@ -1,106 +1,47 @@
-//! The unsafe calls behind the operators: the matrix product on the host, and kernel launches.
+//! Kernel launches, programs that are loaded at first use, and delays for tests.
 
 #[cfg(feature = "cuda")]
-use feedline_core::Result;
+use std::sync::OnceLock;
 
-/// A matrix in a slice: element `(i, j)` is at `i * row_stride + j * col_stride`.
-#[derive(Clone, Copy)]
-pub(crate) struct Operand<'a> {
-    data: &'a [f32],
-    rows: usize,
-    cols: usize,
-    row_stride: usize,
-    col_stride: usize,
+#[cfg(feature = "cuda")]
+use feedline_core::{Error, ErrorKind, Result};
+#[cfg(feature = "cuda")]
+use feedline_device::cuda::Function;
+#[cfg(feature = "cuda")]
+use feedline_kernel_compiler::{LoadedProgram, Program};
+
+/// A program that is loaded at its first use.
+#[cfg(feature = "cuda")]
+pub(crate) struct LazyProgram {
+    program: &'static Program,
+    loaded: OnceLock<LoadedProgram>,
 }
 
-impl<'a> Operand<'a> {
-    /// A dense row-major matrix `[rows, cols]`.
-    ///
-    /// # Panics
-    /// If `data` does not have `rows * cols` elements.
-    pub(crate) fn new(data: &'a [f32], rows: usize, cols: usize) -> Self {
-        assert_eq!(Some(data.len()), rows.checked_mul(cols), "a matrix of {rows} by {cols}");
-        Self { data, rows, cols, row_stride: cols, col_stride: 1 }
+#[cfg(feature = "cuda")]
+impl LazyProgram {
+    pub(crate) fn new(program: &'static Program) -> Self {
+        Self { program, loaded: OnceLock::new() }
     }
 
-    /// The transposed matrix, over the same elements.
-    pub(crate) fn transposed(self) -> Self {
-        Self {
-            data: self.data,
-            rows: self.cols,
-            cols: self.rows,
-            row_stride: self.col_stride,
-            col_stride: self.row_stride,
+    /// The kernel called `name`, for the device of `stream`.
+    pub(crate) fn kernel(&self, stream: &feedline_device::Stream, name: &str) -> Result<&Function> {
+        if let Some(loaded) = self.loaded.get() {
+            return loaded.kernel(name);
         }
-    }
-
-    /// `count` rows from row `first` on.
-    ///
-    /// # Panics
-    /// If the matrix has fewer rows.
-    pub(crate) fn rows(self, first: usize, count: usize) -> Self {
-        assert!(
-            first <= self.rows && count <= self.rows - first,
-            "{count} rows from {first} of {}",
-            self.rows
-        );
-        Self { data: self.data.get(first * self.row_stride..).unwrap_or_default(), rows: count, ..self }
-    }
-
-    /// Rows and columns.
-    pub(crate) fn shape(&self) -> (usize, usize) {
-        (self.rows, self.cols)
-    }
-
-    /// Whether every element is inside `data`.
-    fn fits(&self) -> bool {
-        let reach = |count: usize, stride: usize| (count - 1).checked_mul(stride);
-        self.rows == 0
-            || self.cols == 0
-            || reach(self.rows, self.row_stride)
-                .zip(reach(self.cols, self.col_stride))
-                .and_then(|(down, across)| down.checked_add(across))
-                .is_some_and(|last| last < self.data.len())
-    }
-}
-
-/// `dst = a b` on the calling thread; `dst` is dense and row-major, `[a.rows, b.cols]`.
-///
-/// # Panics
-/// If the shapes do not match.
-pub(crate) fn gemm(dst: &mut [f32], a: Operand<'_>, b: Operand<'_>) {
-    let (m, n, k) = (a.rows, b.cols, a.cols);
-    assert_eq!(k, b.rows, "gemm: the inner sizes differ");
-    assert_eq!(Some(dst.len()), m.checked_mul(n), "gemm: the result is not {m} by {n}");
-    assert!(a.fits() && b.fits(), "gemm: an operand is larger than its slice");
-    // SAFETY: by the asserts above, `dst` holds m dense rows of n elements, and every element that the
-    // strides of `a` and `b` reach is inside its slice. A slice's length fits an isize, and so do strides
-    // that stay inside it. `dst` is borrowed uniquely, so it overlaps neither operand.
-    unsafe {
-        matrixmultiply::sgemm(
-            m,
-            k,
-            n,
-            1.0,
-            a.data.as_ptr(),
-            a.row_stride as isize,
-            a.col_stride as isize,
-            b.data.as_ptr(),
-            b.row_stride as isize,
-            b.col_stride as isize,
-            0.0,
-            dst.as_mut_ptr(),
-            n as isize,
-            1,
-        );
+        let Some(cuda) = stream.cuda_backend() else {
+            let why = format!("the kernel {name} runs on CUDA devices only");
+            return Err(Error::new(ErrorKind::Unavailable, why));
+        };
+        let loaded = LoadedProgram::new(cuda, self.program)?;
+        self.loaded.get_or_init(|| loaded).kernel(name)
     }
 }
 
 /// Launches one of this crate's kernels.
 #[cfg(feature = "cuda")]
-pub(crate) fn kernel(
+pub(crate) fn launch(
     stream: &feedline_device::Stream,
-    function: &feedline_device::cuda::Function,
+    function: &Function,
     grid: feedline_device::cuda::Grid,
     args: &[feedline_device::cuda::Arg<'_>],
 ) -> Result<()> {
@@ -120,9 +61,9 @@ pub(crate) fn fork_join(
     side: impl FnOnce() -> feedline_core::Result<()>,
 ) -> feedline_core::Result<()> {
     // SAFETY: the callers are `layer_backward` (side: a weight gradient) and `classifier_fused` (side:
-    // sums). Each closure holds what it writes uniquely and shares only inputs. Scratch memory is not
+    // sums). Each closure borrows its outputs uniquely and shares only inputs. Scratch memory is not
     // shared either: `classifier_fused` takes its sums out of the scratch until they are queued, the
-    // weight gradient uses none, and products on the side have their own workspace (`crate::blas`).
+    // weight gradient uses none, and products on the side have their own workspace (`gemm/cublaslt`).
     unsafe { stream.fork_join(main, side) }
 }
 
@@ -139,7 +80,7 @@ pub fn spinner(
     + Sync
     + 'static,
 > {
-    let spin = crate::loaded::load(cuda, &crate::source::PROBE, "spin")?;
+    let spin = LoadedProgram::new(cuda, &crate::programs::PROBE)?.kernel("spin")?.clone();
     // Never unload the module: nothing waits for the last delays.
     std::mem::forget(spin.clone());
     Ok(move |backend: &dyn feedline_device::Backend, stream, time: std::time::Duration| {

@@ -2,39 +2,26 @@
 //!
 //! | part | contents |
 //! | --- | --- |
-//! | `cu/` | one CUDA file per operator, without headers |
-//! | [`host`] | the same operators over slices |
 //! | [`ops`] | the operators on views of a stream, on any device |
-//! | [`source`] | the embedded CUDA sources: text, kernels, hash |
-//! | `compile` | compiles sources to PTX with NVRTC |
-//! | `cache` | compiled PTX on disk |
-//! | `ptx` | finds PTX: from the cache, NVRTC or this crate |
+//! | [`host`] | the same operators over slices |
+//! | `gemm` | matrix products: cuBLASLt, own kernels, the `matrixmultiply` crate |
+//! | `programs` | the CUDA programs: files of `cu/`, and their kernels |
+//! | `launch` | kernel launches |
+//! | [`pool`] | the thread pool of host operators |
+//!
+//! The crate `feedline-kernel-compiler` compiles, caches and loads the programs; `feedline-pictures` decodes
+//! and transforms pictures on the device.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code, unsafe_op_in_unsafe_fn)]
 
-#[cfg(feature = "cuda")]
-#[allow(unsafe_code, reason = "calls cuBLASLt")]
-mod blas;
-#[cfg(feature = "cuda")]
-pub mod cache;
-#[cfg(feature = "cuda")]
-pub mod compile;
+mod gemm;
 pub mod host;
 #[allow(unsafe_code, reason = "kernels take raw addresses")]
 mod launch;
-#[cfg(feature = "cuda")]
-mod loaded;
-#[cfg(feature = "nvjpeg")]
-#[allow(unsafe_code, reason = "calls nvJPEG")]
-mod nvjpeg;
-#[cfg(feature = "cuda")]
-#[allow(unsafe_code, reason = "calls NVRTC")]
-mod nvrtc;
 pub mod ops;
+pub mod pool;
 #[cfg(feature = "cuda")]
-pub mod ptx;
-#[cfg(feature = "cuda")]
-pub mod source;
+pub mod programs;
 
 #[cfg(feature = "cuda")]
 pub use launch::spinner;

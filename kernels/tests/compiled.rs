@@ -2,10 +2,10 @@
 #![cfg(feature = "cuda")]
 
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_kernels::cache::Cache;
-use feedline_kernels::compile::{Arch, Compiler, Log};
-use feedline_kernels::ptx::{self, Origin};
-use feedline_kernels::source::{PROGRAMS, Program, STEP, entries};
+use feedline_kernel_compiler::{
+    Arch, Cache, Compiler, Log, Origin, Program, embedded, entries, header, load,
+};
+use feedline_kernels::programs::{PROGRAMS, STEP};
 
 fn kernels(program: &Program) -> Vec<&str> {
     let mut names: Vec<&str> = program.kernels().map(|kernel| kernel.name).collect();
@@ -38,11 +38,11 @@ fn compiler(test: &str) -> Option<Compiler> {
 #[test]
 fn the_embedded_ptx_matches_the_sources() {
     for program in PROGRAMS {
-        let text = ptx::embedded(program, arch()).unwrap();
+        let text = embedded(program, arch()).unwrap();
         let first = text.lines().next().unwrap_or_default();
         assert_eq!(
             first,
-            ptx::header(program),
+            header(program),
             "run: cargo run -p feedline-kernels --bin compile-kernels -- --arch compute_80 --write-ptx ."
         );
         assert_eq!(sorted(text), kernels(program));
@@ -52,7 +52,7 @@ fn the_embedded_ptx_matches_the_sources() {
 
 #[test]
 fn a_gpu_older_than_the_embedded_ptx_is_refused() {
-    let error = ptx::embedded(&STEP, Arch::new(7, 5)).unwrap_err();
+    let error = embedded(&STEP, Arch::new(7, 5)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("compute_75"), "{error}");
 }
@@ -60,7 +60,7 @@ fn a_gpu_older_than_the_embedded_ptx_is_refused() {
 #[test]
 fn launch_bounds_in_the_ptx_match_the_table() {
     for program in PROGRAMS {
-        let text = ptx::embedded(program, arch()).unwrap();
+        let text = embedded(program, arch()).unwrap();
         for kernel in program.kernels() {
             let (_, rest) = text.split_once(&format!(".entry {}(", kernel.name)).unwrap();
             let bound =
@@ -76,14 +76,14 @@ fn load_falls_back_to_the_embedded_ptx() {
         let own = text.starts_with("// feedline kernels: program step");
         own.then_some(()).ok_or_else(|| Error::new(ErrorKind::Device, "PTX newer than the driver"))
     };
-    let loaded = ptx::load(&STEP, arch(), None, refuse_others).unwrap();
-    assert_eq!((loaded.origin, loaded.notes.len()), (Origin::Embedded, 1));
+    let loaded = load(&STEP, arch(), None, refuse_others).unwrap();
+    assert_eq!((loaded.origin, loaded.warnings.len()), (Origin::Embedded, 1));
 }
 
 #[test]
 fn a_failed_load_gives_the_reason_of_each_attempt() {
     let refuse = |_: &str| -> Result<()> { Err(Error::new(ErrorKind::Device, "no such GPU")) };
-    let error = ptx::load(&STEP, arch(), None, refuse).unwrap_err();
+    let error = load(&STEP, arch(), None, refuse).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     let line = error.to_string();
     assert!(
@@ -98,11 +98,11 @@ fn every_program_compiles_once_and_then_loads_from_the_cache() {
     let folder = tempfile::tempdir().unwrap();
     let cache = Cache::at(folder.path().join("new"));
     for program in PROGRAMS {
-        let load = || ptx::load(program, arch(), Some(&cache), |text| Ok(text.to_owned())).unwrap();
+        let run = || load(program, arch(), Some(&cache), |text| Ok(text.to_owned())).unwrap();
         let start = std::time::Instant::now();
-        let first = load();
+        let first = run();
         let cold = start.elapsed();
-        let second = load();
+        let second = run();
         eprintln!(
             "{}: {cold:.0?} cold, {:.0?} warm, NVRTC {}",
             program.name,
@@ -110,7 +110,7 @@ fn every_program_compiles_once_and_then_loads_from_the_cache() {
             compiler.version()
         );
         assert_eq!((first.origin, second.origin), (Origin::Compiled, Origin::Cache));
-        assert!(first.notes.is_empty() && second.notes.is_empty());
+        assert!(first.warnings.is_empty() && second.warnings.is_empty());
         assert_eq!(first.value, second.value);
         assert_eq!(sorted(&first.value), kernels(program));
         assert!(first.value.contains(".target sm_90"));
@@ -122,18 +122,18 @@ fn every_program_compiles_once_and_then_loads_from_the_cache() {
         bytes.truncate(bytes.len() / 2);
         std::fs::write(path, bytes).unwrap();
     }
-    let again = ptx::load(&STEP, arch(), Some(&cache), |_| Ok(())).unwrap();
+    let again = load(&STEP, arch(), Some(&cache), |_| Ok(())).unwrap();
     assert_eq!(again.origin, Origin::Compiled);
 }
 
 #[test]
-fn an_unwritable_cache_adds_a_note() {
+fn an_unwritable_cache_adds_a_warning() {
     if compiler("a cache that cannot be written").is_none() {
         return;
     }
     let file = tempfile::NamedTempFile::new().unwrap();
-    let loaded = ptx::load(&STEP, arch(), Some(&Cache::at(file.path())), |_| Ok(())).unwrap();
-    assert_eq!((loaded.origin, loaded.notes.len()), (Origin::Compiled, 1));
+    let loaded = load(&STEP, arch(), Some(&Cache::at(file.path())), |_| Ok(())).unwrap();
+    assert_eq!((loaded.origin, loaded.warnings.len()), (Origin::Compiled, 1));
 }
 
 #[test]

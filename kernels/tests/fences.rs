@@ -196,11 +196,11 @@ fn a_device_slot_is_overwritten_only_after_all_its_readers() {
 /// until they overlap. Serialised work never overlaps, however long it takes.
 #[track_caller]
 fn assert_together(what: &str, delay_ns: u64, run: impl Fn(u64) -> Result<bool>) {
-    const MOST: u64 = 128;
+    const MAX_DELAYS: u64 = 128;
     let mut times = 1;
     while !run(times * delay_ns).expect("both run") {
         times *= 2;
-        assert!(times <= MOST, "{what}: no overlap with {MOST} times {delay_ns} ns each");
+        assert!(times <= MAX_DELAYS, "{what}: no overlap with {MAX_DELAYS} times {delay_ns} ns each");
     }
 }
 

@@ -80,7 +80,7 @@ impl ImageDataset {
         Self::build(reader, name, transforms, None)
     }
 
-    /// Pictures that are decoded behind the loader, by `DecodeStage` of the crate `feedline-kernels`: the
+    /// Pictures that are decoded behind the loader, by `DecodeStage` of the crate `feedline-pictures`: the
     /// field `image` is ragged and holds the encoded bytes, at most `most` per picture. The list must have no
     /// transforms on the host.
     ///

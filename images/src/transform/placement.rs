@@ -14,7 +14,7 @@ impl Transforms {
     ///
     /// Pictures then cross as bytes, and a second field, `NAME.parameters`, says what the device does with
     /// each: the numbers were drawn by the worker, so it is the same picture. `Augment` of the crate
-    /// `feedline-kernels` does it.
+    /// `feedline-pictures` does it.
     ///
     /// ```
     /// use feedline_core::DType;

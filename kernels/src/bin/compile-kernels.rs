@@ -1,4 +1,4 @@
-//! Compiles every `.cu` file without a GPU and checks that it defines the kernels listed in `source.rs`.
+//! Compiles every `.cu` file without a GPU and checks that it defines the kernels listed in `programs.rs`.
 //!
 //! `compile-kernels --arch compute_80 --arch compute_90 [--write-ptx ROOT]`. With `--write-ptx` it also
 //! writes the PTX of the first architecture into the repository at ROOT. Exit code 3: no NVRTC; 2: any
@@ -11,9 +11,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_kernels::compile::{Arch, Compiler, Log};
-use feedline_kernels::ptx;
-use feedline_kernels::source::{PROGRAMS, Source, entries};
+use feedline_kernel_compiler::{Arch, Compiler, EMBEDDED_ARCH, Log, Source, entries, header};
+use feedline_kernels::programs::PROGRAMS;
 
 struct Options {
     archs: Vec<Arch>,
@@ -50,7 +49,7 @@ fn options() -> Result<Options> {
         }
     }
     if options.archs.is_empty() {
-        options.archs.push(Arch::new(ptx::EMBEDDED_ARCH.0, ptx::EMBEDDED_ARCH.1));
+        options.archs.push(Arch::new(EMBEDDED_ARCH.0, EMBEDDED_ARCH.1));
     }
     Ok(options)
 }
@@ -74,8 +73,8 @@ fn run(options: &Options) -> Result<()> {
             if let Some(root) = &options.write_ptx
                 && *arch == options.archs[0]
             {
-                let path = root.join(program.ptx);
-                std::fs::write(&path, format!("{}\n{}\n", ptx::header(program), text.trim())).map_err(
+                let path = root.join(program.path);
+                std::fs::write(&path, format!("{}\n{}\n", header(program), text.trim())).map_err(
                     |error| Error::new(ErrorKind::Data, "cannot write PTX").caused_by(error).at_path(&path),
                 )?;
             }
@@ -92,7 +91,7 @@ fn compile(compiler: &Compiler, source: &Source, arch: Arch) -> Result<()> {
     found.sort_unstable();
     wanted.sort_unstable();
     if found != wanted {
-        let why = format!("{} defines {found:?}, but source.rs lists {wanted:?}", source.file);
+        let why = format!("{} defines {found:?}, but programs.rs lists {wanted:?}", source.file);
         return Err(Error::new(ErrorKind::Config, why));
     }
     println!(

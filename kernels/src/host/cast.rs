@@ -1,6 +1,6 @@
-//! Casts u8 to f32 with a scale, optionally with a transposed copy.
+//! Casts and fills.
 
-use super::parallel::{CHUNK, each};
+use crate::pool::{CHUNK, each};
 
 /// `dst[i] = scale * src[i]`.
 ///
@@ -42,4 +42,9 @@ pub fn cast_with_transpose(src: &[u8], scale: f32, columns: usize, dst: &mut [f3
             *to = *value;
         }
     }
+}
+
+/// `dst[i] = value`.
+pub fn fill(dst: &mut [f32], value: f32) {
+    dst.fill(value);
 }

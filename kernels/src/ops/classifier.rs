@@ -4,7 +4,7 @@
 use feedline_core::Result;
 use feedline_device::{View, ViewMut};
 
-use super::{Kernels, Linear, check};
+use super::{Kernels, Linear, check_lengths};
 
 /// The gradients that [`Kernels::classifier_backward`] writes.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Kernels {
     /// row; `result` is as for [`softmax_xent`](Self::softmax_xent).
     ///
     /// # Errors
-    /// `Config` for lengths that do not fit; a device failure.
+    /// `Config` for mismatched lengths; a device failure.
     #[allow(clippy::too_many_arguments)] // four inputs, three outputs, and their sizes
     pub fn classifier(
         &self,
@@ -40,10 +40,19 @@ impl Kernels {
         mut result: ViewMut<'_, u32>,
         shape: Linear,
     ) -> Result<()> {
-        let fits = shape.fits(x.len(), weights.len(), dlogits.len())
-            && bias.len() == shape.outputs
-            && (labels.len(), row_loss.len(), result.len()) == (shape.rows, shape.rows, 2);
-        check(fits, || format!("classifier: lengths do not fit {shape:?}"))?;
+        check_lengths(
+            "classifier",
+            shape,
+            [
+                ("x", x.len(), shape.x()),
+                ("weights", weights.len(), shape.weights()),
+                ("bias", bias.len(), Some(shape.outputs)),
+                ("labels", labels.len(), Some(shape.rows)),
+                ("dlogits", dlogits.len(), shape.y()),
+                ("row_loss", row_loss.len(), Some(shape.rows)),
+                ("result", result.len(), Some(2)),
+            ],
+        )?;
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu {
             let (dlogits, row_loss, result) = (dlogits.reborrow(), row_loss.reborrow(), result.reborrow());
@@ -62,7 +71,7 @@ impl Kernels {
     /// The contents of `dlogits` and `row_loss` are unspecified afterwards.
     ///
     /// # Errors
-    /// `Config` for lengths that do not fit; a device failure; an error of `then`.
+    /// `Config` for mismatched lengths; a device failure; an error of `then`.
     #[allow(clippy::too_many_arguments)] // four inputs, four outputs, and their sizes
     pub fn classifier_fused(
         &self,
@@ -77,11 +86,20 @@ impl Kernels {
         shape: Linear,
         then: impl FnOnce(View<'_, f32>) -> Result<()>,
     ) -> Result<()> {
-        let fits = shape.fits(x.len(), weights.len(), dlogits.len())
-            && gradients.fit(shape, dlogits.len())
-            && bias.len() == shape.outputs
-            && (labels.len(), row_loss.len(), result.len()) == (shape.rows, shape.rows, 2);
-        check(fits, || format!("classifier_fused: lengths do not fit {shape:?}"))?;
+        check_lengths(
+            "classifier_fused",
+            shape,
+            [
+                ("x", x.len(), shape.x()),
+                ("weights", weights.len(), shape.weights()),
+                ("bias", bias.len(), Some(shape.outputs)),
+                ("labels", labels.len(), Some(shape.rows)),
+                ("dlogits", dlogits.len(), shape.y()),
+                ("row_loss", row_loss.len(), Some(shape.rows)),
+                ("result", result.len(), Some(2)),
+            ],
+        )?;
+        gradients.check("classifier_fused", shape)?;
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu
             && gpu.is_fused(shape)
@@ -97,7 +115,7 @@ impl Kernels {
     /// layer and the ReLU before it, whose output is `x`. Does not change `dlogits`.
     ///
     /// # Errors
-    /// `Config` for lengths that do not fit; a device failure.
+    /// `Config` for mismatched lengths; a device failure.
     pub fn classifier_backward(
         &self,
         x: View<'_, f32>,
@@ -106,8 +124,16 @@ impl Kernels {
         mut gradients: ClassifierGradients<'_>,
         shape: Linear,
     ) -> Result<()> {
-        let fits = shape.fits(x.len(), weights.len(), dlogits.len()) && gradients.fit(shape, dlogits.len());
-        check(fits, || format!("classifier_backward: lengths do not fit {shape:?}"))?;
+        check_lengths(
+            "classifier_backward",
+            shape,
+            [
+                ("x", x.len(), shape.x()),
+                ("weights", weights.len(), shape.weights()),
+                ("dlogits", dlogits.len(), shape.y()),
+            ],
+        )?;
+        gradients.check("classifier_backward", shape)?;
         #[cfg(feature = "cuda")]
         if let Some(gpu) = &self.gpu
             && gpu.classifier_backward(x, weights, dlogits.as_view(), gradients.reborrow(), shape)?
@@ -124,10 +150,18 @@ impl Kernels {
 }
 
 impl ClassifierGradients<'_> {
-    /// Whether the gradients fit a layer of `shape` with `logits` logits.
-    fn fit(&self, shape: Linear, logits: usize) -> bool {
-        shape.fits(self.x.len(), self.weights.len(), logits)
-            && (self.bias.len(), self.bias_before.len()) == (shape.outputs, shape.inputs)
+    /// Checks the lengths for a layer of `shape`.
+    fn check(&self, operator: &str, shape: Linear) -> Result<()> {
+        check_lengths(
+            operator,
+            shape,
+            [
+                ("gradients.x", self.x.len(), shape.x()),
+                ("gradients.weights", self.weights.len(), shape.weights()),
+                ("gradients.bias", self.bias.len(), Some(shape.outputs)),
+                ("gradients.bias_before", self.bias_before.len(), Some(shape.inputs)),
+            ],
+        )
     }
 
     fn reborrow(&mut self) -> ClassifierGradients<'_> {
@@ -148,11 +182,11 @@ mod gpu {
     use super::{ClassifierGradients, Linear, Result, View, ViewMut};
     use crate::launch::fork_join;
 
-    /// Limits of `through.cu`: a thread holds one column of each class.
-    const MOST_INPUTS: usize = 512;
-    const MOST_CLASSES: usize = 16;
-    /// Minimum rows per block of `through.cu`.
-    const LEAST_ROWS: usize = 4;
+    /// Limits of `classifier_fused.cu`: a thread holds one column of each class.
+    const MAX_INPUTS: usize = 512;
+    const MAX_CLASSES: usize = 16;
+    /// Minimum rows per block of `classifier_fused.cu`.
+    const MIN_ROWS: usize = 4;
 
     impl Gpu {
         /// Returns `false`, and queues nothing, if there is no kernel for this number of classes.
@@ -168,15 +202,15 @@ mod gpu {
             result: ViewMut<'_, u32>,
             shape: Linear,
         ) -> Result<bool> {
-            let Some(most) = self.most_classes(shape) else { return Ok(false) };
+            let Some(max) = self.max_classes(shape) else { return Ok(false) };
             let mut scratch = self.scratch();
             let (loss, hits) = result.split_at(1)?;
-            let wide = 64 / most;
+            let wide = 64 / max;
             // Several rows per block once there are enough blocks.
             let (name, each) =
                 if shape.rows / wide >= self.multiprocessors { ("_wide", wide) } else { ("", 1) };
             self.run(
-                &format!("classifier_{most}{name}"),
+                &format!("classifier_{max}{name}"),
                 // As many blocks as run at the same time: the end of a block costs as much as an
                 // iteration of its loop.
                 Grid::linear(shape.rows.div_ceil(each) * 128, 128, 4 * self.multiprocessors as u32),
@@ -207,7 +241,7 @@ mod gpu {
             gradients: ClassifierGradients<'_>,
             shape: Linear,
         ) -> Result<bool> {
-            let Some(most) = self.most_classes(shape) else { return Ok(false) };
+            let Some(max) = self.max_classes(shape) else { return Ok(false) };
             let Linear { rows, inputs, outputs: classes } = shape;
             let own = [
                 Arg::In(x.into()),
@@ -218,14 +252,14 @@ mod gpu {
                 Arg::Out(gradients.bias.into()),
                 Arg::Out(gradients.bias_before.into()),
             ];
-            let (name, sums) = (format!("classifier_backward_{most}"), (classes + 1) * inputs + classes);
+            let (name, sums) = (format!("classifier_backward_{max}"), (classes + 1) * inputs + classes);
             self.over_strips(&name, (rows, inputs), CHUNKS, sums, own, [Arg::U32(classes as u32)])?;
             Ok(true)
         }
 
         /// Whether the layer is small enough for one pass.
         pub(super) fn is_fused(&self, shape: Linear) -> bool {
-            !self.options.unfused && shape.inputs <= MOST_INPUTS && shape.outputs <= MOST_CLASSES
+            !self.options.unfused && shape.inputs <= MAX_INPUTS && shape.outputs <= MAX_CLASSES
         }
 
         /// One pass over the rows of a layer that [`is_fused`](Self::is_fused); then the blocks' partial
@@ -243,9 +277,9 @@ mod gpu {
             then: impl FnOnce(View<'_, f32>) -> Result<()>,
         ) -> Result<()> {
             let Linear { rows, inputs, outputs: classes } = shape;
-            // The end of a block costs more than a row: one block per multiprocessor at most, each with
+            // The end of a block costs more than a row: at most one block per multiprocessor, each with
             // several rows.
-            let each = rows.div_ceil(self.multiprocessors).max(LEAST_ROWS);
+            let each = rows.div_ceil(self.multiprocessors).max(MIN_ROWS);
             let blocks = rows.div_ceil(each);
             let count = (classes + 1) * inputs + classes + 2;
             // Taken out until the sums are queued: `then` may call anything, even this operator.
@@ -255,9 +289,9 @@ mod gpu {
             let (loss, hits) = result.split_at(1)?;
             let grid =
                 |blocks: usize, threads| Grid { blocks: (blocks as u32, 1, 1), threads, shared_bytes: 0 };
-            let most = if classes <= 12 { 12 } else { MOST_CLASSES };
+            let max = if classes <= 12 { 12 } else { MAX_CLASSES };
             self.run(
-                &format!("classifier_through_{most}"),
+                &format!("classifier_fused_{max}"),
                 grid(blocks, (512, 1, 1)),
                 &[
                     Arg::In(x.into()),
@@ -274,7 +308,7 @@ mod gpu {
             )?;
             let sums = || {
                 self.run(
-                    "classifier_through_sums",
+                    "classifier_fused_sums",
                     grid(count.div_ceil(32), (32, 16, 1)),
                     &[
                         Arg::In(parts.view().into()),
@@ -296,8 +330,8 @@ mod gpu {
         }
 
         /// The smallest kernel that fits, as its maximum of classes.
-        fn most_classes(&self, shape: Linear) -> Option<usize> {
-            [16, 32].into_iter().find(|&most| shape.outputs <= most && !self.options.unfused)
+        fn max_classes(&self, shape: Linear) -> Option<usize> {
+            [16, 32].into_iter().find(|&max| shape.outputs <= max && !self.options.unfused)
         }
     }
 }

@@ -4,43 +4,35 @@
 //!
 //! | operators | file |
 //! | --- | --- |
+//! | cast, fill | `cast.rs` |
 //! | products of a linear layer | `linear.rs` |
-//! | cast, loss, accuracy | `batch.rs` |
+//! | backward pass of a layer and the ReLU before it | `backward.rs` |
+//! | loss, accuracy | `loss.rs` |
 //! | last layer with its loss | `classifier.rs` |
-//! | weight gradient of a large batch | `transposed.rs` |
-//! | transforms of pictures (feature `images`) | `augment.rs` |
-//! | JPEG on the GPU (feature `nvjpeg`) | `jpeg.rs` |
-//! | optimizers | `update.rs` |
+//! | optimizers | `optimizer.rs` |
 //! | delays and self-describing bytes, for tests | `probe.rs` |
-//! | GPU implementations of the others | `gpu.rs` |
+//! | kernels and scratch memory of a GPU | `gpu.rs` |
 
-#[cfg(feature = "images")]
-#[cfg_attr(docsrs, doc(cfg(feature = "images")))]
-mod augment;
-mod batch;
+mod backward;
+mod cast;
 mod classifier;
 #[cfg(feature = "cuda")]
 mod gpu;
-#[cfg(feature = "nvjpeg")]
-#[cfg_attr(docsrs, doc(cfg(feature = "nvjpeg")))]
-mod jpeg;
 mod linear;
+mod loss;
+mod optimizer;
 mod probe;
-mod transposed;
-mod update;
+
+use std::fmt::Debug;
 
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_device::{BackendKind, Stream};
 
-use crate::host::parallel;
+use crate::pool;
 
+pub use crate::gemm::Linear;
 pub use crate::host::{AdamW, Sgd};
-#[cfg(feature = "images")]
-pub use augment::{Augment, OneHot, Pictures};
 pub use classifier::ClassifierGradients;
-#[cfg(feature = "nvjpeg")]
-pub use jpeg::{Counts, Decode, DecodeStage, DecodeTimes, Decoded, Encoded, PictureDecoder};
-pub use linear::Linear;
 
 /// The operators of one stream.
 ///
@@ -63,7 +55,7 @@ pub struct Kernels {
     gpu: Option<gpu::Gpu>,
 }
 
-/// Options of the operators; only `transposed` has an effect without a GPU.
+/// Options of the operators. Without a GPU only `transposed` has an effect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Uses this crate's matrix products even if cuBLASLt is available.
@@ -96,7 +88,7 @@ impl Kernels {
     /// A device failure; `Unavailable` if the threads of the host operators cannot start.
     pub fn with(stream: &Stream, options: Options) -> Result<Self> {
         if stream.kind() != BackendKind::Cuda {
-            parallel::start_threads()?;
+            pool::start()?;
         }
         Ok(Self {
             options,
@@ -132,10 +124,32 @@ macro_rules! on_gpu {
 }
 use on_gpu;
 
-/// Whether `elements` is the size of a non-empty matrix of `rows` by `columns`; kernels count columns in
-/// 32 bits.
-fn are(elements: usize, rows: usize, columns: usize) -> bool {
-    elements > 0 && rows.checked_mul(columns) == Some(elements) && u32::try_from(columns).is_ok()
+/// The number of elements of a matrix of `rows` by `columns`; `None` for an empty matrix, or one that is too
+/// large: kernels count columns in 32 bits.
+fn matrix(rows: usize, columns: usize) -> Option<usize> {
+    rows.checked_mul(columns).filter(|&elements| elements > 0 && u32::try_from(columns).is_ok())
+}
+
+/// Checks the arguments of `operator`: the name of each, its length, and the length that `sizes` require.
+///
+/// # Errors
+/// `Config` that names the first argument of another length.
+fn check_lengths<const N: usize>(
+    operator: &str,
+    sizes: impl Debug,
+    arguments: [(&str, usize, Option<usize>); N],
+) -> Result<()> {
+    let Some((name, length, required)) =
+        arguments.into_iter().find(|(_, length, required)| Some(*length) != *required)
+    else {
+        return Ok(());
+    };
+    let required = match required {
+        Some(required) => required.to_string(),
+        None => "one or more, in fewer than 2^32 columns".to_owned(),
+    };
+    let why = format!("{operator}: `{name}` has {length} elements; {sizes:?} requires {required}");
+    Err(Error::new(ErrorKind::Config, why))
 }
 
 /// Returns a `Config` error unless `fits`.

@@ -31,7 +31,7 @@ impl Kernels {
     /// 0.
     ///
     /// # Errors
-    /// `Config` for lengths that do not fit; a device failure.
+    /// `Config` for mismatched lengths; a device failure.
     pub fn pattern_check(
         &self,
         data: View<'_, u8>,
@@ -41,7 +41,12 @@ impl Kernels {
         report: ViewMut<'_, i64>,
     ) -> Result<()> {
         let fits = row_bytes > 0 && data.len().is_multiple_of(row_bytes) && report.len() == 3;
-        check(fits, || format!("pattern_check: {} bytes in rows of {row_bytes}", data.len()))?;
+        check(fits, || {
+            let (bytes, report) = (data.len(), report.len());
+            format!(
+                "pattern_check: {bytes} bytes in rows of {row_bytes}, and a report of {report} numbers, not 3"
+            )
+        })?;
         on_gpu!(self, pattern_check(data, row_bytes, key, first_row, report));
         self.stream.run("pattern_check", [data.into()], [report.into()], move |memory| {
             let found = pattern::check(memory.input(0), row_bytes, key, |row| first_row.wrapping_add(row));
@@ -60,14 +65,13 @@ mod gpu {
 
     use super::super::gpu::{BLOCKS, Gpu};
     use super::{Result, View, ViewMut};
-    use crate::launch::kernel;
-    use crate::source::PROBE;
+    use crate::launch::launch;
 
     impl Gpu {
         pub(super) fn spin(&self, nanoseconds: u64) -> Result<()> {
             let grid = Grid { blocks: (1, 1, 1), threads: (1, 1, 1), shared_bytes: 0 };
-            let spin = self.lazy(&self.probe, &PROBE)?.function("spin")?;
-            kernel(&self.stream, spin, grid, &[Arg::U64(nanoseconds), Arg::U64(0)])
+            let spin = self.probe.kernel(&self.stream, "spin")?;
+            launch(&self.stream, spin, grid, &[Arg::U64(nanoseconds), Arg::U64(0)])
         }
 
         pub(super) fn pattern_check(
@@ -79,8 +83,8 @@ mod gpu {
             report: ViewMut<'_, i64>,
         ) -> Result<()> {
             let rows = data.len() / row_bytes;
-            let check = self.lazy(&self.probe, &PROBE)?.function("pattern_check")?;
-            kernel(
+            let check = self.probe.kernel(&self.stream, "pattern_check")?;
+            launch(
                 &self.stream,
                 check,
                 Grid::linear(data.len().div_ceil(8), 256, BLOCKS),

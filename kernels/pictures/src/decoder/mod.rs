@@ -1,0 +1,355 @@
+//! Batches of encoded pictures: decoded on the GPU, on the CPU, or on both, then transformed on the device.
+
+mod cpu;
+mod gpu_queue;
+mod picture_queue;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use feedline_core::{Error, ErrorKind, Result};
+use feedline_device::{Stream, ViewMut};
+use feedline_images::device::{WORDS, Written};
+use feedline_images::{DevicePart, Format, Size};
+
+use self::cpu::{Decoders, in_row, start_pools};
+pub(crate) use self::gpu_queue::GpuQueue;
+use self::picture_queue::{Picture, PictureQueue};
+use crate::nvjpeg::{Nvjpeg, Times};
+use crate::upload::Upload;
+use crate::{Augment, Pictures, check};
+
+/// Which processor decodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Decode {
+    /// The CPU.
+    Cpu,
+    /// nvJPEG on the GPU, and the CPU for pictures that nvJPEG refuses.
+    Gpu,
+    /// Both. While a batch waits for the GPU, the CPU decodes its pictures; the GPU decodes the rest. Only
+    /// the batches of a [`DecodeStage`](crate::DecodeStage) with two or more workers wait. Without nvJPEG,
+    /// the CPU.
+    #[default]
+    Auto,
+}
+
+/// Decodes batches of encoded pictures, and applies a list of transforms on the device.
+///
+/// nvJPEG decodes JPEG files. It refuses progressive files, CMYK and pictures with an EXIF rotation; the CPU
+/// decodes those, and all other formats, to the same pixels as a worker of the loader. nvJPEG's pixels differ
+/// from those by a few levels. The list sets the limits and the [`Chroma`](feedline_images::Chroma).
+///
+/// ```
+/// use feedline_core::Random;
+/// use feedline_device::Device;
+/// use feedline_images::{Decoder, Transforms};
+/// use feedline_pictures::{Decode, PictureDecoder};
+///
+/// let transforms = Transforms::new().on_device().resize(2);
+/// let stream = Device::host().stream()?;
+/// let mut decoder = PictureDecoder::new(&stream, transforms.device_part()?, Decode::Cpu)?;
+///
+/// // A bitmap of one blue pixel, and its parameters; a loader delivers those of a batch.
+/// let mut bmp = b"BM\x3A\0\0\0\0\0\0\0\x36\0\0\0\x28\0\0\0\x01\0\0\0\x01\0\0\0\x01\0\x18\0".to_vec();
+/// bmp.extend([0; 24]);
+/// bmp.extend([255, 0, 0, 0]);
+/// let mut drawn = [0; 144];
+/// decoder.part().draw(Decoder::new().size(&bmp)?, &mut Random::from_key(1), &mut drawn)?;
+/// let word = |bytes: &[u8]| u32::from_ne_bytes(bytes.try_into().unwrap());
+/// let parameters: Vec<u32> = drawn.chunks(4).map(word).collect();
+///
+/// let mut finished = stream.buffer::<u8>(12)?;
+/// decoder.run(&[&bmp], &parameters, finished.view_mut())?;
+/// assert_eq!(finished.read()?, [0, 0, 255, 0, 0, 255, 0, 0, 255, 0, 0, 255]);
+/// assert_eq!(decoder.counts().on_cpu, 1);
+/// # Ok::<(), feedline_core::Error>(())
+/// ```
+pub struct PictureDecoder {
+    stream: Stream,
+    augment: Augment,
+    decode: Decode,
+    gpu: Option<Nvjpeg>,
+    /// Shared by the workers of a stage.
+    gpu_queue: Arc<GpuQueue>,
+    decoders: Decoders,
+    pixels: Upload<u8>,
+    offsets: Upload<u32>,
+    parameters: Upload<u32>,
+    counts: Counts,
+    times: DecodeTimes,
+}
+
+/// The number of pictures that a [`PictureDecoder`] has decoded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Pictures decoded on the GPU.
+    pub on_gpu: u64,
+    /// Pictures decoded on the CPU.
+    pub on_cpu: u64,
+    /// Pictures among those on the CPU that nvJPEG refused.
+    pub refused: u64,
+}
+
+impl Counts {
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            on_gpu: self.on_gpu + other.on_gpu,
+            on_cpu: self.on_cpu + other.on_cpu,
+            refused: self.refused + other.refused,
+        }
+    }
+}
+
+/// The time of a [`PictureDecoder`]'s thread over all batches, by activity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DecodeTimes {
+    /// Parsing the headers of the files, by the CPU's decoder and by nvJPEG.
+    pub headers: Duration,
+    /// Copying files into pinned memory.
+    pub load: Duration,
+    /// Waiting in the queue for the GPU. With [`Decode::Auto`] the CPU decodes meanwhile.
+    pub queue: Duration,
+    /// In calls of nvJPEG.
+    pub submit: Duration,
+    /// Waiting for the device to decode.
+    pub wait: Duration,
+    /// Copying the CPU's pictures and the parameters to the device.
+    pub copies: Duration,
+    /// Waiting for the transforms of the previous batch.
+    pub transforms: Duration,
+    /// Waiting for a batch; only in a stage.
+    pub idle: Duration,
+}
+
+impl DecodeTimes {
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self {
+            headers: self.headers + other.headers,
+            load: self.load + other.load,
+            queue: self.queue + other.queue,
+            submit: self.submit + other.submit,
+            wait: self.wait + other.wait,
+            copies: self.copies + other.copies,
+            transforms: self.transforms + other.transforms,
+            idle: self.idle + other.idle,
+        }
+    }
+}
+
+impl PictureDecoder {
+    /// Creates a decoder on `stream`. `part` is from a list without transforms on the host.
+    ///
+    /// # Errors
+    /// `Config` for a list with transforms on the host; `Unavailable` for [`Decode::Gpu`] without a GPU or
+    /// without nvJPEG; a device failure.
+    pub fn new(stream: &Stream, part: DevicePart, decode: Decode) -> Result<Self> {
+        check(part.source_elements().is_none(), || {
+            "the list has transforms on the host: put on_device() first, so that whole pictures are decoded"
+                .into()
+        })?;
+        let headers = part.decoder();
+        let chroma = headers.chroma();
+        let gpu = match decode {
+            Decode::Cpu => None,
+            Decode::Gpu => Some(Nvjpeg::open(stream, chroma)?),
+            Decode::Auto => match Nvjpeg::open(stream, chroma) {
+                Err(error) if error.kind() == ErrorKind::Unavailable => None,
+                opened => Some(opened?),
+            },
+        };
+        let decoders = Decoders { headers, free: Mutex::default(), with_gpu: gpu.is_some() };
+        start_pools()?;
+        Ok(Self {
+            augment: Augment::new(stream, part)?,
+            decode,
+            gpu,
+            gpu_queue: Arc::default(),
+            decoders,
+            pixels: Upload::new(stream, 1)?,
+            offsets: Upload::new(stream, 1)?,
+            parameters: Upload::new(stream, 1)?,
+            counts: Counts::default(),
+            times: DecodeTimes::default(),
+            stream: stream.clone(),
+        })
+    }
+
+    /// Shares the GPU with the other decoders of `queue`: it decodes one batch at a time.
+    pub(crate) fn set_gpu_queue(&mut self, queue: &Arc<GpuQueue>) {
+        self.gpu_queue = queue.clone();
+    }
+
+    /// The transforms of the decoded pictures.
+    pub fn part(&self) -> &DevicePart {
+        self.augment.part()
+    }
+
+    /// The pictures decoded so far, by processor.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// The time spent so far.
+    pub fn times(&self) -> DecodeTimes {
+        let Times { load, submit, wait } = self.gpu.as_ref().map(Nvjpeg::times).unwrap_or_default();
+        DecodeTimes { load, submit, wait, ..self.times }
+    }
+
+    /// Describes the processors that decode, for logs.
+    pub fn describe(&self) -> String {
+        match (&self.gpu, self.decode) {
+            (None, Decode::Auto) => "on the CPU (no nvJPEG)".to_owned(),
+            (None, _) => "on the CPU".to_owned(),
+            (Some(gpu), Decode::Auto) => format!("on the GPU and the CPU ({})", gpu.describe()),
+            (Some(gpu), _) => format!("on the GPU ({})", gpu.describe()),
+        }
+    }
+
+    /// Decodes the pictures of a batch and queues their transforms, which write `[rows, shape...]` to `to`.
+    ///
+    /// Blocks until the pictures are decoded. To overlap it with a training step, run it on another thread
+    /// and stream, as [`DecodeStage`](crate::DecodeStage) does.
+    ///
+    /// # Errors
+    /// `Sample` for a picture that cannot be decoded, with its row; `Config` for mismatched lengths; a device
+    /// failure.
+    pub fn run<O: Written>(
+        &mut self,
+        encoded: &[&[u8]],
+        parameters: &[u32],
+        to: ViewMut<'_, O>,
+    ) -> Result<()> {
+        self.run_with(encoded, parameters, to, || Ok(()))
+    }
+
+    /// As [`run`](Self::run); calls `copies`, which makes more copies to the device, while the stream is
+    /// idle.
+    pub(crate) fn run_with<O: Written>(
+        &mut self,
+        encoded: &[&[u8]],
+        parameters: &[u32],
+        to: ViewMut<'_, O>,
+        copies: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let rows = encoded.len();
+        check(parameters.len() == rows * WORDS, || {
+            format!("{rows} pictures need {WORDS} parameters each, not {} in all", parameters.len())
+        })?;
+        if rows == 0 {
+            return copies();
+        }
+        // Other work of the stream does not count as decoding, and buffers are reused below.
+        let start = Instant::now();
+        self.stream.synchronize()?;
+        self.times.transforms += start.elapsed();
+        let offsets = self.decode(encoded)?;
+
+        let start = Instant::now();
+        let bytes = offsets[rows] as usize;
+        self.offsets.write(&self.stream, &offsets)?;
+        self.parameters.write(&self.stream, parameters)?;
+        copies()?;
+        self.times.copies += start.elapsed();
+        let pixels = self.pixels.device.slice(0..bytes)?;
+        let offsets = self.offsets.device.slice(0..rows + 1)?;
+        let parameters = self.parameters.device.slice(0..rows * WORDS)?;
+        self.augment.run(Pictures::ragged(pixels, offsets, parameters), to)
+    }
+
+    /// Decodes a batch into the buffer for pixels. Returns the offset of each picture, and the end of the
+    /// last.
+    fn decode(&mut self, encoded: &[&[u8]]) -> Result<Vec<u32>> {
+        let start = Instant::now();
+        let (sizes, offsets) = self.sizes(encoded)?;
+        self.pixels.reserve(&self.stream, offsets[encoded.len()] as usize)?;
+        let Self { pixels: Upload { host, device }, gpu, decoders, times, gpu_queue, stream, .. } = self;
+        let (mut for_gpu, mut others) = (Vec::new(), Vec::new());
+        for picture in pictures(encoded, &sizes, host.bytes_mut()) {
+            let Picture { bytes, size, range, .. } = &picture;
+            let headers = &decoders.headers;
+            let is_upright = || Format::of(bytes) == Some(Format::Jpeg) && headers.is_upright(bytes);
+            let gpu = gpu.as_mut().filter(|_| is_upright());
+            match gpu.and_then(|gpu| gpu.accept(bytes, *size, range.start)) {
+                Some(file) => for_gpu.push((file, picture)),
+                None => others.push(picture),
+            }
+        }
+        let mut refused = if gpu.is_some() { others.len() } else { 0 };
+        for_gpu.sort_by_key(|(file, _)| file.order());
+        let (files, mut all): (Vec<_>, Vec<_>) = for_gpu.into_iter().unzip();
+        all.append(&mut others);
+        let ranges: Vec<_> = all.iter().map(|picture| picture.range.clone()).collect();
+        times.headers += start.elapsed();
+
+        let mut on_gpu = 0;
+        let gpu_only = if self.decode == Decode::Gpu { files.len() } else { 0 };
+        let queue = PictureQueue::new(all, gpu_only, gpu_queue);
+        let decoded = match gpu {
+            Some(gpu) if !files.is_empty() => {
+                let pinned = gpu.load(&files)?;
+                let own = || {
+                    let start = Instant::now();
+                    let entry = gpu_queue.wait(|| queue.len() == 0);
+                    on_gpu = queue.take_first(files.len());
+                    times.queue += start.elapsed();
+                    gpu.decode(pinned, on_gpu, device.view_mut(), entry)
+                };
+                decoders.run(&queue, own)??
+            }
+            _ => decoders.run(&queue, || true)?,
+        };
+        if !decoded {
+            // A damaged file fails the whole call: the CPU finds out which one it is.
+            let again = pictures(encoded, &sizes, host.bytes_mut());
+            let was_on_gpu = |picture: &Picture<'_>| ranges[..on_gpu].contains(&picture.range);
+            let again = again.into_iter().filter(was_on_gpu).collect();
+            decoders.run(&PictureQueue::new(again, 0, gpu_queue), || ())?;
+            refused += on_gpu;
+            on_gpu = 0;
+        }
+        let start = Instant::now();
+        self.pixels.copy(stream, &ranges[on_gpu..])?;
+        self.times.copies += start.elapsed();
+        self.counts.on_gpu += on_gpu as u64;
+        self.counts.on_cpu += (ranges.len() - on_gpu) as u64;
+        self.counts.refused += refused as u64;
+        Ok(offsets)
+    }
+
+    /// The size of each picture, from its header, and the offsets of their pixels.
+    fn sizes(&self, encoded: &[&[u8]]) -> Result<(Vec<Size>, Vec<u32>)> {
+        let (mut sizes, mut offsets) = (Vec::new(), vec![0u32]);
+        for (row, encoded) in encoded.iter().enumerate() {
+            let size = self.decoders.headers.size(encoded).map_err(|error| in_row(row, &error))?;
+            let next = u32::try_from(size.bytes()).ok().and_then(|bytes| offsets[row].checked_add(bytes));
+            offsets.push(next.ok_or_else(|| {
+                let why = "the decoded pictures of a batch take 4 GiB or more: lower the batch size";
+                Error::new(ErrorKind::Config, why)
+            })?);
+            sizes.push(size);
+        }
+        Ok((sizes, offsets))
+    }
+}
+
+/// Splits the memory for pixels into a part per picture.
+fn pictures<'a>(encoded: &[&'a [u8]], sizes: &[Size], mut memory: &'a mut [u8]) -> Vec<Picture<'a>> {
+    let (mut pictures, mut first) = (Vec::new(), 0);
+    for (row, (&bytes, &size)) in encoded.iter().zip(sizes).enumerate() {
+        let pixels;
+        (pixels, memory) = memory.split_at_mut(size.bytes());
+        pictures.push(Picture { row, bytes, size, range: first..first + size.bytes(), pixels });
+        first += size.bytes();
+    }
+    pictures
+}
+
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl std::fmt::Debug for PictureDecoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "PictureDecoder({}, {:?})", self.describe(), self.counts)
+    }
+}

@@ -1,0 +1,399 @@
+//! Batches of encoded pictures: the CPU decodes to the pixels of the loader's workers, nvJPEG to nearly those,
+//! and the CPU decodes what nvJPEG refuses.
+#![cfg(feature = "nvjpeg")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use feedline_core::{Error, ErrorKind, Random, Result};
+use feedline_device::{Device, Stream};
+use feedline_images::device::{HostBatch, WORDS};
+use feedline_images::{CenterCrop, Chroma, Decoder, DevicePart, Size, Transforms};
+use feedline_pictures::{Decode, DecodeStage, Encoded, PictureDecoder};
+use feedline_testkit::{gpu, not_run};
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../images/tests/golden/pictures").join(name)
+}
+
+/// The files of a folder, in order.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+fn decoded(bytes: &[u8], chroma: Chroma) -> (Size, Vec<u8>) {
+    let mut decoder = Decoder::new().with_chroma(chroma);
+    let picture = decoder.decode(bytes).unwrap();
+    (picture.size, picture.pixels.to_vec())
+}
+
+fn parameters(part: &DevicePart, batch: &[Vec<u8>]) -> Vec<u32> {
+    let mut words = Vec::new();
+    for (row, bytes) in batch.iter().enumerate() {
+        let mut drawn = [0; 4 * WORDS];
+        let size = Decoder::new().size(bytes).unwrap();
+        part.draw(size, &mut Random::for_sample(3, 0, row as u64), &mut drawn).unwrap();
+        words.extend(drawn.as_chunks::<4>().0.iter().map(|word| u32::from_ne_bytes(*word)));
+    }
+    words
+}
+
+fn run(decoder: &mut PictureDecoder, stream: &Stream, batch: &[Vec<u8>]) -> Vec<u8> {
+    let parameters = parameters(decoder.part(), batch);
+    let mut finished = stream.buffer::<u8>(batch.len() * decoder.part().elements()).unwrap();
+    let encoded: Vec<&[u8]> = batch.iter().map(Vec::as_slice).collect();
+    decoder.run(&encoded, &parameters, finished.view_mut()).unwrap();
+    finished.read().unwrap()
+}
+
+fn crops() -> Transforms {
+    Transforms::new().on_device().random_resized_crop(24).flip(0.5).color_jitter(0.3, 0.3, 0.3, 0.1)
+}
+
+/// A batch, decoded by the workers' decoder and transformed on the host.
+fn wanted(part: &DevicePart, batch: &[Vec<u8>]) -> Vec<u8> {
+    let (mut pixels, mut offsets) = (Vec::new(), vec![0]);
+    for bytes in batch {
+        pixels.extend(decoded(bytes, part.decoder().chroma()).1);
+        offsets.push(pixels.len() as u32);
+    }
+    let parameters = parameters(part, batch);
+    let host = HostBatch { pixels: &pixels, offsets: Some(&offsets), parameters: &parameters };
+    let mut finished = vec![0u8; batch.len() * part.elements()];
+    for (row, to) in finished.chunks_exact_mut(part.elements()).enumerate() {
+        part.run_on_host(host, row, to, None);
+    }
+    finished
+}
+
+#[test]
+fn the_cpu_decodes_every_kind_of_picture_to_the_workers_pixels() {
+    let stream = Device::host().stream().unwrap();
+    let ways = [
+        (Decode::Cpu, Chroma::Interpolated),
+        (Decode::Auto, Chroma::Interpolated),
+        (Decode::Cpu, Chroma::Nearest),
+    ];
+    for (decode, chroma) in ways {
+        let part = crops().chroma(chroma).device_part().unwrap();
+        let mut decoder = PictureDecoder::new(&stream, part, decode).unwrap();
+        assert_eq!(decoder.part().decoder().chroma(), chroma);
+        let all: Vec<_> = files(&golden("")).iter().map(|path| fs::read(path).unwrap()).collect();
+        for batch in all.chunks(7) {
+            assert!(run(&mut decoder, &stream, batch) == wanted(decoder.part(), batch));
+        }
+        let counts = decoder.counts();
+        assert_eq!((counts.on_cpu, counts.on_gpu, counts.refused), (all.len() as u64, 0, 0));
+        let why = if decode == Decode::Auto { " (no nvJPEG)" } else { "" };
+        assert_eq!(decoder.describe(), format!("on the CPU{why}"));
+    }
+}
+
+#[test]
+fn a_damaged_picture_is_an_error_that_names_its_row() {
+    let stream = Device::host().stream().unwrap();
+    let mut decoder = PictureDecoder::new(&stream, crops().device_part().unwrap(), Decode::Cpu).unwrap();
+    let good = fs::read(golden("420.jpg")).unwrap();
+    let png = fs::read(golden("RGB.png")).unwrap();
+    let mut finished = stream.buffer::<u8>(3 * decoder.part().elements()).unwrap();
+    // The header of one is damaged, the data of the other.
+    for (bad, what) in [(&b"no picture"[..], "picture 1"), (&png[..png.len() / 2], "picture 1")] {
+        let batch = [&good[..], bad, &good[..]];
+        let error = decoder.run(&batch, &[0; 3 * WORDS], finished.view_mut()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Sample);
+        assert!(error.message().contains(what), "{error}");
+    }
+    let error = decoder.run(&[&good], &[0; WORDS - 1], finished.view_mut()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Config);
+    // It goes on afterwards.
+    assert!(
+        run(&mut decoder, &stream, std::slice::from_ref(&good))
+            == wanted(&crops().device_part().unwrap(), &[good])
+    );
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_reason() {
+    let stream = Device::host().stream().unwrap();
+    let refused = |list: Transforms, decode| {
+        PictureDecoder::new(&stream, list.device_part().unwrap(), decode).unwrap_err()
+    };
+    assert_eq!(refused(crops(), Decode::Gpu).kind(), ErrorKind::Unavailable);
+    let error = refused(Transforms::new().resize(8).on_device().flip(0.5), Decode::Cpu);
+    assert!(error.message().contains("put on_device() first"), "{error}");
+}
+
+/// A batch as a loader delivers it.
+#[derive(Clone)]
+struct Crossed {
+    number: usize,
+    files: Vec<Vec<u8>>,
+    bytes: Vec<u8>,
+    offsets: Vec<u32>,
+    parameters: Vec<u32>,
+    labels: Vec<i64>,
+}
+
+/// Batches of one to five pictures of every kind.
+fn batches(part: &DevicePart, count: usize) -> Vec<Crossed> {
+    let all: Vec<_> = files(&golden("")).iter().map(|path| fs::read(path).unwrap()).collect();
+    let mut at = all.iter().cycle();
+    let batch = |number| {
+        let files: Vec<_> = at.by_ref().take(1 + number * 3 % 5).cloned().collect();
+        let mut offsets = vec![0];
+        offsets.extend(files.iter().scan(0, |sum, file| {
+            *sum += file.len() as u32;
+            Some(*sum)
+        }));
+        // Every other batch has labels, one a row.
+        let labels = if number % 2 == 1 { 0..files.len() as i64 } else { 0..0 };
+        let labels = labels.map(|row| 1000 * number as i64 + row).collect();
+        Crossed {
+            number,
+            bytes: files.concat(),
+            offsets,
+            parameters: parameters(part, &files),
+            labels,
+            files,
+        }
+    };
+    (0..count).map(batch).collect()
+}
+
+fn read(batch: &Crossed) -> Result<(Encoded<'_, i64>, usize)> {
+    let Crossed { number, bytes, offsets, parameters, labels, .. } = batch;
+    Ok((Encoded { bytes, offsets, parameters, labels }, *number))
+}
+
+#[test]
+fn a_stage_delivers_every_batch_in_order_with_the_pixels_of_its_pictures() {
+    let device = Device::host();
+    let compute = device.stream().unwrap();
+    let part = crops().device_part().unwrap();
+    for threads in [1, 3] {
+        let mut stage = DecodeStage::<u8, i64>::new(&device, part.clone(), Decode::Auto, threads).unwrap();
+        let all = batches(&part, 20);
+        let mut pictures = 0;
+        // The second round uses the memory of the first, and a stage of which an iterator was dropped.
+        for take in [7, 20] {
+            for (number, batch) in stage.run(all.iter().cloned().map(Ok), read).take(take).enumerate() {
+                let batch = batch.unwrap();
+                assert_eq!(batch.rest, number);
+                let found = batch.wait_on(&compute).unwrap().to_vec().unwrap();
+                assert!(found == wanted(&part, &all[number].files), "batch {number} of {threads} threads");
+                assert_eq!(batch.labels(&compute).unwrap().to_vec().unwrap(), all[number].labels);
+                pictures += all[number].files.len() as u64;
+            }
+        }
+        assert!(stage.counts().on_cpu >= pictures && stage.counts().on_gpu == 0, "{stage:?}");
+        assert_eq!(stage.describe(), "on the CPU (no nvJPEG)");
+    }
+}
+
+#[test]
+fn a_batch_that_fails_in_a_stage_is_an_error_in_its_place_and_the_others_follow() {
+    let device = Device::host();
+    let part = crops().device_part().unwrap();
+    let mut stage = DecodeStage::<u8, i64>::new(&device, part.clone(), Decode::Cpu, 2).unwrap();
+    let mut all: Vec<_> = batches(&part, 12).into_iter().map(Ok).collect();
+    all[2] = Err(Error::new(ErrorKind::Data, "the loader failed"));
+    let Ok(batch) = &mut all[5] else { panic!("a batch") };
+    batch.bytes[..8].fill(0);
+    let Ok(batch) = &mut all[6] else { panic!("a batch") };
+    *batch.offsets.last_mut().unwrap() += 1;
+    let found: Vec<_> = stage.run(all, read).map(|batch| batch.map(|batch| batch.rest)).collect();
+    for (number, found) in found.iter().enumerate() {
+        let wanted = match number {
+            2 => Err(ErrorKind::Data),
+            5 => Err(ErrorKind::Sample),
+            6 => Err(ErrorKind::Config),
+            number => Ok(number),
+        };
+        assert_eq!(found.as_ref().map(|number| *number).map_err(Error::kind), wanted);
+    }
+    assert_eq!(found.len(), 12);
+}
+
+#[test]
+fn a_panic_in_a_stage_is_an_error_and_ends_its_thread_alone() {
+    let device = Device::host();
+    let part = crops().device_part().unwrap();
+    let mut stage = DecodeStage::<u8, i64>::new(&device, part.clone(), Decode::Cpu, 2).unwrap();
+    fn panicking(batch: &Crossed) -> Result<(Encoded<'_, i64>, usize)> {
+        assert!(batch.number != 2, "a planted panic");
+        read(batch)
+    }
+    let found: Vec<_> = stage.run(batches(&part, 8).into_iter().map(Ok), panicking).collect();
+    for (number, found) in found.iter().enumerate() {
+        let is_panic = found.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic);
+        assert_eq!(is_panic, number >= 2 && number % 2 == 0, "batch {number}");
+    }
+    assert!(found[2].as_ref().unwrap_err().message().contains("a planted panic"));
+}
+
+#[test]
+fn a_stage_of_another_element_type_is_refused() {
+    let part = crops().device_part().unwrap();
+    let error = DecodeStage::<f32>::new(&Device::host(), part.clone(), Decode::Cpu, 1).unwrap_err();
+    assert!(error.message().contains("finished pictures are u8, not f32"), "{error}");
+    assert!(DecodeStage::<u8>::new(&Device::host(), part, Decode::Cpu, 0).is_err());
+}
+
+/// A decoder on the GPU; without nvJPEG, says that `test` was not run.
+fn on_gpu(device: &Device, part: DevicePart, decode: Decode, test: &str) -> Option<(Stream, PictureDecoder)> {
+    let stream = device.stream().unwrap();
+    match PictureDecoder::new(&stream, part, decode) {
+        Ok(decoder) => Some((stream, decoder)),
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+            not_run(test, error);
+            None
+        }
+    }
+}
+
+/// The bound of this crate: nvJPEG rounds in other places than libjpeg-turbo, whose samples the CPU has.
+const MAX_DIFFERENCE: u8 = 3;
+const MEAN: f64 = 1.0;
+const CHROMAS: [Chroma; 2] = [Chroma::Interpolated, Chroma::Nearest];
+
+#[test]
+fn the_gpu_decodes_pictures_within_three_levels_of_the_cpu() {
+    let test = "the GPU decodes pictures within three levels of the CPU";
+    let Some(device) = gpu(test) else { return };
+    let names = ["444.jpg", "422.jpg", "420.jpg", "gray.jpg", "best.jpg", "worst.jpg", "restarts.jpg"];
+    let mut paths: Vec<_> = names.iter().map(|name| golden(name)).collect();
+    let shared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/imagenet-sample");
+    if shared.is_dir() {
+        paths.extend(files(&shared).into_iter().take(60));
+    } else {
+        not_run("photographs decoded on the GPU", "no folder shared");
+    }
+    // By size, because to open a decoder takes a second.
+    let mut by_size = BTreeMap::<_, Vec<_>>::new();
+    let mut pictures = 0;
+    for path in paths {
+        let bytes = fs::read(&path).unwrap();
+        let Ok(size) = Decoder::new().size(&bytes) else { continue };
+        by_size.entry((size.height, size.width)).or_default().push((path, bytes));
+        pictures += 1;
+    }
+    let mut wrong = Vec::new();
+    let mut on_gpu_at_all = 0;
+    for (&(height, width), files) in &by_size {
+        for chroma in CHROMAS {
+            // A crop of the whole picture: the pixels as they are decoded.
+            let whole = CenterCrop::new(Size::new(height, width));
+            let part = Transforms::new().chroma(chroma).on_device().then(whole).device_part().unwrap();
+            let Some((stream, mut decoder)) = on_gpu(&device, part, Decode::Gpu, test) else { return };
+            let batch: Vec<_> = files.iter().map(|(_, bytes)| bytes.clone()).collect();
+            let found = run(&mut decoder, &stream, &batch);
+            assert_eq!(found.len(), 3 * height * width * files.len());
+            for ((path, bytes), found) in files.iter().zip(found.chunks(3 * height * width)) {
+                let (_, wanted) = decoded(bytes, chroma);
+                let far = || found.iter().zip(&wanted).map(|(found, wanted)| found.abs_diff(*wanted));
+                let mean = far().map(f64::from).sum::<f64>() / wanted.len() as f64;
+                let max = far().max().unwrap_or(0);
+                if max > MAX_DIFFERENCE || mean >= MEAN {
+                    wrong.push(format!("{}, {chroma:?}: max {max}, {mean:.3}", path.display()));
+                }
+            }
+            on_gpu_at_all += decoder.counts().on_gpu;
+        }
+    }
+    eprintln!("{on_gpu_at_all} of {} pictures on the GPU", CHROMAS.len() * pictures);
+    assert!(on_gpu_at_all >= 10, "{on_gpu_at_all} pictures were decoded on the GPU");
+    assert!(wrong.is_empty(), "{} of {pictures}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn what_the_gpu_refuses_is_decoded_on_the_cpu_that_picture_alone() {
+    let test = "what nvJPEG refuses is decoded on the CPU";
+    let Some(device) = gpu(test) else { return };
+    let part = || crops().device_part().unwrap();
+    let Some((stream, mut decoder)) = on_gpu(&device, part(), Decode::Gpu, test) else { return };
+    let refused = ["cmyk.jpg", "ycck.jpg", "orientation-6.jpg", "RGB.png", "lossy.webp"];
+    let mut batch: Vec<_> = refused.iter().map(|name| fs::read(golden(name)).unwrap()).collect();
+    // The CPU's pictures have the workers' pixels, also in a batch that the GPU decodes too.
+    batch.extend(["420.jpg", "444.jpg"].iter().map(|name| fs::read(golden(name)).unwrap()));
+    let found = run(&mut decoder, &stream, &batch);
+    let wanted = wanted(&part(), &batch);
+    let cpu = refused.len() * decoder.part().elements();
+    assert!(found[..cpu] == wanted[..cpu]);
+    let counts = decoder.counts();
+    assert_eq!((counts.on_cpu, counts.on_gpu, counts.refused), (5, 2, 5), "{counts:?}");
+
+    // Damaged data behind a valid header.
+    let mut cut = fs::read(golden("420.jpg")).unwrap();
+    let (from, to) = (cut.len() / 2, cut.len() / 2 + 40);
+    cut[from..to].fill(0x55);
+    batch.push(cut);
+    let again = run(&mut decoder, &stream, &batch);
+    assert!(again[..cpu] == wanted[..cpu], "the other pictures of a batch with a damaged one");
+}
+
+#[test]
+fn the_cpu_helps_the_gpu_in_a_stage_that_decides_on_its_own() {
+    let test = "the CPU helps the GPU in a stage that decides on its own";
+    let Some(device) = gpu(test) else { return };
+    let part = crops().device_part().unwrap();
+    if on_gpu(&device, part.clone(), Decode::Auto, test).is_none() {
+        return;
+    }
+    let mut stage = DecodeStage::<u8, i64>::new(&device, part.clone(), Decode::Auto, 3).unwrap();
+    let compute = device.stream().unwrap();
+    let one = ["420.jpg", "444.jpg", "422.jpg", "gray.jpg"].map(|name| fs::read(golden(name)).unwrap());
+    let files: Vec<_> = one.iter().cycle().take(64).cloned().collect();
+    let offsets = std::iter::once(0).chain(files.iter().scan(0, |sum, file| {
+        *sum += file.len() as u32;
+        Some(*sum)
+    }));
+    let batch = Crossed {
+        number: 0,
+        bytes: files.concat(),
+        offsets: offsets.collect(),
+        parameters: parameters(&part, &files),
+        labels: Vec::new(),
+        files,
+    };
+    let wanted = wanted(&part, &batch.files);
+    const BATCHES: usize = 24;
+    for found in stage.run(vec![batch; BATCHES].into_iter().map(Ok), read) {
+        // Crops of pixels that differ by three levels, resized and jittered.
+        let found = found.unwrap().wait_on(&compute).unwrap().to_vec().unwrap();
+        let far = found.iter().zip(&wanted).map(|(found, wanted)| found.abs_diff(*wanted));
+        assert!(far.max().unwrap() <= 3 * MAX_DIFFERENCE);
+    }
+    let counts = stage.counts();
+    eprintln!("{}: {counts:?}, {:?}", stage.describe(), stage.times());
+    assert_eq!(counts.on_gpu + counts.on_cpu, (BATCHES * 64) as u64);
+    assert!(counts.on_gpu > 0 && counts.on_cpu > 0, "{counts:?}");
+    assert!(stage.describe().starts_with("on the GPU and the CPU (nvJPEG"), "{}", stage.describe());
+}
+
+#[test]
+fn a_stage_on_the_gpu_gives_what_one_decoder_gives() {
+    let test = "a stage on the GPU gives what one decoder gives";
+    let Some(device) = gpu(test) else { return };
+    let part = crops().device_part().unwrap();
+    let Some((stream, mut decoder)) = on_gpu(&device, part.clone(), Decode::Gpu, test) else { return };
+    let compute = device.stream().unwrap();
+    let mut stage = DecodeStage::<u8, i64>::new(&device, part.clone(), Decode::Gpu, 2).unwrap();
+    let all = batches(&part, 20);
+    let mut pictures = 0;
+    for (number, batch) in stage.run(all.iter().cloned().map(Ok), read).enumerate() {
+        let batch = batch.unwrap();
+        assert_eq!(batch.rest, number);
+        // Read on another stream, which waits for the stage on the device.
+        let found = batch.wait_on(&compute).unwrap().to_vec().unwrap();
+        assert!(found == run(&mut decoder, &stream, &all[number].files), "batch {number}");
+        assert_eq!(batch.labels(&compute).unwrap().to_vec().unwrap(), all[number].labels);
+        pictures += all[number].files.len() as u64;
+    }
+    let counts = stage.counts();
+    assert_eq!(counts.on_gpu + counts.on_cpu, pictures, "{counts:?}");
+    assert!(counts.on_gpu > 0, "{}", stage.describe());
+}

@@ -3,11 +3,11 @@
 mod ranks;
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use feedline_core::{Error, ErrorKind};
-use feedline_dist::{Group, Launch, Server, Store};
+use feedline_core::{Error, ErrorKind, World};
+use feedline_dist::{Group, Launch, Rendezvous, Server, Store};
 use feedline_testkit::{watchdog, with_watchdog};
 use ranks::{LIMIT, SOON, assert_blames, launch, run, server, soon};
 
@@ -125,6 +125,76 @@ fn two_processes_with_one_rank_are_refused() {
             ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
         });
         assert_blames(&results, &[], "two processes say that they are rank 1");
+    });
+}
+
+#[test]
+fn connections_that_say_nothing_do_not_hold_up_the_ranks() {
+    watched(|| {
+        let server = server();
+        let store = Store::connect("127.0.0.1", server.port(), "test", LONG).unwrap();
+        std::thread::scope(|scope| {
+            let join = |rank, limit| {
+                let launch = launch(&server, rank, 3);
+                scope.spawn(move || soon(|| Group::join(&launch, limit)))
+            };
+            let ranks = [0, 1].map(|rank| join(rank, LIMIT));
+            let address = store.get("rank-0", LONG).unwrap();
+            let port = u16::from_le_bytes([address[0], address[1]]);
+            // Half a hello is no better than none.
+            let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+            silent.iter().step_by(2).for_each(|mut stranger| stranger.write_all(b"fl-dist1").unwrap());
+            let results = ranks.map(|rank| rank.join().unwrap());
+            assert_blames(&results, &[], "rank 2 of 3 did not join");
+        });
+    });
+}
+
+#[test]
+fn ranks_join_beside_connections_that_say_nothing() {
+    watched(|| {
+        let server = server();
+        let store = Store::connect("127.0.0.1", server.port(), "test", LONG).unwrap();
+        std::thread::scope(|scope| {
+            let join = |rank| {
+                let launch = launch(&server, rank, 2);
+                scope.spawn(move || Group::join(&launch, LONG)?.finish())
+            };
+            let rank_0 = join(0);
+            let address = store.get("rank-0", LONG).unwrap();
+            let port = u16::from_le_bytes([address[0], address[1]]);
+            let silent: Vec<_> = (0..20).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+            let results = soon(|| [join(1), rank_0].map(|rank| rank.join().unwrap()));
+            assert!(results.iter().all(Result::is_ok), "{results:?}");
+            drop(silent);
+        });
+    });
+}
+
+#[test]
+fn a_silent_store_does_not_hold_up_a_join() {
+    watched(|| {
+        // The system connects clients although nobody accepts them.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (host, port) = ("127.0.0.1".to_owned(), listener.local_addr().unwrap().port());
+        let rendezvous = Rendezvous { host, port, served_by_launcher: true, run_id: "test".into() };
+        for rank in [0, 1] {
+            let launch = Launch::new(World::new(rank, 2).unwrap(), rank, rendezvous.clone());
+            let error = soon(|| Group::join(&launch, LIMIT)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}");
+        }
+    });
+}
+
+#[test]
+fn a_limit_that_no_clock_can_hold_is_no_error() {
+    watched(|| {
+        let results = run(2, Duration::MAX, |group| {
+            group.barrier()?;
+            group.finish()
+        });
+        assert!(results.iter().all(Result::is_ok), "{results:?}");
+        Group::join(&Launch::single(), Duration::MAX).unwrap().barrier().unwrap();
     });
 }
 

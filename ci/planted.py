@@ -1434,10 +1434,10 @@ BUGS = [
         [(f"{STORE}/server.rs", "HELLO_LIMIT: Duration = Duration::from_secs(2)", "HELLO_LIMIT: Duration = Duration::MAX")],
     ),
     Bug(
-        "store_strangers",
+        "store_pending",
         "the number of connections without a hello has no bound",
         Test(DIST, "store", "silent_connections_take_few_threads_and_are_closed"),
-        [(f"{STORE}/server.rs", "clients.strangers >= MAX_STRANGERS", "clients.strangers > usize::MAX - 1")],
+        [(f"{STORE}/server.rs", "clients.pending >= MAX_PENDING", "clients.pending > usize::MAX - 1")],
     ),
     Bug(
         "store_full",

@@ -38,7 +38,7 @@ impl Write for Timed<'_> {
     }
 }
 
-/// Linux reports a limit of a socket as `WouldBlock`, whose text says nothing of time.
+/// Renames `WouldBlock`: Linux reports a time-out of a socket under that name.
 fn timed_out(error: io::Error) -> io::Error {
     if error.kind() == ErrorKind::WouldBlock { ErrorKind::TimedOut.into() } else { error }
 }

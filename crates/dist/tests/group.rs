@@ -1,4 +1,4 @@
-//! Ranks meet, exchange bytes, and learn who is missing, stuck or gone.
+//! Ranks join, exchange bytes, and get errors that name a missing, stuck or lost rank.
 
 mod ranks;
 
@@ -252,7 +252,7 @@ fn a_rank_that_does_not_come_to_an_exchange_is_named() {
             let results = soon(|| {
                 run(3, LIMIT, |group| {
                     if group.world().rank() == stuck {
-                        // Alive, with signs of life, but elsewhere until the run has failed.
+                        // Sends heartbeats, but does not come to the exchange until the run has failed.
                         let (tell, told) = std::sync::mpsc::channel();
                         group.on_failure(move |_| tell.send(()).unwrap());
                         told.recv().unwrap();
@@ -283,7 +283,7 @@ fn a_rank_that_stays_behind_is_named() {
     });
 }
 
-/// Joins as rank 1 of 2 on the wire only: the two connections of a process that then says nothing.
+/// The two connections of a process that joins as rank 1 of 2 and then sends nothing.
 fn mute(server: &Server) -> [TcpStream; 2] {
     let store = Store::connect("127.0.0.1", server.port(), "test", LONG).unwrap();
     let address = store.get("rank-0", LONG).unwrap();
@@ -311,7 +311,7 @@ fn a_process_that_is_killed_is_noticed_although_nobody_waits_for_it() {
         std::thread::scope(|scope| {
             let rank_0 = scope.spawn(|| soon(|| alone_with(&server)));
             let mut connections = mute(&server);
-            // The first word of rank 0: all are here.
+            // Rank 0 sends that all ranks have joined.
             connections[0].read_exact(&mut [0; 9]).unwrap();
             drop(connections);
             assert!(rank_0.join().unwrap().contains("rank 1 ended before the run did"));

@@ -18,7 +18,7 @@ fn works_as_a_store(port: u16) {
     one.set("key", b"value").unwrap();
     assert_eq!(two.get("key", LIMIT).unwrap(), b"value");
     assert!(!other.has("key").unwrap(), "another run sees the key");
-    // What one client has set, the other sees at once.
+    // A client sees at once what another one has set.
     for round in 0..500u32 {
         one.set("key", &round.to_le_bytes()).unwrap();
         assert_eq!(two.get("key", LIMIT).unwrap(), round.to_le_bytes());
@@ -92,7 +92,7 @@ fn the_store_of_torch_works_as_a_store() {
 #[test]
 fn without_a_store_the_error_says_what_to_check() {
     let start = Instant::now();
-    // A port that no server takes by chance: those below 1024 are given out by name only.
+    // The system gives no server a port below 1024 by chance.
     let error = Store::connect("127.0.0.1", 1, "run", Duration::from_millis(300)).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unavailable);
     assert!(error.to_string().contains("MASTER_ADDR") && start.elapsed() < LIMIT, "{error}");
@@ -198,7 +198,7 @@ fn silent_connections_take_few_threads_and_are_closed() {
         let mut strangers: Vec<_> = (0..120).map(|_| silent(&server)).collect();
         // Behind all of them.
         works_as_a_store(server.port());
-        // Up to 64, and a few of the tests beside this one.
+        // Up to 64, and a few of tests that run at the same time.
         assert!(client_threads() < 90, "{} threads", client_threads());
         for stranger in &mut strangers {
             assert_eq!(stranger.read(&mut [0]).expect("closed within the limit"), 0);
@@ -231,7 +231,7 @@ fn a_full_store_takes_nothing_more_and_keeps_what_it_has() {
         assert!((32..=64).contains(&stored), "{stored} MiB are stored");
         assert!(greedy.has("key").unwrap_err().to_string().contains("full"));
         assert_eq!(first.get("key", LIMIT).unwrap(), b"value");
-        // What replaces a value needs no room for both.
+        // Replacing a value needs no room for both.
         (0..200).for_each(|_| first.set("large-0", &value).unwrap());
     });
 }
@@ -271,7 +271,7 @@ fn without_file_descriptors() {
     std::thread::sleep(Duration::from_secs(1));
     let spent = computed(&stat) - before;
     assert!(spent < 0.1, "the store has computed for {spent} s of 1 s in which nothing happened");
-    // As soon as there is a descriptor, the client that has waited is served.
+    // Once there is a descriptor, the server serves the waiting client.
     drop(taken);
     client.set_read_timeout(Some(LIMIT)).unwrap();
     let check =

@@ -40,7 +40,7 @@ const DATA: u8 = 1;
 const HELLO_LIMIT: Duration = Duration::from_secs(1);
 
 /// The maximum number of connections that have not sent their hello. More wait.
-const MAX_STRANGERS: usize = 64;
+const MAX_PENDING: usize = 64;
 
 /// The maximum time for which a rank waits for the outcome after its own limit.
 const MAX_EXTENSION: Duration = Duration::from_secs(30);
@@ -66,17 +66,17 @@ fn gather(world: World, host: &str, store: &Store, until: Instant, limit: Durati
     let refuse = |error: io::Error| {
         Error::new(ErrorKind::Unavailable, "rank 0 cannot open a port for the other ranks").caused_by(error)
     };
-    let mut door = Door::open(world, host).map_err(refuse)?;
-    store.set_by("rank-0", &door.address().map_err(refuse)?, until)?;
+    let mut acceptor = Acceptor::open(world, host).map_err(refuse)?;
+    store.set_by("rank-0", &acceptor.address().map_err(refuse)?, until)?;
 
     let mut control: Vec<Option<TcpStream>> = (1..world.size()).map(|_| None).collect();
     let mut data: Vec<Option<TcpStream>> = (1..world.size()).map(|_| None).collect();
     let send_all = |controls: &mut [Option<TcpStream>], message: Message| {
-        // A rank that has ended meanwhile is found by its closed connection, once the run begins.
+        // If a rank has ended by now, the run finds its closed connection.
         controls.iter_mut().flatten().for_each(|control| drop(message.write(control)));
     };
     while control.iter().chain(&data).any(Option::is_none) {
-        let Some((rank, channel, connection)) = door.next(until).map_err(refuse)? else {
+        let Some((rank, channel, connection)) = acceptor.next(until).map_err(refuse)? else {
             let missing = control.iter().zip(&data).enumerate();
             let missing = missing.filter(|(_, (control, data))| control.is_none() || data.is_none());
             let error = not_joined(&missing.map(|(index, _)| index as u32 + 1).collect(), world, limit);
@@ -84,8 +84,8 @@ fn gather(world: World, host: &str, store: &Store, until: Instant, limit: Durati
             return Err(error);
         };
         let channel = if channel == CONTROL { &mut control } else { &mut data };
-        let seat = &mut channel[rank as usize - 1];
-        if seat.is_some() {
+        let link = &mut channel[rank as usize - 1];
+        if link.is_some() {
             let why = format!(
                 "two processes say that they are rank {rank} of {}: give each its own RANK",
                 world.size()
@@ -95,7 +95,7 @@ fn gather(world: World, host: &str, store: &Store, until: Instant, limit: Durati
             send_all(&mut control, Message::Failed(why.clone()));
             return Err(Error::new(ErrorKind::Config, why));
         }
-        *seat = Some(connection);
+        *link = Some(connection);
     }
     send_all(&mut control, Message::Welcome);
     let links = control.into_iter().flatten().zip(data.into_iter().flatten()).enumerate();
@@ -103,28 +103,28 @@ fn gather(world: World, host: &str, store: &Store, until: Instant, limit: Durati
 }
 
 /// The port on which rank 0 waits for the others.
-struct Door {
+struct Acceptor {
     listener: TcpListener,
     token: [u8; 16],
     world: World,
     /// Connections that have not sent their hello. They are read in turns, so that a silent one holds up no
     /// other.
-    strangers: Vec<Stranger>,
+    candidates: Vec<Candidate>,
 }
 
 /// A connection that has sent the first `len` bytes of its hello.
-struct Stranger {
+struct Candidate {
     connection: TcpStream,
     hello: [u8; HELLO],
     len: usize,
     until: Instant,
 }
 
-impl Door {
+impl Acceptor {
     fn open(world: World, host: &str) -> io::Result<Self> {
         let listener = listen(host, 0)?;
         listener.set_nonblocking(true)?;
-        Ok(Self { listener, token: token(), world, strangers: Vec::new() })
+        Ok(Self { listener, token: token(), world, candidates: Vec::new() })
     }
 
     /// Port and token, for the store.
@@ -155,14 +155,14 @@ impl Door {
 
     /// Accepts a connection, if there is one. Returns whether there was.
     fn accept(&mut self) -> io::Result<bool> {
-        if self.strangers.len() >= MAX_STRANGERS {
+        if self.candidates.len() >= MAX_PENDING {
             return Ok(false);
         }
         match self.listener.accept() {
             Ok((connection, _)) => {
                 connection.set_nonblocking(true)?;
                 let until = deadline(HELLO_LIMIT);
-                self.strangers.push(Stranger { connection, hello: [0; HELLO], len: 0, until });
+                self.candidates.push(Candidate { connection, hello: [0; HELLO], len: 0, until });
                 Ok(true)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
@@ -176,29 +176,29 @@ impl Door {
         }
     }
 
-    /// Reads what has arrived of the hellos. Returns the first complete one of a rank; drops connections that
-    /// are late or are not from a rank of this run.
+    /// Reads the pending hellos without blocking. Returns the first complete one of a rank; drops connections
+    /// that are late or are not from a rank of this run.
     fn read_hellos(&mut self) -> Option<(u32, u8, TcpStream)> {
         let mut index = 0;
-        while let Some(stranger) = self.strangers.get_mut(index) {
-            if stranger.read() {
+        while let Some(candidate) = self.candidates.get_mut(index) {
+            if candidate.read() {
                 index += 1;
                 continue;
             }
-            let stranger = self.strangers.swap_remove(index);
-            if let Some((rank, channel)) = stranger.introduction(&self.token)
+            let candidate = self.candidates.swap_remove(index);
+            if let Some((rank, channel)) = candidate.introduction(&self.token)
                 && (1..self.world.size()).contains(&rank)
-                && stranger.connection.set_nonblocking(false).is_ok()
-                && stranger.connection.set_nodelay(true).is_ok()
+                && candidate.connection.set_nonblocking(false).is_ok()
+                && candidate.connection.set_nodelay(true).is_ok()
             {
-                return Some((rank, channel, stranger.connection));
+                return Some((rank, channel, candidate.connection));
             }
         }
         None
     }
 }
 
-impl Stranger {
+impl Candidate {
     /// Reads without blocking. Returns whether more may come.
     fn read(&mut self) -> bool {
         while self.len < HELLO {

@@ -20,7 +20,7 @@ use crate::timed::Timed;
 const MAX_CLIENTS: usize = 4096;
 
 /// The maximum number of connections that have not sent their hello. More wait.
-const MAX_STRANGERS: usize = 64;
+const MAX_PENDING: usize = 64;
 
 /// How long a new connection may take to send its hello.
 const HELLO_LIMIT: Duration = Duration::from_secs(2);
@@ -57,7 +57,7 @@ struct Clients {
     /// Open connections, each with a thread.
     open: HashMap<u64, Arc<TcpStream>>,
     /// Those of them that have not sent their hello.
-    strangers: usize,
+    pending: usize,
     next: u64,
     is_closed: bool,
 }
@@ -131,14 +131,14 @@ impl Shared {
     /// Blocks until there is room for a client. Returns false if the server ends.
     fn wait_for_room(&self) -> bool {
         let is_full = |clients: &mut Clients| {
-            let full = clients.open.len() >= MAX_CLIENTS || clients.strangers >= MAX_STRANGERS;
+            let full = clients.open.len() >= MAX_CLIENTS || clients.pending >= MAX_PENDING;
             full && !clients.is_closed
         };
         let clients = self.changed.wait_while(self.clients(), is_full);
         !clients.unwrap_or_else(PoisonError::into_inner).is_closed
     }
 
-    /// Sleeps, without the lock, until the system may have what it lacked.
+    /// Sleeps, without holding the lock, after an error of the system. Ends early if the server does.
     fn pause(&self) {
         let is_open = |clients: &mut Clients| !clients.is_closed;
         drop(self.changed.wait_timeout_while(self.clients(), ERROR_PAUSE, is_open));
@@ -153,10 +153,10 @@ impl Shared {
                 return Ok(());
             }
             clients.next += 1;
-            clients.strangers += 1;
+            clients.pending += 1;
             let number = clients.next;
             clients.open.insert(number, connection.clone());
-            Client { shared: self.clone(), number, is_stranger: true }
+            Client { shared: self.clone(), number, is_pending: true }
         };
         let serve = move || {
             let mut client = client;
@@ -181,13 +181,13 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
 struct Client {
     shared: Arc<Shared>,
     number: u64,
-    is_stranger: bool,
+    is_pending: bool,
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
         let mut clients = self.shared.clients();
-        clients.strangers -= usize::from(self.is_stranger);
+        clients.pending -= usize::from(self.is_pending);
         // Closes the connection, once its thread has dropped it too.
         clients.open.remove(&self.number);
         drop(clients);
@@ -204,8 +204,8 @@ impl Client {
         if hello[0] != request::VALIDATE || hello[1..] != MAGIC.to_le_bytes() {
             return Err(io::Error::other("not a client of a store"));
         }
-        self.is_stranger = false;
-        self.shared.clients().strangers -= 1;
+        self.is_pending = false;
+        self.shared.clients().pending -= 1;
         self.shared.changed.notify_all();
         loop {
             // A rank may be silent between requests for as long as it runs.

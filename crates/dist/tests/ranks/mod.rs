@@ -28,7 +28,7 @@ pub fn launch(server: &Server, rank: u32, size: u32) -> Launch {
     Launch::new(World::new(rank, size).expect("a rank"), rank, rendezvous)
 }
 
-/// Runs `work` as each of `size` ranks, in a group with `limit`; returns what each returned.
+/// Runs `work` as each of `size` ranks, in a group with `limit`. Returns the results by rank.
 pub fn run<T: Send>(size: u32, limit: Duration, work: impl Fn(Group) -> Result<T> + Sync) -> Vec<Result<T>> {
     let server = server();
     std::thread::scope(|scope| {

@@ -41,7 +41,7 @@ struct Core {
 }
 
 // SAFETY: NCCL's handles may be used from any thread, by one at a time (`calls`); only `ncclCommAbort` and
-// `ncclCommGetAsyncError` may come beside another call, which NCCL allows.
+// `ncclCommGetAsyncError` may run during another call, which NCCL allows.
 unsafe impl Send for Core {}
 // SAFETY: as above.
 unsafe impl Sync for Core {}
@@ -172,7 +172,7 @@ impl Core {
     fn all_reduce(&self, reduce: Reduce, outputs: &[Output<'_>], stream: RawStream) -> Result<()> {
         let library = self.library;
         let how = if reduce == Reduce::Sum { library::SUM } else { library::AVERAGE };
-        // SAFETY: takes nothing.
+        // SAFETY: the function has no arguments.
         library.check(unsafe { (library.group_start)() }, "ncclGroupStart")?;
         let mut queued = Ok(());
         for output in outputs {

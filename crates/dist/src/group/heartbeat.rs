@@ -1,4 +1,4 @@
-//! The threads of a group: one listens to each connected rank, one tells that this rank lives and judges the
+//! The threads of a group: one listens to each connected rank, one sends heartbeats and checks those of the
 //! others.
 
 use std::collections::BTreeSet;
@@ -9,63 +9,63 @@ use std::time::{Duration, Instant};
 
 use feedline_core::{Error, ErrorKind, Result};
 
-use super::frame::Frame;
-use super::meet::ranks;
+use super::message::Message;
+use super::rendezvous::list_ranks;
 use super::state::{Peer, Shared};
 
 /// Listens to `rank` until its connection ends.
 pub(super) fn listen(shared: &Arc<Shared>, rank: u32, mut connection: TcpStream) -> Result<()> {
     let shared = shared.clone();
     spawn(format!("fl-dist-rank-{rank}"), move || {
-        while let Ok(frame) = Frame::read(&mut connection) {
-            shared.heard(rank, frame);
+        while let Ok(message) = Message::read(&mut connection) {
+            shared.receive(rank, message);
         }
-        shared.lost(rank);
+        shared.lose(rank);
     })
 }
 
-/// Sends signs of life, and judges those of the others, until the run is over.
-pub(super) fn beat(shared: &Arc<Shared>) -> Result<()> {
+/// Sends heartbeats and checks those of the others, until the run is over.
+pub(super) fn start(shared: &Arc<Shared>) -> Result<()> {
     let shared = shared.clone();
-    // Several in a limit: one that is late does no harm.
+    // Several per limit: a late one does no harm.
     let pause = (shared.limit / 10).clamp(Duration::from_millis(10), Duration::from_secs(1));
     spawn("fl-dist-beat".to_owned(), move || {
         while !shared.is_over() {
-            shared.beat();
-            shared.judge();
+            shared.send_heartbeat();
+            shared.check_peers();
             shared.pause(pause);
         }
     })
 }
 
 impl Shared {
-    /// A sign of life to all connected ranks.
-    fn beat(&self) {
+    /// Sends a heartbeat to all connected ranks.
+    fn send_heartbeat(&self) {
         let progress = self.progress.load(Ordering::Relaxed);
         {
             let mut state = self.lock();
             let own = &mut state.peers[self.world.rank() as usize];
-            own.heard = Instant::now();
+            own.last_message = Instant::now();
             if own.progress != progress {
-                (own.progress, own.moved) = (progress, own.heard);
+                (own.progress, own.last_progress) = (progress, own.last_message);
             }
         }
-        self.tell_all(&Frame::Beat(progress).to_bytes(), None);
+        self.send_all(&Message::Heartbeat(progress).to_bytes(), None);
     }
 
-    /// Fails the run if a rank is silent, or keeps others waiting.
-    fn judge(&self) {
-        if let Some(error) = self.verdict() {
+    /// Fails the run if a rank is silent, lags behind, or keeps others waiting.
+    fn check_peers(&self) {
+        if let Some(error) = self.find_failure() {
             self.fail(error.clone(), error.message(), None);
         }
     }
 
-    fn verdict(&self) -> Option<Error> {
+    fn find_failure(&self) -> Option<Error> {
         let (state, limit) = (self.lock(), self.limit);
         let error = |why: String| Some(Error::new(ErrorKind::Rank, why));
         for control in &self.controls {
             let peer = &state.peers[control.rank as usize];
-            if !peer.left && peer.heard.elapsed() > limit {
+            if !peer.left && peer.last_message.elapsed() > limit {
                 let rank = control.rank;
                 return error(format!(
                     "rank {rank} has not answered for {limit:?}: its process is stopped, stuck or unreachable"
@@ -78,10 +78,11 @@ impl Shared {
         if let Some(open) = state.open.values().find(|open| open.since.elapsed() > limit) {
             let missing = open.parts.iter().zip(0..).filter(|(part, _)| part.is_none());
             let missing: BTreeSet<u32> = missing.map(|(_, rank)| rank).collect();
-            return error(format!("{} kept the others waiting for {limit:?}", ranks(&missing)));
+            return error(format!("{} kept the others waiting for {limit:?}", list_ranks(&missing)));
         }
         let furthest = state.peers.iter().map(|peer| peer.progress).max().unwrap_or(0);
-        let stuck = |peer: &Peer| !peer.left && peer.progress < furthest && peer.moved.elapsed() > limit;
+        let stuck =
+            |peer: &Peer| !peer.left && peer.progress < furthest && peer.last_progress.elapsed() > limit;
         let (peer, rank) = state.peers.iter().zip(0..).find(|(peer, _)| stuck(peer))?;
         let at = peer.progress;
         error(format!(

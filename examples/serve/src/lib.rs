@@ -1,8 +1,8 @@
-//! Serves the example's MLP over HTTP, from a pool of streams.
+//! An example of streams: serves the MLP over HTTP, from a pool of streams.
 //!
 //! ```text
 //! requests ──▶ bounded queue ──▶ micro-batch ──▶ stream 0..N: copy, forward, copy back ──▶ answers
-//!                  │ full: 429        └ when it is full, or its first request has waited long enough
+//!                  │ full: 429        └ when it is full, or its first request has waited for the delay
 //! ```
 //!
 //! | part | file |

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
 use feedline::{Device, Error, ErrorKind, Result};
+use feedline_core::deadline;
 use tokio::sync::oneshot;
 
 use crate::replica::Replica;
@@ -17,12 +18,12 @@ use crate::{Answer, Metrics, Model};
 pub struct PoolOptions {
     /// Streams, each with a copy of the model and a thread.
     pub streams: usize,
-    /// The most requests of a micro-batch.
+    /// The maximum number of requests of a micro-batch.
     pub batch: usize,
-    /// A micro-batch leaves when its first request has waited this long, full or not. Zero: at once, with
-    /// what is in the queue.
+    /// A micro-batch that is not full leaves when its first request has waited this long. Zero: it takes what
+    /// is in the queue and leaves at once.
     pub delay: Duration,
-    /// The most requests in the queue; more are refused.
+    /// The maximum number of requests in the queue; more are refused.
     pub queue: usize,
 }
 
@@ -41,19 +42,19 @@ struct Request {
 }
 
 struct Shared {
-    /// One thread at a time collects a micro-batch, so that requests are not spread over many small ones.
+    /// Locked while a thread collects a micro-batch: otherwise requests would spread over many small ones.
     queue: Mutex<Receiver<Request>>,
     options: PoolOptions,
     metrics: Arc<Metrics>,
     inputs: usize,
 }
 
-/// Why a request was not taken.
+/// The reason why a request was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// The queue is full: try again later.
     Full,
-    /// The input is wrong, and how.
+    /// The input is wrong, as this line describes.
     Wrong(String),
 }
 
@@ -66,7 +67,7 @@ impl Pool {
     pub fn start(device: &Device, model: &Model, options: PoolOptions) -> Result<Self> {
         let PoolOptions { streams, batch, queue, .. } = options;
         if [streams, batch, queue].contains(&0) {
-            let why = "streams, batch and queue are 1 or more";
+            let why = "streams, batch and queue must be 1 or more";
             return Err(Error::new(ErrorKind::Config, why));
         }
         let (sender, receiver) = bounded(queue);
@@ -77,7 +78,7 @@ impl Pool {
             let (replica, shared) = (Replica::new(device, model, batch)?, pool.shared.clone());
             let thread = std::thread::Builder::new().name(format!("serve-{number}"));
             pool.threads.push(thread.spawn(move || shared.work(replica)).map_err(|error| {
-                let why = "cannot start the thread of a stream: take fewer streams";
+                let why = "cannot start the thread of a stream: use fewer streams";
                 Error::new(ErrorKind::Unavailable, why).caused_by(error)
             })?);
         }
@@ -97,14 +98,14 @@ impl Pool {
             return Err(Refused::Wrong(why));
         }
         let (answer, receiver) = oneshot::channel();
-        // Counted first: a thread may take it before this one goes on.
+        // Counted first: a thread may take the request before `try_send` returns.
         metrics.queued.add(1);
         match self.queue.try_send(Request { pixels, arrived: Instant::now(), answer }) {
             Ok(()) => {
                 metrics.accepted.add(1);
                 Ok(receiver)
             }
-            // The threads, which hold the other end, live as long as the pool.
+            // Never disconnected: the threads hold the other end and live as long as the pool.
             Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
                 metrics.queued.subtract(1);
                 metrics.refused.add(1);
@@ -113,12 +114,12 @@ impl Pool {
         }
     }
 
-    /// Bytes of a request.
+    /// The length of a request's body, in bytes.
     pub fn inputs(&self) -> usize {
         self.shared.inputs
     }
 
-    /// What the pool has done so far.
+    /// The counters of the pool.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.shared.metrics
     }
@@ -128,7 +129,7 @@ impl Pool {
         let Self { queue, threads, .. } = self;
         drop(queue);
         for thread in threads {
-            // A thread that panicked has dropped its requests, and their receivers say so.
+            // A thread that panicked has dropped its requests, so their receivers return an error.
             let _ = thread.join();
         }
     }
@@ -139,7 +140,7 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Answers micro-batches until the queue is empty and its pool is gone.
+    /// Answers micro-batches until the queue is empty and the pool has been dropped.
     fn work(&self, mut replica: Replica) {
         let mut batch = Vec::with_capacity(self.options.batch);
         while self.collect(&mut batch) {
@@ -164,14 +165,14 @@ impl Shared {
         }
     }
 
-    /// Collects the next micro-batch. Returns false once there is none and the pool is gone.
+    /// Collects the next micro-batch. Returns false once the queue is empty and the pool has been dropped.
     fn collect(&self, batch: &mut Vec<Request>) -> bool {
         let queue = self.queue();
         let Ok(first) = queue.recv() else { return false };
-        let deadline = first.arrived + self.options.delay;
+        let leaves = deadline(self.options.delay.saturating_sub(first.arrived.elapsed()));
         batch.push(first);
         while batch.len() < self.options.batch {
-            let Ok(next) = queue.recv_deadline(deadline) else { break };
+            let Ok(next) = queue.recv_deadline(leaves) else { break };
             batch.push(next);
         }
         true

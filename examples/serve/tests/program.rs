@@ -1,11 +1,11 @@
 //! The program `serve`: its errors, and SIGTERM under load.
 
-mod served;
+mod running;
 
 use std::collections::HashMap;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use bytes::Bytes;
@@ -13,16 +13,12 @@ use feedline::Device;
 use feedline_mlp::sealed::seal;
 use feedline_serve::load;
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
+use running::{ask, model, pixels, wait_until};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
-use served::{ask, model, pixels, wait_until};
 
-/// The program, next to this test's binary. A full `cargo test` rebuilds it, `cargo test --test` does not.
 fn program() -> Command {
-    let this = std::env::current_exe().expect("this test's own path");
-    let path: PathBuf = this.ancestors().nth(2).expect("the build folder").join("examples/serve");
-    assert!(path.exists(), "no {}: cargo build -p feedline-serve --examples", path.display());
-    let mut program = Command::new(path);
+    let mut program = Command::new(env!("CARGO_BIN_EXE_serve"));
     program.args(["--listen", "127.0.0.1:0", "--device", "host", "--classes", "10", "--inputs", "16"]);
     program.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     program
@@ -63,6 +59,43 @@ fn sigterm_under_load_ends_it_after_the_last_answer() {
         assert!(status.success(), "{status}");
         assert_eq!(rest, format!("drained: {number} accepted, {number} answered\n"));
         assert_eq!((outcome.other, outcome.closed), (0, 8));
+    });
+}
+
+#[test]
+fn load_measures_the_server_that_was_started() {
+    with_watchdog(LIMIT, || {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("mlp.ckpt");
+        write_checkpoint(&path);
+        let mut server = program().args(["--hidden", "8", "--checkpoint"]).arg(&path).spawn().unwrap();
+        let mut lines = BufReader::new(server.stdout.take().unwrap());
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        let address = line.strip_prefix("listening on ").expect("an address").split_once(',').unwrap().0;
+        let load = |arguments: &[&str]| {
+            let mut load = Command::new(env!("CARGO_BIN_EXE_load"));
+            load.args(["--server", address, "--connections", "2", "--seconds", "0.2"]);
+            let output = load.args(arguments).output().unwrap();
+            let (out, err) =
+                (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+            (output.status.code(), out, err)
+        };
+        let (status, out, err) = load(&["--inputs", "16"]);
+        assert!(status == Some(0) && out.lines().count() == 3, "{out}{err}");
+        let accepted = || {
+            let (_, text) = ask(address.parse().unwrap(), "GET /metrics", b"");
+            let count = text.lines().find_map(|line| line.strip_prefix("serve_accepted_total "));
+            count.unwrap().parse::<u64>().unwrap()
+        };
+        let before = accepted();
+        assert!(before > 0, "no request has arrived");
+        let (status, _, err) = load(&["--inputs", "15"]);
+        assert!(status == Some(2) && err.contains("--inputs") && err.lines().count() == 1, "{err}");
+        server.kill().unwrap();
+        server.wait().unwrap();
+        let (status, _, err) = load(&[]);
+        assert!(status == Some(2) && err.contains("no server") && err.lines().count() == 1, "{err}");
     });
 }
 

@@ -1,6 +1,6 @@
 //! The server: its answers, what it refuses, and that a drain loses no request.
 
-mod served;
+mod running;
 
 use std::io::Write as _;
 use std::net::TcpStream;
@@ -14,7 +14,7 @@ use feedline_backend::host::Host;
 use feedline_serve::{PoolOptions, load};
 use feedline_sim::interceptors::{Call, Intercepted, Interceptor, Op};
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
-use served::{CLASSES, INPUTS, Running, ask, pixels, trained, wait_until};
+use running::{CLASSES, INPUTS, Running, ask, pixels, trained, wait_until};
 
 const OPTIONS: PoolOptions =
     PoolOptions { streams: 3, batch: 4, delay: Duration::from_micros(100), queue: 64 };
@@ -95,14 +95,14 @@ fn a_full_queue_refuses_with_429_and_answers_what_it_took() {
         let running = Running::new(&device, options);
         gate.set(State::Closed);
         std::thread::scope(|scope| {
-            let ask = || scope.spawn(|| running.predict(&pixels(1)));
-            let mut clients = vec![ask()];
+            let client = || scope.spawn(|| running.predict(&pixels(1)));
+            let mut clients = vec![client()];
             wait_until("the first request is on the stream", || running.metrics.batches.get() == 1);
-            clients.extend((0..3).map(|_| ask()));
+            clients.extend((0..3).map(|_| client()));
             wait_until("the queue is full", || running.metrics.accepted.get() == 4);
             let (status, line) = running.predict(&pixels(2));
             assert_eq!((status, line.as_str()), (429, "the queue is full: try again later\n"));
-            let (_, text) = served::ask(running.address, "GET /metrics", b"");
+            let (_, text) = ask(running.address, "GET /metrics", b"");
             assert!(
                 text.contains("\nserve_queued 3\n") && text.contains("\nserve_refused_total 1\n"),
                 "{text}"
@@ -160,6 +160,42 @@ fn a_drain_answers_what_waits_in_the_queue() {
             }
             draining.join().unwrap();
         });
+    });
+}
+
+#[test]
+fn a_drain_ends_although_a_client_reads_no_answers() {
+    with_watchdog(LIMIT, || {
+        let limit = Duration::from_secs(1);
+        let running = Running::with_drain_limit(&Device::host(), OPTIONS, limit);
+        let mut client = TcpStream::connect(running.address).unwrap();
+        client.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+        let requests = b"GET /metrics HTTP/1.1\r\nhost: x\r\n\r\n".repeat(1000);
+        // Once the server waits for the client to read, it takes no more requests of this client, while it
+        // answers others.
+        let (mut sent, mut stalls) = (0, 0);
+        while stalls < 3 {
+            match client.write(&requests[sent % requests.len()..]) {
+                Ok(bytes) => (sent, stalls) = (sent + bytes, 0),
+                Err(error) => {
+                    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "{error}");
+                    assert_eq!(ask(running.address, "GET /health", b""), (200, "ok\n".to_owned()));
+                    stalls += 1;
+                }
+            }
+        }
+        assert_eq!(running.drain_and_cut().0, 1);
+        drop(client);
+    });
+}
+
+#[test]
+fn a_delay_that_no_clock_can_hold_is_no_error() {
+    with_watchdog(LIMIT, || {
+        let options = PoolOptions { delay: Duration::MAX, batch: 1, ..OPTIONS };
+        let running = Running::new(&Device::host(), options);
+        assert_eq!(running.predict(&pixels(1)).0, 200);
+        running.drain();
     });
 }
 

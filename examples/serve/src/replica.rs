@@ -6,10 +6,10 @@ use feedline_kernels::ops::{Kernels, Sgd};
 use feedline_mlp::{Init, Mlp, Optimizer, Shape};
 use feedline_slots::Ring;
 
-/// The model to serve. Clones are cheap enough: each stream has its own weights anyway.
+/// The model to serve.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// Bytes of a request: pixels.
+    /// Pixels of a request, one byte each.
     pub inputs: usize,
     /// Units of each hidden layer.
     pub hidden: usize,
@@ -24,11 +24,11 @@ pub struct Model {
 pub struct Answer {
     /// The class with the largest logit; of equal ones the first.
     pub class: usize,
-    /// One number per class.
+    /// One logit per class.
     pub logits: Vec<f32>,
 }
 
-/// The model on one stream, with memory for one micro-batch on its way.
+/// The model on one stream, with memory for one micro-batch.
 pub(crate) struct Replica {
     stream: Stream,
     mlp: Mlp,
@@ -63,7 +63,7 @@ impl Replica {
         })
     }
 
-    /// Answers the requests of one micro-batch, in their order. Blocks until the event behind its work.
+    /// Answers the requests of one micro-batch, in order. Blocks until the device has run it.
     ///
     /// # Errors
     /// A device failure.

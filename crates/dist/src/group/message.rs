@@ -1,43 +1,43 @@
-//! What ranks tell each other on their control connection: one byte for the kind, a length, a payload.
+//! Messages of ranks on their control connection: one byte for the kind, a length, a payload.
 
 use std::io::{self, Read, Write};
 
-/// The largest payload; a longer one is a sign of a damaged connection.
+/// The maximum payload, in bytes. A longer one is a sign of a damaged connection.
 const MAX_BYTES: u64 = 1 << 36;
 
-/// One message.
+/// A message of one rank to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Frame {
-    /// The sender is alive, and has come this far.
-    Beat(u64),
-    /// All ranks are here: the run begins.
+pub enum Message {
+    /// The sender is alive and has reached this step.
+    Heartbeat(u64),
+    /// All ranks have joined: the run begins.
     Welcome,
-    /// The sender leaves, as planned.
-    Bye,
-    /// The run has failed, and why.
+    /// The sender has finished the run.
+    Leave,
+    /// The run has failed, for this reason.
     Failed(String),
-    /// The sender's part of an exchange, by its number.
+    /// The number of an exchange, and the sender's part.
     Part(u64, Vec<u8>),
-    /// The parts of all ranks, in their order.
-    Whole(u64, Vec<Vec<u8>>),
+    /// The number of an exchange, and the parts of all ranks in the order of ranks.
+    Gathered(u64, Vec<Vec<u8>>),
 }
 
-impl Frame {
+impl Message {
     /// Writes the message in one call.
     pub fn write(&self, to: &mut impl Write) -> io::Result<()> {
         to.write_all(&self.to_bytes())
     }
 
-    /// The message as bytes, to send it to several ranks.
+    /// The encoded message, for sending to several ranks.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut payload = Vec::new();
         let kind = match self {
-            Self::Beat(progress) => {
+            Self::Heartbeat(progress) => {
                 payload.extend(progress.to_le_bytes());
                 0u8
             }
             Self::Welcome => 1,
-            Self::Bye => 2,
+            Self::Leave => 2,
             Self::Failed(why) => {
                 payload.extend(why.as_bytes());
                 3
@@ -47,7 +47,7 @@ impl Frame {
                 payload.extend(part);
                 4
             }
-            Self::Whole(number, parts) => {
+            Self::Gathered(number, parts) => {
                 payload.extend(number.to_le_bytes());
                 for part in parts {
                     payload.extend((part.len() as u64).to_le_bytes());
@@ -66,7 +66,7 @@ impl Frame {
     /// Reads one message.
     ///
     /// # Errors
-    /// At the end of the connection, and for bytes that are no message.
+    /// At the end of the connection, and for bytes that are not a message.
     pub fn read(from: &mut impl Read) -> io::Result<Self> {
         let mut head = [0; 9];
         from.read_exact(&mut head)?;
@@ -80,9 +80,9 @@ impl Frame {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         match kind {
-            0 => Ok(Self::Beat(u64::from_le_bytes(first_eight(&payload)?))),
+            0 => Ok(Self::Heartbeat(u64::from_le_bytes(first_eight(&payload)?))),
             1 => Ok(Self::Welcome),
-            2 => Ok(Self::Bye),
+            2 => Ok(Self::Leave),
             3 => Ok(Self::Failed(String::from_utf8_lossy(&payload).into_owned())),
             4 => {
                 let number = u64::from_le_bytes(first_eight(&payload)?);
@@ -97,7 +97,7 @@ impl Frame {
                     parts.push(part.to_vec());
                     rest = &rest[8 + len..];
                 }
-                Ok(Self::Whole(number, parts))
+                Ok(Self::Gathered(number, parts))
             }
             other => Err(io::Error::other(format!("a message of kind {other}"))),
         }
@@ -118,31 +118,31 @@ mod tests {
 
     #[test]
     fn every_message_arrives_as_it_was_sent() {
-        for frame in [
-            Frame::Beat(7),
-            Frame::Welcome,
-            Frame::Bye,
-            Frame::Failed("rank 2 ended".to_owned()),
-            Frame::Part(3, vec![1, 2, 3]),
-            Frame::Part(4, Vec::new()),
-            Frame::Whole(9, vec![vec![5; 300], Vec::new(), vec![0]]),
+        for message in [
+            Message::Heartbeat(7),
+            Message::Welcome,
+            Message::Leave,
+            Message::Failed("rank 2 ended".to_owned()),
+            Message::Part(3, vec![1, 2, 3]),
+            Message::Part(4, Vec::new()),
+            Message::Gathered(9, vec![vec![5; 300], Vec::new(), vec![0]]),
         ] {
-            let bytes = frame.to_bytes();
-            assert_eq!(Frame::read(&mut bytes.as_slice()).unwrap(), frame);
+            let bytes = message.to_bytes();
+            assert_eq!(Message::read(&mut bytes.as_slice()).unwrap(), message);
             for len in 0..bytes.len() {
-                assert!(Frame::read(&mut &bytes[..len]).is_err(), "{frame:?} cut at {len}");
+                assert!(Message::read(&mut &bytes[..len]).is_err(), "{message:?} cut at {len}");
             }
         }
     }
 
     #[test]
     fn a_message_that_lies_about_its_length_is_refused() {
-        let mut part = Frame::Whole(9, vec![vec![5; 4]]).to_bytes();
+        let mut part = Message::Gathered(9, vec![vec![5; 4]]).to_bytes();
         part[17] = 200;
-        assert!(Frame::read(&mut part.as_slice()).is_err());
+        assert!(Message::read(&mut part.as_slice()).is_err());
         let mut huge = vec![4];
         huge.extend(u64::MAX.to_le_bytes());
-        assert!(Frame::read(&mut huge.as_slice()).is_err());
-        assert!(Frame::read(&mut [9u8, 0, 0, 0, 0, 0, 0, 0, 0].as_slice()).is_err());
+        assert!(Message::read(&mut huge.as_slice()).is_err());
+        assert!(Message::read(&mut [9u8, 0, 0, 0, 0, 0, 0, 0, 0].as_slice()).is_err());
     }
 }

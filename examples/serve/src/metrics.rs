@@ -8,7 +8,7 @@ use std::time::Duration;
 const BOUNDS: [u64; 12] =
     [100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 500_000, 1_000_000];
 
-/// What a server has done so far.
+/// The counters of a server.
 #[derive(Debug, Default)]
 pub struct Metrics {
     /// Requests taken into the queue.
@@ -25,17 +25,17 @@ pub struct Metrics {
     pub batches: Counter,
     /// Requests in the queue now.
     pub queued: Counter,
-    /// Requests per bound of the latency: from the queue to the answer.
+    /// Answers per latency bound, from the queue to the answer.
     latency: [Counter; BOUNDS.len()],
     latency_us: Counter,
 }
 
-/// A number that several threads change.
+/// A counter that several threads change.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// The number now.
+    /// The current value.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }

@@ -17,7 +17,10 @@ pub const INPUTS: usize = 16;
 pub const HIDDEN: usize = 8;
 pub const CLASSES: usize = 10;
 
-/// The longest wait for something that should happen.
+/// The drain limit of the server: no test whose clients read their answers reaches it.
+const DRAIN_LIMIT: Duration = Duration::from_secs(20);
+
+/// The maximum wait for something that should happen.
 pub const LONG: Duration = Duration::from_secs(30);
 
 /// The pixels of request `number`.
@@ -53,31 +56,41 @@ pub struct Running {
     pub address: SocketAddr,
     pub metrics: Arc<Metrics>,
     stop: oneshot::Sender<()>,
-    ended: tokio::task::JoinHandle<()>,
+    ended: tokio::task::JoinHandle<usize>,
 }
 
 impl Running {
     pub fn new(device: &Device, options: PoolOptions) -> Self {
+        Self::with_drain_limit(device, options, DRAIN_LIMIT)
+    }
+
+    pub fn with_drain_limit(device: &Device, options: PoolOptions, drain_limit: Duration) -> Self {
         let runtime = Runtime::new().unwrap();
         let pool = Pool::start(device, &model(device), options).unwrap();
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let server = runtime.block_on(Server::bind(any, pool)).unwrap();
         let (address, metrics) = (server.address().unwrap(), server.pool().metrics().clone());
         let (stop, stopped) = oneshot::channel();
-        let ended = runtime.spawn(server.run(async {
+        let stopped = async {
             let _ = stopped.await;
-        }));
+        };
+        let ended = runtime.spawn(server.run(stopped, drain_limit));
         Self { runtime, address, metrics, stop, ended }
     }
 
-    /// Drains; returns once the server has ended, and the runtime for what still uses it.
+    /// Drains without closing any connection early. Returns once the server has ended, with the runtime,
+    /// which clients may still use.
     pub fn drain(self) -> Runtime {
+        let (cut, runtime) = self.drain_and_cut();
+        assert_eq!(cut, 0, "connections without an answer");
+        runtime
+    }
+
+    /// Drains. Also returns the number of connections that were closed early.
+    pub fn drain_and_cut(self) -> (usize, Runtime) {
         self.stop.send(()).unwrap();
-        self.runtime
-            .block_on(async { tokio::time::timeout(LONG, self.ended).await })
-            .expect("in time")
-            .unwrap();
-        self.runtime
+        let ended = self.runtime.block_on(async { tokio::time::timeout(LONG, self.ended).await });
+        (ended.expect("in time").unwrap(), self.runtime)
     }
 
     pub fn predict(&self, pixels: &[u8]) -> (u16, String) {

@@ -172,10 +172,16 @@ BUGS = [
         [
             (
                 SHARED_FILL,
-                "let start = self.next.fetch_add(count, Ordering::Relaxed);",
-                "let start = self.next.fetch_add(count.div_ceil(2), Ordering::Relaxed);",
+                "(start < end(start)).then(|| end(start));",
+                "(start < end(start)).then(|| (start + count.div_ceil(2)).min(self.rows));",
             )
         ],
+    ),
+    Bug(
+        "shared_fill_of_ragged_rows",
+        "workers share the rows of a ragged field, whose columns lie beyond the slot",
+        Test(SLOTS, "shared_fill", "rows_of_a_ragged_field_cannot_be_shared"),
+        [(SHARED_FILL, "if layout.is_ragged() {", "if false {")],
     ),
     Bug(
         "rows_given_up_and_claimed",

@@ -69,6 +69,35 @@ fn rows_that_are_given_up_count_as_finished_once() {
 }
 
 #[test]
+fn claims_of_any_size_end_with_the_last_row() {
+    for count in [usize::MAX, 1 << 63, 0] {
+        let ring = ring();
+        let fill = SharedFill::new(ring.acquire().unwrap(), layout(), ROWS).unwrap();
+        let barrier = std::sync::Barrier::new(4);
+        let claim = || {
+            barrier.wait();
+            (0..3).filter_map(|_| fill.claim(count)).map(|claim| claim.range().len()).sum::<usize>()
+        };
+        let claimed: usize = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(claim)).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+        });
+        assert_eq!(claimed, if count == 0 { 0 } else { ROWS }, "{count} rows at a time");
+    }
+}
+
+/// A ragged field has no column of rows: its values lie where the lengths of the rows before put them.
+#[test]
+fn rows_of_a_ragged_field_cannot_be_shared() {
+    let spec = Spec::new().ragged("text", DType::U8, [], 1000).unwrap();
+    let layout = Arc::new(Layout::new(&spec.most_per_batch("text", 1000).unwrap(), ROWS).unwrap());
+    let ring = Ring::<HeapMemory>::new(vec![HeapMemory::new(layout.bytes()).unwrap()]);
+    let error = SharedFill::new(ring.acquire().unwrap(), layout, ROWS).unwrap_err();
+    assert_eq!((error.kind(), ring.counts().free), (ErrorKind::Config, 1));
+    assert!(error.message().contains("ragged"), "{error}");
+}
+
+#[test]
 fn a_slot_that_is_too_small_is_refused_and_released() {
     let ring = Ring::<HeapMemory>::new(vec![HeapMemory::new(layout().bytes() - 1).unwrap()]);
     let error = SharedFill::new(ring.acquire().unwrap(), layout(), ROWS).unwrap_err();

@@ -11,12 +11,15 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use crate::lengths::OneRow;
 use crate::ragged::MAX_ITEMS;
 use crate::random::key;
 use crate::sampler::Permutation;
-use crate::{Context, Dataset, Error, ErrorKind, Fingerprint, Layout, ReadError, Result, Row, Spec};
+use crate::{
+    Context, Dataset, Error, ErrorKind, Fingerprint, Layout, ReadError, Result, Row, Spec, StableDataset,
+};
 
 /// How documents are packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +80,7 @@ pub struct Piece {
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
 pub struct Packed {
-    inner: Box<dyn Dataset>,
+    inner: StableDataset,
     /// The documents' field in the inner set.
     field: usize,
     /// The layout of one document.
@@ -121,6 +124,7 @@ impl Packed {
         options: PackedOptions,
     ) -> Result<Self> {
         let refuse = |why: String| Err(Error::new(ErrorKind::Config, why));
+        let documents = StableDataset::new(Arc::new(documents));
         let index = documents.spec().index_of(field)?;
         let of = &documents.spec().fields()[index];
         if of.as_ragged().is_none() || !of.shape().is_empty() {
@@ -161,7 +165,7 @@ impl Packed {
         let spec = spec.field("position", crate::DType::U32, [window])?;
         let spec = spec.field("used", crate::DType::U32, [])?.cumulative("cu_seqlens", most)?;
         let layout = Layout::new(documents.spec(), 1)?;
-        let (inner, lengths) = (Box::new(documents), lengths.to_vec());
+        let (inner, lengths) = (documents, lengths.to_vec());
         Ok(Self { inner, field: index, layout, options, spec, lengths, pieces, places, starts })
     }
 
@@ -217,7 +221,7 @@ impl Packed {
                     .caused_by(error);
                 self.inner.path(document).map_or(error.clone(), |path| error.at_path(path))
             };
-            let read = one.read(&*self.inner, &self.layout, document, context).map_err(located)?;
+            let read = one.read(&self.inner, &self.layout, document, context).map_err(located)?;
             let bytes = read.values(self.field);
             let stated = self.lengths[document as usize] as usize;
             if bytes.len() != stated * size {

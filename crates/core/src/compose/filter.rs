@@ -1,10 +1,8 @@
 //! The samples that a function keeps.
 
-use std::sync::Arc;
-
 use crate::compose::sample::{Sample, Slab};
 use crate::compose::{Subset, config};
-use crate::{Context, Dataset, Error, ErrorKind, Layout, Result, Rows};
+use crate::{Context, Dataset, Error, ErrorKind, Layout, Result, Rows, StableDataset};
 
 /// Samples that are read at once.
 const AT_ONCE: usize = 64;
@@ -12,7 +10,7 @@ const AT_ONCE: usize = 64;
 /// Reads every sample of `inner` once, in order, and lists those that `keep` keeps. `progress` is called
 /// after every few samples with how many were read.
 pub(crate) fn filter(
-    inner: Arc<dyn Dataset>,
+    inner: StableDataset,
     mut keep: impl FnMut(&Sample<'_>) -> bool,
     mut progress: impl FnMut(u64),
 ) -> Result<Subset> {

@@ -2,11 +2,10 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 
 use crate::compose::config;
 use crate::compose::sample::{Sample, Slab};
-use crate::{Context, Dataset, Fingerprint, Layout, ReadError, Result, Row, Rows, Spec};
+use crate::{Context, Dataset, Fingerprint, Layout, ReadError, Result, Row, Rows, Spec, StableDataset};
 
 /// Bytes of samples that are read before they are mapped, and the most samples: few enough to stay in a
 /// processor's cache.
@@ -16,7 +15,7 @@ type Function = dyn Fn(&Sample<'_>, &mut Row<'_, '_>, &mut Context) -> Result<()
 
 /// A function of each sample of another set; made by [`Dataset::map`].
 pub struct Map {
-    inner: Arc<dyn Dataset>,
+    inner: StableDataset,
     spec: Spec,
     /// The samples of the inner set that are read at once.
     layout: Layout,
@@ -26,7 +25,7 @@ pub struct Map {
 
 impl Map {
     pub(crate) fn new(
-        inner: Arc<dyn Dataset>,
+        inner: StableDataset,
         spec: Spec,
         function: impl Fn(&Sample<'_>, &mut Row<'_, '_>, &mut Context) -> Result<(), ReadError>
         + Send

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::compose::{Parts, check_id, check_len, check_specs, config};
 use crate::random::key;
 use crate::sampler::Permutation;
-use crate::{Context, Dataset, Fingerprint, ReadError, Result, Row, Rows, Spec};
+use crate::{Context, Dataset, Fingerprint, ReadError, Result, Row, Rows, Spec, StableDataset};
 
 /// Positions after which the sets follow each other in the same order again: shares are exact to one in as
 /// many.
@@ -42,7 +42,7 @@ const PERIOD: usize = 1 << 16;
 /// # Ok::<(), feedline_core::Error>(())
 /// ```
 pub struct Mix {
-    parts: Vec<Arc<dyn Dataset>>,
+    parts: Vec<StableDataset>,
     /// Of each position within a period: its set, and how many positions before it are the set's.
     pattern: Vec<(u32, u32)>,
     /// Positions of a period that are each set's; they add up to the period.
@@ -56,7 +56,7 @@ pub struct Mix {
 /// The sets of a [`Mix`], and its length.
 #[derive(Default)]
 pub struct MixBuilder {
-    parts: Vec<Arc<dyn Dataset>>,
+    parts: Vec<StableDataset>,
     weights: Vec<f64>,
     len: Option<u64>,
     seed: u64,
@@ -65,7 +65,7 @@ pub struct MixBuilder {
 impl MixBuilder {
     /// Adds a set; its share is its weight divided by the sum of all weights.
     pub fn set(mut self, set: impl Dataset, weight: f64) -> Self {
-        self.parts.push(Arc::new(set));
+        self.parts.push(StableDataset::new(Arc::new(set)));
         self.weights.push(weight);
         self
     }
@@ -211,7 +211,7 @@ impl Dataset for Mix {
     fn fingerprint(&self) -> u64 {
         let state = Fingerprint::new().bytes(b"mix").number(self.seed).number(self.len);
         let parts = self.parts.iter().zip(&self.shares);
-        let add = |state: Fingerprint, (part, &share): (&Arc<dyn Dataset>, &u64)| {
+        let add = |state: Fingerprint, (part, &share): (&StableDataset, &u64)| {
             state.number(share).number(part.len()).number(part.fingerprint())
         };
         parts.fold(state, add).value()

@@ -1,18 +1,16 @@
 //! Disjoint random parts of a set.
 
-use std::sync::Arc;
-
 use crate::compose::{Subset, config};
 use crate::random::key;
 use crate::sampler::Permutation;
-use crate::{Dataset, Result};
+use crate::{Dataset, Result, StableDataset};
 
 /// How far the sum of the fractions may be from 1.
 const TOLERANCE: f64 = 1e-9;
 
 /// Splits `inner`: part `n` gets `fractions[n]` of the samples, in order of their ids.
 pub(crate) fn split<const N: usize>(
-    inner: &Arc<dyn Dataset>,
+    inner: &StableDataset,
     fractions: [f64; N],
     seed: u64,
 ) -> Result<[Subset; N]> {

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use feedline_backend::{Address, Priority};
 use feedline_core::layout::ALIGN;
-use feedline_core::{Context, Dataset, Error, ErrorKind, Layout, Result, Rows, Spec, catch_panic};
+use feedline_core::{
+    Context, Dataset, Error, ErrorKind, Layout, Result, Rows, Spec, StableDataset, catch_panic,
+};
 use feedline_slots::Ring;
 
 use crate::device_core::Core;
@@ -34,7 +36,7 @@ impl Resident {
     /// room for `more` rows behind them. Blocks until they are there.
     pub(crate) fn new(
         device: &Device,
-        dataset: &dyn Dataset,
+        dataset: &StableDataset,
         (len, more): (u64, u64),
         threads: usize,
     ) -> Result<Self> {
@@ -140,7 +142,7 @@ impl Drop for Resident {
 /// The state of copying a set, shared by the threads that read it.
 struct Load<'a> {
     resident: &'a Resident,
-    dataset: &'a dyn Dataset,
+    dataset: &'a StableDataset,
     len: u64,
     /// The samples that are read at once.
     layout: Layout,
@@ -157,7 +159,7 @@ impl<'a> Load<'a> {
     fn new(
         resident: &'a Resident,
         device: &Device,
-        dataset: &'a dyn Dataset,
+        dataset: &'a StableDataset,
         len: u64,
         threads: usize,
     ) -> Result<Self> {

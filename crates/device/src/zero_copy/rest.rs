@@ -42,17 +42,19 @@ impl Rest {
     /// moves them to the front, and writes the ids.
     ///
     /// ```
-    /// # use feedline_core::{DType, Dataset, InMemory, Layout};
+    /// # use std::sync::Arc;
+    /// # use feedline_core::{Dataset, InMemory, StableDataset};
     /// # use feedline_device::{Device, zero_copy::{Rest, StridedColumns}};
     /// // Two of eight samples fit, beside the rows of a batch.
     /// let set = InMemory::new().field("x", [256], vec![7_u8; 8 * 256])?;
-    /// let layout = Layout::new(set.spec(), 3)?;
-    /// let columns = StridedColumns::resident(&Device::host(), &set, &layout, 5 * 256, 1)?;
+    /// let set = StableDataset::new(Arc::new(set));
+    /// let columns = StridedColumns::resident(&Device::host(), &set, 3, 5 * 256, 1)?;
+    /// let layout = columns.layout();
     /// let rest = columns.rest().expect("a part is left");
     /// assert_eq!((rest.kept(), rest.samples()), (2, 8));
-    /// let mut slot = vec![0; Rest::slot_bytes(&layout)];
+    /// let mut slot = vec![0; Rest::slot_bytes(layout)];
     /// slot[2 * 256] = 9; // row 2, sample 3
-    /// rest.pack(&layout, &[1, 0, 3], &mut slot);
+    /// rest.pack(layout, &[1, 0, 3], &mut slot);
     /// assert_eq!(slot[0], 9);
     /// assert_eq!(slot[layout.bytes()..][..24], [1_u64, 0, 2].map(u64::to_ne_bytes).concat());
     /// # Ok::<(), feedline_core::Error>(())

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::decode::{FilledBatch, Input, MapBatch, WorkerPool, Workers};
 use feedline_core::{
-    BadSamples, Context, Error, ErrorKind, LastBatch, Layout, Pad, ReadError, Result, Sampler, World,
+    BadSamples, Context, Dataset, Error, ErrorKind, LastBatch, Layout, Pad, ReadError, Result, Sampler, World,
 };
 use feedline_device::Device;
 
@@ -439,7 +439,6 @@ impl LoaderBuilder {
             map_batch: self.map_batch.is_some(),
             input: &self.input,
             layout: &layout,
-            samples: batch_sampler.options().len,
             host_slots: self.host_slots(&layout),
             pinned_budget: self.pinned_budget,
             resident_budget: self.resident_budget,

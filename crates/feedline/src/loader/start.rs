@@ -1,9 +1,9 @@
 //! Starting a loader: its slots, its threads and its channels.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crossbeam_channel::bounded;
-use feedline_core::{BatchSampler, Cursor, Layout, Result, Stop};
+use feedline_core::{BatchSampler, Cursor, Dataset, Layout, Result, Stop};
 use feedline_device::slot::SlotRing;
 use feedline_device::{Device, Pinned, Priority};
 use feedline_slots::Ring;
@@ -60,7 +60,7 @@ impl Loader {
         let rest = columns.as_ref().and_then(|columns| columns.rest());
         let input = match (builder.input.clone(), &columns) {
             (Input::Dataset(dataset), Some(columns)) => match rest {
-                Some(rest) => Input::Dataset(Arc::new(RestOfSet { dataset, kept: rest.kept() })),
+                Some(rest) => Input::dataset(RestOfSet { dataset, kept: rest.kept() }),
                 None => Input::ZeroCopy(dataset, columns.gather_order()),
             },
             (other, _) => other,
@@ -84,7 +84,9 @@ impl Loader {
         };
         let fingerprint = builder.input.fingerprint();
         let dataset = match &builder.input {
-            Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => Some(Arc::downgrade(dataset)),
+            Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => {
+                Some(Arc::downgrade(dataset) as Weak<dyn Dataset>)
+            }
             Input::Source(_) => None,
         };
         let is_source = reader.is_some();

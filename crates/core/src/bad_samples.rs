@@ -116,17 +116,46 @@ pub struct Bad {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "Stored"))]
 pub struct BadSampleReport {
     /// Sorted by sample.
     samples: Vec<Bad>,
     failures: u64,
     delivered: u64,
     /// Samples that were replaced.
+    // The names of earlier versions.
     #[cfg_attr(feature = "serde", serde(rename = "due"))]
     replaced: Proof,
     /// Samples delivered in their place.
     #[cfg_attr(feature = "serde", serde(rename = "given"))]
     substitutes: Proof,
+}
+
+/// The serialized form of a report.
+#[cfg(feature = "serde")]
+#[derive(serde::Deserialize)]
+struct Stored {
+    samples: Vec<Bad>,
+    failures: u64,
+    delivered: u64,
+    due: Proof,
+    given: Proof,
+}
+
+#[cfg(feature = "serde")]
+impl TryFrom<Stored> for BadSampleReport {
+    type Error = &'static str;
+
+    fn try_from(stored: Stored) -> Result<Self, &'static str> {
+        let Stored { samples, failures, delivered, due: replaced, given: substitutes } = stored;
+        if !samples.is_sorted_by(|a, b| a.sample < b.sample) {
+            return Err("the bad samples are not sorted by id, each once: the report was edited");
+        }
+        if replaced.count() != substitutes.count() {
+            return Err("the report has not one substitute for each replaced sample: it was edited");
+        }
+        Ok(Self { samples, failures, delivered, replaced, substitutes })
+    }
 }
 
 impl BadSampleReport {
@@ -348,6 +377,21 @@ mod tests {
             (bad_sample_report.delivered, bad_sample_report.failures(), bad_sample_report.samples()[0].times),
             (most, most, most)
         );
+    }
+
+    #[test]
+    fn an_edited_report_is_rejected() {
+        let text = serde_json::to_string(&bad(3)).unwrap();
+        let sample = |id| format!(r#""sample":{id}"#);
+        for (from, to, part) in [
+            (sample(1), sample(0), "not sorted"),
+            (sample(1), sample(7), "not sorted"),
+            (r#""due":{"count":3"#.into(), r#""due":{"count":2"#.into(), "one substitute for each"),
+        ] {
+            assert!(text.contains(&from), "{text}");
+            let error = serde_json::from_str::<BadSampleReport>(&text.replace(&from, &to)).unwrap_err();
+            assert!(error.to_string().contains(part), "{error}");
+        }
     }
 
     #[test]

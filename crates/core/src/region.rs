@@ -124,13 +124,13 @@ impl<'r> Region<'r> {
         };
         let longest = (0..rows).map(|row| place(self, row).1).max().unwrap_or(0);
         let width = pad.width(longest);
-        if width * rows > self.most {
+        let padded = width.saturating_mul(rows);
+        if padded > self.most {
             let row = (0..rows).find(|&row| place(self, row).1 == longest).unwrap_or(0);
             let why = format!(
-                "field \"{}\": {rows} rows padded to {width} items are {}, but at most {} per batch are \
-                 allowed: raise that limit, or take a smaller batch",
+                "field \"{}\": {rows} rows padded to {width} items are {padded}, but at most {} per batch \
+                 are allowed: raise that limit, or take a smaller batch",
                 self.field.name(),
-                width * rows,
                 self.most
             );
             return Err((row, Error::new(ErrorKind::Budget, why)));
@@ -146,7 +146,7 @@ impl<'r> Region<'r> {
             let len = place(self, row).1;
             self.set(row, len as u32);
         }
-        Ok(Extent { items: width * rows, padding: width * rows - total })
+        Ok(Extent { items: padded, padding: padded - total })
     }
 
     /// Replaces the values by their sums, with a zero before them.

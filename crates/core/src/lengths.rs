@@ -1,5 +1,6 @@
 //! The lengths of the samples of a set with a ragged field.
 
+use crate::memory::lengthen;
 use crate::{Context, Dataset, Error, ErrorKind, Layout, ReadError, Result, Rows};
 
 /// The number of items that each sample of `dataset` has of the ragged field `field`, in epoch 0, for
@@ -57,8 +58,8 @@ impl OneRow {
         id: u64,
         context: &mut Context,
     ) -> Result<ReadRow<'a>, ReadError> {
-        self.slab.resize(layout.bytes() / size_of::<u64>(), 0);
-        let slab: &mut [u8] = bytemuck::cast_slice_mut(&mut self.slab);
+        lengthen(&mut self.slab, layout.bytes() / size_of::<u64>())?;
+        let slab: &mut [u8] = &mut bytemuck::cast_slice_mut(&mut self.slab)[..layout.bytes()];
         let mut rows = Rows::new(layout, slab, 1);
         rows.poison();
         dataset.read(id, &mut rows.row(0), context)?;

@@ -44,6 +44,7 @@ pub mod error;
 pub mod fingerprint;
 pub mod layout;
 mod lengths;
+mod memory;
 pub mod packed;
 mod panics;
 pub mod proof;

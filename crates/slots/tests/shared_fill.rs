@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use feedline_core::{DType, ErrorKind, Layout, Spec};
 use feedline_slots::{HeapMemory, Ring, SharedFill};
 
-const ROWS: usize = 1000;
+const ROWS: usize = if cfg!(miri) { 40 } else { 1000 };
 
 fn layout() -> Arc<Layout> {
     let spec = Spec::new().field("a", DType::U16, []).unwrap().field("b", DType::U8, [3]).unwrap();

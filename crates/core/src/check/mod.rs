@@ -175,8 +175,8 @@ impl fmt::Display for Report {
 ///
 /// # Errors
 /// `Config` for a spec without fields, a sample larger than the address space, an empty data set, a listed id
-/// that does not exist, or a length or spec that changes between calls; `Unavailable` when no thread can be
-/// started. Faults of samples are in the report, not an error.
+/// that does not exist, or a length or spec that changes between calls; `Budget` when there is no memory for
+/// a sample; `Unavailable` when no thread can be started. Faults of samples are in the report, not an error.
 pub fn check_dataset(dataset: &dyn Dataset, options: &CheckOptions) -> Result<Report> {
     let (len, spec) = (dataset.len(), dataset.spec());
     let count = options.samples.count(len)?;
@@ -262,7 +262,7 @@ impl Check<'_> {
         alone.reverse();
         let ids: Vec<u64> = alone.iter().map(|(id, _)| *id).collect();
         if let Some(first) = ids.first() {
-            let mut slab = Slab::new(&self.many, ids.len(), BACKGROUNDS[1]);
+            let mut slab = Slab::new(&self.many, ids.len(), BACKGROUNDS[1])?;
             match self.read(&mut slab, &ids, epoch, true) {
                 Ok(()) => {
                     for (row, (id, alone)) in alone.iter().enumerate() {
@@ -279,7 +279,8 @@ impl Check<'_> {
 
     /// Checks one sample. Returns its row if no fault was found.
     fn sample(&mut self, id: u64, epoch: u64) -> Result<Option<Slab>> {
-        let [mut first, mut second] = BACKGROUNDS.map(|background| Slab::new(&self.single, 1, background));
+        let [one, two] = BACKGROUNDS.map(|background| Slab::new(&self.single, 1, background));
+        let (mut first, mut second) = (one?, two?);
         for slab in [&mut first, &mut second] {
             if let Err((_, failed)) = self.read(slab, &[id], epoch, false) {
                 self.fail(id, epoch, failed);
@@ -330,7 +331,7 @@ impl Check<'_> {
     }
 
     fn on_another_thread(&self, id: u64, epoch: u64) -> Result<Result<Slab, Failed>> {
-        let mut slab = Slab::new(&self.single, 1, BACKGROUNDS[0]);
+        let mut slab = Slab::new(&self.single, 1, BACKGROUNDS[0])?;
         let read = thread::scope(|scope| {
             let thread = thread::Builder::new().name("fl-check".to_owned());
             let thread = thread.spawn_scoped(scope, || self.read(&mut slab, &[id], epoch, false))?;

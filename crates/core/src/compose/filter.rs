@@ -15,7 +15,7 @@ pub(crate) fn filter(
     mut progress: impl FnMut(u64),
 ) -> Result<Subset> {
     let (layout, mut slab) = (Layout::new(inner.spec(), AT_ONCE)?, Slab::default());
-    let bytes = slab.bytes_mut(layout.bytes());
+    let bytes = slab.bytes_mut(layout.bytes())?;
     let mut context = Context::new(0, 0);
     let (mut ids, mut kept) = (Vec::with_capacity(AT_ONCE), Vec::new());
     let mut done = 0;

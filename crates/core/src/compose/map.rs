@@ -75,7 +75,7 @@ impl Dataset for Map {
 
     fn read(&self, id: u64, row: &mut Row<'_, '_>, context: &mut Context) -> Result<(), ReadError> {
         context.scoped_scratch(|slab: &mut Slab, context| {
-            let bytes = slab.bytes_mut(self.layout.bytes());
+            let bytes = slab.bytes_mut(self.layout.bytes())?;
             let read = |rows: &mut Rows<'_>, context: &mut Context| {
                 self.inner.read(id, &mut rows.row(0), context).map_err(|error| (0, error))
             };
@@ -93,7 +93,7 @@ impl Dataset for Map {
         context: &mut Context,
     ) -> Result<(), (usize, ReadError)> {
         context.scoped_scratch(|slab: &mut Slab, context| {
-            let bytes = slab.bytes_mut(self.layout.bytes());
+            let bytes = slab.bytes_mut(self.layout.bytes()).map_err(|error| (0, error.into()))?;
             let mut first = 0;
             for group in ids.chunks(self.layout.capacity()) {
                 let (good, error) = self.read_inner(group, bytes, context, |rows, context| {

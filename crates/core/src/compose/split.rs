@@ -1,6 +1,7 @@
 //! Disjoint random parts of a set.
 
 use crate::compose::{Subset, config};
+use crate::memory::lengthen;
 use crate::random::key;
 use crate::sampler::Permutation;
 use crate::{Dataset, Result, StableDataset};
@@ -27,7 +28,8 @@ pub(crate) fn split<const N: usize>(
         share += fraction;
         // The last part ends where the set does, whatever the rounding.
         let end = if number == N { len } else { ((len as f64 * share).round() as u64).clamp(first, len) };
-        let mut ids = vec![0; (end - first) as usize];
+        let mut ids = Vec::new();
+        lengthen(&mut ids, usize::try_from(end - first).unwrap_or(usize::MAX))?;
         if let Some(permutation) = permutation.as_ref().filter(|_| !ids.is_empty()) {
             permutation.fill(first, &mut ids);
         }

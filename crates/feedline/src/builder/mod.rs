@@ -9,6 +9,7 @@ use feedline_core::{
     BadSamples, Context, Dataset, Error, ErrorKind, LastBatch, Layout, Pad, ReadError, Result, Sampler, World,
 };
 use feedline_device::Device;
+use feedline_device::slot::MAX_SLOTS;
 
 use crate::trace::Trace;
 use crate::transfer_mode::{Choice, against_zero_copy};
@@ -425,6 +426,12 @@ impl LoaderBuilder {
                 ErrorKind::Config,
                 "depth is 0: at least one batch must fit on the device",
             ));
+        }
+        if let Depth::Slots(slots) = self.depth
+            && slots >= MAX_SLOTS
+        {
+            let why = format!("depth is {slots}: it must be below {MAX_SLOTS}; a few slots are enough");
+            return Err(Error::new(ErrorKind::Config, why));
         }
         self.threads().count()?;
         let layout = Layout::new(&self.spec()?, self.batch_size)?;

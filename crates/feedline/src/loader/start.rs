@@ -3,7 +3,7 @@
 use std::sync::{Arc, Weak};
 
 use crossbeam_channel::bounded;
-use feedline_core::{BatchSampler, Cursor, Dataset, Layout, Result, Stop};
+use feedline_core::{BatchSampler, Cursor, Dataset, Error, ErrorKind, Layout, Result, Stop};
 use feedline_device::slot::SlotRing;
 use feedline_device::{Device, Pinned, Priority};
 use feedline_slots::Ring;
@@ -175,7 +175,11 @@ fn reserve_info(host_slots: &Ring<Pinned, Note>, device_slots: &SlotRing, layout
     let mut device = (0..device_slots.len()).map(|_| device_slots.acquire()).collect::<Result<Vec<_>>>()?;
     let host = host.iter_mut().map(|slot| &mut slot.note_mut().info);
     for info in host.chain(device.iter_mut().map(|slot| slot.info_mut())) {
-        info.ids.reserve(layout.capacity());
+        let rows = layout.capacity();
+        info.ids.try_reserve(rows).map_err(|_| {
+            let why = format!("no memory for the ids of a batch of {rows} samples: take a smaller batch");
+            Error::new(ErrorKind::Budget, why)
+        })?;
         info.extents.reserve(layout.spec().fields().len());
     }
     Ok(())

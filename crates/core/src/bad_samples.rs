@@ -223,8 +223,8 @@ impl BadSampleReport {
     pub fn check(&self, policy: BadSamples) -> Result<()> {
         let (over, budget) = match policy {
             BadSamples::Fail => (!self.samples.is_empty(), "and none is tolerated".to_owned()),
-            BadSamples::Substitute { budget: Budget::Count(most) } => {
-                (self.samples.len() as u64 > most, format!("the budget is {most}"))
+            BadSamples::Substitute { budget: Budget::Count(max) } => {
+                (self.samples.len() as u64 > max, format!("the budget is {max}"))
             }
             BadSamples::Substitute { budget: Budget::Rate { fraction, after } } => {
                 let rate = self.failures as f64 / self.delivered as f64;
@@ -278,8 +278,8 @@ mod tests {
         bad_sample_report
     }
 
-    fn count(most: u64) -> BadSamples {
-        BadSamples::Substitute { budget: Budget::Count(most) }
+    fn count(max: u64) -> BadSamples {
+        BadSamples::Substitute { budget: Budget::Count(max) }
     }
 
     fn rate(fraction: f64, after: u64) -> BadSamples {
@@ -366,16 +366,16 @@ mod tests {
         let mut bad_sample_report = bad(1);
         bad_sample_report.delivered(3);
         let text = serde_json::to_string(&bad_sample_report).unwrap();
-        let most = u64::MAX;
-        let text = text.replace(r#""delivered":3"#, &format!(r#""delivered":{most}"#));
-        let text = text.replace(r#""failures":1"#, &format!(r#""failures":{most}"#));
-        let text = text.replace(r#""times":1"#, &format!(r#""times":{most}"#));
+        let max = u64::MAX;
+        let text = text.replace(r#""delivered":3"#, &format!(r#""delivered":{max}"#));
+        let text = text.replace(r#""failures":1"#, &format!(r#""failures":{max}"#));
+        let text = text.replace(r#""times":1"#, &format!(r#""times":{max}"#));
         let mut bad_sample_report: BadSampleReport = serde_json::from_str(&text).unwrap();
         bad_sample_report.delivered(1);
         bad_sample_report.failed(0, None, "torn");
         assert_eq!(
             (bad_sample_report.delivered, bad_sample_report.failures(), bad_sample_report.samples()[0].times),
-            (most, most, most)
+            (max, max, max)
         );
     }
 

@@ -252,7 +252,7 @@ pub trait Dataset: Send + Sync + 'static {
         Repeat::new(StableDataset::new(Arc::new(self)), times)
     }
 
-    /// Keeps the samples in memory once they are read: the first ones, as many as fit `budget` bytes.
+    /// Keeps samples in memory once they are read: the first ones that fit in `budget` bytes.
     ///
     /// # Errors
     /// `Config` for a set without fields.
@@ -263,8 +263,8 @@ pub trait Dataset: Send + Sync + 'static {
         Cached::in_memory(Arc::new(StableDataset::new(Arc::new(self))), budget)
     }
 
-    /// Keeps the samples in the file at `path` once they are read: the first ones, as many as fit `budget`
-    /// bytes. The file lasts: the next run finds the samples there, and several processes may share it.
+    /// Keeps samples in the file at `path` once they are read: the first ones that fit in `budget` bytes. The
+    /// file lasts: the next run finds the samples there, and several processes may share it.
     ///
     /// The file has a header with the fingerprint and the spec of the set, and a checksum for every sample.
     /// A cache of other data or a file that was cut is replaced by a new one, and a damaged sample is read

@@ -160,10 +160,10 @@ impl Packed {
             let used: usize = places[at[0]..at[1]].iter().map(|&piece| pieces[piece].len as usize).sum();
             at[1] - at[0] + usize::from(used < window)
         };
-        let most = starts.windows(2).map(segments).max().unwrap_or(1);
+        let max = starts.windows(2).map(segments).max().unwrap_or(1);
         let spec = Spec::new().field(field, of.dtype(), [window])?;
         let spec = spec.field("position", crate::DType::U32, [window])?;
-        let spec = spec.field("used", crate::DType::U32, [])?.cumulative("cu_seqlens", most)?;
+        let spec = spec.field("used", crate::DType::U32, [])?.cumulative("cu_seqlens", max)?;
         let layout = Layout::new(documents.spec(), 1)?;
         let (inner, lengths) = (documents, lengths.to_vec());
         Ok(Self { inner, field: index, layout, options, spec, lengths, pieces, places, starts })

@@ -11,7 +11,7 @@
 
 use crate::{DType, Element};
 
-/// The most items of a batch.
+/// Maximum number of items in a batch.
 pub const MAX_ITEMS: usize = i32::MAX as usize;
 
 /// How much a field of variable length holds, and the form in which a batch has it.
@@ -20,7 +20,7 @@ pub const MAX_ITEMS: usize = i32::MAX as usize;
 #[cfg_attr(feature = "serde", serde(try_from = "stored::Ragged"))]
 pub struct Ragged {
     pub(crate) per_sample: usize,
-    /// `None` for as many as every sample of a full batch may have.
+    /// `None` for `per_sample` items in every row of a full batch.
     pub(crate) per_batch: Option<usize>,
     pub(crate) form: Form,
 }
@@ -37,7 +37,7 @@ pub enum Form {
     Cumulative,
 }
 
-/// To what width rows are padded.
+/// How rows are padded to one width.
 ///
 /// ```
 /// use feedline_core::Pad;
@@ -129,7 +129,7 @@ impl Ragged {
         }
     }
 
-    /// The most items of a sample.
+    /// Maximum number of items in a sample.
     pub fn most_per_sample(&self) -> usize {
         self.per_sample
     }
@@ -139,23 +139,23 @@ impl Ragged {
         self.form
     }
 
-    /// The most items that a batch of up to `rows` rows holds, padding included; `None` for more than
+    /// Maximum number of items in a batch of `rows` rows, padding included; `None` if it exceeds
     /// [`MAX_ITEMS`].
     pub fn most_per_batch(&self, rows: usize) -> Option<usize> {
         let width = match self.form {
             Form::Padded(pad) => pad.width(self.per_sample),
             Form::Rows | Form::Cumulative => self.per_sample,
         };
-        let most = match self.per_batch {
+        let max = match self.per_batch {
             Some(stated) => stated.min(width.saturating_mul(rows)),
             None => width.checked_mul(rows)?,
         };
-        Some(most).filter(|&most| most < MAX_ITEMS)
+        Some(max).filter(|&max| max < MAX_ITEMS)
     }
 
     /// Items that the region has room for: cumulative values have one more than their rows.
     pub(crate) fn room(&self, rows: usize) -> Option<usize> {
-        self.most_per_batch(rows).map(|most| most + usize::from(self.form == Form::Cumulative))
+        self.most_per_batch(rows).map(|max| max + usize::from(self.form == Form::Cumulative))
     }
 }
 

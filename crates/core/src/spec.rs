@@ -3,7 +3,7 @@
 use crate::ragged::Form;
 use crate::{DType, Error, ErrorKind, Pad, Ragged, Result};
 
-/// The most fields a spec can have. The bound lets rows be split over workers without an allocation.
+/// Maximum number of fields of a spec. The bound lets rows be split over workers without an allocation.
 pub const MAX_FIELDS: usize = 16;
 
 /// A named part of every sample.
@@ -57,12 +57,12 @@ impl Field {
         &self.shape
     }
 
-    /// Elements per sample; for a ragged field, the most.
+    /// Elements per sample; for a ragged field, the maximum.
     pub fn elements(&self) -> usize {
         self.row_bytes / self.dtype.size()
     }
 
-    /// Bytes per sample; for a ragged field, the most.
+    /// Bytes per sample; for a ragged field, the maximum.
     pub fn row_bytes(&self) -> usize {
         self.row_bytes
     }
@@ -109,7 +109,7 @@ impl Spec {
         self.add(Field::new(name, dtype, shape.into(), None)?)
     }
 
-    /// Adds a field of variable length: a sample has 0 to `most_per_sample` items of shape `item_shape`, `[]`
+    /// Adds a field of variable length: a sample has 0 to `max_per_sample` items of shape `item_shape`, `[]`
     /// for items that are single elements.
     ///
     /// A batch holds the items of all rows one behind another, and `rows + 1` offsets of type `u32`: row `i`
@@ -117,7 +117,7 @@ impl Spec {
     /// [`Row::write_ragged`](crate::Row::write_ragged). One worker writes all rows of a batch, in order;
     /// other workers decode other batches meanwhile. Only what is written is copied to the device.
     ///
-    /// A slot has room for `most_per_sample` items in each row, or for
+    /// A slot has room for `max_per_sample` items in each row, or for
     /// [`most_per_batch`](Self::most_per_batch).
     ///
     /// ```
@@ -143,9 +143,9 @@ impl Spec {
         name: &str,
         dtype: DType,
         item_shape: impl Into<Vec<usize>>,
-        most_per_sample: usize,
+        max_per_sample: usize,
     ) -> Result<Self> {
-        let ragged = Ragged { per_sample: most_per_sample, per_batch: None, form: Form::Rows };
+        let ragged = Ragged { per_sample: max_per_sample, per_batch: None, form: Form::Rows };
         self.add(Field::new(name, dtype, item_shape.into(), Some(ragged))?)
     }
 
@@ -154,18 +154,18 @@ impl Spec {
     ///
     /// # Errors
     /// As for [`ragged`](Self::ragged).
-    pub fn cumulative(self, name: &str, most_per_sample: usize) -> Result<Self> {
-        let ragged = Ragged { per_sample: most_per_sample, per_batch: None, form: Form::Cumulative };
+    pub fn cumulative(self, name: &str, max_per_sample: usize) -> Result<Self> {
+        let ragged = Ragged { per_sample: max_per_sample, per_batch: None, form: Form::Cumulative };
         self.add(Field::new(name, DType::U32, Vec::new(), Some(ragged))?)
     }
 
-    /// States the most items of the ragged field `name` per batch, where not every sample of a batch is as
-    /// long as allowed; slots are then smaller. A batch that has more ends the run with an error of kind
-    /// [`Budget`](ErrorKind::Budget). The builder of a loader does this; a data set states only the most per
-    /// sample.
+    /// Sets the maximum number of items of the ragged field `name` per batch. Slots are smaller if samples
+    /// are rarely as long as allowed. A batch with more items ends the run with an error of kind
+    /// [`Budget`](ErrorKind::Budget). Set it in the builder of a loader; a data set states only the maximum
+    /// per sample.
     ///
     /// # Errors
-    /// `Config` for a field that does not exist or is not ragged, and for less than one sample may have.
+    /// `Config` for a field that does not exist or is not ragged, and for a maximum below that of one sample.
     pub fn most_per_batch(mut self, name: &str, items: usize) -> Result<Self> {
         let ragged = self.ragged_mut(name)?;
         let stated = Ragged { per_batch: Some(items), ..*ragged };
@@ -231,7 +231,7 @@ impl Spec {
         &self.fields
     }
 
-    /// Bytes of one sample, without alignment gaps; with the most of each ragged field.
+    /// Bytes of one sample, without alignment gaps; for a ragged field, its maximum.
     pub fn sample_bytes(&self) -> usize {
         self.fields.iter().map(Field::row_bytes).fold(0, usize::saturating_add)
     }
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn invalid_fields_are_rejected_by_name() {
         let spec = || Spec::new().field("x", DType::F32, [2]).unwrap();
-        let ragged = |most| Spec::new().ragged("y", DType::U8, [], most).unwrap();
+        let ragged = |max| Spec::new().ragged("y", DType::U8, [], max).unwrap();
         for (result, part) in [
             (spec().field("", DType::U8, []), "needs a name"),
             (spec().field("x", DType::U8, []), "the name is taken"),

@@ -1,4 +1,4 @@
-//! Memory that shows what a read has written.
+//! Memory that shows which bytes a read wrote.
 
 use crate::layout::ALIGN;
 use crate::memory::lengthen;

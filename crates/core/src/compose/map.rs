@@ -7,8 +7,8 @@ use crate::compose::config;
 use crate::compose::sample::{Sample, Slab};
 use crate::{Context, Dataset, Fingerprint, Layout, ReadError, Result, Row, Rows, Spec, StableDataset};
 
-/// Bytes of samples that are read before they are mapped, and the most samples: few enough to stay in a
-/// processor's cache.
+/// Maximum bytes and samples that are read before they are mapped: few enough to stay in a processor's
+/// cache.
 const AT_ONCE: (usize, usize) = (64 << 10, 64);
 
 type Function = dyn Fn(&Sample<'_>, &mut Row<'_, '_>, &mut Context) -> Result<(), ReadError> + Send + Sync;

@@ -22,9 +22,9 @@ const PERIOD: usize = 1 << 16;
 /// - A set is drawn from in epochs of its own. Its first draw, counted from the beginning of epoch 0 of the
 ///   run, begins its epoch 0; as many draws as it has samples are one epoch of the set, in which each of
 ///   its samples comes exactly once, in an order shuffled by the seed, the set and the set's epoch.
-/// - The set's epochs go on across epochs of the run: a set that a run's epoch ends within continues there in
-///   the next one. A large set with a small weight is seen whole, over several epochs; a small set with a
-///   large weight comes several times within one.
+/// - The set's epochs continue across epochs of the run: if the epoch ends midway through a set, the next
+///   epoch resumes there. A large set with a small weight is seen whole, over several epochs; a small set
+///   with a large weight comes several times within one.
 ///
 /// So sample `id` of the mix depends on the epoch, and a loader that shuffles the mix delivers the same
 /// samples in each epoch as one that does not. Random numbers are keyed by the loader's epoch and id, so a
@@ -166,21 +166,21 @@ fn shares(weights: &[f64]) -> Result<Vec<u64>> {
     Ok(shares)
 }
 
-/// Spreads the shares evenly: at each position the set that is most behind its share comes next.
+/// Spreads the shares evenly: the set furthest behind its share comes next.
 fn pattern(shares: &[u64]) -> Vec<(u32, u32)> {
     let mut behind = vec![0_i64; shares.len()];
     let mut drawn = vec![0_u32; shares.len()];
     let next = |_| {
-        let mut most = 0;
+        let mut furthest = 0;
         for part in 0..shares.len() {
             behind[part] += shares[part] as i64;
-            if behind[part] > behind[most] {
-                most = part;
+            if behind[part] > behind[furthest] {
+                furthest = part;
             }
         }
-        behind[most] -= PERIOD as i64;
-        drawn[most] += 1;
-        (most as u32, drawn[most] - 1)
+        behind[furthest] -= PERIOD as i64;
+        drawn[furthest] += 1;
+        (furthest as u32, drawn[furthest] - 1)
     };
     (0..PERIOD).map(next).collect()
 }

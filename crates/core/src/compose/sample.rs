@@ -30,7 +30,7 @@ impl<'a> Sample<'a> {
         self.spec
     }
 
-    /// The bytes of field `index`; of a ragged field, as many as the sample has.
+    /// The bytes of field `index`; of a ragged field, those of the sample's items.
     ///
     /// # Panics
     /// If the spec has no such field.
@@ -62,7 +62,7 @@ impl<'a> Sample<'a> {
 pub(super) struct Slab(Vec<u64>);
 
 impl Slab {
-    /// `bytes` bytes, aligned for every element type. They hold what was left in them.
+    /// `bytes` bytes, aligned for every element type. Their content is that of earlier uses.
     ///
     /// # Errors
     /// `Budget` if there is no memory for them.

@@ -14,7 +14,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Samples `first..first + len`, as far as they exist.
+    /// Samples `first..first + len`, cut at the end of the set.
     pub(crate) fn new(inner: StableDataset, first: u64, len: u64) -> Self {
         let all = inner.len();
         let first = first.min(all);

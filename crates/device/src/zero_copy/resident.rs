@@ -15,7 +15,7 @@ use crate::event_pool::EventPool;
 use crate::stream::StreamCore;
 use crate::{Device, Stream};
 
-/// Bytes of samples that are decoded before they are copied, and the most samples.
+/// Maximum bytes and samples that are decoded before they are copied.
 const AT_ONCE: (usize, usize) = (4 << 20, 1 << 16);
 
 /// Device memory that holds every sample of a data set: one column per field, without gaps between rows.
@@ -77,8 +77,8 @@ impl Resident {
     }
 }
 
-/// How many of the `len` samples of `spec` fit `budget` bytes of device memory: all, or as many as leave room
-/// for the rows of a batch of `batch`.
+/// The number of samples to keep in `budget` bytes of device memory: all `len` if they fit, otherwise those
+/// that fit beside the rows of a batch of `batch`.
 pub(crate) fn fitting(spec: &Spec, len: u64, batch: u64, budget: usize) -> Result<u64> {
     let (_, bytes) = place(spec, len)?;
     if bytes <= budget {

@@ -6,9 +6,9 @@ use super::GatherOrder;
 
 /// The samples of a set that is partly on the device: the first ones are there, and workers read the rest.
 ///
-/// A slot holds the rows of a batch that workers have read, in the order of the batch, as the first rows of a
-/// batch of the layout. Behind the layout are the ids to gather: of a sample on the device its own, of
-/// another one that of the row behind them into which it is copied.
+/// A slot holds the rows of a batch that workers have read, in the order of the batch, as the first rows of
+/// the layout. The ids to gather follow: the own id of a sample on the device; for another sample, the id of
+/// the row behind them that it is copied to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rest {
     /// Samples below this id are on the device.
@@ -18,7 +18,7 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// How many samples are on the device: those with smaller ids.
+    /// Number of samples on the device: those with smaller ids.
     pub fn kept(&self) -> u64 {
         self.kept
     }
@@ -38,8 +38,8 @@ impl Rest {
         ids.iter().filter(|&&id| id >= self.kept).count()
     }
 
-    /// Prepares `slot`, in which the rows of `ids` that are not on the device are written, in their places:
-    /// moves them to the front, and writes the ids.
+    /// Prepares `slot` for the copy: moves the rows that workers have read to the front, and writes the ids
+    /// to gather.
     ///
     /// ```
     /// # use std::sync::Arc;

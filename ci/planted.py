@@ -191,10 +191,22 @@ BUGS = [
         [
             (
                 SHARED_FILL,
-                "let start = self.next.fetch_add(count, Ordering::Relaxed);",
-                "let start = self.next.fetch_add(count.div_ceil(2), Ordering::Relaxed);",
+                "(start < end(start)).then(|| end(start));",
+                "(start < end(start)).then(|| (start + count.div_ceil(2)).min(self.rows));",
             )
         ],
+    ),
+    Bug(
+        "shared_fill_of_ragged_rows",
+        "workers share the rows of a ragged field, whose columns lie beyond the slot",
+        Test(SLOTS, "shared_fill", "rows_of_a_ragged_field_cannot_be_shared"),
+        [(SHARED_FILL, "if layout.is_ragged() {", "if false {")],
+    ),
+    Bug(
+        "claims_that_wrap",
+        "a huge claim wraps the counter of rows, and two workers get one row",
+        Test(SLOTS, "shared_fill", "claims_of_any_size_end_with_the_last_row"),
+        [(SHARED_FILL, "start.saturating_add(count).min(self.rows)", "start.wrapping_add(count)")],
     ),
     Bug(
         "rows_given_up_and_claimed",
@@ -308,6 +320,42 @@ BUGS = [
                 "let drained = Ok::<(), Error>(());",
             ),
         ],
+    ),
+    Bug(
+        "spec_asked_twice",
+        "the spec of a data set is asked for again after memory was sized by it",
+        Test(FEEDLINE, "resident", "a_set_that_changes_its_length_or_spec_is_read_by_its_first_answers"),
+        [("crates/core/src/stable.rs", "        &self.spec\n", "        self.inner.spec()\n")],
+    ),
+    Bug(
+        "length_asked_twice",
+        "the length of a data set is asked for again after the order was made for it",
+        Test(FEEDLINE, "resident", "a_set_that_changes_its_length_or_spec_is_read_by_its_first_answers"),
+        [("crates/core/src/stable.rs", "        self.len\n", "        self.inner.len()\n")],
+    ),
+    Bug(
+        "stored_spec_unchecked",
+        "a stored spec has other bytes per sample than its shape",
+        Test(CORE, "lib", "spec::tests::a_stored_spec_passes_the_checks_of_its_constructors_again"),
+        [("crates/core/src/spec.rs", "if field.row_bytes != row_bytes {", "if false {")],
+    ),
+    Bug(
+        "stored_padding_unchecked",
+        "stored padding to a multiple of 0 divides by zero",
+        Test(CORE, "lib", "spec::tests::a_stored_spec_passes_the_checks_of_its_constructors_again"),
+        [("crates/core/src/ragged.rs", "if multiple == 0 {\n                return", "if false {\n                return")],
+    ),
+    Bug(
+        "stored_report_unchecked",
+        "a stored bad-sample report lists a sample twice",
+        Test(CORE, "lib", "bad_samples::tests::an_edited_report_is_rejected"),
+        [("crates/core/src/bad_samples.rs", "if !samples.is_sorted_by(|a, b| a.sample < b.sample) {", "if false {")],
+    ),
+    Bug(
+        "tensor_bytes_unchecked",
+        "a tensor is exported with a shape beyond its bytes",
+        Test("feedline-dlpack", "lib", "export::tests::a_tensor_covers_exactly_the_bytes_of_its_field"),
+        [("crates/dlpack/src/export.rs", "if wanted == Some(bytes) {", "if true {")],
     ),
     Bug(
         "foreign_device",

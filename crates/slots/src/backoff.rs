@@ -143,6 +143,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "under miri no wait is short")]
     fn waits_spin_again_after_a_short_wait() {
         let backoff = backoff(true);
         assert!(!wait(&backoff, u32::MAX, Duration::ZERO), "the first wait spins until its limit");

@@ -399,6 +399,19 @@ fn workers_share_the_rows_of_a_slot_and_one_finishes_it() {
     });
 }
 
+/// Claims of any size add up without wrapping: the third would get the rows of the first again.
+#[test]
+fn huge_claims_do_not_wrap_the_counter() {
+    const HALF: usize = 1 << (usize::BITS - 1);
+    loom::model(|| {
+        let huge = |fill: &Rows| fill_rows(fill, HALF);
+        let finished = three_workers([huge, huge, |fill| fill_rows(fill, 1)], |fill| {
+            assert_eq!(sum_rows(fill), ROWS as u32, "every row is written");
+        });
+        assert_eq!(finished, 1);
+    });
+}
+
 /// A worker that fails gives up the rows that nobody has claimed; the slot is finished all the same, once.
 #[test]
 fn rows_that_are_given_up_count_once() {

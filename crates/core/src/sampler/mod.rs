@@ -184,7 +184,7 @@ impl Sampler {
             return Err(config("the data set is empty: add samples"));
         }
         if len > MAX_LEN {
-            return Err(config(format!("the data set has {len} samples: the most is 2^63")));
+            return Err(config(format!("the data set has {len} samples: the maximum is 2^63")));
         }
         match self {
             Self::Sequential | Self::Shuffle | Self::Block(_) => Ok(()),

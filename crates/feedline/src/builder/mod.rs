@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use crate::decode::{FilledBatch, Input, MapBatch, WorkerPool, Workers};
 use feedline_core::{
-    BadSamples, Context, Error, ErrorKind, LastBatch, Layout, Pad, ReadError, Result, Sampler, World,
+    BadSamples, Context, Dataset, Error, ErrorKind, LastBatch, Layout, Pad, ReadError, Result, Sampler, World,
 };
 use feedline_device::Device;
+use feedline_device::slot::MAX_SLOTS;
 
 use crate::trace::Trace;
 use crate::transfer_mode::{Choice, against_zero_copy};
@@ -426,6 +427,12 @@ impl LoaderBuilder {
                 "depth is 0: at least one batch must fit on the device",
             ));
         }
+        if let Depth::Slots(slots) = self.depth
+            && slots >= MAX_SLOTS
+        {
+            let why = format!("depth is {slots}: it must be below {MAX_SLOTS}; a few slots are enough");
+            return Err(Error::new(ErrorKind::Config, why));
+        }
         self.threads().count()?;
         let layout = Layout::new(&self.spec()?, self.batch_size)?;
         self.bad_samples.check()?;
@@ -439,7 +446,6 @@ impl LoaderBuilder {
             map_batch: self.map_batch.is_some(),
             input: &self.input,
             layout: &layout,
-            samples: batch_sampler.options().len,
             host_slots: self.host_slots(&layout),
             pinned_budget: self.pinned_budget,
             resident_budget: self.resident_budget,

@@ -5,16 +5,18 @@ use std::sync::Arc;
 
 use feedline_core::bad_samples::substitute;
 use feedline_core::source::place;
-use feedline_core::{BatchInfo, BatchSampler, Context, Dataset, ReadError, Row, Rows, Source, Spec};
+use feedline_core::{
+    BatchInfo, BatchSampler, Context, Dataset, ReadError, Row, Rows, Source, Spec, StableDataset,
+};
 use feedline_device::zero_copy::GatherOrder;
 
 /// The data of a loader.
 #[derive(Clone)]
 pub(crate) enum Input {
     /// Samples with random access; the batch sampler is over samples.
-    Dataset(Arc<dyn Dataset>),
+    Dataset(Arc<StableDataset>),
     /// Samples that the device gathers itself, from host or device memory: a host slot holds only their ids.
-    ZeroCopy(Arc<dyn Dataset>, GatherOrder),
+    ZeroCopy(Arc<StableDataset>, GatherOrder),
     /// Records in sequence; the batch sampler is over shards, one per step.
     Source(Arc<dyn Source>),
 }
@@ -45,6 +47,10 @@ pub(super) enum Samples<'a> {
 }
 
 impl Input {
+    pub(crate) fn dataset(dataset: impl Dataset) -> Self {
+        Self::Dataset(Arc::new(StableDataset::new(Arc::new(dataset))))
+    }
+
     /// The fields of a sample.
     pub(crate) fn spec(&self) -> &Spec {
         match self {

@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, bounded};
 use feedline_core::source::{Next, Shard, Source};
 use feedline_core::{
     BadSamples, BatchSampler, BatchSamplerOptions, Context, Dataset, ErrorKind, LastBatch, Layout, ReadError,
-    Result, Row, Sampler, Spec, World,
+    Result, Row, Sampler, Spec, StableDataset, World,
 };
 use feedline_device::zero_copy::GatherOrder;
 use feedline_device::{Device, Pinned};
@@ -41,7 +41,7 @@ struct Rig {
 impl Rig {
     /// Workers and two slots for `dataset`, in sequential order.
     fn new(dataset: impl Dataset, workers: usize) -> Self {
-        Self::of(Input::Dataset(Arc::new(dataset)), BATCH, workers, Sampler::Sequential, None)
+        Self::of(Input::dataset(dataset), BATCH, workers, Sampler::Sequential, None)
     }
 
     fn of(input: Input, batch: usize, workers: usize, sampler: Sampler, slot_bytes: Option<usize>) -> Self {
@@ -161,9 +161,10 @@ fn rows_are_decoded_in_place_with_any_number_of_workers() {
 fn in_zero_copy_mode_a_slot_holds_the_gather_order_of_its_batch() {
     const ROWS: usize = 512;
     with_watchdog(LIMIT, || {
-        let data = Arc::new(Fine::new(5 * ROWS as u64 + 100, 8).unwrap());
+        let data = Fine::new(5 * ROWS as u64 + 100, 8).unwrap();
+        let stable = Arc::new(StableDataset::new(Arc::new(data.clone())));
         for (bytes, is_ordered) in [(1 << 30, true), (1 << 20, false)] {
-            let input = Input::ZeroCopy(data.clone(), GatherOrder::new(data.len(), bytes));
+            let input = Input::ZeroCopy(stable.clone(), GatherOrder::new(data.len(), bytes));
             let rig = Rig::of(input, ROWS, 1, Sampler::Shuffle, Some(GatherOrder::slot_bytes(ROWS)));
             for step in 0..6 {
                 rig.begin(step, step);

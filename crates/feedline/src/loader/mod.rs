@@ -98,7 +98,7 @@ impl Position {
 impl Loader {
     /// Configures a loader of `dataset`.
     pub fn builder(dataset: impl Dataset) -> LoaderBuilder {
-        LoaderBuilder::new(Input::Dataset(Arc::new(dataset)))
+        LoaderBuilder::new(Input::dataset(dataset))
     }
 
     /// Configures a loader of `source`: data without a length or random access.

@@ -1,9 +1,9 @@
 //! Starting a loader: its slots, its threads and its channels.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use crossbeam_channel::bounded;
-use feedline_core::{BatchSampler, Cursor, Layout, Result, Stop};
+use feedline_core::{BatchSampler, Cursor, Dataset, Error, ErrorKind, Layout, Result, Stop};
 use feedline_device::slot::SlotRing;
 use feedline_device::{Device, Pinned, Priority};
 use feedline_slots::Ring;
@@ -60,7 +60,7 @@ impl Loader {
         let rest = columns.as_ref().and_then(|columns| columns.rest());
         let input = match (builder.input.clone(), &columns) {
             (Input::Dataset(dataset), Some(columns)) => match rest {
-                Some(rest) => Input::Dataset(Arc::new(RestOfSet { dataset, kept: rest.kept() })),
+                Some(rest) => Input::dataset(RestOfSet { dataset, kept: rest.kept() }),
                 None => Input::ZeroCopy(dataset, columns.gather_order()),
             },
             (other, _) => other,
@@ -84,7 +84,9 @@ impl Loader {
         };
         let fingerprint = builder.input.fingerprint();
         let dataset = match &builder.input {
-            Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => Some(Arc::downgrade(dataset)),
+            Input::Dataset(dataset) | Input::ZeroCopy(dataset, _) => {
+                Some(Arc::downgrade(dataset) as Weak<dyn Dataset>)
+            }
             Input::Source(_) => None,
         };
         let is_source = reader.is_some();
@@ -173,7 +175,11 @@ fn reserve_info(host_slots: &Ring<Pinned, Note>, device_slots: &SlotRing, layout
     let mut device = (0..device_slots.len()).map(|_| device_slots.acquire()).collect::<Result<Vec<_>>>()?;
     let host = host.iter_mut().map(|slot| &mut slot.note_mut().info);
     for info in host.chain(device.iter_mut().map(|slot| slot.info_mut())) {
-        info.ids.reserve(layout.capacity());
+        let rows = layout.capacity();
+        info.ids.try_reserve(rows).map_err(|_| {
+            let why = format!("no memory for the ids of a batch of {rows} samples: take a smaller batch");
+            Error::new(ErrorKind::Budget, why)
+        })?;
         info.extents.reserve(layout.spec().fields().len());
     }
     Ok(())

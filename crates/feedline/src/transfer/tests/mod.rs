@@ -81,7 +81,7 @@ struct Rig {
 
 impl Rig {
     fn new(dataset: impl Dataset, setting: Setting) -> Self {
-        Self::of(Input::Dataset(Arc::new(dataset)), setting)
+        Self::of(Input::dataset(dataset), setting)
     }
 
     fn from_source(source: impl Source, setting: Setting) -> Self {

@@ -1,4 +1,4 @@
-//! Where batches come from: workers that decode, or files that a stage behind the loader decodes.
+//! The source of batches: the loader's workers decode, or a decode stage behind the loader does.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,17 +14,17 @@ use crate::pictures::{Pictures, augmented, plain};
 /// How long the loader may take to stop.
 const STOP: Duration = Duration::from_secs(10);
 
-/// Batches for training, in the same order with the same random numbers, whoever decodes.
+/// Batches for training; their order and random numbers do not depend on the decoder.
 pub struct Feed {
     source: Source,
     /// Training files.
     pub files: u64,
-    /// Pictures of a batch.
+    /// Pictures per batch.
     pub batch: usize,
 }
 
 enum Source {
-    /// Workers decode and transform; pixels cross to the device.
+    /// Workers decode and transform; the loader copies pixels.
     Workers(Loader),
     /// Workers read files; the stage decodes some batches ahead and transforms them on the device.
     Stage { files: HostLoader, stage: DecodeStage<u8> },
@@ -47,7 +47,7 @@ impl Feed {
         let part = transforms.device_part()?;
         let set = Pictures::encoded(folder, transforms)?;
         let (files, batch) = (set.len(), batch(options, &set));
-        // Each thread of the stage has two batches; one more is on its way.
+        // Each worker of the stage has two batches; one more is in flight.
         let loader = builder(options, set, batch).depth(2 * options.threads + 1).build_host()?;
         let stage = DecodeStage::new(device, part, decode, options.threads)?;
         Ok(Self { source: Source::Stage { files: loader, stage }, files, batch })
@@ -78,7 +78,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Who decodes, on one line.
+    /// Describes the decoder, in one line.
     pub fn describe(&self) -> String {
         match &self.source {
             Source::Workers(_) => "by the workers".into(),
@@ -94,7 +94,7 @@ impl Feed {
     }
 }
 
-/// Pictures of a batch: not more than there are.
+/// Pictures per batch, at most all.
 fn batch(options: &Options, set: &Pictures) -> usize {
     options.batch.min(set.len() as usize).max(1)
 }
@@ -103,7 +103,7 @@ fn builder(options: &Options, set: Pictures, batch: usize) -> LoaderBuilder {
     Loader::builder(set).batch_size(batch).shuffle(options.seed).drop_last(true).epochs(options.epochs)
 }
 
-/// Where the files and labels lie in a batch; nothing else of it is kept.
+/// Finds the files and labels in a batch; keeps nothing else of it.
 fn encoded(batch: &HostBatch) -> Result<(Encoded<'_>, ())> {
     let (bytes, offsets) = batch.ragged("image")?;
     let (parameters, labels) = (batch.field("image.parameters")?, batch.field("label")?);

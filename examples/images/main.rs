@@ -1,6 +1,6 @@
 //! Trains a small classifier on a folder of pictures, and shows what it sees.
 //!
-//! `cargo run --release --example images -- FOLDER [--sheet FILE] [--epochs N] [--decode WHO]`
+//! `cargo run --release --features nvjpeg --example images -- FOLDER [--epochs N] [--decode BY]`
 #![forbid(unsafe_code)]
 
 mod feed;

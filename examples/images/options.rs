@@ -22,8 +22,8 @@ usage: images FOLDER [options]
   --lr X          learning rate of momentum SGD [0.02]
   --seed N        [7]
   --plain         without augmentation
-  --decode WHO    workers: of the loader; cpu, gpu or auto: behind it, some batches ahead [workers]
-  --threads N     threads that decode behind the loader [3]
+  --decode BY     workers of the loader; cpu, gpu or auto: a decode stage behind the loader [workers]
+  --threads N     workers of the decode stage [3]
   --chroma WAY    interpolated or nearest: how the colours of JPEG files are enlarged [interpolated]
   --device NAME   auto, cuda or host [auto]
   --help

@@ -819,6 +819,34 @@ BUGS = [
         ],
     ),
     Bug(
+        "batches_elsewhere",
+        "a batch that another thread opens counts as held by the thread that took it",
+        Test(FEEDLINE, "held_slots", "a_thread_that_opens_batches_may_hold_them_for_longer_than_the_limit"),
+        [
+            (
+                DEVICE_RING,
+                "self.has_moved.store(true, Ordering::Relaxed);",
+                "self.has_moved.store(false, Ordering::Relaxed);",
+            )
+        ],
+    ),
+    Bug(
+        "held_in_silence",
+        "a thread that holds every slot waits for a minute before it is told",
+        Test(
+            FEEDLINE,
+            "held_slots",
+            "a_thread_that_holds_every_slot_is_told_soon_without_a_limit_of_the_builder",
+        ),
+        [
+            (
+                "crates/feedline/src/builder/mod.rs",
+                "const HELD_LIMIT: Duration = Duration::from_secs(1);",
+                "const HELD_LIMIT: Duration = Duration::from_secs(60);",
+            )
+        ],
+    ),
+    Bug(
         "checkpoint_held",
         "a checkpoint is taken while a batch is held",
         Test(FEEDLINE, "checkpoint", "a_checkpoint_is_refused_while_a_batch_is_held"),

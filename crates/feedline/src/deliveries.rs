@@ -1,13 +1,11 @@
 //! The consumer's end of the channel from the transfer thread, and the limits of its waits.
 
-use std::thread::ThreadId;
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, never};
 use feedline_core::{Error, ErrorKind, Result};
 use feedline_device::slot::SlotRing;
 
-use crate::compute::{CrossThread, Holder};
 use crate::transfer::Delivery;
 
 /// The consumer's end of the pipeline.
@@ -16,23 +14,11 @@ pub(crate) struct Deliveries {
     slots: SlotRing,
     /// How long a thread that holds every slot waits for a free one.
     held_limit: Duration,
-    /// The thread that took the last batch.
-    taken_on: Option<ThreadId>,
-    cross_thread: CrossThread,
 }
 
 impl Deliveries {
     pub(crate) fn new(loaded: Receiver<Delivery>, slots: SlotRing, held_limit: Duration) -> Self {
-        Self { loaded, slots, held_limit, taken_on: None, cross_thread: CrossThread::default() }
-    }
-
-    /// The holder of the next batch. Notes which thread takes it.
-    pub(crate) fn holder(&mut self) -> Holder {
-        let this = std::thread::current().id();
-        if self.taken_on.replace(this).is_some_and(|before| before != this) {
-            self.cross_thread.note();
-        }
-        Holder::new(this, self.cross_thread.clone())
+        Self { loaded, slots, held_limit }
     }
 
     /// The next delivery, of any request; `None` once `limit` has passed.
@@ -46,7 +32,7 @@ impl Deliveries {
     ) -> Result<Option<Delivery>> {
         loop {
             // A thread that holds every slot would wait for itself: without a limit it gets `held_limit`.
-            let held_limit = self.holds_all_slots().then_some(self.held_limit);
+            let held_limit = self.slots.are_all_held_here().then_some(self.held_limit);
             let received = match limit.or(held_limit) {
                 Some(limit) => self.loaded.recv_timeout(limit),
                 None => self.loaded.recv().map_err(RecvTimeoutError::from),
@@ -55,16 +41,11 @@ impl Deliveries {
                 Ok(item) => return Ok(Some(item)),
                 Err(RecvTimeoutError::Disconnected) => return Err(cause()),
                 Err(RecvTimeoutError::Timeout) if limit.is_some() => return Ok(None),
-                Err(RecvTimeoutError::Timeout) if self.holds_all_slots() => return Err(self.held()),
+                Err(RecvTimeoutError::Timeout) if self.slots.are_all_held_here() => return Err(self.held()),
                 // Another thread holds or has released some of them: wait again.
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
-    }
-
-    /// Whether the calling thread holds every slot, as far as is known.
-    fn holds_all_slots(&self) -> bool {
-        self.slots.delivered() == self.slots.len() && !self.cross_thread.is_noted()
     }
 
     fn held(&self) -> Error {

@@ -242,6 +242,7 @@ impl Loaded {
     /// Counts the slot as delivered to the consumer.
     pub fn deliver(&mut self) {
         if !std::mem::replace(&mut self.hold.delivered, true) {
+            self.hold.shared.touch();
             self.hold.shared.delivered.fetch_add(1, Ordering::AcqRel);
             self.hold.shared.in_hand.add_one();
         }
@@ -271,6 +272,7 @@ impl Loaded {
         // A reader counts as delivered until `Reader::drop`, or until the drop of `hold` if there is no
         // reader.
         self.deliver();
+        self.hold.shared.touch();
         let Self { hold, copied, .. } = self;
         let reader = join(&hold.shared, hold.index, copied, stream)?;
         hold.abandon();
@@ -383,6 +385,7 @@ fn join(shared: &Arc<Shared>, index: usize, copied: Arc<Event>, stream: &Stream)
 
 impl Drop for Reader {
     fn drop(&mut self) {
+        self.shared.touch();
         let slot = self.slot();
         if let Err(error) = self.stream.core().record(&slot.consumed[self.number]) {
             // It is unknown when this reader's work ends, so the slot must never be written again.
@@ -422,6 +425,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         if self.armed {
             if self.delivered {
+                self.shared.touch();
                 self.shared.in_hand.subtract_one();
                 self.shared.delivered.fetch_sub(1, Ordering::AcqRel);
             }

@@ -75,6 +75,10 @@ pub(crate) struct Shared {
     pub(super) free: FreeList,
     /// Slots delivered to the consumer, or lost there.
     pub(crate) delivered: AtomicUsize,
+    /// The thread that takes the batches ([`this_thread`]); 0 before the first.
+    taken_on: AtomicUsize,
+    /// Whether a batch was ever taken, opened or dropped on another thread.
+    has_moved: AtomicBool,
     /// Batches that the consumer has not released. A lost slot counts only until its last reader is
     /// dropped.
     pub(crate) in_hand: InHand,
@@ -148,6 +152,8 @@ impl SlotRing {
             copy_events,
             free: FreeList::new(count),
             delivered: AtomicUsize::new(0),
+            taken_on: AtomicUsize::new(0),
+            has_moved: AtomicBool::new(false),
             in_hand: InHand::default(),
             lost: AtomicUsize::new(0),
             first_loss: OnceLock::new(),
@@ -183,6 +189,15 @@ impl SlotRing {
     /// record its end.
     pub fn delivered(&self) -> usize {
         self.shared.delivered.load(Ordering::Acquire)
+    }
+
+    /// Whether the calling thread holds every slot, so that its wait for a slot would not end. False once a
+    /// batch was taken, opened or dropped on another thread: that thread may hold some of them.
+    pub fn are_all_held_here(&self) -> bool {
+        let Shared { taken_on, has_moved, .. } = &*self.shared;
+        self.delivered() == self.len()
+            && !has_moved.load(Ordering::Relaxed)
+            && taken_on.load(Ordering::Relaxed) == this_thread()
     }
 
     /// The number of batches that the consumer has not released. Unlike [`delivered`](Self::delivered),
@@ -258,6 +273,19 @@ impl Shared {
         SlotId { ring: Arc::as_ptr(self).addr(), index }
     }
 
+    /// The calling thread takes, opens or drops a batch.
+    pub(crate) fn touch(&self) {
+        // Relaxed: nothing is ordered by it; a thread sees its own batches in order.
+        if self.has_moved.load(Ordering::Relaxed) {
+            return;
+        }
+        let this = this_thread();
+        let first = self.taken_on.compare_exchange(0, this, Ordering::Relaxed, Ordering::Relaxed);
+        if first.is_err_and(|taken_on| taken_on != this) {
+            self.has_moved.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Returns a slot to the free list.
     pub(crate) fn release(&self, index: usize) {
         self.free.push(index);
@@ -308,6 +336,12 @@ impl Drop for Shared {
             self.device.stats.device_bytes.subtract(self.bytes as u64);
         }
     }
+}
+
+/// A number of the calling thread, never 0. It may be given to another thread once this one has ended.
+fn this_thread() -> usize {
+    thread_local!(static MARK: u8 = const { 0 });
+    MARK.with(|mark| std::ptr::from_ref(mark).addr())
 }
 
 impl std::fmt::Debug for SlotRing {

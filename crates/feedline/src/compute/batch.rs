@@ -6,7 +6,6 @@ use feedline_core::{BatchInfo, Layout, Result, Spec, Substituted};
 use feedline_device::Stream;
 use feedline_device::slot::Loaded;
 
-use super::holder::Holder;
 use crate::Ready;
 
 /// A batch whose copy to the device is queued. Dropping it releases its slot.
@@ -16,13 +15,12 @@ use crate::Ready;
 pub struct Batch {
     pub(crate) loaded: Loaded,
     pub(crate) layout: Arc<Layout>,
-    holder: Holder,
 }
 
 impl Batch {
-    pub(crate) fn new(mut loaded: Loaded, layout: Arc<Layout>, holder: Holder) -> Self {
+    pub(crate) fn new(mut loaded: Loaded, layout: Arc<Layout>) -> Self {
         loaded.deliver();
-        Self { loaded, layout, holder }
+        Self { loaded, layout }
     }
 
     /// Makes `stream` wait, on the device, until the batch has arrived, and opens the batch to the stream.
@@ -33,12 +31,11 @@ impl Batch {
     /// `Config` for another device's stream; a device failure.
     #[track_caller]
     pub fn wait_on(self, stream: &Stream) -> Result<Ready> {
-        self.holder.touch();
         let step = self.step();
         let place =
             |error: feedline_core::Error| error.at_stage(feedline_core::Stage::Compute).at_batch(step);
         let reader = self.loaded.wait_on(stream).map_err(place)?;
-        Ok(Ready::new(reader, self.layout, self.holder))
+        Ok(Ready::new(reader, self.layout))
     }
 
     /// The sample ids, row by row.

@@ -6,11 +6,9 @@
 //! | a batch open to one stream: typed views of its fields | `ready.rs` |
 //! | the data of a batch on the host | `host.rs` |
 //! | a step recorded once per slot, and replayed | `replay.rs` |
-//! | whether batches move to other threads | `holder.rs` |
-//! | how long the stream waited for data | `meter.rs` |
+//! ! | how long the stream waited for data | `meter.rs` |
 
 mod batch;
-mod holder;
 mod host;
 mod meter;
 mod ready;
@@ -19,7 +17,6 @@ mod replay;
 mod tests;
 
 pub use batch::Batch;
-pub(crate) use holder::{CrossThread, Holder};
 pub use host::{HostBatch, HostFields};
 pub use meter::WaitMeter;
 pub use ready::{Padded, Ragged, Ready};

@@ -7,8 +7,6 @@ use feedline_core::{BatchInfo, Element, Error, ErrorKind, Extent, Layout, Result
 use feedline_device::slot::Reader;
 use feedline_device::{Stream, View};
 
-use super::holder::Holder;
-
 /// A batch that is open to a stream: work on that stream can read its fields.
 ///
 /// Dropping it records an event on the stream. Work queued before the drop may read the batch, later
@@ -20,7 +18,6 @@ use super::holder::Holder;
 pub struct Ready {
     pub(crate) reader: Reader,
     layout: Arc<Layout>,
-    holder: Holder,
 }
 
 /// A ragged field of a batch, on the device; from [`Ready::ragged`].
@@ -46,8 +43,8 @@ pub struct Padded<'a, T: Element> {
 }
 
 impl Ready {
-    pub(crate) fn new(reader: Reader, layout: Arc<Layout>, holder: Holder) -> Self {
-        Self { reader, layout, holder }
+    pub(crate) fn new(reader: Reader, layout: Arc<Layout>) -> Self {
+        Self { reader, layout }
     }
 
     /// The field `name` of all rows: `[rows, shape...]`, row-major.
@@ -172,7 +169,7 @@ impl Ready {
     #[track_caller]
     pub fn also_on(&self, stream: &Stream) -> Result<Ready> {
         let reader = self.reader.also_on(stream)?;
-        Ok(Ready { reader, layout: self.layout.clone(), holder: self.holder.clone() })
+        Ok(Ready { reader, layout: self.layout.clone() })
     }
 
     /// The stream that the batch is open to.

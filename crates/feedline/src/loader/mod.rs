@@ -288,7 +288,6 @@ impl Loader {
     pub(crate) fn receive(&mut self, limit: Option<Duration>) -> Result<Option<Batch>> {
         self.running.check_process()?;
         self.running.check_stopped()?;
-        let holder = self.deliveries.holder();
         let _span = enter!("next");
         self.ledger.ask();
         let start = limit.map(|_| Instant::now());
@@ -317,7 +316,7 @@ impl Loader {
                     return Ok(None);
                 }
                 Delivery::Batch(loaded) => {
-                    let batch = Batch::new(loaded, self.layout.clone(), holder);
+                    let batch = Batch::new(loaded, self.layout.clone());
                     let (now, waited) =
                         self.ledger.deliver(batch.info(), self.layout.used_bytes(batch.len()));
                     if self.tuner.as_mut().is_some_and(|tuner| tuner.delivered(now, waited)) {

@@ -1,8 +1,5 @@
 //! Acquiring a slot: the wait for a free slot, and the host's wait for the copy that still reads it.
 
-#[cfg(not(loom))]
-use std::time::{Duration, Instant};
-
 use feedline_core::{Error, ErrorKind, Result};
 
 use crate::lease::{FillLease, Hold};
@@ -44,26 +41,6 @@ impl<M: HostMemory, T> Ring<M, T> {
         self.claim(index, |memory| self.shared.wait_landed(memory))
     }
 
-    /// Like [`acquire`](Self::acquire), but when the first slot's copy still runs, waits until the copies of
-    /// the first `copies` slots have ended, so that the next calls return at once.
-    ///
-    /// Use it when copies end in order and nothing waits for the batch that the slot is for. With fewer than
-    /// `copies` slots in the free list this is `acquire`.
-    ///
-    /// # Errors
-    /// As for [`acquire`](Self::acquire). No slot is lost when the wait for a later slot's copy fails.
-    pub fn acquire_after(&self, copies: usize) -> Result<FillLease<M, T>> {
-        if copies > 1 {
-            let free_list = lock(&self.shared.free_list);
-            self.shared.check_open(&free_list)?;
-            if let Some(last) = self.shared.running(&free_list, copies)? {
-                drop(free_list);
-                self.shared.slots[last].memory.wait_landed()?;
-            }
-        }
-        self.acquire()
-    }
-
     /// Takes the slot that was released first; `None` when there is none or its copy still runs. Never
     /// blocks.
     ///
@@ -72,39 +49,6 @@ impl<M: HostMemory, T> Ring<M, T> {
     pub fn try_acquire(&self) -> Result<Option<FillLease<M, T>>> {
         let landed = self.shared.pop_landed(&mut lock(&self.shared.free_list))?;
         landed.map(|index| self.claim(index, |_| Ok(()))).transpose()
-    }
-
-    /// Like [`acquire`](Self::acquire), but returns `None` after `limit`. Accepts any limit, also
-    /// `Duration::MAX`.
-    ///
-    /// # Errors
-    /// As for [`try_acquire`](Self::try_acquire).
-    #[cfg(not(loom))]
-    pub fn acquire_timeout(&self, limit: Duration) -> Result<Option<FillLease<M, T>>> {
-        // The end of a copy notifies nobody here, so a running copy is polled at this interval.
-        const POLL: Duration = Duration::from_micros(200);
-        let start = Instant::now();
-        let mut free_list = lock(&self.shared.free_list);
-        let index = loop {
-            if let Some(index) = self.shared.pop_landed(&mut free_list)? {
-                break index;
-            }
-            let left = limit.saturating_sub(start.elapsed());
-            if left.is_zero() {
-                return Ok(None);
-            }
-            let sleep = if free_list.queue.is_empty() { left } else { left.min(POLL) };
-            free_list.sleepers += 1;
-            free_list = self
-                .shared
-                .released
-                .wait_timeout(free_list, sleep)
-                .unwrap_or_else(|poisoned| poisoned.into_inner())
-                .0;
-            free_list.sleepers -= 1;
-        };
-        drop(free_list);
-        self.claim(index, |_| Ok(())).map(Some)
     }
 
     /// Leases the slot at `index`, just taken off the free list; `wait` waits for a copy in flight.
@@ -140,16 +84,6 @@ impl<M: HostMemory, T> Shared<M, T> {
             (0..16).for_each(|_| std::hint::spin_loop());
         }
         memory.wait_landed()
-    }
-
-    /// The `count`-th slot of the free list, if it exists and copies still read both it and the first slot.
-    fn running(&self, free_list: &FreeList, count: usize) -> Result<Option<usize>> {
-        let Some((&first, &last)) = free_list.queue.front().zip(free_list.queue.get(count - 1)) else {
-            return Ok(None);
-        };
-        let in_flight = |index: usize| self.slots[index].word.state() == State::InFlight;
-        let running = in_flight(first) && in_flight(last) && !self.slots[first].memory.landed()?;
-        Ok(running.then_some(last))
     }
 
     /// Takes the first slot off the free list, if no copy reads it.

@@ -281,31 +281,6 @@ fn two_acquirers_share_a_slot_in_flight_and_a_released_slot() {
     });
 }
 
-/// A thread in `acquire_after` holds no slot while it waits: another thread may acquire the slots.
-#[test]
-fn acquire_after_leaves_the_slots_to_other_threads_while_it_waits() {
-    loom::model(|| {
-        let (ring, _) = ring::<2>();
-        let copies = [(); 2].map(|()| {
-            let mut lease = ring.acquire().expect("a free slot");
-            write(&mut lease);
-            submit(lease.ready())
-        });
-        let patient = thread::spawn({
-            let ring = ring.clone();
-            move || ring.acquire_after(2).map(|mut lease| (write(&mut lease), lease)).expect("open")
-        });
-        let mut lease = ring.acquire().expect("open");
-        assert_eq!(write(&mut lease), 2);
-        let (count, other) = patient.join().unwrap();
-        assert_eq!(count, 2);
-        assert_ne!(other.index(), lease.index());
-        copies
-            .into_iter()
-            .for_each(|copy| assert_eq!(copy.join().unwrap(), 1, "the copy read the first write"));
-    });
-}
-
 #[test]
 fn losing_the_last_slot_wakes_an_acquirer() {
     loom::model(|| {

@@ -40,7 +40,7 @@ class Bug(NamedTuple):
 CORE, SLOTS, DEVICE, SIM = "feedline-core", "feedline-slots", "feedline-device", "feedline-sim"
 FEEDLINE, TESTKIT, DATASETS = "feedline", "feedline-testkit", "feedline-datasets"
 HOST_RING, HOST_LEASE = "crates/slots/src/ring.rs", "crates/slots/src/lease.rs"
-HOST_ACQUIRE = "crates/slots/src/acquire.rs"
+MONITOR = "crates/slots/src/monitor.rs"
 DEVICE_RING, DEVICE_LEASE = "crates/device/src/slot/ring.rs", "crates/device/src/slot/lease.rs"
 PINNED, SHARED_FILL = "crates/device/src/pinned.rs", "crates/slots/src/shared.rs"
 JOB, SHARE = "crates/feedline/src/decode/decoder/job.rs", "crates/feedline/src/decode/decoder/share.rs"
@@ -67,8 +67,8 @@ BOMBS = Test(IMAGES, "bounds", "bombs_are_answered_in_under_100_ms_and_64_mib")
 BOUNDS = "lies_and_bombs_of_all_formats_are_answered_within_a_second_and_64_mib"
 
 NO_HOST_GATE = [
-    (HOST_ACQUIRE, 'if cfg!(not(planted = "host_gate")) && state', "if cfg!(any()) && state"),
-    (HOST_ACQUIRE, 'in_flight = cfg!(not(planted = "host_gate")) &&', "in_flight = cfg!(any()) &&"),
+    (HOST_RING, 'if cfg!(not(planted = "host_gate")) && state', "if cfg!(any()) && state"),
+    (HOST_RING, 'in_flight = cfg!(not(planted = "host_gate")) &&', "in_flight = cfg!(any()) &&"),
 ]
 NO_CONSUMED_WAIT = [(DEVICE_LEASE, '#[cfg(not(planted = "consumed_wait"))]', "#[cfg(any())]")]
 NO_COPIED_WAIT = [(DEVICE_LEASE, '#[cfg(not(planted = "copied_wait"))]', "#[cfg(any())]")]
@@ -121,7 +121,7 @@ BUGS = [
         "close_no_notify",
         "close does not wake waiting threads",
         Test(SLOTS, "ring", "close_wakes_a_blocked_acquirer_within_100_ms"),
-        [(HOST_RING, '#[cfg(not(planted = "close_no_notify"))]', "#[cfg(any())]")],
+        [(MONITOR, '#[cfg(not(planted = "close_no_notify"))]', "#[cfg(any())]")],
     ),
     Bug(
         "failed_submit_goes_home",
@@ -193,7 +193,7 @@ BUGS = [
         "nobody_woken_for_a_host_slot",
         "the release of a host slot wakes nobody when one sleeps",
         Test(SLOTS, "ring", "acquire_blocks_until_a_lease_is_released"),
-        [(HOST_RING, "let asleep = free_list.sleepers > 0;", "let asleep = free_list.sleepers > 1;")],
+        [(HOST_RING, "self.free_list.add(1, |", "self.free_list.add(0, |")],
     ),
     Bug(
         "gpu_skipped_in_silence",
@@ -480,25 +480,19 @@ BUGS = [
         "nobody_woken_for_a_device_slot",
         "the release of a device slot wakes nobody when one sleeps",
         Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_per_epoch"),
-        [
-            (
-                "crates/device/src/slot/free_list.rs",
-                "let asleep = state.sleepers > 0;",
-                "let asleep = state.sleepers > 1;",
-            )
-        ],
+        [(DEVICE_RING, "self.free.add(1, |", "self.free.add(0, |")],
     ),
     Bug(
         "nobody_woken_for_a_batch",
         "a batch to decode wakes no worker that sleeps",
         Test(FEEDLINE, "lib", "decode::queue::tests::a_worker_that_sleeps_is_woken_at_once"),
-        [(QUEUE, "        self.wake(state, usize::from(wake));", "        drop(state);")],
+        [(QUEUE, "self.work.add(usize::from(wake), |", "self.work.add(0, |")],
     ),
     Bug(
         "nobody_woken_to_join",
         "a batch that is split wakes no worker to join it",
         Test(FEEDLINE, "lib", "decode::queue::tests::a_worker_that_sleeps_is_woken_at_once"),
-        [(QUEUE, "            self.wake(state, workers);", "            drop(state);")],
+        [(QUEUE, "self.work.add(workers, |", "self.work.add(0, |")],
     ),
     Bug(
         "no_look",
@@ -518,7 +512,7 @@ BUGS = [
         "close_of_the_queue_wakes_nobody",
         "workers that sleep do not hear that their queue is closed",
         Test(FEEDLINE, "lib", "decode::queue::tests::a_worker_that_sleeps_is_woken_at_once"),
-        [(QUEUE, "        drop(state);\n        self.wake.notify_all();", "        drop(state);")],
+        [(QUEUE, "let left = self.work.change(|", "let left = self.work.with(|")],
     ),
     Bug(
         "joined_without_end",
@@ -528,7 +522,7 @@ BUGS = [
             "lib",
             "decode::queue::tests::batches_to_join_come_before_batches_to_begin_and_in_their_order",
         ),
-        [(QUEUE, "                *workers -= 1;\n", "                *workers = (*workers - 1).max(1);\n")],
+        [(QUEUE, "            *workers -= 1;\n", "            *workers = (*workers - 1).max(1);\n")],
     ),
     Bug(
         "begun_before_joined",
@@ -541,8 +535,8 @@ BUGS = [
         [
             (
                 QUEUE,
-                "            if let Some((batch, workers)) = state.shares.front_mut() {",
-                "            if state.jobs.is_empty() && let Some((batch, workers)) = state.shares.front_mut() {",
+                "        if let Some((batch, workers)) = self.shares.front_mut() {",
+                "        if self.jobs.is_empty() && let Some((batch, workers)) = self.shares.front_mut() {",
             )
         ],
     ),
@@ -553,8 +547,8 @@ BUGS = [
         [
             (
                 QUEUE,
-                "        let left = (remove(jobs, is_job), remove(shares, |(share, _)| is_share(share)));\n        drop(state);",
-                "        let left = ();\n        drop((remove(jobs, is_job), remove(shares, |(share, _)| is_share(share))));\n        drop(state);",
+                "            (remove(jobs, is_job), remove(shares, |(share, _)| is_share(share)))\n",
+                "            drop((remove(jobs, is_job), remove(shares, |(share, _)| is_share(share))))\n",
             )
         ],
     ),
@@ -692,7 +686,7 @@ BUGS = [
             "lib",
             "decode::queue::tests::a_worker_beyond_the_limit_takes_no_work_until_the_limit_is_raised",
         ),
-        [(QUEUE, "if worker >= state.limit {", "if worker > state.limit {")],
+        [(QUEUE, "state.closed || worker >= state.limit {", "state.closed || worker > state.limit {")],
     ),
     Bug(
         "tuner_keeps_all",

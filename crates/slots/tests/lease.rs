@@ -113,10 +113,8 @@ fn submit_passes_memory_and_note_to_the_copy_and_returns_its_result() {
 
 /// Both ways to acquire, with one signature.
 type Acquire = fn(&Ring<TestMemory>) -> Result<Option<FillLease<TestMemory>>>;
-const ACQUIRES: [(&str, Acquire); 2] = [
-    ("acquire", |ring| ring.acquire().map(Some)),
-    ("try_acquire", |ring| ring.try_acquire()),
-];
+const ACQUIRES: [(&str, Acquire); 2] =
+    [("acquire", |ring| ring.acquire().map(Some)), ("try_acquire", |ring| ring.try_acquire())];
 
 /// Fails with `--cfg planted="host_gate"`.
 #[test]

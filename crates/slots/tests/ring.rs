@@ -41,8 +41,7 @@ fn acquire_fails_at_once_on_an_empty_ring() {
     let ring = heap_ring(0);
     assert!(ring.is_empty());
     let kinds = within(WATCHDOG, move || {
-        [ring.acquire().err(), ring.try_acquire().err()]
-            .map(|error| error.expect("refused").kind())
+        [ring.acquire().err(), ring.try_acquire().err()].map(|error| error.expect("refused").kind())
     });
     assert_eq!(kinds, [ErrorKind::Device; 2]);
 }
@@ -261,11 +260,7 @@ fn close_can_be_repeated_and_leaves_leases_valid() {
     let mut lease = ring.acquire().expect("a free slot");
     for _ in 0..3 {
         ring.close();
-        let errors = [
-            ring.acquire().err(),
-            ring.try_acquire().err(),
-            ring.clone().acquire().err(),
-        ];
+        let errors = [ring.acquire().err(), ring.try_acquire().err(), ring.clone().acquire().err()];
         assert_eq!(errors.map(|error| error.expect("closed").kind()), [ErrorKind::Stopped; 3]);
     }
     lease.bytes_mut().fill(9);

@@ -11,7 +11,6 @@ use feedline_core::{BatchInfo, Element, Error, ErrorKind, Result};
 use feedline_slots::ReadyLease;
 
 use crate::capture::SlotId;
-use crate::slot::free_list::Closed;
 use crate::slot::ring::{MAX_READERS, Shared, Slot, SlotRef, SlotRing};
 use crate::stream::StreamCore;
 use crate::view::View;
@@ -74,8 +73,11 @@ impl SlotRing {
     }
 
     fn take(&self, limit: Option<Duration>) -> Result<Option<WriteLease>> {
-        let index = self.shared.free.pop(limit).map_err(|Closed| self.shared.closed())?;
-        Ok(index.map(|index| WriteLease::new(self.shared.clone(), index)))
+        let taken = self.shared.free.wait(limit, |free| match free.is_closed {
+            true => Some(Err(self.shared.closed())),
+            false => free.slots.pop_front().map(Ok),
+        });
+        Ok(taken.transpose()?.map(|index| WriteLease::new(self.shared.clone(), index)))
     }
 }
 

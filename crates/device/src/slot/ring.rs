@@ -1,17 +1,18 @@
 //! The ring of device slots. Addresses and events are created once and reused.
 
 use std::cell::UnsafeCell;
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use feedline_backend::Address;
 use feedline_core::{BatchInfo, Error, ErrorKind, Result};
+use feedline_slots::Monitor;
 
 use crate::capture::SlotId;
 use crate::device_core::Core;
 use crate::event_pool::EventPool;
-use crate::slot::free_list::FreeList;
 use crate::stream::StreamCore;
 use crate::zero_copy::StridedColumns;
 use crate::{Device, Event};
@@ -72,7 +73,7 @@ pub(crate) struct Shared {
     pub(crate) bytes: usize,
     /// The events of the copies into the slots.
     pub(crate) copy_events: EventPool,
-    pub(super) free: FreeList,
+    pub(super) free: Monitor<FreeList>,
     /// Slots delivered to the consumer, or lost there.
     pub(crate) delivered: AtomicUsize,
     /// The thread that takes the batches ([`this_thread`]); 0 before the first.
@@ -90,6 +91,12 @@ pub(crate) struct Shared {
     pub(crate) copier: OnceLock<Arc<StreamCore>>,
     /// The columns that the copy stream gathers from, if any. Kept until that stream has been drained.
     pub(crate) columns: OnceLock<Arc<StridedColumns>>,
+}
+
+/// The slots to write, first in, first out.
+pub(super) struct FreeList {
+    pub(super) slots: VecDeque<usize>,
+    pub(super) is_closed: bool,
 }
 
 /// The number of batches of a ring that the consumer has not released. Clones are handles of the same
@@ -150,7 +157,7 @@ impl SlotRing {
             slots: slots.into(),
             bytes,
             copy_events,
-            free: FreeList::new(count),
+            free: Monitor::new(FreeList { slots: VecDeque::with_capacity(count), is_closed: false }),
             delivered: AtomicUsize::new(0),
             taken_on: AtomicUsize::new(0),
             has_moved: AtomicBool::new(false),
@@ -167,7 +174,7 @@ impl SlotRing {
 
     /// Ends all current and future waits for a slot. Existing leases stay valid. Idempotent.
     pub fn close(&self) {
-        self.shared.free.close();
+        self.shared.close();
     }
 
     /// The number of slots.
@@ -182,7 +189,7 @@ impl SlotRing {
 
     /// The number of free slots.
     pub fn free(&self) -> usize {
-        self.shared.free.len()
+        self.shared.free.with(|free| free.slots.len())
     }
 
     /// The number of slots delivered to the consumer and not dropped, or lost because a reader could not
@@ -288,7 +295,15 @@ impl Shared {
 
     /// Returns a slot to the free list.
     pub(crate) fn release(&self, index: usize) {
-        self.free.push(index);
+        self.free.add(1, |FreeList { slots, .. }| {
+            slots.push_back(index);
+            ((), slots.len())
+        });
+    }
+
+    /// Ends all current and future waits for a slot.
+    fn close(&self) {
+        self.free.change(|free| free.is_closed = true);
     }
 
     /// Takes a slot out of use for good, because of `why`. The loss of the last slot ends every wait for
@@ -297,7 +312,7 @@ impl Shared {
         self.first_loss.get_or_init(|| why.clone());
         let was_lost = self.slots[index].lost.swap(true, Ordering::AcqRel);
         if !was_lost && self.lost.fetch_add(1, Ordering::AcqRel) + 1 == self.slots.len() {
-            self.free.close();
+            self.close();
         }
     }
 

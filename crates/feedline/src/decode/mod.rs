@@ -27,7 +27,6 @@ mod queue;
 mod rest;
 mod rows;
 mod source;
-mod sync;
 #[cfg(test)]
 mod tests;
 mod tuning;

@@ -43,8 +43,8 @@ HOST_RING, HOST_LEASE = "crates/slots/src/ring.rs", "crates/slots/src/lease.rs"
 MONITOR = "crates/slots/src/monitor.rs"
 DEVICE_RING, DEVICE_LEASE = "crates/device/src/slot/ring.rs", "crates/device/src/slot/lease.rs"
 PINNED, SHARED_FILL = "crates/device/src/pinned.rs", "crates/slots/src/shared.rs"
-JOB, SHARE = "crates/feedline/src/decode/decoder/job.rs", "crates/feedline/src/decode/decoder/share.rs"
-DECODER, DECODE_ROWS = "crates/feedline/src/decode/decoder/mod.rs", "crates/feedline/src/decode/rows.rs"
+BATCH, INPUT = "crates/feedline/src/decode/batch.rs", "crates/feedline/src/decode/input.rs"
+DECODER, DECODE_ROWS = "crates/feedline/src/decode/decoder.rs", "crates/feedline/src/decode/rows.rs"
 QUEUE, POOL = "crates/feedline/src/decode/queue.rs", "crates/feedline/src/decode/pool.rs"
 TRANSFER, SCHEDULE = "crates/feedline/src/transfer/mod.rs", "crates/feedline/src/transfer/schedule.rs"
 CAPTURE, EVENT_POOL = "crates/device/src/capture.rs", "crates/device/src/event_pool.rs"
@@ -444,7 +444,7 @@ BUGS = [
         Test(FEEDLINE, "faults", "substitutes_are_the_same_for_any_number_of_workers"),
         [
             (
-                "crates/feedline/src/decode/input.rs",
+                INPUT,
                 "(batch_sampler.substitute(info.epoch, position, attempt), row)",
                 "{\n                    let thread = std::thread::current();\n"
                 "                    let index = thread.name().and_then(|name| name.bytes().last()).map_or(0, u64::from);\n"
@@ -470,7 +470,7 @@ BUGS = [
         Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_per_epoch"),
         [
             (
-                JOB,
+                BATCH,
                 "batch_sampler.batch(epoch, *start, step, &mut info.ids)",
                 "batch_sampler.batch(epoch, *start, step.saturating_sub(1), &mut info.ids)",
             )
@@ -556,7 +556,7 @@ BUGS = [
         "share_not_finished",
         "a worker that finishes the last rows of a batch does not send it",
         Test(FEEDLINE, "lib", "decode::tests::rows_are_decoded_in_place_with_any_number_of_workers"),
-        [(SHARE, "is_finished |= piece.finish();", "is_finished &= piece.finish();")],
+        [(BATCH, "is_finished |= piece.finish();", "is_finished &= piece.finish();")],
     ),
     Bug(
         "rows_given_up_not_counted",
@@ -568,25 +568,19 @@ BUGS = [
         "later_error_wins",
         "of two errors in a batch the one of the later row is told",
         Test(FEEDLINE, "lib", "decode::tests::the_error_of_the_first_failed_row_is_reported"),
-        [(SHARE, "first < *row", "first > *row")],
+        [(BATCH, "first < *row", "first > *row")],
     ),
     Bug(
         "stale_batches_are_read",
         "batches of a request that was given up are read all the same",
         Test(FEEDLINE, "lib", "decode::tests::a_stale_batch_is_not_read"),
-        [(JOB, "if decoder.is_stale(request) || decoder", "if decoder")],
+        [(BATCH, "if decoder.requests.is_stale(request) || decoder", "if decoder")],
     ),
     Bug(
         "stop_taken_back",
         "a request that is taken up late undoes a stop",
         Test(FEEDLINE, "lib", "decode::tests::a_stop_is_final"),
-        [
-            (
-                DECODER,
-                "self.request.fetch_max(request, Ordering::Relaxed);",
-                "self.request.store(request, Ordering::Relaxed);",
-            )
-        ],
+        [(SCHEDULE, "        if self.is_stopped() {", "        if cfg!(any()) && self.is_stopped() {")],
     ),
     Bug(
         "stale_batches_delivered",
@@ -599,8 +593,8 @@ BUGS = [
         [
             (
                 TRANSFER,
-                "self.with.decoder.is_stale(filled.note().info.request)",
-                "cfg!(any()) && self.with.decoder.is_stale(filled.note().info.request)",
+                "if self.with.requests.is_stale(filled.note().info.request) =>",
+                "if cfg!(any()) && self.with.requests.is_stale(filled.note().info.request) =>",
             )
         ],
     ),
@@ -660,9 +654,9 @@ BUGS = [
         Test(FEEDLINE, "shared_pool", "requests_of_a_loader_that_waits_for_its_consumer_block_no_worker"),
         [
             (
-                TRANSFER,
-                "            let _ = inbox.send(Message::Wake);",
-                "            let _ = inbox.send(Message::Wake);\n            self.woken();",
+                SCHEDULE,
+                "            self.send(Message::Wake);",
+                "            self.send(Message::Wake);\n            self.woken();",
             )
         ],
     ),
@@ -740,7 +734,7 @@ BUGS = [
         Test(FEEDLINE, "lib", "transfer::tests::order::batches_decoded_out_of_order_are_delivered_in_order"),
         [
             (
-                "crates/feedline/src/transfer/reorder.rs",
+                SCHEDULE,
                 "let index = index as usize;",
                 "let _ = index;\n        let index = self.places.len();",
             )
@@ -750,7 +744,7 @@ BUGS = [
         "later_pieces_only",
         "a batch that failed takes the pieces of those before it with it",
         Test(FEEDLINE, "lib", "decode::tests::a_batch_before_a_failed_one_is_read_to_its_end"),
-        [(SHARE, "if !decoder.is_after_failure(self.number)", "if !decoder.is_after_failure(u64::MAX)")],
+        [(BATCH, "if !decoder.is_after_failure(self.number)", "if !decoder.is_after_failure(u64::MAX)")],
     ),
     Bug(
         "proof_without_substitutes",
@@ -760,8 +754,8 @@ BUGS = [
             (DECODER, "        info.prove();\n", ""),
             (
                 DECODER,
-                "        info.substituted = substituted.into_inner()",
-                "        info.prove();\n        info.substituted = substituted.into_inner()",
+                "        info.substituted = substituted;",
+                "        info.prove();\n        info.substituted = substituted;",
             ),
         ],
     ),
@@ -769,7 +763,7 @@ BUGS = [
         "proof_of_resident",
         "a batch that the device gathers adds nothing to the proof",
         Test(FEEDLINE, "resident", "batches_are_those_of_staged_mode"),
-        [(JOB, "                note.info.prove();\n", "")],
+        [(BATCH, "                info.prove();\n", "")],
     ),
     Bug(
         "cursor_counts_prefetched",
@@ -856,7 +850,7 @@ BUGS = [
         "stop_handle_closes_nothing",
         "a stop from another thread does not end a next that blocks",
         Test(FEEDLINE, "progress", "a_stop_handle_ends_a_next_that_blocks"),
-        [(SHUTDOWN, "            closers.close(&self.decoder);\n", "")],
+        [(SHUTDOWN, "            closers.close();\n        }\n    }\n}\n\nimpl std::fmt::Debug for StopHandle", "        }\n    }\n}\n\nimpl std::fmt::Debug for StopHandle")],
     ),
     Bug(
         "batches_after_a_stop",
@@ -876,9 +870,9 @@ BUGS = [
         Test(FEEDLINE, "iterable", "the_loader_finds_the_end_of_an_epoch_and_starts_the_next"),
         [
             (
-                "crates/feedline/src/epoch.rs",
-                "None if self.is_over() => TryNext::Over,",
-                "None if self.is_over() => TryNext::NotYet,",
+                LOADER,
+                "                    return Ok(TryNext::Over);",
+                "                    return Ok(TryNext::NotYet);",
             )
         ],
     ),
@@ -1272,7 +1266,7 @@ BUGS = [
         "ragged_split",
         "a batch with a ragged field is split over workers",
         Test(FEEDLINE, "ragged_errors", "a_sample_beyond_its_limit_is_named_with_field_and_limit"),
-        [(JOB, "if rows > piece_rows && !decoder.layout.is_ragged() {", "if rows > piece_rows {")],
+        [(BATCH, "if rows > piece_rows && !decoder.layout.is_ragged() {", "if rows > piece_rows {")],
     ),
     Bug(
         "ragged_bytes",
@@ -1356,7 +1350,7 @@ BUGS = [
         "scratch_after_panic",
         "a read finds the scratch memory that a panic has left",
         Test(FEEDLINE, "scratch", "a_failed_read_keeps_the_scratch_and_a_panic_loses_it"),
-        [(SHARE, "if read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic) {", "if false {")],
+        [(BATCH, "if read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic) {", "if false {")],
     ),
     Bug(
         "map_batch_step",
@@ -1365,7 +1359,7 @@ BUGS = [
         [
             (
                 "crates/feedline/src/decode/map_batch.rs",
-                "batch_sampler.position(info.epoch, note.start, info.step, 0).unwrap_or(0)",
+                "batch_sampler.position(info.epoch, host_info.start, info.step, 0).unwrap_or(0)",
                 "info.step",
             )
         ],

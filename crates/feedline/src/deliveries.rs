@@ -4,20 +4,20 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, never};
 use feedline_core::{Error, ErrorKind, Result};
-use feedline_device::slot::SlotRing;
+use feedline_device::slot::{Loaded, SlotRing};
 
-use crate::transfer::Delivery;
+use crate::decode::Delivery;
 
 /// The consumer's end of the pipeline.
 pub(crate) struct Deliveries {
-    loaded: Receiver<Delivery>,
+    loaded: Receiver<Delivery<Loaded>>,
     slots: SlotRing,
     /// How long a thread that holds every slot waits for a free one.
     held_limit: Duration,
 }
 
 impl Deliveries {
-    pub(crate) fn new(loaded: Receiver<Delivery>, slots: SlotRing, held_limit: Duration) -> Self {
+    pub(crate) fn new(loaded: Receiver<Delivery<Loaded>>, slots: SlotRing, held_limit: Duration) -> Self {
         Self { loaded, slots, held_limit }
     }
 
@@ -29,7 +29,7 @@ impl Deliveries {
         &self,
         limit: Option<Duration>,
         cause: impl FnOnce() -> Error,
-    ) -> Result<Option<Delivery>> {
+    ) -> Result<Option<Delivery<Loaded>>> {
         loop {
             // A thread that holds every slot would wait for itself: without a limit it gets `held_limit`.
             let held_limit = self.slots.are_all_held_here().then_some(self.held_limit);

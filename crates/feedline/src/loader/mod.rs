@@ -12,14 +12,14 @@ use feedline_device::slot::SlotRing;
 
 use crate::Batch;
 use crate::builder::LoaderBuilder;
-use crate::decode::Input;
+use crate::decode::{Delivery, Input};
 use crate::deliveries::Deliveries;
-use crate::epoch::Epoch;
+use crate::epoch::{Epoch, TryNext};
 use crate::progress::Progress;
 use crate::report::{Ledger, Report, Reporter};
 use crate::shutdown::{Running, StopHandle};
 use crate::spans::enter;
-use crate::transfer::{Delivery, Request};
+use crate::transfer::{Request, Requests};
 use crate::transfer_mode::ChosenMode;
 use crate::tune::{Tuner, Tuning};
 
@@ -52,6 +52,7 @@ pub struct Loader {
     layout: Arc<Layout>,
     device: Device,
     slots: SlotRing,
+    requests: Arc<Requests>,
     deliveries: Deliveries,
     /// The current request, and the next batch it will deliver; `None` before the first epoch.
     current: Option<Position>,
@@ -232,7 +233,7 @@ impl Loader {
         let number = self.current.map_or(1, |at| at.request.number + 1);
         let end = self.epochs.unwrap_or(u64::MAX);
         let request = Request { number, epoch, start, offset, end };
-        self.running.ask(request)?;
+        self.requests.begin(request).map_err(|_| self.running.cause())?;
         self.current = Some(Position { request, step: 0 });
         Ok(())
     }
@@ -283,9 +284,8 @@ impl Loader {
         self.progress.is_at_end(&self.batch_sampler)
     }
 
-    /// The next batch of the current request. Blocks for at most `limit`; `None` once it has passed,
-    /// and at the end of a source's epoch.
-    pub(crate) fn receive(&mut self, limit: Option<Duration>) -> Result<Option<Batch>> {
+    /// The next batch of the current request. Blocks for at most `limit`.
+    pub(crate) fn receive(&mut self, limit: Option<Duration>) -> Result<TryNext> {
         self.running.check_process()?;
         self.running.check_stopped()?;
         let _span = enter!("next");
@@ -302,7 +302,7 @@ impl Loader {
                     continue;
                 }
                 self.ledger.nothing();
-                return Ok(None);
+                return Ok(TryNext::NotYet);
             };
             let Some(at) = &mut self.current else { continue };
             match delivery {
@@ -313,14 +313,14 @@ impl Loader {
                     at.begin_next_epoch();
                     self.progress.end_epoch(end.source_position);
                     self.ledger.nothing();
-                    return Ok(None);
+                    return Ok(TryNext::Over);
                 }
                 Delivery::Batch(loaded) => {
                     let batch = Batch::new(loaded, self.layout.clone());
                     let (now, waited) =
                         self.ledger.deliver(batch.info(), self.layout.used_bytes(batch.len()));
                     if self.tuner.as_mut().is_some_and(|tuner| tuner.delivered(now, waited)) {
-                        self.running.wake();
+                        self.requests.wake();
                     }
                     let Position { request, step } = *at;
                     debug_assert_eq!(
@@ -339,7 +339,7 @@ impl Loader {
                         at.begin_next_epoch();
                     }
                     self.progress.count(&batch, &self.batch_sampler, self.bad_samples)?;
-                    return Ok(Some(batch));
+                    return Ok(TryNext::Batch(batch));
                 }
             }
         }
@@ -351,7 +351,7 @@ impl Loader {
         let Some(tuner) = &mut self.tuner else { return false };
         let (keeps_back, has_room) = tuner.make_room(&self.slots);
         if has_room {
-            self.running.wake();
+            self.requests.wake();
         }
         keeps_back
     }
@@ -440,7 +440,7 @@ impl Loader {
     /// Ends the tuning at the best setting so far, and returns it.
     pub fn freeze_tuning(&mut self) -> Option<Tuning> {
         if self.tuner.as_mut().is_some_and(Tuner::freeze) {
-            self.running.wake();
+            self.requests.wake();
         }
         self.tuning()
     }

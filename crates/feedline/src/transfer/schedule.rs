@@ -1,10 +1,14 @@
-//! Which batch is decoded next.
+//! The order of the batches: what the consumer requests, which batch is decoded next, and the buffer that brings
+//! decoded batches back into their order.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use feedline_core::{BatchSampler, SourcePosition};
+use crossbeam_channel::{Receiver, Sender, bounded};
+use feedline_core::{BatchSampler, Error, ErrorKind, Result, SourcePosition};
 
-use crate::decode::{Note, SourceReader};
+use crate::decode::{HostInfo, Message, SourceReader};
 
 /// The batches that a loader wants: from a position in an epoch to the end of its last epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,6 +23,87 @@ pub(crate) struct Request {
     pub(crate) offset: u64,
     /// The epoch after the last one; nothing of it is read ahead.
     pub(crate) end: u64,
+}
+
+/// The consumer's requests, and the way to the transfer thread. Says in all stages which batches are wanted.
+pub(crate) struct Requests {
+    /// The number of the latest request; `u64::MAX` after a stop. Changes under the lock of `next`.
+    latest: AtomicU64,
+    /// The latest request, until the transfer thread takes it.
+    next: Mutex<Option<Request>>,
+    /// Whether the inbox holds a [`Message::Wake`]: it has room for one.
+    is_waking: AtomicBool,
+    inbox: Sender<Message>,
+}
+
+impl Requests {
+    /// The requests to one transfer thread, and the inbox of that thread. The inbox has room for every batch
+    /// in `host_slots` slots, the reader of a source, and one wake-up, so no worker waits for it.
+    pub(crate) fn new(host_slots: usize) -> (Arc<Self>, Receiver<Message>) {
+        let (inbox, received) = bounded(host_slots + 2);
+        let (latest, next, is_waking) = (AtomicU64::new(0), Mutex::new(None), AtomicBool::new(false));
+        (Arc::new(Self { latest, next, is_waking, inbox }), received)
+    }
+
+    /// Requests other batches; those of earlier requests are no longer wanted.
+    ///
+    /// # Errors
+    /// `Stopped` after a [`stop`](Self::stop).
+    pub(crate) fn begin(&self, request: Request) -> Result<()> {
+        let mut next = self.lock();
+        if self.is_stopped() {
+            return Err(Error::new(ErrorKind::Stopped, "the pipeline was stopped"));
+        }
+        *next = Some(request);
+        self.latest.store(request.number, Ordering::Release);
+        drop(next);
+        self.wake();
+        Ok(())
+    }
+
+    /// Asks the thread to end: no batch is wanted any more.
+    pub(crate) fn stop(&self) {
+        let next = self.lock();
+        self.latest.store(u64::MAX, Ordering::Release);
+        drop(next);
+        self.wake();
+    }
+
+    /// Makes the thread look for a new request and for free slots.
+    pub(crate) fn wake(&self) {
+        if !self.is_waking.swap(true, Ordering::AcqRel) {
+            self.send(Message::Wake);
+        }
+    }
+
+    /// Sends a message to the thread. Once the thread has ended, the message is dropped, and the slot in it
+    /// is released.
+    pub(crate) fn send(&self, message: Message) {
+        let _ = self.inbox.send(message);
+    }
+
+    /// Whether the batches of `request` are no longer wanted.
+    pub(crate) fn is_stale(&self, request: u64) -> bool {
+        self.latest.load(Ordering::Acquire) != request
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        !self.is_stale(u64::MAX)
+    }
+
+    /// The thread has received the [`Message::Wake`].
+    pub(crate) fn woken(&self) {
+        self.is_waking.swap(false, Ordering::AcqRel);
+    }
+
+    /// Takes the latest request, if the thread does not have it yet.
+    pub(super) fn take(&self) -> Option<Request> {
+        self.lock().take()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Request>> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Hands out the batches of the current request, in order.
@@ -97,13 +182,13 @@ impl Schedule {
         false
     }
 
-    /// Hands out the batch that [`has_next`](Self::has_next) has found: describes it in `note`, and
-    /// returns its number and, for a source, the reader.
-    pub(super) fn next(&mut self, note: &mut Note) -> (u64, Option<Box<SourceReader>>) {
+    /// Hands out the batch that [`has_next`](Self::has_next) has found: describes it in `host_info`,
+    /// and returns its number and, for a source, the reader.
+    pub(super) fn next(&mut self, host_info: &mut HostInfo) -> (u64, Option<Box<SourceReader>>) {
         let Request { number, epoch, start, .. } = self.request.unwrap_or_default();
-        note.info.reset(number, epoch, self.step);
-        note.start = start;
-        note.records.clear();
+        host_info.info.reset(number, epoch, self.step);
+        host_info.start = start;
+        host_info.records.clear();
         self.step += 1;
         self.number += 1;
         let reader = match self.source.as_mut().map(|source| std::mem::replace(source, SourceState::Lent)) {
@@ -111,5 +196,66 @@ impl Schedule {
             Some(SourceState::Lent) | None => None,
         };
         (self.number - 1, reader)
+    }
+}
+
+/// Items in order of their numbers, from the next one to leave on.
+pub(super) struct Reorder<T> {
+    /// The number of the first item in `places`.
+    next: u64,
+    places: VecDeque<Option<T>>,
+}
+
+impl<T> Reorder<T> {
+    /// An empty buffer; numbers begin at 0. Up to `capacity` numbers at a time need no further allocation.
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { next: 0, places: VecDeque::with_capacity(capacity) }
+    }
+
+    /// Whether `number` is the next one to leave.
+    pub(super) fn is_next(&self, number: u64) -> bool {
+        number == self.next
+    }
+
+    /// Whether no item has arrived that has not left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Inserts an item. A number that has already left is a bug and is ignored.
+    pub(super) fn put(&mut self, number: u64, item: T) {
+        let Some(index) = number.checked_sub(self.next) else { return };
+        let index = index as usize;
+        while self.places.len() <= index {
+            self.places.push_back(None);
+        }
+        debug_assert!(self.places[index].is_none(), "number {number} twice");
+        self.places[index] = Some(item);
+    }
+
+    /// Removes the next item, if it has arrived.
+    pub(super) fn take(&mut self) -> Option<T> {
+        let item = self.places.front_mut()?.take()?;
+        self.places.pop_front();
+        self.next += 1;
+        Some(item)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn items_leave_in_the_order_of_their_numbers() {
+        let mut reorder = Reorder::new(4);
+        assert_eq!(reorder.take(), None::<char>);
+        reorder.put(2, 'c');
+        reorder.put(0, 'a');
+        assert_eq!([reorder.take(), reorder.take()], [Some('a'), None]);
+        reorder.put(1, 'b');
+        assert_eq!([reorder.take(), reorder.take(), reorder.take()], [Some('b'), Some('c'), None]);
+        reorder.put(1, 'x');
+        assert_eq!(reorder.take(), None, "number 1 has already left");
     }
 }

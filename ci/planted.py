@@ -48,8 +48,8 @@ DECODER, DECODE_ROWS = "crates/feedline/src/decode/decoder.rs", "crates/feedline
 QUEUE, POOL = "crates/feedline/src/decode/queue.rs", "crates/feedline/src/decode/pool.rs"
 TRANSFER, SCHEDULE = "crates/feedline/src/transfer/mod.rs", "crates/feedline/src/transfer/schedule.rs"
 CAPTURE, EVENT_POOL = "crates/device/src/capture.rs", "crates/device/src/event_pool.rs"
-START = "crates/feedline/src/loader/start.rs"
-LOADER, SHUTDOWN = "crates/feedline/src/loader/mod.rs", "crates/feedline/src/shutdown.rs"
+START, RECEIVE = "crates/feedline/src/loader/start.rs", "crates/feedline/src/loader/receive.rs"
+SHUTDOWN = "crates/feedline/src/shutdown.rs"
 PROGRESS, HOST = "crates/feedline/src/progress.rs", "crates/feedline/src/compute/host.rs"
 
 LAYOUT, REGION = "crates/core/src/layout.rs", "crates/core/src/region.rs"
@@ -606,7 +606,7 @@ BUGS = [
             "lib",
             "transfer::tests::order::records_are_read_in_sequence_while_batches_are_decoded_in_parallel",
         ),
-        [(SCHEDULE, "Some(SourceState::Lent) => return false,", "Some(SourceState::Lent) => false,")],
+        [(SCHEDULE, "None if self.is_source => return false,", "None if self.is_source => false,")],
     ),
     Bug(
         "reader_of_a_source_left_in_the_inbox",
@@ -744,7 +744,7 @@ BUGS = [
         "later_pieces_only",
         "a batch that failed takes the pieces of those before it with it",
         Test(FEEDLINE, "lib", "decode::tests::a_batch_before_a_failed_one_is_read_to_its_end"),
-        [(BATCH, "if !decoder.is_after_failure(self.number)", "if !decoder.is_after_failure(u64::MAX)")],
+        [(BATCH, "if !decoder.requests.is_after_failure(self.number)", "if !decoder.requests.is_after_failure(u64::MAX)")],
     ),
     Bug(
         "proof_without_substitutes",
@@ -800,7 +800,7 @@ BUGS = [
         Test(FEEDLINE, "ragged_loaders", "every_value_of_a_ragged_loader_matches_its_sample"),
         [
             (
-                "crates/feedline/src/compute/ready.rs",
+                "crates/feedline/src/compute/batch.rs",
                 "        self.reader.view(self.layout.offset(index), self.len())\n",
                 "        self.reader.view(self.layout.values(index).start, self.len())\n",
             )
@@ -856,7 +856,7 @@ BUGS = [
         "batches_after_a_stop",
         "batches that were read ahead are delivered after a stop",
         Test(FEEDLINE, "progress", "a_stop_drops_the_batches_that_were_read_ahead"),
-        [(LOADER, "        self.running.check_stopped()?;\n", "")],
+        [(RECEIVE, "        self.running.check_stopped()?;\n", "")],
     ),
     Bug(
         "with_host_before_earlier_work",
@@ -870,7 +870,7 @@ BUGS = [
         Test(FEEDLINE, "iterable", "the_loader_finds_the_end_of_an_epoch_and_starts_the_next"),
         [
             (
-                LOADER,
+                RECEIVE,
                 "                    return Ok(TryNext::Over);",
                 "                    return Ok(TryNext::NotYet);",
             )
@@ -912,7 +912,7 @@ BUGS = [
         Test(FEEDLINE, "random_loaders", "every_row_of_a_random_loader_matches_the_reference"),
         [
             (
-                LOADER,
+                RECEIVE,
                 "if loaded.info().request != at.request.number",
                 "if loaded.info().request > at.request.number",
             )

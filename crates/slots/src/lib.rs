@@ -11,10 +11,9 @@
 //!
 //! | part | file |
 //! | --- | --- |
-//! | the states, one atomic word per slot | `state.rs` |
 //! | the memory of a slot | `memory.rs` |
 //! | the ring: acquire, release, close, count | `ring.rs` |
-//! | the leases: fill, ready, submit | `lease.rs` |
+//! | the states of a slot; the leases: fill, ready, submit | `lease.rs` |
 //! | a slot that several workers fill together | `shared.rs` |
 //! | copies of rows into a slot | `copy.rs` |
 //! | a locked value that threads wait for: spin, then sleep | `monitor.rs` |
@@ -28,7 +27,6 @@ mod memory;
 mod monitor;
 mod ring;
 mod shared;
-mod state;
 mod sync;
 
 pub use copy::{copy_rows, stream_rows};

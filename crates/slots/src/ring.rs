@@ -7,10 +7,9 @@ use std::mem::ManuallyDrop;
 
 use feedline_core::{Error, ErrorKind, Result};
 
-use crate::lease::{FillLease, Hold};
+use crate::lease::{FillLease, Hold, State, Word};
 use crate::memory::HostMemory;
 use crate::monitor::{Backoff, Monitor};
-use crate::state::{State, Word};
 use crate::sync::Arc;
 
 pub(crate) struct Slot<M, T> {
@@ -20,7 +19,7 @@ pub(crate) struct Slot<M, T> {
     pub(crate) note: UnsafeCell<T>,
 }
 
-// SAFETY: `note` is accessed only through a lease, and a slot has one lease at a time (the word, `state.rs`).
+// SAFETY: `note` is accessed only through a lease, and a slot has one lease at a time (its `Word`).
 unsafe impl<M: HostMemory, T: Send> Sync for Slot<M, T> {}
 
 struct FreeList {

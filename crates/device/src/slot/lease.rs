@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use feedline_backend::Address;
 use feedline_backend::host::Host;
@@ -11,7 +10,7 @@ use feedline_core::{BatchInfo, Element, Error, ErrorKind, Result};
 use feedline_slots::ReadyLease;
 
 use crate::capture::SlotId;
-use crate::slot::ring::{MAX_READERS, Shared, Slot, SlotRef, SlotRing};
+use crate::slot::ring::{MAX_READERS, Shared, Slot, SlotRef};
 use crate::stream::StreamCore;
 use crate::view::View;
 use crate::zero_copy::StridedColumns;
@@ -40,45 +39,6 @@ pub struct Reader {
     stream: Stream,
     /// The event of the copy, for further readers.
     copied: Arc<Event>,
-}
-
-impl SlotRing {
-    /// Takes a slot to write, blocking until one is free. The drop of a reader and [`close`](Self::close)
-    /// end the wait.
-    ///
-    /// # Errors
-    /// `Stopped` if the ring is closed; a device failure if every slot was lost to one.
-    pub fn acquire(&self) -> Result<WriteLease> {
-        loop {
-            if let Some(lease) = self.take(None)? {
-                return Ok(lease);
-            }
-        }
-    }
-
-    /// Takes a slot to write if one is free; never blocks.
-    ///
-    /// # Errors
-    /// `Stopped` if the ring is closed; a device failure if every slot was lost to one.
-    pub fn try_acquire(&self) -> Result<Option<WriteLease>> {
-        self.acquire_timeout(Duration::ZERO)
-    }
-
-    /// Like [`acquire`](Self::acquire), but blocks for at most `limit`; `None` on timeout.
-    ///
-    /// # Errors
-    /// `Stopped` if the ring is closed; a device failure if every slot was lost to one.
-    pub fn acquire_timeout(&self, limit: Duration) -> Result<Option<WriteLease>> {
-        self.take(Some(limit))
-    }
-
-    fn take(&self, limit: Option<Duration>) -> Result<Option<WriteLease>> {
-        let taken = self.shared.free.wait(limit, |free| match free.is_closed {
-            true => Some(Err(self.shared.closed())),
-            false => free.slots.pop_front().map(Ok),
-        });
-        Ok(taken.transpose()?.map(|index| WriteLease::new(self.shared.clone(), index)))
-    }
 }
 
 impl WriteLease {

@@ -13,6 +13,7 @@ use feedline_slots::Monitor;
 use crate::capture::SlotId;
 use crate::device_core::Core;
 use crate::event_pool::EventPool;
+use crate::slot::lease::WriteLease;
 use crate::stream::StreamCore;
 use crate::zero_copy::StridedColumns;
 use crate::{Device, Event};
@@ -73,7 +74,7 @@ pub(crate) struct Shared {
     pub(crate) bytes: usize,
     /// The events of the copies into the slots.
     pub(crate) copy_events: EventPool,
-    pub(super) free: Monitor<FreeList>,
+    free: Monitor<FreeList>,
     /// Slots delivered to the consumer, or lost there.
     pub(crate) delivered: AtomicUsize,
     /// The thread that takes the batches ([`this_thread`]); 0 before the first.
@@ -94,9 +95,9 @@ pub(crate) struct Shared {
 }
 
 /// The slots to write, first in, first out.
-pub(super) struct FreeList {
-    pub(super) slots: VecDeque<usize>,
-    pub(super) is_closed: bool,
+struct FreeList {
+    slots: VecDeque<usize>,
+    is_closed: bool,
 }
 
 /// The number of batches of a ring that the consumer has not released. Clones are handles of the same
@@ -170,6 +171,40 @@ impl SlotRing {
         built?;
         (0..count).for_each(|index| shared.release(index));
         Ok(Self { shared })
+    }
+
+    /// Takes a slot to write, blocking until one is free. The drop of a reader and [`close`](Self::close)
+    /// end the wait.
+    ///
+    /// # Errors
+    /// `Stopped` if the ring is closed; a device failure if every slot was lost to one.
+    pub fn acquire(&self) -> Result<WriteLease> {
+        // A wait without a limit ends with a slot or an error.
+        self.take(None)?.ok_or_else(|| self.shared.closed())
+    }
+
+    /// Takes a slot to write if one is free; never blocks.
+    ///
+    /// # Errors
+    /// `Stopped` if the ring is closed; a device failure if every slot was lost to one.
+    pub fn try_acquire(&self) -> Result<Option<WriteLease>> {
+        self.acquire_timeout(Duration::ZERO)
+    }
+
+    /// Like [`acquire`](Self::acquire), but blocks for at most `limit`; `None` on timeout.
+    ///
+    /// # Errors
+    /// `Stopped` if the ring is closed; a device failure if every slot was lost to one.
+    pub fn acquire_timeout(&self, limit: Duration) -> Result<Option<WriteLease>> {
+        self.take(Some(limit))
+    }
+
+    fn take(&self, limit: Option<Duration>) -> Result<Option<WriteLease>> {
+        let taken = self.shared.free.wait(limit, |free| match free.is_closed {
+            true => Some(Err(self.shared.closed())),
+            false => free.slots.pop_front().map(Ok),
+        });
+        Ok(taken.transpose()?.map(|index| WriteLease::new(self.shared.clone(), index)))
     }
 
     /// Ends all current and future waits for a slot. Existing leases stay valid. Idempotent.

@@ -2,8 +2,7 @@
 //!
 //! | part | file |
 //! | --- | --- |
-//! | a delivered batch: only `wait_on` leads to its data | `batch.rs` |
-//! | a batch open to one stream: typed views of its fields | `ready.rs` |
+//! | a delivered batch: only `wait_on` leads to its data; typed views of its fields | `batch.rs` |
 //! | the data of a batch on the host | `host.rs` |
 //! | a step recorded once per slot, and replayed | `replay.rs` |
 //! ! | how long the stream waited for data | `meter.rs` |
@@ -11,13 +10,11 @@
 mod batch;
 mod host;
 mod meter;
-mod ready;
 mod replay;
 #[cfg(test)]
 mod tests;
 
-pub use batch::Batch;
+pub use batch::{Batch, Padded, Ragged, Ready};
 pub use host::{HostBatch, HostFields};
 pub use meter::WaitMeter;
-pub use ready::{Padded, Ragged, Ready};
 pub use replay::Replay;

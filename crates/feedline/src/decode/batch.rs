@@ -10,9 +10,9 @@ use feedline_core::{
     timeline::now,
 };
 use feedline_device::Pinned;
-use feedline_slots::{FillLease, ReadyLease, SharedFill, WAKE_UP};
+use feedline_slots::{FillLease, SharedFill, WAKE_UP};
 
-use super::decoder::{Decoder, Delivery, EpochEnd, Message};
+use super::decoder::{Decoder, Delivery, Filled, Message};
 use super::input::{HostInfo, Input};
 use super::rows::Reader;
 use super::source::SourceReader;
@@ -63,7 +63,7 @@ impl Undecoded {
     ) {
         let number = self.number;
         let request = self.lease.note().info.request;
-        if decoder.requests.is_stale(request) || decoder.is_after_failure(number) {
+        if decoder.requests.is_stale(request) || decoder.requests.is_after_failure(number) {
             if let Some(reader) = self.reader {
                 decoder.requests.send(Message::Reader { reader, request });
             }
@@ -79,7 +79,7 @@ impl Undecoded {
         decoder: &Decoder,
         worker: &Worker<'_>,
         share: impl FnOnce(Arc<Split>, usize),
-    ) -> Result<Option<Delivery<ReadyLease<Pinned, HostInfo>>>> {
+    ) -> Result<Option<Delivery<Filled>>> {
         match decoder.input()? {
             Input::Dataset(_) => self.sample(&decoder.batch_sampler),
             Input::ZeroCopy(_, gather_order) => {
@@ -97,7 +97,7 @@ impl Undecoded {
                 Next::End => {
                     let BatchInfo { request, source_position, .. } = self.lease.note().info;
                     let source_position = source_position.unwrap_or_default();
-                    return Ok(Some(Delivery::EpochEnd(EpochEnd { request, source_position })));
+                    return Ok(Some(Delivery::EpochEnd { request, source_position }));
                 }
                 Next::Later => {
                     decoder.requests.send(Message::NotYet(Box::new(self)));
@@ -154,7 +154,7 @@ impl Undecoded {
         decoder: &Decoder,
         worker: &Worker<'_>,
         rows: usize,
-    ) -> Result<Option<Delivery<ReadyLease<Pinned, HostInfo>>>> {
+    ) -> Result<Option<Delivery<Filled>>> {
         let Self { number, mut lease, .. } = self;
         let (bytes, host_info) = lease.parts_mut();
         let substituted = Mutex::new(std::mem::take(&mut host_info.info.substituted));
@@ -195,11 +195,7 @@ impl Split {
     }
 
     /// As [`join`](Self::join). The worker that finishes the last piece gets what became of the batch.
-    fn decode(
-        &self,
-        decoder: &Decoder,
-        worker: &Worker<'_>,
-    ) -> Result<Option<Delivery<ReadyLease<Pinned, HostInfo>>>> {
+    fn decode(&self, decoder: &Decoder, worker: &Worker<'_>) -> Result<Option<Delivery<Filled>>> {
         if !self.decode_pieces(decoder, worker)? {
             return Ok(None);
         }
@@ -231,11 +227,11 @@ impl Split {
         while let Some(mut piece) = fill.claim(self.piece_rows) {
             let first = piece.range().start;
             let start = now();
-            if !decoder.is_after_failure(self.number)
+            if !decoder.requests.is_after_failure(self.number)
                 && let Err(error) =
                     read_piece(decoder, &reader, piece.rows().copied_by(decoder.copy()), worker)
             {
-                decoder.set_failed(self.number);
+                decoder.requests.set_failed(self.number);
                 self.fail(first, error);
                 // Pieces are claimed in order, so earlier rows are read or with another worker; later
                 // ones are given up.

@@ -41,25 +41,21 @@ pub(crate) struct Decoder {
     /// Which batches are wanted, and where they go.
     pub(crate) requests: Arc<Requests>,
     pub(crate) trace: Option<LoaderTrace>,
-    pub(crate) progress: Progress,
+    /// Nanoseconds per row in the last batch; 0 before the first.
+    pub(crate) row_ns: AtomicU64,
+    /// The batches that are split. A value that nobody else holds is reused.
+    pub(crate) splits: Mutex<Vec<Arc<Split>>>,
     /// Called with the outcome of dropping the data, once no worker needs it.
     pub(crate) on_end: Mutex<Option<Box<dyn FnOnce(Result<()>) + Send>>>,
 }
 
-/// What the workers have found out so far.
-pub(crate) struct Progress {
-    /// The number of the first batch that failed; no later batch is delivered.
-    first_failed: AtomicU64,
-    /// Nanoseconds per row in the last batch; 0 before the first.
-    row_ns: AtomicU64,
-    /// The batches that are split. A value that nobody else holds is reused.
-    splits: Mutex<Vec<Arc<Split>>>,
-}
+/// A decoded batch in its host slot.
+pub(crate) type Filled = ReadyLease<Pinned, HostInfo>;
 
 /// A message to the transfer thread.
 pub(crate) enum Message {
     /// What became of batch `number`; `None` if it is no longer wanted.
-    Decoded { number: u64, outcome: Result<Option<Delivery<ReadyLease<Pinned, HostInfo>>>> },
+    Decoded { number: u64, outcome: Result<Option<Delivery<Filled>>> },
     /// The reader of a source is free for another worker; it has read for `request`.
     Reader { reader: Box<SourceReader>, request: u64 },
     /// The source has no record yet: queue the batch again a moment later.
@@ -73,20 +69,7 @@ pub(crate) enum Delivery<B> {
     /// A batch.
     Batch(B),
     /// There is no batch: the epoch of a source has ended.
-    EpochEnd(EpochEnd),
-}
-
-/// Where the epoch of a source has ended.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct EpochEnd {
-    pub(crate) request: u64,
-    pub(crate) source_position: SourcePosition,
-}
-
-impl Default for Progress {
-    fn default() -> Self {
-        Self { first_failed: AtomicU64::new(u64::MAX), row_ns: AtomicU64::new(0), splits: Mutex::default() }
-    }
+    EpochEnd { request: u64, source_position: SourcePosition },
 }
 
 impl Decoder {
@@ -107,29 +90,15 @@ impl Decoder {
     ///
     /// Each call of user code has a guard of its own, which names the sample. A panic that gets this far is a
     /// bug, and must not hang the loader.
-    pub(super) fn settle(
-        &self,
-        number: u64,
-        work: impl FnOnce() -> Result<Option<Delivery<ReadyLease<Pinned, HostInfo>>>>,
-    ) {
+    pub(super) fn settle(&self, number: u64, work: impl FnOnce() -> Result<Option<Delivery<Filled>>>) {
         match catch_panic("a decode worker panicked", work).and_then(|result| result) {
             Ok(None) => {}
             Ok(delivery) => self.requests.send(Message::Decoded { number, outcome: Ok(delivery) }),
             Err(error) => {
-                self.set_failed(number);
+                self.requests.set_failed(number);
                 self.requests.send(Message::Decoded { number, outcome: Err(error) });
             }
         }
-    }
-
-    /// Batch `number` has failed, so no later one is delivered.
-    pub(super) fn set_failed(&self, number: u64) {
-        self.progress.first_failed.fetch_min(number, Ordering::Relaxed);
-    }
-
-    /// Whether a batch before `number` failed, so that `number` will not be delivered.
-    pub(super) fn is_after_failure(&self, number: u64) -> bool {
-        self.progress.first_failed.load(Ordering::Relaxed) < number
     }
 
     pub(super) fn input(&self) -> Result<&Input> {
@@ -147,12 +116,12 @@ impl Decoder {
 
     /// How long a row of the last batch took one worker; 0 before the first.
     pub(super) fn row_ns(&self) -> u64 {
-        self.progress.row_ns.load(Ordering::Relaxed)
+        self.row_ns.load(Ordering::Relaxed)
     }
 
     /// The rows of a batch took `busy` nanoseconds of the workers' time.
     pub(super) fn set_row_ns(&self, busy: u64, rows: usize) {
-        self.progress.row_ns.store((busy / rows.max(1) as u64).max(1), Ordering::Relaxed);
+        self.row_ns.store((busy / rows.max(1) as u64).max(1), Ordering::Relaxed);
     }
 
     pub(super) fn workers(&self) -> usize {
@@ -165,7 +134,7 @@ impl Decoder {
 
     /// `split`, where other workers can reach it. Reuses the memory of a batch that nobody works on any more.
     pub(super) fn share(&self, split: Split) -> Arc<Split> {
-        let mut splits = self.progress.splits.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut splits = self.splits.lock().unwrap_or_else(PoisonError::into_inner);
         for place in splits.iter_mut() {
             if let Some(free) = Arc::get_mut(place) {
                 *free = split;
@@ -187,7 +156,7 @@ impl Decoder {
         substituted: Vec<Substituted>,
         busy: u64,
         worker: &Worker<'_>,
-    ) -> Result<Option<Delivery<ReadyLease<Pinned, HostInfo>>>> {
+    ) -> Result<Option<Delivery<Filled>>> {
         let info = &mut lease.note_mut().info;
         info.substituted = substituted;
         info.substituted.sort_unstable_by_key(|substituted| substituted.row);
@@ -197,7 +166,7 @@ impl Decoder {
         let start = now();
         info.prove();
         // After a failure not every row is read, and the batch is not delivered.
-        if let Some(map_batch) = self.map_batch.as_ref().filter(|_| !self.is_after_failure(number)) {
+        if let Some(map_batch) = self.map_batch.as_ref().filter(|_| !self.requests.is_after_failure(number)) {
             let (bytes, info) = lease.parts_mut();
             map_batch.run(&self.batch_sampler, &self.layout, (bytes, info), worker)?;
         }

@@ -28,7 +28,7 @@ mod tests;
 mod worker;
 
 pub(crate) use batch::{Undecoded, piece_rows};
-pub(crate) use decoder::{Decoder, Delivery, Message};
+pub(crate) use decoder::{Decoder, Delivery, Filled, Message};
 pub(crate) use input::{HostInfo, Input};
 pub use map_batch::FilledBatch;
 pub(crate) use map_batch::MapBatch;

@@ -14,7 +14,7 @@ use feedline_core::{
 };
 use feedline_device::zero_copy::GatherOrder;
 use feedline_device::{Device, Pinned};
-use feedline_slots::{HostMemory, ReadyLease, Ring};
+use feedline_slots::{HostMemory, Ring};
 use feedline_testkit::fixtures::streams::Generator;
 use feedline_testkit::fixtures::{self, Fine};
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
@@ -76,7 +76,8 @@ impl Rig {
             workers: Arc::new(workers.into()),
             requests: requests.clone(),
             trace: None,
-            progress: Default::default(),
+            row_ns: Default::default(),
+            splits: Default::default(),
             on_end: Mutex::new(Some(Box::new(move |outcome| drop(tell.send(outcome))))),
         };
         let decoder = Arc::new(decoder);
@@ -111,14 +112,14 @@ impl Rig {
 
     /// The number and the outcome of the next batch.
     #[track_caller]
-    fn decoded(&self) -> (u64, Result<Option<Delivery<ReadyLease<Pinned, HostInfo>>>>) {
+    fn decoded(&self) -> (u64, Result<Option<Delivery<Filled>>>) {
         let Message::Decoded { number, outcome } = self.message() else { panic!("not the end of a batch") };
         (number, outcome)
     }
 
     /// The next batch, which must be decoded.
     #[track_caller]
-    fn ready(&self) -> (u64, ReadyLease<Pinned, HostInfo>) {
+    fn ready(&self) -> (u64, Filled) {
         match self.decoded() {
             (number, Ok(Some(Delivery::Batch(filled)))) => (number, filled),
             (number, other) => panic!("batch {number} is not ready: {:?}", other.err()),
@@ -127,7 +128,7 @@ impl Rig {
 
     /// Checks the rows of a batch to the last byte.
     #[track_caller]
-    fn check(&self, filled: &ReadyLease<Pinned, HostInfo>) {
+    fn check(&self, filled: &Filled) {
         let info = &filled.note().info;
         let rows = fine().check(EPOCH, &self.layout, info.ids.len(), filled.bytes());
         assert_eq!(rows.expect("whole rows"), info.ids);

@@ -11,7 +11,6 @@ use feedline_slots::Ring;
 use super::{Loader, MemoryUse};
 use crate::builder::LoaderBuilder;
 use crate::decode::{Decoder, HostInfo};
-use crate::deliveries::Deliveries;
 use crate::numa::{Node, node_of};
 use crate::progress::Progress;
 use crate::report::{Ledger, Setup};
@@ -76,7 +75,8 @@ impl Loader {
             workers: pool.active(),
             requests: requests.clone(),
             trace,
-            progress: Default::default(),
+            row_ns: Default::default(),
+            splits: Default::default(),
             on_end: Mutex::new(Some(Box::new(move |dropped| {
                 dropped.unwrap_or_else(|error| owner.stats().report(error));
                 ended();
@@ -114,7 +114,8 @@ impl Loader {
             dataset,
             layout,
             device: device.clone(),
-            deliveries: Deliveries::new(to_consumer, slots.clone(), builder.held_limit),
+            loaded: to_consumer,
+            held_limit: builder.held_limit,
             slots,
             requests,
             current: None,

@@ -29,6 +29,8 @@ pub(crate) struct Request {
 pub(crate) struct Requests {
     /// The number of the latest request; `u64::MAX` after a stop. Changes under the lock of `next`.
     latest: AtomicU64,
+    /// The number of the first batch that failed; no later batch is delivered.
+    first_failed: AtomicU64,
     /// The latest request, until the transfer thread takes it.
     next: Mutex<Option<Request>>,
     /// Whether the inbox holds a [`Message::Wake`]: it has room for one.
@@ -41,8 +43,14 @@ impl Requests {
     /// in `host_slots` slots, the reader of a source, and one wake-up, so no worker waits for it.
     pub(crate) fn new(host_slots: usize) -> (Arc<Self>, Receiver<Message>) {
         let (inbox, received) = bounded(host_slots + 2);
-        let (latest, next, is_waking) = (AtomicU64::new(0), Mutex::new(None), AtomicBool::new(false));
-        (Arc::new(Self { latest, next, is_waking, inbox }), received)
+        let requests = Self {
+            latest: AtomicU64::new(0),
+            first_failed: AtomicU64::new(u64::MAX),
+            next: Mutex::new(None),
+            is_waking: AtomicBool::new(false),
+            inbox,
+        };
+        (Arc::new(requests), received)
     }
 
     /// Requests other batches; those of earlier requests are no longer wanted.
@@ -87,6 +95,16 @@ impl Requests {
         self.latest.load(Ordering::Acquire) != request
     }
 
+    /// Batch `number` has failed, so no later one is delivered.
+    pub(crate) fn set_failed(&self, number: u64) {
+        self.first_failed.fetch_min(number, Ordering::Relaxed);
+    }
+
+    /// Whether a batch before `number` failed, so that `number` will not be delivered.
+    pub(crate) fn is_after_failure(&self, number: u64) -> bool {
+        self.first_failed.load(Ordering::Relaxed) < number
+    }
+
     pub(super) fn is_stopped(&self) -> bool {
         !self.is_stale(u64::MAX)
     }
@@ -117,21 +135,16 @@ pub(super) struct Schedule {
     steps: u64,
     /// The number of the next batch, over all requests.
     number: u64,
-    source: Option<SourceState>,
-}
-
-/// Where the reader of a source is.
-enum SourceState {
-    Idle(Box<SourceReader>),
-    /// A worker has it.
-    Lent,
+    is_source: bool,
+    /// The reader of a source; `None` while a worker has it.
+    reader: Option<Box<SourceReader>>,
 }
 
 impl Schedule {
     /// The batches of `batch_sampler`; for a source, `reader` reads its records.
     pub(super) fn new(batch_sampler: Arc<BatchSampler>, reader: Option<Box<SourceReader>>) -> Self {
-        let source = reader.map(SourceState::Idle);
-        Self { batch_sampler, request: None, step: 0, steps: 0, number: 0, source }
+        let is_source = reader.is_some();
+        Self { batch_sampler, request: None, step: 0, steps: 0, number: 0, is_source, reader }
     }
 
     /// Begins another request; the rest of the previous one is abandoned.
@@ -139,11 +152,10 @@ impl Schedule {
         let Request { epoch, start, offset, .. } = request;
         self.request = Some(request);
         self.step = 0;
-        match &mut self.source {
+        match &mut self.reader {
+            None if self.is_source => {} // `accept_reader` moves it when the worker returns it.
             None => self.steps = self.batch_sampler.steps(epoch, start),
-            Some(SourceState::Idle(reader)) => reader.seek(epoch, SourcePosition { position: start, offset }),
-            // `accept_reader` moves it when the worker returns it.
-            Some(SourceState::Lent) => {}
+            Some(reader) => reader.seek(epoch, SourcePosition { position: start, offset }),
         }
     }
 
@@ -154,21 +166,21 @@ impl Schedule {
         {
             reader.seek(epoch, SourcePosition { position: start, offset });
         }
-        self.source = Some(SourceState::Idle(reader));
+        self.reader = Some(reader);
     }
 
     /// Whether a worker has the reader of the source; until it is back no batch can be handed out.
     pub(super) fn is_reader_away(&self) -> bool {
-        matches!(self.source, Some(SourceState::Lent))
+        self.is_source && self.reader.is_none()
     }
 
     /// Whether there is a batch to hand out now.
     pub(super) fn has_next(&mut self) -> bool {
         while let Some(request) = self.request {
-            let is_at_end = match &self.source {
+            let is_at_end = match &self.reader {
+                Some(reader) => reader.is_at_end(),
+                None if self.is_source => return false,
                 None => self.step >= self.steps,
-                Some(SourceState::Idle(reader)) => reader.is_at_end(),
-                Some(SourceState::Lent) => return false,
             };
             if !is_at_end {
                 return true;
@@ -191,11 +203,7 @@ impl Schedule {
         host_info.records.clear();
         self.step += 1;
         self.number += 1;
-        let reader = match self.source.as_mut().map(|source| std::mem::replace(source, SourceState::Lent)) {
-            Some(SourceState::Idle(reader)) => Some(reader),
-            Some(SourceState::Lent) | None => None,
-        };
-        (self.number - 1, reader)
+        (self.number - 1, self.reader.take())
     }
 }
 

@@ -111,7 +111,8 @@ impl Rig {
             workers: Arc::new(workers.into()),
             requests: requests.clone(),
             trace: None,
-            progress: Default::default(),
+            row_ns: Default::default(),
+            splits: Default::default(),
             // The send fails if the test has stopped waiting for it.
             on_end: Mutex::new(Some(Box::new(move |outcome| drop(tell_dropped.send(outcome))))),
         };
@@ -163,7 +164,7 @@ impl Rig {
     fn next(&self) -> Loaded {
         match self.loaded.recv_timeout(LIMIT).expect("a batch is loaded") {
             Delivery::Batch(loaded) => loaded,
-            Delivery::EpochEnd(end) => panic!("not a batch but the end of an epoch: {end:?}"),
+            Delivery::EpochEnd { .. } => panic!("not a batch but the end of an epoch"),
         }
     }
 

@@ -40,16 +40,16 @@ class Bug(NamedTuple):
 CORE, SLOTS, DEVICE, SIM = "feedline-core", "feedline-slots", "feedline-device", "feedline-sim"
 FEEDLINE, TESTKIT, DATASETS = "feedline", "feedline-testkit", "feedline-datasets"
 HOST_RING, HOST_LEASE = "crates/slots/src/ring.rs", "crates/slots/src/lease.rs"
-HOST_ACQUIRE = "crates/slots/src/acquire.rs"
+MONITOR = "crates/slots/src/monitor.rs"
 DEVICE_RING, DEVICE_LEASE = "crates/device/src/slot/ring.rs", "crates/device/src/slot/lease.rs"
 PINNED, SHARED_FILL = "crates/device/src/pinned.rs", "crates/slots/src/shared.rs"
-JOB, SHARE = "crates/feedline/src/decode/decoder/job.rs", "crates/feedline/src/decode/decoder/share.rs"
-DECODER, DECODE_ROWS = "crates/feedline/src/decode/decoder/mod.rs", "crates/feedline/src/decode/rows.rs"
+BATCH, INPUT = "crates/feedline/src/decode/batch.rs", "crates/feedline/src/decode/input.rs"
+DECODER, DECODE_ROWS = "crates/feedline/src/decode/decoder.rs", "crates/feedline/src/decode/rows.rs"
 QUEUE, POOL = "crates/feedline/src/decode/queue.rs", "crates/feedline/src/decode/pool.rs"
 TRANSFER, SCHEDULE = "crates/feedline/src/transfer/mod.rs", "crates/feedline/src/transfer/schedule.rs"
 CAPTURE, EVENT_POOL = "crates/device/src/capture.rs", "crates/device/src/event_pool.rs"
-START = "crates/feedline/src/loader/start.rs"
-LOADER, SHUTDOWN = "crates/feedline/src/loader/mod.rs", "crates/feedline/src/shutdown.rs"
+START, RECEIVE = "crates/feedline/src/loader/start.rs", "crates/feedline/src/loader/receive.rs"
+SHUTDOWN = "crates/feedline/src/shutdown.rs"
 PROGRESS, HOST = "crates/feedline/src/progress.rs", "crates/feedline/src/compute/host.rs"
 
 LAYOUT, REGION = "crates/core/src/layout.rs", "crates/core/src/region.rs"
@@ -68,8 +68,8 @@ BOMBS = Test(IMAGES, "bounds", "bombs_are_answered_in_under_100_ms_and_64_mib")
 BOUNDS = "lies_and_bombs_of_all_formats_are_answered_within_a_second_and_64_mib"
 
 NO_HOST_GATE = [
-    (HOST_ACQUIRE, 'if cfg!(not(planted = "host_gate")) && state', "if cfg!(any()) && state"),
-    (HOST_ACQUIRE, 'in_flight = cfg!(not(planted = "host_gate")) &&', "in_flight = cfg!(any()) &&"),
+    (HOST_RING, 'if cfg!(not(planted = "host_gate")) && state', "if cfg!(any()) && state"),
+    (HOST_RING, 'in_flight = cfg!(not(planted = "host_gate")) &&', "in_flight = cfg!(any()) &&"),
 ]
 NO_CONSUMED_WAIT = [(DEVICE_LEASE, '#[cfg(not(planted = "consumed_wait"))]', "#[cfg(any())]")]
 NO_COPIED_WAIT = [(DEVICE_LEASE, '#[cfg(not(planted = "copied_wait"))]', "#[cfg(any())]")]
@@ -140,7 +140,7 @@ BUGS = [
         "close_no_notify",
         "close does not wake waiting threads",
         Test(SLOTS, "ring", "close_wakes_a_blocked_acquirer_within_100_ms"),
-        [(HOST_RING, '#[cfg(not(planted = "close_no_notify"))]', "#[cfg(any())]")],
+        [(MONITOR, '#[cfg(not(planted = "close_no_notify"))]', "#[cfg(any())]")],
     ),
     Bug(
         "failed_submit_goes_home",
@@ -224,7 +224,7 @@ BUGS = [
         "nobody_woken_for_a_host_slot",
         "the release of a host slot wakes nobody when one sleeps",
         Test(SLOTS, "ring", "acquire_blocks_until_a_lease_is_released"),
-        [(HOST_RING, "let asleep = free_list.sleepers > 0;", "let asleep = free_list.sleepers > 1;")],
+        [(HOST_RING, "self.free_list.add(1, |", "self.free_list.add(0, |")],
     ),
     Bug(
         "gpu_skipped_in_silence",
@@ -511,7 +511,7 @@ BUGS = [
         Test(FEEDLINE, "faults", "substitutes_are_the_same_for_any_number_of_workers"),
         [
             (
-                "crates/feedline/src/decode/input.rs",
+                INPUT,
                 "(batch_sampler.substitute(info.epoch, position, attempt), row)",
                 "{\n                    let thread = std::thread::current();\n"
                 "                    let index = thread.name().and_then(|name| name.bytes().last()).map_or(0, u64::from);\n"
@@ -537,7 +537,7 @@ BUGS = [
         Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_per_epoch"),
         [
             (
-                JOB,
+                BATCH,
                 "batch_sampler.batch(epoch, *start, step, &mut info.ids)",
                 "batch_sampler.batch(epoch, *start, step.saturating_sub(1), &mut info.ids)",
             )
@@ -547,25 +547,19 @@ BUGS = [
         "nobody_woken_for_a_device_slot",
         "the release of a device slot wakes nobody when one sleeps",
         Test(FEEDLINE, "order", "every_sample_is_read_and_delivered_once_per_epoch"),
-        [
-            (
-                "crates/device/src/slot/free_list.rs",
-                "let asleep = state.sleepers > 0;",
-                "let asleep = state.sleepers > 1;",
-            )
-        ],
+        [(DEVICE_RING, "self.free.add(1, |", "self.free.add(0, |")],
     ),
     Bug(
         "nobody_woken_for_a_batch",
         "a batch to decode wakes no worker that sleeps",
         Test(FEEDLINE, "lib", "decode::queue::tests::a_worker_that_sleeps_is_woken_at_once"),
-        [(QUEUE, "        self.wake(state, usize::from(wake));", "        drop(state);")],
+        [(QUEUE, "self.work.add(usize::from(wake), |", "self.work.add(0, |")],
     ),
     Bug(
         "nobody_woken_to_join",
         "a batch that is split wakes no worker to join it",
         Test(FEEDLINE, "lib", "decode::queue::tests::a_worker_that_sleeps_is_woken_at_once"),
-        [(QUEUE, "            self.wake(state, workers);", "            drop(state);")],
+        [(QUEUE, "self.work.add(workers, |", "self.work.add(0, |")],
     ),
     Bug(
         "no_look",
@@ -585,7 +579,7 @@ BUGS = [
         "close_of_the_queue_wakes_nobody",
         "workers that sleep do not hear that their queue is closed",
         Test(FEEDLINE, "lib", "decode::queue::tests::a_worker_that_sleeps_is_woken_at_once"),
-        [(QUEUE, "        drop(state);\n        self.wake.notify_all();", "        drop(state);")],
+        [(QUEUE, "let left = self.work.change(|", "let left = self.work.with(|")],
     ),
     Bug(
         "joined_without_end",
@@ -595,7 +589,7 @@ BUGS = [
             "lib",
             "decode::queue::tests::batches_to_join_come_before_batches_to_begin_and_in_their_order",
         ),
-        [(QUEUE, "                *workers -= 1;\n", "                *workers = (*workers - 1).max(1);\n")],
+        [(QUEUE, "            *workers -= 1;\n", "            *workers = (*workers - 1).max(1);\n")],
     ),
     Bug(
         "begun_before_joined",
@@ -608,8 +602,8 @@ BUGS = [
         [
             (
                 QUEUE,
-                "            if let Some((batch, workers)) = state.shares.front_mut() {",
-                "            if state.jobs.is_empty() && let Some((batch, workers)) = state.shares.front_mut() {",
+                "        if let Some((batch, workers)) = self.shares.front_mut() {",
+                "        if self.jobs.is_empty() && let Some((batch, workers)) = self.shares.front_mut() {",
             )
         ],
     ),
@@ -620,8 +614,8 @@ BUGS = [
         [
             (
                 QUEUE,
-                "        let left = (remove(jobs, is_job), remove(shares, |(share, _)| is_share(share)));\n        drop(state);",
-                "        let left = ();\n        drop((remove(jobs, is_job), remove(shares, |(share, _)| is_share(share))));\n        drop(state);",
+                "            (remove(jobs, is_job), remove(shares, |(share, _)| is_share(share)))\n",
+                "            drop((remove(jobs, is_job), remove(shares, |(share, _)| is_share(share))))\n",
             )
         ],
     ),
@@ -629,7 +623,7 @@ BUGS = [
         "share_not_finished",
         "a worker that finishes the last rows of a batch does not send it",
         Test(FEEDLINE, "lib", "decode::tests::rows_are_decoded_in_place_with_any_number_of_workers"),
-        [(SHARE, "is_finished |= piece.finish();", "is_finished &= piece.finish();")],
+        [(BATCH, "is_finished |= piece.finish();", "is_finished &= piece.finish();")],
     ),
     Bug(
         "rows_given_up_not_counted",
@@ -641,25 +635,19 @@ BUGS = [
         "later_error_wins",
         "of two errors in a batch the one of the later row is told",
         Test(FEEDLINE, "lib", "decode::tests::the_error_of_the_first_failed_row_is_reported"),
-        [(SHARE, "first < *row", "first > *row")],
+        [(BATCH, "first < *row", "first > *row")],
     ),
     Bug(
         "stale_batches_are_read",
         "batches of a request that was given up are read all the same",
         Test(FEEDLINE, "lib", "decode::tests::a_stale_batch_is_not_read"),
-        [(JOB, "if decoder.is_stale(request) || decoder", "if decoder")],
+        [(BATCH, "if decoder.requests.is_stale(request) || decoder", "if decoder")],
     ),
     Bug(
         "stop_taken_back",
         "a request that is taken up late undoes a stop",
         Test(FEEDLINE, "lib", "decode::tests::a_stop_is_final"),
-        [
-            (
-                DECODER,
-                "self.request.fetch_max(request, Ordering::Relaxed);",
-                "self.request.store(request, Ordering::Relaxed);",
-            )
-        ],
+        [(SCHEDULE, "        if self.is_stopped() {", "        if cfg!(any()) && self.is_stopped() {")],
     ),
     Bug(
         "stale_batches_delivered",
@@ -672,8 +660,8 @@ BUGS = [
         [
             (
                 TRANSFER,
-                "self.with.decoder.is_stale(filled.note().info.request)",
-                "cfg!(any()) && self.with.decoder.is_stale(filled.note().info.request)",
+                "if self.with.requests.is_stale(filled.note().info.request) =>",
+                "if cfg!(any()) && self.with.requests.is_stale(filled.note().info.request) =>",
             )
         ],
     ),
@@ -685,7 +673,7 @@ BUGS = [
             "lib",
             "transfer::tests::order::records_are_read_in_sequence_while_batches_are_decoded_in_parallel",
         ),
-        [(SCHEDULE, "Some(SourceState::Lent) => return false,", "Some(SourceState::Lent) => false,")],
+        [(SCHEDULE, "None if self.is_source => return false,", "None if self.is_source => false,")],
     ),
     Bug(
         "reader_of_a_source_left_in_the_inbox",
@@ -733,9 +721,9 @@ BUGS = [
         Test(FEEDLINE, "shared_pool", "requests_of_a_loader_that_waits_for_its_consumer_block_no_worker"),
         [
             (
-                TRANSFER,
-                "            let _ = inbox.send(Message::Wake);",
-                "            let _ = inbox.send(Message::Wake);\n            self.woken();",
+                SCHEDULE,
+                "            self.send(Message::Wake);",
+                "            self.send(Message::Wake);\n            self.woken();",
             )
         ],
     ),
@@ -759,7 +747,7 @@ BUGS = [
             "lib",
             "decode::queue::tests::a_worker_beyond_the_limit_takes_no_work_until_the_limit_is_raised",
         ),
-        [(QUEUE, "if worker >= state.limit {", "if worker > state.limit {")],
+        [(QUEUE, "state.closed || worker >= state.limit {", "state.closed || worker > state.limit {")],
     ),
     Bug(
         "tuner_keeps_all",
@@ -813,7 +801,7 @@ BUGS = [
         Test(FEEDLINE, "lib", "transfer::tests::order::batches_decoded_out_of_order_are_delivered_in_order"),
         [
             (
-                "crates/feedline/src/transfer/reorder.rs",
+                SCHEDULE,
                 "let index = index as usize;",
                 "let _ = index;\n        let index = self.places.len();",
             )
@@ -823,7 +811,7 @@ BUGS = [
         "later_pieces_only",
         "a batch that failed takes the pieces of those before it with it",
         Test(FEEDLINE, "lib", "decode::tests::a_batch_before_a_failed_one_is_read_to_its_end"),
-        [(SHARE, "if !decoder.is_after_failure(self.number)", "if !decoder.is_after_failure(u64::MAX)")],
+        [(BATCH, "if !decoder.requests.is_after_failure(self.number)", "if !decoder.requests.is_after_failure(u64::MAX)")],
     ),
     Bug(
         "proof_without_substitutes",
@@ -833,8 +821,8 @@ BUGS = [
             (DECODER, "        info.prove();\n", ""),
             (
                 DECODER,
-                "        info.substituted = substituted.into_inner()",
-                "        info.prove();\n        info.substituted = substituted.into_inner()",
+                "        info.substituted = substituted;",
+                "        info.prove();\n        info.substituted = substituted;",
             ),
         ],
     ),
@@ -842,7 +830,7 @@ BUGS = [
         "proof_of_resident",
         "a batch that the device gathers adds nothing to the proof",
         Test(FEEDLINE, "resident", "batches_are_those_of_staged_mode"),
-        [(JOB, "                note.info.prove();\n", "")],
+        [(BATCH, "                info.prove();\n", "")],
     ),
     Bug(
         "cursor_counts_prefetched",
@@ -879,9 +867,37 @@ BUGS = [
         Test(FEEDLINE, "ragged_loaders", "every_value_of_a_ragged_loader_matches_its_sample"),
         [
             (
-                "crates/feedline/src/compute/ready.rs",
+                "crates/feedline/src/compute/batch.rs",
                 "        self.reader.view(self.layout.offset(index), self.len())\n",
                 "        self.reader.view(self.layout.values(index).start, self.len())\n",
+            )
+        ],
+    ),
+    Bug(
+        "batches_elsewhere",
+        "a batch that another thread opens counts as held by the thread that took it",
+        Test(FEEDLINE, "held_slots", "a_thread_that_opens_batches_may_hold_them_for_longer_than_the_limit"),
+        [
+            (
+                DEVICE_RING,
+                "self.has_moved.store(true, Ordering::Relaxed);",
+                "self.has_moved.store(false, Ordering::Relaxed);",
+            )
+        ],
+    ),
+    Bug(
+        "held_in_silence",
+        "a thread that holds every slot waits for a minute before it is told",
+        Test(
+            FEEDLINE,
+            "held_slots",
+            "a_thread_that_holds_every_slot_is_told_soon_without_a_limit_of_the_builder",
+        ),
+        [
+            (
+                "crates/feedline/src/builder/mod.rs",
+                "const HELD_LIMIT: Duration = Duration::from_secs(1);",
+                "const HELD_LIMIT: Duration = Duration::from_secs(60);",
             )
         ],
     ),
@@ -901,13 +917,13 @@ BUGS = [
         "stop_handle_closes_nothing",
         "a stop from another thread does not end a next that blocks",
         Test(FEEDLINE, "progress", "a_stop_handle_ends_a_next_that_blocks"),
-        [(SHUTDOWN, "            closers.close(&self.decoder);\n", "")],
+        [(SHUTDOWN, "            closers.close();\n        }\n    }\n}\n\nimpl std::fmt::Debug for StopHandle", "        }\n    }\n}\n\nimpl std::fmt::Debug for StopHandle")],
     ),
     Bug(
         "batches_after_a_stop",
         "batches that were read ahead are delivered after a stop",
         Test(FEEDLINE, "progress", "a_stop_drops_the_batches_that_were_read_ahead"),
-        [(LOADER, "        self.running.check_stopped()?;\n", "")],
+        [(RECEIVE, "        self.running.check_stopped()?;\n", "")],
     ),
     Bug(
         "with_host_before_earlier_work",
@@ -921,9 +937,9 @@ BUGS = [
         Test(FEEDLINE, "iterable", "the_loader_finds_the_end_of_an_epoch_and_starts_the_next"),
         [
             (
-                "crates/feedline/src/epoch.rs",
-                "None if self.is_over() => TryNext::Over,",
-                "None if self.is_over() => TryNext::NotYet,",
+                RECEIVE,
+                "                    return Ok(TryNext::Over);",
+                "                    return Ok(TryNext::NotYet);",
             )
         ],
     ),
@@ -963,7 +979,7 @@ BUGS = [
         Test(FEEDLINE, "random_loaders", "every_row_of_a_random_loader_matches_the_reference"),
         [
             (
-                LOADER,
+                RECEIVE,
                 "if loaded.info().request != at.request.number",
                 "if loaded.info().request > at.request.number",
             )
@@ -1329,7 +1345,7 @@ BUGS = [
         "ragged_split",
         "a batch with a ragged field is split over workers",
         Test(FEEDLINE, "ragged_errors", "a_sample_beyond_its_limit_is_named_with_field_and_limit"),
-        [(JOB, "if rows > piece_rows && !decoder.layout.is_ragged() {", "if rows > piece_rows {")],
+        [(BATCH, "if rows > piece_rows && !decoder.layout.is_ragged() {", "if rows > piece_rows {")],
     ),
     Bug(
         "ragged_bytes",
@@ -1413,7 +1429,7 @@ BUGS = [
         "scratch_after_panic",
         "a read finds the scratch memory that a panic has left",
         Test(FEEDLINE, "scratch", "a_failed_read_keeps_the_scratch_and_a_panic_loses_it"),
-        [(SHARE, "if read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic) {", "if false {")],
+        [(BATCH, "if read.as_ref().is_err_and(|error| error.kind() == ErrorKind::Panic) {", "if false {")],
     ),
     Bug(
         "map_batch_step",
@@ -1422,7 +1438,7 @@ BUGS = [
         [
             (
                 "crates/feedline/src/decode/map_batch.rs",
-                "batch_sampler.position(info.epoch, note.start, info.step, 0).unwrap_or(0)",
+                "batch_sampler.position(info.epoch, host_info.start, info.step, 0).unwrap_or(0)",
                 "info.step",
             )
         ],

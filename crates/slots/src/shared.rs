@@ -128,7 +128,7 @@ impl<M: HostMemory, T> Claim<'_, M, T> {
         let columns = layout.spec().fields().iter().enumerate().map(|(index, field)| {
             let first = layout.offset(index) + field.row_bytes() * self.range.start;
             let at = base.wrapping_add(first);
-            // SAFETY: the slot is Filling and `fill` holds its one lease (`state.rs`). Only claims write it,
+            // SAFETY: the slot is Filling and `fill` holds its one lease (its `Word`). Only claims write it,
             // and no two claims overlap (`claim`). The bytes are inside the slot: `new` compared its size
             // with the layout's. They are mutably borrowed from this claim.
             unsafe { std::slice::from_raw_parts_mut(at, field.row_bytes() * self.range.len()) }

@@ -3,7 +3,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use feedline_backend::Address;
 use feedline_backend::host::Host;
@@ -11,8 +10,7 @@ use feedline_core::{BatchInfo, Element, Error, ErrorKind, Result};
 use feedline_slots::ReadyLease;
 
 use crate::capture::SlotId;
-use crate::slot::free_list::Closed;
-use crate::slot::ring::{MAX_READERS, Shared, Slot, SlotRef, SlotRing};
+use crate::slot::ring::{MAX_READERS, Shared, Slot, SlotRef};
 use crate::stream::StreamCore;
 use crate::view::View;
 use crate::zero_copy::StridedColumns;
@@ -41,42 +39,6 @@ pub struct Reader {
     stream: Stream,
     /// The event of the copy, for further readers.
     copied: Arc<Event>,
-}
-
-impl SlotRing {
-    /// Takes a slot to write, blocking until one is free. The drop of a reader and [`close`](Self::close)
-    /// end the wait.
-    ///
-    /// # Errors
-    /// `Stopped` if the ring is closed; a device failure if every slot was lost to one.
-    pub fn acquire(&self) -> Result<WriteLease> {
-        loop {
-            if let Some(lease) = self.take(None)? {
-                return Ok(lease);
-            }
-        }
-    }
-
-    /// Takes a slot to write if one is free; never blocks.
-    ///
-    /// # Errors
-    /// `Stopped` if the ring is closed; a device failure if every slot was lost to one.
-    pub fn try_acquire(&self) -> Result<Option<WriteLease>> {
-        self.acquire_timeout(Duration::ZERO)
-    }
-
-    /// Like [`acquire`](Self::acquire), but blocks for at most `limit`; `None` on timeout.
-    ///
-    /// # Errors
-    /// `Stopped` if the ring is closed; a device failure if every slot was lost to one.
-    pub fn acquire_timeout(&self, limit: Duration) -> Result<Option<WriteLease>> {
-        self.take(Some(limit))
-    }
-
-    fn take(&self, limit: Option<Duration>) -> Result<Option<WriteLease>> {
-        let index = self.shared.free.pop(limit).map_err(|Closed| self.shared.closed())?;
-        Ok(index.map(|index| WriteLease::new(self.shared.clone(), index)))
-    }
 }
 
 impl WriteLease {
@@ -242,6 +204,7 @@ impl Loaded {
     /// Counts the slot as delivered to the consumer.
     pub fn deliver(&mut self) {
         if !std::mem::replace(&mut self.hold.delivered, true) {
+            self.hold.shared.touch();
             self.hold.shared.delivered.fetch_add(1, Ordering::AcqRel);
             self.hold.shared.in_hand.add_one();
         }
@@ -271,6 +234,7 @@ impl Loaded {
         // A reader counts as delivered until `Reader::drop`, or until the drop of `hold` if there is no
         // reader.
         self.deliver();
+        self.hold.shared.touch();
         let Self { hold, copied, .. } = self;
         let reader = join(&hold.shared, hold.index, copied, stream)?;
         hold.abandon();
@@ -383,6 +347,7 @@ fn join(shared: &Arc<Shared>, index: usize, copied: Arc<Event>, stream: &Stream)
 
 impl Drop for Reader {
     fn drop(&mut self) {
+        self.shared.touch();
         let slot = self.slot();
         if let Err(error) = self.stream.core().record(&slot.consumed[self.number]) {
             // It is unknown when this reader's work ends, so the slot must never be written again.
@@ -422,6 +387,7 @@ impl Drop for Hold {
     fn drop(&mut self) {
         if self.armed {
             if self.delivered {
+                self.shared.touch();
                 self.shared.in_hand.subtract_one();
                 self.shared.delivered.fetch_sub(1, Ordering::AcqRel);
             }

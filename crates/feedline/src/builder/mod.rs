@@ -23,7 +23,7 @@ mod plan;
 const PINNED_BUDGET: usize = 2 << 30;
 
 /// Default time that `next` waits while its thread holds every device slot.
-const HELD_LIMIT: Duration = Duration::from_secs(60);
+const HELD_LIMIT: Duration = Duration::from_secs(1);
 
 /// Default time that dropping a loader waits.
 const DROP_LIMIT: Duration = Duration::from_secs(5);
@@ -286,7 +286,7 @@ impl LoaderBuilder {
     }
 
     /// How long `next` waits while its thread holds every device slot, before it fails with
-    /// [`SlotsHeld`](crate::ErrorKind::SlotsHeld). Default: 60 seconds. `Duration::MAX` waits without a
+    /// [`SlotsHeld`](crate::ErrorKind::SlotsHeld). Default: 1 second. `Duration::MAX` waits without a
     /// limit.
     ///
     /// A batch counts as held by the thread that took it. Once a batch has been opened or dropped on another

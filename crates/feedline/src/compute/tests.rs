@@ -57,11 +57,7 @@ impl Rig {
         info.reset(1, 4, step);
         (info.valid, info.ids) = (ids.len(), ids);
         let loaded = slot.upload(&self.copy, host.acquire().unwrap().ready(), bytes).unwrap();
-        Batch::new(
-            loaded,
-            self.layout.clone(),
-            Holder::new(std::thread::current().id(), CrossThread::default()),
-        )
+        Batch::new(loaded, self.layout.clone())
     }
 }
 

@@ -124,13 +124,13 @@ impl<'a> Epoch<'a> {
     /// The next batch; `None` once `limit` has passed, or if the epoch is over.
     fn advance(&mut self, limit: Option<Duration>) -> Result<Option<Batch>> {
         if self.is_over() {
-            self.loader.ledger.end();
+            self.loader.end_epoch();
             return Ok(None);
         }
         let received = self.loader.receive(limit);
         match &received {
             Ok(Some(_)) => self.delivered += 1,
-            Ok(None) if self.is_over() => self.loader.ledger.end(),
+            Ok(None) if self.is_over() => self.loader.end_epoch(),
             Ok(None) => {}
             Err(_) => self.failed = true,
         }

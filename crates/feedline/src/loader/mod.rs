@@ -207,7 +207,7 @@ impl Loader {
     fn continue_epoch(&mut self) -> Result<Epoch<'_>> {
         let cursor = self.cursor();
         let (epoch, start, offset) = (cursor.epoch(), cursor.position(), cursor.offset());
-        let paused = self.ledger.begin(epoch);
+        let paused = self.ledger.begin(epoch, self.slots.take_host_waits());
         if let Some(tuner) = &mut self.tuner {
             tuner.paused(paused);
         }
@@ -278,6 +278,11 @@ impl Loader {
         (!self.is_source).then_some(steps)
     }
 
+    /// The epoch is over, for the report.
+    pub(crate) fn end_epoch(&mut self) {
+        self.ledger.end(self.slots.take_host_waits());
+    }
+
     /// Whether the epoch has nothing more to deliver.
     pub(crate) fn is_at_end(&self) -> bool {
         self.progress.is_at_end(&self.batch_sampler)
@@ -290,7 +295,7 @@ impl Loader {
         self.running.check_stopped()?;
         let holder = self.deliveries.holder();
         let _span = enter!("next");
-        self.ledger.ask();
+        self.ledger.ask(self.slots.take_host_waits());
         let start = limit.map(|_| Instant::now());
         loop {
             let left = limit.zip(start).map(|(limit, start)| limit.saturating_sub(start.elapsed()));

@@ -54,8 +54,7 @@ pub struct Diagnosis {
 impl Report {
     /// What limits the run, and what would help, from the service times.
     pub fn diagnosis(&self) -> Diagnosis {
-        let account = if self.epoch.batches > 0 { &self.epoch } else { &self.run };
-        Diagnosis::of(&self.setup, &self.service, account)
+        Diagnosis::of(&self.setup, &self.service, &self.run)
     }
 }
 
@@ -75,7 +74,7 @@ impl Diagnosis {
             return diagnosis;
         }
         let stages = Stages::new(setup, service);
-        let per_batch = account.wall().as_nanos() as f64 / account.batches as f64;
+        let per_batch = account.in_epochs().as_nanos() as f64 / account.batches as f64;
         let (bound, longest) = stages.longest();
         let waits = format!("the consumer waits {:.0} % of the time", 100.0 * wait_share);
         if wait_share < LITTLE || bound == Bound::Compute && longest > 0.9 * per_batch {

@@ -66,6 +66,7 @@ impl Diagnosis {
 
     /// The diagnosis on a machine of `cores` cores.
     fn on(cores: usize, setup: &Setup, service: &ServiceTimes, account: &Account) -> Self {
+        let (setup, service) = (&setup.bounded(), &service.bounded());
         let wait_share = account.wait_share();
         let mut diagnosis =
             Self { bound: Bound::Unknown, wait_share, workers: None, depth: None, text: String::new() };

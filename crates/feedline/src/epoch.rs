@@ -119,13 +119,13 @@ impl<'a> Epoch<'a> {
     /// The next batch. Blocks for at most `limit`.
     fn advance(&mut self, limit: Option<Duration>) -> Result<TryNext> {
         if self.is_over() {
-            self.loader.ledger.end();
+            self.loader.end_epoch();
             return Ok(TryNext::Over);
         }
         let received = self.loader.receive(limit);
         match &received {
             Ok(TryNext::Batch(_)) => self.delivered += 1,
-            Ok(TryNext::Over) => self.loader.ledger.end(),
+            Ok(TryNext::Over) => self.loader.end_epoch(),
             Ok(TryNext::NotYet) => {}
             Err(_) => self.failed = true,
         }

@@ -117,7 +117,8 @@ impl Sampler {
     /// `batches_per_bucket` batches, and the batches of an epoch are in random order.
     ///
     /// `batch` is the batch size of the loader. With several ranks that wait for each other at every step, it
-    /// is the batch size times the number of ranks, so that the ranks of a step have similar lengths. More
+    /// is the batch size times the number of ranks, so that the ranks of a step have similar lengths. A loader
+    /// whose batches are no parts of these, with a batch size that does not divide `batch`, is refused. More
     /// batches per bucket mix more samples and pad more; with 1, batches have the same samples in nearly
     /// every epoch. [`BatchSampler::padding_share`](crate::BatchSampler::padding_share) counts the padding.
     ///
@@ -243,6 +244,16 @@ impl Sampler {
             Self::Balanced(sampler) => sampler.fill(seed, epoch, start, out),
             Self::Bucketed(sampler) => sampler.fill(seed, epoch, start, out),
             Self::Subset(sampler) => sampler.fill(seed, epoch, start, out),
+        }
+    }
+
+    /// Samples of the batches that [`bucketed`](Self::bucketed) makes; `None` for other samplers.
+    #[doc(hidden)] // For the check of a loader's batch size.
+    pub fn bucketed_batch(&self) -> Option<u64> {
+        match self {
+            Self::Bucketed(sampler) => Some(sampler.batch()),
+            Self::Subset(sampler) => sampler.inner().bucketed_batch(),
+            _ => None,
         }
     }
 

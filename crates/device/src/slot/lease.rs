@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use feedline_backend::Address;
 use feedline_backend::host::Host;
+use feedline_core::timeline::now;
 use feedline_core::{BatchInfo, Element, Error, ErrorKind, Result};
 use feedline_slots::ReadyLease;
 
@@ -279,6 +280,22 @@ impl Reader {
         Ok(view.of_step(self.info().step))
     }
 
+    /// Blocks until the slot's copy has ended, but not for other work of this reader's stream. The time counts
+    /// as a wait for data ([`SlotRing::take_host_waits`](super::SlotRing::take_host_waits)).
+    ///
+    /// # Errors
+    /// `Config` while the stream is being recorded; a device failure.
+    pub fn wait_until_copied(&self) -> Result<()> {
+        self.stream.core().refuse("a wait for the copy of a batch")?;
+        if self.copied.query()? {
+            return Ok(());
+        }
+        let start = now();
+        let waited = self.copied.synchronize();
+        self.shared.host_waits.fetch_add(now() - start, Ordering::Relaxed);
+        waited
+    }
+
     /// The bytes of the slot, in place. For the host device, whose memory is host memory. Blocks until the
     /// slot's copy has ended.
     ///
@@ -294,7 +311,7 @@ impl Reader {
             );
             return Err(Error::new(ErrorKind::Config, why));
         }
-        self.copied.synchronize()?;
+        self.wait_until_copied()?;
         let address = self.slot().address.0 as *const u8;
         // SAFETY: on the host an address is a pointer, here to `bytes` initialised bytes. The copy into them
         // has ended, the next one waits for this reader, and the views of a batch can only be read.

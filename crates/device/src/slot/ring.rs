@@ -2,7 +2,7 @@
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -84,6 +84,8 @@ pub(crate) struct Shared {
     /// Batches that the consumer has not released. A lost slot counts only until its last reader is
     /// dropped.
     pub(crate) in_hand: InHand,
+    /// Nanoseconds that host threads have been blocked until a copy had ended, since they were last taken.
+    pub(crate) host_waits: AtomicU64,
     /// Slots that are out of use for good.
     lost: AtomicUsize,
     /// Why the first of them was lost.
@@ -163,6 +165,7 @@ impl SlotRing {
             taken_on: AtomicUsize::new(0),
             has_moved: AtomicBool::new(false),
             in_hand: InHand::default(),
+            host_waits: AtomicU64::new(0),
             lost: AtomicUsize::new(0),
             first_loss: OnceLock::new(),
             copier: OnceLock::new(),
@@ -246,6 +249,13 @@ impl SlotRing {
     /// it does not count a lost slot once its readers are dropped.
     pub fn in_hand(&self) -> &InHand {
         &self.shared.in_hand
+    }
+
+    /// Nanoseconds that host threads have been blocked by [`Reader::wait_until_copied`] since the last call.
+    pub fn take_host_waits(&self) -> u64 {
+        // A plain load first: no other core's cache line is taken where nobody waits.
+        let waits = &self.shared.host_waits;
+        if waits.load(Ordering::Relaxed) == 0 { 0 } else { waits.swap(0, Ordering::Relaxed) }
     }
 
     /// Blocks until the device has run all copies into the slots and all work of dropped readers, for at

@@ -269,6 +269,19 @@ impl Ready {
         Ok(Ready { reader, layout: self.layout.clone() })
     }
 
+    /// Blocks until the copy of the batch has ended, but not for other work of the stream. There is no need to
+    /// call it before work on the stream.
+    ///
+    /// The [`report`](crate::Loader::report) counts the time as a wait for data, as it does for every other
+    /// method that blocks until a batch has arrived. Call it before you block for the stream, or the wait
+    /// counts as your own time.
+    ///
+    /// # Errors
+    /// `Config` while the stream is being recorded; a device failure.
+    pub fn wait_until_copied(&self) -> Result<()> {
+        self.reader.wait_until_copied()
+    }
+
     /// The stream that the batch is open to.
     pub fn stream(&self) -> &Stream {
         self.reader.stream()

@@ -105,7 +105,9 @@ impl Loader {
     ///
     /// Differences from a data set:
     ///
-    /// - The sampler orders the shards, and each rank reads its own shards; see [`source`](crate::source).
+    /// - [`shuffle_shards`](LoaderBuilder::shuffle_shards) and the sampler order the shards only, never the
+    ///   records. Each rank reads its own shards, so there must be at least as many as ranks; see
+    ///   [`source`](crate::source).
     /// - The end of an epoch is not known in advance: [`Epoch::steps`] is `None`, and ranks may have
     ///   different numbers of steps.
     /// - One worker at a time reads records in sequence; all workers decode.
@@ -142,7 +144,7 @@ impl Loader {
     ///     }
     /// }
     /// let numbers = Numbers { spec: Spec::new().field("number", DType::I64, [])? };
-    /// let mut loader = Loader::from_source(numbers).batch_size(8).shuffle(7).build(&Device::host())?;
+    /// let mut loader = Loader::from_source(numbers).batch_size(8).shuffle_shards(7).build(&Device::host())?;
     /// let rows = loader.epoch(0)?.map(|batch| Ok(batch?.len())).sum::<feedline::Result<usize>>()?;
     /// assert_eq!(rows, 30);
     /// # Ok::<(), feedline::Error>(())
@@ -207,7 +209,7 @@ impl Loader {
     fn continue_epoch(&mut self) -> Result<Epoch<'_>> {
         let cursor = self.cursor();
         let (epoch, start, offset) = (cursor.epoch(), cursor.position(), cursor.offset());
-        let paused = self.ledger.begin(epoch);
+        let paused = self.ledger.begin(epoch, self.slots.take_host_waits());
         if let Some(tuner) = &mut self.tuner {
             tuner.paused(paused);
         }
@@ -276,6 +278,11 @@ impl Loader {
             LastBatch::Keep | LastBatch::Pad => positions.div_ceil(per_step),
         };
         (!self.is_source).then_some(steps)
+    }
+
+    /// The epoch is over, for the report.
+    pub(crate) fn end_epoch(&mut self) {
+        self.ledger.end(self.slots.take_host_waits());
     }
 
     /// Whether the epoch has nothing more to deliver.

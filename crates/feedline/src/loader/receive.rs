@@ -21,7 +21,7 @@ impl Loader {
         self.running.check_process()?;
         self.running.check_stopped()?;
         let _span = enter!("next");
-        self.ledger.ask();
+        self.ledger.ask(self.slots.take_host_waits());
         let start = limit.map(|_| Instant::now());
         loop {
             let left = limit.zip(start).map(|(limit, start)| limit.saturating_sub(start.elapsed()));

@@ -110,6 +110,7 @@ impl Arrays {
             };
         }
         let (schema, path) = (Schema::new(fields), path.to_path_buf());
+        schema.check_names()?;
         Ok(Self { format, path, schema, len, blocks, columns, fingerprint: state.value() })
     }
 }

@@ -10,7 +10,7 @@ use arrow_ipc::reader::RecordBatchDecoder;
 use arrow_schema::SchemaRef;
 use feedline_core::{Error, Fingerprint, Result, StridedColumn};
 
-use crate::bytes::{Content, MEMORY_LIMIT};
+use crate::bytes::Content;
 use crate::cache::Cache;
 use crate::disk::DiskFile;
 use crate::error::data;
@@ -94,22 +94,23 @@ struct Decoder {
 }
 
 impl ArrowFile {
-    /// Opens a file or a stream: all columns, no nulls, in memory up to [`MEMORY_LIMIT`].
+    /// Opens a file or a stream with the default options.
     ///
     /// # Errors
-    /// `Data` for a file that is missing, cut short or damaged, big-endian, or has a column of a type that is
-    /// not read; names the file and the byte or the column.
+    /// As [`open_with`](Self::open_with).
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        Self::open_with(path, MEMORY_LIMIT, TableOptions::default())
+        Self::open_with(path, TableOptions::default())
     }
 
-    /// Opens a file or a stream, which is held in memory if it has up to `limit` bytes.
+    /// Opens a file or a stream.
     ///
     /// # Errors
-    /// As [`open`](Self::open), and `Config` for a column that is not there.
-    pub fn open_with(path: impl AsRef<Path>, limit: u64, options: TableOptions) -> Result<Self> {
+    /// `Data` if the file is missing, cut short, damaged, big-endian or compressed by an unknown codec, or a
+    /// column is of a type that is not read or has the name of another one; `Config` if a column of the
+    /// options does not exist. Names the file and the byte or the column.
+    pub fn open_with(path: impl AsRef<Path>, options: TableOptions) -> Result<Self> {
         let path = path.as_ref();
-        let content = DiskFile::open(path).and_then(|file| Content::of_file(file, limit));
+        let content = DiskFile::open(path).and_then(|file| Content::of_file(file, options.memory_limit));
         content.and_then(|content| Self::of(path, content, options)).map_err(|error| error.at_path(path))
     }
 

@@ -3,6 +3,7 @@
 //! A record is one label byte (CIFAR-100: coarse, then fine label) and 3,072 pixels: 32 x 32 red ones, then
 //! green, then blue (A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images").
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use feedline_core::{DType, Result};
@@ -10,7 +11,7 @@ use feedline_core::{DType, Result};
 use crate::ElementType;
 use crate::arrays::{Array, Arrays, Coding};
 use crate::bytes::{Content, MEMORY_LIMIT};
-use crate::error::data;
+use crate::error::{data, one_line};
 use crate::memory::Memory;
 
 const PIXELS: [usize; 3] = [3, 32, 32];
@@ -121,9 +122,14 @@ pub(crate) enum Part {
     Test,
 }
 
-/// The part that a file of this name belongs to; none when it is none of CIFAR's names.
+/// The name without the folders before it.
+fn file_name(name: &str) -> &str {
+    name.rsplit('/').next().unwrap_or(name)
+}
+
+/// The part that a file of this name belongs to; `None` if it is not a name of CIFAR.
 fn part_of(name: &str) -> Option<Part> {
-    let name = name.rsplit('/').next().unwrap_or(name);
+    let name = file_name(name);
     let batch = name.strip_prefix("data_batch_").and_then(|rest| rest.strip_suffix(".bin"));
     match name {
         "train.bin" => Some(Part::Train),
@@ -145,6 +151,11 @@ fn choose<T>(files: Vec<(String, T)>, part: Option<Part>) -> Result<Vec<(String,
     let part = part.unwrap_or(if has_train { Part::Train } else { Part::Test });
     files.retain(|file| file.0 == part);
     files.sort_by(|one, two| one.1.cmp(&two.1));
+    let mut names = HashSet::new();
+    if let Some((_, name, _)) = files.iter().find(|(_, name, _)| !names.insert(file_name(name))) {
+        let name = one_line(file_name(name));
+        return Err(data(format!("there are two files {name}: remove one of them")));
+    }
     if files.is_empty() {
         let names = match part {
             Part::Train => "data_batch_1.bin or train.bin",

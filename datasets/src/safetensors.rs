@@ -1,5 +1,6 @@
 //! Safetensors files: named tensors whose first dimension counts samples.
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use feedline_core::{DType, Error, Result};
@@ -11,6 +12,7 @@ use crate::arrays::{Array, Arrays, Coding};
 use crate::bytes::{Content, MEMORY_LIMIT};
 use crate::disk::DiskFile;
 use crate::error::{data, one_line};
+use crate::json::entries;
 
 /// Bytes before the header: its length.
 const LENGTH: u64 = 8;
@@ -84,6 +86,15 @@ fn header(file: &DiskFile) -> Result<(Metadata, u64)> {
     let mut text = vec![0; length as usize];
     file.read_at(LENGTH, &mut text)?;
     let metadata: Metadata = serde_json::from_slice(&text).map_err(|error| damaged(&error))?;
+    // The crate keeps the last of two tensors of the same name.
+    let mut names = HashSet::new();
+    entries(&text, |name, _| {
+        if names.insert(name.to_owned()) {
+            return Ok(());
+        }
+        let why = format!("there are two tensors \"{}\": write the file again", one_line(name));
+        Err(data(why).at_offset(LENGTH))
+    })?;
     let first = LENGTH + length;
     let (claimed, found) = (metadata.data_len() as u64, file.len() - first);
     if claimed != found {

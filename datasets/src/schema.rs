@@ -1,8 +1,11 @@
 //! What the samples of a file are: fields, element types and shapes, of which a dimension may vary.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use feedline_core::{DType, Error, ErrorKind, Result, Spec};
+
+use crate::error::{data, one_line};
 
 /// The type of one element of a field, as the file has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -140,6 +143,18 @@ impl Schema {
     /// The fields, in order.
     pub fn fields(&self) -> &[SchemaField] {
         &self.fields
+    }
+
+    /// Refuses two fields of the same name: one would hide the other.
+    pub(crate) fn check_names(&self) -> Result<()> {
+        let mut names = HashSet::new();
+        match self.fields.iter().find(|field| !names.insert(&field.name)) {
+            None => Ok(()),
+            Some(field) => {
+                let name = one_line(&field.name);
+                Err(data(format!("there are two columns or arrays \"{name}\": rename one of them")))
+            }
+        }
     }
 
     /// What batches of these samples hold: `bool` and bytes become `u8`, a complex number two floats in a

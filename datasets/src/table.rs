@@ -8,7 +8,9 @@ use arrow_data::ArrayData;
 use arrow_schema::{DataType, Field};
 use feedline_core::{DType, Error, ErrorKind, Result};
 
+use crate::bytes::MEMORY_LIMIT;
 use crate::error::{data, one_line};
+use crate::nulls::{Nulls, missing};
 use crate::reader::Visit;
 use crate::{DecodedRows, ElementType, Schema, SchemaField};
 
@@ -19,34 +21,27 @@ pub(crate) use column::Column;
 /// The key of a column's metadata in which `pack` writes the type and the shape of its field.
 pub(crate) const FIELD: &str = "feedline.field";
 
-/// What to read of an Arrow or Parquet file, and how.
+/// How to read an Arrow or Parquet file.
 #[derive(Clone, Debug)]
 pub struct TableOptions {
-    /// The columns to read, in the file's order; all where this is `None`. The name of a struct stands for
-    /// all of its fields, which have the names `STRUCT.FIELD`.
+    /// The columns to read, in the file's order; `None` reads all. The name of a struct selects all of its
+    /// fields, which have the names `STRUCT.FIELD`.
     pub columns: Option<Vec<String>>,
     /// What a null becomes.
     pub nulls: Nulls,
-    /// Bytes of decoded row groups or record batches that are kept for all workers together. The one that was
-    /// used longest ago goes first; one that is larger than all of this is kept until the next. Beyond them,
-    /// a worker holds up to four that it copies rows out of.
+    /// Arrow files of up to this many bytes are held in memory. Parquet files stay on disk.
+    pub memory_limit: u64,
+    /// Bytes of decoded row groups or record batches in a cache that all workers share. It drops the least
+    /// recently used first; an oversized one stays until the next insert. In addition, each worker holds up
+    /// to four while it copies rows out of them.
     pub cache_bytes: u64,
 }
 
 impl Default for TableOptions {
-    /// All columns, no nulls, and 512 MiB.
+    /// All columns, no nulls, files of up to [`MEMORY_LIMIT`] in memory, and a cache of 512 MiB.
     fn default() -> Self {
-        Self { columns: None, nulls: Nulls::Refuse, cache_bytes: 512 << 20 }
+        Self { columns: None, nulls: Nulls::Refuse, memory_limit: MEMORY_LIMIT, cache_bytes: 512 << 20 }
     }
-}
-
-/// What a null becomes: batches have none.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Nulls {
-    /// An error that names the row and the column, when that row is read.
-    Refuse,
-    /// NaN among floating-point numbers, zero among others, nothing where the size varies.
-    Fill,
 }
 
 /// One field of the schema: where its values lie in a decoded batch.
@@ -115,7 +110,9 @@ impl Layout {
         if fields.is_empty() {
             return Err(data("there are no columns to read: give a file that has some"));
         }
-        Ok(Self { schema: Schema::new(fields), leaves, nulls: options.nulls })
+        let schema = Schema::new(fields);
+        schema.check_names()?;
+        Ok(Self { schema, leaves, nulls: options.nulls })
     }
 
     /// The columns of the file that are read, in order.
@@ -158,13 +155,7 @@ impl Layout {
                 Part::Values => column.values(row, fill, value),
                 Part::Lengths => column.lengths(row, fill.is_some(), value),
             };
-            if read.is_none() {
-                let why = format!(
-                    "column \"{}\" has a null in row {sample}: fill it before, or read with Nulls::Fill",
-                    one_line(&field.name)
-                );
-                return Err(data(why).at_sample(sample));
-            }
+            read.ok_or_else(|| missing(&field.name, sample))?;
             check_size(field, value).map_err(|error| error.at_sample(sample))?;
             to(index, value)?;
         }

@@ -128,6 +128,7 @@ impl TfRecord {
             None => state.file(path)?,
         };
         let (path, schema, fingerprint) = (path.to_path_buf(), Schema::new(fields), state.value());
+        schema.check_names()?;
         Ok(Self { path, content, starts, schema, features: known, fingerprint })
     }
 

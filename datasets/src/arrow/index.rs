@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arrow_buffer::{Buffer, MutableBuffer};
 use arrow_ipc::convert::try_fb_to_schema;
 use arrow_ipc::reader::read_dictionary;
-use arrow_ipc::{Block, Endianness, MessageHeader, root_as_footer};
+use arrow_ipc::{Block, CompressionType, Endianness, MessageHeader, root_as_footer};
 use arrow_schema::{ArrowError, DataType, SchemaRef};
 use feedline_core::{Error, Result};
 
@@ -162,7 +162,14 @@ impl Index {
             let why = "a message is no record batch where one should be: fetch the file again";
             return Err(data(why).at_offset(place.start));
         };
-        self.is_compressed |= batch.compression().is_some();
+        if let Some(compression) = batch.compression() {
+            let codec = compression.codec();
+            if !matches!(codec, CompressionType::LZ4_FRAME | CompressionType::ZSTD) {
+                let why = format!("a record batch is compressed by codec {}, which is not read", codec.0);
+                return Err(data(why + ": write the file with LZ4 or zstd").at_offset(place.start));
+            }
+            self.is_compressed = true;
+        }
         self.batches.push(Stored { place, rows, dictionaries: dictionaries.clone() });
         Ok(())
     }

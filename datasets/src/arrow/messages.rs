@@ -46,8 +46,9 @@ impl Place {
         let mut at = after(start).ok_or_else(|| cut("a message", start.saturating_add(4)))?;
         let mut length = number(start)?;
         if length == MARKER {
-            length = number(at).map_err(|_| cut("a message", at + 4))?;
-            at += 4;
+            let behind = after(at).ok_or_else(|| cut("a message", at.saturating_add(4)))?;
+            length = number(at)?;
+            at = behind;
         }
         let length = i32::from_le_bytes(length);
         if length == 0 {

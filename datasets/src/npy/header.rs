@@ -57,9 +57,14 @@ impl Header {
             return Err(data("the header is no dictionary: fetch the file again"));
         };
         let get = |name: &str| {
-            let item = items.iter().find(|(key, _)| matches!(key, Literal::Text(key) if key == name));
-            item.map(|(_, value)| value)
-                .ok_or_else(|| data(format!("the header lacks \"{name}\": fetch the file again")))
+            let mut found = items.iter().filter(|(key, _)| matches!(key, Literal::Text(key) if key == name));
+            match (found.next(), found.next()) {
+                (Some((_, value)), None) => Ok(value),
+                (Some(_), Some(_)) => {
+                    Err(data(format!("the header has \"{name}\" twice: fetch the file again")))
+                }
+                (None, _) => Err(data(format!("the header lacks \"{name}\": fetch the file again"))),
+            }
         };
         let &Literal::Bool(fortran) = get("fortran_order")? else {
             return Err(data("\"fortran_order\" is no bool: fetch the file again"));

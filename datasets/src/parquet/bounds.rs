@@ -1,4 +1,4 @@
-//! Whether a row group can be what it claims, before anything of it is decoded.
+//! Checks the sizes that a row group states, before it is decoded.
 
 use std::io::{BufReader, Read};
 
@@ -35,9 +35,17 @@ pub(super) fn check(input: &Input, group: &RowGroupMetaData, columns: &[usize]) 
     for &index in columns {
         let column = group.column(index);
         let name = one_line(column.column_path().string());
-        let named = |error: feedline_core::Error| match error.offset() {
-            Some(offset) => data(format!("column \"{name}\": {}", error.message())).at_offset(offset),
-            None => data(format!("column \"{name}\": {}", error.message())),
+        let named = |error: feedline_core::Error| {
+            input.cause_or(|| {
+                let mut named = data(format!("column \"{name}\": {}", error.message()));
+                if let Some(offset) = error.offset() {
+                    named = named.at_offset(offset);
+                }
+                match error.cause() {
+                    Some(cause) => named.caused_by(one_line(cause)),
+                    None => named,
+                }
+            })
         };
         let claims = Claims::of(input, column).map_err(named)?;
         let is_flat = column.column_descr().max_rep_level() == 0;
@@ -172,7 +180,7 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&encoder.finish().unwrap()).unwrap();
         let content = Content::OnDisk(DiskFile::open(file.path()).unwrap().into());
-        let input = Input(Arc::new(content));
+        let input = Input::new(Arc::new(content));
         let page = || input.part(0, input.len());
         assert!(inflates_to(page(), 1000).is_ok());
         assert!(inflates_to(page(), 999).unwrap_err().to_string().contains("more than the 999 bytes"));

@@ -17,7 +17,7 @@ use crate::memory::Memory;
 const PIXELS: [usize; 3] = [3, 32, 32];
 const PIXEL_BYTES: u64 = 3 * 32 * 32;
 
-/// One of the two sets: the names of its label bytes, and the number of classes of each.
+/// One of the two sets: the names of its labels, and the number of classes of each.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     format: &'static str,
@@ -34,7 +34,7 @@ impl Kind {
         self.labels.len() as u64 + PIXEL_BYTES
     }
 
-    /// The kind whose records `content` holds, by its length and every label.
+    /// The kind of the records in `content`, by its length and all labels.
     fn of(content: &Content) -> Result<Option<Self>> {
         'kinds: for kind in KINDS {
             if content.len() == 0 || !content.len().is_multiple_of(kind.record_bytes()) {
@@ -90,10 +90,10 @@ fn open_part(path: &Path, part: Option<Part>) -> Result<Arrays> {
     open().map_err(|error| error.at_path(path))
 }
 
-/// The set in `content`; none when it is no CIFAR.
+/// The set in `content`; `None` if it is not CIFAR.
 pub(crate) fn of_content(path: &Path, content: Content) -> Result<Option<Arrays>> {
     let Some(kind) = Kind::of(&content)? else { return Ok(None) };
-    // In memory, so that rows lie ready.
+    // In memory, for zero-copy loading.
     let content = match content {
         Content::OnDisk(file) => Content::of_file(file, MEMORY_LIMIT)?,
         content => content,
@@ -138,7 +138,7 @@ fn part_of(name: &str) -> Option<Part> {
     }
 }
 
-/// Whether one of `names` is that of a file of CIFAR.
+/// Whether one of `names` is the name of a CIFAR file.
 pub(crate) fn has_files<'a>(mut names: impl Iterator<Item = &'a str>) -> bool {
     names.any(|name| part_of(name).is_some())
 }
@@ -206,7 +206,7 @@ fn of_parts(path: &Path, parts: &[(&Content, u64, u64)]) -> Result<Arrays> {
     let mut memory = Memory::new(bytes)?;
     let mut rest = memory.bytes_mut();
     for &(content, first, bytes) in parts {
-        // No longer than `rest`: it is a part of the sum.
+        // `rest` is long enough: the sum includes `bytes`.
         let (to, after) = rest.split_at_mut(bytes as usize);
         content.read_at(first, to)?;
         content.check_unchanged()?;

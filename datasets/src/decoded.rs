@@ -20,8 +20,8 @@ pub trait DecodedRows: Debug + Send + Sync {
 
 /// Neighbours that were decoded together, such as a row group of a Parquet file.
 ///
-/// This value keeps their memory alive, even after a cache has dropped them. A worker that reads a batch holds
-/// up to four at a time.
+/// This value keeps their memory alive, even after a cache has dropped them. A worker that reads a batch
+/// holds up to four at a time.
 #[derive(Clone, Debug)]
 pub struct Decoded {
     samples: Range<u64>,
@@ -55,8 +55,8 @@ impl Decoded {
 /// Max parts that a worker holds at a time. Shuffled blocks often span two.
 const MAX_HELD: usize = 4;
 
-/// Splits `ids` into runs that need up to four parts, and calls `read` with the index of each run, its ids and
-/// its parts. If samples are read one by one, the rest is one run without parts.
+/// Splits `ids` into runs that need up to four parts, and calls `read` with the index of each run, its ids
+/// and its parts. If samples are read one by one, the rest is one run without parts.
 pub(crate) fn runs(
     reader: &dyn Reader,
     ids: &[u64],

@@ -14,12 +14,12 @@ use crate::disk::DiskFile;
 use crate::error::{data, of_stream, one_line};
 use crate::gzip::most_inflated;
 use crate::memory::Memory;
-use crate::npy::header::{Header, MOST_BYTES};
+use crate::npy::header::{Header, MAX_BYTES};
 
 /// Opens a `.npz` archive, compressed or not: the fields are its arrays, in the archive's order.
 ///
-/// All arrays are read into memory and their checksums compared. Arrays of equal first dimension are samples;
-/// an archive whose arrays differ in it is one sample, see [`Arrays`].
+/// All arrays are read into memory, and their checksums are compared. Arrays with the same first dimension
+/// are samples; otherwise the archive is one sample, see [`Arrays`].
 ///
 /// # Errors
 /// `Data` if the file is missing, damaged or not a zip archive, a member is not a `.npy` file, is compressed
@@ -120,13 +120,13 @@ fn member(archive: &mut ZipArchive<impl Read + Seek>, index: usize) -> Result<(S
     let cut = |error| {
         of_stream(error, |error| named(data("it cannot be inflated, fetch the file again").caused_by(error)))
     };
-    // The header first: nothing is inflated for one that lies.
-    let start = size.min(MOST_BYTES) as usize;
+    // The header first: the rest is not inflated if it is wrong.
+    let start = size.min(MAX_BYTES) as usize;
     member.read_exact(&mut memory.bytes_mut()[..start]).map_err(cut)?;
     let header = Header::parse(&memory.bytes()[..start]).map_err(named)?;
     header.check(size).map_err(named)?;
     member.read_exact(&mut memory.bytes_mut()[start..size as usize]).map_err(cut)?;
-    // The checksum is compared at the end of the member.
+    // Reading the end of the member compares the checksum.
     match member.read(&mut [0]) {
         Ok(0) => {}
         Ok(_) => return Err(named(data("it is longer than the archive says, fetch the file again"))),

@@ -220,7 +220,7 @@ fn damaged_archives_and_tensors_are_refused_with_their_name() {
             &["two tensors \"a\"", "byte 8"],
         ),
         ("longest.safetensors", longest, &["claims 18446744073709551615 bytes", "byte 0"]),
-        ("longer.safetensors", longer, &["claims 1000 bytes, at most 5", "byte 0"]),
+        ("longer.safetensors", longer, &["claims 1000 bytes, max 5", "byte 0"]),
         ("json.safetensors", header("{\"a\":\n}"), &["header is damaged", "byte 8"]),
         (
             "overlap.safetensors",

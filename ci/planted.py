@@ -1154,7 +1154,7 @@ BUGS = [
         [
             (
                 "datasets/src/arrow/messages.rs",
-                "if stored > length || inflated > most {",
+                "if stored > length || inflated > max {",
                 "if stored > length {",
             )
         ],
@@ -1163,7 +1163,7 @@ BUGS = [
         "parquet_sizes_believed",
         "a Parquet row group is decoded to whatever its pages claim",
         Test(DATASETS, "bounds_formats", BOUNDS),
-        [("datasets/src/parquet/claims.rs", "if claimed > most {", "if claimed == u64::MAX {")],
+        [("datasets/src/parquet/bounds.rs", "if claimed > max {", "if claimed == u64::MAX {")],
     ),
     Bug(
         "resident_rest_misplaced",
@@ -1233,13 +1233,122 @@ BUGS = [
         "decoded_held",
         "a worker holds every part that a batch is read from, not four at a time",
         Test(DATASETS, "lib", "decoded::tests::a_worker_holds_four_parts_at_a_time_and_none_after_a_batch"),
-        [("datasets/src/decoded.rs", "if held.len() == MOST {", "if held.len() == 1000 {")],
+        [("datasets/src/decoded.rs", "if held.len() == MAX_HELD {", "if held.len() == 1000 {")],
     ),
     Bug(
         "parquet_room",
         "a small row group takes the room of a large one",
         Test(DATASETS, "lib", "parquet::tests::a_row_group_takes_the_memory_of_its_own_rows"),
         [("datasets/src/parquet.rs", ".with_batch_size(at_once)", ".with_batch_size(bounds.rows.max(at_once))")],
+    ),
+    Bug(
+        "int96_wraps",
+        "a time of 96 bits beyond 64-bit nanoseconds is read as another time",
+        Test(DATASETS, "lib", "parquet::tests::a_time_that_64_bits_cannot_hold_is_an_error_of_its_row"),
+        [("datasets/src/parquet/times.rs", "i64::try_from(units).is_ok()", "units < i128::MAX")],
+    ),
+    Bug(
+        "int96_copied",
+        "a batch gets a wrapped time, because its row is copied and not visited",
+        Test(DATASETS, "lib", "parquet::tests::a_time_that_64_bits_cannot_hold_is_an_error_of_its_row"),
+        [("datasets/src/parquet.rs", "if self.too_large.contains_key(&row) {", "if self.rows == 0 {")],
+    ),
+    Bug(
+        "parquet_codec",
+        "a codec that is not read is found at the first sample, as damage",
+        Test(
+            DATASETS, "lib", "parquet::tests::a_codec_that_is_not_read_is_refused_at_the_opening_with_its_name"
+        ),
+        [("datasets/src/parquet.rs", "Compression::BROTLI(_) | Compression::LZO", "Compression::LZO")],
+    ),
+    Bug(
+        "parquet_cause",
+        "a file that cannot be read is reported as damaged",
+        Test(DATASETS, "lib", "parquet::tests::a_file_that_is_cut_while_it_is_open_is_not_a_damaged_page"),
+        [
+            (
+                "datasets/src/parquet/input.rs",
+                "failed.or_else(|| self.content.check_unchanged().err()).unwrap_or_else(damaged)",
+                "failed.filter(|_| false).unwrap_or_else(damaged)",
+            )
+        ],
+    ),
+    Bug(
+        "names_twice",
+        "two columns of one name are opened, and one hides the other",
+        Test(DATASETS, "tables", "two_columns_of_one_name_are_refused_unless_others_are_chosen"),
+        [
+            (
+                "datasets/src/schema.rs",
+                "find(|field| !names.insert(&field.name))",
+                "find(|field| !names.insert(&field.name) && names.is_empty())",
+            )
+        ],
+    ),
+    Bug(
+        "npz_twice",
+        "of two arrays with one name in an archive the first is lost",
+        Test(DATASETS, "arrays", "damaged_archives_and_tensors_are_refused_with_their_name"),
+        [
+            (
+                "datasets/src/npz.rs",
+                "check_names(&file, archive.central_directory_start())?;",
+                "let _ = check_names(&file, archive.central_directory_start());",
+            )
+        ],
+    ),
+    Bug(
+        "json_floats",
+        "floats of JSON Lines are off by the last bit",
+        Test(DATASETS, "jsonl", "floats_are_the_doubles_that_their_text_is_nearest_to"),
+        [
+            (
+                "datasets/src/jsonl.rs",
+                "is_number.then(|| json.parse().ok())?",
+                "is_number.then(|| serde_json::from_str(json).ok())?",
+            )
+        ],
+    ),
+    Bug(
+        "json_key_twice",
+        "of two values with one key in a line one is lost",
+        Test(DATASETS, "jsonl", "lines_that_are_no_objects_are_refused_with_their_byte"),
+        [
+            (
+                "datasets/src/jsonl.rs",
+                "if std::mem::replace(&mut self.last, line) == line {",
+                "if std::mem::replace(&mut self.last, line) == u64::MAX {",
+            )
+        ],
+    ),
+    Bug(
+        "json_gap_filled",
+        "a key that a line lacks is filled without being asked for",
+        Test(DATASETS, "jsonl", "a_missing_value_is_an_error_of_its_row_or_filled"),
+        [("datasets/src/jsonl.rs", "if self.nulls == Nulls::Refuse {", "if self.types.is_empty() {")],
+    ),
+    Bug(
+        "csv_gap_filled",
+        "an empty cell is filled without being asked for",
+        Test(DATASETS, "csv", "an_empty_cell_is_an_error_of_its_row_or_filled"),
+        [
+            (
+                "datasets/src/csv.rs",
+                "Nulls::Fill if is_missing && kind == Type::Float",
+                "_ if is_missing && kind == Type::Float",
+            ),
+            (
+                "datasets/src/csv.rs",
+                "Nulls::Refuse if is_missing =>",
+                "Nulls::Refuse if is_missing && kind != Type::Float =>",
+            ),
+        ],
+    ),
+    Bug(
+        "csv_byte_order_mark",
+        "a byte order mark within a table is part of the type and not of the value",
+        Test(DATASETS, "csv", "a_byte_order_mark_is_skipped_at_the_start_and_refused_elsewhere"),
+        [("datasets/src/csv.rs", "cell.starts_with(BOM)", "cell.starts_with(\"\\n\\n\")")],
     ),
     Bug(
         "ahead_check",

@@ -7,7 +7,13 @@ use std::sync::Arc;
 use feedline_core::{Fingerprint, Result};
 use memmap2::Mmap;
 
-#[cfg(any(feature = "csv", feature = "mds", feature = "object-store", feature = "tar"))]
+#[cfg(any(
+    feature = "csv",
+    feature = "mds",
+    feature = "npz",
+    feature = "object-store",
+    feature = "tar"
+))]
 use crate::cursor::Cursor;
 use crate::disk::DiskFile;
 use crate::error::data;
@@ -164,7 +170,7 @@ impl Content {
     }
 
     /// The bytes as a stream, from the first one on.
-    #[cfg(any(feature = "csv", feature = "mds", feature = "object-store", feature = "tar"))]
+    #[cfg(any(feature = "csv", feature = "mds", feature = "npz", feature = "object-store", feature = "tar"))]
     pub(crate) fn cursor(&self) -> Cursor<impl Fn(u64, &mut [u8]) -> Result<()> + '_> {
         Cursor::new(self.len(), |offset, to| self.read_at(offset, to))
     }

@@ -3,6 +3,7 @@
 //! A record is one label byte (CIFAR-100: coarse, then fine label) and 3,072 pixels: 32 x 32 red ones, then
 //! green, then blue (A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images").
 
+use std::collections::HashSet;
 use std::path::Path;
 
 use feedline_core::{DType, Result};
@@ -10,13 +11,13 @@ use feedline_core::{DType, Result};
 use crate::ElementType;
 use crate::arrays::{Array, Arrays, Coding};
 use crate::bytes::{Content, MEMORY_LIMIT};
-use crate::error::data;
+use crate::error::{data, one_line};
 use crate::memory::Memory;
 
 const PIXELS: [usize; 3] = [3, 32, 32];
 const PIXEL_BYTES: u64 = 3 * 32 * 32;
 
-/// One of the two sets: the names of its label bytes, and the number of classes of each.
+/// One of the two sets: the names of its labels, and the number of classes of each.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
     format: &'static str,
@@ -33,7 +34,7 @@ impl Kind {
         self.labels.len() as u64 + PIXEL_BYTES
     }
 
-    /// The kind whose records `content` holds, by its length and every label.
+    /// The kind of the records in `content`, by its length and all labels.
     fn of(content: &Content) -> Result<Option<Self>> {
         'kinds: for kind in KINDS {
             if content.len() == 0 || !content.len().is_multiple_of(kind.record_bytes()) {
@@ -89,10 +90,10 @@ fn open_part(path: &Path, part: Option<Part>) -> Result<Arrays> {
     open().map_err(|error| error.at_path(path))
 }
 
-/// The set in `content`; none when it is no CIFAR.
+/// The set in `content`; `None` if it is not CIFAR.
 pub(crate) fn of_content(path: &Path, content: Content) -> Result<Option<Arrays>> {
     let Some(kind) = Kind::of(&content)? else { return Ok(None) };
-    // In memory, so that rows lie ready.
+    // In memory, for zero-copy loading.
     let content = match content {
         Content::OnDisk(file) => Content::of_file(file, MEMORY_LIMIT)?,
         content => content,
@@ -121,9 +122,14 @@ pub(crate) enum Part {
     Test,
 }
 
-/// The part that a file of this name belongs to; none when it is none of CIFAR's names.
+/// The name without the folders before it.
+fn file_name(name: &str) -> &str {
+    name.rsplit('/').next().unwrap_or(name)
+}
+
+/// The part that a file of this name belongs to; `None` if it is not a name of CIFAR.
 fn part_of(name: &str) -> Option<Part> {
-    let name = name.rsplit('/').next().unwrap_or(name);
+    let name = file_name(name);
     let batch = name.strip_prefix("data_batch_").and_then(|rest| rest.strip_suffix(".bin"));
     match name {
         "train.bin" => Some(Part::Train),
@@ -132,7 +138,7 @@ fn part_of(name: &str) -> Option<Part> {
     }
 }
 
-/// Whether one of `names` is that of a file of CIFAR.
+/// Whether one of `names` is the name of a CIFAR file.
 pub(crate) fn has_files<'a>(mut names: impl Iterator<Item = &'a str>) -> bool {
     names.any(|name| part_of(name).is_some())
 }
@@ -145,6 +151,11 @@ fn choose<T>(files: Vec<(String, T)>, part: Option<Part>) -> Result<Vec<(String,
     let part = part.unwrap_or(if has_train { Part::Train } else { Part::Test });
     files.retain(|file| file.0 == part);
     files.sort_by(|one, two| one.1.cmp(&two.1));
+    let mut names = HashSet::new();
+    if let Some((_, name, _)) = files.iter().find(|(_, name, _)| !names.insert(file_name(name))) {
+        let name = one_line(file_name(name));
+        return Err(data(format!("there are two files {name}: remove one of them")));
+    }
     if files.is_empty() {
         let names = match part {
             Part::Train => "data_batch_1.bin or train.bin",
@@ -195,7 +206,7 @@ fn of_parts(path: &Path, parts: &[(&Content, u64, u64)]) -> Result<Arrays> {
     let mut memory = Memory::new(bytes)?;
     let mut rest = memory.bytes_mut();
     for &(content, first, bytes) in parts {
-        // No longer than `rest`: it is a part of the sum.
+        // `rest` is long enough: the sum includes `bytes`.
         let (to, after) = rest.split_at_mut(bytes as usize);
         content.read_at(first, to)?;
         content.check_unchanged()?;

@@ -37,7 +37,7 @@ mod cache;
 pub mod cifar;
 #[cfg(feature = "csv")]
 mod csv;
-#[cfg(any(feature = "csv", feature = "mds", feature = "object-store", feature = "tar"))]
+#[cfg(any(feature = "csv", feature = "mds", feature = "npz", feature = "object-store", feature = "tar"))]
 mod cursor;
 mod decoded;
 pub mod digits;
@@ -51,6 +51,8 @@ mod gzip;
 pub mod idx;
 #[cfg(feature = "images")]
 mod images;
+#[cfg(any(feature = "jsonl", feature = "safetensors"))]
+mod json;
 #[cfg(feature = "jsonl")]
 mod jsonl;
 #[cfg(feature = "mds")]
@@ -59,6 +61,8 @@ mod memory;
 pub mod npy;
 #[cfg(feature = "npz")]
 pub mod npz;
+#[cfg(any(feature = "csv", feature = "jsonl", feature = "table"))]
+mod nulls;
 mod open;
 #[cfg(feature = "arrow")]
 mod pack;
@@ -95,7 +99,9 @@ pub use idx::{Idx, IdxFile};
 #[cfg(feature = "images")]
 pub use images::ImageDataset;
 #[cfg(feature = "jsonl")]
-pub use jsonl::JsonLines;
+pub use jsonl::{JsonLines, JsonLinesOptions};
+#[cfg(any(feature = "csv", feature = "jsonl", feature = "table"))]
+pub use nulls::Nulls;
 #[cfg(feature = "object-store")]
 pub use open::open_url;
 pub use open::{open, open_with_limit};
@@ -111,7 +117,7 @@ pub use remote::{Remote, RemoteCache, RemoteOptions, RemoteStats};
 pub use schema::{ElementType, Schema, SchemaField};
 pub use shards::Shards;
 #[cfg(feature = "table")]
-pub use table::{Nulls, TableOptions};
+pub use table::TableOptions;
 #[cfg(feature = "tar")]
 pub use tar::WebDataset;
 pub use text::Lines;

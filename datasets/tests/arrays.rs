@@ -153,6 +153,11 @@ fn what_is_no_array_of_numbers_is_refused_with_the_byte() {
         ("huge", npy("<f4", false, "(1000000000000000000,)", &[0; 8]), &["cut short"]),
         ("overflow", npy("<f8", false, "(9999999999, 9999999999)", &[0; 8]), &["address space"]),
         ("endless", npy("|u1", false, "(1000000000000000000, 0)", &[]), &["samples without elements"]),
+        (
+            "twice",
+            npy_header("{'descr': '<f4', 'fortran_order': False, 'shape': (2,), 'shape': (1,)}", &[0; 8]),
+            &["has \"shape\" twice"],
+        ),
         ("no-tuple", npy("<f4", false, "2", &[0; 8]), &["no tuple of sizes"]),
         ("no-shape", npy_header("{'descr': '<f4', 'fortran_order': False}", &[]), &["lacks \"shape\""]),
         (
@@ -183,6 +188,11 @@ fn damaged_archives_and_tensors_are_refused_with_their_name() {
     let mut flipped = good.clone();
     let last = 30 + "x.npy".len() + x.len() - 1;
     flipped[last] ^= 1;
+    // Method 12, in the member's header and in the directory.
+    let mut bzip2 = good.clone();
+    bzip2[8] = 12;
+    let directory = good.len() - 22 - 51;
+    bzip2[directory + 10] = 12;
     // Two entries of the directory for one member.
     let two = zip(&[("x.npy", &x), ("y.npy", &x)], None);
     let (entries, first) = (two.len() - 22 - 2 * 51, good.len() - 22 - 51);
@@ -199,8 +209,18 @@ fn damaged_archives_and_tensors_are_refused_with_their_name() {
         ("cut-inside.npz", zip(&[("x.npy", &x[..x.len() - 1])], None), &["\"x.npy\"", "cut short"]),
         ("overlap.npz", overlap, &["lie one over another"]),
         ("claims.npz", zip(&[("x.npy", &x)], Some(x.len() as u32 + 1)), &["refused"]),
+        ("twice.npz", zip(&[("a.npy", &x), ("b.npy", &x), ("a.npy", &x)], None), &["two members \"a.npy\""]),
+        ("method.npz", bzip2, &["\"x.npy\"", "compressed by Bzip2, which is not read"]),
+        (
+            "twice.safetensors",
+            header(concat!(
+                r#"{"a":{"dtype":"U8","shape":[4],"data_offsets":[0,4]},"#,
+                r#""a":{"dtype":"U8","shape":[2,2],"data_offsets":[0,4]}}"#
+            )),
+            &["two tensors \"a\"", "byte 8"],
+        ),
         ("longest.safetensors", longest, &["claims 18446744073709551615 bytes", "byte 0"]),
-        ("longer.safetensors", longer, &["claims 1000 bytes, at most 5", "byte 0"]),
+        ("longer.safetensors", longer, &["claims 1000 bytes, max 5", "byte 0"]),
         ("json.safetensors", header("{\"a\":\n}"), &["header is damaged", "byte 8"]),
         (
             "overlap.safetensors",

@@ -86,6 +86,37 @@ fn tables_are_read_by_url_as_pyarrow_reads_them() {
 }
 
 #[test]
+fn a_server_that_fails_is_the_error_of_a_table_and_not_damage() {
+    with_watchdog(LIMIT, || {
+        let dir = golden();
+        for name in ["snappy.parquet", "gzip.parquet", "zstd.arrow", "plain.stream"] {
+            let bytes = std::fs::read(dir.join(name)).unwrap();
+            // Each block fails in turn: those of the metadata at the opening, the others when they are read.
+            for failed in 0..4 {
+                let server = Server::start();
+                let url = server.put(name, Served::new(bytes.clone()));
+                let few = RemoteOptions { attempts: 1, block_bytes: 512, memory_bytes: 512, ..options() };
+                let remote = Remote::new(few).unwrap();
+                let opened = if failed == 0 {
+                    server.fail_always(Some(Fault::Status(503)));
+                    remote.open(&url)
+                } else {
+                    remote.open(&url).inspect(|_| server.fail_always(Some(Fault::Status(503))))
+                };
+                let read = |reader: Box<dyn Reader>| {
+                    let sample = reader.len() / failed.max(1) as u64 - 1;
+                    reader.read(sample, &mut feedline_datasets::Values::new())
+                };
+                let line = opened.and_then(read).unwrap_err().to_string();
+                assert!(line.contains("status 503") && line.contains(&url), "{name}: {line}");
+                assert!(!line.contains("damaged") && !line.contains("cut short"), "{name}: {line}");
+                assert_eq!(line.matches(&url).count(), 1, "{name}: {line}");
+            }
+        }
+    });
+}
+
+#[test]
 fn real_files_are_read_by_url_as_independent_readers_do_or_refused() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data");
     if !root.is_dir() {

@@ -193,7 +193,7 @@ fn tokens_are_cut_into_windows_with_the_next_token_as_target() {
         [vec![6, 7, 8, 9], vec![7, 8, 9, 10]],
     ];
     for limit in [u64::MAX, 0] {
-        let tokens = Tokens::open_with_limit(&[(&path, 1.0)], options, limit).unwrap();
+        let tokens = Tokens::open(&[(&path, 1.0)], TokenOptions { memory_limit: limit, ..options }).unwrap();
         assert_eq!(windows(&tokens), expected);
         assert_eq!(Dataset::column(&tokens, 1).map(|column| column.rows()), (limit > 0).then_some(3));
         let report = feedline_core::check_dataset(&tokens, &Default::default()).unwrap();

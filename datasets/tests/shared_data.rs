@@ -154,18 +154,20 @@ fn read_all(reader: &dyn Reader) -> feedline_core::Result<()> {
 }
 
 /// The same file, with its nulls filled.
-#[cfg(all(feature = "arrow", feature = "parquet"))]
-fn filled(path: &Path, limit: u64) -> Box<dyn Reader> {
-    use feedline_datasets::{ArrowFile, Nulls, ParquetFile, TableOptions};
-    let options = TableOptions { nulls: Nulls::Fill, ..Default::default() };
-    if path.extension().is_some_and(|name| name == "parquet") {
-        Box::new(ParquetFile::open_with(path, options).unwrap())
-    } else {
-        Box::new(ArrowFile::open_with(path, limit, options).unwrap())
+#[cfg(all(feature = "arrow", feature = "csv", feature = "parquet"))]
+fn filled(path: &Path, memory_limit: u64) -> Box<dyn Reader> {
+    use feedline_datasets::{ArrowFile, Csv, CsvOptions, Nulls, ParquetFile, TableOptions};
+    let options = TableOptions { nulls: Nulls::Fill, memory_limit, ..Default::default() };
+    match path.extension().and_then(|name| name.to_str()) {
+        Some("parquet") => Box::new(ParquetFile::open_with(path, options).unwrap()),
+        Some("csv" | "tsv") => {
+            Box::new(Csv::open_with(path, CsvOptions { nulls: Nulls::Fill, ..Default::default() }).unwrap())
+        }
+        _ => Box::new(ArrowFile::open_with(path, options).unwrap()),
     }
 }
 
-#[cfg(not(all(feature = "arrow", feature = "parquet")))]
+#[cfg(not(all(feature = "arrow", feature = "csv", feature = "parquet")))]
 fn filled(path: &Path, _: u64) -> Box<dyn Reader> {
-    panic!("{} has nulls, which only tables have: test with the features arrow and parquet", path.display())
+    panic!("{} has nulls: test with the features arrow, csv and parquet", path.display())
 }

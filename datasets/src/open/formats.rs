@@ -61,8 +61,9 @@ pub(super) fn tfrecord(_: &Path) -> Result<Box<dyn Reader>> {
 }
 
 #[cfg(feature = "arrow")]
-pub(super) fn arrow(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(crate::ArrowFile::open_with(path, limit, Default::default())?))
+pub(super) fn arrow(path: &Path, memory_limit: u64) -> Result<Box<dyn Reader>> {
+    let options = crate::TableOptions { memory_limit, ..Default::default() };
+    Ok(Box::new(crate::ArrowFile::open_with(path, options)?))
 }
 
 #[cfg(not(feature = "arrow"))]

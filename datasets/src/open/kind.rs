@@ -75,7 +75,7 @@ pub(super) fn kind(start: &[u8], len: u64) -> Kind {
         Kind::Safetensors
     } else if is_tfrecord(start) {
         Kind::TfRecord
-    } else if cfg!(feature = "jsonl") && start.starts_with(b"{\"") && is_text(start) {
+    } else if cfg!(feature = "jsonl") && is_json(start) && is_text(start) {
         Kind::JsonLines
     } else if is_text(start) {
         Kind::Text
@@ -107,6 +107,11 @@ pub(super) fn kind_by_name(path: &Path) -> Kind {
         _ if name.contains("idx") => Kind::Idx,
         _ => Kind::Unknown,
     }
+}
+
+/// Whether `start` begins an object, maybe behind a byte order mark.
+fn is_json(start: &[u8]) -> bool {
+    start.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(start).starts_with(b"{\"")
 }
 
 /// Whether `start` begins a text: UTF-8 without control characters, maybe cut within its last character.

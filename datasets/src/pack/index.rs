@@ -14,7 +14,7 @@ use crate::disk::DiskFile;
 use crate::error::one_line;
 #[cfg(feature = "object-store")]
 use crate::remote::RemoteFile;
-use crate::{ArrowFile, Reader, Shards};
+use crate::{ArrowFile, Reader, Shards, TableOptions};
 
 /// The name of the index. Programs that read a folder as one table leave out names that begin like this.
 pub(super) const INDEX: &str = "_index.json";
@@ -152,7 +152,8 @@ impl Index {
             let path = folder.join(&shard.name);
             let bytes = fs::metadata(&path).map(|file| file.len()).unwrap_or(shard.bytes);
             shard.check_bytes(bytes).map_err(|error| error.at_path(&path))?;
-            let file = ArrowFile::open_with(&path, limit, Default::default())?;
+            let options = TableOptions { memory_limit: limit, ..Default::default() };
+            let file = ArrowFile::open_with(&path, options)?;
             shard.check(&file).map_err(|error| error.at_path(&path))?;
             readers.push(Box::new(file));
         }

@@ -1,4 +1,4 @@
-//! Whether a row group can be what it claims, before anything of it is decoded.
+//! Checks the sizes that a row group states, before it is decoded.
 
 use std::io::{BufReader, Read};
 
@@ -12,32 +12,40 @@ use super::pages::Page;
 use crate::error::{data, one_line};
 use crate::gzip::most_inflated;
 
-/// The most rows that are decoded at once.
-const MOST_ROWS: usize = 8192;
-/// Bytes that rows decoded at once may have where the size of a page does not bound them.
+/// Max rows of a decoded batch.
+const MAX_ROWS: usize = 8192;
+/// Max bytes of a decoded batch, if the size of a page does not bound them.
 const AT_ONCE: u64 = 16 << 20;
 
-/// What is known of a row group that may be decoded.
+/// Limits for decoding a row group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    /// Rows to decode at once.
+    /// Rows of a batch.
     pub(super) rows: usize,
-    /// The most bytes that it may have when it is decoded.
+    /// Max bytes of the decoded row group.
     pub(super) bytes: u64,
 }
 
-/// Compares what the pages of `columns` claim with the bytes that there are.
+/// Compares the sizes in the page headers of `columns` with the bytes of the file.
 pub(super) fn check(input: &Input, group: &RowGroupMetaData, columns: &[usize]) -> Result<Bounds> {
     let stored: u64 =
         columns.iter().map(|&column| group.column(column).compressed_size().max(0) as u64).sum();
-    let most = most_inflated(stored);
-    let (mut claimed, mut rows) = (0u64, MOST_ROWS);
+    let max = most_inflated(stored);
+    let (mut claimed, mut rows) = (0u64, MAX_ROWS);
     for &index in columns {
         let column = group.column(index);
         let name = one_line(column.column_path().string());
-        let named = |error: feedline_core::Error| match error.offset() {
-            Some(offset) => data(format!("column \"{name}\": {}", error.message())).at_offset(offset),
-            None => data(format!("column \"{name}\": {}", error.message())),
+        let named = |error: feedline_core::Error| {
+            input.cause_or(|| {
+                let mut named = data(format!("column \"{name}\": {}", error.message()));
+                if let Some(offset) = error.offset() {
+                    named = named.at_offset(offset);
+                }
+                match error.cause() {
+                    Some(cause) => named.caused_by(one_line(cause)),
+                    None => named,
+                }
+            })
         };
         let claims = Claims::of(input, column).map_err(named)?;
         let is_flat = column.column_descr().max_rep_level() == 0;
@@ -48,15 +56,15 @@ pub(super) fn check(input: &Input, group: &RowGroupMetaData, columns: &[usize]) 
         let values = claims.values.saturating_mul(width(column));
         claimed = claimed.saturating_add(claims.bytes).saturating_add(values);
         if claims.incremental > 0 {
-            // A value is at most as long as its page.
-            if !is_flat && claims.incremental.saturating_mul(claims.values) > most {
+            // The max length of a value is that of its page.
+            if !is_flat && claims.incremental.saturating_mul(claims.values) > max {
                 return Err(named(data(
                     "lists of texts that share beginnings are not read: write them plainly",
                 )));
             }
             rows = rows.min((AT_ONCE / claims.incremental).max(1) as usize);
         }
-        if claimed > most {
+        if claimed > max {
             let why = format!(
                 "{stored} bytes of a row group claim {claimed} or more, which is more than is decoded: \
                  write the file with another compression"
@@ -64,17 +72,17 @@ pub(super) fn check(input: &Input, group: &RowGroupMetaData, columns: &[usize]) 
             return Err(named(data(why)));
         }
     }
-    Ok(Bounds { rows, bytes: most })
+    Ok(Bounds { rows, bytes: max })
 }
 
-/// What a column's pages claim.
+/// Sums over the page headers of a column.
 #[derive(Clone, Copy, Debug, Default)]
 struct Claims {
-    /// Bytes of all pages when they are decoded.
+    /// Decoded bytes of all pages.
     bytes: u64,
-    /// Values of all data pages, nulls too.
+    /// Values of all data pages, including nulls.
     values: u64,
-    /// Bytes of the largest page whose values build on each other.
+    /// Bytes of the largest page with incremental encoding.
     incremental: u64,
 }
 
@@ -115,11 +123,10 @@ impl Claims {
     }
 }
 
-/// Checks that a gzip page has no more bytes than it claims: the crate inflates all of it.
+/// Checks that a gzip page inflates to the size in its header: the crate would inflate all of it.
 fn inflates_to(page: Part, claimed: u64) -> Result<()> {
     let mut inflated = MultiGzDecoder::new(BufReader::new(page)).take(claimed.saturating_add(1));
-    // A page of the second kind has levels before its gzip stream; what is damaged is found when it is
-    // decoded.
+    // A data page of version 2 has levels before its gzip stream. Decoding reports damage.
     match std::io::copy(&mut inflated, &mut std::io::sink()) {
         Ok(bytes) if bytes > claimed => Err(data(format!(
             "a page inflates to more than the {claimed} bytes that it claims: fetch the file again"
@@ -128,19 +135,19 @@ fn inflates_to(page: Part, claimed: u64) -> Result<()> {
     }
 }
 
-/// Bytes that a value takes when it is decoded, with its level.
+/// Bytes of a decoded value with its level.
 fn width(column: &ColumnChunkMetaData) -> u64 {
     4 + match column.column_type() {
         Type::BOOLEAN => 1,
         Type::INT32 | Type::FLOAT => 4,
         Type::INT64 | Type::DOUBLE | Type::INT96 => 8,
-        // The view of a value; its bytes lie in the page.
+        // A view; the bytes of the value stay in the page.
         Type::BYTE_ARRAY => 16,
         Type::FIXED_LEN_BYTE_ARRAY => column.column_descr().type_length().max(0) as u64,
     }
 }
 
-/// Counts the bytes that are read.
+/// Counts the bytes read.
 struct Counted<R> {
     from: R,
     read: u64,
@@ -172,7 +179,7 @@ mod tests {
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(&encoder.finish().unwrap()).unwrap();
         let content = Content::OnDisk(DiskFile::open(file.path()).unwrap().into());
-        let input = Input(Arc::new(content));
+        let input = Input::new(Arc::new(content));
         let page = || input.part(0, input.len());
         assert!(inflates_to(page(), 1000).is_ok());
         assert!(inflates_to(page(), 999).unwrap_err().to_string().contains("more than the 999 bytes"));

@@ -1000,6 +1000,18 @@ BUGS = [
         ],
     ),
     Bug(
+        "bmp_few_bytes",
+        "the size of a BMP is believed whatever the file's length",
+        BOMBS,
+        [("images/src/decode/bmp/header.rs", "if min > pixels.len() as u64 {", "if false {")],
+    ),
+    Bug(
+        "bmp_low_bits_first",
+        "the first pixel of a byte is taken from its lowest bits",
+        Test(IMAGES, "pillow", "every_variant_of_bmp_png_gif_and_webp_has_pillows_pixels"),
+        [("images/src/decode/bmp/mod.rs", "byte >> (8 - bits * (at + 1))", "byte >> (bits * at)")],
+    ),
+    Bug(
         "picture_orientation",
         "EXIF's orientation of a JPEG is ignored",
         PILLOW,

@@ -92,6 +92,8 @@ fn bombs_are_answered_in_under_100_ms_and_64_mib() {
     let mut profile = golden("RGB.bmp");
     profile.splice(18..54, with(golden("RGB.bmp"), 0, &[])[18..54].iter().copied().chain([0; 84]));
     let profile = with(with(with(profile, 10, &[138]), 14, &[124]), 14 + 116, &[0xFF; 4]);
+    let size = [&11_000_u32.to_le_bytes()[..], &11_000_u32.to_le_bytes()].concat();
+    let run_length = with(with(golden("P.bmp"), 18, &size), 30, &[1]);
     let refused = [
         ("png, 60,000 x 60,000", png(60_000, 60_000, &[], &zeros(40 << 20)), "60000 x 60000"),
         ("png, 2^31", png(1 << 31, 1 << 31, &[], &zeros(100)), "2147483648"),
@@ -107,6 +109,7 @@ fn bombs_are_answered_in_under_100_ms_and_64_mib() {
         ("jpeg, many scans", scans, "scans"),
         ("jpeg, the same scan again and again", [&repeated[..], &[0xFF, 0xD9]].concat(), "200 scans"),
         ("bmp, 60,000 x 60,000", with(golden("RGB.bmp"), 18, &[0x60, 0xEA, 0, 0, 0x60, 0xEA, 0, 0]), "60000"),
+        ("bmp, run-length encoded, few bytes", run_length, "too few"),
         ("gif, 65,535 x 65,535", with(gif(1), 6, &[0xFF; 4]), "65535 x 65535"),
         ("gif, a large frame", with(gif(1), 32, &[0xFF; 4]), "GIF"),
     ];

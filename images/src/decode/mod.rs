@@ -4,7 +4,8 @@
 //! | --- | --- |
 //! | `jpeg/` | JPEG, by own code |
 //! | `turbo.rs` | JPEG by libjpeg-turbo, where the feature `turbojpeg` is on |
-//! | `png.rs`, `webp.rs`, `bmp.rs`, `gif.rs` | the other formats, each by a crate of its own |
+//! | `bmp/` | BMP, by own code |
+//! | `png.rs`, `webp.rs`, `gif.rs` | the other formats, each by a crate of its own |
 //! | `exif.rs` | which way up a picture is |
 //! | `settings.rs` | limits, and how finely chroma is decoded |
 //! | `reduction.rs` | by how much a JPEG is made smaller while it is decoded |
@@ -42,7 +43,7 @@ pub enum Format {
     Png,
     /// WebP, lossy and lossless; of an animation, the first frame.
     WebP,
-    /// Windows and OS/2 bitmaps.
+    /// BMP of Windows and OS/2: 1, 4, 8, 16, 24 and 32 bits, masks of colours, RLE4 and RLE8.
     Bmp,
     /// GIF: the first frame.
     Gif,
@@ -115,8 +116,11 @@ pub struct Picture<'a> {
 
 /// Decodes pictures of any format, one after the other, in memory that it uses again.
 ///
-/// The result is RGB of one byte per channel: gray is repeated, alpha is dropped, of 16 bits the high byte is
-/// kept, CMYK is converted without a profile, and EXIF's orientation is applied. Colour profiles are ignored.
+/// The result is RGB of one byte per channel: gray is repeated, alpha is dropped, CMYK is converted without a
+/// profile, and EXIF's orientation is applied. Colour profiles are ignored.
+///
+/// A 16-bit level keeps its high byte, in gray as in RGB, with alpha and without. Pillow does the same, except
+/// for gray without alpha: it keeps 16 bits, and its `convert("RGB")` makes every level above 255 white.
 ///
 /// The formats' crates allocate for themselves: png a window of rows, image-webp its planes, gif its code
 /// table. What has the size of the picture otherwise, the pixels and a copy to turn or to widen, is kept from
@@ -153,8 +157,6 @@ struct Work {
     stored: Vec<u8>,
     /// What the format's crate gives: palette indices, rows with alpha.
     raw: Vec<u8>,
-    /// A file with bytes added that its crate needs.
-    copy: Vec<u8>,
     jpeg: Jpeg,
     #[cfg(feature = "turbojpeg")]
     turbo: turbo::Turbo,
@@ -336,13 +338,13 @@ impl Work {
         if format == Format::Jpeg && self.turbo.decode(bytes, size, region, chroma, to) {
             return Ok(());
         }
-        let Self { raw, copy, jpeg, .. } = self;
+        let Self { raw, jpeg, .. } = self;
         // The crates check what they read; this catches what they do not check.
         let decoded = catch_panic("the decoder panicked", || match format {
             Format::Jpeg => jpeg.decode(bytes, region, chroma, to),
             Format::Png => png::decode(bytes, size, to, raw),
             Format::WebP => webp::decode(bytes, size, to, raw),
-            Format::Bmp => bmp::decode(bytes, size, to, raw, copy),
+            Format::Bmp => bmp::decode(bytes, to, raw),
             Format::Gif => gif::decode(bytes, size, to, raw),
         });
         let decoded = decoded.unwrap_or_else(|panic| Err(Why::from(panic)));

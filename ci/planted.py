@@ -1000,6 +1000,18 @@ BUGS = [
         ],
     ),
     Bug(
+        "picture_limit_between",
+        "a picture grows to any size between two transforms",
+        Test(IMAGES, "bounds", "the_limit_of_pixels_holds_after_each_transform_but_for_sizes_that_it_states"),
+        [("images/src/transform/list.rs", "canvas.set_max_pixels(self.settings", "let _ = (self.settings")],
+    ),
+    Bug(
+        "device_places",
+        "a picture with places that a device cuts off gets a record",
+        Test(IMAGES, "bounds", "a_device_refuses_places_that_its_records_cannot_hold_for_the_sample_alone"),
+        [("images/src/device/part.rs", "if size.height > max || size.width > max {", "if false {")],
+    ),
+    Bug(
         "bmp_few_bytes",
         "the size of a BMP is believed whatever the file's length",
         BOMBS,

@@ -7,6 +7,9 @@ use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
 use crate::turn::Turn;
 use crate::{Filter, Region, Size};
 
+/// Longest side that [`Canvas::resize`] reads or makes: its tables take up to 50 bytes per pixel of a side.
+const MAX_RESIZED_SIDE: usize = 1 << 20;
+
 /// A picture that transforms change in place: RGB, a byte per channel, row after row.
 ///
 /// It has two buffers: what cannot be done in place is written to the other one, and then they change roles.
@@ -25,6 +28,10 @@ pub struct Canvas {
     spare: Vec<u8>,
     line: Vec<u32>,
     resizer: Resizer,
+    /// Max pixels of a picture that replaces this one; without a limit outside of a list.
+    max_pixels: Option<u64>,
+    /// Why a picture was not replaced since the limit was set.
+    refused: Option<String>,
 }
 
 impl Canvas {
@@ -66,9 +73,39 @@ impl Canvas {
         Ok(())
     }
 
+    /// Limits what [`replace`](Self::replace) and [`resize`](Self::resize) make from now on.
+    pub(crate) fn set_max_pixels(&mut self, max: u64) {
+        self.max_pixels = Some(max);
+        self.refused = None;
+    }
+
+    /// Why the last change was refused, since the limit was set.
+    pub(crate) fn take_refusal(&mut self) -> Option<String> {
+        self.refused.take()
+    }
+
+    /// Whether a picture of size `to` is within the limit; if not, keeps the refusal.
+    fn allows(&mut self, to: Size) -> bool {
+        let Some(max) = self.max_pixels.filter(|max| to.pixels() > *max) else { return true };
+        self.refuse(format!(
+            "{to}, more than the limit of {max} pixels: raise Limits::pixels if it is meant"
+        ));
+        false
+    }
+
+    fn refuse(&mut self, why: String) {
+        self.refused.get_or_insert(why);
+    }
+
     /// Replaces the picture by one of size `to`: `write` gets the old size, the old pixels, and memory for
     /// the new pixels, which holds bytes of an earlier picture.
+    ///
+    /// Within a list of transforms, a picture beyond [`Limits::pixels`](crate::Limits) ends the sample with an
+    /// error: then `write` is not called, and the picture stays as it is.
     pub fn replace(&mut self, to: Size, write: impl FnOnce(Size, &[u8], &mut [u8])) {
+        if !self.allows(to) {
+            return;
+        }
         self.spare.resize(to.bytes(), 0);
         write(self.size, &self.pixels, &mut self.spare);
         std::mem::swap(&mut self.pixels, &mut self.spare);
@@ -94,8 +131,21 @@ impl Canvas {
 
     /// Scales the picture to the size `to`: rows first, then columns, with bytes in between. Where a kernel
     /// overshoots, the order shows in the pixels; this one is Pillow's.
+    ///
+    /// Within a list of transforms, the picture stays as it is if the result or the picture between the two
+    /// passes is beyond [`Limits::pixels`](crate::Limits), or a side is longer than 2^20 pixels: the sample ends
+    /// with an error.
     pub fn resize(&mut self, to: Size, filter: Filter) {
-        self.resize_once(Size::new(self.size.height, to.width), filter);
+        let between = Size::new(self.size.height, to.width);
+        if to == self.size || !self.allows(to) || !self.allows(between) {
+            return;
+        }
+        let sides = [self.size.height, self.size.width, to.height, to.width];
+        if self.max_pixels.is_some() && sides.iter().any(|side| *side > MAX_RESIZED_SIDE) {
+            let why = format!("{to} of one of {}, a side of more than {MAX_RESIZED_SIDE} pixels", self.size);
+            return self.refuse(why);
+        }
+        self.resize_once(between, filter);
         self.resize_once(to, filter);
     }
 

@@ -28,14 +28,14 @@ impl Size {
         [self.height, self.width, 3]
     }
 
-    /// Number of pixels.
+    /// Number of pixels; `u64::MAX` if there are more.
     pub const fn pixels(self) -> u64 {
-        self.height as u64 * self.width as u64
+        (self.height as u64).saturating_mul(self.width as u64)
     }
 
-    /// Bytes of all pixels.
+    /// Bytes of all pixels; `usize::MAX` if there are more.
     pub const fn bytes(self) -> usize {
-        self.height * self.width * 3
+        self.height.saturating_mul(self.width).saturating_mul(3)
     }
 
     /// The size after rows and columns have changed places.

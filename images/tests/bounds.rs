@@ -1,13 +1,18 @@
 //! Pictures that lie about their size, and bombs, are answered in under 100 ms and 64 MiB.
 //!
-//! The test of bombs looks at the memory of the whole process: what runs beside it takes little.
+//! The tests of bombs look at the memory of the whole process: what runs beside them takes little.
 
 use std::fs;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use feedline_images::{Decoder, Limits};
+use feedline_core::{ErrorKind, Random};
+use feedline_images::{Decoder, Filter, Limits, Pad, Resize, Scratch, Size, Transforms};
 use flate2::{Compression, Crc, write::ZlibEncoder};
+
+/// Held by the tests that look at the memory of the process.
+static MEMORY: Mutex<()> = Mutex::new(());
 
 /// The most memory that the process has had, in bytes.
 fn peak() -> u64 {
@@ -75,6 +80,7 @@ fn frame(jpeg: &[u8]) -> usize {
 
 #[test]
 fn bombs_are_answered_in_under_100_ms_and_64_mib() {
+    let _alone = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
     let jpeg = golden("420.jpg");
     let at = frame(&jpeg);
     let progressive = golden("420-progressive.jpg");
@@ -149,5 +155,88 @@ fn the_limit_counts_pixels_and_is_checked_for_every_format() {
         assert!(Decoder::with_limits(limits(43 * 61)).decode(&encoded).is_ok(), "{name}");
         let error = Decoder::with_limits(limits(43 * 61 - 1)).decode(&encoded).unwrap_err().to_string();
         assert!(error.contains("61 x 43, more than the limit of 2622 pixels"), "{error}");
+    }
+}
+
+/// What `transforms` answer to the picture: the kind and the text of the error.
+fn refused(transforms: &Transforms, encoded: &[u8]) -> (ErrorKind, String) {
+    let mut image = vec![0; transforms.field("image").unwrap().fields()[0].row_bytes()];
+    let mut scratch = Scratch::default();
+    let answer = transforms.read(encoded, &mut Random::from_key(1), &mut scratch, &mut image);
+    let error = answer.expect_err("a picture beyond the limits is refused");
+    (error.kind(), error.to_string())
+}
+
+#[test]
+fn a_picture_that_grows_between_two_transforms_is_refused() {
+    let _alone = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
+    let wide = png(65_500, 1, &[], &zeros(65_501));
+    assert!(wide.len() < 300, "{} bytes", wide.len());
+    let before = peak();
+    let list = Transforms::new().resize_shorter_side(256).center_crop(224);
+    let (kind, why) = refused(&list, &wide);
+    assert_eq!(kind, ErrorKind::Sample, "{why}");
+    assert!(why.contains("16768000 x 256, more than the limit of 134217728 pixels"), "{why}");
+    // Rows come first: 65,500 rows of 3,000 pixels, though the result has 3,000 pixels.
+    let high = png(1, 65_500, &[], &zeros(2 * 65_500));
+    let list = Transforms::new().then(Resize::exact(Size::new(1, 3000), Filter::Bicubic));
+    assert!(refused(&list, &high).1.contains("3000 x 65500, more than"));
+    let list = Transforms::new().pad(1200).center_crop(224);
+    assert!(refused(&list, &wide).1.contains("67900 x 2401, more than"));
+    let list = Transforms::new().then(Pad::new([usize::MAX; 4], [0; 3])).center_crop(224);
+    assert!(refused(&list, &wide).1.contains("more than"));
+    let list = Transforms::new().resize_shorter_side(usize::MAX).center_crop(224);
+    assert!(refused(&list, &wide).1.contains("more than"));
+    // The tables of a resize grow with a side, not with the pixels.
+    let longer = png(3_000_000, 1, &[], &zeros(3_000_001));
+    assert!(refused(&Transforms::new().resize(224), &longer).1.contains("a side of more than"));
+    let grown = peak() - before;
+    assert!(grown < 64 << 20, "{} MiB", grown >> 20);
+}
+
+#[test]
+fn the_limit_of_pixels_holds_after_each_transform_but_for_sizes_that_it_states() {
+    let encoded = golden("RGB.png");
+    let limited = |list: Transforms| list.limits(Limits { pixels: 43 * 61 });
+    let list = limited(Transforms::new().resize_shorter_side(44).center_crop(20));
+    assert!(refused(&list, &encoded).1.contains("62 x 44, more than the limit of 2623 pixels"));
+    let list = limited(Transforms::new().pad(1).random_crop(20));
+    assert!(refused(&list, &encoded).1.contains("63 x 45, more than the limit of 2623 pixels"));
+    let lists = [
+        Transforms::new().resize_shorter_side(43).pad(0).center_crop(60),
+        Transforms::new().resize(100).flip(0.5),
+        Transforms::new().center_crop(90).random_crop(100),
+        Transforms::new().random_resized_crop(200),
+    ];
+    for list in lists.map(limited) {
+        let mut image = vec![0; list.field("image").unwrap().fields()[0].row_bytes()];
+        list.read(&encoded, &mut Random::from_key(1), &mut Scratch::default(), &mut image).unwrap();
+    }
+}
+
+#[test]
+fn a_device_refuses_places_that_its_records_cannot_hold_for_the_sample_alone() {
+    let draw = |list: Transforms, size: Size| {
+        let part = list.device_part().unwrap();
+        part.draw(size, &mut Random::from_key(1), &mut [0; 144])
+            .map_err(|error| (error.kind(), error.to_string()))
+    };
+    let crop = || Transforms::new().on_device().center_crop(224);
+    let resize = || Transforms::new().on_device().resize_shorter_side(256).center_crop(224);
+    assert_eq!(draw(crop(), Size::new(1, 1 << 24)), Ok(()));
+    assert_eq!(draw(resize(), Size::new(300, 400)), Ok(()));
+    for (list, size, part) in [
+        (crop(), Size::new(1, (1 << 24) + 1), "16777217 x 1"),
+        (crop(), Size::new(1 << 31, 1), "1 x 2147483648"),
+        (resize(), Size::new(1, 65_500), "16384"),
+        (Transforms::new().on_device().pad(1 << 22).center_crop(8), Size::new(3, 1 << 24), "16777216"),
+    ] {
+        let (kind, why) = draw(list, size).expect_err(part);
+        assert_eq!(kind, ErrorKind::Sample, "{why}");
+        assert!(why.contains(part), "{why}");
+    }
+    // What no picture can go through is an error of the list.
+    for list in [resize().pad(1 << 40).center_crop(8), Transforms::new().on_device().resize(20_000)] {
+        assert_eq!(list.device_part().unwrap_err().kind(), ErrorKind::Config);
     }
 }

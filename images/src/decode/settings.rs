@@ -1,9 +1,10 @@
 //! What is asked of a decoder: limits, and how finely chroma is decoded.
 
-/// What a picture may cost; checked on its header, before memory is allocated for its pixels.
+/// What a picture may cost. Checked on its header, before memory is allocated for its pixels, and after each
+/// transform of a list: a border or a resize in proportion may make a small picture large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most pixels of a picture.
+    /// Max pixels of a picture. A transform to a size that it states itself may make a picture of that size.
     pub pixels: u64,
 }
 

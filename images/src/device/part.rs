@@ -7,7 +7,7 @@ use feedline_core::{DType, Element, Error, ErrorKind, Random, Result};
 use super::element::{Value, Written};
 use super::mixing::Mixing;
 use super::pixels::Pixels;
-use super::record::Record;
+use super::record::{MAX_PLACE, Record};
 use super::words::{Mixed, Sample, WORDS};
 use crate::decode::Settings;
 use crate::transform::Needs;
@@ -46,6 +46,11 @@ pub(crate) fn draw(
     random: &mut Random,
     parameters: &mut [u8],
 ) -> Result<()> {
+    let max = MAX_PLACE as usize;
+    if size.height > max || size.width > max {
+        let why = format!("the picture is {size}: the device takes sides of up to {MAX_PLACE} pixels");
+        return Err(Error::new(ErrorKind::Sample, why));
+    }
     let mut record = Record::new(size);
     for step in steps {
         step.record(&mut record, random);
@@ -187,9 +192,11 @@ impl DevicePart {
 
     /// Whether the list can be drawn in this order.
     pub(crate) fn check(&self) -> Result<()> {
-        let size = self.source.unwrap_or(Size::new(2 * self.size.height, 2 * self.size.width));
+        let twice = Size::new(self.size.height.saturating_mul(2), self.size.width.saturating_mul(2));
+        let size = self.source.unwrap_or(twice);
         let mut parameters = [0; 4 * WORDS];
-        (0..8).try_for_each(|key| self.draw(size, &mut Random::from_key(key), &mut parameters))
+        let mut drawn = (0..8).map(|key| self.draw(size, &mut Random::from_key(key), &mut parameters));
+        drawn.find_map(Result::err).map_or(Ok(()), |error| Err(config(error.message().into())))
     }
 
     /// Does on the host what the kernel does: the same bits. `row` is the number of the sample, `to` its

@@ -5,10 +5,13 @@ use feedline_core::{Error, ErrorKind, Result};
 
 use crate::{Region, Size};
 
-/// The most changes of colour of a sample.
+/// Max distance of a place from the picture's corner, in rows or columns: the device cuts off what is farther.
+pub(super) const MAX_PLACE: i32 = 1 << 24;
+
+/// Max changes of colour of a sample.
 pub(super) const MAX_COLORS: usize = 8;
 
-/// The longest side of a picture that a device scales.
+/// Longest side of a picture that a device scales.
 pub(super) const MAX_SIDE: i32 = 1 << 14;
 
 /// A rectangle that may reach beyond the picture: from `top` and `left` to before `bottom` and `right`.
@@ -104,7 +107,7 @@ pub struct Record {
     pub(super) colors: ArrayVec<(Color, f32), MAX_COLORS>,
     pub(super) erased: Option<(Region, [u8; 3])>,
     pub(super) mixed: Option<(Mix, u32)>,
-    refused: Option<&'static str>,
+    refused: Option<(ErrorKind, &'static str)>,
 }
 
 impl Record {
@@ -155,6 +158,12 @@ impl Record {
         if *self.fill.get_or_insert(color) != color {
             self.refuse("has borders of two colours");
         }
+        let size = self.size();
+        let sums = [[top, size.height, bottom], [left, size.width, right]];
+        let is_long = |sum: [usize; 3]| sum.into_iter().fold(0, usize::saturating_add) > MAX_PLACE as usize;
+        if sums.into_iter().any(is_long) {
+            return self.refuse_sample("makes a side of more than 16777216 pixels");
+        }
         let (right, left) = if self.flip.0 { (left, right) } else { (right, left) };
         let (bottom, top) = if self.flip.1 { (top, bottom) } else { (bottom, top) };
         let grown = |window: Window| Window {
@@ -183,9 +192,10 @@ impl Record {
         }
         let from = self.window.size();
         let sides = [(from.height, size.height), (from.width, size.width)];
-        let most = MAX_SIDE as usize;
-        if sides.iter().any(|&(from, to)| from == 0 || to == 0 || from.max(to) > most || from > 2048 * to) {
-            self.refuse("scales a picture with a side of 0 or above 16384 pixels, or to less than 1/2048");
+        let max = MAX_SIDE as usize;
+        if sides.iter().any(|&(from, to)| from == 0 || to == 0 || from.max(to) > max || from > 2048 * to) {
+            let why = "scales a picture with a side of 0 or above 16384 pixels, or to less than 1/2048";
+            return self.refuse_sample(why);
         }
         // The taps of a picture that keeps its size weigh nothing but one: the resize would change nothing.
         if from != size {
@@ -254,16 +264,28 @@ impl Record {
         }
     }
 
+    /// Refuses the list, which no picture can go through.
     fn refuse(&mut self, why: &'static str) {
-        self.refused.get_or_insert(why);
+        self.refused.get_or_insert((ErrorKind::Config, why));
+    }
+
+    /// Refuses this picture; another one may be of a size that the list can take.
+    fn refuse_sample(&mut self, why: &'static str) {
+        self.refused.get_or_insert((ErrorKind::Sample, why));
     }
 
     /// The record, if it makes a picture of size `wanted` in an order that the device keeps.
     pub(super) fn checked(self, wanted: Size) -> Result<Self> {
-        if let Some(why) = self.refused {
+        if let Some((kind, why)) = self.refused {
+            let source = self.source;
+            let of = if kind == ErrorKind::Sample {
+                format!(" (of a picture of {source})")
+            } else {
+                String::new()
+            };
             let why =
-                format!("the part of the list that runs on the device {why}: put on_device() behind it");
-            return Err(Error::new(ErrorKind::Config, why));
+                format!("the part of the list that runs on the device {why}{of}: put on_device() behind it");
+            return Err(Error::new(kind, why));
         }
         let size = self.size();
         if size != wanted {

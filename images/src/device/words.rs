@@ -1,13 +1,10 @@
 //! A record as the numbers that cross to the device. `kernels/cu/augment.cu` reads the same places.
 
-use super::record::{Color, MAX_COLORS, MAX_SIDE, Mix, Record, Window};
+use super::record::{Color, MAX_COLORS, MAX_PLACE, MAX_SIDE, Mix, Record, Window};
 use crate::Size;
 
 /// The `u32` numbers of a record.
 pub const WORDS: usize = 36;
-
-/// No place is farther from the picture's corner.
-const FAR: i32 = 1 << 24;
 
 const FLIP_X: u32 = 1;
 const FLIP_Y: u32 = 2;
@@ -94,7 +91,7 @@ impl Record {
 impl Sample {
     /// Reads a record. A picture of more than `pixels` pixels is taken for one without pixels.
     pub(super) fn read(words: &[u32], pixels: u64) -> Self {
-        let place = |at: usize| (words[at] as i32).clamp(-FAR, FAR);
+        let place = |at: usize| (words[at] as i32).clamp(-MAX_PLACE, MAX_PLACE);
         let window = |at: usize| Window {
             top: place(at),
             left: place(at + 1),
@@ -111,8 +108,8 @@ impl Sample {
         let (seen, scaled) = (window(2).size(), (place(10), place(11)));
         let sides = [seen.height as i32, seen.width as i32, scaled.0, scaled.1];
         let is_scaled = !resized || sides.iter().all(|side| (1..=MAX_SIDE).contains(side));
-        let far = FAR as usize;
-        if source.height > far || source.width > far || source.pixels() > pixels || !is_scaled {
+        let max = MAX_PLACE as usize;
+        if source.height > max || source.width > max || source.pixels() > pixels || !is_scaled {
             source = Size::default();
         }
         let mix = match flags & (BLEND | PASTE) {

@@ -221,8 +221,8 @@ impl Transforms {
     /// Of a JPEG only the part that the first transform needs is turned into pixels.
     ///
     /// # Errors
-    /// `Data` when the picture is refused, see [`Decoder::decode`]; `Sample` when what the list makes of it
-    /// has not as many bytes as `image`.
+    /// `Data` when the picture is refused, see [`Decoder::decode`]; `Sample` when a transform makes a picture
+    /// beyond [`Limits::pixels`], or the result has not as many bytes as `image`.
     pub fn read(
         &self,
         encoded: &[u8],
@@ -242,7 +242,7 @@ impl Transforms {
             })
         })?;
         if let Some(first) = first {
-            first.apply(canvas, random);
+            self.apply_step(&**first, random, canvas)?;
         }
         self.finish(1, random, canvas, image)
     }
@@ -250,7 +250,8 @@ impl Transforms {
     /// Lets a picture of pixels go through the list, to `image`: the bytes of the field.
     ///
     /// # Errors
-    /// `Sample` when what the list makes of it has not as many bytes as `image`.
+    /// `Sample` when a transform makes a picture beyond [`Limits::pixels`], or the result has not as many bytes
+    /// as `image`.
     ///
     /// # Panics
     /// If `pixels` has not `size.bytes()` bytes.
@@ -266,12 +267,21 @@ impl Transforms {
         self.finish(0, random, &mut scratch.canvas, image)
     }
 
+    /// Applies a transform. The picture may grow up to the limit, or to the size that the transform states.
+    fn apply_step(&self, step: &dyn Transform, random: &mut Random, canvas: &mut Canvas) -> Result<()> {
+        let stated = step.size(None).map_or(0, Size::pixels);
+        canvas.set_max_pixels(self.settings.limits.pixels.max(stated).max(canvas.size().pixels()));
+        step.apply(canvas, random);
+        let Some(why) = canvas.take_refusal() else { return Ok(()) };
+        Err(Error::new(ErrorKind::Sample, format!("{step:?} makes a picture of {why}")))
+    }
+
     /// The steps from number `from` on.
     fn finish(&self, from: usize, random: &mut Random, canvas: &mut Canvas, image: &mut [u8]) -> Result<()> {
         for step in self.host_steps().iter().skip(from) {
             let region = step.region(canvas.size(), random);
             canvas.crop(region);
-            step.apply(canvas, random);
+            self.apply_step(&**step, random, canvas)?;
         }
         let as_it_is = Output::default();
         let output = if self.host.is_some() { &as_it_is } else { &self.output };

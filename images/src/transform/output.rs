@@ -50,7 +50,7 @@ impl Output {
 
     /// Bytes of the field of a picture of this size.
     pub(super) fn bytes(&self, size: Size) -> usize {
-        size.bytes() * if self.levels.is_some() { 4 } else { 1 }
+        size.bytes().saturating_mul(if self.levels.is_some() { 4 } else { 1 })
     }
 
     /// Writes the picture; `to` is as long as the field.

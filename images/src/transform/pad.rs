@@ -22,7 +22,8 @@ impl Pad {
 
     fn wanted(&self, size: Size) -> Size {
         let [top, right, bottom, left] = self.sides;
-        Size::new(top + size.height + bottom, left + size.width + right)
+        let sum = |before: usize, side: usize, after| before.saturating_add(side).saturating_add(after);
+        Size::new(sum(top, size.height, bottom), sum(left, size.width, right))
     }
 }
 

@@ -53,7 +53,7 @@ impl Resize {
         match self.to {
             To::Size(size) => size,
             To::ShorterSide(length) => {
-                let longer = |this: usize, shorter: usize| this * length / shorter.max(1);
+                let longer = |this: usize, shorter: usize| this.saturating_mul(length) / shorter.max(1);
                 match size {
                     Size { height, width } if height < width => Size::new(length, longer(width, height)),
                     Size { height, width } => Size::new(longer(height, width), length),

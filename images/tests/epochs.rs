@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::mpsc::channel;
 
-use feedline::{Cursor, Device, Loader, LoaderBuilder, Stream, View, Workers, World};
+use feedline::{BadSamples, Budget, Cursor, Device, Loader, LoaderBuilder, Stream, View, Workers, World};
 use feedline_datasets::{ImageDataset, open};
 use feedline_images::device::{HostBatch, WORDS};
 use feedline_images::{DevicePart, Transforms};
@@ -40,6 +40,16 @@ fn builder(folder: &Path) -> LoaderBuilder {
 fn loader_of(folder: &Path, transforms: Transforms) -> LoaderBuilder {
     let set = ImageDataset::new(open(folder).unwrap(), transforms).unwrap();
     Loader::builder(set).batch_size(BATCH).shuffle(19)
+}
+
+/// A black bitmap.
+fn bitmap(width: u32, height: u32) -> Vec<u8> {
+    let pixels = (3 * width).div_ceil(4) * 4 * height;
+    let header = [54 + pixels, 0, 54, 40, width, height, 24 << 16 | 1, 0, pixels, 0, 0, 0, 0];
+    let mut bytes = b"BM".to_vec();
+    header.iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+    bytes.resize(54 + pixels as usize, 0);
+    bytes
 }
 
 /// Transforms in whole numbers, all by the workers, or those behind the crop on the device.
@@ -171,4 +181,25 @@ fn an_epoch_is_the_same_whether_workers_or_the_device_transform_it() {
     order.extend(resumed.0);
     hashes.extend(resumed.1);
     assert_eq!((order, hashes), wanted, "resumed");
+}
+
+#[test]
+fn a_picture_that_grows_beyond_the_limit_is_a_bad_sample() {
+    let _watchdog = Watchdog::new(watchdog::LIMIT, "a picture that grows");
+    let folder = folder();
+    fs::write(folder.path().join("first/wide.bmp"), bitmap(65_500, 1)).unwrap();
+    let on_host = Transforms::new().resize_shorter_side(256).center_crop(24);
+    let on_device = Transforms::new().on_device().resize_shorter_side(256).center_crop(24);
+    for (set, why) in [
+        (ImageDataset::new(open(folder.path()).unwrap(), on_host).unwrap(), "16768000 x 256"),
+        (ImageDataset::encoded(open(folder.path()).unwrap(), on_device, 1 << 20).unwrap(), "16384"),
+    ] {
+        let policy = BadSamples::Substitute { budget: Budget::Count(1) };
+        let device = Device::host();
+        let mut loader = Loader::builder(set).batch_size(BATCH).bad_samples(policy).build(&device).unwrap();
+        assert!(loader.epoch(0).unwrap().all(|batch| batch.is_ok()));
+        let report = loader.bad_sample_report();
+        let [bad] = report.samples() else { panic!("one bad sample: {report:?}") };
+        assert!(bad.cause.contains(why), "{}", bad.cause);
+    }
 }

@@ -6,14 +6,14 @@ use gif::{ColorOutput, DecodeOptions, MemoryLimit};
 
 use super::{Header, Why};
 use crate::Size;
-use crate::turn::Turn;
+use crate::orientation::Orientation;
 
 pub(super) fn header(bytes: &[u8]) -> Result<Header, Why> {
     let Some(&[w0, w1, h0, h1]) = bytes.get(6..).and_then(|bytes| bytes.first_chunk()) else {
         return Err("the file is cut short in its header".into());
     };
     let size = Size::new(u16::from_le_bytes([h0, h1]).into(), u16::from_le_bytes([w0, w1]).into());
-    Ok(Header { size, turn: Turn::None })
+    Ok(Header { size, orientation: Orientation::Upright })
 }
 
 pub(super) fn decode(bytes: &[u8], size: Size, to: &mut [u8], raw: &mut Vec<u8>) -> Result<(), Why> {

@@ -27,7 +27,7 @@ use feedline_core::{Error, ErrorKind, Result, catch_panic};
 
 use self::jpeg::Jpeg;
 use crate::canvas::crop;
-use crate::turn::Turn;
+use crate::orientation::Orientation;
 use crate::{Region, Size};
 
 pub use self::reduction::Reduction;
@@ -102,7 +102,7 @@ impl fmt::Display for Format {
 struct Header {
     /// The size as stored.
     size: Size,
-    turn: Turn,
+    orientation: Orientation,
 }
 
 /// A decoded picture: RGB, a byte per channel, row after row.
@@ -123,7 +123,7 @@ pub struct Picture<'a> {
 /// for gray without alpha: it keeps 16 bits, and its `convert("RGB")` makes every level above 255 white.
 ///
 /// The formats' crates allocate for themselves: png a window of rows, image-webp its planes, gif its code
-/// table. What has the size of the picture otherwise, the pixels and a copy to turn or to widen, is kept from
+/// table. What has the size of the picture otherwise, the pixels and a copy to orientation or to widen, is kept from
 /// picture to picture, as is all that JPEG needs.
 ///
 /// With the feature `turbojpeg`, libjpeg-turbo decodes JPEG where it is the quicker decoder: whole pictures
@@ -199,13 +199,13 @@ impl Decoder {
     /// `Data` when the format is unknown, the header is damaged, or the picture is beyond the limits.
     pub fn size(&self, bytes: &[u8]) -> Result<Size> {
         let (_, header) = self.header(bytes)?;
-        Ok(header.turn.size(header.size))
+        Ok(header.orientation.size(header.size))
     }
 
     /// Whether the picture is stored as it is seen, so that it need not be turned; `false` for a damaged
     /// header.
     pub fn is_upright(&self, bytes: &[u8]) -> bool {
-        self.header(bytes).is_ok_and(|(_, header)| header.turn == Turn::None)
+        self.header(bytes).is_ok_and(|(_, header)| header.orientation == Orientation::Upright)
     }
 
     /// Decodes `bytes` into the decoder's own memory.
@@ -245,7 +245,7 @@ impl Decoder {
         wanted: impl FnOnce(Size) -> (Region, Reduction),
     ) -> Result<Size> {
         let (format, header) = self.header(bytes)?;
-        let (region, reduction) = wanted(header.turn.size(header.size));
+        let (region, reduction) = wanted(header.orientation.size(header.size));
         let reduction = if format == Format::Jpeg { reduction } else { Reduction::None };
         let region = reduction.region(region);
         pixels.resize(region.size.bytes(), 0);
@@ -259,7 +259,7 @@ impl Decoder {
     /// As [`decode`](Self::decode), and `Data` when the picture has another size.
     pub fn decode_into(&mut self, bytes: &[u8], size: Size, pixels: &mut [u8]) -> Result<()> {
         let (format, header) = self.header(bytes)?;
-        let found = header.turn.size(header.size);
+        let found = header.orientation.size(header.size);
         if found != size || pixels.len() != size.bytes() {
             return Err(refused(format, format!("the picture is {found}, not {size}: resize it")));
         }
@@ -295,27 +295,27 @@ impl Decoder {
         &mut self,
         bytes: &[u8],
         format: Format,
-        Header { size, turn }: Header,
+        Header { size, orientation }: Header,
         (region, reduction): (Region, Reduction),
         pixels: &mut [u8],
     ) -> Result<()> {
         let chroma = self.settings.chroma;
         let size = reduction.size(size);
-        let part = turn.stored(size, region);
+        let part = orientation.stored_region(size, region);
         let decoded = if format == Format::Jpeg { part } else { Region::whole(size) };
-        if turn == Turn::None && decoded == part {
+        if orientation == Orientation::Upright && decoded == part {
             return self.work.decode(bytes, format, size, (decoded, reduction), chroma, pixels);
         }
         let mut stored = std::mem::take(&mut self.work.stored);
         stored.resize(decoded.size.bytes(), 0);
         let result = self.work.decode(bytes, format, size, (decoded, reduction), chroma, &mut stored);
         if result.is_ok() && decoded == part {
-            turn.apply(part.size, &stored, pixels);
+            orientation.apply(part.size, &stored, pixels);
         } else if result.is_ok() {
             let raw = &mut self.work.raw;
             raw.resize(part.size.bytes(), 0);
             crop(size, &stored, part, raw);
-            turn.apply(part.size, raw, pixels);
+            orientation.apply(part.size, raw, pixels);
         }
         self.work.stored = stored;
         result

@@ -6,7 +6,7 @@ use png::{ColorType, Limits, Transformations};
 
 use super::{Header, Why, exif, without_alpha};
 use crate::Size;
-use crate::turn::Turn;
+use crate::orientation::Orientation;
 
 /// What chunks other than pixels may take: profiles and texts are ignored, tables are small.
 const OTHER: usize = 1 << 20;
@@ -34,8 +34,9 @@ pub(super) fn header(bytes: &[u8]) -> Result<Header, Why> {
     if size.pixels().saturating_mul(bits) / 8 / MOST_DEFLATED > bytes.len() as u64 {
         return Err(Why(format!("{} bytes are too few for a picture of {size}", bytes.len())));
     }
-    let turn = exif_chunk(bytes).map_or(Turn::None, |exif| Turn::of_exif(exif::orientation(exif)));
-    Ok(Header { size, turn })
+    let orientation = exif_chunk(bytes)
+        .map_or(Orientation::Upright, |exif| Orientation::from_exif(exif::orientation(exif)));
+    Ok(Header { size, orientation })
 }
 
 /// The chunk of EXIF, which may stand before or after the pixels.

@@ -2,7 +2,7 @@
 
 use feedline_core::Random;
 
-use super::record::{Mix, Record};
+use super::sample_record::{Mix, Record};
 use crate::{Region, Size};
 
 /// Which kinds of mixing samples get; with both, each sample one of them, equally likely.

@@ -14,17 +14,17 @@
 //! | `mixing.rs` | mixup and cutmix |
 //! | `element.rs` | the element types that pixels may have |
 
+mod device_part;
 mod element;
 mod mixing;
-mod part;
 mod pixels;
-mod record;
-mod words;
+mod record_words;
+mod sample_record;
 
+pub(crate) use device_part::draw;
+pub use device_part::{DevicePart, HostBatch, Labels};
 pub use element::{Value, Written};
 pub(crate) use mixing::Mixing;
-pub(crate) use part::draw;
-pub use part::{DevicePart, HostBatch, Labels};
-pub(crate) use record::Color;
-pub use record::{Mix, Record};
-pub use words::WORDS;
+pub use record_words::WORDS;
+pub(crate) use sample_record::Color;
+pub use sample_record::{Mix, Record};

@@ -1,8 +1,8 @@
 //! The pixels of one sample, as `kernels/cu/augment.cu` makes them: the same operations in the same order.
 
 use super::element::Value;
-use super::record::{Color, Window};
-use super::words::Sample;
+use super::record_words::Sample;
+use super::sample_record::{Color, Window};
 use crate::ChannelOrder;
 use crate::transform::color;
 

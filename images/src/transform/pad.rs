@@ -1,4 +1,4 @@
-//! A border around the picture.
+//! Padding.
 
 use feedline_core::Random;
 
@@ -15,7 +15,7 @@ pub struct Pad {
 }
 
 impl Pad {
-    /// So many pixels at the top, on the right, at the bottom and on the left.
+    /// A border of `sides` pixels: top, right, bottom, left.
     pub fn new(sides: [usize; 4], color: [u8; 3]) -> Self {
         Self { sides, color }
     }
@@ -45,6 +45,7 @@ impl Transform for Pad {
             }
         });
     }
+
     fn on_device(&self) -> Option<Needs> {
         Some(Needs::Copy)
     }

@@ -10,10 +10,10 @@ mod rle;
 
 use self::header::{Bitmap, Channel, Layout};
 use super::{Header, Why};
-use crate::turn::Turn;
+use crate::orientation::Orientation;
 
 pub(super) fn header(bytes: &[u8]) -> Result<Header, Why> {
-    Ok(Header { size: Bitmap::parse(bytes)?.size, turn: Turn::None })
+    Ok(Header { size: Bitmap::parse(bytes)?.size, orientation: Orientation::Upright })
 }
 
 /// Writes the pixels of the file to `to`; `indices` is memory for palette indices.

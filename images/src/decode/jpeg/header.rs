@@ -4,7 +4,6 @@ use arrayvec::ArrayVec;
 
 use super::super::{Why, exif};
 use super::huffman::Table;
-use super::marker::{next_marker, segment};
 use super::standard;
 use crate::Size;
 
@@ -329,4 +328,17 @@ pub(super) fn outline(bytes: &[u8]) -> Result<(Size, u16), Why> {
         }
     }
     Ok((size.ok_or("there is no frame before the first scan")?, orientation))
+}
+
+/// The next marker at or after `at`, and the position behind it. Bytes between markers are skipped.
+pub(super) fn next_marker(bytes: &[u8], at: usize) -> Option<(u8, usize)> {
+    let mut pairs = bytes.get(at..)?.windows(2).enumerate();
+    let found = pairs.find(|(_, pair)| pair[0] == 0xFF && !matches!(pair[1], 0 | 0xFF));
+    found.map(|(index, pair)| (pair[1], at + index + 2))
+}
+
+/// The content of the segment whose length stands at `at`.
+fn segment(bytes: &[u8], at: usize) -> Option<&[u8]> {
+    let len = u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?);
+    bytes.get(at + 2..at + usize::from(len).max(2))
 }

@@ -205,7 +205,7 @@ impl<'a> Bits<'a> {
         (self.buffer, self.count) = (0, 0);
         self.stopped = true;
         loop {
-            let Some((marker, after)) = super::marker::next_marker(self.bytes, self.at) else {
+            let Some((marker, after)) = super::header::next_marker(self.bytes, self.at) else {
                 self.at = self.bytes.len();
                 return false;
             };

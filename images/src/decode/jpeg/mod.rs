@@ -19,8 +19,7 @@ mod blocks;
 mod header;
 mod huffman;
 mod idct;
-mod marker;
-mod part;
+mod plan;
 mod reduced;
 mod rows;
 mod standard;
@@ -31,10 +30,10 @@ use pulp::Arch;
 
 use self::header::{Component, Frame, Header, Scan, Segment};
 use self::huffman::Bits;
-use self::part::Part;
+use self::plan::Plan;
 use self::rows::Rows;
 use super::{Chroma, Reduction, Why};
-use crate::turn::Turn;
+use crate::orientation::Orientation;
 use crate::{Region, Size};
 
 /// The most scans of a picture: each costs time, however short it is.
@@ -48,7 +47,7 @@ pub(super) fn header(bytes: &[u8]) -> Result<super::Header, Why> {
     if size.pixels() / PIXELS_PER_BYTE > bytes.len() as u64 {
         return Err(Why(format!("{} bytes are too few for a picture of {size}", bytes.len())));
     }
-    Ok(super::Header { size, turn: Turn::of_exif(orientation) })
+    Ok(super::Header { size, orientation: Orientation::from_exif(orientation) })
 }
 
 /// The memory of a decoder, used again from picture to picture.
@@ -79,8 +78,8 @@ impl Jpeg {
         };
         // The scan's header refuses a file without a frame.
         let Some(frame) = header.frame.clone() else { return Ok(()) };
-        let parts = part::parts(&frame, region, reduction, chroma);
-        prepare(&frame, &parts, planes, coefficients);
+        let plans = plan::plans(&frame, region, reduction, chroma);
+        prepare(&frame, &plans, planes, coefficients);
         let mut seen = [false; 4];
         let is_one_scan = !frame.is_progressive && scan.components.len() == frame.components.len();
         for number in 0.. {
@@ -90,7 +89,7 @@ impl Jpeg {
             scan.components.iter().for_each(|&(index, ..)| seen[index] = true);
             let mut bits = Bits::new(bytes, at);
             let ended =
-                Reading { header, scan: &scan, parts: &parts }.run(&mut bits, planes, coefficients)?;
+                Reading { header, scan: &scan, plans: &plans }.run(&mut bits, planes, coefficients)?;
             if is_one_scan || ended {
                 break;
             }
@@ -105,23 +104,23 @@ impl Jpeg {
                 planes[index].fill(128);
             } else if frame.is_progressive {
                 let (blocks, plane) = (&coefficients[index], &mut planes[index]);
-                transform(component, blocks, 0..parts[index].rows.end, &parts[index], plane);
+                transform(component, blocks, 0..plans[index].rows.end, &plans[index], plane);
             }
         }
         let colors = header.colors(frame);
         Arch::new().dispatch(
             #[inline(always)]
-            || rows::write(&parts, colors, planes, region, rows, to),
+            || rows::write(&plans, colors, planes, region, rows, to),
         );
         Ok(())
     }
 }
 
 /// Makes the memory as large as `frame` needs it.
-fn prepare(frame: &Frame, parts: &[Part], planes: &mut [Vec<u8>; 4], coefficients: &mut [Vec<i16>; 4]) {
+fn prepare(frame: &Frame, plans: &[Plan], planes: &mut [Vec<u8>; 4], coefficients: &mut [Vec<i16>; 4]) {
     for (index, component) in frame.components.iter().enumerate() {
         let blocks = component.blocks.height * component.blocks.width;
-        planes[index].resize(parts[index].edge.pow(2) * blocks, 0);
+        planes[index].resize(plans[index].edge.pow(2) * blocks, 0);
         if frame.is_progressive {
             coefficients[index].clear();
             coefficients[index].resize(64 * blocks, 0);
@@ -132,18 +131,18 @@ fn prepare(frame: &Frame, parts: &[Part], planes: &mut [Vec<u8>; 4], coefficient
 }
 
 /// Transforms the needed ones of `blocks`, which are the rows of blocks `rows` of a component.
-fn transform(component: &Component, blocks: &[i16], rows: Range<usize>, part: &Part, plane: &mut [u8]) {
-    let &Part { edge, stride, .. } = part;
+fn transform(component: &Component, blocks: &[i16], rows: Range<usize>, plan: &Plan, plane: &mut [u8]) {
+    let &Plan { edge, stride, .. } = plan;
     let quantisation = component.quantisation.unwrap_or([1; 64]);
     Arch::new().dispatch(
         #[inline(always)]
         || {
             for (row, blocks) in rows.zip(blocks.chunks_exact(64 * component.blocks.width)) {
-                if !part.rows.contains(&row) {
+                if !plan.rows.contains(&row) {
                     continue;
                 }
                 let (blocks, _) = blocks.as_chunks::<64>();
-                for column in part.columns.clone() {
+                for column in plan.columns.clone() {
                     let (block, to) = (&blocks[column], &mut plane[edge * (row * stride + column)..]);
                     match edge {
                         8 => idct::samples(block, &quantisation, to, stride),
@@ -161,7 +160,7 @@ fn transform(component: &Component, blocks: &[i16], rows: Range<usize>, part: &P
 struct Reading<'a> {
     header: &'a Header,
     scan: &'a Scan,
-    parts: &'a [Part],
+    plans: &'a [Plan],
 }
 
 impl Reading<'_> {
@@ -172,7 +171,7 @@ impl Reading<'_> {
         planes: &mut [Vec<u8>; 4],
         coefficients: &mut [Vec<i16>; 4],
     ) -> Result<bool, Why> {
-        let Self { header, scan, parts } = self;
+        let Self { header, scan, plans } = self;
         let Some(frame) = &header.frame else { return Ok(true) };
         let alone = scan.components.len() == 1;
         // A scan of one component has no blocks beyond the picture.
@@ -237,8 +236,8 @@ impl Reading<'_> {
                 let component = &frame.components[index];
                 let v = if alone { 1 } else { component.v };
                 let rows = row * v..(row + 1) * v;
-                is_done &= rows.end >= parts[index].rows.end;
-                transform(component, &coefficients[index], rows, &parts[index], &mut planes[index]);
+                is_done &= rows.end >= plans[index].rows.end;
+                transform(component, &coefficients[index], rows, &plans[index], &mut planes[index]);
             }
             if is_done && scan.components.len() == frame.components.len() {
                 return Ok(true);

@@ -4,7 +4,7 @@
 //! ("fancy upsampling") if that is asked for, at any other fraction repeated.
 
 use super::header::Colors;
-use super::part::{Part, Sampling};
+use super::plan::{Plan, Sampling};
 use crate::Region;
 
 /// Rows of samples at the picture's full size, one per component, used again from row to row.
@@ -17,7 +17,7 @@ pub(super) struct Rows {
 /// Writes the pixels of `region` to `to`.
 #[inline(always)]
 pub(super) fn write(
-    parts: &[Part],
+    plans: &[Plan],
     colors: Colors,
     planes: &[Vec<u8>; 4],
     region: Region,
@@ -29,8 +29,8 @@ pub(super) fn write(
         let Rows { full, sums } = &mut *rows;
         let mut samples: [&[u8]; 4] = [&[]; 4];
         let places = samples.iter_mut().zip(full);
-        for ((part, plane), (samples, full)) in parts.iter().zip(planes).zip(places) {
-            *samples = row(part, plane, (y, left, size.width), sums, full);
+        for ((plan, plane), (samples, full)) in plans.iter().zip(planes).zip(places) {
+            *samples = row(plan, plane, (y, left, size.width), sums, full);
         }
         color(colors, samples, line);
     }
@@ -39,20 +39,20 @@ pub(super) fn write(
 /// `width` samples of a component from `left` on, in row `y` of the picture.
 #[inline(always)]
 fn row<'a>(
-    part: &Part,
+    plan: &Plan,
     plane: &'a [u8],
     (y, left, width): (usize, usize, usize),
     sums: &mut Vec<u16>,
     full: &'a mut Vec<u8>,
 ) -> &'a [u8] {
-    let &Part { stride, samples: ref range, .. } = part;
+    let &Plan { stride, samples: ref range, .. } = plan;
     let line = |row: usize| &plane[row * stride..][range.clone()];
     // The row that lies nearest after `y / 2`: above for even rows, below for odd ones.
     let nearest = || match y % 2 {
         0 => (y / 2).saturating_sub(1),
-        _ => (y / 2 + 1).min(part.height - 1),
+        _ => (y / 2 + 1).min(plan.height - 1),
     };
-    match part.sampling {
+    match plan.sampling {
         Sampling::Full => &plane[y * stride + left..][..width],
         Sampling::Across => {
             full.resize(2 * range.len(), 0);

@@ -1,6 +1,6 @@
 //! A record as the numbers that cross to the device. `kernels/cu/augment.cu` reads the same places.
 
-use super::record::{Color, MAX_COLORS, MAX_PLACE, MAX_SIDE, Mix, Record, Window};
+use super::sample_record::{Color, MAX_COLORS, MAX_PLACE, MAX_SIDE, Mix, Record, Window};
 use crate::Size;
 
 /// The `u32` numbers of a record.

@@ -7,7 +7,7 @@ use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
 use crate::orientation::Orientation;
 use crate::{Filter, Region, Size};
 
-/// Max side of a picture before and after a resize: the tables of weights take up to 50 bytes per pixel of it.
+/// Max side of a picture before and after a resize: the weights take up to 50 bytes per pixel of a side.
 const MAX_RESIZED_SIDE: usize = 1 << 20;
 
 /// A picture that transforms change in place: RGB, a byte per channel, row after row.
@@ -97,11 +97,11 @@ impl Canvas {
         self.refused.get_or_insert(why);
     }
 
-    /// Replaces the picture by one of size `to`. `write` receives the old size, the old pixels, and memory for
-    /// the new pixels, which holds bytes of an earlier picture.
+    /// Replaces the picture by one of size `to`. `write` receives the old size, the old pixels, and memory
+    /// for the new pixels, which holds bytes of an earlier picture.
     ///
-    /// In a list of transforms, a size beyond [`Limits::pixels`](crate::Limits) fails the sample: `write` is not
-    /// called, and the picture stays as it is.
+    /// In a list of transforms, a size beyond [`Limits::pixels`](crate::Limits) fails the sample: `write` is
+    /// not called, and the picture stays as it is.
     pub fn replace(&mut self, to: Size, write: impl FnOnce(Size, &[u8], &mut [u8])) {
         if !self.allows(to) {
             return;
@@ -129,11 +129,12 @@ impl Canvas {
         }
     }
 
-    /// Scales the picture to the size `to`: rows first, then columns, with bytes in between. The order affects
-    /// the pixels where a kernel overshoots; this one is Pillow's.
+    /// Scales the picture to the size `to`: rows first, then columns, with bytes in between. The order
+    /// affects the pixels where a kernel overshoots; this one is Pillow's.
     ///
-    /// In a list of transforms, the sample fails if the result or the picture between the two passes is beyond
-    /// [`Limits::pixels`](crate::Limits), or if a side is longer than 2^20 pixels; the picture stays as it is.
+    /// In a list of transforms, the sample fails if the result or the picture between the two passes is
+    /// beyond [`Limits::pixels`](crate::Limits), or if a side is longer than 2^20 pixels; the picture stays
+    /// as it is.
     pub fn resize(&mut self, to: Size, filter: Filter) {
         let between = Size::new(self.size.height, to.width);
         if to == self.size || !self.allows(to) || !self.allows(between) {

@@ -1,6 +1,6 @@
-//! Pictures that lie about their size, and bombs, are answered in under 100 ms and 64 MiB.
+//! Limits: bombs, and pictures with false sizes, are refused within 100 ms and 64 MiB.
 //!
-//! The tests of bombs look at the memory of the whole process: what runs beside them takes little.
+//! Some tests measure the memory of the process: the others must use little.
 
 use std::fs;
 use std::path::Path;
@@ -11,17 +11,17 @@ use feedline_core::{ErrorKind, Random};
 use feedline_images::{Decoder, Filter, Limits, Pad, Resize, Scratch, Size, Transforms};
 use flate2::{Compression, Crc, write::ZlibEncoder};
 
-/// Held by the tests that look at the memory of the process.
+/// Held by the tests that measure the memory of the process.
 static MEMORY: Mutex<()> = Mutex::new(());
 
-/// The most memory that the process has had, in bytes.
+/// Peak memory of the process, in bytes.
 fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// The time that this thread has had a core: other work of the machine does not count.
+/// CPU time of this thread, which does not depend on other load.
 fn cpu_time() -> Duration {
     let line = fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     Duration::from_nanos(line.split_whitespace().next().unwrap().parse().unwrap())
@@ -37,7 +37,7 @@ fn zeros(bytes: usize) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A gray PNG of this size; `chunks` stand before the pixels `data`.
+/// A gray PNG of this size, with `chunks` before the compressed pixels `data`.
 fn png(width: u32, height: u32, chunks: &[(&[u8; 4], Vec<u8>)], data: &[u8]) -> Vec<u8> {
     let mut bytes = b"\x89PNG\r\n\x1A\n".to_vec();
     let mut chunk = |name: &[u8; 4], content: &[u8]| {
@@ -56,7 +56,7 @@ fn png(width: u32, height: u32, chunks: &[(&[u8; 4], Vec<u8>)], data: &[u8]) -> 
     bytes
 }
 
-/// A GIF with as many frames as asked, of one pixel each.
+/// A GIF with `frames` frames of one pixel.
 fn gif(frames: usize) -> Vec<u8> {
     let mut bytes = b"GIF89a\x01\0\x01\0\x80\0\0\x10\x20\x30\xFF\xFF\xFF".to_vec();
     for _ in 0..frames {
@@ -66,13 +66,13 @@ fn gif(frames: usize) -> Vec<u8> {
     bytes
 }
 
-/// `bytes` with these changed.
+/// `bytes` with `new` at position `at`.
 fn with(mut bytes: Vec<u8>, at: usize, new: &[u8]) -> Vec<u8> {
     bytes[at..at + new.len()].copy_from_slice(new);
     bytes
 }
 
-/// Where the frame of a JPEG has its height and width.
+/// Position of the height in the frame header of a JPEG; the width follows it.
 fn frame(jpeg: &[u8]) -> usize {
     let markers = [[0xFF, 0xC0], [0xFF, 0xC2]];
     jpeg.windows(2).position(|pair| markers.iter().any(|marker| pair == marker)).unwrap() + 5
@@ -88,7 +88,7 @@ fn bombs_are_answered_in_under_100_ms_and_64_mib() {
     let end = progressive.len() - 2;
     let mut scans = progressive[..scan].to_vec();
     (0..300).for_each(|_| scans.extend(&progressive[scan..end]));
-    // Two of three components have no scan, and the first one has many: no decoder calls that damaged.
+    // Two of three components have no scan, and the first has many: decoders do not treat that as damage.
     let gray = golden("gray.jpg");
     let (gray_frame, scan) = (frame(&gray), gray.windows(2).rposition(|pair| pair == [0xFF, 0xDA]).unwrap());
     let mut repeated = gray[..scan].to_vec();
@@ -121,7 +121,7 @@ fn bombs_are_answered_in_under_100_ms_and_64_mib() {
     ];
     let many = gif(100_000);
     let mut decoder = Decoder::new();
-    // What decoding takes at all is taken before.
+    // Grows the buffers that any picture needs.
     decoder.decode(&jpeg).unwrap();
     let before = peak();
     let mut answer = |name: &str, bytes: &[u8]| {
@@ -136,7 +136,7 @@ fn bombs_are_answered_in_under_100_ms_and_64_mib() {
     for (name, bytes, part) in &refused {
         let answer = answer(name, bytes);
         if part.is_empty() {
-            // What is beside the pixels does not matter.
+            // Other chunks are ignored.
             assert_eq!(answer, Ok(vec![0; 12]), "{name}");
         } else {
             let line = answer.expect_err(name);
@@ -158,7 +158,7 @@ fn the_limit_counts_pixels_and_is_checked_for_every_format() {
     }
 }
 
-/// What `transforms` answer to the picture: the kind and the text of the error.
+/// The kind and text of the error of `transforms` for the picture.
 fn refused(transforms: &Transforms, encoded: &[u8]) -> (ErrorKind, String) {
     let mut image = vec![0; transforms.field("image").unwrap().fields()[0].row_bytes()];
     let mut scratch = Scratch::default();
@@ -177,7 +177,7 @@ fn a_picture_that_grows_between_two_transforms_is_refused() {
     let (kind, why) = refused(&list, &wide);
     assert_eq!(kind, ErrorKind::Sample, "{why}");
     assert!(why.contains("16768000 x 256, more than the limit of 134217728 pixels"), "{why}");
-    // Rows come first: 65,500 rows of 3,000 pixels, though the result has 3,000 pixels.
+    // The first pass gives 65,500 rows of 3,000 pixels, though the result has 3,000 pixels.
     let high = png(1, 65_500, &[], &zeros(2 * 65_500));
     let list = Transforms::new().then(Resize::exact(Size::new(1, 3000), Filter::Bicubic));
     assert!(refused(&list, &high).1.contains("3000 x 65500, more than"));
@@ -187,7 +187,7 @@ fn a_picture_that_grows_between_two_transforms_is_refused() {
     assert!(refused(&list, &wide).1.contains("more than"));
     let list = Transforms::new().resize_shorter_side(usize::MAX).center_crop(224);
     assert!(refused(&list, &wide).1.contains("more than"));
-    // The tables of a resize grow with a side, not with the pixels.
+    // The tables of a resize grow with the sides, not with the pixels.
     let longer = png(3_000_000, 1, &[], &zeros(3_000_001));
     assert!(refused(&Transforms::new().resize(224), &longer).1.contains("a side of more than"));
     let grown = peak() - before;
@@ -235,7 +235,7 @@ fn a_device_refuses_places_that_its_records_cannot_hold_for_the_sample_alone() {
         assert_eq!(kind, ErrorKind::Sample, "{why}");
         assert!(why.contains(part), "{why}");
     }
-    // What no picture can go through is an error of the list.
+    // Lists that refuse every picture.
     for list in [resize().pad(1 << 40).center_crop(8), Transforms::new().on_device().resize(20_000)] {
         assert_eq!(list.device_part().unwrap_err().kind(), ErrorKind::Config);
     }

@@ -1,4 +1,4 @@
-//! An epoch of transformed pictures is the same whatever the workers, the ranks, and a resume in the middle.
+//! Transformed pictures do not depend on the number of workers or ranks, nor on a resume.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -52,7 +52,7 @@ fn bitmap(width: u32, height: u32) -> Vec<u8> {
     bytes
 }
 
-/// Transforms in whole numbers, all by the workers, or those behind the crop on the device.
+/// Integer transforms: all on workers, or those after the crop on the device.
 fn placed(is_on_device: bool) -> Transforms {
     let list = Transforms::new().random_resized_crop(24);
     let list = if is_on_device { list.on_device() } else { list };
@@ -70,7 +70,8 @@ fn everything() -> Transforms {
         .grayscale(0.2)
 }
 
-/// What the device makes of a batch: the host has the same bits (`kernels/tests/augment.rs`).
+/// The pictures that the device makes of a batch, by the host's version, which has the same bits
+/// (`kernels/tests/augment.rs`).
 fn finished(part: &DevicePart, pixels: &[u8], parameters: &[u32]) -> Vec<u8> {
     let rows = parameters.len() / WORDS;
     let mut finished = vec![0; rows * part.elements()];
@@ -88,12 +89,12 @@ fn bytes(stream: &Stream, view: View<'_, u8>) -> Vec<u8> {
     receive.recv().unwrap()
 }
 
-/// Up to `steps` steps of an epoch, from its beginning or from `cursor`.
+/// Runs up to `steps` steps of an epoch, from its start or from `cursor`.
 fn run(builder: LoaderBuilder, cursor: Option<Cursor>, steps: usize) -> (Epoch, Cursor) {
     run_with(builder, None, cursor, steps)
 }
 
-/// The same, with what `part` makes of the pictures.
+/// As [`run`], with the transforms of `part` applied.
 fn run_with(
     builder: LoaderBuilder,
     part: Option<&DevicePart>,
@@ -131,7 +132,7 @@ fn an_epoch_is_the_same_whatever_the_workers_the_ranks_and_a_resume() {
     let whole = |workers| run(builder(folder.path()).workers(Workers::Count(workers)), None, usize::MAX).0;
     let wanted = whole(1);
     assert!(wanted.0.len() > 50 && wanted.1.len() == wanted.0.len());
-    // What is compared depends on the epoch and the seed.
+    // The hashes depend on the seed.
     let other = run(builder(folder.path()).seed(20), None, usize::MAX).0;
     let same = other.1.iter().zip(&wanted.1).filter(|(other, wanted)| other == wanted).count();
     assert!(same < 5, "{same} samples of another seed are the same");

@@ -1,5 +1,5 @@
-//! Every picture has the pixels that Pillow gives it, and of libjpeg-turbo where chroma is not interpolated.
-//! `golden/make.py` wrote the hashes.
+//! Decoded pixels are equal to Pillow's, and to libjpeg-turbo's where chroma is repeated. `golden/make.py`
+//! and `golden/variants.py` make the hashes.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,8 +9,8 @@ use std::process::Command;
 use feedline_images::{Chroma, Decoder, Reduction};
 use sha2::{Digest, Sha256};
 
-/// Files that Pillow reads and feedline does not, or not alike, and why.
-const OTHERWISE: [(&str, &str); 1] = [("libjpeg-turbo__testimgari.jpg", "arithmetically coded")];
+/// Files that Pillow reads and feedline refuses, and part of the error.
+const REFUSED: [(&str, &str); 1] = [("libjpeg-turbo__testimgari.jpg", "arithmetically coded")];
 
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
@@ -23,7 +23,7 @@ fn hash(bytes: &[u8]) -> String {
     })
 }
 
-/// Compares every file that `list` names, below `folder`.
+/// Compares each file of `list`, in `folder`, with its hash.
 fn compare(list: &str, folder: &Path, chroma: Chroma, reduction: Reduction) {
     let list = fs::read_to_string(golden().join(list)).unwrap();
     let mut decoder = Decoder::new().with_chroma(chroma);
@@ -43,9 +43,9 @@ fn compare(list: &str, folder: &Path, chroma: Chroma, reduction: Reduction) {
                 format!("refused\t{error}")
             }
         };
-        let otherwise = OTHERWISE.iter().find(|(other, _)| name.ends_with(other));
-        let is_right = match otherwise {
-            Some((_, found_here)) => found.contains(found_here),
+        let refused = REFUSED.iter().find(|(other, _)| name.ends_with(other));
+        let is_right = match refused {
+            Some((_, error)) => found.contains(error),
             None => found == wanted || found.starts_with("refused") && wanted.starts_with("refused"),
         };
         if !is_right {
@@ -83,7 +83,7 @@ fn reduced_pictures_have_pillows_pixels() {
     }
 }
 
-/// Compares the files that `golden/variants.py` has printed.
+/// Compares the files in the output of `golden/variants.py` with their hashes.
 fn compare_variants(list: &str) {
     let mut decoder = Decoder::new();
     let mut wrong = Vec::new();

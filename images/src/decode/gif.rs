@@ -31,7 +31,7 @@ pub(super) fn decode(bytes: &[u8], size: Size, to: &mut [u8], raw: &mut Vec<u8>)
     raw.resize(height * width, 0);
     decoder.read_into_buffer(raw)?;
     let (palette, _) = decoder.palette()?.as_chunks::<3>();
-    // Browsers leave out what the palette lacks; black is what is left.
+    // Browsers skip pixels without a colour; Pillow makes them black.
     let color = |index: u8| palette.get(usize::from(index)).copied().unwrap_or_default();
     let (places, _) = to.as_chunks_mut::<3>();
     if (height, width) != (size.height, size.width) {

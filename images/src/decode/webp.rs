@@ -8,7 +8,7 @@ use super::{Header, Why, exif, without_alpha};
 use crate::Size;
 use crate::orientation::Orientation;
 
-/// What chunks other than pixels may take.
+/// Max memory for chunks other than pixels.
 const OTHER: usize = 1 << 20;
 
 pub(super) fn header(bytes: &[u8]) -> Result<Header, Why> {

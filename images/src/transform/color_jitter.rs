@@ -8,8 +8,8 @@ use crate::device::{Color, Record};
 
 /// Changes brightness, contrast, saturation and hue by random amounts, in random order.
 ///
-/// The first three are multiplied by a factor in `[1 - x, 1 + x]`, min 0; hue is rotated by up to `x` turns in
-/// either direction. A value of 0 skips the change, which then draws no number.
+/// The first three are multiplied by a factor in `[1 - x, 1 + x]`, min 0; hue is rotated by up to `x` turns
+/// in either direction. A value of 0 skips the change, which then draws no number.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ColorJitter {
     /// 0 or more.

@@ -59,7 +59,8 @@ use crate::{Canvas, Region, Size};
 /// A transform of a picture.
 ///
 /// [`region`](Self::region) returns the region of the picture that the transform needs, and
-/// [`apply`](Self::apply) changes that region. So the first transform of a list decides which region is decoded.
+/// [`apply`](Self::apply) changes that region. So the first transform of a list decides which region is
+/// decoded.
 ///
 /// ```
 /// use feedline_core::Random;

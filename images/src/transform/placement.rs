@@ -86,7 +86,7 @@ impl Transforms {
         }
         let source = self.host_size();
         let Some(size) = steps.iter().fold(source, |size, step| step.size(size)) else {
-            return refuse("the transforms do not end with one size for all pictures: add resize".into());
+            return refuse("the transforms leave pictures in sizes of their own: add resize".into());
         };
         let usual = if self.output.normal.is_some() { DType::F32 } else { DType::U8 };
         let dtype = self.element.unwrap_or(usual);
@@ -132,8 +132,8 @@ impl Transforms {
         self.host_steps().iter().fold(None, |size, step| step.size(size))
     }
 
-    /// Decodes a picture and writes the fields of [`add_field`](Self::add_field) to the row, from field `first`
-    /// on. Returns the number of the next field.
+    /// Decodes a picture and writes the fields of [`add_field`](Self::add_field) to the row, from field
+    /// `first` on. Returns the number of the next field.
     ///
     /// # Errors
     /// As [`read`](Self::read), and as [`DevicePart::draw`].
@@ -170,8 +170,8 @@ impl Transforms {
         spec.field(&format!("{name}.parameters"), DType::U32, [WORDS])
     }
 
-    /// Writes the fields of [`add_encoded_fields`](Self::add_encoded_fields) to the row, from field `first` on.
-    /// Reads only the header of the picture. Returns the number of the next field.
+    /// Writes the fields of [`add_encoded_fields`](Self::add_encoded_fields) to the row, from field `first`
+    /// on. Reads only the header of the picture. Returns the number of the next field.
     ///
     /// # Errors
     /// `Data` if the header cannot be read; `Sample` if the picture has more bytes than the field; as

@@ -9,8 +9,8 @@ use crate::{Canvas, Region, Size};
 /// Crops a rectangle of random area, ratio and position, and resizes it to one size.
 ///
 /// As in torchvision, the fraction of the area is uniform in `scale`, and the ratio of width to height is
-/// log-uniform in `ratio`. After ten rectangles that do not fit, it takes the largest one in the centre with an
-/// allowed ratio.
+/// log-uniform in `ratio`. After ten rectangles that do not fit, it takes the largest one in the centre with
+/// an allowed ratio.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RandomResizedCrop {
     size: Size,

@@ -199,7 +199,7 @@ impl Transforms {
     /// As [`field`](Self::field), and as [`Spec::field`].
     pub fn add_field(&self, spec: Spec, name: &str) -> Result<Spec> {
         let Some(size) = self.host_size() else {
-            let why = "the transforms do not end with one size for all pictures: add resize, \
+            let why = "the transforms leave pictures in sizes of their own: add resize, \
                        random_resized_crop or center_crop";
             return Err(Error::new(ErrorKind::Config, why));
         };

@@ -1,7 +1,7 @@
 """Writes small pictures of every variant of BMP, PNG, GIF and WebP and prints a line for each: name, height,
 width, the SHA-256 of the RGB pixels, and the file in hexadecimal. The pixels are Pillow's. BMP and PNG files
-are written here from known pixels, so Pillow is checked as well. Of the few variants that Pillow reads wrongly
-or not at all (`differs`) the known pixels are printed.
+are written here from known pixels, so Pillow is checked as well. For the few variants that Pillow reads
+wrongly or not at all (`differs`), the known pixels are printed.
 
 `variants.py SEED COUNT` prints COUNT random files. `variants.tsv` is `variants.py 1 150`. Needs Pillow and
 NumPy."""

@@ -1,42 +1,42 @@
-//! The headers of BMP, from OS/2's first one to Windows' fifth.
+//! The headers of a BMP, from OS/2 version 1 to Windows version 5.
 
 use crate::Size;
 use crate::decode::Why;
 
-/// The bytes of the file header, which stands before the header of the bitmap.
+/// Length of the file header, which precedes the bitmap header.
 const FILE_HEADER: usize = 14;
 
-/// The sizes of the bitmap headers that are read: OS/2 1, Windows 3, with 3 or 4 masks, OS/2 2, Windows 4, 5.
+/// Lengths of the supported bitmap headers: OS/2 1; Windows 3, with 3 masks, with 4; OS/2 2; Windows 4 and 5.
 const HEADERS: [u32; 7] = [12, 40, 52, 56, OS2, 108, 124];
 const OS2: u32 = 64;
 
-/// Where the masks of colours lie, whether they follow the header or belong to it.
+/// Offset of the colour masks, which follow the header of 40 bytes and are part of longer ones.
 const MASKS: usize = FILE_HEADER + 40;
 
-/// Pixels that a byte may stand for where rows are compressed. Real files have far fewer.
+/// Max pixels per byte of a run-length encoded file. Real files have far fewer.
 const MAX_PIXELS_PER_BYTE: u64 = 1100;
 
-/// A file whose headers are checked.
+/// A file with checked headers.
 #[derive(Debug)]
 pub(super) struct Bitmap<'a> {
     pub(super) size: Size,
-    /// The first row is the top one.
+    /// Whether the first row is the top one.
     pub(super) is_top_down: bool,
     pub(super) layout: Layout,
-    /// The bits of an index where rows are run-length encoded, 4 or 8.
+    /// The bits of an index, 4 or 8, if rows are run-length encoded.
     pub(super) run_length: Option<usize>,
-    /// The pixels, and what follows them in the file.
+    /// The file from the first pixel on.
     pub(super) pixels: &'a [u8],
-    /// Bytes from one row to the next, unless rows are run-length encoded.
+    /// Bytes from one row to the next; unused if rows are run-length encoded.
     pub(super) stride: usize,
 }
 
 /// How pixels are stored.
 #[derive(Debug)]
 pub(super) enum Layout {
-    /// Indices of 1, 4 or 8 bits.
+    /// Palette indices of 1, 4 or 8 bits.
     Indexed { bits: usize, palette: Box<[[u8; 3]; 256]> },
-    /// Blue, green, red; with 4 bytes, one more that is ignored.
+    /// Blue, green and red bytes; a fourth byte is ignored.
     Plain { bytes: usize },
     /// Little-endian numbers with a mask per channel.
     Masked { bytes: usize, channels: [Channel; 3] },
@@ -50,7 +50,7 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// The channel of `mask`, if that is one run of bits.
+    /// The channel with this mask; `None` if its bits are not contiguous.
     fn new(mask: u32) -> Option<Self> {
         let shift = mask.trailing_zeros();
         let run = mask.checked_shr(shift)?;
@@ -81,7 +81,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Result<u32, Why> {
 }
 
 impl<'a> Bitmap<'a> {
-    /// Reads the headers, the palette or the masks, and checks that all rows are there.
+    /// Reads the headers and the palette or colour masks, and checks that the file is long enough.
     pub(super) fn parse(bytes: &'a [u8]) -> Result<Self, Why> {
         let header = u32_at(bytes, FILE_HEADER)?;
         if !HEADERS.contains(&header) {
@@ -115,7 +115,7 @@ impl<'a> Bitmap<'a> {
                 }
                 let mask = |number: usize| u32_at(bytes, MASKS + 4 * number);
                 match [mask(0)?, mask(1)?, mask(2)?] {
-                    // Pillow takes a file without masks for a plain one.
+                    // As in Pillow: without masks, the layout is the default one.
                     [0, 0, 0] if bits == 32 => Layout::Plain { bytes: 4 },
                     [0xFF_0000, 0xFF00, 0xFF] if bits != 16 => Layout::Plain { bytes: bits / 8 },
                     masks => Layout::Masked { bytes: bits / 8, channels: channels(masks, bits)? },
@@ -126,17 +126,17 @@ impl<'a> Bitmap<'a> {
                 return Err(Why(why));
             }
         };
-        // As in Pillow, pixels follow the headers if the file states no offset, or one that forgets the palette.
+        // As in Pillow, pixels follow the palette if the offset is 0, or omits the palette.
         let offset = u32_at(bytes, 10)? as usize;
-        let forgets_palette = bits <= 8 && offset == FILE_HEADER + header as usize;
-        let start = if offset == 0 || forgets_palette { end } else { offset };
+        let omits_palette = bits <= 8 && offset == FILE_HEADER + header as usize;
+        let start = if offset == 0 || omits_palette { end } else { offset };
         let pixels = bytes.get(start..).ok_or_else(cut)?;
         let run_length = (compression != 0 && bits <= 8).then_some(bits);
         let (row, rows) = (size.width as u64 * bits as u64, size.height as u64);
         let stride = row.div_ceil(32) * 4;
         let min = match run_length {
             Some(_) => size.pixels() / MAX_PIXELS_PER_BYTE,
-            // The last row may lack the bytes that fill it up.
+            // The last row may lack its padding.
             None => stride.saturating_mul(rows.saturating_sub(1)).saturating_add(row.div_ceil(8)),
         };
         if min > pixels.len() as u64 {
@@ -146,7 +146,7 @@ impl<'a> Bitmap<'a> {
     }
 }
 
-/// The first `colors` colours; black where the file has none, as in Pillow.
+/// The first `colors` colours of the palette; the others are black, as in Pillow.
 fn palette(bytes: &[u8], colors: usize, entry: usize) -> Box<[[u8; 3]; 256]> {
     let mut palette = Box::new([[0; 3]; 256]);
     for (place, color) in palette.iter_mut().zip(bytes.chunks_exact(entry)).take(colors) {

@@ -1,8 +1,8 @@
-//! BMP by own code: what Pillow reads, and any masks of colours. The rest is refused by name.
+//! BMP: the variants that Pillow reads, with any colour masks. All others are refused by name.
 //!
 //! | file | what |
 //! | --- | --- |
-//! | `header.rs` | size, layout, palette and masks of a file |
+//! | `header.rs` | size, layout, palette and colour masks of a file |
 //! | `rle.rs` | run-length encoded palette indices |
 
 mod header;
@@ -16,7 +16,7 @@ pub(super) fn header(bytes: &[u8]) -> Result<Header, Why> {
     Ok(Header { size: Bitmap::parse(bytes)?.size, orientation: Orientation::Upright })
 }
 
-/// Writes the pixels of the file to `to`; `indices` is memory for palette indices.
+/// Decodes the file to `to`; `indices` is a buffer for palette indices.
 pub(super) fn decode(bytes: &[u8], to: &mut [u8], indices: &mut Vec<u8>) -> Result<(), Why> {
     let Bitmap { size, is_top_down, mut layout, run_length, pixels, mut stride } = Bitmap::parse(bytes)?;
     let mut source = pixels;
@@ -42,7 +42,7 @@ pub(super) fn decode(bytes: &[u8], to: &mut [u8], indices: &mut Vec<u8>) -> Resu
     Ok(())
 }
 
-/// Writes the colours of a row of indices, of which the first one has the highest bits of a byte.
+/// Converts a row of palette indices; the first index of a byte has its highest bits.
 fn look_up(row: &[u8], bits: usize, palette: &[[u8; 3]; 256], line: &mut [[u8; 3]]) {
     let per_byte = 8 / bits;
     let mask = (0xFF_u16 >> (8 - bits)) as u8;
@@ -53,13 +53,13 @@ fn look_up(row: &[u8], bits: usize, palette: &[[u8; 3]; 256], line: &mut [[u8; 3
     }
 }
 
-/// Writes a row of blue, green, red, and maybe a byte that is ignored.
+/// Converts a row of blue, green and red bytes; a fourth byte is ignored.
 fn plain<const BYTES: usize>(row: &[u8], line: &mut [[u8; 3]]) {
     let (pixels, _) = row.as_chunks::<BYTES>();
     line.iter_mut().zip(pixels).for_each(|(place, pixel)| *place = [pixel[2], pixel[1], pixel[0]]);
 }
 
-/// Writes a row of pixels whose channels are bits of a number.
+/// Converts a row of little-endian numbers with a mask per channel.
 fn masked<const BYTES: usize>(row: &[u8], channels: &[Channel; 3], line: &mut [[u8; 3]]) {
     let (pixels, _) = row.as_chunks::<BYTES>();
     for (place, pixel) in line.iter_mut().zip(pixels) {

@@ -3,19 +3,19 @@
 use crate::Size;
 use crate::decode::Why;
 
-/// Decodes `bytes`, indices of 4 or 8 bits, to one byte each, in the order of the rows of the file.
+/// Decodes indices of 4 or 8 bits to one byte each, in the row order of the file.
 ///
-/// Pixels that are skipped have index 0. What a run has beyond the end of its row is dropped.
+/// Skipped pixels have index 0. Runs are clipped at the end of their row.
 ///
 /// # Errors
-/// If the bytes end before the picture or its end marker.
+/// If the data ends before the last row or the end marker.
 pub(super) fn decode(bytes: &[u8], bits: usize, size: Size, indices: &mut Vec<u8>) -> Result<(), Why> {
     let Size { height, width } = size;
     indices.clear();
     indices.resize(height * width, 0);
     let mut rest = bytes;
     let (mut y, mut x) = (0, 0);
-    // A row may end without a marker, and the picture with its last row.
+    // The marker after the last row is optional.
     while y < height && !(y + 1 == height && x >= width) {
         let [first, second] = take(&mut rest)?;
         let line = &mut indices[y * width..][..width];
@@ -35,7 +35,7 @@ pub(super) fn decode(bytes: &[u8], bits: usize, size: Size, indices: &mut Vec<u8
                 let count = usize::from(count);
                 let len = (count * bits).div_ceil(8);
                 let literal = rest.get(..len).ok_or("the file is cut short")?;
-                // Runs begin at even places; the last one of a file may lack the byte between.
+                // Literals are padded to an even length; the last one of a file may lack the padding.
                 rest = &rest[rest.len().min(len + len % 2)..];
                 put(count, &|at| index(literal, bits, at));
             }
@@ -45,7 +45,7 @@ pub(super) fn decode(bytes: &[u8], bits: usize, size: Size, indices: &mut Vec<u8
     Ok(())
 }
 
-/// Index number `at` of a literal.
+/// Index `at` of a literal.
 fn index(bytes: &[u8], bits: usize, at: usize) -> u8 {
     match bits {
         4 if at % 2 == 0 => bytes[at / 2] >> 4,
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn rows_may_be_skipped_end_early_and_run_over() {
         let wanted = |rows: [[u8; 4]; 3]| Ok(rows.concat());
-        // A row without a pixel: Pillow takes its end for that of the row before.
+        // An empty row, which Pillow drops.
         let skipped = [4, 7, 0, 0, 0, 0, 2, 5, 0, 1];
         assert_eq!(decoded(&skipped, 8), wanted([[7; 4], [0; 4], [5, 5, 0, 0]]));
         assert_eq!(decoded(&[1, 7, 0, 2, 1, 2, 2, 5], 8), wanted([[7, 0, 0, 0], [0; 4], [0, 0, 5, 5]]));

@@ -88,8 +88,8 @@ fn plan(frame: &Frame, component: &Component, region: Region, min_edge: usize, c
     }
 }
 
-/// The samples that `count` pixels from `start` on need, of `len` samples that stand for `pixels` pixels each.
-/// Interpolation also reads the neighbour on each side.
+/// The samples that `count` pixels from `start` on need, of `len` samples that stand for `pixels` pixels
+/// each. Interpolation also reads the neighbour on each side.
 fn needed(start: usize, count: usize, pixels: usize, len: usize) -> Range<usize> {
     let (first, last) = (start / pixels, (start + count - 1) / pixels);
     first.saturating_sub(1)..(last + 2).min(len)

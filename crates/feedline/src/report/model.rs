@@ -66,7 +66,7 @@ impl WhatIf {
     /// Replays `batches` batches of the profile with these settings. The samples repeat.
     ///
     /// Every number is taken as at most what a loader can have: [`MAX_WORKERS`](crate::MAX_WORKERS) workers,
-    /// [`MAX_SLOTS`] batches on the device, 1000 s of each stage; and 2^20 batches are replayed at most.
+    /// 65,536 batches on the device, 1000 s of each stage; and 2^20 batches are replayed at most.
     pub fn predict(&self, profile: &Profile, batches: usize) -> Prediction {
         let batches = batches.min(MAX_BATCHES);
         let setup = self.setup(&profile.setup);

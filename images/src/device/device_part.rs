@@ -1,4 +1,4 @@
-//! What happens to every sample of a batch on the device, and what is before and after it.
+//! The transforms that run on the device, for all samples of a batch.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use feedline_core::{DType, Element, Error, ErrorKind, Random, Result};
 use super::element::{Value, Written};
 use super::mixing::Mixing;
 use super::pixels::Pixels;
-use super::record::Record;
-use super::words::{Mixed, Sample, WORDS};
+use super::record_words::{Mixed, Sample, WORDS};
+use super::sample_record::{MAX_PLACE, Record};
 use crate::decode::Settings;
 use crate::transform::Needs;
 use crate::{ChannelOrder, Decoder, Size, Transform};
 
-/// The part of a list of transforms that runs on the device; from
+/// The transforms of a list that run on the device, from
 /// [`Transforms::device_part`](crate::Transforms::device_part).
 #[derive(Clone, Debug)]
 pub struct DevicePart {
     pub(crate) steps: Vec<Arc<dyn Transform>>,
-    /// The size of the pictures that cross; `None` where each has its own.
+    /// The size of the copied pictures; `None` if sizes differ.
     pub(crate) source: Option<Size>,
     pub(crate) source_type: DType,
     pub(crate) source_order: ChannelOrder,
@@ -26,11 +26,11 @@ pub struct DevicePart {
     pub(crate) size: Size,
     pub(crate) dtype: DType,
     pub(crate) order: ChannelOrder,
-    /// Each value is multiplied by the first number of its channel, then the second one is added.
+    /// Factor and offset of each channel.
     pub(crate) scale: [(f32, f32); 4],
     pub(crate) mixing: Option<Mixing>,
     pub(crate) needs: Needs,
-    /// How its pictures are decoded.
+    /// How pictures are decoded.
     pub(crate) decoding: Settings,
 }
 
@@ -38,7 +38,7 @@ fn config(why: String) -> Error {
     Error::new(ErrorKind::Config, why)
 }
 
-/// Draws what `steps` and mixing do to a picture of size `size`, which must become one of size `wanted`.
+/// Draws the record of a picture of `size`, which `steps` must transform to the size `wanted`.
 pub(crate) fn draw(
     (steps, mixing): (&[Arc<dyn Transform>], Option<&Mixing>),
     size: Size,
@@ -46,6 +46,11 @@ pub(crate) fn draw(
     random: &mut Random,
     parameters: &mut [u8],
 ) -> Result<()> {
+    let max = MAX_PLACE as usize;
+    if size.height > max || size.width > max {
+        let why = format!("the picture is {size}: the device takes sides of up to {MAX_PLACE} pixels");
+        return Err(Error::new(ErrorKind::Sample, why));
+    }
     let mut record = Record::new(size);
     for step in steps {
         step.record(&mut record, random);
@@ -57,32 +62,33 @@ pub(crate) fn draw(
     Ok(())
 }
 
-/// A batch in memory of the host, for [`DevicePart::run_on_host`].
+/// A batch in host memory, for [`DevicePart::run_on_host`].
 #[derive(Clone, Copy, Debug)]
 pub struct HostBatch<'a, I: Element> {
     /// The pixels of all pictures.
     pub pixels: &'a [I],
-    /// Where each picture begins in `pixels`, and where the last one ends; `None` where all have one size.
+    /// Start of each picture in `pixels`, and the end of the last one; `None` if all have one size.
     pub offsets: Option<&'a [u32]>,
-    /// The records: [`WORDS`] numbers for each picture.
+    /// The records: [`WORDS`] numbers per picture.
     pub parameters: &'a [u32],
 }
 
-/// The labels of a batch, which become a row of probabilities each.
+/// The labels of a batch; each becomes a row of probabilities.
 #[derive(Clone, Copy, Debug)]
 pub struct Labels<'a> {
     /// The class of each sample.
     pub of: &'a [i64],
-    /// Length of a row.
+    /// Number of classes.
     pub classes: usize,
 }
 
 impl DevicePart {
-    /// The part for pictures that do not come from files of pictures: `channels` (1 to 4) values of type
-    /// `dtype` per pixel. Colours can be changed of `u8` pictures of three channels, channels last.
+    /// The same transforms for pictures with another element type, number of channels (1 to 4) and channel
+    /// order, such as pictures that are not decoded from files.
     ///
     /// # Errors
-    /// `Config` for what the device cannot do with such pictures.
+    /// `Config` if the device cannot apply a transform to them: only `u8` pictures of three channels can be
+    /// resized, mixed or changed in colour.
     pub fn of(mut self, dtype: DType, channels: usize, order: ChannelOrder) -> Result<Self> {
         let white = match dtype {
             DType::U8 => u8::WHITE,
@@ -94,8 +100,8 @@ impl DevicePart {
             return Err(config(format!("pixels have {channels} channels: give 1 to 4")));
         }
         if self.needs > Needs::Copy && (dtype, channels) != (DType::U8, 3) {
-            let why = "only u8 pictures of three channels are scaled, mixed or changed in colour: take such \
-                       transforms out of the list";
+            let why = "only u8 pictures of three channels can be resized, mixed or changed in colour: remove \
+                       such transforms from the list";
             return Err(config(why.into()));
         }
         if self.dtype == DType::U8 && dtype != DType::U8 {
@@ -107,12 +113,12 @@ impl DevicePart {
         Ok(Self { source_type: dtype, channels, source_order: order, ..self })
     }
 
-    /// A decoder with the limits and the chroma of the list.
+    /// A decoder with the list's limits and chroma upsampling.
     pub fn decoder(&self) -> Decoder {
         Decoder::with(self.decoding)
     }
 
-    /// Height and width of the finished pictures.
+    /// The size of a finished picture.
     pub fn size(&self) -> Size {
         self.size
     }
@@ -125,33 +131,33 @@ impl DevicePart {
         }
     }
 
-    /// Elements of a finished picture.
+    /// Number of elements of a finished picture.
     pub fn elements(&self) -> usize {
         self.shape().iter().product()
     }
 
-    /// The element type of the finished pictures.
+    /// The element type of finished pictures.
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
-    /// The element type of the pictures that cross.
+    /// The element type of the copied pictures.
     pub fn source_type(&self) -> DType {
         self.source_type
     }
 
-    /// Elements of a picture that crosses; `None` where each has its own size.
+    /// Number of elements of a copied picture; `None` if sizes differ.
     pub fn source_elements(&self) -> Option<usize> {
         self.source.map(|size| size.height * size.width * self.channels)
     }
 
-    /// How much the kernel has to do.
+    /// The work that the kernel has to do.
     #[doc(hidden)] // For the crate that launches it.
     pub fn needs(&self) -> Needs {
         self.needs
     }
 
-    /// What is the same for every sample, as the kernel reads it.
+    /// The parameters that all samples share, in the kernel's layout.
     #[doc(hidden)] // For the crate that launches it.
     pub fn words(&self) -> [u32; 16] {
         let mut words = [0; 16];
@@ -167,15 +173,16 @@ impl DevicePart {
         words
     }
 
-    /// Draws what happens to a picture of size `size`, and writes it to `parameters`: [`WORDS`] numbers of
-    /// `u32`, in the byte order of the machine.
+    /// Draws the record of a picture of `size`, and writes it to `parameters`: [`WORDS`] numbers of type
+    /// `u32`, in native byte order.
     ///
     /// # Errors
-    /// `Config` for a list in an order that the device does not keep; `Sample` for a picture that does not
-    /// become one of [`size`](Self::size), or has another size than all others.
+    /// `Config` if the device cannot apply the list in its order; `Sample` if the result does not have the
+    /// size [`size`](Self::size), the picture does not have the size of all others, or it is too large for
+    /// the device.
     ///
     /// # Panics
-    /// If `parameters` is shorter.
+    /// If `parameters` has less than `4 * WORDS` bytes.
     pub fn draw(&self, size: Size, random: &mut Random, parameters: &mut [u8]) -> Result<()> {
         assert!(parameters.len() >= 4 * WORDS, "room for {WORDS} numbers");
         if let Some(wanted) = self.source.filter(|source| *source != size) {
@@ -185,20 +192,22 @@ impl DevicePart {
         draw((&self.steps, self.mixing.as_ref()), size, self.size, random, parameters)
     }
 
-    /// Whether the list can be drawn in this order.
+    /// Checks that the device can apply the list.
     pub(crate) fn check(&self) -> Result<()> {
-        let size = self.source.unwrap_or(Size::new(2 * self.size.height, 2 * self.size.width));
+        let twice = Size::new(self.size.height.saturating_mul(2), self.size.width.saturating_mul(2));
+        let size = self.source.unwrap_or(twice);
         let mut parameters = [0; 4 * WORDS];
-        (0..8).try_for_each(|key| self.draw(size, &mut Random::from_key(key), &mut parameters))
+        let mut drawn = (0..8).map(|key| self.draw(size, &mut Random::from_key(key), &mut parameters));
+        drawn.find_map(Result::err).map_or(Ok(()), |error| Err(config(error.message().into())))
     }
 
-    /// Does on the host what the kernel does: the same bits. `row` is the number of the sample, `to` its
-    /// finished picture, and `probabilities` its row of probabilities, where there are labels.
+    /// Applies the transforms of sample `row` on the host, with the same bits as the kernel: writes the
+    /// finished picture to `to`, and its row of probabilities if there are labels.
     ///
-    /// A record that does not fit its picture gives the colour of the border, never a place outside.
+    /// A record that does not fit its picture gives the colour of the border; it is never read out of bounds.
     ///
     /// # Panics
-    /// If `to` has not [`elements`](Self::elements) elements, or `batch` no such row.
+    /// If `to` does not have [`elements`](Self::elements) elements, or `batch` has no such row.
     pub fn run_on_host<I: Value, O: Written>(
         &self,
         batch: HostBatch<'_, I>,
@@ -251,7 +260,7 @@ impl DevicePart {
         }
     }
 
-    /// The source of sample `row`.
+    /// The pixels and the record of sample `row`.
     fn pixels<'a, I: Value>(&self, batch: HostBatch<'a, I>, row: usize) -> Pixels<'a, I> {
         let words = &batch.parameters[row * WORDS..][..WORDS];
         let source = match (batch.offsets, self.source_elements()) {
@@ -266,7 +275,7 @@ impl DevicePart {
         Pixels { sample, source, order: self.source_order, channels: self.channels, output, mean: 0 }
     }
 
-    /// The values of a pixel before samples are mixed, as numbers that the type `O` may be made of.
+    /// The normalised values of a pixel, before samples are mixed; levels if `O` is `u8`.
     fn finished<I: Value, O: Written>(&self, pixels: &Pixels<'_, I>, y: i32, x: i32) -> [f32; 4] {
         let mut values = [0.0; 4];
         let erased = pixels.sample.erased.filter(|(part, _)| part.has(y, x));

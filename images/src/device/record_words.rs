@@ -1,13 +1,10 @@
-//! A record as the numbers that cross to the device. `kernels/cu/augment.cu` reads the same places.
+//! A record as `u32` numbers, for the copy. `kernels/cu/augment.cu` reads them at the same indices.
 
-use super::record::{Color, MAX_COLORS, MAX_SIDE, Mix, Record, Window};
+use super::sample_record::{Color, MAX_COLORS, MAX_PLACE, MAX_SIDE, Mix, Record, Window};
 use crate::Size;
 
-/// The `u32` numbers of a record.
+/// Length of a record, in `u32` numbers.
 pub const WORDS: usize = 36;
-
-/// No place is farther from the picture's corner.
-const FAR: i32 = 1 << 24;
 
 const FLIP_X: u32 = 1;
 const FLIP_Y: u32 = 2;
@@ -16,7 +13,7 @@ const ERASED: u32 = 8;
 const BLEND: u32 = 16;
 const PASTE: u32 = 32;
 
-/// A record as the device has it, with everything made safe: no place lies outside the picture.
+/// A record as the device reads it: clamped, so that no position is outside of the picture.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sample {
     pub(super) source: Size,
@@ -32,7 +29,7 @@ pub(super) struct Sample {
     pub(super) erased: Option<(Window, [u8; 3])>,
     pub(super) mix: Option<Mixed>,
     pub(super) partner: u32,
-    /// The share of this sample in its label.
+    /// The weight of this sample in its label.
     pub(super) lambda: f32,
 }
 
@@ -43,7 +40,7 @@ pub(super) enum Mixed {
 }
 
 impl Record {
-    /// The numbers, in the byte order of the machine.
+    /// Writes the numbers, in native byte order.
     pub(super) fn write(&self, to: &mut [u8], output: Size) {
         let mut words = [0u32; WORDS];
         let window =
@@ -92,9 +89,10 @@ impl Record {
 }
 
 impl Sample {
-    /// Reads a record. A picture of more than `pixels` pixels is taken for one without pixels.
+    /// Reads a record of a picture with `pixels` pixels. If the record states more, the picture counts as
+    /// empty.
     pub(super) fn read(words: &[u32], pixels: u64) -> Self {
-        let place = |at: usize| (words[at] as i32).clamp(-FAR, FAR);
+        let place = |at: usize| (words[at] as i32).clamp(-MAX_PLACE, MAX_PLACE);
         let window = |at: usize| Window {
             top: place(at),
             left: place(at + 1),
@@ -111,8 +109,8 @@ impl Sample {
         let (seen, scaled) = (window(2).size(), (place(10), place(11)));
         let sides = [seen.height as i32, seen.width as i32, scaled.0, scaled.1];
         let is_scaled = !resized || sides.iter().all(|side| (1..=MAX_SIDE).contains(side));
-        let far = FAR as usize;
-        if source.height > far || source.width > far || source.pixels() > pixels || !is_scaled {
+        let max = MAX_PLACE as usize;
+        if source.height > max || source.width > max || source.pixels() > pixels || !is_scaled {
             source = Size::default();
         }
         let mix = match flags & (BLEND | PASTE) {
@@ -138,7 +136,7 @@ impl Sample {
         }
     }
 
-    /// The changes of colour, in order.
+    /// The colour changes, in order.
     pub(super) fn colors(&self) -> impl Iterator<Item = (Color, f32)> + '_ {
         self.factors.iter().enumerate().map_while(|(index, &factor)| {
             let color = match self.colors >> (4 * index) & 15 {

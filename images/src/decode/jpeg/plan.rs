@@ -1,5 +1,4 @@
-//! What is made of a component for a part of the picture: which blocks, how many samples of each, and how
-//! these become as many as there are pixels.
+//! The plan for a component: which of its blocks a region needs, and how its samples are upsampled.
 
 use std::ops::Range;
 
@@ -9,62 +8,64 @@ use super::header::{Component, Frame};
 use crate::Region;
 use crate::decode::{Chroma, Reduction};
 
-/// What is needed of a component.
+/// Upsampling plan for one component.
 #[derive(Clone, Debug)]
-pub(super) struct Part {
-    /// Rows of blocks, and blocks of a row.
+pub(super) struct Plan {
+    /// The rows of blocks that the region needs.
     pub(super) rows: Range<usize>,
+    /// The blocks that it needs of each row.
     pub(super) columns: Range<usize>,
-    /// Samples of a block, across and down: 8, or fewer in a reduced picture.
+    /// Width and height of a block in samples: 8, or fewer in a reduced picture.
     pub(super) edge: usize,
-    /// Samples of a row that are needed, of the `stride` that there are.
+    /// The samples that it needs of each row.
     pub(super) samples: Range<usize>,
+    /// Samples from one row to the next.
     pub(super) stride: usize,
     /// Rows of samples that belong to the picture.
     pub(super) height: usize,
     pub(super) sampling: Sampling,
 }
 
-/// How the samples of a component become as many as there are pixels.
+/// How a component is upsampled to the picture's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sampling {
+    /// It has a sample per pixel.
     Full,
-    /// Half as many across, interpolated.
+    /// Interpolated to twice the width.
     Across,
-    /// Half as many down, interpolated.
+    /// Interpolated to twice the height.
     Down,
-    /// Both.
+    /// Interpolated to twice the width and height.
     Both,
-    /// Each sample stands for so many across and down.
+    /// Each sample repeated, across and down.
     Repeated(usize, usize),
 }
 
-/// The parts of all components for `region` of the reduced picture.
-pub(super) fn parts(
+/// The plans of all components for `region` of the reduced picture.
+pub(super) fn plans(
     frame: &Frame,
     region: Region,
     reduction: Reduction,
     chroma: Chroma,
-) -> ArrayVec<Part, 4> {
-    let least = 8 / reduction.divisor();
-    let of = |component| part(frame, component, region, least, chroma);
-    frame.components.iter().map(of).collect()
+) -> ArrayVec<Plan, 4> {
+    let min_edge = 8 / reduction.divisor();
+    frame.components.iter().map(|component| plan(frame, component, region, min_edge, chroma)).collect()
 }
 
-/// `least` is the number of samples of a block in the components that have the most.
-fn part(frame: &Frame, component: &Component, region: Region, least: usize, chroma: Chroma) -> Part {
+/// `min_edge` is the edge of a block in the components with the finest sampling.
+fn plan(frame: &Frame, component: &Component, region: Region, min_edge: usize, chroma: Chroma) -> Plan {
     let &Frame { h_max, v_max, size, .. } = frame;
     let &Component { h, v, blocks, .. } = component;
-    // As libjpeg does it: chroma of half the size is not reduced to half and then enlarged again.
-    let mut edge = least;
-    let fits = |max: usize, own: usize, edge: usize| (max * least).is_multiple_of(2 * edge * own);
+    // As in libjpeg: chroma of half the size is not reduced to half and then enlarged again.
+    let mut edge = min_edge;
+    let fits = |max: usize, own: usize, edge: usize| (max * min_edge).is_multiple_of(2 * edge * own);
     while edge < 8 && fits(h_max, h, edge) && fits(v_max, v, edge) {
         edge *= 2;
     }
-    let (across, down) = (h_max * least / (h * edge), v_max * least / (v * edge));
+    let (across, down) = (h_max * min_edge / (h * edge), v_max * min_edge / (v * edge));
     let width = (size.width * h * edge).div_ceil(8 * h_max);
     let height = (size.height * v * edge).div_ceil(8 * v_max);
-    let is_interpolated = chroma == Chroma::Interpolated && least > 1;
+    let is_interpolated = chroma == Chroma::Interpolated && min_edge > 1;
     let is_wide = width > 2;
     let sampling = match (across, down) {
         (1, 1) => Sampling::Full,
@@ -76,7 +77,7 @@ fn part(frame: &Frame, component: &Component, region: Region, least: usize, chro
     let blocks_of = |samples: &Range<usize>| samples.start / edge..samples.end.div_ceil(edge);
     let lines = needed(region.top, region.size.height, down, height);
     let samples = needed(region.left, region.size.width, across, width);
-    Part {
+    Plan {
         rows: blocks_of(&lines),
         columns: blocks_of(&samples),
         edge,
@@ -87,8 +88,8 @@ fn part(frame: &Frame, component: &Component, region: Region, least: usize, chro
     }
 }
 
-/// The samples that `count` pixels from `start` on need, of the `len` that there are in that direction: each
-/// stands for `pixels`. Between samples, the next ones are needed too.
+/// The samples that `count` pixels from `start` on need, of `len` samples that stand for `pixels` pixels
+/// each. Interpolation also reads the neighbour on each side.
 fn needed(start: usize, count: usize, pixels: usize, len: usize) -> Range<usize> {
     let (first, last) = (start / pixels, (start + count - 1) / pixels);
     first.saturating_sub(1)..(last + 2).min(len)

@@ -1,4 +1,4 @@
-//! The list of transforms that users write, and how a sample goes through it.
+//! The list of transforms, and how it is applied to a sample.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::decode::Settings;
 use crate::device::{Mixing, WORDS};
 use crate::{Canvas, Chroma, Decoder, Limits, Reduction, Region, Size};
 
-/// What happens to each picture, in order, and what it is when it arrives in the batch.
+/// A list of transforms, applied to each picture in order, and the format of the batch's field.
 ///
 /// ```
 /// use feedline_core::{DType, Random};
@@ -30,7 +30,7 @@ use crate::{Canvas, Chroma, Decoder, Limits, Reduction, Region, Size};
 /// let field = &spec.fields()[0];
 /// assert_eq!((field.dtype(), field.shape()), (DType::F32, &[3, 224, 224][..]));
 ///
-/// // One picture, here of pixels; `read` takes an encoded one.
+/// // Transforms a decoded picture; `read` takes an encoded one.
 /// let (mut image, mut scratch) = (vec![0; field.row_bytes()], Scratch::default());
 /// let pixels = vec![200; 300 * 400 * 3];
 /// training.apply(Size::new(300, 400), &pixels, &mut Random::from_key(7), &mut scratch, &mut image)?;
@@ -41,16 +41,16 @@ pub struct Transforms {
     pub(super) steps: Vec<Arc<dyn Transform>>,
     pub(super) output: Output,
     pub(super) settings: Settings,
-    /// Whether the decoder may reduce what the first transform scales.
+    /// Whether the decoder may reduce a JPEG for a first transform that resizes.
     pub(super) scaled_decode: bool,
-    /// How many of the steps run on the host; all without a part for the device.
+    /// Number of steps that run on the host; `None` for all.
     pub(super) host: Option<usize>,
     pub(super) mixing: Option<Mixing>,
-    /// The element type of the finished pixels, where it is not the usual one.
+    /// The element type of the finished pixels, if it is not the default.
     pub(super) element: Option<DType>,
 }
 
-/// A worker's memory: a decoder and a canvas, used again from sample to sample.
+/// A worker's memory, reused from sample to sample: a decoder and a canvas.
 #[derive(Debug, Default)]
 pub struct Scratch {
     decoder: Decoder,
@@ -58,124 +58,123 @@ pub struct Scratch {
 }
 
 impl Transforms {
-    /// A list without transforms: pictures stay as they are, `u8`, channels last.
+    /// An empty list: pictures keep their size, `u8`, channels last.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds any transform.
+    /// Adds a transform.
     pub fn then(mut self, transform: impl Transform) -> Self {
         self.steps.push(Arc::new(transform));
         self
     }
 
-    /// Scales to `size` x `size`, bilinear with antialiasing.
+    /// Resizes to `size` x `size`, bilinear with antialiasing.
     pub fn resize(self, size: usize) -> Self {
         self.then(Resize::exact(Size::new(size, size), Filter::Bilinear))
     }
 
-    /// Scales the shorter side to `length`, bilinear with antialiasing.
+    /// Resizes the shorter side to `length`, bilinear with antialiasing.
     pub fn resize_shorter_side(self, length: usize) -> Self {
         self.then(Resize::shorter_side(length, Filter::Bilinear))
     }
 
-    /// A random part, scaled to `size` x `size`; see [`RandomResizedCrop`].
+    /// Crops at random and resizes to `size` x `size`; see [`RandomResizedCrop`].
     pub fn random_resized_crop(self, size: usize) -> Self {
         self.then(RandomResizedCrop::new(Size::new(size, size)))
     }
 
-    /// `size` x `size` pixels from a random place.
+    /// Crops `size` x `size` pixels at a random position; see [`RandomCrop`].
     pub fn random_crop(self, size: usize) -> Self {
         self.then(RandomCrop::new(Size::new(size, size)))
     }
 
-    /// `size` x `size` pixels from the middle.
+    /// Crops `size` x `size` pixels from the centre; see [`CenterCrop`].
     pub fn center_crop(self, size: usize) -> Self {
         self.then(CenterCrop::new(Size::new(size, size)))
     }
 
-    /// A black border of `pixels` on every side.
+    /// Adds a black border of `pixels` on every side.
     pub fn pad(self, pixels: usize) -> Self {
         self.then(Pad::new([pixels; 4], [0; 3]))
     }
 
-    /// Mirrors left and right with this probability.
+    /// Flips left and right with this probability.
     pub fn flip(self, probability: f64) -> Self {
         self.then(FlipLeftRight { probability })
     }
 
-    /// Mirrors top and bottom with this probability.
+    /// Flips top and bottom with this probability.
     pub fn flip_vertically(self, probability: f64) -> Self {
         self.then(FlipTopBottom { probability })
     }
 
-    /// Turns by a random number of quarters.
+    /// Rotates by a random multiple of 90 degrees.
     pub fn quarter_turn(self) -> Self {
         self.then(QuarterTurn)
     }
 
-    /// Changes colours at random; see [`ColorJitter`].
+    /// Jitters brightness, contrast, saturation and hue; see [`ColorJitter`].
     pub fn color_jitter(self, brightness: f64, contrast: f64, saturation: f64, hue: f64) -> Self {
         self.then(ColorJitter { brightness, contrast, saturation, hue })
     }
 
-    /// Makes the picture gray with this probability.
+    /// Converts to gray with this probability.
     pub fn grayscale(self, probability: f64) -> Self {
         self.then(Grayscale { probability })
     }
 
-    /// Blurs with a kernel of `2 * radius + 1` pixels and a deviation from `low` to `high` pixels.
+    /// Blurs with a kernel of `2 * radius + 1` pixels and a standard deviation from `low` to `high` pixels.
     pub fn gaussian_blur(self, radius: usize, low: f64, high: f64) -> Self {
         self.then(GaussianBlur { radius, sigma: (low, high) })
     }
 
-    /// Applies `operations` operations of one magnitude, 0 to 30; see [`RandAugment`].
+    /// Applies `operations` random operations of a magnitude from 0 to 30; see [`RandAugment`].
     pub fn rand_augment(self, operations: usize, magnitude: u32) -> Self {
         self.then(RandAugment::new(operations, magnitude))
     }
 
-    /// Applies one operation of random magnitude; see [`TrivialAugment`].
+    /// Applies one random operation of random magnitude; see [`TrivialAugment`].
     pub fn trivial_augment(self) -> Self {
         self.then(TrivialAugment)
     }
 
-    /// Fills a random part with one colour, with this probability; see [`Erase`].
+    /// Fills a random rectangle with one colour, with this probability; see [`Erase`].
     pub fn erase(self, probability: f64) -> Self {
         self.then(Erase::new(probability))
     }
 
-    /// Makes the field `f32`: `(level / 255 - mean) / std`, by channel. It comes last, wherever it stands.
+    /// Normalises each channel to `f32`: `(level / 255 - mean) / std`. It runs last, wherever it is called.
     ///
-    /// Left out, pictures travel as bytes, a quarter of the size, and can be normalised on the device.
+    /// Without it the field is `u8`, a quarter of the size, and can be normalised on the device.
     pub fn normalise(mut self, mean: [f32; 3], std: [f32; 3]) -> Self {
         self.output.normalise(mean, std);
         self
     }
 
-    /// Makes the field's shape `[3, height, width]` instead of `[height, width, 3]`.
+    /// Changes the field's shape from `[height, width, 3]` to `[3, height, width]`.
     pub fn channels_first(mut self) -> Self {
         self.output.order = ChannelOrder::First;
         self
     }
 
-    /// What an encoded picture may cost. Default: [`Limits::default`].
+    /// Limits the size of pictures, encoded and between transforms. Default: [`Limits::default`].
     pub fn limits(mut self, limits: Limits) -> Self {
         self.settings.limits = limits;
         self
     }
 
-    /// How chroma is decoded, on workers and on a GPU. Default: [`Chroma::Interpolated`].
+    /// Sets how chroma is upsampled, on workers and on a GPU. Default: [`Chroma::Interpolated`].
     pub fn chroma(mut self, chroma: Chroma) -> Self {
         self.settings.chroma = chroma;
         self
     }
 
-    /// Lets the decoder make a JPEG smaller where the first transform scales to a size: by the largest of 8,
-    /// 4 and 2 that leaves at least that size. Large photographs then take less than half the time.
+    /// Lets the decoder reduce a JPEG if the first transform resizes to a fixed size: by the largest of 8, 4
+    /// and 2 that leaves at least that size. Large photographs then take less than half the time.
     ///
-    /// The pixels differ from those of a whole decode: the reduction has an antialiasing of its own, and a
-    /// crop is made larger to whole pixels of the reduced picture. All random numbers stay the same. Off by
-    /// default.
+    /// The pixels differ from those of a full decode: the reduction has its own antialiasing, and a crop is
+    /// rounded out to whole pixels of the reduced picture. Random numbers stay the same. Default: off.
     ///
     /// ```
     /// use feedline_images::Transforms;
@@ -186,15 +185,15 @@ impl Transforms {
         Self { scaled_decode: true, ..self }
     }
 
-    /// A spec of one field, called `name`: what the list makes of a picture.
+    /// A spec with one field, `name`, for the pictures that the list makes.
     ///
     /// # Errors
-    /// `Config` when pictures leave the list in sizes of their own.
+    /// `Config` if the list does not end with one size for all pictures.
     pub fn field(&self, name: &str) -> Result<Spec> {
         self.add_field(Spec::new(), name)
     }
 
-    /// Adds the field called `name` to `spec`.
+    /// Adds the field `name` to `spec`.
     ///
     /// # Errors
     /// As [`field`](Self::field), and as [`Spec::field`].
@@ -206,7 +205,7 @@ impl Transforms {
         };
         if self.host.is_none() {
             if self.mixing.is_some() || self.element.is_some() {
-                let why = "mixup, cutmix and element run on the device: put on_device() before them";
+                let why = "mixup, cutmix and element run on the device: add on_device()";
                 return Err(Error::new(ErrorKind::Config, why));
             }
             return self.output.field(spec, name, size);
@@ -216,13 +215,13 @@ impl Transforms {
         spec.field(&format!("{name}.parameters"), DType::U32, [WORDS])
     }
 
-    /// Decodes a picture and lets it go through the list, to `image`: the bytes of the field.
+    /// Decodes a picture, applies the transforms, and writes the bytes of the field to `image`.
     ///
-    /// Of a JPEG only the part that the first transform needs is turned into pixels.
+    /// Of a JPEG, only the region that the first transform needs is decoded.
     ///
     /// # Errors
-    /// `Data` when the picture is refused, see [`Decoder::decode`]; `Sample` when what the list makes of it
-    /// has not as many bytes as `image`.
+    /// `Data` if the picture cannot be decoded, see [`Decoder::decode`]; `Sample` if a transform makes a
+    /// picture beyond [`Limits::pixels`], or if `image` does not have the length of the result.
     pub fn read(
         &self,
         encoded: &[u8],
@@ -242,18 +241,19 @@ impl Transforms {
             })
         })?;
         if let Some(first) = first {
-            first.apply(canvas, random);
+            self.apply_step(&**first, random, canvas)?;
         }
         self.finish(1, random, canvas, image)
     }
 
-    /// Lets a picture of pixels go through the list, to `image`: the bytes of the field.
+    /// Applies the transforms to decoded pixels, and writes the bytes of the field to `image`.
     ///
     /// # Errors
-    /// `Sample` when what the list makes of it has not as many bytes as `image`.
+    /// `Sample` if a transform makes a picture beyond [`Limits::pixels`], or if `image` does not have the
+    /// length of the result.
     ///
     /// # Panics
-    /// If `pixels` has not `size.bytes()` bytes.
+    /// If `pixels` does not have `size.bytes()` bytes.
     pub fn apply(
         &self,
         size: Size,
@@ -266,20 +266,29 @@ impl Transforms {
         self.finish(0, random, &mut scratch.canvas, image)
     }
 
-    /// The steps from number `from` on.
+    /// Applies a transform. The picture may grow to the limit, or to the fixed size of the transform.
+    fn apply_step(&self, step: &dyn Transform, random: &mut Random, canvas: &mut Canvas) -> Result<()> {
+        let fixed = step.size(None).map_or(0, Size::pixels);
+        canvas.set_max_pixels(self.settings.limits.pixels.max(fixed).max(canvas.size().pixels()));
+        step.apply(canvas, random);
+        let Some(why) = canvas.take_refusal() else { return Ok(()) };
+        Err(Error::new(ErrorKind::Sample, format!("{step:?} makes a picture of {why}")))
+    }
+
+    /// Applies the host's steps from number `from` on, and writes the result to `image`.
     fn finish(&self, from: usize, random: &mut Random, canvas: &mut Canvas, image: &mut [u8]) -> Result<()> {
         for step in self.host_steps().iter().skip(from) {
             let region = step.region(canvas.size(), random);
             canvas.crop(region);
-            step.apply(canvas, random);
+            self.apply_step(&**step, random, canvas)?;
         }
         let as_it_is = Output::default();
         let output = if self.host.is_some() { &as_it_is } else { &self.output };
         let bytes = output.bytes(canvas.size());
         if bytes != image.len() {
             let why = format!(
-                "the picture is {} after its transforms, which is {bytes} bytes instead of {}: let the \
-                 list end with one size",
+                "the picture is {} after the transforms, {bytes} bytes instead of {}: end the list with one \
+                 size",
                 canvas.size(),
                 image.len()
             );

@@ -1,17 +1,20 @@
-//! What happens to one sample on the device.
+//! The transforms of one sample on the device.
 
 use arrayvec::ArrayVec;
 use feedline_core::{Error, ErrorKind, Result};
 
 use crate::{Region, Size};
 
-/// The most changes of colour of a sample.
+/// Max distance of a position from the picture's corner, in rows or columns: the device clamps it.
+pub(super) const MAX_PLACE: i32 = 1 << 24;
+
+/// Max colour changes of a sample.
 pub(super) const MAX_COLORS: usize = 8;
 
-/// The longest side of a picture that a device scales.
+/// Max side of a picture that the device resizes.
 pub(super) const MAX_SIDE: i32 = 1 << 14;
 
-/// A rectangle that may reach beyond the picture: from `top` and `left` to before `bottom` and `right`.
+/// A rectangle that may reach beyond the picture. `bottom` and `right` are exclusive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Window {
     pub(super) top: i32,
@@ -48,7 +51,7 @@ impl Window {
         (self.top..self.bottom).contains(&y) && (self.left..self.right).contains(&x)
     }
 
-    /// The same rectangle, moved so that it counts from `other`'s corner.
+    /// The rectangle, given relative to `other`, in the coordinates of `other`.
     fn inside(self, other: Self) -> Self {
         Self {
             top: self.top + other.top,
@@ -59,7 +62,7 @@ impl Window {
     }
 }
 
-/// A change of colours, with its factor.
+/// A colour change; its factor is kept beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Color {
     Brightness = 1,
@@ -69,46 +72,47 @@ pub(crate) enum Color {
     Gray = 5,
 }
 
-/// How a sample is mixed with another one of its batch.
+/// How a sample is mixed with another sample of its batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mix {
-    /// Every pixel is `lambda` of this sample and `1 - lambda` of the other one.
+    /// The weighted mean of both: `lambda` of this sample and `1 - lambda` of the other one.
     Blend {
-        /// The share of this sample, 0 to 1.
+        /// The weight of this sample, 0 to 1.
         lambda: f32,
     },
-    /// The pixels of `part` are the other one's; the labels are mixed by area.
+    /// The pixels of `part` come from the other sample; labels are mixed by area.
     Paste {
-        /// A part of the finished picture.
+        /// A region of the finished picture.
         part: Region,
     },
 }
 
-/// What happens to one sample on the device: filled by [`Transform::record`](crate::Transform::record).
+/// The transforms of one sample on the device, filled by [`Transform::record`](crate::Transform::record).
 ///
-/// Geometry comes first, in any number of crops, borders and flips and at most one resize; then colours, then
-/// erasing, then mixing. What comes in another order is refused when the list is made.
+/// Geometry comes first: any number of crops, borders and flips, and up to one resize. Then come colours,
+/// then erasing, then mixing. [`Transforms::device_part`](crate::Transforms::device_part) refuses any other
+/// order.
 #[derive(Clone, Debug)]
 pub struct Record {
     pub(super) source: Size,
-    /// The part of the source that is seen.
+    /// The visible part of the source, which may reach into the border.
     pub(super) window: Window,
-    /// The part of the source that is not border.
+    /// The part of the source that is picture, not border.
     pub(super) valid: Window,
     /// The size of the window after the resize.
     pub(super) scaled: Option<Size>,
-    /// The part that is seen of the window as it was scaled.
+    /// The visible part of the resized window.
     pub(super) view: Window,
     pub(super) flip: (bool, bool),
     pub(super) fill: Option<[u8; 3]>,
     pub(super) colors: ArrayVec<(Color, f32), MAX_COLORS>,
     pub(super) erased: Option<(Region, [u8; 3])>,
     pub(super) mixed: Option<(Mix, u32)>,
-    refused: Option<&'static str>,
+    refused: Option<(ErrorKind, &'static str)>,
 }
 
 impl Record {
-    /// Nothing happens to a picture of this size.
+    /// A record without transforms, for a picture of this size.
     pub(crate) fn new(source: Size) -> Self {
         let window = Window::whole(source);
         Self {
@@ -126,12 +130,12 @@ impl Record {
         }
     }
 
-    /// The size of the picture so far.
+    /// The size of the picture after the transforms so far.
     pub fn size(&self) -> Size {
         if self.scaled.is_some() { self.view.size() } else { self.window.size() }
     }
 
-    /// Keeps `region` of the picture so far.
+    /// Crops the picture to `region`.
     pub fn crop(&mut self, region: Region) {
         if region == Region::whole(self.size()) {
             return;
@@ -155,6 +159,12 @@ impl Record {
         if *self.fill.get_or_insert(color) != color {
             self.refuse("has borders of two colours");
         }
+        let size = self.size();
+        let sums = [[top, size.height, bottom], [left, size.width, right]];
+        let is_long = |sum: [usize; 3]| sum.into_iter().fold(0, usize::saturating_add) > MAX_PLACE as usize;
+        if sums.into_iter().any(is_long) {
+            return self.refuse_sample("makes a side of more than 16777216 pixels");
+        }
         let (right, left) = if self.flip.0 { (left, right) } else { (right, left) };
         let (bottom, top) = if self.flip.1 { (top, bottom) } else { (bottom, top) };
         let grown = |window: Window| Window {
@@ -167,7 +177,7 @@ impl Record {
             self.window = grown(self.window);
             return;
         };
-        // What was cut off would come back where the border should be.
+        // Cropped pixels would reappear in the border.
         let kept = self.view.within(Window::whole(scaled)).size();
         if top + bottom > 0 && kept.height < scaled.height || left + right > 0 && kept.width < scaled.width {
             self.refuse("has a border after a resize and a crop of the same sides");
@@ -175,7 +185,7 @@ impl Record {
         self.view = grown(self.view);
     }
 
-    /// Scales the picture so far to `size`, bilinear with antialiasing.
+    /// Resizes the picture to `size`, bilinear with antialiasing.
     pub fn resize(&mut self, size: Size) {
         self.geometry();
         if self.scaled.is_some() {
@@ -183,24 +193,25 @@ impl Record {
         }
         let from = self.window.size();
         let sides = [(from.height, size.height), (from.width, size.width)];
-        let most = MAX_SIDE as usize;
-        if sides.iter().any(|&(from, to)| from == 0 || to == 0 || from.max(to) > most || from > 2048 * to) {
-            self.refuse("scales a picture with a side of 0 or above 16384 pixels, or to less than 1/2048");
+        let max = MAX_SIDE as usize;
+        if sides.iter().any(|&(from, to)| from == 0 || to == 0 || from.max(to) > max || from > 2048 * to) {
+            let why = "scales a picture with a side of 0 or above 16384 pixels, or to less than 1/2048";
+            return self.refuse_sample(why);
         }
-        // The taps of a picture that keeps its size weigh nothing but one: the resize would change nothing.
+        // At the same size, the filter has one tap: the resize changes nothing.
         if from != size {
             self.scaled = Some(size);
             self.view = Window::whole(size);
         }
     }
 
-    /// Mirrors left and right.
+    /// Flips left and right.
     pub fn flip_left_right(&mut self) {
         self.flip.0 = !self.flip.0;
         self.after_erasing();
     }
 
-    /// Mirrors top and bottom.
+    /// Flips top and bottom.
     pub fn flip_top_bottom(&mut self) {
         self.flip.1 = !self.flip.1;
         self.after_erasing();
@@ -220,8 +231,7 @@ impl Record {
         }
     }
 
-    /// Mixes the finished picture with another sample of its batch: that of row
-    /// `partner * rows / 2^32`.
+    /// Mixes the finished picture with the sample in row `partner * rows / 2^32` of its batch.
     pub fn mix(&mut self, mix: Mix, partner: u32) {
         if self.mixed.replace((mix, partner)).is_some() {
             self.refuse("mixes samples twice");
@@ -254,20 +264,32 @@ impl Record {
         }
     }
 
+    /// Refuses the list, whatever the picture.
     fn refuse(&mut self, why: &'static str) {
-        self.refused.get_or_insert(why);
+        self.refused.get_or_insert((ErrorKind::Config, why));
     }
 
-    /// The record, if it makes a picture of size `wanted` in an order that the device keeps.
+    /// Refuses the picture: the list works with pictures of other sizes.
+    fn refuse_sample(&mut self, why: &'static str) {
+        self.refused.get_or_insert((ErrorKind::Sample, why));
+    }
+
+    /// The record, if the device can apply it and the result has size `wanted`.
     pub(super) fn checked(self, wanted: Size) -> Result<Self> {
-        if let Some(why) = self.refused {
+        if let Some((kind, why)) = self.refused {
+            let source = self.source;
+            let of = if kind == ErrorKind::Sample {
+                format!(" (of a picture of {source})")
+            } else {
+                String::new()
+            };
             let why =
-                format!("the part of the list that runs on the device {why}: put on_device() behind it");
-            return Err(Error::new(ErrorKind::Config, why));
+                format!("the part of the list that runs on the device {why}{of}: put on_device() behind it");
+            return Err(Error::new(kind, why));
         }
         let size = self.size();
         if size != wanted {
-            let why = format!("the picture is {size} after its transforms, instead of {wanted}");
+            let why = format!("the picture is {size} after the transforms, instead of {wanted}");
             return Err(Error::new(ErrorKind::Sample, why));
         }
         Ok(self)

@@ -10,7 +10,7 @@ use memmap2::Mmap;
 #[cfg(any(feature = "csv", feature = "mds", feature = "object-store", feature = "tar"))]
 use crate::cursor::Cursor;
 use crate::disk::DiskFile;
-use crate::error::data;
+use crate::error::{data, of_stream};
 use crate::gzip;
 use crate::memory::{Memory, no_memory};
 #[cfg(feature = "object-store")]
@@ -219,14 +219,16 @@ impl Content {
             Self::Mapped(file) => Ok(state.bytes(&file.pages)),
             Self::OnDisk(file) => {
                 let state = state.reader(file.reader()?);
-                let state = state.map_err(|error| data("cannot read the file").caused_by(error))?;
+                let unreadable = |error| data("cannot read the file").caused_by(error);
+                let state = state.map_err(|error| of_stream(error, unreadable))?;
                 file.check_unchanged()?;
                 Ok(state)
             }
             #[cfg(feature = "object-store")]
             Self::Remote(_) => {
                 let state = state.reader(self.cursor());
-                let state = state.map_err(|error| data("cannot read the object").caused_by(error))?;
+                let unreadable = |error| data("cannot read the object").caused_by(error);
+                let state = state.map_err(|error| of_stream(error, unreadable))?;
                 self.check_unchanged()?;
                 Ok(state)
             }

@@ -6,7 +6,7 @@ use std::io::{BufReader, Read, Seek, SeekFrom};
 use feedline_core::Result;
 use flate2::bufread::MultiGzDecoder;
 
-use crate::error::data;
+use crate::error::{data, of_stream};
 use crate::memory::Memory;
 
 /// The first bytes of a gzip stream (RFC 1952, section 2.3.1).
@@ -128,8 +128,10 @@ pub(crate) fn inflate(
 }
 
 fn damaged(after: usize, error: std::io::Error) -> feedline_core::Error {
-    data(format!(
-        "the gzip stream is cut short or damaged after {after} inflated bytes: fetch the file again"
-    ))
-    .caused_by(error)
+    of_stream(error, |error| {
+        data(format!(
+            "the gzip stream is cut short or damaged after {after} inflated bytes: fetch the file again"
+        ))
+        .caused_by(error)
+    })
 }

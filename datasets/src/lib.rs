@@ -60,6 +60,8 @@ pub mod npy;
 #[cfg(feature = "npz")]
 pub mod npz;
 mod open;
+#[cfg(any(feature = "arrow", feature = "object-store"))]
+mod own_file;
 #[cfg(feature = "arrow")]
 mod pack;
 #[cfg(feature = "parquet")]
@@ -98,7 +100,7 @@ pub use images::ImageDataset;
 pub use jsonl::JsonLines;
 #[cfg(feature = "object-store")]
 pub use open::open_url;
-pub use open::{open, open_with_limit};
+pub use open::{OpenOptions, Split, open, open_with};
 #[cfg(feature = "arrow")]
 pub use pack::{PackOptions, Packed, pack};
 #[cfg(feature = "parquet")]

@@ -47,8 +47,8 @@ pub fn open_folder(folder: impl AsRef<Path>) -> Result<Shards> {
             && !path.exists()
         {
             let path = folder.join(name);
-            let shard = Zip { path: path.clone(), content: None, codec };
-            let shard = Zipped::new(shard, bytes, samples, schema, (number, inflated.clone()));
+            let shard = Zip::open(path.clone(), codec)
+                .and_then(|zip| Zipped::new(zip, bytes, samples, schema, (number, inflated.clone())));
             readers.push(Box::new(shard.map_err(|error| error.at_path(path))?));
             continue;
         }
@@ -75,14 +75,13 @@ pub fn open_remote(remote: &crate::Remote, url: &str) -> Result<Shards> {
         let file = open(zipped.as_ref().map_or(&name, |zipped| &zipped.name))?;
         let path = file.path().to_path_buf();
         let at = |error: feedline_core::Error| error.at_path(&path);
-        let content = Content::Remote(file);
         readers.push(match zipped {
             Some(ZippedAs { codec, bytes, schema, .. }) => {
-                let zip = Zip { path: path.clone(), content: Some(content), codec };
+                let zip = Zip::of_remote(file, codec);
                 let inflated = (number, inflated.clone());
                 Box::new(Zipped::new(zip, bytes, samples, schema, inflated).map_err(at)?)
             }
-            None => Box::new(Mds::of_content(&path, content).map_err(at)?.with(samples)?),
+            None => Box::new(Mds::of_content(&path, Content::Remote(file)).map_err(at)?.with(samples)?),
         });
     }
     Shards::new(readers).map_err(|error| error.at_path(&path))

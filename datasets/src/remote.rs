@@ -1,8 +1,8 @@
 //! Files in object stores and on web servers: read by ranges, in blocks that are kept in memory and on disk.
 //!
 //! A block is fetched once, by a task on the thread of [`Remote`]; readers wait for it, and blocks behind it
-//! are fetched ahead while they read on. The version of a file is pinned when it is opened: every answer has
-//! to name the same one.
+//! are fetched ahead while they read on. The version of a file is pinned when it is opened: every request
+//! names it (`If-Match`), and every answer has to name the same one.
 
 use std::fmt;
 use std::ops::Range;
@@ -19,24 +19,32 @@ mod blocks;
 mod cache;
 mod fetch;
 mod options;
+mod tag;
 mod thread;
 mod url;
 
 use blocks::{Blocks, Delivery, Key};
 use cache::DiskCache;
-pub(crate) use fetch::is_missing;
-use fetch::{Failure, FailureKind, Fetch, Tag};
+use fetch::{Failure, FailureKind, Fetch};
+pub(crate) use fetch::{is_missing, may_be_folder};
 pub use options::{RemoteCache, RemoteOptions};
+use tag::Tag;
 use thread::Thread;
 #[cfg(any(feature = "arrow", feature = "mds"))]
 pub(crate) use url::in_folder;
-pub(crate) use url::is_url;
 use url::{Place, Stores};
 
 /// Opens files by their URLs: `s3://`, `gs://`, `az://`, `http://` and `https://`.
 ///
 /// All files opened by one value share its thread, its memory and its cache on disk, see [`RemoteOptions`].
 /// The thread ends when this value and all that was opened by it are dropped.
+///
+/// The version of a file is its strong ETag. A server without one has the time of the last write, in whole
+/// seconds: a file that was written less than two seconds ago is opened when they have passed.
+///
+/// Redirects are followed, up to ten, also to other hosts: that is how many servers hand out files. The user
+/// and password of a URL, and the header `Authorization`, are not sent to another host; https never leads to
+/// http. What the last host answers is held against the pinned version like any other answer.
 ///
 /// ```no_run
 /// use feedline_datasets::{Remote, RemoteCache, RemoteOptions, Shards};
@@ -143,7 +151,7 @@ impl Remote {
             let range = 0..shared.options.block_bytes;
             let fetch = Fetch { place: &task_place, range, pinned: None };
             // Nobody listens when the caller is gone; then nobody needs the answer.
-            let _ = sender.send(fetch.run(&shared.options, &shared.counts).await);
+            let _ = sender.send(fetch.open(&shared.options, &shared.counts).await);
         });
         let first = first.recv().map_err(|_| thread::ended())?;
         let (bytes, tag) = first.map_err(|failure| failure.error.at_path(&shown))?;
@@ -267,7 +275,7 @@ async fn fetch_block(shared: Arc<Shared>, object: Arc<Object>, delivery: Deliver
     let size = shared.options.block_bytes;
     let start = delivery.key().block * size;
     let range = start..object.tag.len.min(start + size);
-    let name = object.tag.names_content().then(|| object.cache_key(size, delivery.key().block));
+    let name = object.tag.strong().map(|_| object.cache_key(size, delivery.key().block));
     if let (Some(cache), Some(name)) = (&shared.cache, &name) {
         match cache.get(name.clone(), range.end - range.start).await {
             cache::Found::Block(bytes) => {

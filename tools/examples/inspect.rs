@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use feedline_datasets::{Reader, Values, open_with_limit};
+use feedline_datasets::{OpenOptions, Reader, Values, open_with};
 use lexopt::prelude::{Long, Short, Value};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -39,7 +39,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: impl Iterator<Item = OsString>) -> Result<String, Box<dyn std::error::Error>> {
     let Some(options) = parse(arguments)? else { return Ok(format!("{HELP}\n")) };
-    let reader = open_with_limit(&options.path, IN_MEMORY)?;
+    let reader = open_with(&options.path, &OpenOptions::with_memory_limit(IN_MEMORY))?;
     let [first, last] = checksums(&*reader, options.all)?;
     Ok(if options.json { as_json(&*reader, first, last) } else { as_text(&*reader, first, last) })
 }

@@ -8,7 +8,7 @@ use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use feedline_datasets::{PackOptions, Packed, open_with_limit, pack};
+use feedline_datasets::{OpenOptions, PackOptions, Packed, open_with, pack};
 use indicatif::{ProgressBar, ProgressStyle};
 use lexopt::prelude::{Long, Short, Value, ValueExt as _};
 
@@ -42,7 +42,7 @@ fn run(arguments: impl Iterator<Item = OsString>) -> Result<String, Box<dyn std:
     let Some(Options { from, to, shard_bytes, quiet }) = parse(arguments)? else {
         return Ok(format!("{HELP}\n"));
     };
-    let reader = open_with_limit(&from, IN_MEMORY)?;
+    let reader = open_with(&from, &OpenOptions::with_memory_limit(IN_MEMORY))?;
     let bar = if quiet || !std::io::stderr().is_terminal() {
         ProgressBar::hidden()
     } else {

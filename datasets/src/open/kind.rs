@@ -7,7 +7,7 @@ use feedline_core::Result;
 
 use super::PACK_INDEX;
 use crate::disk::DiskFile;
-use crate::error::data;
+use crate::error::{data, of_stream};
 use crate::{gzip, npy};
 
 /// Bytes at the beginning of a file that tell its kind.
@@ -139,7 +139,8 @@ impl Start {
             bytes.clear();
             let mut stream = flate2::read::MultiGzDecoder::new(file.reader()?).take(START as u64);
             let read = stream.read_to_end(&mut bytes);
-            read.map_err(|error| data("the gzip stream is damaged: fetch the file again").caused_by(error))?;
+            let damaged = |error| data("the gzip stream is damaged: fetch the file again").caused_by(error);
+            read.map_err(|error| of_stream(error, damaged))?;
             len = u64::MAX;
         }
         let kind = match kind(&bytes, len) {

@@ -1,11 +1,12 @@
 //! Files that appear when they are whole and on the disk.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use feedline_core::{Error, Result};
 
 use super::{cannot, data};
+use crate::own_file;
 
 /// The name of the file that a run holds a lock on while it packs into a folder.
 const LOCK: &str = "_lock";
@@ -83,7 +84,7 @@ impl Drop for Lock {
 }
 
 fn locked(path: &Path) -> Result<File> {
-    let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
+    let file = own_file::open_or_create(path);
     let file = file.map_err(|error| cannot("write the file", error).at_path(path))?;
     match file.try_lock() {
         Ok(()) | Err(TryLockError::Error(_)) => Ok(file),

@@ -16,6 +16,7 @@ use feedline_core::{Fingerprint, Result};
 
 use super::RemoteCache;
 use crate::error::data;
+use crate::own_file;
 
 const MAGIC: &[u8] = b"feedline block 1\n";
 const LOCK: &str = "_lock";
@@ -67,7 +68,7 @@ impl RemoteCache {
 
     fn read(&self, key: &str, bytes: u64) -> Found {
         let path = self.path(key);
-        let Ok(mut file) = File::open(&path) else { return Found::None };
+        let Ok(mut file) = own_file::open(&path) else { return Found::None };
         match content(&mut file, key, bytes) {
             Some(content) => {
                 // The time of the last use; a folder that cannot be written to is read all the same.
@@ -113,7 +114,7 @@ impl RemoteCache {
         lock.rewind()?;
         lock.write_all(&(total + bytes).to_le_bytes())?;
         let partial = path.with_extension(PARTIAL);
-        let mut file = File::create(&partial)?;
+        let mut file = own_file::create(&partial)?;
         file.write_all(&head)?;
         file.write_all(content)?;
         fs::rename(&partial, &path)
@@ -122,7 +123,7 @@ impl RemoteCache {
     /// The lock, if it is free within its time. It ends when the file is dropped.
     fn lock(&self) -> std::io::Result<Option<File>> {
         let path = self.folder.join(LOCK);
-        let file = File::options().create(true).truncate(false).read(true).write(true).open(path)?;
+        let file = own_file::open_or_create(&path)?;
         for _ in 0..TRIES.0 {
             match file.try_lock() {
                 Ok(()) => return Ok(Some(file)),

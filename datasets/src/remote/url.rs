@@ -14,13 +14,7 @@ use object_store::{ClientConfigKey, ObjectStore, RetryConfig};
 use url::Url;
 
 use super::{RemoteOptions, config};
-
-const SCHEMES: [&str; 9] = ["http", "https", "s3", "s3a", "gs", "az", "azure", "abfs", "abfss"];
-
-/// Whether `text` is a URL of a store, and no path.
-pub(crate) fn is_url(text: &str) -> bool {
-    text.split_once("://").is_some_and(|(scheme, _)| SCHEMES.contains(&scheme.to_ascii_lowercase().as_str()))
-}
+use crate::open::{SCHEMES, is_url};
 
 /// The URL of the object `name` in a folder; `url` names the folder, or its `index`.
 #[cfg(any(feature = "arrow", feature = "mds"))]
@@ -48,6 +42,13 @@ pub(super) struct Place {
     pub(super) path: Path,
     /// The URL without query, user and password: these may be secret.
     pub(super) shown: String,
+}
+
+impl Place {
+    /// The host, or the bucket.
+    pub(super) fn host(&self) -> &str {
+        self.shown.split('/').nth(2).unwrap_or(&self.shown)
+    }
 }
 
 /// The stores that were used so far: each keeps its connections.

@@ -27,7 +27,6 @@
 // One exception, in `bytes`: to map a file is a promise that only the caller can make.
 #![deny(unsafe_code)]
 
-mod ahead;
 pub mod arrays;
 #[cfg(feature = "arrow")]
 mod arrow;
@@ -35,6 +34,7 @@ mod bytes;
 #[cfg(any(feature = "table", feature = "mds"))]
 mod cache;
 pub mod cifar;
+mod concat;
 #[cfg(feature = "csv")]
 mod csv;
 #[cfg(any(feature = "csv", feature = "mds", feature = "object-store", feature = "tar"))]
@@ -67,6 +67,7 @@ mod pack;
 #[cfg(feature = "parquet")]
 mod parquet;
 mod ragged;
+mod read_ahead;
 mod reader;
 pub mod records;
 #[cfg(feature = "object-store")]
@@ -74,7 +75,6 @@ mod remote;
 #[cfg(feature = "safetensors")]
 pub mod safetensors;
 mod schema;
-mod shards;
 #[cfg(feature = "table")]
 mod table;
 #[cfg(feature = "tar")]
@@ -88,6 +88,7 @@ pub use arrays::Arrays;
 #[cfg(feature = "arrow")]
 pub use arrow::ArrowFile;
 pub use bytes::{MEMORY_LIMIT, MappedFile};
+pub use concat::Shards;
 #[cfg(feature = "csv")]
 pub use csv::{Csv, CsvOptions};
 pub use decoded::{Decoded, DecodedRows};
@@ -111,7 +112,6 @@ pub use records::Records;
 #[cfg(feature = "object-store")]
 pub use remote::{Remote, RemoteCache, RemoteOptions, RemoteStats};
 pub use schema::{ElementType, Schema, SchemaField};
-pub use shards::Shards;
 #[cfg(feature = "table")]
 pub use table::{Nulls, TableOptions};
 #[cfg(feature = "tar")]

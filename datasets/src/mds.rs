@@ -20,10 +20,10 @@ mod zipped;
 
 use zipped::{Codec, Zip, Zipped};
 
-/// The longest description of columns or shards that is read.
-const MOST_JSON: u64 = 64 << 20;
+/// Max bytes of a description of columns or shards.
+const MAX_JSON: u64 = 64 << 20;
 
-/// Bytes of inflated shards that are kept, for all workers together.
+/// Max bytes of inflated shards in memory, for all workers together.
 const KEPT: u64 = 512 << 20;
 
 /// Opens the folder of an `index.json`: the shards that it lists, in its order.
@@ -87,7 +87,7 @@ pub fn open_remote(remote: &crate::Remote, url: &str) -> Result<Shards> {
     Shards::new(readers).map_err(|error| error.at_path(&path))
 }
 
-/// A shard as the index lists it.
+/// One shard of the index.
 struct Listed {
     name: String,
     samples: u64,
@@ -140,7 +140,7 @@ fn listed(shard: &Json) -> Result<Listed> {
 
 /// The JSON object in `content`, from byte `start` to `end`.
 fn json(content: &Content, start: u64, end: Option<u64>) -> Result<Json> {
-    let len = end.unwrap_or(content.len()).checked_sub(start).filter(|&len| len <= MOST_JSON);
+    let len = end.unwrap_or(content.len()).checked_sub(start).filter(|&len| len <= MAX_JSON);
     let len = len.ok_or_else(|| data("the description of the columns has no place: fetch the file again"))?;
     let mut text = vec![0; len as usize];
     content.read_at(start, &mut text)?;
@@ -159,10 +159,10 @@ fn json(content: &Content, start: u64, end: Option<u64>) -> Result<Json> {
 pub struct Mds {
     path: PathBuf,
     content: Content,
-    /// Where each sample begins, and the end of the last.
+    /// Offset of each sample, and the end of the last one.
     starts: Vec<u32>,
     schema: Schema,
-    /// Bytes of each column; none where they vary.
+    /// Bytes of each column; `None` if they vary.
     sizes: Vec<Option<usize>>,
     fingerprint: u64,
 }

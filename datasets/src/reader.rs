@@ -5,7 +5,7 @@ use std::path::Path;
 
 use feedline_core::{Error, ErrorKind, Result, StridedColumn};
 
-use crate::ahead::Ahead;
+use crate::read_ahead::ReadAhead;
 use crate::{Decoded, Schema, SchemaField};
 
 /// What [`Reader::visit`] calls with the number of a field and its bytes.
@@ -133,7 +133,7 @@ pub struct Values {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Buffers {
     /// What was read of the file.
-    pub(crate) ahead: Ahead,
+    pub(crate) ahead: ReadAhead,
     /// A value that lies nowhere in one piece.
     #[cfg(any(feature = "table", feature = "tfrecord"))]
     pub(crate) value: Vec<u8>,
@@ -169,7 +169,7 @@ impl Values {
 
     /// As [`begin`](Self::begin), and what the bytes of the sample are read with.
     #[cfg(feature = "csv")]
-    pub(crate) fn begin_with_ahead(&mut self, fields: usize) -> (&mut [Value], &mut Ahead) {
+    pub(crate) fn begin_with_ahead(&mut self, fields: usize) -> (&mut [Value], &mut ReadAhead) {
         self.values.resize_with(fields, Value::default);
         (&mut self.values, &mut self.buffers.ahead)
     }

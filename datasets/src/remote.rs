@@ -16,7 +16,7 @@ use feedline_core::{Error, ErrorKind, Fingerprint, Result};
 use crate::error::data;
 
 mod blocks;
-mod cache;
+mod disk_cache;
 mod fetch;
 mod options;
 mod tag;
@@ -24,7 +24,7 @@ mod thread;
 mod url;
 
 use blocks::{Blocks, Delivery, Key};
-use cache::DiskCache;
+use disk_cache::DiskCache;
 use fetch::{Failure, FailureKind, Fetch};
 pub(crate) use fetch::{is_missing, may_be_folder};
 pub use options::{RemoteCache, RemoteOptions};
@@ -69,7 +69,7 @@ struct Inner {
     files: AtomicU64,
 }
 
-/// What the tasks share. They do not hold the thread, which ends when nobody reads any more.
+/// State of the tasks. They hold no reference to the thread, so that it can end.
 struct Shared {
     options: RemoteOptions,
     blocks: Arc<Blocks>,
@@ -99,10 +99,10 @@ pub struct RemoteStats {
     pub from_cache: u64,
     /// Files of the cache that were damaged or foreign; they were removed and their blocks fetched.
     pub damaged: u64,
-    /// Bytes of blocks in memory and on the way, now.
+    /// Bytes of blocks in memory and in flight, now.
     pub memory: u64,
-    /// The most bytes that were in memory and on the way at one time.
-    pub most_memory: u64,
+    /// Max bytes that were in memory and in flight at one time.
+    pub max_memory: u64,
 }
 
 impl Remote {
@@ -124,7 +124,7 @@ impl Remote {
     pub fn stats(&self) -> RemoteStats {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counts = &self.0.shared.counts;
-        let (memory, most_memory) = self.0.shared.blocks.bytes();
+        let (memory, max_memory) = self.0.shared.blocks.bytes();
         RemoteStats {
             requests: count(&counts.requests),
             retries: count(&counts.retries),
@@ -132,11 +132,11 @@ impl Remote {
             from_cache: count(&counts.from_cache),
             damaged: count(&counts.damaged),
             memory,
-            most_memory,
+            max_memory,
         }
     }
 
-    /// Opens a file: fetches its first block, and pins its version.
+    /// Opens a file: fetches the first block and pins the version.
     pub(crate) fn file(&self, url: &str) -> Result<RemoteFile> {
         let inner = &self.0;
         // First: another thread may have held a lock when the process was forked.
@@ -150,7 +150,7 @@ impl Remote {
         inner.thread.spawn(async move {
             let range = 0..shared.options.block_bytes;
             let fetch = Fetch { place: &task_place, range, pinned: None };
-            // Nobody listens when the caller is gone; then nobody needs the answer.
+            // Fails if the caller has gone: then the answer is not needed.
             let _ = sender.send(fetch.open(&shared.options, &shared.counts).await);
         });
         let first = first.recv().map_err(|_| thread::ended())?;
@@ -228,7 +228,7 @@ impl RemoteFile {
         &self.remote.0.shared
     }
 
-    /// Block `number` of a read that ends in block `last`; begins to fetch those that will follow.
+    /// Block `number` of a read that ends in block `last`; prefetches the blocks behind it.
     fn block(&self, number: u64, last: u64) -> Result<Bytes> {
         self.check_unchanged()?;
         let thread = &self.remote.0.thread;
@@ -238,14 +238,14 @@ impl RemoteFile {
         let start = |delivery: Delivery| {
             thread.spawn(fetch_block(self.shared().clone(), self.object.clone(), delivery))
         };
-        let block = blocks.claim(key(number), self.bytes_of(number), start);
+        let block = blocks.pin(key(number), self.bytes_of(number), start);
         let end = self.len().div_ceil(self.shared().options.block_bytes);
         let follow = (last - number).max(blocks.read_before(key(number)));
         for next in (number + 1..end).take(usize::try_from(follow).unwrap_or(usize::MAX)) {
-            match blocks.ahead(key(next), self.bytes_of(next)) {
-                blocks::Ahead::Start(delivery) => start(delivery),
-                blocks::Ahead::There => {}
-                blocks::Ahead::NoRoom => break,
+            match blocks.prefetch(key(next), self.bytes_of(next)) {
+                blocks::Prefetch::Start(delivery) => start(delivery),
+                blocks::Prefetch::Cached => {}
+                blocks::Prefetch::NoRoom => break,
             }
         }
         block.wait()
@@ -278,14 +278,14 @@ async fn fetch_block(shared: Arc<Shared>, object: Arc<Object>, delivery: Deliver
     let name = object.tag.strong().map(|_| object.cache_key(size, delivery.key().block));
     if let (Some(cache), Some(name)) = (&shared.cache, &name) {
         match cache.get(name.clone(), range.end - range.start).await {
-            cache::Found::Block(bytes) => {
+            disk_cache::Found::Block(bytes) => {
                 shared.counts.from_cache.fetch_add(1, Ordering::Relaxed);
                 return delivery.done(Ok(bytes));
             }
-            cache::Found::Damaged => {
+            disk_cache::Found::Damaged => {
                 shared.counts.damaged.fetch_add(1, Ordering::Relaxed);
             }
-            cache::Found::None => {}
+            disk_cache::Found::None => {}
         }
     }
     let fetch = Fetch { place: &object.place, range: range.clone(), pinned: Some(&object.tag) };
@@ -298,12 +298,12 @@ async fn fetch_block(shared: Arc<Shared>, object: Arc<Object>, delivery: Deliver
 }
 
 impl Object {
-    /// What a block is called in the cache on disk.
+    /// Key of a block in the cache on disk.
     fn cache_key(&self, size: u64, block: u64) -> String {
         format!("{}\n{}\nblock {block} of {size} bytes", self.place.shown, self.tag)
     }
 
-    /// The error of a block, with its place; one about another version is kept.
+    /// Adds the place of a block to its error; keeps the first error about another version.
     fn failed(&self, failure: Failure, range: &Range<u64>) -> Error {
         let error = failure.error.at_path(&self.place.shown).at_offset(range.start);
         if failure.kind == FailureKind::Changed { self.changed.get_or_init(|| error).clone() } else { error }

@@ -12,8 +12,8 @@ use crate::error::{data, of_stream, one_line};
 use crate::reader::{Visit, inside};
 use crate::{ElementType, OpenOptions, Reader, Schema, SchemaField, Values};
 
-/// The most different extensions in one archive: more are no fields of samples.
-const MOST_FIELDS: usize = 256;
+/// Max number of extensions in an archive: more are not fields of samples.
+const MAX_FIELDS: usize = 256;
 
 /// A regular file in an archive.
 #[derive(Debug)]
@@ -171,7 +171,7 @@ impl WebDataset {
             });
             let begun = starts.last().copied().unwrap_or_default();
             let twice = parts[begun..].iter().any(|part| part.field == field);
-            if twice || fields.len() > MOST_FIELDS {
+            if twice || fields.len() > MAX_FIELDS {
                 let why = if twice {
                     "is the second of its key and extension: give each sample a key of its own".into()
                 } else {

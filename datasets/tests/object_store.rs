@@ -144,7 +144,7 @@ fn real_files_are_read_by_url_as_independent_readers_do_or_refused() {
         }
         assert!(kinds.len() == 4 && kinds["parquet"] > 15 && kinds["arrow"] > 10, "{kinds:?}");
         let stats = remote.stats();
-        assert!(stats.retries == 0 && stats.most_memory <= 4 << 20, "{stats:?}");
+        assert!(stats.retries == 0 && stats.max_memory <= 4 << 20, "{stats:?}");
     });
 }
 
@@ -537,7 +537,7 @@ fn blocks_are_fetched_ahead_within_their_bytes_and_once() {
             let bytes = read(&set, block * per_block..(block + 1) * per_block).unwrap();
             assert!(bytes == all[from..from + BLOCK as usize], "block {block}");
             let stats = remote.stats();
-            assert!(stats.memory <= memory_bytes && stats.most_memory <= memory_bytes, "{stats:?}");
+            assert!(stats.memory <= memory_bytes && stats.max_memory <= memory_bytes, "{stats:?}");
             // What the server has sent, and the reader has not had.
             let sent = server.sent().saturating_sub((block + 1) * BLOCK);
             assert!(sent <= memory_bytes, "{sent} bytes ahead of block {block}");
@@ -553,7 +553,7 @@ fn blocks_are_fetched_ahead_within_their_bytes_and_once() {
             read(&set, [(step * 97 % 256) * per_block]).unwrap();
         }
         let stats = remote.stats();
-        assert!(stats.requests <= 104 && stats.most_memory <= memory_bytes, "{stats:?}");
+        assert!(stats.requests <= 104 && stats.max_memory <= memory_bytes, "{stats:?}");
     });
 }
 
@@ -578,7 +578,7 @@ fn many_threads_share_one_block_of_memory_and_none_waits_for_ever() {
                 });
             }
         });
-        assert_eq!(remote.stats().most_memory, BLOCK);
+        assert_eq!(remote.stats().max_memory, BLOCK);
     });
 }
 

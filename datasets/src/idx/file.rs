@@ -74,8 +74,8 @@ impl IdxFile {
     }
 
     fn of(path: &Path, content: Content) -> Result<Self> {
-        let mut start = [0; Header::MOST_BYTES];
-        let start = &mut start[..content.len().min(Header::MOST_BYTES as u64) as usize];
+        let mut start = [0; Header::MAX_BYTES];
+        let start = &mut start[..content.len().min(Header::MAX_BYTES as u64) as usize];
         content.read_at(0, start)?;
         let header = Header::parse(start)?;
         header.check(content.len(), content.is_inflated())?;

@@ -21,7 +21,7 @@ pub(super) const INDEX: &str = "_index.json";
 /// The same, of a run that is not done.
 const PROGRESS: &str = "_progress.json";
 /// The longest index that is read.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 /// The shards of a folder, in order.
 #[derive(Debug, Deserialize, Serialize)]
@@ -115,7 +115,7 @@ impl Index {
     }
 
     fn of(content: &Content) -> Result<Self> {
-        if content.len() > MOST_BYTES {
+        if content.len() > MAX_BYTES {
             return Err(data(format!("the index has {} bytes, more than any has", content.len())));
         }
         let mut text = vec![0; content.len() as usize];

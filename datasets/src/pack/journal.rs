@@ -17,7 +17,7 @@ use crate::error::one_line;
 /// memory.
 pub(super) const EVERY: u64 = if cfg!(test) { 300 } else { 64 << 20 };
 /// The longest journal that is read.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 /// How far a file is written.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -91,7 +91,7 @@ impl Journal {
     fn read(&self) -> Option<Written> {
         let file = File::open(&self.path).ok()?;
         let mut text = String::new();
-        file.take(MOST_BYTES).read_to_string(&mut text).ok()?;
+        file.take(MAX_BYTES).read_to_string(&mut text).ok()?;
         let (checksum, text) = text.split_once('\n')?;
         let text = text.trim_end();
         if checksum != format!("{:08x}", crc32c::crc32c(text.as_bytes())) {

@@ -1,4 +1,4 @@
-//! A file that is read on demand, and that notices when another process changes it.
+//! A file that is read on demand. Detects changes by other processes.
 
 use std::fs::{self, File, Metadata, TryLockError};
 use std::io::{self, Read, Seek};
@@ -123,7 +123,7 @@ impl DiskFile {
         }
         let file = File::open(path).map_err(cannot)?;
         match file.try_lock_shared() {
-            // Missing locks are not an error: network file systems may not support them.
+            // A file system without locks is no error: some network file systems have none.
             Ok(()) | Err(TryLockError::Error(_)) => {}
             Err(TryLockError::WouldBlock) => {
                 return Err(data("another process has locked the file to write it: wait until it is done"));

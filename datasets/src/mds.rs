@@ -28,9 +28,9 @@ const KEPT: u64 = 512 << 20;
 
 /// Opens the folder of an `index.json`: the shards that it lists, in its order.
 ///
-/// Shards compressed by zstd, gzip or snappy are inflated when a sample of them is read, and 512 MiB of them
-/// are kept: shuffle blocks of [`together`](Reader::together) samples. Where the plain shard lies beside the
-/// compressed one, it is read instead.
+/// A shard compressed by zstd, gzip or snappy is inflated when one of its samples is read. Up to 512 MiB of
+/// inflated shards are cached, so shuffle blocks of [`together`](Reader::together) samples. If the plain
+/// shard lies beside the compressed one, it is read instead.
 ///
 /// # Errors
 /// `Data` when the index or a shard cannot be read, or is not what [`Mds::open`] reads; names the file.
@@ -115,7 +115,7 @@ fn listed(shard: &Json) -> Result<Listed> {
         let Some(name) = shard.pointer(pointer).and_then(Json::as_str) else {
             return Err(data("a shard of the index lacks its \"basename\": fetch it again"));
         };
-        // A shard lies in the folder; a name that leads elsewhere comes from nobody who wrote shards.
+        // Writers put shards into the folder itself.
         if Path::new(name).components().any(|part| !matches!(part, std::path::Component::Normal(_))) {
             let name = one_line(name);
             return Err(data(format!("the index names the shard \"{name}\", outside of its folder")));
@@ -202,7 +202,7 @@ impl Mds {
         Self::of_version(path, content, version)
     }
 
-    /// The shard in `content`, where `version` tells it from others.
+    /// The shard in `content`; `version` is a part of its fingerprint.
     fn of_version(path: &Path, content: Content, version: Fingerprint) -> Result<Self> {
         let len = content.len();
         let mut count = [0; 4];
@@ -233,7 +233,7 @@ impl Mds {
 }
 
 impl Mds {
-    /// This shard, if it has as many samples as the index says.
+    /// Checks the number of samples against that of the index.
     fn with(self, samples: u64) -> Result<Self> {
         if self.len() == samples {
             return Ok(self);
@@ -275,7 +275,7 @@ fn fields(json: &Json) -> Result<Vec<(SchemaField, Option<usize>)>> {
         .collect()
 }
 
-/// The field of a column of this encoding (MosaicML Streaming, `encodings.py`); none when it is not read.
+/// The field of a column of this encoding (MosaicML Streaming, `encodings.py`); `None` if unsupported.
 fn field(name: &str, encoding: &str) -> Option<SchemaField> {
     let (kind, arguments) =
         encoding.split_once(':').map_or((encoding, None), |(kind, rest)| (kind, Some(rest)));

@@ -86,7 +86,7 @@ impl Records {
         Self::of(&path, content, spec).map_err(|error| error.at_path(&path))
     }
 
-    /// The records of a mapped file.
+    /// Records of a mapped file.
     ///
     /// # Errors
     /// As [`open`](Self::open).

@@ -1,4 +1,4 @@
-//! Files in object stores and on web servers: read by ranges, in blocks that are kept in memory and on disk.
+//! Files in object stores and on web servers, read in blocks that are cached in memory and on disk.
 //!
 //! A block is fetched once, by a task on the thread of [`Remote`]; readers wait for it, and blocks behind it
 //! are fetched ahead while they read on. The version of a file is pinned when it is opened: every request
@@ -86,7 +86,7 @@ struct Counts {
     damaged: AtomicU64,
 }
 
-/// What a [`Remote`] has done so far.
+/// Statistics of a [`Remote`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RemoteStats {
     /// Requests sent, retries included.
@@ -97,7 +97,7 @@ pub struct RemoteStats {
     pub bytes: u64,
     /// Blocks that came from the cache on disk.
     pub from_cache: u64,
-    /// Files of the cache that were damaged or foreign; they were removed and their blocks fetched.
+    /// Damaged or foreign files of the cache, which were removed and their blocks fetched.
     pub damaged: u64,
     /// Bytes of blocks in memory and in flight, now.
     pub memory: u64,
@@ -120,7 +120,7 @@ impl Remote {
         Ok(Self(Arc::new(Inner { stores, shared, thread: Thread::start()?, files: AtomicU64::new(0) })))
     }
 
-    /// What was done so far, by all files.
+    /// Statistics of all files so far.
     pub fn stats(&self) -> RemoteStats {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let counts = &self.0.shared.counts;
@@ -179,7 +179,7 @@ struct Object {
 pub(crate) struct RemoteFile {
     remote: Remote,
     object: Arc<Object>,
-    /// The URL without what could be secret.
+    /// The URL, without query, user and password.
     path: PathBuf,
 }
 
@@ -194,7 +194,7 @@ impl RemoteFile {
         self.object.tag.len
     }
 
-    /// Fills `to` with the bytes from `offset` on; blocks until they have come.
+    /// Fills `to` with the bytes from `offset` on. Blocks until they have arrived.
     pub(crate) fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<()> {
         if to.is_empty() {
             return Ok(());

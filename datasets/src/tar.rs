@@ -27,7 +27,7 @@ pub(crate) struct Member {
 /// Bytes of a member's header.
 const HEADER: usize = 512;
 
-/// Whether `start` begins with the header of a member: its checksum says so.
+/// Whether `start` begins with the header of a member, by its checksum.
 pub(crate) fn is_header(start: &[u8]) -> bool {
     let Some(header) = start.get(..HEADER) else { return false };
     let field = String::from_utf8_lossy(&header[148..156]);
@@ -45,7 +45,7 @@ pub(crate) fn is_tar(content: &Content) -> Result<bool> {
     Ok(is_header(start))
 }
 
-/// The regular files of the archive in `content`, in its order; folders and links are left out.
+/// The regular files of the archive in `content`, in order, without folders and links.
 pub(crate) fn members(content: &Content) -> Result<Vec<Member>> {
     let damaged = |error: io::Error| {
         of_stream(error, |error| {
@@ -93,15 +93,14 @@ struct Part {
 /// there, see [`OpenOptions::empty_members`]. Names without a dot, and those that begin and end with two
 /// underscores, are left out.
 ///
-/// A plain archive stays on disk, and each sample is read when it is needed; a gzip one is inflated into
-/// memory.
+/// A plain archive stays on disk, and samples are read on demand. A gzip archive is inflated into memory.
 #[derive(Debug)]
 pub struct WebDataset {
     path: PathBuf,
     content: Content,
     schema: Schema,
     parts: Vec<Part>,
-    /// Index of each sample's first part, and the number of parts.
+    /// Index of the first part of each sample, and the number of parts.
     starts: Vec<usize>,
     fingerprint: u64,
 }
@@ -219,7 +218,7 @@ fn check_whole(fields: &[SchemaField], parts: &[Part], starts: &[usize], members
 /// The max bytes from a sample's first member to the end of its last one that are read at once.
 const TOGETHER: u64 = 64 << 10;
 
-/// Key and extension of a member's name; none when it belongs to no sample.
+/// Key and extension of a member's name; `None` if it belongs to no sample.
 fn split(name: &str) -> Option<(&str, &str)> {
     let file = name.rfind('/').map_or(0, |slash| slash + 1);
     let (key, extension) = name[file..].split_once('.')?;

@@ -9,7 +9,7 @@ pub(crate) const TRAIN: [&str; 2] = ["train-images-idx3-ubyte", "train-labels-id
 /// Images and labels to test on.
 pub(crate) const TEST: [&str; 2] = ["t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"];
 
-/// The spellings of `name`, the best first: a plain file is mapped, so it is preferred to a gzip one.
+/// The spellings of `name`, a plain file first: it need not be inflated.
 fn spellings(name: &str) -> [String; 4] {
     let dotted = name.replace("-idx", ".idx");
     [name.to_owned(), dotted.clone(), format!("{name}.gz"), format!("{dotted}.gz")]

@@ -1,4 +1,4 @@
-//! Shards that are compressed as a whole: inflated when a sample of them is read.
+//! Compressed shards, inflated when one of their samples is read.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ impl Codec {
         }
     }
 
-    /// Fills `to` with what `file` inflates to; it has to be just that.
+    /// Inflates `file` into `to`, which it must fill exactly.
     fn inflate(self, file: &Content, to: &mut [u8]) -> Result<()> {
         let failed = |why: String| {
             data("the shard cannot be inflated to the size that the index says: fetch both again")
@@ -120,13 +120,13 @@ impl Zip {
 #[derive(Debug)]
 pub(super) struct Zipped {
     zip: Zip,
-    /// Bytes when it is inflated.
+    /// Bytes of the inflated shard.
     bytes: u64,
     samples: u64,
     schema: Schema,
     /// Its number among the shards of the folder.
     number: usize,
-    /// The shards that are inflated.
+    /// The inflated shards of the folder.
     inflated: Arc<Cache<Mds>>,
     fingerprint: u64,
 }
@@ -165,7 +165,7 @@ impl Zipped {
 }
 
 impl Zipped {
-    /// The inflated shard, to read `sample` of it.
+    /// The inflated shard, for reading `sample`.
     fn shard(&self, sample: u64) -> Result<Arc<Mds>> {
         inside(sample, self.samples, &self.zip.path)?;
         let shard = self.inflated.get(self.number, || self.inflate());

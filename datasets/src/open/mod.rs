@@ -1,4 +1,4 @@
-//! Opens data of any kind: the kind is seen from the content.
+//! Opens data of any format, recognised by the content.
 
 use std::path::{Path, PathBuf};
 
@@ -151,7 +151,7 @@ fn of_split(files: Vec<PathBuf>, split: Option<Split>) -> Result<Vec<PathBuf>> {
     }
 }
 
-/// Whether the first file of a folder is one of many that hold samples, and not a sample itself.
+/// Whether the first file of a folder is a shard, and not itself a sample.
 fn is_shard(first: &Path) -> bool {
     match Start::read(first).map(|start| start.kind) {
         Ok(Kind::Image) | Err(_) => false,

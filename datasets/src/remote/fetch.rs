@@ -1,4 +1,4 @@
-//! One block from a store: asked for again when that may help, within a number of attempts and a time.
+//! Fetches one block from a store, with retries within a number of attempts and a time limit.
 
 use std::error::Error as StdError;
 use std::ops::Range;
@@ -25,11 +25,11 @@ const OPENINGS: u32 = 3;
 pub(super) struct Fetch<'a> {
     pub(super) place: &'a Place,
     pub(super) range: Range<u64>,
-    /// The version that the object has to have; at first there is none.
+    /// The version that the answer must have; `None` when the object is opened.
     pub(super) pinned: Option<&'a Tag>,
 }
 
-/// Why an attempt failed, or all of them.
+/// The error of one attempt, or of all of them.
 pub(super) struct Failure {
     pub(super) error: Error,
     pub(super) kind: FailureKind,
@@ -118,7 +118,7 @@ impl Fetch<'_> {
         }
     }
 
-    /// The wait after attempt `attempt`: twice the last one, less a part that differs between blocks.
+    /// Exponential back-off after attempt `attempt`, with jitter by block.
     fn wait(&self, first: Duration, attempt: u32) -> Duration {
         let full = first.saturating_mul(1 << (attempt - 1).min(20)).min(MAX_WAIT);
         let state = Fingerprint::new().number(self.range.start).number(attempt.into());
@@ -184,7 +184,7 @@ impl Fetch<'_> {
         }
     }
 
-    /// Why a range lies beyond the object: it has become shorter, or has no bytes at all.
+    /// The error of a range beyond the object, which was cut or is empty.
     async fn beyond(&self) -> Failure {
         if self.pinned.is_none() {
             return Failure::lasting("the object is empty: write it again");
@@ -220,7 +220,7 @@ pub(crate) fn may_be_folder(error: &Error) -> bool {
     is_missing(error) || error.message() == NO_RANGES
 }
 
-/// What went wrong, in words that hold nothing of a URL, a header or a body: those may be secret.
+/// Describes an error without any text of a URL, a header or a body: those may be secret.
 fn failure(error: &StoreError) -> Failure {
     match error {
         StoreError::NotFound { .. } => return Failure::lasting(NO_OBJECT),
@@ -247,7 +247,7 @@ fn failure(error: &StoreError) -> Failure {
     let text = error.to_string();
     if let Some(status) = status(&text) {
         let why = format!("the server answered with status {status}");
-        // Too many requests, and a request that took too long, may pass; others are the client's mistakes.
+        // 408, 425 and 429 are transient; other 4xx are mistakes of the client.
         let may_pass = status >= 500 || matches!(status, 408 | 425 | 429);
         return if may_pass { Failure::passing(why) } else { Failure::lasting(why) };
     }

@@ -1110,7 +1110,7 @@ BUGS = [
         "ragged_cache_unbounded",
         "a cache of ragged fields grows beyond its budget",
         Test(CORE, "compose", "ragged::a_file_keeps_its_budget_and_changes_while_it_is_used"),
-        [("crates/core/src/compose/cache/ragged_file.rs", "if left < least {", "if false {")],
+        [("crates/core/src/compose/cache/ragged_file.rs", "if left < min {", "if false {")],
     ),
     Bug(
         "map_batch_leaves_rows",

@@ -18,7 +18,7 @@ use crate::{OpenOptions, gzip};
 ///
 /// | opened by | where its bytes are | when another process cuts or overwrites the file |
 /// | --- | --- | --- |
-/// | [`open`](Self::open), up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) (4 GiB) | copied into memory | nothing: the copy stays |
+/// | [`open`](Self::open), up to `MEMORY_LIMIT` (4 GiB) | copied into memory | nothing: the copy stays |
 /// | [`open`](Self::open), larger | on disk; records are read one by one | the next read is an error |
 /// | [`from_mapped`](Self::from_mapped) | mapped | undefined: the caller has promised that nobody does |
 ///
@@ -49,7 +49,8 @@ pub struct Records {
 impl Records {
     /// Opens `path` as records of `spec`.
     ///
-    /// Takes as much memory as the file has bytes, up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT); a larger file takes none.
+    /// Takes as much memory as the file has bytes, up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT); a larger file
+    /// takes none.
     ///
     /// # Errors
     /// `Data` if the file cannot be opened, is empty, gzip, locked or changed by another process
@@ -220,8 +221,8 @@ impl Dataset for Records {
         Some(&self.path)
     }
 
-    /// Covers the spec, and every byte of a file up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT); for a larger file its size and
-    /// 64 records, unless [`hash_content`](Records::hash_content) was called.
+    /// Covers the spec, and every byte of a file up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT); for a larger
+    /// file its size and 64 records, unless [`hash_content`](Records::hash_content) was called.
     fn fingerprint(&self) -> u64 {
         self.fingerprint
     }

@@ -42,9 +42,10 @@ use url::{Place, Stores};
 /// The version of a file is its strong ETag. A server without one has the time of the last write, in whole
 /// seconds: a file that was written less than two seconds ago is opened when they have passed.
 ///
-/// Redirects are followed, up to ten, also to other hosts: that is how many servers hand out files. The user
-/// and password of a URL, and the header `Authorization`, are not sent to another host; https never leads to
-/// http. What the last host answers is held against the pinned version like any other answer.
+/// Redirects are followed, up to ten, also to other hosts: many servers hand out files that way. Credentials
+/// (the header `Authorization`) are not sent to another host, and https never leads to http. The answer of
+/// the last host is held against the pinned version like any other. User and password of a URL are not sent
+/// at all, and not shown.
 ///
 /// ```no_run
 /// use feedline_datasets::{Remote, RemoteCache, RemoteOptions, Shards};

@@ -109,9 +109,9 @@ impl WebDataset {
     /// Opens an archive and lists its members: reads every header once (gzip: all of it).
     ///
     /// # Errors
-    /// `Data` for a file that is missing, no tar, damaged, cut short, without samples, has a sample that lacks
-    /// a member of others, or two members of one name in a sample; for gzip that inflates to more than 32 MiB
-    /// and 200 times its size. Names the file and the byte.
+    /// `Data` for a file that is missing, no tar, damaged, cut short or without samples; for a sample that
+    /// lacks a member of others or has two of one name; for gzip that inflates to more than 32 MiB and 200
+    /// times its size. Names the file and the byte.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(path, &OpenOptions::default())
     }
@@ -207,8 +207,8 @@ fn check_whole(fields: &[SchemaField], parts: &[Part], starts: &[usize], members
     let is_missing = |field: &usize| parts[start..end].iter().all(|part| part.field != *field);
     let missing = (0..fields.len()).find(is_missing).map_or("", |field| &fields[field].name);
     let why = format!(
-        "{} of {} samples lack a member that others have, the first is \"{key}\" without \".{missing}\": repair \
-         the archive, or allow it by OpenOptions::empty_members",
+        "{} of {} samples lack a member that others have, the first is \"{key}\" without \".{missing}\": \
+         repair the archive, or allow it by OpenOptions::empty_members",
         1 + lacking.count(),
         starts.len() - 1
     );

@@ -192,7 +192,8 @@ proptest! {
         }
         let dir = tempdir().unwrap();
         let path = write(dir.path(), names[file], &bytes);
-        let read = open_with(&path, &OpenOptions::with_memory_limit(if in_memory { u64::MAX } else { 0 })).and_then(|reader| {
+        let options = OpenOptions::with_memory_limit(if in_memory { u64::MAX } else { 0 });
+        let read = open_with(&path, &options).and_then(|reader| {
             let mut values = Values::new();
             (0..reader.len().min(200)).try_for_each(|sample| reader.read(sample, &mut values))
         });

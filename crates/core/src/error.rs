@@ -287,11 +287,11 @@ mod tests {
     fn a_place_that_an_error_and_its_cause_share_is_named_once() {
         let cut = Error::new(ErrorKind::Data, "cut short").at_path("/d/x").at_offset(8).at_sample(3);
         let part = Error::new(ErrorKind::Sample, "in part 1").caused_by(cut).at_sample(3);
-        let error = Error::new(ErrorKind::Sample, "cannot read a sample").caused_by(part);
+        let error = Error::new(ErrorKind::Sample, "cannot read").caused_by(part);
         let error = error.at_path("/d/x").at_stage(Stage::Decode).at_sample(7);
         assert_eq!(
             error.to_string(),
-            "cannot read a sample: in part 1: cut short (byte 8) (sample 3) (file /d/x, stage decode, sample 7)"
+            "cannot read: in part 1: cut short (byte 8) (sample 3) (file /d/x, stage decode, sample 7)"
         );
     }
 

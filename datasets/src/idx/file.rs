@@ -13,7 +13,7 @@ use crate::{ElementType, OpenOptions};
 ///
 /// | opened by | where its bytes are | when another process cuts or overwrites the file |
 /// | --- | --- | --- |
-/// | [`open`](Self::open), up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) (4 GiB), or gzip | copied | nothing: a copy stays |
+/// | [`open`](Self::open), up to `MEMORY_LIMIT` (4 GiB), or gzip | copied | nothing: a copy stays |
 /// | [`open`](Self::open), larger | on disk; samples are read one by one | the next read is an error |
 /// | [`from_mapped`](Self::from_mapped) | mapped | undefined: the caller has promised that nobody does |
 ///

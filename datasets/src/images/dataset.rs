@@ -26,8 +26,8 @@ const NAMES: [&str; 12] = [
 /// The data set of a reader with a field of encoded pictures: a folder, a tar archive, a table.
 ///
 /// A sample has the field `image`, as the [`Transforms`] make it, `image.parameters` if some of them run on
-/// the device, and every other field of the reader that has one size, such as `label`. WebDataset's `cls`, a number as text, becomes the field `label` (`i64`).
-/// Fields that vary in size are left out.
+/// the device, and every other field of the reader that has one size, such as `label`. WebDataset's `cls`, a
+/// number as text, becomes the field `label` (`i64`). Fields that vary in size are left out.
 ///
 /// The random numbers of a sample come from [`Context::random`]: a sample of an epoch is the same picture
 /// whatever the workers, the ranks, or the resume.
@@ -80,8 +80,8 @@ impl ImageDataset {
     }
 
     /// Pictures that are decoded behind the loader, by `DecodeStage` of the crate `feedline-kernels`: the
-    /// field `image` is ragged and holds the encoded bytes, up to `max_bytes` per picture. The list must have no
-    /// transforms on the host.
+    /// field `image` is ragged and holds the encoded bytes, up to `max_bytes` per picture. The list must have
+    /// no transforms on the host.
     ///
     /// # Errors
     /// As [`new`](Self::new), and as [`Transforms::add_encoded_fields`].

@@ -17,8 +17,8 @@ pub(crate) struct Request {
     pub(crate) end: u64,
     /// The version that the client asks for.
     pub(crate) if_match: Option<String>,
-    /// Whether it comes with a user and a password.
-    pub(crate) has_password: bool,
+    /// Whether it comes with credentials.
+    pub(crate) has_credentials: bool,
 }
 
 /// What an answer does wrong.
@@ -170,7 +170,7 @@ fn serve(state: &State, stream: &TcpStream) -> std::io::Result<()> {
         if fault == Some(Fault::Reset) {
             return Ok(());
         }
-        let (mut target, mut range, mut if_match, mut has_password) = (String::new(), None, None, false);
+        let (mut target, mut range, mut if_match, mut has_credentials) = (String::new(), None, None, false);
         loop {
             let mut line = String::new();
             if reader.read_line(&mut line)? == 0 {
@@ -185,7 +185,7 @@ fn serve(state: &State, stream: &TcpStream) -> std::io::Result<()> {
             {
                 if_match = Some(value.trim().to_owned());
             } else if line.to_lowercase().starts_with("authorization:") {
-                has_password = true;
+                has_credentials = true;
             } else if let Some((start, end)) = line
                 .to_lowercase()
                 .strip_prefix("range: bytes=")
@@ -196,7 +196,7 @@ fn serve(state: &State, stream: &TcpStream) -> std::io::Result<()> {
         }
         let (start, end) = range.expect("a request without a range");
         let request =
-            Request { target: target.clone(), start, end, if_match: if_match.clone(), has_password };
+            Request { target: target.clone(), start, end, if_match: if_match.clone(), has_credentials };
         state.requests.lock().unwrap().push(request);
         let path = target.split('?').next().unwrap().replace("%2F", "/");
         if let Some(url) = state.redirects.lock().unwrap().get(&path) {

@@ -65,7 +65,8 @@ fn a_set_whose_spec_changes_is_gathered_by_its_first_spec() {
                 let block = device.pinned(GatherOrder::slot_bytes(ids.len())).unwrap();
                 let slots = SlotRing::new(&device, 1, columns.layout().bytes()).unwrap();
                 let (copies, compute) = (device.stream().unwrap(), device.stream().unwrap());
-                let mut filled = Ring::new(vec![block]).acquire().unwrap();
+                let ring: Ring<_> = Ring::new(vec![block]);
+                let mut filled = ring.acquire().unwrap();
                 columns.gather_order().write(&ids, filled.bytes_mut());
                 let mut slot = slots.acquire().unwrap();
                 slot.info_mut().ids = ids.to_vec();

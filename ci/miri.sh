@@ -12,6 +12,8 @@ start=$SECONDS
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 
+# The backtrace of a planned panic takes miri a minute.
+export RUST_BACKTRACE=0
 # Isolation is off, because tests read the clock and the environment.
 check() {
     echo "miri: ${model:-stacked borrows (the default)}: ${*:2}"

@@ -60,7 +60,7 @@ fn everything() -> Transforms {
         .grayscale(0.2)
 }
 
-/// What the device makes of a batch: the host has the same bits (`kernels/pictures/tests/augment.rs`).
+/// What the device makes of a batch: the host has the same bits (`kernels/pictures/tests/augment`).
 fn finished(part: &DevicePart, pixels: &[u8], parameters: &[u32]) -> Vec<u8> {
     let rows = parameters.len() / WORDS;
     let mut finished = vec![0; rows * part.elements()];

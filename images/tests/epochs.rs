@@ -71,7 +71,7 @@ fn everything() -> Transforms {
 }
 
 /// The pictures that the device makes of a batch, by the host's version, which has the same bits
-/// (`kernels/pictures/tests/augment.rs`).
+/// (`kernels/pictures/tests/augment`).
 fn finished(part: &DevicePart, pixels: &[u8], parameters: &[u32]) -> Vec<u8> {
     let rows = parameters.len() / WORDS;
     let mut finished = vec![0; rows * part.elements()];

@@ -24,10 +24,17 @@ pub struct Source {
 ///
 /// ```
 /// use feedline_kernel_compiler::{Kernel, Program, Source};
-/// let kernels = &[Kernel { name: "fill_f32", threads: 256 }];
-/// let source = Source { file: "fill.cu", text: "// CUDA C++", kernels };
-/// let program = Program { name: "fill", sources: &[source], embedded: "", path: "fill.ptx" };
-/// assert_eq!(program.kernel("fill_f32").map(|kernel| kernel.threads), Some(256));
+/// static FILL: Program = Program {
+///     name: "fill",
+///     sources: &[Source {
+///         file: "fill.cu",
+///         text: "extern \"C\" __global__ void fill() {}",
+///         kernels: &[Kernel { name: "fill", threads: 256 }],
+///     }],
+///     embedded: "",
+///     path: "fill.ptx",
+/// };
+/// assert_eq!(FILL.kernel("fill").map(|kernel| kernel.threads), Some(256));
 /// ```
 #[derive(Debug)]
 pub struct Program {

@@ -102,7 +102,7 @@ mod tests {
     fn every_orientation_puts_each_pixel_where_exif_says() {
         let size = Size::new(2, 3);
         let stored: Vec<u8> = b"abcdef".iter().flat_map(|&letter| [letter; 3]).collect();
-        for (orientation, letters) in [
+        for (tag, letters) in [
             (1, "abcdef"),
             (2, "cbafed"),
             (3, "fedcba"),
@@ -114,12 +114,12 @@ mod tests {
             (0, "abcdef"),
             (9, "abcdef"),
         ] {
-            let orientation = Orientation::from_exif(orientation);
+            let orientation = Orientation::from_exif(tag);
             let mut turned = vec![0; size.bytes()];
             orientation.apply(size, &stored, &mut turned);
             let turned: String = turned.chunks(3).map(|pixel| pixel[0] as char).collect();
             assert_eq!(turned, letters, "{orientation:?}");
-            let wanted = if (5..=8).contains(&orientation) { Size::new(3, 2) } else { size };
+            let wanted = if (5..=8).contains(&tag) { Size::new(3, 2) } else { size };
             assert_eq!(orientation.size(size), wanted, "{orientation:?}");
         }
     }
@@ -133,8 +133,8 @@ mod tests {
             crate::canvas::crop(size, pixels, region, &mut part);
             part
         };
-        for orientation in 1..=8 {
-            let orientation = Orientation::from_exif(orientation);
+        for tag in 1..=8 {
+            let orientation = Orientation::from_exif(tag);
             let turned_size = orientation.size(size);
             let mut turned = vec![0; size.bytes()];
             orientation.apply(size, &stored, &mut turned);

@@ -48,7 +48,7 @@ pub(super) fn decode(bytes: &[u8], bits: usize, size: Size, indices: &mut Vec<u8
 /// Index `at` of a literal.
 fn index(bytes: &[u8], bits: usize, at: usize) -> u8 {
     match bits {
-        4 if at % 2 == 0 => bytes[at / 2] >> 4,
+        4 if at.is_multiple_of(2) => bytes[at / 2] >> 4,
         4 => bytes[at / 2] & 15,
         _ => bytes[at],
     }

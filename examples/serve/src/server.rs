@@ -28,7 +28,7 @@ const CLIENT_LIMIT: Duration = Duration::from_secs(10);
 /// The maximum number of connections that a drain accepts: the length of the system's queue under tokio.
 const MAX_PENDING: usize = 1024;
 
-/// How long a drain waits for the pool at least, after connections have used up its limit.
+/// The minimum time for the pool to end, even if the connections have used up the drain limit.
 const MIN_POOL_DRAIN: Duration = Duration::from_secs(1);
 
 /// A pool behind a TCP port.
@@ -76,7 +76,8 @@ impl Server {
 
     /// Serves until `stop`, then drains: accepts no new connections, answers every request that a client has
     /// begun to send, and closes. Returns the number of connections that it closed without an answer: after
-    /// `drain_limit`, those of clients that send no request or read no answer.
+    /// `drain_limit`, those of clients that send no request or read no answer. A drain takes a second longer
+    /// at most.
     pub async fn run(self, stop: impl Future<Output = ()>, drain_limit: Duration) -> usize {
         let Self { listener, pool } = self;
         let (connections, mut tasks) = (GracefulShutdown::new(), JoinSet::new());

@@ -1,4 +1,4 @@
-//! The server: its answers, what it refuses, and that a drain loses no request.
+//! The server: answers, refusals, and drains that lose no request.
 
 mod running;
 
@@ -219,7 +219,7 @@ fn wrong_requests_get_one_line_and_harm_nobody() {
         for (what, body, status, line) in wrong {
             assert_eq!(ask(running.address, what, &body), (status, line.to_owned()), "{what}");
         }
-        // A client that goes away in the middle of its body.
+        // A client that disconnects in the middle of its body.
         let mut gone = TcpStream::connect(running.address).unwrap();
         gone.write_all(b"POST /predict HTTP/1.1\r\nhost: x\r\ncontent-length: 16\r\n\r\n123").unwrap();
         drop(gone);

@@ -52,14 +52,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_small_entries_fill_it_as_few_large_ones_do() {
-        let mut entries = Entries::default();
-        let mut keys = 0..2_000_000u32;
-        let refused = keys.find(|key| entries.set(key.to_le_bytes().to_vec(), Vec::new()).is_err());
-        assert_eq!(refused, Some((MAX_BYTES / (ENTRY_BYTES + 4)) as u32));
-        assert!(entries.add(b"more".to_vec(), 1).is_err());
-        // A value may be replaced by one of its size.
-        entries.set(7u32.to_le_bytes().to_vec(), Vec::new()).unwrap();
-        assert_eq!(entries.bytes, entries.values.len() * (ENTRY_BYTES + 4));
+    fn small_entries_fill_it_too() {
+        let mut entries = Entries { bytes: MAX_BYTES - 10 * (ENTRY_BYTES + 1), ..Entries::default() };
+        let refused = (0..20).find(|key| entries.set(vec![*key], Vec::new()).is_err());
+        assert_eq!(refused, Some(10));
+        assert!(entries.add(vec![10], 1).is_err() && entries.bytes == MAX_BYTES);
+        // A value may be replaced by a value of the same length.
+        entries.set(vec![7], Vec::new()).unwrap();
+        assert_eq!((entries.bytes, entries.get(&[10])), (MAX_BYTES, None));
     }
 }

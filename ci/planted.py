@@ -1110,7 +1110,7 @@ BUGS = [
         "ragged_cache_unbounded",
         "a cache of ragged fields grows beyond its budget",
         Test(CORE, "compose", "ragged::a_file_keeps_its_budget_and_changes_while_it_is_used"),
-        [("crates/core/src/compose/cache/ragged_file.rs", "if left < least {", "if false {")],
+        [("crates/core/src/compose/cache/ragged_file.rs", "if left < min {", "if false {")],
     ),
     Bug(
         "map_batch_leaves_rows",
@@ -1258,8 +1258,8 @@ BUGS = [
     Bug(
         "ahead_check",
         "files that are read in groups are not checked",
-        Test(DATASETS, "lib", "ahead::tests::a_group_of_reads_is_checked_at_its_end"),
-        [("datasets/src/ahead.rs", "if !std::mem::take(&mut self.is_unchecked) {", "if true {")],
+        Test(DATASETS, "lib", "read_ahead::tests::a_group_of_reads_is_checked_at_its_end"),
+        [("datasets/src/read_ahead.rs", "if !std::mem::take(&mut self.is_unchecked) {", "if true {")],
     ),
     Bug(
         "slices_of_one_row",
@@ -1282,8 +1282,8 @@ BUGS = [
     Bug(
         "ahead_place",
         "bytes that were read ahead are handed out from another place",
-        Test(DATASETS, "lib", "ahead::tests::every_read_has_the_bytes_of_its_place_in_any_order"),
-        [("datasets/src/ahead.rs", "self.is_of(file) && self.start <= offset &&", "self.is_of(file) &&")],
+        Test(DATASETS, "lib", "read_ahead::tests::every_read_has_the_bytes_of_its_place_in_any_order"),
+        [("datasets/src/read_ahead.rs", "self.is_of(file) && self.start <= offset &&", "self.is_of(file) &&")],
     ),
     Bug(
         "packed_not_compared",
@@ -1320,6 +1320,46 @@ BUGS = [
         ],
     ),
     Bug(
+        "remote_second",
+        "an object that was just written is opened at once, though its version stands for two contents",
+        Test(
+            DATASETS,
+            "object_store",
+            "an_object_that_is_written_twice_in_a_second_is_never_read_half_and_half",
+        ),
+        [
+            (
+                "datasets/src/remote/tag.rs",
+                "settled.duration_since(now).ok().filter(|wait| *wait <= 2 * SETTLED)",
+                "settled.duration_since(now).ok().filter(|_| false)",
+            )
+        ],
+    ),
+    Bug(
+        "remote_if_match",
+        "requests do not name the version that is pinned",
+        Test(DATASETS, "object_store", "requests_name_the_pinned_version"),
+        [("datasets/src/remote/fetch.rs", "self.pinned.and_then(Tag::strong)", "None")],
+    ),
+    Bug(
+        "own_errors_lost",
+        "a server that fails is reported as a damaged file",
+        Test(DATASETS, "object_store", "a_server_that_fails_is_the_error_of_every_parser"),
+        [
+            (
+                "datasets/src/error.rs",
+                "if let Some(own) = own(&error) {",
+                "if let Some(own) = own(&error).filter(|_| false) {",
+            )
+        ],
+    ),
+    Bug(
+        "planted_links",
+        "files of the library are written through links",
+        Test(DATASETS, "object_store", "links_planted_in_a_folder_of_the_library_are_not_written_through"),
+        [("datasets/src/own_file.rs", "if there.is_file() && is_own {", "if is_own || there.is_symlink() {")],
+    ),
+    Bug(
         "remote_memory_unbounded",
         "blocks of object stores are never given up",
         Test(DATASETS, "object_store", "blocks_are_fetched_ahead_within_their_bytes_and_once"),
@@ -1337,7 +1377,7 @@ BUGS = [
         Test(DATASETS, "object_store", "the_cache_on_disk_serves_later_runs_and_sees_damage"),
         [
             (
-                "datasets/src/remote/cache.rs",
+                "datasets/src/remote/disk_cache.rs",
                 "u32::from_le_bytes(*expected) == checksum(key, content);",
                 "u32::from_le_bytes(*expected) != 1;",
             )
@@ -1349,7 +1389,7 @@ BUGS = [
         Test(DATASETS, "object_store", "the_cache_on_disk_keeps_its_limit_and_what_was_used_last"),
         [
             (
-                "datasets/src/remote/cache.rs",
+                "datasets/src/remote/disk_cache.rs",
                 "if total.saturating_add(bytes) > self.bytes {",
                 "if total == u64::MAX {",
             )
@@ -1462,6 +1502,34 @@ BUGS = [
         "a set whose samples differ between epochs is kept on the device",
         Test(DEVICE, "contract", "resident::a_set_that_cannot_be_kept_is_refused_and_leaves_nothing_behind"),
         [("crates/device/src/zero_copy/resident.rs", "if context.varies() {", "if false {")],
+    ),
+    Bug(
+        "change_time",
+        "a file that is overwritten with its time put back is read on",
+        Test(
+            DATASETS,
+            "changed_files",
+            "a_set_on_disk_that_is_overwritten_with_its_time_put_back_is_an_error",
+        ),
+        [("datasets/src/disk.rs", "self.inode.changed != now.inode.changed", "self.inode.id != now.inode.id")],
+    ),
+    Bug(
+        "zip_replaced",
+        "a compressed shard that was replaced is read on",
+        Test(DATASETS, "mds", "a_compressed_shard_that_is_replaced_is_an_error"),
+        [("datasets/src/mds/zipped.rs", "                version.check(&file.version())?;\n", "")],
+    ),
+    Bug(
+        "folder_pair",
+        "a class that the validation folder lacks shifts its labels",
+        Test(DATASETS, "samples", "folders_of_a_pair_have_the_same_labels_or_are_refused"),
+        [("datasets/src/folder.rs", ".and_then(|()| check_pair(root, &names))", "")],
+    ),
+    Bug(
+        "missing_members",
+        "a member that a sample lacks is an empty one",
+        Test(DATASETS, "samples", "members_with_one_key_are_a_sample"),
+        [("datasets/src/tar.rs", "if !options.empty_members {", "if false {")],
     ),
     Bug(
         "folder_fingerprint",

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use feedline_core::{Error, ErrorKind, Result, StridedColumn};
 
-use crate::ahead::Ahead;
+use crate::read_ahead::ReadAhead;
 use crate::{Decoded, Schema, SchemaField};
 
 /// The callback of [`Reader::visit`]: gets the index of a field and its bytes.
@@ -134,7 +134,7 @@ pub struct Values {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Buffers {
     /// The part of the file that was read last.
-    pub(crate) ahead: Ahead,
+    pub(crate) ahead: ReadAhead,
     /// A value that is put together from several parts.
     #[cfg(any(feature = "table", feature = "tfrecord"))]
     pub(crate) value: Vec<u8>,
@@ -170,7 +170,7 @@ impl Values {
 
     /// As [`begin`](Self::begin), with the buffer for reading the file.
     #[cfg(feature = "csv")]
-    pub(crate) fn begin_with_ahead(&mut self, fields: usize) -> (&mut [Value], &mut Ahead) {
+    pub(crate) fn begin_with_ahead(&mut self, fields: usize) -> (&mut [Value], &mut ReadAhead) {
         self.values.resize_with(fields, Value::default);
         (&mut self.values, &mut self.buffers.ahead)
     }

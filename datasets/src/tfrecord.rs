@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use feedline_core::{DType, Error, Fingerprint, Result};
 
-use crate::ahead::Ahead;
 use crate::bytes::Content;
 use crate::error::{data, one_line};
+use crate::read_ahead::ReadAhead;
 use crate::reader::{Buffers, Visit, inside};
 use crate::{ElementType, Reader, Schema, SchemaField, Values};
 
@@ -91,7 +91,7 @@ impl TfRecord {
     }
 
     fn of(path: &Path, content: Content) -> Result<Self> {
-        let (mut starts, mut at, mut ahead) = (Vec::new(), 0, Ahead::default());
+        let (mut starts, mut at, mut ahead) = (Vec::new(), 0, ReadAhead::default());
         let mut seen = Some(BTreeMap::<String, Seen>::new());
         while at < content.len() {
             let number = starts.len() as u64;
@@ -236,7 +236,7 @@ fn learn(record: &[u8], seen: &mut BTreeMap<String, Seen>) -> Result<(), String>
 }
 
 /// Reads the record at `start`, and compares its checksums.
-fn read_record<'a>(content: &'a Content, start: u64, ahead: &'a mut Ahead) -> Result<&'a [u8]> {
+fn read_record<'a>(content: &'a Content, start: u64, ahead: &'a mut ReadAhead) -> Result<&'a [u8]> {
     let rest = content.len() - start;
     let cut = |needed: u64| {
         data(format!("the record needs {needed} bytes, found {rest}: the file is cut short, fetch it again"))

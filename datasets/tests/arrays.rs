@@ -3,7 +3,7 @@
 mod made;
 
 use feedline_core::{CheckOptions, Dataset, check_dataset};
-use feedline_datasets::{Fixed, Reader, npy, open, open_with_limit};
+use feedline_datasets::{Fixed, OpenOptions, Reader, npy, open, open_with};
 use made::{npy, npy_header, read, safetensors, write, zip};
 use tempfile::tempdir;
 
@@ -40,7 +40,7 @@ fn every_numeric_type_is_read_in_both_byte_orders() {
             let bytes = npy(&format!("{order}{code}"), false, "(2, 3, 4)", &numbers(size, big_endian));
             let path = write(dir.path(), "array", &bytes);
             for limit in [u64::MAX, 0] {
-                let reader = open_with_limit(&path, limit).unwrap();
+                let reader = open_with(&path, &OpenOptions::with_memory_limit(limit)).unwrap();
                 assert_eq!(reader.schema().to_string(), format!("array {name} [3, 4]"));
                 assert_eq!(read(&*reader, 1), [&numbers(size, false)[12 * size..]], "{order}{code}");
             }
@@ -77,7 +77,10 @@ fn fortran_order_is_read_in_c_order() {
     let expected: Vec<u8> =
         (0..3u16).flat_map(|j| (0..4).flat_map(move |k| (100 + 10 * j + k).to_le_bytes())).collect();
     for limit in [u64::MAX, 0] {
-        assert_eq!(read(&*open_with_limit(&path, limit).unwrap(), 1), [expected.as_slice()]);
+        assert_eq!(
+            read(&*open_with(&path, &OpenOptions::with_memory_limit(limit)).unwrap(), 1),
+            [expected.as_slice()]
+        );
     }
 }
 
@@ -125,7 +128,7 @@ fn readers_of_one_size_are_data_sets_with_and_without_columns_in_memory() {
     assert_eq!(data.column(0).unwrap().row(5), Some(&numbers(4, false)[80..]));
     assert!(check_dataset(&data, &CheckOptions::default()).unwrap().is_clean());
     let swapped = write(dir.path(), "swapped", &npy(">i4", false, "(6, 4)", &numbers(4, true)));
-    let on_disk = Fixed::new(open_with_limit(&path, 0).unwrap()).unwrap();
+    let on_disk = Fixed::new(open_with(&path, &OpenOptions::with_memory_limit(0)).unwrap()).unwrap();
     let swapped = Fixed::new(open(swapped).unwrap()).unwrap();
     for data in [on_disk, swapped] {
         assert!(data.column(0).is_none());

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use described::{describe, hex};
 use feedline_core::Dataset;
 use feedline_datasets::{
-    ArrowFile, Fixed, Nulls, ParquetFile, Reader, TableOptions, Values, open, open_with_limit,
+    ArrowFile, Fixed, Nulls, OpenOptions, ParquetFile, Reader, TableOptions, Values, open, open_with,
 };
 use made::{read, write};
 use proptest::prelude::*;
@@ -41,7 +41,7 @@ fn tables_of_every_type_are_read_as_pyarrow_reads_them() {
     for (name, mut expected) in golden_entries {
         let all = expected.as_object_mut().unwrap().remove("all").unwrap();
         for limit in [u64::MAX, 0] {
-            let reader = open_with_limit(golden(&name), limit).unwrap();
+            let reader = open_with(golden(&name), &OpenOptions::with_memory_limit(limit)).unwrap();
             assert_eq!(describe(&*reader), expected, "{name}, limit {limit}");
             assert_eq!(checksum(&*reader, 0..reader.len()), all, "{name}, limit {limit}");
         }
@@ -155,7 +155,7 @@ fn one_batch_of_fixed_columns_in_memory_is_ready_for_zero_copy() {
     assert_eq!((column.rows(), column.row(2)), (3, Some(&9i32.to_le_bytes()[..])));
     // The whole file is named, so that it is pinned once.
     assert_eq!(column.bytes().len() as u64, std::fs::metadata(&tiny).unwrap().len());
-    assert!(open_with_limit(&tiny, 0).unwrap().column(0).is_none());
+    assert!(open_with(&tiny, &OpenOptions::with_memory_limit(0)).unwrap().column(0).is_none());
     // Several batches, and columns that vary.
     assert!((0..16).all(|field| open(golden("plain.arrow")).unwrap().column(field).is_none()));
 }
@@ -193,6 +193,8 @@ fn nulls_are_an_error_of_their_row_or_filled() {
     assert_eq!((error.sample(), error.path()), (Some(1), Some(path.as_path())));
     let filled = ArrowFile::open_with(&path, fill).unwrap();
     let nan = f32::from_le_bytes(read(&filled, 1)[0][..].try_into().unwrap());
+    let by_format = open_with(&path, &OpenOptions { nulls: Nulls::Fill, ..Default::default() }).unwrap();
+    assert_eq!(read(&*by_format, 1), read(&filled, 1));
     assert!(nan.is_nan() && read(&filled, 2) == [2.5f32.to_le_bytes()]);
     // A column with nulls is not ready.
     assert!(filled.column(0).is_none());
@@ -260,7 +262,8 @@ proptest! {
         }
         let dir = tempdir().unwrap();
         let path = write(dir.path(), names[file], &bytes);
-        let read = open_with_limit(&path, if in_memory { u64::MAX } else { 0 }).and_then(|reader| {
+        let options = OpenOptions::with_memory_limit(if in_memory { u64::MAX } else { 0 });
+        let read = open_with(&path, &options).and_then(|reader| {
             let mut values = Values::new();
             (0..reader.len().min(200)).try_for_each(|sample| reader.read(sample, &mut values))
         });

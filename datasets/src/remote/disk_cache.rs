@@ -1,9 +1,8 @@
 //! Blocks on disk, in a folder that several processes share.
 //!
 //! A block is one file: a line that names the format, the length of the block's key, the key, the length and
-//! the CRC-32C of the content, and the content. Files get their names when they are whole. The file `_lock`
-//! holds the bytes of all of them, and is locked while one is added or some are removed; to read one takes no
-//! lock.
+//! the CRC-32C of the content, and the content. A file is renamed to its name when it is complete. The file
+//! `_lock` holds the total bytes, and is locked while files are added or removed; reads take no lock.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{Read, Seek, Write};
@@ -16,22 +15,23 @@ use feedline_core::{Fingerprint, Result};
 
 use super::RemoteCache;
 use crate::error::data;
+use crate::own_file;
 
 const MAGIC: &[u8] = b"feedline block 1\n";
 const LOCK: &str = "_lock";
 const BLOCK: &str = "block";
 const PARTIAL: &str = "partial";
-/// How long the lock is tried for before a block is not kept, in steps.
+/// Attempts to take the lock before a block is not cached, and the wait between them.
 const TRIES: (u32, Duration) = (100, Duration::from_millis(10));
 
 /// The folder.
 #[derive(Clone)]
 pub(super) struct DiskCache(Arc<RemoteCache>);
 
-/// What a look into the folder finds.
+/// Outcome of a look-up.
 pub(super) enum Found {
     Block(Bytes),
-    /// A file that is cut, changed or of something else; it is gone now.
+    /// A cut, changed or foreign file, which was removed.
     Damaged,
     None,
 }
@@ -45,14 +45,14 @@ impl DiskCache {
         Ok(Self(Arc::new(options.clone())))
     }
 
-    /// The block of this key, which has `bytes` bytes.
+    /// Looks up the block of `key`, of `bytes` bytes.
     pub(super) async fn get(&self, key: String, bytes: u64) -> Found {
         let cache = self.0.clone();
         let found = tokio::task::spawn_blocking(move || cache.read(&key, bytes)).await;
         found.unwrap_or(Found::None)
     }
 
-    /// Keeps a block. Where that fails, the block is fetched again when it is needed: so no error.
+    /// Caches a block. A failure is no error: the block is fetched again.
     pub(super) async fn put(&self, key: String, content: Bytes) {
         let cache = self.0.clone();
         let _ = tokio::task::spawn_blocking(move || cache.write(&key, &content)).await;
@@ -67,10 +67,10 @@ impl RemoteCache {
 
     fn read(&self, key: &str, bytes: u64) -> Found {
         let path = self.path(key);
-        let Ok(mut file) = File::open(&path) else { return Found::None };
+        let Ok(mut file) = own_file::open(&path) else { return Found::None };
         match content(&mut file, key, bytes) {
             Some(content) => {
-                // The time of the last use; a folder that cannot be written to is read all the same.
+                // Time of the last use. Fails in a read-only folder, which is read all the same.
                 let _ = file.set_modified(SystemTime::now());
                 Found::Block(content)
             }
@@ -81,7 +81,7 @@ impl RemoteCache {
         }
     }
 
-    /// Adds a block, and removes others if there is no room for it.
+    /// Adds a block; evicts others if there is no room.
     fn write(&self, key: &str, content: &[u8]) -> std::io::Result<()> {
         let path = self.path(key);
         let mut head = MAGIC.to_vec();
@@ -98,31 +98,31 @@ impl RemoteCache {
             return Ok(());
         }
         let mut total = [0; 8];
-        // A new file, or one that a process left half written, holds no number.
+        // A new or partially written file holds no number.
         let known = lock.read_exact(&mut total).is_ok().then(|| u64::from_le_bytes(total));
         let mut total = match known {
             Some(total) => total,
             None => self.remove_until(self.bytes)?,
         };
         if total.saturating_add(bytes) > self.bytes {
-            // Some more go, so that not each block looks through the folder.
+            // Evicts a tenth more, so that not every block lists the folder.
             total = self.remove_until((self.bytes - bytes).min(self.bytes / 10 * 9))?;
         }
-        // Counted before it is there: a process that ends here leaves a number that is too large, and the
-        // next look through the folder sets it right.
+        // Counted first: a process that ends here leaves too large a number, which the next listing of the
+        // folder corrects.
         lock.rewind()?;
         lock.write_all(&(total + bytes).to_le_bytes())?;
         let partial = path.with_extension(PARTIAL);
-        let mut file = File::create(&partial)?;
+        let mut file = own_file::create(&partial)?;
         file.write_all(&head)?;
         file.write_all(content)?;
         fs::rename(&partial, &path)
     }
 
-    /// The lock, if it is free within its time. It ends when the file is dropped.
+    /// Takes the lock, if it is free in time. Dropping the file releases it.
     fn lock(&self) -> std::io::Result<Option<File>> {
         let path = self.folder.join(LOCK);
-        let file = File::options().create(true).truncate(false).read(true).write(true).open(path)?;
+        let file = own_file::open_or_create(&path)?;
         for _ in 0..TRIES.0 {
             match file.try_lock() {
                 Ok(()) => return Ok(Some(file)),
@@ -133,15 +133,15 @@ impl RemoteCache {
         Ok(None)
     }
 
-    /// Removes blocks used longest ago until all have at most `limit` bytes; returns what they have. The lock
-    /// is held, so half-written files are of processes that have ended.
+    /// Evicts the least recently used blocks until they have `limit` bytes; returns their bytes. The caller
+    /// holds the lock, so partial files are those of ended processes.
     fn remove_until(&self, limit: u64) -> std::io::Result<u64> {
         let (mut blocks, mut total) = (Vec::new(), 0);
         for entry in fs::read_dir(&self.folder)? {
             let path = entry?.path();
             match path.extension().and_then(|extension| extension.to_str()) {
                 Some(PARTIAL) => fs::remove_file(&path)?,
-                // Another process may remove a damaged block meanwhile.
+                // Another process may have removed a damaged block.
                 Some(BLOCK) => {
                     let Ok(metadata) = fs::metadata(&path) else { continue };
                     total += metadata.len();
@@ -173,7 +173,7 @@ fn remove(path: &Path) -> std::io::Result<()> {
 fn content(file: &mut File, key: &str, bytes: u64) -> Option<Bytes> {
     let before = MAGIC.len() + 4 + key.len();
     let head = before + 8 + 4;
-    // What is cut, or of something else, need not be read.
+    // A cut or foreign file is not read.
     if file.metadata().ok()?.len() != head as u64 + bytes {
         return None;
     }

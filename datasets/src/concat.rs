@@ -1,4 +1,4 @@
-//! Several files of one format, read as one set.
+//! Several readers of one format, one after another.
 
 use std::path::Path;
 
@@ -7,11 +7,11 @@ use feedline_core::{Error, ErrorKind, Fingerprint, Result};
 use crate::reader::Visit;
 use crate::{Decoded, Reader, Schema, Values};
 
-/// The samples of several readers, one after another; all have the same schema.
+/// The samples of several readers, one after another. All readers have the same schema.
 #[derive(Debug)]
 pub struct Shards {
     readers: Vec<Box<dyn Reader>>,
-    /// Samples up to the end of each reader.
+    /// Cumulative sample counts.
     ends: Vec<u64>,
 }
 
@@ -19,7 +19,7 @@ impl Shards {
     /// The samples of `readers`, in this order.
     ///
     /// # Errors
-    /// `Config` for no reader; `Data` when the schema of one differs from that of the first: it names both.
+    /// `Config` without a reader; `Data` if the schema of one differs from that of the first; names both.
     pub fn new(readers: Vec<Box<dyn Reader>>) -> Result<Self> {
         let Some(first) = readers.first() else {
             return Err(Error::new(ErrorKind::Config, "there is no shard: give at least one"));
@@ -45,7 +45,7 @@ impl Shards {
         Ok(Self { readers, ends })
     }
 
-    /// The reader that has `sample`, and its number there.
+    /// The reader of `sample`, and the sample's number in it.
     fn find(&self, sample: u64) -> Result<(&dyn Reader, u64)> {
         let shard = self.ends.partition_point(|&end| end <= sample);
         let Some(reader) = self.readers.get(shard) else {

@@ -1,4 +1,4 @@
-//! Neighbours in a file are read together: the stretch of a file that a worker has read last.
+//! A worker's read-ahead buffer: neighbours in a file are read together.
 
 use std::sync::{Arc, Weak};
 
@@ -8,37 +8,37 @@ use crate::bytes::Content;
 use crate::disk::DiskFile;
 use crate::error::data;
 
-/// The first stretch that is read ahead; it doubles while reads follow each other.
-const LEAST: usize = 4 << 10;
-/// The longest, unless a sample is longer.
-const MOST: usize = 128 << 10;
-/// Reads with at most so many bytes between them follow each other: headers and padding lie there.
-const GAP: u64 = 4 << 10;
+/// Bytes of the first read-ahead; they double while reads are sequential.
+const MIN: usize = 4 << 10;
+/// Max bytes of a read-ahead, unless a sample is longer.
+const MAX: usize = 128 << 10;
+/// Max bytes between two sequential reads: headers and padding.
+const MAX_GAP: u64 = 4 << 10;
 
-/// A worker's stretch of one file.
+/// A worker's read-ahead buffer, of one file.
 ///
-/// What is read ahead was checked to be of the unchanged file. A single sample is checked when it is read,
-/// or, where reads are [grouped](Self::group), once for all of them.
+/// Each read checks that the file is unchanged. [Grouped](Self::group) reads of single samples are checked
+/// once, at the end of the group.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Ahead {
-    /// Weak, because a worker outlives the sets that it reads.
+pub(crate) struct ReadAhead {
+    /// Weak: a worker outlives the data sets that it reads.
     file: Weak<DiskFile>,
-    /// Where the bytes lie in the file.
+    /// Offset of the bytes in the file.
     start: u64,
-    /// How many of `bytes` are held; it keeps its length, so that nothing is set to zero before a read.
+    /// Valid bytes of `bytes`, whose length never shrinks, so that a read need not zero it.
     held: usize,
     bytes: Vec<u8>,
-    /// Where the last read ended.
+    /// End of the last read.
     end: u64,
-    /// Length of the last stretch; 0 where the last read followed no other.
+    /// Bytes of the last read-ahead; 0 if the last read was not sequential.
     stretch: usize,
     is_grouped: bool,
-    /// Whether reads of the group have not been checked.
+    /// Whether a read of the group is not checked yet.
     is_unchecked: bool,
 }
 
-impl Ahead {
-    /// `len` bytes of `content` from `offset` on; the caller knows that a sample lies there.
+impl ReadAhead {
+    /// `len` bytes of `content` from `offset` on; the caller has checked that they are in the file.
     ///
     /// # Errors
     /// `Data` when they cannot be read, or the file was changed since it was opened.
@@ -71,7 +71,7 @@ impl Ahead {
         self.check()
     }
 
-    /// Makes the range be held.
+    /// Reads the range into the buffer, unless it is there.
     fn read_file(&mut self, file: &Arc<DiskFile>, offset: u64, len: usize) -> Result<()> {
         let end = offset.saturating_add(len as u64);
         if self.holds(file, offset, len) {
@@ -95,19 +95,19 @@ impl Ahead {
         self.file.as_ptr() == Arc::as_ptr(file)
     }
 
-    /// Whether the range is held.
+    /// Whether the buffer holds the range.
     fn holds(&self, file: &Arc<DiskFile>, offset: u64, len: usize) -> bool {
         let end = offset.saturating_add(len as u64);
         self.is_of(file) && self.start <= offset && end <= self.start + self.held as u64
     }
 
-    /// How much to read from `offset` on: 0, for the sample alone, where it does not follow the last one.
+    /// Bytes to read from `offset` on; 0, for the sample alone, if the read is not sequential.
     fn next_stretch(&self, file: &Arc<DiskFile>, offset: u64) -> usize {
-        let follows = self.is_of(file) && offset.checked_sub(self.end).is_some_and(|gap| gap <= GAP);
-        if follows { (self.stretch * 2).clamp(LEAST, MOST) } else { 0 }
+        let follows = self.is_of(file) && offset.checked_sub(self.end).is_some_and(|gap| gap <= MAX_GAP);
+        if follows { (self.stretch * 2).clamp(MIN, MAX) } else { 0 }
     }
 
-    /// Before a read of `file`: nothing is held until it has succeeded.
+    /// Empties the buffer before a read of `file`; checks grouped reads of another file.
     fn begin(&mut self, file: &Arc<DiskFile>) -> Result<()> {
         if !self.is_of(file) {
             self.check()?;
@@ -127,7 +127,7 @@ impl Ahead {
         checked
     }
 
-    /// Holds nothing. Reads that are to be checked still are.
+    /// Empties the buffer. Reads that are not checked yet still will be.
     fn forget(&mut self) {
         (self.start, self.held, self.end, self.stretch) = (0, 0, 0, 0);
     }
@@ -159,7 +159,7 @@ mod tests {
         let bytes: Vec<u8> = (0..600_000u32).map(|n| (n.wrapping_mul(n) >> 7) as u8).collect();
         let (_folder, file) = content(&bytes);
         let (_other, second) = content(&bytes[1..]);
-        let mut ahead = Ahead::default();
+        let mut ahead = ReadAhead::default();
         let mut state = 7u64;
         for round in 0..4000u64 {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -172,14 +172,14 @@ mod tests {
             if round % 97 == 0 {
                 assert_eq!(ahead.read(&second, offset - offset.min(1), len).unwrap().len(), len);
             }
-            assert!(ahead.held <= MOST);
+            assert!(ahead.held <= MAX);
         }
     }
 
     #[test]
     fn neighbours_are_read_once_and_others_alone() {
         let (_folder, file) = content(&[5; 1 << 20]);
-        let mut ahead = Ahead::default();
+        let mut ahead = ReadAhead::default();
         let mut stretches = Vec::new();
         for sample in 0..1000 {
             ahead.read(&file, sample * 100, 100).unwrap();
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn a_group_of_reads_is_checked_at_its_end() {
         let (folder, file) = content(&[5; 100_000]);
-        let mut ahead = Ahead::default();
+        let mut ahead = ReadAhead::default();
         ahead.group();
         ahead.read(&file, 50_000, 10).unwrap();
         fs::write(folder.path().join("file"), [6; 90_000]).unwrap();
@@ -213,7 +213,7 @@ mod tests {
     fn reads_of_one_file_are_checked_before_those_of_another() {
         let (folder, one) = content(&[5; 100_000]);
         let (_other, two) = content(&[6; 100]);
-        let mut ahead = Ahead::default();
+        let mut ahead = ReadAhead::default();
         ahead.group();
         ahead.read(&one, 50_000, 10).unwrap();
         fs::write(folder.path().join("file"), [6; 90_000]).unwrap();

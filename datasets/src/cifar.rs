@@ -120,8 +120,8 @@ fn file_name(name: &str) -> &str {
     name.rsplit('/').next().unwrap_or(name)
 }
 
-/// The set that a file of this name belongs to, and the number of a batch; none when it is none of CIFAR's
-/// names.
+/// The set that a file of this name belongs to, and the number of its batch; `None` if it is not a name of
+/// CIFAR.
 fn named(name: &str) -> Option<(Split, Option<u8>)> {
     let name = file_name(name);
     let batch = name.strip_prefix("data_batch_").and_then(|rest| rest.strip_suffix(".bin"));

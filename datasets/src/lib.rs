@@ -61,7 +61,6 @@ mod memory;
 pub mod npy;
 #[cfg(feature = "npz")]
 pub mod npz;
-#[cfg(any(feature = "csv", feature = "jsonl", feature = "table"))]
 mod nulls;
 mod open;
 #[cfg(any(feature = "arrow", feature = "object-store"))]
@@ -103,7 +102,6 @@ pub use idx::{Idx, IdxFile};
 pub use images::ImageDataset;
 #[cfg(feature = "jsonl")]
 pub use jsonl::{JsonLines, JsonLinesOptions};
-#[cfg(any(feature = "csv", feature = "jsonl", feature = "table"))]
 pub use nulls::Nulls;
 #[cfg(feature = "object-store")]
 pub use open::open_url;

@@ -7,8 +7,9 @@ use std::path::Path;
 
 use feedline_core::Result;
 
+use crate::OpenOptions;
 use crate::arrays::Arrays;
-use crate::bytes::{Content, MEMORY_LIMIT};
+use crate::bytes::Content;
 use crate::error::data;
 
 pub(crate) mod header;
@@ -18,23 +19,23 @@ use header::Header;
 
 /// Opens a `.npy` file, plain or gzip, as a set of samples with the one field `array`.
 ///
-/// Plain files of up to [`MEMORY_LIMIT`] are held in memory; larger ones stay on disk. An array without
+/// Plain files of up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) are held in memory; larger ones stay on disk. An array without
 /// dimensions is one sample.
 ///
 /// # Errors
 /// `Data` if the file is missing, not a `.npy` file, cut short or longer than its header says, or holds
 /// objects or a structured type; names the file and the byte.
 pub fn open(path: impl AsRef<Path>) -> Result<Arrays> {
-    open_with_limit(path, MEMORY_LIMIT)
+    open_with(path, &OpenOptions::default())
 }
 
-/// As [`open`], with another number of bytes up to which a plain file is held in memory.
+/// As [`open`], with [`OpenOptions::memory_limit`].
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_with_limit(path: impl AsRef<Path>, limit: u64) -> Result<Arrays> {
+pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Arrays> {
     let path = path.as_ref();
-    of(path, limit).map_err(|error| error.at_path(path))
+    of(path, options.memory_limit).map_err(|error| error.at_path(path))
 }
 
 fn of(path: &Path, limit: u64) -> Result<Arrays> {

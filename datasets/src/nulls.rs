@@ -1,7 +1,6 @@
 //! Missing values: one rule for all tables.
 
-use feedline_core::Error;
-
+#[cfg(any(feature = "csv", feature = "jsonl", feature = "table"))]
 use crate::error::{data, one_line};
 
 /// What a missing value becomes: a null, an empty cell of a CSV column that is not text, a key that a JSON
@@ -19,7 +18,8 @@ pub enum Nulls {
 }
 
 /// The error for a missing value of `column`.
-pub(crate) fn missing(column: &str, row: u64) -> Error {
+#[cfg(any(feature = "csv", feature = "jsonl", feature = "table"))]
+pub(crate) fn missing(column: &str, row: u64) -> feedline_core::Error {
     let column = one_line(column);
     data(format!(
         "column \"{column}\" has a null in row {row}: write a value there, or open the file with Nulls::Fill in \

@@ -133,7 +133,7 @@ pub struct Values {
 /// Buffers for reading a sample.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Buffers {
-    /// What was read of the file.
+    /// The part of the file that was read last.
     pub(crate) ahead: ReadAhead,
     /// A value that is put together from several parts.
     #[cfg(any(feature = "table", feature = "tfrecord"))]

@@ -7,12 +7,12 @@ use feedline_core::{DType, Error, Result};
 use safetensors::Dtype;
 use safetensors::tensor::Metadata;
 
-use crate::ElementType;
 use crate::arrays::{Array, Arrays, Coding};
-use crate::bytes::{Content, MEMORY_LIMIT};
+use crate::bytes::Content;
 use crate::disk::DiskFile;
 use crate::error::{data, one_line};
 use crate::json::entries;
+use crate::{ElementType, OpenOptions};
 
 /// Bytes before the header: its length.
 const LENGTH: u64 = 8;
@@ -21,23 +21,23 @@ const MAX_HEADER: u64 = 100_000_000;
 
 /// Opens a safetensors file: the fields are its tensors, in the order of their bytes.
 ///
-/// Files of up to [`MEMORY_LIMIT`] are held in memory; larger ones stay on disk. Tensors with the same first
+/// Files of up to [`MEMORY_LIMIT`](crate::MEMORY_LIMIT) are held in memory; larger ones stay on disk. Tensors with the same first
 /// dimension are samples; otherwise the file is one sample, such as the weights of a model, see [`Arrays`].
 ///
 /// # Errors
 /// `Data` if the file is missing, damaged or cut short, a tensor is of a type that batches cannot hold, or
 /// two tensors have the same name; names the file and the byte or the tensor.
 pub fn open(path: impl AsRef<Path>) -> Result<Arrays> {
-    open_with_limit(path, MEMORY_LIMIT)
+    open_with(path, &OpenOptions::default())
 }
 
-/// As [`open`], with another number of bytes up to which a file is held in memory.
+/// As [`open`], with [`OpenOptions::memory_limit`].
 ///
 /// # Errors
 /// As [`open`].
-pub fn open_with_limit(path: impl AsRef<Path>, limit: u64) -> Result<Arrays> {
+pub fn open_with(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Arrays> {
     let path = path.as_ref();
-    of(path, limit).map_err(|error| error.at_path(path))
+    of(path, options.memory_limit).map_err(|error| error.at_path(path))
 }
 
 fn of(path: &Path, limit: u64) -> Result<Arrays> {

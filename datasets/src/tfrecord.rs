@@ -235,7 +235,7 @@ fn learn(record: &[u8], seen: &mut BTreeMap<String, Seen>) -> Result<(), String>
     if any { Ok(()) } else { Err("it has no features".into()) }
 }
 
-/// Reads the record that begins at `start`, and compares its checksums.
+/// Reads the record at `start`, and compares its checksums.
 fn read_record<'a>(content: &'a Content, start: u64, ahead: &'a mut ReadAhead) -> Result<&'a [u8]> {
     let rest = content.len() - start;
     let cut = |needed: u64| {

@@ -3,7 +3,7 @@
 mod made;
 
 use feedline_core::random::splitmix64;
-use feedline_datasets::{Csv, CsvOptions, Nulls, Reader, Values, open};
+use feedline_datasets::{Csv, CsvOptions, Nulls, OpenOptions, Reader, Values, open, open_with};
 use made::{gz, read, write};
 use proptest::prelude::*;
 use tempfile::tempdir;
@@ -100,6 +100,8 @@ fn an_empty_cell_is_an_error_of_its_row_or_filled() {
     assert_eq!(read(&*reader, 0)[0], 1i64.to_le_bytes());
     let filled = Csv::open_with(&path, CsvOptions { nulls: Nulls::Fill, ..Default::default() }).unwrap();
     assert_eq!(filled.schema().to_string(), "int f64 [], float f64 [], bool text [?], text text [?]");
+    let by_format = open_with(&path, &OpenOptions { nulls: Nulls::Fill, ..Default::default() }).unwrap();
+    assert_eq!((by_format.schema(), read(&*by_format, 1)), (filled.schema(), read(&filled, 1)));
     let nan = f64::NAN.to_le_bytes();
     assert_eq!(read(&filled, 1), [&nan[..], &2.5f64.to_le_bytes(), b"false", b""]);
     assert_eq!(read(&filled, 3)[2], b"");

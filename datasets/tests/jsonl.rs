@@ -3,7 +3,7 @@
 mod made;
 
 use feedline_core::random::splitmix64;
-use feedline_datasets::{JsonLines, JsonLinesOptions, Nulls, Reader, Values, open};
+use feedline_datasets::{JsonLines, JsonLinesOptions, Nulls, OpenOptions, Reader, Values, open, open_with};
 use made::{gz, read, write};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -120,6 +120,8 @@ fn a_missing_value_is_an_error_of_its_row_or_filled() {
     let filled = JsonLines::open_with(&path, JsonLinesOptions { nulls: Nulls::Fill }).unwrap();
     let schema = "int f64 [], float f64 [], bool text [?], text text [?], ints i64 [?]";
     assert_eq!(filled.schema().to_string(), schema);
+    let by_format = open_with(&path, &OpenOptions { nulls: Nulls::Fill, ..Default::default() }).unwrap();
+    assert_eq!((by_format.schema(), read(&*by_format, 1)), (filled.schema(), read(&filled, 1)));
     let nan = f64::NAN.to_le_bytes();
     assert_eq!((&read(&filled, 1)[0][..], &read(&filled, 2)[1][..]), (&nan[..], &nan[..]));
     assert_eq!([(3, 2), (4, 3), (5, 4)].map(|(row, field)| read(&filled, row)[field].len()), [0; 3]);

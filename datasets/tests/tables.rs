@@ -193,6 +193,8 @@ fn nulls_are_an_error_of_their_row_or_filled() {
     assert_eq!((error.sample(), error.path()), (Some(1), Some(path.as_path())));
     let filled = ArrowFile::open_with(&path, fill).unwrap();
     let nan = f32::from_le_bytes(read(&filled, 1)[0][..].try_into().unwrap());
+    let by_format = open_with(&path, &OpenOptions { nulls: Nulls::Fill, ..Default::default() }).unwrap();
+    assert_eq!(read(&*by_format, 1), read(&filled, 1));
     assert!(nan.is_nan() && read(&filled, 2) == [2.5f32.to_le_bytes()]);
     // A column with nulls is not ready.
     assert!(filled.column(0).is_none());

@@ -17,12 +17,12 @@ pub(super) fn npz(_: &Path) -> Result<Box<dyn Reader>> {
 }
 
 #[cfg(feature = "safetensors")]
-pub(super) fn safetensors(path: &Path, limit: u64) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(crate::safetensors::open_with_limit(path, limit)?))
+pub(super) fn safetensors(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::safetensors::open_with(path, options)?))
 }
 
 #[cfg(not(feature = "safetensors"))]
-pub(super) fn safetensors(_: &Path, _: u64) -> Result<Box<dyn Reader>> {
+pub(super) fn safetensors(_: &Path, _: &OpenOptions) -> Result<Box<dyn Reader>> {
     Err(super::needs("safetensors"))
 }
 
@@ -62,13 +62,12 @@ pub(super) fn tfrecord(_: &Path) -> Result<Box<dyn Reader>> {
 }
 
 #[cfg(feature = "arrow")]
-pub(super) fn arrow(path: &Path, memory_limit: u64) -> Result<Box<dyn Reader>> {
-    let options = crate::TableOptions { memory_limit, ..Default::default() };
-    Ok(Box::new(crate::ArrowFile::open_with(path, options)?))
+pub(super) fn arrow(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::ArrowFile::open_with(path, options.table())?))
 }
 
 #[cfg(not(feature = "arrow"))]
-pub(super) fn arrow(_: &Path, _: u64) -> Result<Box<dyn Reader>> {
+pub(super) fn arrow(_: &Path, _: &OpenOptions) -> Result<Box<dyn Reader>> {
     Err(super::needs("arrow"))
 }
 
@@ -84,40 +83,42 @@ pub(super) fn packed(_: &Path, _: u64) -> Result<Box<dyn Reader>> {
 }
 
 #[cfg(feature = "parquet")]
-pub(super) fn parquet(path: &Path) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(crate::ParquetFile::open(path)?))
+pub(super) fn parquet(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+    Ok(Box::new(crate::ParquetFile::open_with(path, options.table())?))
 }
 
 #[cfg(not(feature = "parquet"))]
-pub(super) fn parquet(_: &Path) -> Result<Box<dyn Reader>> {
+pub(super) fn parquet(_: &Path, _: &OpenOptions) -> Result<Box<dyn Reader>> {
     Err(super::needs("parquet"))
 }
 
 #[cfg(feature = "csv")]
-pub(super) fn csv(path: &Path) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(crate::Csv::open(path)?))
+pub(super) fn csv(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+    let options = crate::CsvOptions { nulls: options.nulls, ..Default::default() };
+    Ok(Box::new(crate::Csv::open_with(path, options)?))
 }
 
 #[cfg(not(feature = "csv"))]
-pub(super) fn csv(_: &Path) -> Result<Box<dyn Reader>> {
+pub(super) fn csv(_: &Path, _: &OpenOptions) -> Result<Box<dyn Reader>> {
     Err(super::needs("csv"))
 }
 
 #[cfg(feature = "jsonl")]
-pub(super) fn jsonl(path: &Path) -> Result<Box<dyn Reader>> {
-    Ok(Box::new(crate::JsonLines::open(path)?))
+pub(super) fn jsonl(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
+    let options = crate::JsonLinesOptions { nulls: options.nulls };
+    Ok(Box::new(crate::JsonLines::open_with(path, options)?))
 }
 
 #[cfg(not(feature = "jsonl"))]
-pub(super) fn jsonl(_: &Path) -> Result<Box<dyn Reader>> {
+pub(super) fn jsonl(_: &Path, _: &OpenOptions) -> Result<Box<dyn Reader>> {
     Err(super::needs("jsonl"))
 }
 
 /// Opens a text: as a table where its rows have equally many cells.
-pub(super) fn text(path: &Path) -> Result<Box<dyn Reader>> {
+pub(super) fn text(path: &Path, _options: &OpenOptions) -> Result<Box<dyn Reader>> {
     #[cfg(feature = "csv")]
     if crate::csv::delimiter(&crate::bytes::Content::open_unclaimed(path)?)?.is_some() {
-        return csv(path);
+        return csv(path, _options);
     }
     Ok(Box::new(Lines::open(path)?))
 }

@@ -66,15 +66,15 @@ fn file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
     let limit = options.memory_limit;
     let Start { bytes, kind, is_gzip } = Start::read(path)?;
     match kind {
-        Kind::Npy => Ok(Box::new(npy::open_with_limit(path, limit)?)),
+        Kind::Npy => Ok(Box::new(npy::open_with(path, options)?)),
         Kind::Idx => Ok(Box::new(idx::arrays::of_file(path, limit)?)),
         Kind::Npz | Kind::Safetensors | Kind::Image | Kind::Arrow | Kind::Parquet if is_gzip => {
             Err(data("this kind of file is not read from gzip: gunzip it"))
         }
         Kind::Npz => formats::npz(path),
-        Kind::Arrow => formats::arrow(path, limit),
-        Kind::Parquet => formats::parquet(path),
-        Kind::Safetensors => formats::safetensors(path, limit),
+        Kind::Arrow => formats::arrow(path, options),
+        Kind::Parquet => formats::parquet(path, options),
+        Kind::Safetensors => formats::safetensors(path, options),
         Kind::Image => formats::image(path, &bytes),
         Kind::Tar => formats::tar(path, options),
         Kind::TfRecord => formats::tfrecord(path),
@@ -82,9 +82,9 @@ fn file(path: &Path, options: &OpenOptions) -> Result<Box<dyn Reader>> {
         Kind::MdsIndex => formats::mds(path, true),
         Kind::PackIndex => formats::packed(path, limit),
         Kind::Refused(why) => Err(data(why)),
-        Kind::Csv => formats::csv(path),
-        Kind::JsonLines => formats::jsonl(path),
-        Kind::Text => formats::text(path),
+        Kind::Csv => formats::csv(path, options),
+        Kind::JsonLines => formats::jsonl(path, options),
+        Kind::Text => formats::text(path, options),
         Kind::Unknown => match cifar::of_content(path, Content::open_unclaimed(path)?)? {
             Some(set) => Ok(Box::new(set)),
             None => Err(unknown(&bytes)),

@@ -1,6 +1,6 @@
 //! What a user can choose when data is opened.
 
-use crate::MEMORY_LIMIT;
+use crate::{MEMORY_LIMIT, Nulls};
 
 /// How files and folders are opened. Each reader's `open_with` says which options it takes.
 ///
@@ -25,6 +25,8 @@ pub struct OpenOptions {
     /// Whether a sample of a [`WebDataset`](crate::WebDataset) may lack a member that others have: it has no
     /// bytes there. Otherwise that is an error, which is the default.
     pub empty_members: bool,
+    /// What a missing value of a table becomes: CSV, JSON Lines, Arrow, Parquet.
+    pub nulls: Nulls,
 }
 
 impl OpenOptions {
@@ -32,11 +34,23 @@ impl OpenOptions {
     pub fn with_memory_limit(bytes: u64) -> Self {
         Self { memory_limit: bytes, ..Self::default() }
     }
+
+    /// The options of a table.
+    #[cfg(feature = "table")]
+    pub(super) fn table(&self) -> crate::TableOptions {
+        crate::TableOptions { memory_limit: self.memory_limit, nulls: self.nulls, ..Default::default() }
+    }
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        Self { memory_limit: MEMORY_LIMIT, split: None, classes: None, empty_members: false }
+        Self {
+            memory_limit: MEMORY_LIMIT,
+            split: None,
+            classes: None,
+            empty_members: false,
+            nulls: Nulls::Refuse,
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use common::small::{BATCH, LEN, STEPS, builder, fine, on_a_device, take_epoch};
 use common::{LONG, alone, assert_intact, hush_planned_panics, wait_until, wait_until_gone};
 use feedline::{
     Context, Dataset, Device, Error, ErrorKind, LastBatch, Loader, ReadError, Row, Sampler, Spec, Stage,
-    Stream, TransferMode, TryNext, WorkerPool, Workers, World,
+    Stream, TryNext, WorkerPool, Workers, World,
 };
 use feedline_device::Backend;
 use feedline_device::host::Host;

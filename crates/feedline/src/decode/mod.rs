@@ -42,4 +42,5 @@ pub(crate) use pool::ActiveWorkers;
 pub use pool::{MAX_WORKERS, WorkerPool, Workers};
 pub(crate) use rest::RestOfSet;
 pub(crate) use source::SourceReader;
-pub(crate) use tuning::piece_rows;
+#[doc(hidden)] // For feedline-report.
+pub use tuning::piece_rows;

@@ -327,7 +327,10 @@ impl Loader {
                     let batch = Batch::new(loaded, self.layout.clone(), holder);
                     let (now, waited) =
                         self.ledger.deliver(batch.info(), self.layout.used_bytes(batch.len()));
-                    if self.tuner.as_mut().is_some_and(|tuner| tuner.delivered(now, waited)) {
+                    if let Some(tuner) = &mut self.tuner
+                        && tuner.delivered(now, waited, || self.ledger.reporter().service())
+                    {
+                        self.ledger.reporter().set_tuning(tuner.tuning());
                         self.running.wake();
                     }
                     let Position { request, step } = *at;
@@ -359,6 +362,7 @@ impl Loader {
         let Some(tuner) = &mut self.tuner else { return false };
         let (keeps_back, has_room) = tuner.make_room(&self.slots);
         if has_room {
+            self.ledger.reporter().set_tuning(tuner.tuning());
             self.running.wake();
         }
         keeps_back
@@ -426,7 +430,7 @@ impl Loader {
     /// assert_eq!(report.epoch.batches, 10);
     /// assert_eq!(report.epoch.causes.sum(), report.epoch.wall()); // every nanosecond has one cause
     /// println!("{:.0} % in decoding", 100.0 * report.epoch.share(Cause::Decode));
-    /// println!("{report}"); // a table, and the diagnosis in words
+    /// println!("{report}"); // a table; the crate feedline-report says what would help
     /// assert_eq!(reporter.report().run.batches, 10);
     /// # Ok::<(), feedline::Error>(())
     /// ```
@@ -447,8 +451,12 @@ impl Loader {
 
     /// Ends the tuning at the best setting so far, and returns it.
     pub fn freeze_tuning(&mut self) -> Option<Tuning> {
-        if self.tuner.as_mut().is_some_and(Tuner::freeze) {
-            self.running.wake();
+        if let Some(tuner) = &mut self.tuner {
+            let has_room = tuner.freeze();
+            self.ledger.reporter().set_tuning(tuner.tuning());
+            if has_room {
+                self.running.wake();
+            }
         }
         self.tuning()
     }

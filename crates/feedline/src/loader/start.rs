@@ -14,7 +14,8 @@ use crate::decode::{Decoder, DecoderOptions, Input, Note, RestOfSet, SourceReade
 use crate::deliveries::Deliveries;
 use crate::numa::{Node, node_of};
 use crate::progress::Progress;
-use crate::report::{Ledger, Setup};
+use crate::report::Ledger;
+use crate::service::Setup;
 use crate::shutdown::{Closers, Running};
 use crate::trace::Trace;
 use crate::transfer::{Transfer, Wanted};
@@ -114,7 +115,9 @@ impl Loader {
         let ledger = Ledger::new(setup, trace);
         let tuner = policy.map(|policy| {
             let workers = (!is_shared).then(|| pool.active_workers());
-            Tuner::new(policy, Knobs::new(workers, host_ring.clone(), slots.clone()), ledger.reporter())
+            let tuner = Tuner::new(policy, Knobs::new(workers, host_ring.clone(), slots.clone()));
+            ledger.reporter().set_tuning(tuner.tuning());
+            tuner
         });
         let transfer = Transfer {
             layout: layout.clone(),

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks that every crate imports only crates before it:
-# core -> slots -> backend -> cuda -> device -> {sim, dist, feedline}; feedline -> {dlpack, examples,
-# benches}.
+# core -> slots -> backend -> cuda -> device -> {sim, dist, feedline}; feedline -> {report, dlpack} ->
+# {examples, benches}.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,11 +13,11 @@ CUDA, DEVICE, SIM = "feedline-cuda", "feedline-device", "feedline-sim"
 FACADE, KERNELS, DATASETS = "feedline", "feedline-kernels", "feedline-datasets"
 IMAGES, EXAMPLES, TOOLS, TESTKIT = "feedline-images", "feedline-examples", "feedline-tools", "feedline-testkit"
 DLPACK, DIST, SERVE, MLP = "feedline-dlpack", "feedline-dist", "feedline-serve", "feedline-mlp"
-COMPILER, PICTURES = "feedline-kernel-compiler", "feedline-pictures"
+COMPILER, PICTURES, REPORT = "feedline-kernel-compiler", "feedline-pictures", "feedline-report"
 
 # The packages that each package may import. Only examples, benches and bridges import the facade.
 below_facade = {CORE, SLOTS, DEVICE}
-programs = below_facade | {FACADE, KERNELS, PICTURES, IMAGES, DATASETS, DIST}
+programs = below_facade | {FACADE, REPORT, KERNELS, PICTURES, IMAGES, DATASETS, DIST}
 may = {
     CORE: set(),
     SLOTS: {CORE},
@@ -27,6 +27,7 @@ may = {
     SIM: {CORE, BACKEND, DEVICE},
     DIST: {CORE, BACKEND, DEVICE},
     FACADE: below_facade,
+    REPORT: below_facade | {FACADE},
     DLPACK: {FACADE},
     COMPILER: {CORE, CUDA},
     KERNELS: {CORE, CUDA, DEVICE, COMPILER},
@@ -43,7 +44,7 @@ may = {
 # Tests may also import the testkit, the simulator and the packages below.
 may_in_tests = {name: {TESTKIT, SIM} for name in may}
 may_in_tests[EXAMPLES] |= {MLP}
-may_in_tests[FACADE] |= {KERNELS, DATASETS}
+may_in_tests[FACADE] |= {KERNELS, DATASETS, REPORT}
 may_in_tests[KERNELS] |= {SLOTS}
 may_in_tests[IMAGES] |= {FACADE, DATASETS}
 may_in_tests[SIM] |= {SLOTS}

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use feedline::report::{Cause, Prediction, Profile, WhatIf};
+use feedline_report::{Cause, Prediction, Profile, WhatIf};
 use lexopt::prelude::{Long, Short, Value, ValueExt};
 use serde_json::json;
 

@@ -4,8 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use feedline::{Device, Readback, Result, measure};
+use feedline::{Device, Readback, Result};
 use feedline_kernels::ops::Kernels;
+use feedline_report::measure;
 use serde::Serialize;
 
 /// Bytes of a copy.

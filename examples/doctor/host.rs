@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use feedline::{Device, measure};
+use feedline::Device;
+use feedline_report::measure;
 use serde::Serialize;
 
 /// Bytes of the file that is read.

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use feedline::{
     BackendKind, Context, DType, Dataset, Device, Loader, ReadError, Result, Row, Spec, Stream, Workers,
-    measure,
 };
 use feedline_device::Priority;
 use feedline_device::slot::SlotRing;
 use feedline_kernels::ops::Kernels;
+use feedline_report::measure;
 use feedline_slots::Ring;
 
 /// Device slots of the loader.

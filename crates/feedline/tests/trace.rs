@@ -11,6 +11,7 @@ use feedline::trace::Trace;
 use feedline::{Device, Event, Loader, Workers};
 use feedline_device::host::Host;
 use feedline_kernels::ops::Kernels;
+use feedline_report::{Table, trace_json};
 use feedline_sim::interceptors::SlowCopies;
 use feedline_testkit::fixtures::{self, Fine};
 use serde_json::Value;
@@ -22,7 +23,7 @@ type Span = (String, f64, f64, Option<u64>);
 
 /// The events of `trace` with phase `phase`.
 fn events(trace: &Trace, phase: &str) -> Vec<Value> {
-    let whole: Value = serde_json::from_str(&trace.json()).expect("JSON");
+    let whole: Value = serde_json::from_str(&trace_json(trace)).expect("JSON");
     let events = whole["traceEvents"].as_array().expect("events").clone();
     events.into_iter().filter(|event| event["ph"] == phase).collect()
 }
@@ -145,7 +146,7 @@ fn the_waits_in_the_table_are_those_of_the_report() {
                 }
                 loader.report()
             };
-            let table = trace.table();
+            let table = Table::new(&trace);
             let mut shares = 0.0;
             for cause in Cause::ALL.into_iter().filter(|&cause| cause != Cause::Consumer) {
                 let rows = table.rows.iter().filter(|row| row.name == format!("wait: {}", cause.name()));
@@ -185,7 +186,7 @@ fn the_file_keeps_the_rules_of_the_trace_event_format() {
     alone(|| {
         let trace = Trace::new();
         load(&trace, 30, Some(7));
-        let whole: Value = serde_json::from_str(&trace.json()).expect("JSON");
+        let whole: Value = serde_json::from_str(&trace_json(&trace)).expect("JSON");
         let keys: BTreeSet<_> = whole.as_object().expect("an object").keys().map(String::as_str).collect();
         assert_eq!(keys, ["displayTimeUnit", "traceEvents"].into());
         let mut named = BTreeSet::new();

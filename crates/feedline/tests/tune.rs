@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use feedline::report::{Setting, Tuning};
 use feedline::{Depth, Device, ErrorKind, Loader, LoaderBuilder, TransferMode, WorkerPool, Workers};
 use feedline_device::host::Host;
+use feedline_report::to_json;
 use feedline_sim::interceptors::SlowCopies;
 use feedline_testkit::fixtures::{Before, Fine};
 use feedline_testkit::{watchdog::LIMIT, with_watchdog};
@@ -249,9 +250,9 @@ fn a_frozen_loader_makes_no_more_moves_and_prints_its_builder_line() {
         assert_eq!((report.setup.workers, report.setup.device_slots, report.setup.host_slots), (1, 2, 3));
         assert!(report.to_string().contains("tuned: .workers(Workers::Count(1)).depth(2)"), "{report}");
         assert!(
-            report.json().contains("\"tuning\":{\"setting\":{\"workers\":1,\"depth\":2}"),
+            to_json(&report).contains("\"tuning\":{\"setting\":{\"workers\":1,\"depth\":2}"),
             "{}",
-            report.json()
+            to_json(&report)
         );
     });
 }

@@ -5,9 +5,9 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{LONG, alone_in_parts};
-use feedline::report::{Profile, WhatIf};
 use feedline::{Device, Loader, Workers};
 use feedline_device::host::Host;
+use feedline_report::{Profile, WhatIf};
 use feedline_sim::interceptors::SlowCopies;
 use feedline_testkit::OtherWork;
 use feedline_testkit::fixtures::{Before, Fine};
@@ -47,7 +47,7 @@ impl Run {
             std::thread::sleep(Duration::from_millis(step));
         }
         let rate = STEPS as f64 / start.elapsed().as_secs_f64();
-        let profile = loader.reporter().profile();
+        let profile = Profile::new(&loader.reporter());
         loader.stop(LONG).unwrap();
         (rate, profile)
     }

@@ -7,6 +7,7 @@ use feedline::trace::Trace;
 use feedline::{Dataset, Device, Error, ErrorKind, Loader, LoaderBuilder, Result, Stream, World};
 use feedline_kernels::ops::{self, AdamW, Kernels, Sgd};
 use feedline_mlp::{Init, Mlp, Optimizer, Shape};
+use feedline_report::{Diagnosis, Profile, Table};
 
 use crate::checkpoint::Checkpoint;
 use crate::delivered::{Delivered, whole_order_hash, whole_proof, whole_report};
@@ -66,13 +67,13 @@ fn run_rank(
     }
     let stalls = loader.report();
     if let Some((file, trace)) = trace_file.as_ref().zip(trace.as_ref()) {
-        file.replace(trace.json().as_bytes())?;
+        file.replace(feedline_report::trace_json(trace).as_bytes())?;
         if !options.quiet {
-            eprint!("{}", trace.table());
+            eprint!("{}", Table::new(trace));
         }
     }
     if let Some(file) = &profile {
-        file.replace(format!("{}\n", loader.reporter().profile().json()).as_bytes())?;
+        file.replace(format!("{}\n", Profile::new(&loader.reporter()).to_json()).as_bytes())?;
     }
     if let Some(file) = &page {
         file.replace(training.history().page(&stalls, trace.as_ref()).as_bytes())?;
@@ -85,7 +86,7 @@ fn run_rank(
     let [hits, samples] =
         ranks.sums(test(options, world, data.test, &device, &compute, &mut model, &training)?)?;
     loader.stop(STOP)?;
-    let (wait_share, diagnosis) = (stalls.wait_share(), stalls.diagnosis().text);
+    let (wait_share, diagnosis) = (stalls.wait_share(), Diagnosis::new(&stalls).text);
     let slow_rank = ranks.slow_rank(wait_share, diagnosis.clone())?;
     if !ranks.is_first() {
         return Ok(None);

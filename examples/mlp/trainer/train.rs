@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use feedline::report::{Account, History};
+use feedline::report::Account;
 use feedline::trace::{StreamTrace, Trace};
 use feedline::{
     BadSampleReport, Cursor, Error, ErrorKind, Loader, Proof, Readback, Replay, Result, Stream, WaitMeter,
 };
 use feedline_mlp::Mlp;
+use feedline_report::History;
 use indicatif::ProgressBar;
 
 use crate::checkpoint::Checkpoint;

@@ -279,7 +279,7 @@ fn read_piece(decoder: &Decoder, reader: &Reader<'_>, rows: Rows<'_>, worker: &W
 }
 
 /// How many rows one piece has when a row takes `row_ns` and there are `workers`.
-pub(crate) fn piece_rows(rows: usize, row_ns: u64, workers: usize) -> usize {
+pub fn piece_rows(rows: usize, row_ns: u64, workers: usize) -> usize {
     if row_ns == 0 {
         // Nothing is known before the first batch.
         return rows.div_ceil(4 * workers).max(1);

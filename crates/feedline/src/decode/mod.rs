@@ -27,7 +27,7 @@ mod source;
 mod tests;
 mod worker;
 
-pub(crate) use batch::{Undecoded, piece_rows};
+pub(crate) use batch::Undecoded;
 pub(crate) use decoder::{Decoder, Delivery, Filled, Message};
 pub(crate) use input::{HostInfo, Input};
 pub use map_batch::FilledBatch;
@@ -36,3 +36,5 @@ pub(crate) use pool::ActiveWorkers;
 pub use pool::{MAX_WORKERS, WorkerPool, Workers};
 pub(crate) use source::SourceReader;
 pub use worker::Reading;
+#[doc(hidden)] // For feedline-report.
+pub use batch::piece_rows;

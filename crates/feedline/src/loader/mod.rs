@@ -352,7 +352,7 @@ impl Loader {
     /// assert_eq!(report.epoch.batches, 10);
     /// assert_eq!(report.epoch.causes.sum(), report.epoch.wall()); // every nanosecond has one cause
     /// println!("{:.0} % in decoding", 100.0 * report.epoch.share(Cause::Decode));
-    /// println!("{report}"); // a table, and the diagnosis in words
+    /// println!("{report}"); // a table; the crate feedline-report says what would help
     /// assert_eq!(reporter.report().run.batches, 10);
     /// # Ok::<(), feedline::Error>(())
     /// ```
@@ -373,8 +373,12 @@ impl Loader {
 
     /// Ends the tuning at the best setting so far, and returns it.
     pub fn freeze_tuning(&mut self) -> Option<Tuning> {
-        if self.tuner.as_mut().is_some_and(Tuner::freeze) {
-            self.requests.wake();
+        if let Some(tuner) = &mut self.tuner {
+            let has_room = tuner.freeze();
+            self.ledger.reporter().set_tuning(tuner.tuning());
+            if has_room {
+                self.requests.wake();
+            }
         }
         self.tuning()
     }

@@ -51,7 +51,10 @@ impl Loader {
                     let batch = Batch::new(loaded, self.layout.clone());
                     let (now, waited) =
                         self.ledger.deliver(batch.info(), self.layout.used_bytes(batch.len()));
-                    if self.tuner.as_mut().is_some_and(|tuner| tuner.delivered(now, waited)) {
+                    if let Some(tuner) = &mut self.tuner
+                        && tuner.delivered(now, waited, || self.ledger.reporter().service())
+                    {
+                        self.ledger.reporter().set_tuning(tuner.tuning());
                         self.requests.wake();
                     }
                     let Position { request, step } = *at;
@@ -83,6 +86,7 @@ impl Loader {
         let Some(tuner) = &mut self.tuner else { return false };
         let (keeps_back, has_room) = tuner.make_room(&self.slots);
         if has_room {
+            self.ledger.reporter().set_tuning(tuner.tuning());
             self.requests.wake();
         }
         keeps_back

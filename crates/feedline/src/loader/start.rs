@@ -13,7 +13,8 @@ use crate::builder::LoaderBuilder;
 use crate::decode::{Decoder, HostInfo};
 use crate::numa::{Node, node_of};
 use crate::progress::Progress;
-use crate::report::{Ledger, Setup};
+use crate::report::Ledger;
+use crate::service::Setup;
 use crate::shutdown::{Closers, Running};
 use crate::trace::Trace;
 use crate::transfer::{Requests, Transfer};
@@ -60,7 +61,9 @@ impl Loader {
         let policy = builder.policy(pool.workers(), slots.len(), mode.needs_no_decoding());
         let tuner = policy.map(|policy| {
             let workers = builder.pool.is_none().then(|| pool.active_workers());
-            Tuner::new(policy, Knobs::new(workers, host_slots.clone(), slots.clone()), ledger.reporter())
+            let tuner = Tuner::new(policy, Knobs::new(workers, host_slots.clone(), slots.clone()));
+            ledger.reporter().set_tuning(tuner.tuning());
+            tuner
         });
 
         let (ended, owner) = (running.stage("decode"), device.clone());

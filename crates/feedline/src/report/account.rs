@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::cause::{Cause, Causes};
-use super::profile::{ServiceTimes, Setup};
+use crate::service::{ServiceTimes, Setup};
 use crate::tune::Tuning;
 
 /// An account of the consumer's time, from the beginning of an epoch or a run to its last delivery.
@@ -33,8 +33,7 @@ pub struct Account {
     pub(crate) until: u64,
 }
 
-/// What a loader's time went to. Displays as a table with the diagnosis; [`json`](Self::json) is for
-/// programs.
+/// What a loader's time went to. Displays as a table; the crate `feedline-report` has the diagnosis.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Workers, slots and sizes.
@@ -55,16 +54,22 @@ pub struct Report {
 }
 
 impl Account {
-    pub(super) fn new(epoch: u64, from: u64) -> Self {
+    /// An account from `from` on, in nanoseconds.
+    #[doc(hidden)] // For the model of the pipeline in feedline-report.
+    pub fn new(epoch: u64, from: u64) -> Self {
         Self { epoch, from, until: from, ..Self::default() }
     }
 
-    pub(super) fn charge(&mut self, cause: Cause, ns: u64) {
+    /// Charges the next `ns` nanoseconds to `cause`.
+    #[doc(hidden)] // As above.
+    pub fn charge(&mut self, cause: Cause, ns: u64) {
         self.causes.add(cause, ns);
         self.until += ns;
     }
 
-    pub(super) fn add(&mut self, causes: &Causes, rows: usize, bytes: usize, until: u64) {
+    /// Adds a batch, delivered at `until` after the time of `causes`.
+    #[doc(hidden)] // As above.
+    pub fn add(&mut self, causes: &Causes, rows: usize, bytes: usize, until: u64) {
         self.causes.merge(causes);
         self.batches += 1;
         self.rows += rows as u64;
@@ -110,12 +115,6 @@ impl Report {
     pub fn wait_share(&self) -> f64 {
         self.run.wait_share()
     }
-
-    /// The report as one JSON object. Times are in nanoseconds, and `waiting` in seconds and nanoseconds.
-    pub fn json(&self) -> String {
-        // Plain numbers and strings: nothing here can fail.
-        serde_json::to_string(self).unwrap_or_default()
-    }
 }
 
 impl Account {
@@ -148,11 +147,11 @@ impl fmt::Display for Report {
             let state = if tuning.is_settled { "tuned" } else { "tuning" };
             writeln!(f, "  {state}: {}", tuning.builder_line())?;
         }
-        write!(f, "{}", self.diagnosis())
+        Ok(())
     }
 }
 
 /// `part / whole`, or 0 for nothing.
-pub(crate) fn ratio(part: f64, whole: f64) -> f64 {
+fn ratio(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }

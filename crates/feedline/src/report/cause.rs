@@ -85,7 +85,8 @@ impl Causes {
     }
 
     /// Charges `ns` nanoseconds to `cause`.
-    pub(crate) fn add(&mut self, cause: Cause, ns: u64) {
+    #[doc(hidden)] // For the model of the pipeline in feedline-report.
+    pub fn add(&mut self, cause: Cause, ns: u64) {
         self.0[cause as usize] += ns;
     }
 

@@ -17,7 +17,7 @@ use super::cause::{Cause, Causes};
 
 /// Charges the waits of one consumer, batch by batch.
 #[derive(Debug, Default)]
-pub(super) struct Charger {
+pub struct Charger {
     /// When the last batch was handed out: batches that were handed out together had one wait for slots.
     handed_out: u64,
     /// How long workers were idle for want of slots, as far as it has not been set off against decoding.
@@ -26,7 +26,7 @@ pub(super) struct Charger {
 
 impl Charger {
     /// The batch of `timeline` is the next one.
-    pub(super) fn next(&mut self, timeline: &Timeline) {
+    pub fn next(&mut self, timeline: &Timeline) {
         let Timeline { no_slot, handed_out, idle_since, .. } = *timeline;
         if std::mem::replace(&mut self.handed_out, handed_out) == handed_out {
             return;
@@ -38,7 +38,7 @@ impl Charger {
 
     /// Charges the wait `wait` for the batch of `timeline`, announced by [`next`](Self::next), to `causes`.
     /// The parts sum to the whole.
-    pub(super) fn charge(&mut self, wait: Range<u64>, timeline: &Timeline, causes: &mut Causes) {
+    pub fn charge(&mut self, wait: Range<u64>, timeline: &Timeline, causes: &mut Causes) {
         charge(wait, timeline, &mut self.idle, causes);
     }
 }

@@ -11,7 +11,7 @@ use feedline_core::timeline::now;
 use super::account::{Account, Report};
 use super::cause::{Cause, Causes};
 use super::charge::Charger;
-use super::profile::{Profile, Recent, ServiceTimes, Setup};
+use crate::service::{Recent, ServiceTimes, Setup};
 use crate::trace::{BatchId, LoaderTrace};
 use crate::tune::{Setting, Tuning};
 
@@ -254,12 +254,21 @@ impl Reporter {
         }
     }
 
-    /// The service times of the last batches, to be saved and replayed with other settings
-    /// ([`WhatIf`](super::WhatIf)).
-    pub fn profile(&self) -> Profile {
+    /// Workers, slots and sizes, as they are tuned now.
+    pub fn setup(&self) -> Setup {
+        self.shared.setup()
+    }
+
+    /// The service times of the last batches, up to 256, the oldest first. `feedline-report` saves them, and
+    /// predicts from them what other settings would give.
+    pub fn samples(&self) -> Vec<ServiceTimes> {
         let samples = self.shared.state().recent.samples();
-        let samples = samples.into_iter().map(|sample| self.with_step(sample)).collect();
-        Profile { setup: self.shared.setup(), samples }
+        samples.into_iter().map(|sample| self.with_step(sample)).collect()
+    }
+
+    /// Their mean.
+    pub(crate) fn service(&self) -> ServiceTimes {
+        self.with_step(self.shared.state().recent.mean())
     }
 
     /// Tells how long a step takes on the device, if it is known (from

@@ -6,7 +6,7 @@ use metrics::{Counter, Gauge, counter, describe_counter, describe_gauge, gauge};
 
 use super::account::Account;
 use super::cause::Cause;
-use super::profile::Setup;
+use crate::service::Setup;
 
 /// How often the consumer's thread tells the recorder.
 const EVERY_NS: u64 = 100_000_000;

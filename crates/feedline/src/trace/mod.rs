@@ -1,36 +1,30 @@
-//! A timeline of a run, for Perfetto (<https://ui.perfetto.dev>) and `chrome://tracing`.
+//! A timeline of a run. The crate `feedline-report` writes it as a file for Perfetto, and as a table.
 //!
 //! | part | file |
 //! | --- | --- |
 //! | the handle, and the bounded memory of spans | `mod.rs` |
-//! | the file | `json.rs` |
 //! | times of device events on the host's clock | `device_clock.rs` |
 //! | the work of a stream, by events | `stream.rs` |
-//! | the spans by name: a profiler's table | `table.rs` |
 
 mod device_clock;
-mod json;
 mod stream;
-mod table;
 
 use std::borrow::Cow;
-use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use feedline_core::timeline::now;
-use feedline_core::{BatchInfo, Error, ErrorKind, Result, Timeline};
+use feedline_core::{BatchInfo, Timeline};
 
 pub(crate) use device_clock::DeviceClock;
 pub use stream::StreamTrace;
-pub use table::{Kind, Row, Table};
 
 use crate::report::{Cause, Causes};
 
 /// Spans kept by default: 24 MB, and a file of about 40 MB.
 const SPANS: usize = 1 << 18;
 
-/// Records what each thread and stream of a loader did, and writes it as a trace.
+/// Records what each thread and stream of a loader did.
 ///
 /// One lane per worker, one for the transfer thread, the copy stream and the consumer, and one for each
 /// stream that is traced ([`stream`](Self::stream)). Waits are visible, and named by their cause. Arrows link
@@ -60,8 +54,8 @@ const SPANS: usize = 1 << 18;
 ///     let _batch = batch?;
 ///     let _span = trace.annotate("my work"); // until the end of the block, in a lane of this thread
 /// }
-/// assert!(trace.json().contains("my work"));
-/// // trace.write("trace.json")?;
+/// assert!(trace.len() > 10);
+/// // feedline_report::write_trace(&trace, "trace.json")?;
 /// # Ok::<(), feedline::Error>(())
 /// ```
 #[derive(Clone)]
@@ -86,9 +80,21 @@ struct State {
     count: u64,
 }
 
+/// What a trace has recorded.
+#[doc(hidden)] // For feedline-report, as the types in it.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    pub spans: Vec<Span>,
+    /// The lanes of the user.
+    pub names: Vec<Name>,
+    /// One batch in so many was recorded.
+    pub one_in: u64,
+}
+
 /// Where a span is drawn.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-enum Lane {
+pub enum Lane {
     /// A lane of the user, by its index in the names.
     Own(u32),
     Consumer,
@@ -98,31 +104,35 @@ enum Lane {
 }
 
 /// A lane of the user.
-#[derive(Debug, PartialEq, Eq)]
-struct Name {
-    name: String,
-    is_stream: bool,
+#[doc(hidden)]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    pub name: String,
+    pub is_stream: bool,
 }
 
-/// A batch, as far as a trace names it.
+/// What a trace says of a batch.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct BatchId {
-    pub(crate) number: u64,
-    pub(crate) epoch: u64,
-    pub(crate) step: u64,
+pub struct BatchId {
+    pub number: u64,
+    pub epoch: u64,
+    pub step: u64,
 }
 
+/// A span of time in a lane, in nanoseconds.
+#[doc(hidden)]
 #[derive(Clone, Debug)]
-struct Span {
+pub struct Span {
     /// 0 for the user's own lanes, else the number of the loader.
-    loader: u32,
-    lane: Lane,
-    name: Cow<'static, str>,
-    start: u64,
-    end: u64,
-    batch: Option<BatchId>,
+    pub loader: u32,
+    pub lane: Lane,
+    pub name: Cow<'static, str>,
+    pub start: u64,
+    pub end: u64,
+    pub batch: Option<BatchId>,
     /// What is sampled: the number of the batch, or a count.
-    key: u64,
+    pub key: u64,
 }
 
 /// A span of the user's own; recorded when it is dropped.
@@ -169,26 +179,11 @@ impl Trace {
         }
     }
 
-    /// The trace in Chrome's JSON format. Times are in microseconds since the process first read the clock.
-    pub fn json(&self) -> String {
-        let state = self.shared.state();
-        json::write(&state.spans, &state.names)
-    }
-
-    /// The events alone, as a JSON array.
-    pub(crate) fn events(&self) -> String {
-        let state = self.shared.state();
-        json::events(&state.spans, &state.names)
-    }
-
-    /// Writes [`json`](Self::json) to a file.
-    ///
-    /// # Errors
-    /// `Data` if it cannot be written.
-    pub fn write(&self, path: impl AsRef<Path>) -> Result<()> {
-        std::fs::write(path.as_ref(), self.json()).map_err(|error| {
-            Error::new(ErrorKind::Data, "cannot write the trace").caused_by(error).at_path(path.as_ref())
-        })
+    /// A copy of what was recorded so far.
+    #[doc(hidden)] // For feedline-report.
+    pub fn recorded(&self) -> Recorded {
+        let State { spans, names, .. } = &*self.shared.state();
+        Recorded { spans: spans.clone(), names: names.clone(), one_in: self.shared.stride() }
     }
 
     /// The number of spans held.

@@ -18,10 +18,10 @@ pub use tuning::{Move, Setting, Tuning};
 
 use feedline_device::slot::SlotRing;
 
-use crate::report::{Reporter, WhatIf};
+use crate::service::ServiceTimes;
 
-/// Batches of a prediction.
-const PREDICTED: usize = 128;
+/// What one more slot evens out: the loss with one slot, as a share of the longest stage.
+const UNEVEN: f64 = 0.05;
 
 /// The number of batches on the device at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,31 +47,30 @@ impl From<usize> for Depth {
 pub(crate) struct Tuner {
     policy: Policy,
     knobs: Knobs,
-    reporter: Reporter,
 }
 
 impl Tuner {
     /// Starts with the least setting of `policy`.
-    pub(crate) fn new(policy: Policy, mut knobs: Knobs, reporter: Reporter) -> Self {
+    pub(crate) fn new(policy: Policy, mut knobs: Knobs) -> Self {
         knobs.set(policy.now());
-        reporter.set_tuning(policy.tuning());
-        Self { policy, knobs, reporter }
+        Self { policy, knobs }
     }
 
-    /// A batch was delivered at `at`, for which the consumer has waited `waited` nanoseconds. `true` if the
-    /// transfer thread has to look for slots that came into use.
-    pub(crate) fn delivered(&mut self, at: u64, waited: u64) -> bool {
+    /// What became of the tuning so far.
+    pub(crate) fn tuning(&self) -> Tuning {
+        self.policy.tuning()
+    }
+
+    /// A batch was delivered at `at`, for which the consumer has waited `waited` nanoseconds; `service` gives the
+    /// mean service times. `true` if the setting or the log has changed: the report has to show it, and the
+    /// transfer thread to look for slots that came into use.
+    pub(crate) fn delivered(&mut self, at: u64, waited: u64, service: impl Fn() -> ServiceTimes) -> bool {
         self.knobs.park();
-        let reporter = &self.reporter;
-        let predict = |setting: Setting| {
-            let what =
-                WhatIf { workers: Some(setting.workers), depth: Some(setting.depth), ..WhatIf::default() };
-            what.predict(&reporter.profile(), PREDICTED).batches_per_s()
-        };
-        if !self.policy.delivered(at, waited, predict) {
+        if !self.policy.delivered(at, waited, |setting| expected_rate(setting, &service())) {
             return false;
         }
-        self.apply()
+        self.knobs.set(self.policy.now());
+        true
     }
 
     /// The consumer was busy with something else, such as a validation.
@@ -86,20 +85,25 @@ impl Tuner {
         let is_full = self.knobs.has_parked() && held >= self.policy.now().depth;
         if is_full {
             self.policy.need_depth(held + 1);
-            self.apply();
+            self.knobs.set(self.policy.now());
         }
         (self.knobs.has_parked(), is_full)
     }
 
-    /// Ends the tuning: the best setting so far stays. As [`delivered`](Self::delivered).
+    /// Ends the tuning: the best setting so far stays. `true` if a host slot came into use.
     pub(crate) fn freeze(&mut self) -> bool {
         self.policy.freeze();
-        self.apply()
+        self.knobs.set(self.policy.now())
     }
+}
 
-    fn apply(&mut self) -> bool {
-        let has_room = self.knobs.set(self.policy.now());
-        self.reporter.set_tuning(self.policy.tuning());
-        has_room
-    }
+/// Batches per second that a setting should give: those of the longest stage. One batch on the device at a time
+/// is copied and read in turns; with more of them the stages overlap, which evens out what is uneven.
+fn expected_rate(Setting { workers, depth }: Setting, service: &ServiceTimes) -> f64 {
+    let ServiceTimes { read_ns, decode_ns, submit_ns, copy_ns, step_ns, device_ns } = *service;
+    let decode = read_ns.max((read_ns + decode_ns) / workers.max(1) as u64);
+    let (copy, step) = (copy_ns.max(submit_ns), step_ns.max(device_ns));
+    let on_the_device = if depth == 1 { copy + step } else { copy.max(step) };
+    let longest = decode.max(on_the_device).max(1) as f64;
+    1e9 / (longest * (1.0 + UNEVEN / depth.max(1) as f64))
 }

@@ -172,7 +172,7 @@ impl Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{Cause, Profile, ServiceTimes, Setup, WhatIf};
+    use feedline_report::{Cause, Profile, ServiceTimes, Setup, WhatIf};
 
     const MOST: Setting = Setting { workers: 12, depth: 8 };
 

@@ -36,7 +36,8 @@ pub struct Overlap {
 /// `work` queues work on the stream and does not wait for it. Blocks until all of it has ended.
 ///
 /// ```
-/// use feedline::{Device, measure};
+/// use feedline::Device;
+/// use feedline_report::measure;
 /// let device = Device::host();
 /// let stream = device.stream()?;
 /// let mut numbers = stream.buffer::<f32>(1 << 12)?;

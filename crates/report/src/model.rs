@@ -9,13 +9,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
 
+use feedline::report::{Account, Cause, Causes, Charger, ServiceTimes, Setup, piece_rows};
 use feedline_core::Timeline;
 
-use super::account::Account;
-use super::cause::{Cause, Causes};
-use super::charge::Charger;
-use super::profile::{Profile, ServiceTimes, Setup};
-use crate::decode::piece_rows;
+use crate::profile::{Profile, bounded_setup, bounded_times};
 
 /// Batches of a prediction at most; each takes 250 bytes.
 const MAX_BATCHES: usize = 1 << 20;
@@ -24,7 +21,7 @@ const MAX_BATCHES: usize = 1 << 20;
 ///
 /// ```
 /// use std::time::Duration;
-/// use feedline::report::{Cause, Profile, ServiceTimes, Setup, WhatIf};
+/// use feedline_report::{Cause, Profile, ServiceTimes, Setup, WhatIf};
 /// let setup = Setup { workers: 1, host_slots: 4, device_slots: 3, batch_size: 64, ..Setup::default() };
 /// let times = ServiceTimes { decode_ns: 4_000_000, step_ns: 1_000_000, ..ServiceTimes::default() };
 /// let profile = Profile { setup, samples: vec![times] };
@@ -65,7 +62,7 @@ impl Prediction {
 impl WhatIf {
     /// Replays `batches` batches of the profile with these settings. The samples repeat.
     ///
-    /// Every number is taken as at most what a loader can have: [`MAX_WORKERS`](crate::MAX_WORKERS) workers,
+    /// Every number is taken as at most what a loader can have: [`MAX_WORKERS`](feedline::MAX_WORKERS) workers,
     /// 65,536 batches on the device, 1000 s of each stage; and 2^20 batches are replayed at most.
     pub fn predict(&self, profile: &Profile, batches: usize) -> Prediction {
         let batches = batches.min(MAX_BATCHES);
@@ -76,7 +73,7 @@ impl WhatIf {
             let sample = profile.samples.get(index % profile.samples.len().max(1)).copied().unwrap_or(mean);
             // A copy that was not timed took as long as the others.
             let copy_ns = if sample.copy_ns > 0 { sample.copy_ns } else { mean.copy_ns };
-            model.batch(self.times(ServiceTimes { copy_ns, ..sample }).bounded());
+            model.batch(bounded_times(&self.times(ServiceTimes { copy_ns, ..sample })));
         }
         Prediction { account: model.account() }
     }
@@ -85,7 +82,8 @@ impl WhatIf {
         let workers = self.workers.unwrap_or(measured.workers);
         let device_slots = self.depth.unwrap_or(measured.device_slots).max(1);
         let extra = measured.host_slots.saturating_sub(measured.device_slots).max(1);
-        Setup { workers, device_slots, host_slots: device_slots.saturating_add(extra), ..*measured }.bounded()
+        let host_slots = device_slots.saturating_add(extra);
+        bounded_setup(&Setup { workers, device_slots, host_slots, ..*measured })
     }
 
     fn times(&self, times: ServiceTimes) -> ServiceTimes {
@@ -207,16 +205,14 @@ impl Model {
             timeline.overtaken = earliest.filter(|&earliest| earliest < timeline.decoded).unwrap_or(0);
         }
         let mut account = Account::new(0, 1);
-        let (mut until, mut charger) = (1, Charger::default());
+        let mut charger = Charger::default();
         for Passed { timeline, asked, got, step_end, .. } in &self.passed {
             let mut causes = Causes::default();
             charger.next(timeline);
             charger.charge(*asked..*got, timeline, &mut causes);
             causes.add(Cause::Consumer, step_end - got);
-            until = *step_end;
-            account.add(&causes, self.setup.batch_size, self.setup.batch_bytes, until);
+            account.add(&causes, self.setup.batch_size, self.setup.batch_bytes, *step_end);
         }
-        account.until = until;
         account
     }
 }
@@ -336,9 +332,9 @@ mod tests {
         }
         let quick = Profile { setup: Setup::default(), samples: vec![] };
         assert_eq!(WhatIf::default().predict(&quick, usize::MAX).account.batches, MAX_BATCHES as u64);
-        let report = crate::Report { setup: huge, service: times, ..Default::default() };
         let run = WhatIf::default().predict(&Profile { setup: huge, samples: vec![times] }, 3000).account;
-        assert!(!crate::Report { run, ..report }.diagnosis().text.is_empty());
+        let report = crate::Report { setup: huge, service: times, run, ..Default::default() };
+        assert!(!crate::Diagnosis::new(&report).text.is_empty());
     }
 
     #[test]

@@ -5,16 +5,16 @@ use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
+use feedline::trace::{Lane, Name, Recorded, Span, Trace};
 use serde::Serialize;
 
-use super::{Lane, Name, Span, Trace};
-use crate::report::ratio;
+use crate::ratio;
 
 /// What a row of a [`Table`] is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Work on a stream ([`Trace::stream`]), timed by events on the device.
+    /// Work on a stream ([`Trace::stream`](feedline::trace::Trace::stream)), timed by events on the device.
     Kernel,
     /// Copies to the device, timed by events on the device.
     Copy,
@@ -22,7 +22,7 @@ pub enum Kind {
     Host,
     /// Waits, by their cause.
     Wait,
-    /// The user's own spans ([`Trace::annotate`]).
+    /// The user's own spans ([`Trace::annotate`](feedline::trace::Trace::annotate)).
     Annotated,
 }
 
@@ -40,7 +40,7 @@ pub struct Row {
     /// The share of the loader's run during which they ran, from 0 to 1: a mean over the threads or streams
     /// that they ran on. Spans that overlap count once, and the batches that were not recorded count as those
     /// that were. For the waits of the consumer it is the share in the loader's
-    /// [`report`](crate::Loader::report).
+    /// [`report`](feedline::Loader::report).
     pub share: f64,
     /// Their mean.
     pub mean: Duration,
@@ -63,27 +63,26 @@ pub struct Table {
     pub wall: Duration,
 }
 
-impl Trace {
-    /// The spans recorded so far, by name.
+impl Table {
+    /// The spans that `trace` has recorded so far, by name.
     ///
     /// ```
-    /// use feedline::trace::{Kind, Trace};
+    /// use feedline::trace::Trace;
+    /// use feedline_report::{Kind, Table};
     /// let trace = Trace::new();
     /// for _ in 0..10 {
     ///     let _span = trace.annotate("my work");
     /// }
-    /// let table = trace.table();
+    /// let table = Table::new(&trace);
     /// assert_eq!((table.rows[0].kind, table.rows[0].count), (Kind::Annotated, 10));
     /// println!("{table}");
     /// ```
-    pub fn table(&self) -> Table {
-        let state = self.shared.state();
-        Table::of(&state.spans, &state.names, self.shared.stride())
+    pub fn new(trace: &Trace) -> Self {
+        let Recorded { spans, names, one_in } = trace.recorded();
+        Self::of(&spans, &names, one_in)
     }
-}
 
-impl Table {
-    pub(super) fn of(spans: &[Span], names: &[Name], one_in: u64) -> Self {
+    fn of(spans: &[Span], names: &[Name], one_in: u64) -> Self {
         let mut by_name: BTreeMap<_, Vec<&Span>> = BTreeMap::new();
         spans.iter().for_each(|span| by_name.entry((kind(span, names), &*span.name)).or_default().push(span));
         let runs = Runs::new(spans);
@@ -297,6 +296,6 @@ mod tests {
 
     #[test]
     fn an_empty_trace_has_an_empty_table() {
-        assert!(Trace::new().table().rows.is_empty());
+        assert!(Table::new(&Trace::new()).rows.is_empty());
     }
 }

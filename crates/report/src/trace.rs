@@ -2,19 +2,40 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::path::Path;
 
-use super::{Lane, Name, Span};
+use feedline::trace::{Lane, Name, Recorded, Span, Trace};
+use feedline_core::{Error, ErrorKind, Result};
 
 /// The process of the user's own lanes is shown above the loaders.
 const OWN: &str = "program";
 
-/// The whole file.
-pub(super) fn write(spans: &[Span], names: &[Name]) -> String {
-    format!("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":{}}}\n", events(spans, names))
+/// The trace in Chrome's JSON format, for Perfetto (<https://ui.perfetto.dev>) and `chrome://tracing`. Times are
+/// in microseconds since the process first read the clock.
+///
+/// ```
+/// use feedline::trace::Trace;
+/// let trace = Trace::new();
+/// drop(trace.annotate("my work"));
+/// assert!(feedline_report::trace_json(&trace).contains("my work"));
+/// ```
+pub fn trace_json(trace: &Trace) -> String {
+    format!("{{\"displayTimeUnit\":\"ns\",\"traceEvents\":{}}}\n", events(&trace.recorded()))
+}
+
+/// Writes [`trace_json`] to a file.
+///
+/// # Errors
+/// `Data` if it cannot be written.
+pub fn write_trace(trace: &Trace, path: impl AsRef<Path>) -> Result<()> {
+    std::fs::write(path.as_ref(), trace_json(trace)).map_err(|error| {
+        Error::new(ErrorKind::Data, "cannot write the trace").caused_by(error).at_path(path.as_ref())
+    })
 }
 
 /// One JSON object per line: names of the lanes, then spans, then the arrows between the spans of a batch.
-pub(super) fn events(spans: &[Span], names: &[Name]) -> String {
+pub(crate) fn events(recorded: &Recorded) -> String {
+    let Recorded { spans, names, .. } = recorded;
     let mut lines = Vec::with_capacity(2 * spans.len());
     let lanes: BTreeSet<_> = spans.iter().map(|span| (span.loader, span.lane)).collect();
     let loaders: BTreeSet<_> = lanes.iter().map(|&(loader, _)| loader).collect();
@@ -23,8 +44,8 @@ pub(super) fn events(spans: &[Span], names: &[Name]) -> String {
         lines.push(named("process_name", loader, 0, &name));
     }
     for (loader, lane) in lanes {
-        let id = lane.id();
-        lines.push(named("thread_name", loader, id, &lane.name(names)));
+        let id = lane_id(lane);
+        lines.push(named("thread_name", loader, id, &lane_name(lane, names)));
         lines.push(format!(
             r#"{{"ph":"M","name":"thread_sort_index","pid":{loader},"tid":{id},{}}}"#,
             format_args!(r#""args":{{"sort_index":{id}}}"#)
@@ -32,7 +53,7 @@ pub(super) fn events(spans: &[Span], names: &[Name]) -> String {
     }
     let mut batches: BTreeMap<_, Vec<&Span>> = BTreeMap::new();
     for span in spans {
-        lines.push(span.json());
+        lines.push(span_json(span));
         if let Some(batch) = span.batch
             && !span.name.starts_with("wait")
         {
@@ -51,7 +72,7 @@ pub(super) fn events(spans: &[Span], names: &[Name]) -> String {
                 _ if index == last => r#""ph":"f","bp":"e""#,
                 _ => r#""ph":"t""#,
             };
-            let (tid, ts) = (span.lane.id(), micros(span.start));
+            let (tid, ts) = (lane_id(span.lane), micros(span.start));
             let place = format!(r#""pid":{loader},"tid":{tid},"ts":{ts}"#);
             lines.push(format!(
                 r#"{{{phase},"id":"{loader}.{number}","name":"batch","cat":"batch",{place}}}"#
@@ -61,42 +82,38 @@ pub(super) fn events(spans: &[Span], names: &[Name]) -> String {
     format!("[\n{}\n]", lines.join(",\n"))
 }
 
-impl Lane {
-    fn id(self) -> u32 {
-        match self {
-            Self::Own(index) => 1 + index,
-            Self::Consumer => 1,
-            Self::CopyStream => 2,
-            Self::Transfer => 3,
-            Self::Worker(index) => 10 + index,
-        }
-    }
-
-    fn name(self, names: &[Name]) -> String {
-        match self {
-            Self::Own(index) => names.get(index as usize).map(|name| name.name.clone()).unwrap_or_default(),
-            Self::Consumer => "consumer".to_owned(),
-            Self::CopyStream => "copy stream".to_owned(),
-            Self::Transfer => "fl-transfer".to_owned(),
-            Self::Worker(index) => format!("fl-decode-{index}"),
-        }
+fn lane_id(lane: Lane) -> u32 {
+    match lane {
+        Lane::Own(index) => 1 + index,
+        Lane::Consumer => 1,
+        Lane::CopyStream => 2,
+        Lane::Transfer => 3,
+        Lane::Worker(index) => 10 + index,
     }
 }
 
-impl Span {
-    fn json(&self) -> String {
-        let Self { loader, lane, name, start, end, batch, .. } = self;
-        let (tid, ts, dur) = (lane.id(), micros(*start), micros(end.saturating_sub(*start)));
-        let name = text(name);
-        let mut line = format!(
-            r#"{{"ph":"X","name":{name},"cat":"feedline","pid":{loader},"tid":{tid},"ts":{ts},"dur":{dur}"#
-        );
-        if let Some(batch) = batch {
-            let (number, epoch, step) = (batch.number, batch.epoch, batch.step);
-            let _ = write!(line, r#","args":{{"batch":{number},"epoch":{epoch},"step":{step}}}"#);
-        }
-        line + "}"
+fn lane_name(lane: Lane, names: &[Name]) -> String {
+    match lane {
+        Lane::Own(index) => names.get(index as usize).map(|name| name.name.clone()).unwrap_or_default(),
+        Lane::Consumer => "consumer".to_owned(),
+        Lane::CopyStream => "copy stream".to_owned(),
+        Lane::Transfer => "fl-transfer".to_owned(),
+        Lane::Worker(index) => format!("fl-decode-{index}"),
     }
+}
+
+fn span_json(span: &Span) -> String {
+    let Span { loader, lane, name, start, end, batch, .. } = span;
+    let (tid, ts, dur) = (lane_id(*lane), micros(*start), micros(end.saturating_sub(*start)));
+    let name = text(name);
+    let mut line = format!(
+        r#"{{"ph":"X","name":{name},"cat":"feedline","pid":{loader},"tid":{tid},"ts":{ts},"dur":{dur}"#
+    );
+    if let Some(batch) = batch {
+        let (number, epoch, step) = (batch.number, batch.epoch, batch.step);
+        let _ = write!(line, r#","args":{{"batch":{number},"epoch":{epoch},"step":{step}}}"#);
+    }
+    line + "}"
 }
 
 fn named(what: &str, pid: u32, tid: u32, name: &str) -> String {

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::thread::available_parallelism;
 
+use feedline::report::{Account, Report, ServiceTimes, Setup};
 use serde::{Deserialize, Serialize};
 
-use super::account::{Account, Report, ratio};
-use super::model::WhatIf;
-use super::profile::{Profile, ServiceTimes, Setup};
+use crate::model::WhatIf;
+use crate::profile::{Profile, bounded_setup, bounded_times};
+use crate::ratio;
 
 /// Batches of a prediction.
 const BATCHES: usize = 400;
@@ -51,22 +52,16 @@ pub struct Diagnosis {
     pub text: String,
 }
 
-impl Report {
-    /// What limits the run, and what would help, from the service times.
-    pub fn diagnosis(&self) -> Diagnosis {
-        Diagnosis::of(&self.setup, &self.service, &self.run)
-    }
-}
-
 impl Diagnosis {
-    fn of(setup: &Setup, service: &ServiceTimes, account: &Account) -> Self {
+    /// What limits the run, and what would help, from the service times.
+    pub fn new(report: &Report) -> Self {
         let cores = available_parallelism().map_or(1, usize::from);
-        Self::on(cores, setup, service, account)
+        Self::on(cores, &report.setup, &report.service, &report.run)
     }
 
     /// The diagnosis on a machine of `cores` cores.
     fn on(cores: usize, setup: &Setup, service: &ServiceTimes, account: &Account) -> Self {
-        let (setup, service) = (&setup.bounded(), &service.bounded());
+        let (setup, service) = (&bounded_setup(setup), &bounded_times(service));
         let wait_share = account.wait_share();
         let mut diagnosis =
             Self { bound: Bound::Unknown, wait_share, workers: None, depth: None, text: String::new() };

@@ -1,7 +1,12 @@
 //! The report page: one self-contained file for a browser, light and dark.
 
-use super::account::{Account, Report};
-use crate::trace::Trace;
+use std::time::Duration;
+
+use feedline::report::{Account, Report};
+use feedline::trace::Trace;
+
+use crate::diagnosis::Diagnosis;
+use crate::trace::events;
 
 const PAGE: &str = include_str!("page.html");
 
@@ -12,8 +17,8 @@ const KEPT: usize = 300;
 #[derive(Clone, Debug, Default)]
 pub struct History {
     points: Vec<Account>,
-    /// Nanoseconds between two points.
-    interval: u64,
+    /// The time between two points.
+    interval: Duration,
 }
 
 impl History {
@@ -25,7 +30,7 @@ impl History {
     /// Adds the account of the run so far, unless the last one is too recent. Call it now and then.
     pub fn add(&mut self, run: &Account) {
         if let Some(last) = self.points.last()
-            && (run.until <= last.until || run.until - last.until < self.interval)
+            && run.wall() < last.wall() + self.interval.max(Duration::from_nanos(1))
         {
             return;
         }
@@ -36,8 +41,7 @@ impl History {
                 index += 1;
                 index % 2 == 1
             });
-            let span = run.until - self.points[0].until;
-            self.interval = span / KEPT as u64;
+            self.interval = (run.wall() - self.points[0].wall()) / KEPT as u32;
         }
     }
 
@@ -45,9 +49,9 @@ impl History {
     /// without any other.
     pub fn page(&self, report: &Report, trace: Option<&Trace>) -> String {
         let history = serde_json::to_string(&self.points).unwrap_or_default();
-        let diagnosis = serde_json::Value::from(report.diagnosis().text).to_string();
-        let trace = trace.map_or("[]".to_owned(), Trace::events);
-        let (waited, report) = (report.wait_share(), report.json());
+        let diagnosis = serde_json::Value::from(Diagnosis::new(report).text).to_string();
+        let trace = trace.map_or("[]".to_owned(), |trace| events(&trace.recorded()));
+        let (waited, report) = (report.wait_share(), crate::to_json(report));
         let data = format!(
             "{{\"report\":{report},\"waited\":{waited},\"diagnosis\":{diagnosis},\"history\":{history},\
              \"trace\":{trace}}}"
@@ -61,16 +65,20 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Cause;
 
     #[test]
     fn a_history_is_bounded_and_covers_the_whole_run() {
         let mut history = History::new();
         for until in 0..100_000 {
-            history.add(&Account { until, batches: until, ..Account::default() });
+            let mut account = Account::new(0, 0);
+            account.charge(Cause::Decode, until);
+            history.add(&account);
         }
         assert!(history.points.len() < 2 * KEPT);
-        assert!(history.points[0].until == 0 && history.points.last().unwrap().until > 99_000);
-        assert!(history.points.windows(2).all(|pair| pair[0].until < pair[1].until));
+        let last = history.points.last().unwrap().wall();
+        assert!(history.points[0].wall().is_zero() && last > Duration::from_nanos(99_000));
+        assert!(history.points.windows(2).all(|pair| pair[0].wall() < pair[1].wall()));
     }
 
     #[test]
